@@ -1,0 +1,20 @@
+"""Who asks: identities and scopes. Scopes come from the credential alone, never from the wire."""
+
+from typing import Literal
+
+import msgspec
+
+Scope = Literal["view", "chat", "approve", "terminal", "admin"]
+SCOPES: tuple[Scope, ...] = ("view", "chat", "approve", "terminal", "admin")
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """`credential` names the token or device, `user` the person; `admin` implies every scope."""
+
+    credential: str
+    user: str
+    name: str
+    scopes: frozenset[Scope]
+
+    def may(self, scope: Scope) -> bool:
+        return scope in self.scopes or "admin" in self.scopes

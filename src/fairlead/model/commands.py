@@ -1,0 +1,168 @@
+"""Commands: what a client asks a session to do. Each may carry `key`, and a repeat is answered from the log."""
+
+from typing import Any, Literal
+
+import msgspec
+
+from fairlead.model.content import Content
+from fairlead.model.ids import MessageId, RequestId, SessionId
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What a session runs with. They take effect before a turn: by request where the agent can, else by a restart."""
+
+    model: str = ""
+    mode: str = "default"
+    thinking: int | None = None
+    effort: str = ""
+    directories: tuple[str, ...] = ()
+    append_prompt: str = ""
+    partial: bool = True
+    max_turns: int | None = None
+    max_budget_usd: float | None = None
+    mcp_servers: tuple[str, ...] = ()
+    output_schema: dict[str, Any] | None = None
+
+
+class Base(msgspec.Struct, frozen=True, kw_only=True, tag_field="command", omit_defaults=True):
+    session: SessionId
+    key: str = ""
+
+
+class Create(Base, frozen=True, kw_only=True, tag="create"):
+    """Open a session; `session` is the id it gets."""
+
+    cwd: str = ""
+    title: str = ""
+    agent: str = ""
+    settings: Settings = Settings()
+    resume: str = ""
+
+
+class Send(Base, frozen=True, kw_only=True, tag="send"):
+    """A prompt: a turn of its own, queued while the agent works."""
+
+    content: tuple[Content, ...]
+    message: MessageId | None = None
+
+
+class Steer(Base, frozen=True, kw_only=True, tag="steer"):
+    """A word into the running turn."""
+
+    content: tuple[Content, ...]
+    message: MessageId | None = None
+
+
+class Interrupt(Base, frozen=True, kw_only=True, tag="interrupt"):
+    pass
+
+
+class Answer(Base, frozen=True, kw_only=True, tag="answer"):
+    """To a permission, a question or a plan. The first answer wins."""
+
+    request: RequestId
+    behavior: Literal["allow", "deny"]
+    message: str = ""
+    updated_input: dict[str, Any] | None = None
+    remember: tuple[str, ...] = ()
+    answers: dict[str, Any] | None = None
+    interrupt: bool = False
+
+
+class SetMode(Base, frozen=True, kw_only=True, tag="set_mode"):
+    mode: str
+
+
+class SetModel(Base, frozen=True, kw_only=True, tag="set_model"):
+    """An empty model is the agent's default."""
+
+    model: str
+
+
+class SetThinking(Base, frozen=True, kw_only=True, tag="set_thinking"):
+    budget: int | None
+
+
+class Configure(Base, frozen=True, kw_only=True, tag="configure"):
+    """The settings that need a restart of the agent; it happens before the next turn."""
+
+    settings: Settings
+
+
+class Rewind(Base, frozen=True, kw_only=True, tag="rewind"):
+    message: MessageId
+    dry_run: bool = False
+
+
+class Fork(Base, frozen=True, kw_only=True, tag="fork"):
+    """A new session `child` that goes on from here, or from just after the turn of `at` (a message id)."""
+
+    child: SessionId
+    at: MessageId | None = None
+    title: str = ""
+
+
+class MoveMessage(Base, frozen=True, kw_only=True, tag="move_message"):
+    message: MessageId
+    position: int
+
+
+class CancelMessage(Base, frozen=True, kw_only=True, tag="cancel_message"):
+    message: MessageId
+
+
+class Rename(Base, frozen=True, kw_only=True, tag="rename"):
+    title: str
+
+
+class Archive(Base, frozen=True, kw_only=True, tag="archive"):
+    archived: bool = True
+
+
+class Close(Base, frozen=True, kw_only=True, tag="close"):
+    """End the agent's process; the next message resumes the session."""
+
+
+class Delete(Base, frozen=True, kw_only=True, tag="delete"):
+    """Leaves a tombstone, and the agent's own file unless `files`."""
+
+    files: bool = False
+
+
+class Control(Base, frozen=True, kw_only=True, tag="control"):
+    """A request of the agent's own control protocol, for what has no command of ours."""
+
+    subtype: str
+    fields: dict[str, Any] = {}
+
+
+Command = (
+    Create
+    | Send
+    | Steer
+    | Interrupt
+    | Answer
+    | SetMode
+    | SetModel
+    | SetThinking
+    | Configure
+    | Rewind
+    | Fork
+    | MoveMessage
+    | CancelMessage
+    | Rename
+    | Archive
+    | Close
+    | Delete
+    | Control
+)
+
+
+class Reply(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The answer to a command: durable when given. `repeated`: this key was seen before, nothing was done again."""
+
+    session: SessionId
+    seq: int = 0
+    message: MessageId | None = None
+    data: Any = None
+    repeated: bool = False

@@ -1,0 +1,74 @@
+"""Content blocks: what messages are made of, in Claude's own shapes since every agent's map onto them."""
+
+from typing import Any
+
+import msgspec
+
+
+class Block(msgspec.Struct, frozen=True, tag_field="type", omit_defaults=True):
+    """Base of all blocks."""
+
+
+class TextBlock(Block, frozen=True, tag="text"):
+    text: str
+
+
+class ThinkingBlock(Block, frozen=True, tag="thinking"):
+    thinking: str
+    signature: str = ""
+
+
+class ImageBlock(Block, frozen=True, tag="image"):
+    source: dict[str, Any]
+
+
+class ToolUseBlock(Block, frozen=True, tag="tool_use"):
+    id: str
+    name: str
+    input: dict[str, Any]
+
+
+class ToolResultBlock(Block, frozen=True, tag="tool_result"):
+    tool_use_id: str
+    content: Any = None
+    is_error: bool = False
+
+
+class OtherBlock(Block, frozen=True, tag="other"):
+    """A block of a kind we do not know, or with fields of the wrong type: kept as it came."""
+
+    data: Any
+
+
+Content = TextBlock | ThinkingBlock | ImageBlock | ToolUseBlock | ToolResultBlock | OtherBlock
+
+_KNOWN = TextBlock | ThinkingBlock | ImageBlock | ToolUseBlock | ToolResultBlock
+
+
+def content_block(data: Any) -> Content:
+    """One decoded JSON block as a typed one; nothing is refused, what is odd becomes `OtherBlock`."""
+    try:
+        return msgspec.convert(data, _KNOWN)
+    except msgspec.ValidationError:
+        return OtherBlock(data)
+
+
+def content_blocks(data: Any) -> tuple[Content, ...]:
+    """A message's `content`: a plain string, a list of blocks, or something odd."""
+    if isinstance(data, str):
+        return (TextBlock(data),)
+    if isinstance(data, list):
+        return tuple(content_block(item) for item in data)
+    return () if data is None else (OtherBlock(data),)
+
+
+def plain_text(blocks: tuple[Content, ...]) -> str:
+    """The text of a message is its text blocks joined."""
+    return "".join(block.text for block in blocks if isinstance(block, TextBlock))
+
+
+def to_wire(blocks: tuple[Content, ...]) -> Any:
+    """As the agent takes it: a single text as a plain string, else a list of blocks."""
+    if len(blocks) == 1 and isinstance(blocks[0], TextBlock):
+        return blocks[0].text
+    return [block.data if isinstance(block, OtherBlock) else msgspec.to_builtins(block) for block in blocks]

@@ -1,0 +1,197 @@
+"""Every error that crosses a room, as one tree. Each has a stable code, data, and words that tell what to do.
+
+FairleadError
+  Refused                 a request that cannot be done as asked (4xx)
+    BadRequest            malformed: wrong type, missing field, unknown command
+      BadId
+      BadMode
+    TooLarge
+    NotAllowed            the credential lacks a scope
+      OutsideRoots
+      Untrusted
+    NotFound              no such session, permission, message
+    Stale                 it was there, and somebody was first (already decided, already sent)
+    Busy                  not now: the session is in a state that forbids it
+    TooMany               a rate or a count is exceeded
+  AgentFailed             the agent's side
+    AgentMissing          no executable
+    AgentGone             it exited or never started
+    AgentTimeout          it did not answer a control request
+    AgentRefused          it answered a control request with an error
+  StoreError              the store's side
+    Conflict, Fenced, Held, NoOwner, Unavailable, Damaged
+"""
+
+from typing import Any, ClassVar
+
+
+class FairleadError(Exception):
+    """The root. `code` is stable: clients and scripts may rely on it."""
+
+    code: ClassVar[str] = "internal"
+    status: ClassVar[int] = 500
+
+    def __init__(self, message: str, **data: Any) -> None:
+        super().__init__(message)
+        self.message = message
+        self.data: dict[str, Any] = data
+
+
+class Refused(FairleadError):
+    code = "refused"
+    status = 400
+
+
+class BadRequest(Refused):
+    code = "bad_request"
+
+
+class BadId(BadRequest):
+    code = "bad_id"
+
+    def __init__(self, what: str, given: str) -> None:
+        super().__init__(f"{given!r} is not a {what} id: a UUID is expected.", what=what, given=given)
+
+
+class BadMode(BadRequest):
+    code = "bad_mode"
+
+    def __init__(self, mode: str, known: tuple[str, ...], why: str = "") -> None:
+        super().__init__(
+            why or f"There is no permission mode {mode[:40]!r}; this agent knows: {', '.join(known)}.",
+            mode=mode[:40],
+            known=list(known),
+        )
+
+
+class TooLarge(Refused):
+    code = "too_large"
+    status = 413
+
+    def __init__(self, what: str, size: int, limit: int) -> None:
+        super().__init__(f"The {what} has {size} bytes; at most {limit} are taken.", what=what, size=size, limit=limit)
+
+
+class NotAllowed(Refused):
+    code = "not_allowed"
+    status = 403
+
+
+class OutsideRoots(NotAllowed):
+    code = "outside_roots"
+
+    def __init__(self, path: str, roots: tuple[str, ...]) -> None:
+        super().__init__(
+            f"{path} is outside the allowed folders ({', '.join(roots)}): start the gateway with --roots to allow it.",
+            path=path,
+            roots=list(roots),
+        )
+
+
+class Untrusted(NotAllowed):
+    code = "untrusted"
+
+    def __init__(self, path: str) -> None:
+        super().__init__(
+            f"{path} is not trusted yet: look at its settings and trust it with: fairlead trust {path}",
+            path=path,
+        )
+
+
+class NotFound(Refused):
+    code = "not_found"
+    status = 404
+
+    def __init__(self, what: str, given: str) -> None:
+        super().__init__(f"There is no {what} {given[:80]}.", what=what, given=given[:80])
+
+
+class Stale(Refused):
+    code = "stale"
+    status = 409
+
+
+class Busy(Refused):
+    code = "busy"
+    status = 409
+
+
+class TooMany(Refused):
+    code = "too_many"
+    status = 429
+
+
+class AgentFailed(FairleadError):
+    code = "agent_failed"
+    status = 502
+
+
+class AgentMissing(AgentFailed):
+    code = "agent_missing"
+    status = 503
+
+
+class AgentGone(AgentFailed):
+    code = "agent_gone"
+
+
+class AgentTimeout(AgentFailed):
+    code = "agent_timeout"
+    status = 504
+
+
+class AgentRefused(AgentFailed):
+    code = "agent_refused"
+
+
+class StoreError(FairleadError):
+    code = "store"
+    status = 503
+
+
+class Conflict(StoreError):
+    """The log's head is not the one the writer expected; `head` tells the real one."""
+
+    code = "conflict"
+
+    def __init__(self, head: int) -> None:
+        super().__init__(f"The head of the log is {head}.", head=head)
+        self.head = head
+
+
+class Fenced(StoreError):
+    """Somebody claimed the session with a later epoch: stop the agent, never retry."""
+
+    code = "fenced"
+
+    def __init__(self, session: str) -> None:
+        super().__init__(f"Session {session} has a newer owner.", session=session)
+
+
+class Held(StoreError):
+    """A live node owns it."""
+
+    code = "held"
+
+    def __init__(self, node: str) -> None:
+        super().__init__(f"Held by {node}.", node=node)
+        self.node = node
+
+
+class NoOwner(StoreError):
+    code = "no_owner"
+
+    def __init__(self, session: str) -> None:
+        super().__init__(f"Nobody serves session {session} now.", session=session)
+
+
+class Unavailable(StoreError):
+    """Outcome unknown (full disk, lost connection): repeating the same call is safe."""
+
+    code = "unavailable"
+
+
+class Damaged(StoreError):
+    """The data cannot be used as it is (corrupt file, newer schema): the words tell what to do."""
+
+    code = "damaged"

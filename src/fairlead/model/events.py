@@ -1,0 +1,485 @@
+"""Events: what happened in a session, in our words. One frozen class a kind; `type` on the wire is its tag.
+
+Rule: an event says what is true for every client. It holds what several views need (was this text
+streamed before, whose subagent, how a turn ended), so that views hardly need a memory. Adding a kind
+means adding it to `Event` at the end of this file; the type checker then names every `match` to extend.
+
+`id` names the event for good, `at` is milliseconds since 1970 and grows strictly within a log, `turn` and
+`subagent` are set on everything that happened inside one. `seq` is not here: the log gives it.
+"""
+
+from typing import Any, Literal
+
+import msgspec
+
+from fairlead.model.content import Content
+from fairlead.model.ids import CallId, EventId, MessageId, RequestId, SessionId, SubagentId, TurnId
+
+
+class Base(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", omit_defaults=True):
+    """What every event has."""
+
+    id: EventId
+    at: int = 0
+    turn: TurnId | None = None
+    subagent: SubagentId | None = None
+
+
+# --- the session ---------------------------------------------------------------------------------
+
+
+class SessionOpened(Base, frozen=True, kw_only=True, tag="session.opened"):
+    cwd: str
+    agent: str
+    title: str = ""
+    by: str = ""
+
+
+class SessionForked(Base, frozen=True, kw_only=True, tag="session.forked"):
+    """This session goes on from `parent` at `seq`; what the parent said up to there is its own history."""
+
+    parent: SessionId
+    seq: int
+    message: MessageId | None = None
+    by: str = ""
+
+
+class SessionResumed(Base, frozen=True, kw_only=True, tag="session.resumed"):
+    """A new process goes on with this session's history; `agent_session` is the agent's id of it."""
+
+    agent_session: str
+    message: MessageId | None = None
+
+
+class SessionChanged(Base, frozen=True, kw_only=True, tag="session.changed"):
+    """Title, archive flag or settings; only what changed is set."""
+
+    title: str | None = None
+    archived: bool | None = None
+    settings: dict[str, Any] | None = None
+    by: str = ""
+
+
+class SessionClosed(Base, frozen=True, kw_only=True, tag="session.closed"):
+    reason: str
+    by: str = ""
+
+
+# --- the agent's process --------------------------------------------------------------------------
+
+
+class AgentStarted(Base, frozen=True, kw_only=True, tag="agent.started"):
+    """A process was started; with `resumed` it goes on with the history of the one before."""
+
+    agent: str
+    pid: int
+    version: str = ""
+    resumed: bool = False
+    reason: str = ""
+
+
+class AgentReady(Base, frozen=True, kw_only=True, tag="agent.ready"):
+    """What the agent said of itself at the start of a turn, told once and again when it changed."""
+
+    agent_session: str
+    version: str = ""
+    model: str = ""
+    mode: str = ""
+    cwd: str = ""
+    tools: tuple[str, ...] = ()
+    commands: tuple[str, ...] = ()
+    mcp_servers: tuple[dict[str, Any], ...] = ()
+
+
+class AgentExited(Base, frozen=True, kw_only=True, tag="agent.exited"):
+    """`expected`: we ended it (idle, closed, restarted for settings). Else it crashed; `stderr` has its last words."""
+
+    reason: str
+    expected: bool
+    code: int | None = None
+    signal: int | None = None
+    stderr: str = ""
+
+
+# --- turns -----------------------------------------------------------------------------------------
+
+
+class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Tokens and money of one model in one turn."""
+
+    input: int = 0
+    output: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    cost_usd: float = 0.0
+
+
+TurnStatus = Literal["completed", "failed", "cancelled"]
+
+
+class TurnStarted(Base, frozen=True, kw_only=True, tag="turn.started"):
+    """`trigger`: a prompt of ours, or the agent by itself (background work that reports back)."""
+
+    trigger: Literal["prompt", "agent"] = "prompt"
+
+
+class TurnEnded(Base, frozen=True, kw_only=True, tag="turn.ended"):
+    """`closed` names the calls that were still open and are over with it."""
+
+    status: TurnStatus
+    reason: str = ""
+    text: str = ""
+    cost_usd: float = 0.0
+    duration_ms: int = 0
+    api_ms: int = 0
+    usage: dict[str, Usage] = {}
+    errors: tuple[str, ...] = ()
+    closed: tuple[CallId, ...] = ()
+    output: Any = None
+
+
+# --- what was said -----------------------------------------------------------------------------------
+
+
+class UserMessage(Base, frozen=True, kw_only=True, tag="user.message"):
+    """Handed to the agent. `via` steer went into a running turn; `synthetic` was made by the agent itself."""
+
+    message: MessageId
+    content: tuple[Content, ...]
+    by: str = ""
+    via: Literal["prompt", "steer", "agent"] = "prompt"
+    synthetic: bool = False
+
+
+class TextDelta(Base, frozen=True, kw_only=True, tag="text.delta"):
+    """`offset` counts the characters of this block before this piece."""
+
+    message: MessageId
+    block: int
+    offset: int
+    text: str
+
+
+class ThinkingDelta(Base, frozen=True, kw_only=True, tag="thinking.delta"):
+    message: MessageId
+    block: int
+    offset: int
+    text: str = ""
+    signature: str = ""
+
+
+class InputDelta(Base, frozen=True, kw_only=True, tag="input.delta"):
+    """A piece of a tool call's input while the model writes it: JSON text, cut anywhere."""
+
+    message: MessageId
+    block: int
+    offset: int
+    call: CallId
+    name: str
+    json: str
+
+
+Mark = tuple[int, int]
+"""`(seq, offset)`: up to that delta, so many characters of the block were told."""
+
+
+class Text(Base, frozen=True, kw_only=True, tag="text"):
+    """A whole block of the answer. With marks it was streamed before; its deltas are gone from the log."""
+
+    message: MessageId
+    block: int
+    text: str
+    model: str = ""
+    marks: tuple[Mark, ...] = ()
+    error: str = ""
+
+
+class Thinking(Base, frozen=True, kw_only=True, tag="thinking"):
+    message: MessageId
+    block: int
+    text: str
+    signature: str = ""
+    model: str = ""
+    marks: tuple[Mark, ...] = ()
+
+
+# --- tools and subagents -------------------------------------------------------------------------------
+
+
+class ToolCalled(Base, frozen=True, kw_only=True, tag="tool.called"):
+    call: CallId
+    name: str
+    input: dict[str, Any]
+    message: MessageId
+    block: int = 0
+    model: str = ""
+    marks: tuple[Mark, ...] = ()
+
+
+class ToolProgress(Base, frozen=True, kw_only=True, tag="tool.progress"):
+    call: CallId
+    name: str = ""
+    elapsed_s: float = 0.0
+    note: str = ""
+
+
+class ToolEnded(Base, frozen=True, kw_only=True, tag="tool.ended"):
+    """`content` is what the model gets, `data` the agent's own structured result: both whole."""
+
+    call: CallId
+    name: str = ""
+    content: Any = None
+    data: Any = None
+    is_error: bool = False
+    status: Literal["done", "failed", "interrupted"] = "done"
+
+
+class SubagentStarted(Base, frozen=True, kw_only=True, tag="subagent.started"):
+    """Its own `subagent` is the one that started it, or none; `child` is the new one."""
+
+    child: SubagentId
+    call: CallId
+    title: str = ""
+    kind: str = ""
+    prompt: str = ""
+    background: bool = False
+
+
+class SubagentEnded(Base, frozen=True, kw_only=True, tag="subagent.ended"):
+    child: SubagentId
+    call: CallId
+    status: Literal["completed", "failed", "stopped"] = "completed"
+    summary: str = ""
+
+
+# --- what a person is asked ----------------------------------------------------------------------------
+
+
+class PermissionAsked(Base, frozen=True, kw_only=True, tag="permission.asked"):
+    """`suggestions` are rules that an "always allow" would remember, in our notation."""
+
+    request: RequestId
+    call: CallId
+    tool: str
+    input: dict[str, Any]
+    title: str = ""
+    reason: str = ""
+    blocked_path: str = ""
+    suggestions: tuple[str, ...] = ()
+    data: dict[str, Any] = {}
+
+
+class QuestionAsked(Base, frozen=True, kw_only=True, tag="question.asked"):
+    """AskUserQuestion: answered like a permission, with `answers`."""
+
+    request: RequestId
+    call: CallId
+    questions: tuple[dict[str, Any], ...]
+    input: dict[str, Any] = {}
+
+
+class PlanProposed(Base, frozen=True, kw_only=True, tag="plan.proposed"):
+    """ExitPlanMode: approving it lets the agent begin."""
+
+    request: RequestId
+    call: CallId
+    plan: str
+    input: dict[str, Any] = {}
+
+
+Decider = Literal["person", "rule", "mode", "fence", "default"]
+
+
+class PermissionResolved(Base, frozen=True, kw_only=True, tag="permission.resolved"):
+    """Decided, once. `by` names the person, `how` what decided, `rule` the rule. `asked`: a client was asked before."""
+
+    request: RequestId
+    call: CallId
+    tool: str
+    behavior: Literal["allow", "deny"]
+    how: Decider
+    by: str = ""
+    rule: str = ""
+    message: str = ""
+    input: dict[str, Any] = {}
+    updated_input: dict[str, Any] | None = None
+    remembered: tuple[str, ...] = ()
+    interrupt: bool = False
+    asked: bool = True
+
+
+class PermissionCancelled(Base, frozen=True, kw_only=True, tag="permission.cancelled"):
+    request: RequestId
+    reason: str
+
+
+# --- settings that took effect ---------------------------------------------------------------------------
+
+
+class ModeChanged(Base, frozen=True, kw_only=True, tag="mode.changed"):
+    mode: str
+    by: str = ""
+
+
+class ModelChanged(Base, frozen=True, kw_only=True, tag="model.changed"):
+    model: str
+    by: str = ""
+
+
+class ThinkingChanged(Base, frozen=True, kw_only=True, tag="thinking.changed"):
+    budget: int | None
+    by: str = ""
+
+
+# --- the agent's housekeeping ------------------------------------------------------------------------------
+
+
+class Compaction(Base, frozen=True, kw_only=True, tag="compaction"):
+    phase: Literal["started", "ended", "boundary"]
+    trigger: str = ""
+    pre_tokens: int = 0
+
+
+class RateLimit(Base, frozen=True, kw_only=True, tag="rate.limit"):
+    info: dict[str, Any]
+
+
+class HookProgress(Base, frozen=True, kw_only=True, tag="hook.progress"):
+    hook: str
+    name: str
+    event: str
+    phase: Literal["started", "progress", "ended"]
+    output: str = ""
+    outcome: str = ""
+    exit_code: int | None = None
+
+
+class Notice(Base, frozen=True, kw_only=True, tag="notice"):
+    """Said beside the conversation: a retry, a local command's output, a sign-in, files kept."""
+
+    kind: str
+    text: str = ""
+    data: dict[str, Any] = {}
+
+
+# --- the queue -------------------------------------------------------------------------------------------
+
+
+class MessageQueued(Base, frozen=True, kw_only=True, tag="message.queued"):
+    message: MessageId
+    content: tuple[Content, ...]
+    by: str = ""
+
+
+class MessageDequeued(Base, frozen=True, kw_only=True, tag="message.dequeued"):
+    """Its turn has come: it leaves the queue and `user.message` follows."""
+
+    message: MessageId
+
+
+class MessageCancelled(Base, frozen=True, kw_only=True, tag="message.cancelled"):
+    message: MessageId
+    by: str = ""
+    reason: str = ""
+
+
+class MessageMoved(Base, frozen=True, kw_only=True, tag="message.moved"):
+    message: MessageId
+    position: int
+    by: str = ""
+
+
+# --- steering, faults, and the rest ----------------------------------------------------------------------
+
+
+class InterruptAsked(Base, frozen=True, kw_only=True, tag="interrupt.asked"):
+    by: str = ""
+
+
+class Rewound(Base, frozen=True, kw_only=True, tag="rewound"):
+    """The agent put files back as they were before `message`."""
+
+    message: MessageId
+    by: str = ""
+    result: dict[str, Any] = {}
+
+
+class Failure(Base, frozen=True, kw_only=True, tag="error"):
+    """Something of ours or the agent's went wrong; `code` is one of the error tree's."""
+
+    code: str
+    message: str
+    data: dict[str, Any] = {}
+
+
+class RecordKept(Base, frozen=True, kw_only=True, tag="record"):
+    """A record that means nothing to us (`known` false) or nothing new: only its bytes are of interest."""
+
+    record: str
+    subtype: str = ""
+    known: bool = True
+
+
+Delta = TextDelta | ThinkingDelta | InputDelta
+Block = Text | Thinking | ToolCalled
+
+Event = (
+    SessionOpened
+    | SessionResumed
+    | SessionForked
+    | SessionChanged
+    | SessionClosed
+    | AgentStarted
+    | AgentReady
+    | AgentExited
+    | TurnStarted
+    | TurnEnded
+    | UserMessage
+    | TextDelta
+    | ThinkingDelta
+    | InputDelta
+    | Text
+    | Thinking
+    | ToolCalled
+    | ToolProgress
+    | ToolEnded
+    | SubagentStarted
+    | SubagentEnded
+    | PermissionAsked
+    | QuestionAsked
+    | PlanProposed
+    | PermissionResolved
+    | PermissionCancelled
+    | ModeChanged
+    | ModelChanged
+    | ThinkingChanged
+    | Compaction
+    | RateLimit
+    | HookProgress
+    | Notice
+    | MessageQueued
+    | MessageDequeued
+    | MessageCancelled
+    | MessageMoved
+    | InterruptAsked
+    | Rewound
+    | Failure
+    | RecordKept
+)
+
+_encoder = msgspec.json.Encoder()
+_decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
+
+
+def kind_of(event: Event) -> str:
+    """The event's `type` on the wire."""
+    return str(type(event).__struct_config__.tag)
+
+
+def encode(event: Event) -> bytes:
+    """As stored: a JSON object whose first key is `type`."""
+    return _encoder.encode(event)
+
+
+def decode(data: bytes) -> Event:
+    return _decoder.decode(data)

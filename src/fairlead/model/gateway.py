@@ -1,0 +1,82 @@
+"""The port between the server and the core: commands, queries and watching. `server` runs protocols against it."""
+
+from collections.abc import AsyncIterator
+from typing import Any, Literal, Protocol
+
+import msgspec
+
+from fairlead.model.auth import Identity
+from fairlead.model.commands import Command, Reply
+from fairlead.model.ids import SessionId
+from fairlead.model.queries import Query
+from fairlead.model.store import Entry
+
+
+class Cursor(msgspec.Struct, frozen=True):
+    """A client's place. `log_id` empty: the client does not know it (its first subscription)."""
+
+    seq: int
+    log_id: str = ""
+
+
+class Sink(Protocol):
+    """Where a watcher's bytes go. `send` never blocks; `backlog` is what it has not got rid of yet, in bytes."""
+
+    def send(self, data: bytes) -> None: ...
+    def backlog(self) -> int: ...
+
+
+class Variant(Protocol):
+    """One encoding of a log: protocol and options. Equal `key`, equal bytes: they are made once for all watchers."""
+
+    @property
+    def key(self) -> str: ...
+    def encode(self, session: SessionId, entry: Entry) -> bytes:
+        """The entry's frames, joined, ready for the socket; empty where this protocol shows nothing."""
+        ...
+
+    def signal(self, session: SessionId, kind: str, name: str, data: Any) -> bytes:
+        """A passing matter that is in no log: who is here, who types."""
+        ...
+
+
+class Watch(Protocol):
+    """A running subscription. `verdict` gap: the cursor meant nothing here, the replay is from the first entry."""
+
+    @property
+    def verdict(self) -> Literal["ok", "gap"]: ...
+    @property
+    def log_id(self) -> str: ...
+    @property
+    def head(self) -> int: ...
+    def start(self) -> None:
+        """Begin to send (after the caller has told its client the verdict)."""
+        ...
+
+    def drained(self) -> None:
+        """The sink has room again."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Gateway(Protocol):
+    async def command(self, who: Identity, command: Command) -> Reply:
+        """Durable when it returns. Checks that the credential's scopes allow the command."""
+        ...
+
+    async def ask(self, who: Identity, query: Query) -> Any: ...
+
+    async def watch(
+        self, who: Identity, session: SessionId, cursor: Cursor | None, variant: Variant, sink: Sink
+    ) -> Watch:
+        """No cursor: live from the head on."""
+        ...
+
+    def signal(self, who: Identity, session: SessionId, kind: str, data: Any) -> None:
+        """Tell the session's other watchers a passing matter (typing)."""
+        ...
+
+    def export(self, who: Identity, session: SessionId) -> AsyncIterator[Entry]:
+        """The whole log, for the exports; deltas that a block repeats are gone already."""
+        ...

@@ -1,0 +1,148 @@
+"""Queries: what a client may ask of the gateway without changing anything, and the answers' shapes."""
+
+from typing import Any
+
+import msgspec
+
+from fairlead.model.ids import SessionId
+from fairlead.model.store import Hit, SessionFilter, Summary
+
+
+class ListSessions(msgspec.Struct, frozen=True):
+    """-> `store.SessionPage`"""
+
+    filter: SessionFilter
+
+
+class GetSession(msgspec.Struct, frozen=True):
+    """-> `SessionView`"""
+
+    session: SessionId
+
+
+class ReadMessages(msgspec.Struct, frozen=True):
+    """History page by page from the end: entries with seq < before that say something (no deltas, no bare records).
+
+    -> `EventPage`"""
+
+    session: SessionId
+    before: int | None = None
+    limit: int = 100
+
+
+class ReadEvents(msgspec.Struct, frozen=True):
+    """The log forward from a place, deltas included. -> `EventPage`"""
+
+    session: SessionId
+    after: int = 0
+    limit: int = 500
+
+
+class ListPermissions(msgspec.Struct, frozen=True):
+    """What waits for a person, in one session or in all. -> tuple of `PendingView`"""
+
+    session: SessionId | None = None
+
+
+class ReadQueue(msgspec.Struct, frozen=True):
+    """-> tuple of `QueuedView`"""
+
+    session: SessionId
+
+
+class ReadUsage(msgspec.Struct, frozen=True):
+    """-> `UsageView`: totals of one session, or of all."""
+
+    session: SessionId | None = None
+
+
+class SearchText(msgspec.Struct, frozen=True):
+    """-> tuple of `store.Hit`"""
+
+    words: str
+    limit: int = 20
+    session: SessionId | None = None
+
+
+class FindPermission(msgspec.Struct, frozen=True):
+    """Which session a pending request belongs to. -> `PendingView`"""
+
+    request: str
+
+
+Query = (
+    ListSessions
+    | GetSession
+    | ReadMessages
+    | ReadEvents
+    | ListPermissions
+    | ReadQueue
+    | ReadUsage
+    | SearchText
+    | FindPermission
+)
+
+
+class PendingView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    session: SessionId
+    seq: int
+    event: msgspec.Raw
+    """The event that asked, as stored (permission.asked, question.asked or plan.proposed)."""
+
+
+class QueuedView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    message: str
+    by: str = ""
+    content: Any = None
+
+
+class SessionView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One session as it stands, with the cursor from which a subscription goes on without a gap."""
+
+    summary: Summary
+    log_id: str
+    head: int
+    turn: str | None = None
+    settings: dict[str, Any] = {}
+    pending: tuple[PendingView, ...] = ()
+    queue: tuple[QueuedView, ...] = ()
+    rules: tuple[str, ...] = ()
+    watchers: tuple[str, ...] = ()
+
+
+class EventPage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """`events` are whole event lines (with seq and session); `next` is the place of the next page, if any."""
+
+    session: SessionId
+    log_id: str
+    head: int
+    events: tuple[msgspec.Raw, ...]
+    next: int | None = None
+
+
+class UsageView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    turns: int = 0
+    cost_usd: float = 0.0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    sessions: int = 0
+
+
+__all__ = [
+    "EventPage",
+    "FindPermission",
+    "GetSession",
+    "Hit",
+    "ListPermissions",
+    "ListSessions",
+    "PendingView",
+    "Query",
+    "QueuedView",
+    "ReadEvents",
+    "ReadMessages",
+    "ReadQueue",
+    "ReadUsage",
+    "SearchText",
+    "SessionView",
+    "UsageView",
+]

@@ -1,0 +1,259 @@
+"""The store port: the session logs, who owns them, and the small documents beside them.
+
+Vocabulary
+    log       the ordered entries of one session, one writer
+    seq       an entry's place; given by the writer, grows strictly, may have holes; 0 is before the first
+    prev      the seq of the entry before it: a reader that last saw `s` and gets `prev > s` has a hole
+    log_id    names the storage that holds these seqs; another one makes every old seq meaningless
+    head      the last seq of a log
+    epoch     fencing token of an ownership; larger is later
+
+What an adapter does NOT promise: that reads see an append of another process at once, the order between
+sessions, or that entries named in `drop` are gone before `append` returns.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any, Literal, Protocol
+
+import msgspec
+
+from fairlead.model.ids import SessionId
+
+Origin = Literal["agent", "gateway", "transcript", ""]
+"""Whose bytes `raw` are: the agent's wire, our line to it, its transcript; empty: no record, an event of ours."""
+
+
+class NewEntry(msgspec.Struct, frozen=True):
+    """What the writer hands over: an encoded event, and beside it the record it came from, byte for byte."""
+
+    seq: int
+    at: int
+    kind: str
+    event: bytes
+    origin: Origin = ""
+    raw: bytes | None = None
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One stored entry."""
+
+    seq: int
+    prev: int
+    at: int
+    kind: str
+    event: bytes
+    origin: Origin = ""
+    raw: bytes | None = None
+
+
+class Page(msgspec.Struct, frozen=True):
+    """`truncated`: entries between what was asked for and the first one here are gone for good (retention)."""
+
+    log_id: str
+    entries: tuple[Entry, ...]
+    head: int
+    truncated: bool = False
+
+
+class Reset(msgspec.Struct, frozen=True):
+    """Told by `subscribe` in place of an entry: what follows does not continue what the reader has."""
+
+    reason: Literal["new_log", "truncated"]
+    log_id: str
+
+
+class Lease(msgspec.Struct, frozen=True):
+    session: SessionId
+    node: str
+    epoch: int
+
+
+class ForkPoint(msgspec.Struct, frozen=True):
+    """A new log that shows `parent`'s entries up to and with `seq` as its own first ones."""
+
+    parent: SessionId
+    seq: int
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
+    """What lists show of a session, written with the entries that changed it."""
+
+    session: SessionId
+    title: str = ""
+    cwd: str = ""
+    agent: str = ""
+    agent_session: str = ""
+    state: str = "idle"
+    model: str = ""
+    mode: str = ""
+    archived: bool = False
+    deleted: bool = False
+    created: int = 0
+    updated: int = 0
+    turns: int = 0
+    pending: int = 0
+    queued: int = 0
+    cost_usd: float = 0.0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    parent: SessionId | None = None
+    first_prompt: str = ""
+
+
+class Checkpoint(msgspec.Struct, frozen=True):
+    """State as of `seq`: reading goes on from there instead of from the first entry."""
+
+    name: str
+    seq: int
+    data: bytes
+
+
+class KeptReply(msgspec.Struct, frozen=True):
+    """The answer to a command that carried an idempotency key."""
+
+    key: str
+    reply: bytes
+
+
+class Batch(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything of one append: stored together or not at all."""
+
+    entries: tuple[NewEntry, ...]
+    drop: tuple[int, ...] = ()
+    summary: Summary | None = None
+    checkpoints: tuple[Checkpoint, ...] = ()
+    replies: tuple[KeptReply, ...] = ()
+
+
+class SessionFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """`words` match title and first prompt; `before` is the cursor of the last row of the page before."""
+
+    words: str = ""
+    archived: bool | None = False
+    cwd: str = ""
+    state: str = ""
+    before: str = ""
+    limit: int = 50
+
+
+class SessionPage(msgspec.Struct, frozen=True):
+    sessions: tuple[Summary, ...]
+    next: str = ""
+
+
+class Hit(msgspec.Struct, frozen=True):
+    """A place that full-text search found; `snippet` has the words between `\\x02` and `\\x03`."""
+
+    session: SessionId
+    seq: int
+    at: int
+    kind: str
+    snippet: str
+    title: str = ""
+
+
+class Documents(Protocol):
+    """Small things beside the logs (credentials, trusted folders, children): JSON values by namespace and key."""
+
+    async def get(self, space: str, key: str) -> Any | None: ...
+    async def put(self, space: str, key: str, value: Any) -> None: ...
+    async def add(self, space: str, key: str, value: Any) -> bool:
+        """Put unless there is one already; exactly one of many callers gets True."""
+        ...
+
+    async def delete(self, space: str, key: str) -> bool:
+        """True for exactly one of many callers: what a single-use code needs."""
+        ...
+
+    async def list(self, space: str) -> dict[str, Any]: ...
+
+
+class Store(Protocol):
+    """Errors: Conflict, Fenced, Held, NoOwner, Unavailable, NotFound, Damaged (all in `model.errors`)."""
+
+    @property
+    def documents(self) -> Documents: ...
+
+    # --- the log
+
+    async def append(self, lease: Lease, batch: Batch, expected_head: int) -> int:
+        """Store the batch if `lease` still owns the log and its head is `expected_head`; the new head.
+
+        Durable when it returns. Repeating the same call after Unavailable stores nothing twice. Seqs of the
+        batch must be ascending and above the head (Conflict otherwise). One append in flight per session is
+        the caller's duty. A batch without entries writes the rest and leaves the head. Cancelling the call
+        does not undo it: the outcome is then unknown."""
+        ...
+
+    async def read(self, session: SessionId, after: int, limit: int, max_bytes: int = 4 << 20) -> Page:
+        """Up to `limit` entries with seq > after, ascending; at least one if there is any, else until `max_bytes`.
+
+        A fork's pages begin in its parent. NotFound for a session without a log."""
+        ...
+
+    async def tail(self, session: SessionId, before: int | None, limit: int, kinds: Sequence[str] = ()) -> Page:
+        """The last `limit` entries with seq < before (None: from the end), ascending; only `kinds` if given."""
+        ...
+
+    def subscribe(self, session: SessionId, after: int, log_id: str | None = None) -> AsyncIterator[Entry | Reset]:
+        """Everything with seq > after, then live, each once, in order, no hole. Attaches first, then reads."""
+        ...
+
+    async def find(self, session: SessionId, key: str) -> bytes | None:
+        """The reply kept for an idempotency key."""
+        ...
+
+    async def checkpoint(self, session: SessionId, name: str) -> Checkpoint | None: ...
+
+    # --- ownership
+
+    async def claim(self, session: SessionId, fork: ForkPoint | None = None) -> tuple[Lease, str, int]:
+        """Become the owner: (lease, log_id, head). Makes the log where there is none, as a fork if asked.
+
+        Held while another live node owns it. The same node claiming again gets a later epoch. Exactly one of
+        many claimers wins."""
+        ...
+
+    async def renew(self) -> float:
+        """Renew this node's presence; seconds from now for which it may believe itself the owner."""
+        ...
+
+    async def release(self, lease: Lease) -> None: ...
+    async def owner(self, session: SessionId) -> Lease | None: ...
+    async def owned_by(self, node: str) -> Sequence[SessionId]: ...
+
+    # --- commands between nodes
+
+    async def serve(self, lease: Lease, handler: Callable[[bytes], Awaitable[bytes]]) -> Callable[[], Awaitable[None]]:
+        """Answer commands for this session; the returned function stops it."""
+        ...
+
+    async def command(self, session: SessionId, payload: bytes, timeout: float = 5.0) -> bytes: ...
+
+    # --- lists
+
+    async def sessions(self, wanted: SessionFilter) -> SessionPage:
+        """Newest first, by `updated`; tombstones are left out."""
+        ...
+
+    async def summary(self, session: SessionId) -> Summary | None:
+        """Also for a deleted one: its tombstone."""
+        ...
+
+    async def search(self, words: str, limit: int = 20, session: SessionId | None = None) -> Sequence[Hit]:
+        """Full text over what was said, best first; what was appended last may not be indexed yet."""
+        ...
+
+    async def indexed(self) -> None:
+        """Wait until the index has caught up with the log as it is now."""
+        ...
+
+    async def erase(self, session: SessionId) -> None:
+        """Remove a log's entries, keep its summary as a tombstone. Entries that a fork shows stay until it goes."""
+        ...
+
+    async def sizes(self) -> dict[str, int]:
+        """Bytes by what takes them: for `fairlead du`."""
+        ...
+
+    async def close(self) -> None: ...
