@@ -1,0 +1,1 @@
+"""Agents: one folder each; nothing here, so that importing one never loads another."""

@@ -1,0 +1,295 @@
+"""A scripted Messages API: the real Claude CLI runs on it offline, and tests see what the model was sent.
+
+What the model answers is chosen by the prompt (`SCRIPT:<name> [argument]`, fairlead.agents.demo.scripts);
+this file only speaks HTTP. It binds to loopback, needs no key and no pytest:
+
+    async with ScriptedModel() as model:
+        ...run an agent with ANTHROPIC_BASE_URL=model.url...
+        assert model.requests[-1].script == "text"
+
+or `python -m fairlead.testing.model_api --port 8080 --log requests.jsonl`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import hashlib
+import json
+import socket
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TextIO
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from fairlead.agents.demo.conversation import read_conversation
+from fairlead.agents.demo.scripts import ApiError, Block, Call, Text, respond
+from fairlead.testing.model_stream import CutHere, Piece, answer, new_id, server_events
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRequest:
+    """One request that the model's API received: what a test may want to assert."""
+
+    kind: str
+    """messages, title, probe, count_tokens or other."""
+    method: str
+    path: str
+    script: str | None = None
+    argument: str = ""
+    step: int = 0
+    attempt: int = 0
+    model: str = ""
+    stream: bool = False
+    messages: int = 0
+    system: str = ""
+    thinking: dict[str, Any] | None = None
+    tools: tuple[str, ...] = ()
+    last: dict[str, Any] | None = None
+    """The last message of the conversation, as it was sent."""
+
+
+class ScriptedModel:
+    """Serves the scripted Messages API on a loopback port for as long as the context is open."""
+
+    def __init__(self, *, port: int = 0, log: Path | None = None, delta_delay: float = 0.0) -> None:
+        self.requests: list[ModelRequest] = []
+        self.url = ""
+        self._port = port
+        self._log_path = log
+        self._log: TextIO | None = None
+        self._delta_delay = delta_delay
+        self._attempts: dict[str, int] = {}
+        self._arrived = asyncio.Condition()
+        self._server: _Server | None = None
+        self._serving: asyncio.Task[None] | None = None
+
+    @property
+    def app(self) -> Starlette:
+        """The ASGI application, for those who serve it themselves."""
+        return Starlette(
+            routes=[
+                Route("/v1/messages", self._messages, methods=["POST"]),
+                Route("/v1/messages/count_tokens", self._count_tokens, methods=["POST"]),
+                Route("/{path:path}", self._other, methods=["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]),
+            ]
+        )
+
+    def of(self, script: str) -> list[ModelRequest]:
+        """The requests of one script, in the order they came."""
+        return [r for r in self.requests if r.script == script]
+
+    async def wait_for(self, wanted: Callable[[ModelRequest], bool], timeout: float = 10.0) -> ModelRequest:
+        """The first request that `wanted` accepts, past ones included; TimeoutError when none comes."""
+
+        def first() -> ModelRequest | None:
+            return next((r for r in self.requests if wanted(r)), None)
+
+        async with asyncio.timeout(timeout), self._arrived:
+            await self._arrived.wait_for(lambda: first() is not None)
+        found = first()
+        assert found is not None
+        return found
+
+    async def __aenter__(self) -> ScriptedModel:
+        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind(("127.0.0.1", self._port))
+        except OSError:
+            listener.close()
+            raise
+        self.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        if self._log_path is not None:
+            self._log = self._log_path.open("a", encoding="utf-8", buffering=1)
+        # log_level: a cut stream is an error to uvicorn and wanted here.
+        config = uvicorn.Config(self.app, lifespan="off", log_level="critical", access_log=False)
+        self._server = _Server(config)
+        self._serving = asyncio.create_task(self._server.serve(sockets=[listener]))
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._server is not None
+        assert self._serving is not None
+        self._server.should_exit = True
+        self._server.force_exit = True
+        await self._serving
+        if self._log is not None:
+            self._log.close()
+
+    async def serve_forever(self) -> None:
+        """Returns only when cancelled; for the command line."""
+        async with self:
+            print(f"scripted model API on {self.url}", flush=True)
+            assert self._serving is not None
+            await asyncio.shield(self._serving)
+
+    async def _note(self, request: ModelRequest) -> None:
+        async with self._arrived:
+            self.requests.append(request)
+            if self._log is not None:
+                self._log.write(json.dumps(asdict(request)) + "\n")
+            self._arrived.notify_all()
+
+    async def _messages(self, request: Request) -> Response:
+        body = await request.json()
+        call, kind = self._understand(body)
+        await self._note(_describe(request, body, call, kind))
+        blocks = _blocks(call, kind)
+        request_id = new_id("req_")
+        refused = next((b for b in blocks if isinstance(b, ApiError)), None)
+        if refused is not None:
+            return _refusal(refused, request_id)
+        model = str(body.get("model", ""))
+        if not body.get("stream"):
+            return JSONResponse(answer(blocks, model), headers={"request-id": request_id})
+        return _EventStream(server_events(blocks, model), request_id, self._delta_delay)
+
+    def _understand(self, body: dict[str, Any]) -> tuple[Call, str]:
+        tools = frozenset(str(t.get("name")) for t in body.get("tools") or [])
+        messages = body.get("messages") or []
+        key = hashlib.sha256(json.dumps(messages).encode()).hexdigest()
+        attempt = self._attempts.get(key, 0)
+        self._attempts[key] = attempt + 1
+        call = read_conversation(messages, tools, attempt)
+        if tools:
+            return call, "messages"
+        if int(body.get("max_tokens") or 2) <= 1:
+            return call, "probe"
+        titled = "title" in _system_text(body).lower() or bool(body.get("output_config"))
+        return call, "title" if titled else "messages"
+
+    async def _count_tokens(self, request: Request) -> Response:
+        body = await request.json()
+        await self._note(
+            ModelRequest("count_tokens", "POST", request.url.path, model=str(body.get("model", "")))
+        )
+        return JSONResponse({"input_tokens": 1234})
+
+    async def _other(self, request: Request) -> Response:
+        await self._note(ModelRequest("other", request.method, request.url.path))
+        error = {"type": "not_found_error", "message": f"no {request.url.path}"}
+        return JSONResponse({"type": "error", "error": error}, status_code=404)
+
+
+def _describe(request: Request, body: dict[str, Any], call: Call, kind: str) -> ModelRequest:
+    messages = body.get("messages") or []
+    return ModelRequest(
+        kind,
+        request.method,
+        request.url.path,
+        script=call.name,
+        argument=call.argument,
+        step=call.step,
+        attempt=call.attempt,
+        model=str(body.get("model", "")),
+        stream=bool(body.get("stream")),
+        messages=len(messages),
+        system=_system_text(body),
+        thinking=body.get("thinking"),
+        tools=tuple(str(t.get("name")) for t in body.get("tools") or []),
+        last=messages[-1] if messages else None,
+    )
+
+
+def _system_text(body: dict[str, Any]) -> str:
+    system = body.get("system") or ""
+    if isinstance(system, str):
+        return system
+    return "\n".join(str(block.get("text", "")) for block in system)
+
+
+def _blocks(call: Call, kind: str) -> list[Block]:
+    if kind == "title":
+        return [Text(json.dumps({"title": "A scripted session", "isNewTopic": True}))]
+    if kind == "probe":
+        return [Text("ok")]
+    return respond(call)
+
+
+def _refusal(error: ApiError, request_id: str) -> Response:
+    detail = {"type": error.type, "message": error.message}
+    body = {"type": "error", "error": detail, "request_id": request_id}
+    return JSONResponse(body, status_code=error.status, headers={"request-id": request_id})
+
+
+class _EventStream(Response):
+    """A response that sends server-sent events one by one and may break off without an end."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, pieces: Iterator[Piece | CutHere], request_id: str, delta_delay: float) -> None:
+        super().__init__(headers={"cache-control": "no-cache", "request-id": request_id})
+        del self.headers["content-length"]
+        self._pieces = pieces
+        self._delta_delay = delta_delay
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        gone = asyncio.ensure_future(_disconnected(receive))
+        try:
+            async for data in self._paced(gone):
+                await send({"type": "http.response.body", "body": data, "more_body": True})
+        except _BrokenOff:
+            return  # An unfinished response: the server closes the connection, as a cut stream would.
+        finally:
+            gone.cancel()
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _paced(self, gone: asyncio.Future[None]) -> AsyncIterator[bytes]:
+        for piece in self._pieces:
+            if gone.done():
+                return
+            if isinstance(piece, CutHere):
+                # Let the bytes before the cut leave first: a close may overtake them.
+                await asyncio.wait([gone], timeout=0.05)
+                raise _BrokenOff
+            yield piece.data
+            delay = piece.delay if piece.delay is not None else self._delta_delay
+            if delay:
+                await asyncio.wait([gone], timeout=delay)
+
+
+class _BrokenOff(Exception):
+    """The script wants the connection to break here."""
+
+
+async def _disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        continue
+
+
+class _Server(uvicorn.Server):
+    """uvicorn inside someone else's program: signals stay that program's."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m fairlead.testing.model_api", description=__doc__)
+    parser.add_argument("--port", type=int, default=0, help="loopback port; 0 takes a free one")
+    parser.add_argument("--log", type=Path, help="append every request as a JSON line to this file")
+    parser.add_argument("--delta-delay", type=float, default=0.0, help="seconds between two deltas")
+    options = parser.parse_args(argv)
+    model = ScriptedModel(port=options.port, log=options.log, delta_delay=options.delta_delay)
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(model.serve_forever())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
