@@ -1,0 +1,1 @@
+"""The core: what happens to a session is decided here."""
