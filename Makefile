@@ -1,0 +1,56 @@
+# The whole set-up of a fresh machine is two commands: `make serve` and `make test`.
+# Nothing is decided here: each target is one call of a script in tools/ or of a program in .venv.
+
+VENV := .venv
+BIN := $(VENV)/bin
+RUN = py=$$(tools/find-python) && exec "$$py"
+SOURCES = $(wildcard src tests bench tools)
+
+.DEFAULT_GOAL := help
+.PHONY: help install clis serve check format test test-long bench coverage rules lock clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+
+install: ## make .venv with every dependency, by hash, and the command .venv/bin/fairlead
+	@$(RUN) -m tools.install
+
+clis: ## fetch the real Claude Code CLIs that the tests drive, into a cache outside the clone
+	@$(RUN) -m tools.clis
+
+serve: install ## install, then start the gateway; ARGS="--port 8000" passes options on
+	@exec $(BIN)/fairlead serve $(ARGS)
+
+check: install ## lint, formatting, types, and who may import whom
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy $(SOURCES)
+	$(BIN)/lint-imports
+
+format: install ## let ruff write the formatting and the easy fixes
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+test: ## install what tests need and run them all; PARTS="unit cli" picks some
+	@$(RUN) -m tools.test $(PARTS)
+
+test-long: install clis ## the long forms, with a new seed; the result is kept in tests/long-result.json
+	@$(BIN)/python -m tools.test_long
+
+bench: install ## measure beside peers in the same run, and print ratios
+	@if [ -f bench/run.py ]; then exec $(BIN)/python bench/run.py $(ARGS); else echo "bench/run.py is not written yet"; fi
+
+coverage: ## run the unit part under coverage and check the floor of the core rooms
+	@$(RUN) -m tools.test install unit coverage
+
+rules: install ## which rules of the seeds the last test run showed; ARGS=--verbose prints their text
+	@$(BIN)/python -m tools.rules $(ARGS)
+
+lock: install ## resolve the dependencies anew and write the lock files
+	$(BIN)/uv pip compile pyproject.toml --group dev --universal --python-version 3.11 --generate-hashes --no-header --upgrade --quiet -o requirements.lock
+	$(BIN)/uv pip compile tools/uv.in --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --upgrade --quiet -o tools/uv.lock.txt
+	$(BIN)/uv pip compile tools/build.in --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --upgrade --quiet -o tools/build.lock.txt
+
+clean: ## remove everything that was made inside the clone
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage .coverage.*
+	find src tests tools -name __pycache__ -type d -exec rm -rf {} +

@@ -1,0 +1,45 @@
+"""What every test gets: the house's own pytest plugins, hypothesis without clocks, and one printed seed."""
+
+import os
+import random
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+ROOT = Path(__file__).resolve().parent.parent
+# The tools are scripts beside the package, not part of it; tests import them as `tools.name`.
+sys.path.insert(0, str(ROOT))
+
+from tools import rules  # noqa: E402
+from tools.pytest_house import NoSkips, RuleResults, skips_fail  # noqa: E402
+
+# A shared machine says nothing about our speed: no example fails for being slow.
+settings.register_profile("fairlead", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("fairlead")
+
+SEED = int(os.environ.get("FAIRLEAD_SEED") or random.SystemRandom().randrange(2**32))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if skips_fail():
+        config.pluginmanager.register(NoSkips(), "fairlead-no-skips")
+    results = RuleResults(rules.RESULTS, rules.known_rules())
+    config.pluginmanager.register(results, "fairlead-rule-results")
+
+
+def pytest_report_header() -> str:
+    return f"seed: {SEED} (FAIRLEAD_SEED={SEED} repeats it)"
+
+
+@pytest.fixture
+def seed() -> int:
+    """The seed of whatever a test does at random, printed in the header of every run."""
+    return SEED
+
+
+@pytest.fixture
+def rng(seed: int, request: pytest.FixtureRequest) -> random.Random:
+    """Chance that repeats: the same seed gives the same test the same numbers, whatever ran before it."""
+    return random.Random(f"{seed}:{request.node.nodeid}")

@@ -1,0 +1,109 @@
+"""Checks the floor under the core rooms: at least 95 % of the branches of each are taken by the unit part.
+
+Reads the data that `coverage run` left in build/coverage, combines it, prints one line a room and the worst
+files of a room that is below. A room that is not written yet is said to be empty and passes.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+DATA = ROOT / "build" / "coverage"
+FLOOR = 95.0
+ROOMS = ("model", "sessions", "agents/claude", "stores")
+
+
+@dataclass(frozen=True)
+class FileCover:
+    """One file's branches (the two ways out of each decision) and lines, in all and taken."""
+
+    path: str
+    branches: int
+    taken: int
+    lines: int
+    run: int
+    missing: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class RoomCover:
+    """A room is the sum of its files; without a single branch it is as good as its lines."""
+
+    room: str
+    files: tuple[FileCover, ...]
+
+    @property
+    def percent(self) -> float:
+        branches, taken = sum(f.branches for f in self.files), sum(f.taken for f in self.files)
+        if branches:
+            return 100 * taken / branches
+        lines, run = sum(f.lines for f in self.files), sum(f.run for f in self.files)
+        return 100 * run / lines if lines else 100.0
+
+    @property
+    def holds(self) -> bool:
+        return self.percent >= FLOOR
+
+
+def read_files(report: Mapping[str, Any]) -> list[FileCover]:
+    """The files of a `coverage json` report."""
+    return [
+        FileCover(
+            path,
+            branches=entry["summary"]["num_branches"],
+            taken=entry["summary"]["covered_branches"],
+            lines=entry["summary"]["num_statements"],
+            run=entry["summary"]["covered_lines"],
+            missing=tuple(f"{a}->{b}" for a, b in entry["missing_branches"]),
+        )
+        for path, entry in report["files"].items()
+    ]
+
+
+def by_room(files: Iterable[FileCover], rooms: Iterable[str] = ROOMS) -> list[RoomCover]:
+    files = list(files)
+    return [RoomCover(r, tuple(f for f in files if f.path.startswith(f"src/fairlead/{r}/"))) for r in rooms]
+
+
+def describe(room: RoomCover) -> list[str]:
+    if not any(f.lines for f in room.files):
+        return [f"  {room.room:<16} empty"]
+    lines = [f"  {room.room:<16} {room.percent:6.1f} %  {'ok' if room.holds else f'BELOW {FLOOR:.0f} %'}"]
+    if not room.holds:
+        worst = sorted(room.files, key=lambda f: f.taken - f.branches)[:8]
+        lines += [
+            f"      {f.path}: {f.branches - f.taken} of {f.branches} branches not taken: {' '.join(f.missing[:12])}"
+            for f in worst
+            if f.branches > f.taken
+        ]
+    return lines
+
+
+def measure() -> Mapping[str, Any]:
+    """Combine what the processes left and let coverage count it."""
+    coverage = [sys.executable, "-m", "coverage"]
+    data = f"--data-file={DATA / 'data'}"
+    if list(DATA.glob("data.*")):
+        subprocess.run([*coverage, "combine", "--quiet", data], cwd=ROOT, check=True)
+    report = DATA / "report.json"
+    subprocess.run([*coverage, "json", "--quiet", data, "-o", str(report)], cwd=ROOT, check=True)
+    return json.loads(report.read_text()) if report.exists() else {"files": {}}
+
+
+def main() -> int:
+    if not list(DATA.glob("data*")):
+        print("coverage: nothing was measured yet: run `make coverage`")
+        return 1
+    rooms = by_room(read_files(measure()))
+    print(f"coverage of branches, floor {FLOOR:.0f} %:")
+    print("\n".join(line for room in rooms for line in describe(room)))
+    return 0 if all(room.holds for room in rooms) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,86 @@
+"""Two pytest plugins of this house: skips that fail where nothing may be left out, and the count of rules shown.
+
+tests/conftest.py registers both; they live here so that tests can run them on test suites of their own.
+"""
+
+import fcntl
+import json
+import os
+from collections.abc import Collection
+from pathlib import Path
+
+import pytest
+
+
+def skips_fail() -> bool:
+    """CI and FAIRLEAD_NO_SKIP=1 take a skip for what it is there: something that was not tested."""
+    return os.environ.get("CI") == "true" or os.environ.get("FAIRLEAD_NO_SKIP") == "1"
+
+
+class NoSkips:
+    """Fails the session when a test was skipped (or expected to fail), naming each with its reason."""
+
+    def __init__(self) -> None:
+        self.skipped: dict[str, str] = {}
+
+    def _note(self, report: pytest.TestReport | pytest.CollectReport) -> None:
+        if report.skipped:
+            reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else "expected to fail"
+            self.skipped[report.nodeid] = reason
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._note(report)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        self._note(report)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if self.skipped and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if not self.skipped:
+            return
+        terminalreporter.section("skipped, which is a failure here", red=True)
+        for test, reason in self.skipped.items():
+            terminalreporter.write_line(f"SKIP IS FAILURE {test}: {reason}")
+
+
+class RuleResults:
+    """Records how each test that names rules ended, merged into one file over the parts of a test run.
+
+    A test that names a rule which no list has fails itself, so that a typing error is seen where it was made.
+    """
+
+    def __init__(self, path: Path, known: Collection[str]) -> None:
+        self.path = path
+        self.known = known
+        self.named: dict[str, list[str]] = {}
+        self.passed: dict[str, bool] = {}
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        rules = sorted({rule for mark in item.iter_markers("rules") for rule in mark.args})
+        if rules:
+            self.named[item.nodeid] = rules
+        unknown = [rule for rule in rules if rule not in self.known]
+        if unknown:
+            pytest.fail(f"no list in tests/rules has {', '.join(unknown)}", pytrace=False)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.nodeid in self.named:
+            self.passed[report.nodeid] = self.passed.get(report.nodeid, True) and report.passed
+
+    def pytest_sessionfinish(self) -> None:
+        if not self.named:
+            return
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            merged = json.loads(self.path.read_text()) if self.path.exists() else {}
+            for test, rules in self.named.items():
+                merged[test] = {"rules": rules, "passed": self.passed.get(test, False)}
+            fresh = self.path.with_suffix(".new")
+            fresh.write_text(json.dumps(merged, indent=1, sort_keys=True))
+            fresh.replace(self.path)

@@ -1,0 +1,164 @@
+"""`make test`: installs what tests need, then runs every part, each against a budget that it prints.
+
+A part over its budget is said to be, and is no failure by itself; the whole run is ended at TOTAL so that a hanging
+test cannot hold a machine for ever. All parts run even when one fails (only a failed install ends it), and the
+summary at the end says which did. Standard library only: it runs before .venv exists.
+"""
+
+import argparse
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+BIN = ROOT / ".venv" / "bin"
+BUILD = ROOT / "build"
+COVERAGE_DATA = BUILD / "coverage"
+
+# Seconds. A machine twice as slow as ours still ends in time; half an hour is what a person waits at most.
+TOTAL = 27 * 60
+
+PYTEST = (str(BIN / "python"), "-m", "pytest", "-q")
+COVERED_PYTEST = (
+    *(str(BIN / "python"), "-m", "coverage", "run", f"--data-file={COVERAGE_DATA / 'data'}"),
+    *("-m", "pytest", "-q"),
+)
+
+
+@dataclass(frozen=True)
+class Part:
+    """One step: its name on the command line, what it is, seconds it may use, and the commands it runs in turn."""
+
+    name: str
+    title: str
+    budget: int
+    commands: tuple[tuple[str, ...], ...]
+    isolated: bool = False
+    """Runs where loopback is the only network (tools/innet), if this machine allows that."""
+
+
+PARTS = (
+    Part(
+        "install",
+        "install",
+        240,
+        ((sys.executable, "-m", "tools.install"), (sys.executable, "-m", "tools.clis")),
+    ),
+    Part("check", "lint, types, imports", 120, (("make", "--no-print-directory", "check"),)),
+    Part(
+        "unit",
+        "unit, golden, laws",
+        240,
+        ((*COVERED_PYTEST, "tests", "--ignore=tests/e2e", "-m", "not fault and not long"),),
+    ),
+    Part("coverage", "coverage floor", 60, ((str(BIN / "python"), "-m", "tools.coverage_floor"),)),
+    Part(
+        "cli",
+        "real CLI",
+        420,
+        ((*PYTEST, "tests/e2e", "-m", "not fault and not long"),),
+        isolated=True,
+    ),
+    Part("faults", "faults", 180, ((*PYTEST, "tests", "-m", "fault and not long"),), isolated=True),
+    Part("rules", "rules shown", 30, ((str(BIN / "python"), "-m", "tools.rules"),)),
+)
+
+
+@dataclass(frozen=True)
+class Result:
+    part: Part
+    seconds: float
+    failed: bool
+
+
+def run(argv: Sequence[str], seconds: float) -> int:
+    """The exit code; the command's whole process group is ended when its time is up or we are interrupted."""
+    child = subprocess.Popen(argv, cwd=ROOT, start_new_session=True)
+    try:
+        return child.wait(timeout=max(seconds, 1))
+    except subprocess.TimeoutExpired:
+        print(f"test: time is up, ending: {' '.join(argv)}", flush=True)
+        return 124
+    finally:
+        end_group(child)
+
+
+def end_group(child: subprocess.Popen[bytes]) -> None:
+    """Ends whatever the command left behind, politely first, so that no test process outlives its part."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(child.pid, number)
+        except ProcessLookupError:
+            break
+        try:
+            child.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            continue
+    child.wait()
+
+
+def innet(argv: Sequence[str]) -> Sequence[str]:
+    """The command inside a network namespace; outside when there is none, and then the tests skip with that reason."""
+    wrapper = str(ROOT / "tools" / "innet")
+    allowed = subprocess.run([wrapper, "true"], check=False).returncode == 0
+    return [wrapper, *argv] if allowed else argv
+
+
+def run_part(part: Part, deadline: float) -> Result:
+    print(f"\n== {part.title} (budget {part.budget} s)", flush=True)
+    begun = time.monotonic()
+    failed = False
+    for argv in part.commands:
+        code = run(innet(argv) if part.isolated else argv, deadline - time.monotonic())
+        failed = failed or code != 0
+    result = Result(part, time.monotonic() - begun, failed)
+    print(f"== {describe(result)}", flush=True)
+    return result
+
+
+def describe(result: Result) -> str:
+    over = "  OVER BUDGET" if result.seconds > result.part.budget else ""
+    verdict = "FAILED" if result.failed else "ok"
+    return f"{result.part.title:<22} {result.seconds:6.0f} s of {result.part.budget:4} s  {verdict}{over}"
+
+
+def forget_last_run(chosen: Sequence[Part]) -> None:
+    """A whole run counts its rules anew, the unit part its coverage."""
+    if len(chosen) == len(PARTS):
+        (BUILD / "rules.json").unlink(missing_ok=True)
+    if any(part.name == "unit" for part in chosen):
+        shutil.rmtree(COVERAGE_DATA, ignore_errors=True)
+        COVERAGE_DATA.mkdir(parents=True)
+
+
+def main(argv: list[str] | None = None) -> int:
+    names = [part.name for part in PARTS]
+    parser = argparse.ArgumentParser(description="Run the tests in parts, each against its budget.")
+    parser.add_argument("parts", nargs="*", choices=[*names, []], help="only these parts, in the usual order")
+    wanted = parser.parse_args(argv).parts or names
+    chosen = [part for part in PARTS if part.name in wanted]
+
+    forget_last_run(chosen)
+    begun = time.monotonic()
+    results: list[Result] = []
+    for part in chosen:
+        results.append(run_part(part, begun + TOTAL))
+        if part.name == "install" and not (BIN / "pytest").exists():
+            break
+    seconds = time.monotonic() - begun
+    print("\n" + "\n".join(describe(result) for result in results))
+    print(f"{'total':<22} {seconds:6.0f} s of {TOTAL:4} s")
+    return 1 if any(result.failed for result in results) else 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)
