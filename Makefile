@@ -25,7 +25,7 @@ check: install ## lint, formatting, types, and who may import whom
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy $(SOURCES)
-	$(BIN)/lint-imports
+	$(BIN)/lint-imports --no-cache
 
 format: install ## let ruff write the formatting and the easy fixes
 	$(BIN)/ruff check --fix

@@ -90,14 +90,17 @@ def run(argv: Sequence[str], seconds: float) -> int:
 
 
 def end_group(child: subprocess.Popen[bytes]) -> None:
-    """Ends whatever the command left behind, politely first, so that no test process outlives its part."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
+    """Ends whatever the command left behind, so that no process outlives its part.
+
+    SIGINT first: pytest then tears its fixtures down, and with them what they started in groups of their own.
+    """
+    for number in (signal.SIGINT, signal.SIGKILL):
         try:
             os.killpg(child.pid, number)
         except ProcessLookupError:
             break
         try:
-            child.wait(timeout=5)
+            child.wait(timeout=15)
         except subprocess.TimeoutExpired:
             continue
     child.wait()
@@ -140,8 +143,10 @@ def forget_last_run(chosen: Sequence[Part]) -> None:
 def main(argv: list[str] | None = None) -> int:
     names = [part.name for part in PARTS]
     parser = argparse.ArgumentParser(description="Run the tests in parts, each against its budget.")
-    parser.add_argument("parts", nargs="*", choices=[*names, []], help="only these parts, in the usual order")
+    parser.add_argument("parts", nargs="*", metavar="part", help=f"only these, in this order: {' '.join(names)}")
     wanted = parser.parse_args(argv).parts or names
+    if unknown := set(wanted) - set(names):
+        parser.error(f"no such part: {' '.join(sorted(unknown))} (there are {' '.join(names)})")
     chosen = [part for part in PARTS if part.name in wanted]
 
     forget_last_run(chosen)

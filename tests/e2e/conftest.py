@@ -1,0 +1,60 @@
+"""Fixtures for tests with the real CLI: its program, a HOME and a working folder of its own, the scripted model."""
+
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+from tools.clis import program_path
+
+from e2e import harness
+from fairlead.testing.model_api import ScriptedModel
+
+
+@pytest.fixture(autouse=True)
+def real_cli_is_safe_here(request: pytest.FixtureRequest) -> None:
+    """No test of the mark `cli` starts where the CLI is missing or could reach more than loopback."""
+    for mark in request.node.iter_markers("cli"):
+        reason = harness.why_not_isolated() or harness.why_not_installed(mark.args[0])
+        if reason:
+            pytest.skip(reason)
+
+
+@pytest.fixture
+def cli_path() -> Callable[[str], Path]:
+    """The program of a version: `cli_path("2.1.325")`."""
+    return program_path
+
+
+@pytest.fixture
+def claude(version: str) -> Path:
+    """The program of the version that `on_versions` chose for this test."""
+    return program_path(version)
+
+
+@pytest.fixture
+def cli_home(tmp_path: Path) -> Path:
+    """An empty HOME."""
+    home = tmp_path / "home"
+    home.mkdir()
+    return home
+
+
+@pytest.fixture
+def cli_cwd(tmp_path: Path) -> Path:
+    """An empty folder to work in, outside of HOME."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+async def model() -> AsyncIterator[ScriptedModel]:
+    """The scripted Messages API on a free loopback port."""
+    async with ScriptedModel() as serving:
+        yield serving
+
+
+@pytest.fixture
+def cli_env(cli_home: Path, model: ScriptedModel) -> dict[str, str]:
+    """The whole environment of a real CLI that asks the scripted model."""
+    return harness.cli_env(cli_home, model.url)

@@ -1,0 +1,74 @@
+"""The harness itself: each real CLI answers one prompt over plain stdio, from the scripted model and nothing else."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+from e2e.harness import API_KEY, cli_env, on_versions, why_not_isolated
+from fairlead.testing.model_api import ScriptedModel
+
+FLAGS = ["-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose"]
+PROMPT = "SCRIPT:text the harness works"
+
+
+async def one_turn(claude: Path, cwd: Path, env: dict[str, str], prompt: str) -> list[dict[str, Any]]:
+    """Every record the CLI wrote for one prompt; its stdin is closed at once, so it ends by itself."""
+    child = await asyncio.create_subprocess_exec(
+        claude,
+        *FLAGS,
+        cwd=cwd,
+        env=env,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    line = json.dumps({"type": "user", "message": {"role": "user", "content": prompt}})
+    try:
+        out, err = await asyncio.wait_for(child.communicate(line.encode() + b"\n"), timeout=60)
+    finally:
+        if child.returncode is None:
+            child.kill()
+            await child.wait()
+    assert child.returncode == 0, err.decode()
+    return [json.loads(text) for text in out.decode().splitlines()]
+
+
+def names(folder: Path, pattern: str) -> list[str]:
+    return [path.name for path in folder.glob(pattern)]
+
+
+@on_versions()
+async def test_each_real_cli_answers_from_the_scripted_model(
+    claude: Path,
+    version: str,
+    cli_cwd: Path,
+    cli_home: Path,
+    cli_env: dict[str, str],
+    model: ScriptedModel,
+) -> None:
+    records = await one_turn(claude, cli_cwd, cli_env, PROMPT)
+
+    started, ended = records[0], records[-1]
+    assert (started["type"], started["subtype"]) == ("system", "init")
+    assert started["claude_code_version"] == version
+    assert Path(started["cwd"]) == cli_cwd
+    assert (ended["type"], ended["is_error"]) == ("result", False)
+    said = [block["text"] for r in records if r["type"] == "assistant" for block in r["message"]["content"]]
+    assert said == [ended["result"]]
+    assert "the harness works" in ended["result"]
+    assert names(cli_home, ".claude/projects/*/*.jsonl") == [f"{ended['session_id']}.jsonl"]
+    assert names(cli_cwd, "*") == []
+    assert [request.script for request in model.requests if request.kind == "messages"] == ["text"]
+
+
+def test_the_environment_of_a_cli_is_built_from_nothing(tmp_path: Path) -> None:
+    env = cli_env(tmp_path, "http://127.0.0.1:1")
+    assert env["HOME"] == str(tmp_path)
+    assert env["ANTHROPIC_API_KEY"] == API_KEY
+    assert not {name for name in env if name.startswith(("CLAUDE_CODE_OAUTH", "AWS_", "GOOGLE_"))}
+
+
+def test_elsewhere_than_in_a_namespace_the_harness_says_why_it_will_not_run() -> None:
+    reason = why_not_isolated()
+    assert reason is None or "tools/innet" in reason
