@@ -1,0 +1,61 @@
+"""The floor under the core rooms: counted by branches, a room below it is named with its worst files."""
+
+from typing import Any
+
+import pytest
+from tools import coverage_floor
+from tools.coverage_floor import FileCover, RoomCover, by_room, describe, read_files
+
+
+def file(path: str, branches: int, taken: int, *, lines: int = 10, run: int = 10) -> FileCover:
+    return FileCover(path, branches, taken, lines, run, tuple(f"{n}->9" for n in range(branches - taken)))
+
+
+def entry(branches: int, taken: int) -> dict[str, Any]:
+    summary = {
+        "num_branches": branches,
+        "covered_branches": taken,
+        "num_statements": 4,
+        "covered_lines": 4,
+    }
+    return {"summary": summary, "missing_branches": [[1, 2]] * (branches - taken)}
+
+
+def test_a_room_is_the_sum_of_its_files() -> None:
+    report = {
+        "files": {
+            "src/fairlead/model/a.py": entry(10, 10),
+            "src/fairlead/model/sub/b.py": entry(10, 8),
+            "src/fairlead/models.py": entry(10, 0),
+        }
+    }
+    [room] = by_room(read_files(report), ["model"])
+    assert room.percent == 90.0
+    assert not room.holds
+
+
+@pytest.mark.parametrize(("taken", "holds"), [(95, True), (94, False), (100, True)])
+def test_the_floor_is_95_per_cent_of_branches(taken: int, holds: bool) -> None:
+    assert RoomCover("model", (file("src/fairlead/model/a.py", 100, taken),)).holds is holds
+
+
+def test_a_room_without_decisions_is_as_good_as_its_lines() -> None:
+    assert RoomCover("model", (file("a", 0, 0, lines=10, run=10),)).holds
+    assert not RoomCover("model", (file("a", 0, 0, lines=10, run=5),)).holds
+
+
+def test_an_empty_room_is_said_to_be_empty() -> None:
+    [room] = by_room([], ["stores"])
+    assert room.holds
+    assert describe(room)[0].split() == ["stores", "empty"]
+
+
+def test_below_the_floor_the_worst_file_comes_first() -> None:
+    room = RoomCover("model", (file("good.py", 10, 10), file("poor.py", 10, 9), file("worst.py", 10, 2)))
+    said = describe(room)
+    assert "BELOW 95 %" in said[0]
+    assert [line.split(":")[0].strip() for line in said[1:]] == ["worst.py", "poor.py"]
+
+
+def test_the_floor_stands_under_the_rooms_that_the_guarantees_rest_on() -> None:
+    assert set(coverage_floor.ROOMS) == {"model", "sessions", "agents/claude", "stores"}

@@ -1,0 +1,123 @@
+"""The runner of `make test`: parts in order, budgets printed, failures kept, a hanging command ended."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tools import test as runner
+from tools.test import PARTS, Part, Result
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """These tests must not forget the results of the run that they are part of."""
+    monkeypatch.setattr(runner, "BUILD", tmp_path / "build")
+    monkeypatch.setattr(runner, "COVERAGE_DATA", tmp_path / "build" / "coverage")
+
+
+def python(source: str) -> tuple[str, ...]:
+    return (sys.executable, "-c", source)
+
+
+def test_the_budgets_fit_into_half_an_hour() -> None:
+    assert sum(part.budget for part in PARTS) <= runner.TOTAL < 30 * 60
+
+
+def test_every_test_belongs_to_exactly_one_part() -> None:
+    markers = {part.name: part.commands[-1][-1] for part in PARTS if "pytest" in part.commands[-1]}
+    assert markers == {
+        "unit": "not fault and not long",
+        "cli": "not fault and not long",
+        "faults": "fault and not long",
+    }
+
+
+@pytest.mark.parametrize(
+    ("seconds", "failed", "said"),
+    [
+        (3, False, "ok"),
+        (3, True, "FAILED"),
+        (200, False, "ok  OVER BUDGET"),
+        (200, True, "FAILED  OVER BUDGET"),
+    ],
+)
+def test_a_part_over_budget_is_said_to_be_and_is_no_failure(seconds: float, failed: bool, said: str) -> None:
+    line = runner.describe(Result(Part("p", "a part", 100, ()), seconds, failed))
+    assert line.startswith("a part")
+    assert "of  100 s" in line
+    assert line.endswith(f"  {said}")
+
+
+def test_a_failed_part_fails_the_run_and_the_next_part_still_runs(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    bad = Part("bad", "bad part", 10, (python("raise SystemExit(3)"), python("print('second command')")))
+    good = Part("good", "good part", 10, (python("print('next part')"),))
+    monkeypatch.setattr(runner, "PARTS", (bad, good))
+    assert runner.main([]) == 1
+    assert runner.main(["good"]) == 0
+    out = capfd.readouterr().out
+    assert "second command" in out
+    assert out.count("next part") == 2
+
+
+def test_an_unknown_part_is_refused_by_name(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        runner.main(["unit", "nonsense"])
+    assert stopped.value.code == 2
+    assert "no such part: nonsense" in capsys.readouterr().err
+
+
+def test_a_command_that_hangs_is_ended_with_its_children(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    pid_file = tmp_path / "pid"
+    hanging = f"""
+import pathlib, signal, subprocess, sys
+child = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
+pathlib.Path({str(pid_file)!r}).write_text(str(child.pid))
+signal.pause()
+"""
+    assert runner.run(python(hanging), seconds=2) == 124
+    assert "time is up" in capfd.readouterr().out
+    assert not alive(int(pid_file.read_text()))
+
+
+def alive(pid: int) -> bool:
+    """Whether the process still runs; a zombie that nobody reaped does not."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
+def test_without_namespaces_the_command_runs_outside_and_tests_skip(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tools").mkdir()
+    wrapper = tmp_path / "tools" / "innet"
+    monkeypatch.setattr(runner, "ROOT", tmp_path)
+    wrapper.write_text("#!/bin/sh\nexit 77\n")
+    wrapper.chmod(0o755)
+    assert runner.innet(["pytest"]) == ["pytest"]
+    wrapper.write_text('#!/bin/sh\nexec "$@"\n')
+    assert runner.innet(["pytest"]) == [str(wrapper), "pytest"]
+
+
+def test_ci_runs_make_test_and_lets_no_skip_pass() -> None:
+    script = Path(runner.__file__).parents[1] / ".ci" / "run"
+    assert os.access(script, os.X_OK)
+    assert "make test" in script.read_text()
+    assert "FAIRLEAD_NO_SKIP=1" in script.read_text()
+
+
+def test_an_old_python_is_told_in_one_line(tmp_path: Path) -> None:
+    old = tmp_path / "python3"
+    old.write_text("#!/bin/sh\nexit 1\n")
+    old.chmod(0o755)
+    finder = Path(runner.__file__).parent / "find-python"
+    done = subprocess.run([finder], env={"PYTHON": str(old)}, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert "Python 3.11" in done.stderr
