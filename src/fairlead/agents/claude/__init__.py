@@ -1,0 +1,1 @@
+"""Claude Code. Pure: lines, records, control, pending, versions, transcript, interpreter. Driving: agent, launch, follow."""

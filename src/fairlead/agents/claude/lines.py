@@ -1,0 +1,72 @@
+"""NDJSON framing: bytes in any cut become whole lines, objects become one line. No meaning, no I/O."""
+
+from typing import Any, Final
+
+import msgspec
+
+RECORD_LIMIT: Final = 64 << 20
+"""Bytes of one record; the design's limit. A longer line is reported, never buffered whole."""
+
+KEPT_OF_OVERSIZE: Final = 64 << 10
+"""How much of a line above the limit is kept: enough to see what it was."""
+
+
+class Oversize(msgspec.Struct, frozen=True):
+    """A line above the limit: its first bytes, and how long it was."""
+
+    head: bytes
+    size: int
+
+
+class LineSplitter:
+    """Feed it what was read, in any cut; it gives the lines that are whole, without their ends.
+
+    Blank lines are skipped, `\\r\\n` counts as one end. `end` gives a last line that had no newline."""
+
+    def __init__(self, limit: int = RECORD_LIMIT, kept: int = KEPT_OF_OVERSIZE) -> None:
+        self._limit = limit
+        self._kept = min(kept, limit)
+        self._parts: list[bytes] = []
+        self._size = 0
+
+    def feed(self, data: bytes) -> list[bytes | Oversize]:
+        lines: list[bytes | Oversize] = []
+        pieces = data.split(b"\n")
+        for piece in pieces[:-1]:
+            self._add(piece)
+            self._flush(lines)
+        self._add(pieces[-1])
+        return lines
+
+    def end(self) -> list[bytes | Oversize]:
+        lines: list[bytes | Oversize] = []
+        self._flush(lines)
+        return lines
+
+    def _add(self, piece: bytes) -> None:
+        if not piece:
+            return
+        self._size += len(piece)
+        if self._size <= self._limit:
+            self._parts.append(piece)
+        else:
+            # Over the limit: only the head is kept, the rest is counted.
+            self._parts = [b"".join([*self._parts, piece])[: self._kept]]
+
+    def _flush(self, lines: list[bytes | Oversize]) -> None:
+        if self._size > self._limit:
+            lines.append(Oversize(self._parts[0], self._size))
+        else:
+            line = b"".join(self._parts).removesuffix(b"\r")
+            if line.strip():
+                lines.append(line)
+        self._parts = []
+        self._size = 0
+
+
+_encoder = msgspec.json.Encoder()
+
+
+def encode_line(message: Any) -> bytes:
+    """One JSON object and exactly one newline, at its end: a blank line ends CLI 2.1.37."""
+    return _encoder.encode(message) + b"\n"

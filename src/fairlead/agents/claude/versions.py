@@ -1,0 +1,69 @@
+"""What a version of the CLI can, and how it differs. Data and pure functions; all of it was observed.
+
+Seen on 2.1.37, 2.1.120 and 2.1.325, the boundary of the dial-in by bisection (2.1.120 accepts, 2.1.121 refuses).
+Between two versions that differ nobody has looked: the newer behaviour is assumed only from the version on which
+it was seen.
+"""
+
+import re
+from typing import Final
+
+import msgspec
+
+Version = tuple[int, int, int]
+
+_V120: Final[Version] = (2, 1, 120)
+_V325: Final[Version] = (2, 1, 325)
+
+_PATTERN: Final = re.compile(r"(\d+)\.(\d+)\.(\d+)")
+
+
+def parse_version(text: str) -> Version | None:
+    """From `claude --version` ("2.1.325 (Claude Code)"), `claude_code_version` or a transcript's `version`."""
+    found = _PATTERN.search(text)
+    return (int(found[1]), int(found[2]), int(found[3])) if found else None
+
+
+class Abilities(msgspec.Struct, frozen=True, kw_only=True):
+    """What to do and what to leave with one version."""
+
+    modes: tuple[str, ...]
+    """The permission modes it knows; any other is refused by us, since old versions accept nonsense."""
+    dial_in: bool
+    """`--sdk-url` to a local host works."""
+    checks_modes: bool
+    """It refuses an unknown mode, and bypass unless launched for it."""
+    tells_modes: bool
+    """A changed mode is told by a system/status; else the answer to set_permission_mode is all there is."""
+    answers_unknown: bool
+    """A control subtype that it does not know is answered with an error; else with silence."""
+    takes_cancel: bool
+    """A control_cancel_request of ours is accepted; else it ends the process."""
+    takes_environment: bool
+    """update_environment_variables has an effect."""
+    tells_tasks: bool
+    """Subagents and background shells are told by system/task_* messages."""
+    stops_in_transcript: bool
+    """The transcript's assistant rows have their true stop_reason; else it is always null."""
+    permission_outlives_crash: bool
+    """An answer to can_use_tool is still taken after a kill and `--resume` (over dial-in)."""
+
+
+_OLD_MODES: Final = ("default", "acceptEdits", "bypassPermissions", "plan", "delegate", "dontAsk")
+_NEW_MODES: Final = ("default", "acceptEdits", "bypassPermissions", "plan", "dontAsk", "auto")
+
+
+def abilities(version: Version) -> Abilities:
+    middle, new = version >= _V120, version >= _V325
+    return Abilities(
+        modes=_NEW_MODES if new else _OLD_MODES,
+        dial_in=version <= _V120,
+        checks_modes=new,
+        tells_modes=middle,
+        answers_unknown=middle,
+        takes_cancel=middle,
+        takes_environment=not new,
+        tells_tasks=middle,
+        stops_in_transcript=middle,
+        permission_outlives_crash=not new,
+    )
