@@ -8,6 +8,7 @@ import hashlib
 import importlib.util
 import os
 import shutil
+import ssl
 import subprocess
 import sys
 import time
@@ -41,6 +42,9 @@ def say(text: str) -> None:
 def run(*argv: str | Path) -> None:
     # A mirror on a slow line needs more than uv's 30 s for its largest file.
     env = {"UV_HTTP_TIMEOUT": "180", "PIP_DISABLE_PIP_VERSION_CHECK": "1", **os.environ}
+    # uv brings its own authorities; a machine behind an inspecting proxy has another in the system's store.
+    if ssl.create_default_context().cert_store_stats()["x509_ca"]:
+        env.setdefault("UV_SYSTEM_CERTS", "1")
     subprocess.run([str(part) for part in argv], check=True, cwd=ROOT, env=env)
 
 
