@@ -22,10 +22,9 @@ serve: install ## install, then start the gateway; ARGS="--port 8000" passes opt
 	@exec $(BIN)/fairlead serve $(ARGS)
 
 check: install ## lint, formatting, types, and who may import whom
-	$(BIN)/ruff check
-	$(BIN)/ruff format --check
-	$(BIN)/mypy $(SOURCES)
-	$(BIN)/lint-imports --no-cache
+	@failed=0; for tool in "ruff check" "ruff format --check" "mypy $(SOURCES)" "lint-imports --no-cache"; do \
+	    echo "$$tool"; $(BIN)/$$tool || failed=1; \
+	done; exit $$failed
 
 format: install ## let ruff write the formatting and the easy fixes
 	$(BIN)/ruff check --fix

@@ -88,11 +88,15 @@ def measure() -> Mapping[str, Any]:
     """Combine what the processes left and let coverage count it."""
     coverage = [sys.executable, "-m", "coverage"]
     data = f"--data-file={DATA / 'data'}"
-    if list(DATA.glob("data.*")):
-        subprocess.run([*coverage, "combine", "--quiet", data], cwd=ROOT, check=True)
     report = DATA / "report.json"
-    subprocess.run([*coverage, "json", "--quiet", data, "-o", str(report)], cwd=ROOT, check=True)
-    return json.loads(report.read_text()) if report.exists() else {"files": {}}
+    steps = [[*coverage, "json", "--quiet", data, "-o", str(report)]]
+    if list(DATA.glob("data.*")):
+        steps.insert(0, [*coverage, "combine", "--quiet", data])
+    for argv in steps:
+        if subprocess.run(argv, cwd=ROOT, check=False).returncode:
+            sys.exit(f"coverage: `coverage {argv[3]}` failed, its own words are above")
+    counted: Mapping[str, Any] = json.loads(report.read_text())
+    return counted
 
 
 def main() -> int:
