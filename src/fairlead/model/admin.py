@@ -1,0 +1,164 @@
+"""Actions on what is beside the sessions: credentials, users, trusted folders; and the port for trust.
+
+An action is data; who performs it is the wiring's business (`server.steps.Performers`). Times are milliseconds
+since 1970. No view here ever holds a secret except the two whose purpose is to hand one out, once.
+"""
+
+from typing import Any, Literal, Protocol
+
+import msgspec
+
+from fairlead.model.auth import Identity, Scope
+from fairlead.model.requests import Action
+
+# --- credentials ----------------------------------------------------------------------------------
+
+
+class CreateToken(Action, frozen=True):
+    """-> `NewCredential`"""
+
+    name: str
+    scopes: tuple[Scope, ...]
+    user: str = ""
+
+
+class ListCredentials(Action, frozen=True):
+    """-> tuple of `CredentialView`"""
+
+    kind: Literal["token", "device"]
+
+
+class RevokeCredential(Action, frozen=True):
+    """-> `CredentialView`. Its sockets are closed with it."""
+
+    kind: Literal["token", "device"]
+    id: str
+
+
+class CreateLoginCode(Action, frozen=True):
+    """-> `LoginCode`. Without scopes or user: those of the one who asks."""
+
+    name: str = ""
+    scopes: tuple[Scope, ...] | None = None
+    user: str = ""
+
+
+class Login(Action, frozen=True):
+    """-> `NewCredential` of a device. The code is spent, whoever else has it."""
+
+    code: str
+    name: str = ""
+
+
+class IssueTicket(Action, frozen=True):
+    """-> `Ticket` for one socket of the one who asks."""
+
+
+class SignDownload(Action, frozen=True):
+    """-> `SignedUrl`: the path with a signature that opens it for a short time, as the one who asks."""
+
+    path: str
+
+
+class AddUser(Action, frozen=True):
+    """-> `UserView`"""
+
+    name: str
+
+
+class ListUsers(Action, frozen=True):
+    """-> tuple of `UserView`"""
+
+
+class CredentialView(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    kind: Literal["token", "device"]
+    name: str
+    user: str
+    scopes: tuple[Scope, ...]
+    created: int
+    last_used: int = 0
+    revoked: int = 0
+
+
+class NewCredential(msgspec.Struct, frozen=True, kw_only=True):
+    """`secret` is shown this once."""
+
+    secret: str
+    credential: CredentialView
+
+
+class LoginCode(msgspec.Struct, frozen=True, kw_only=True):
+    code: str
+    expires: int
+
+
+class Ticket(msgspec.Struct, frozen=True, kw_only=True):
+    ticket: str
+    expires: int
+
+
+class SignedUrl(msgspec.Struct, frozen=True, kw_only=True):
+    url: str
+    expires: int
+
+
+class UserView(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    created: int
+
+
+# --- trusted folders --------------------------------------------------------------------------------
+
+
+class ListTrusted(Action, frozen=True):
+    """-> tuple of `TrustedFolder`"""
+
+
+class InspectFolder(Action, frozen=True):
+    """-> `FolderReport`"""
+
+    path: str
+
+
+class TrustFolder(Action, frozen=True):
+    """-> `TrustedFolder`. `digest` is the report's: what was shown is what is trusted, Stale if it has changed."""
+
+    path: str
+    digest: str
+
+
+class UntrustFolder(Action, frozen=True):
+    """-> bool: it was trusted."""
+
+    path: str
+
+
+class TrustedFolder(msgspec.Struct, frozen=True, kw_only=True):
+    path: str
+    digest: str
+    at: int = 0
+    by: str = ""
+
+
+class FolderReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What a project's own settings would do, shown before it is trusted. `digest` names exactly this content."""
+
+    path: str
+    digest: str
+    trusted: bool = False
+    files: tuple[str, ...] = ()
+    hooks: tuple[dict[str, Any], ...] = ()
+    mcp_servers: tuple[dict[str, Any], ...] = ()
+    environment: tuple[str, ...] = ()
+    permissions: tuple[str, ...] = ()
+    other: tuple[str, ...] = ()
+
+
+class Admin(Protocol):
+    """What the core does about trust."""
+
+    async def trusted(self, who: Identity) -> tuple[TrustedFolder, ...]: ...
+    async def inspect(self, who: Identity, path: str) -> FolderReport: ...
+    async def trust(self, who: Identity, path: str, digest: str) -> TrustedFolder: ...
+    async def untrust(self, who: Identity, path: str) -> bool: ...

@@ -1,0 +1,22 @@
+"""WebSocket frames for views: a variant's bytes go to every watcher's socket as they are. Pure; only building lives here.
+
+Client protocols may not see the server's driver, so the two functions they need are words of the model.
+"""
+
+
+def text_frame(payload: bytes) -> bytes:
+    """One unmasked text message; `payload` is UTF-8 and is not checked, every caller has just encoded it."""
+    return _frame(0x81, payload)
+
+
+def binary_frame(payload: bytes) -> bytes:
+    return _frame(0x82, payload)
+
+
+def _frame(head: int, payload: bytes) -> bytes:
+    length = len(payload)
+    if length < 126:
+        return bytes((head, length)) + payload
+    if length < 65536:
+        return bytes((head, 126, length >> 8, length & 255)) + payload
+    return bytes((head, 127)) + length.to_bytes(8, "big") + payload

@@ -1,0 +1,44 @@
+"""A request's head and the steps that answer it: what routes and sockets share. Plain values, no HTTP library."""
+
+from urllib.parse import parse_qsl
+
+import msgspec
+
+from fairlead.model.commands import Command
+from fairlead.model.queries import Query
+
+
+class Head(msgspec.Struct, frozen=True, kw_only=True):
+    """A request before its body, as the wire had it. `local` is our own address that it came in on."""
+
+    method: str
+    path: str
+    query: str = ""
+    headers: tuple[tuple[str, str], ...] = ()
+    """Names in lower case, in the order sent."""
+    peer: str = ""
+    local: str = ""
+    secure: bool = False
+    socket: bool = False
+
+    def all(self, name: str) -> tuple[str, ...]:
+        return tuple(value for key, value in self.headers if key == name)
+
+    def first(self, name: str) -> str:
+        """Empty if there is none."""
+        return next((value for key, value in self.headers if key == name), "")
+
+
+def parse_query(query: str) -> dict[str, str]:
+    """The first value of each name; what is no UTF-8 becomes replacement characters and matches nothing."""
+    found: dict[str, str] = {}
+    for name, value in parse_qsl(query, keep_blank_values=True, max_num_fields=100, errors="replace"):
+        found.setdefault(name, value)
+    return found
+
+
+class Action(msgspec.Struct, frozen=True):
+    """Base of what is neither a command to a session nor a query: credentials, trust. Done by a performer."""
+
+
+Step = Command | Query | Action

@@ -1,0 +1,164 @@
+"""Routes as data: what a protocol folder declares, and requests and responses as plain values. No HTTP library here.
+
+A route's `handle` is a generator: it yields commands, queries and actions, is sent each one's answer (or has the
+error raised into it) and returns a response. Before the first yield it is a decoder, after the last an encoder,
+and it stays pure: the server does what it asks.
+
+    def interrupt(request: Request) -> Steps:
+        reply = yield Interrupt(session=session_id(request.params["session"]))
+        return json_response(reply)
+"""
+
+from collections.abc import Callable, Generator
+from typing import Any, Literal, Protocol, TypeVar, get_args
+
+import msgspec
+
+from fairlead.model.auth import Identity, Scope
+from fairlead.model.errors import BadRequest
+from fairlead.model.ids import SessionId
+from fairlead.model.requests import Action, Head, Step, parse_query
+from fairlead.model.sockets import SocketRoute
+from fairlead.model.store import Entry
+
+T = TypeVar("T")
+
+Access = Scope | Literal["public"]
+"""What a route asks for. Public routes are few and named; there is no default."""
+
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
+BODY_LIMIT = 8 << 20
+"""Bytes of a request's body; the same as of an inbound frame, for both carry the same prompts."""
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """`fresh` is an unused UUID, drawn by the server, for what the handler makes; `base` is our own address."""
+
+    head: Head
+    who: Identity
+    fresh: str
+    base: str = ""
+    params: dict[str, str] = {}
+    query: dict[str, str] = {}
+    body: bytes = b""
+
+    def json(self, kind: type[T]) -> T:
+        """The body as `kind`; an empty body is an empty object. BadRequest tells what is wrong with it."""
+        return read_json(self.body or b"{}", kind)
+
+    def whole(self, name: str, default: int, least: int, most: int) -> int:
+        """A whole number of the query, within bounds."""
+        text = self.query.get(name)
+        if text is None:
+            return default
+        # Digits beyond what any seq needs: int() of a long text is slow, and refused by Python itself.
+        if not text.isascii() or not text.isdigit() or len(text) > 18 or not least <= int(text) <= most:
+            raise BadRequest(f"{name} must be a whole number from {least} to {most}.", field=name)
+        return int(text)
+
+
+def read_json(data: bytes, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except msgspec.ValidationError as error:
+        raise BadRequest(f"The body does not fit: {error}.") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise BadRequest("The body is not JSON.") from None
+
+
+class Response(msgspec.Struct, frozen=True, kw_only=True):
+    status: int = 200
+    body: bytes = b""
+    content_type: str = "application/json"
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+class Renderer(Protocol):
+    """Turns a log into a document, piece by piece."""
+
+    def begin(self) -> bytes: ...
+    def entry(self, entry: Entry) -> bytes: ...
+    def end(self) -> bytes: ...
+
+
+class LogStream(msgspec.Struct, frozen=True, kw_only=True):
+    """A response that is a whole log, rendered as it is read."""
+
+    session: SessionId
+    renderer: Renderer
+    content_type: str
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+Steps = Generator[Step, Any, Response | LogStream]
+
+_encoder = msgspec.json.Encoder()
+
+
+def json_response(value: Any, status: int = 200) -> Response:
+    return Response(status=status, body=_encoder.encode(value))
+
+
+class Param(msgspec.Struct, frozen=True):
+    """A name of the query, for the reference."""
+
+    name: str
+    kind: type = str
+    about: str = ""
+    required: bool = False
+
+
+class Route(msgspec.Struct, frozen=True, kw_only=True):
+    """One HTTP route. `body`, `answer` and `query` describe it in the reference; `handle` does it.
+
+    `token_query`: a name of the query that carries our token, for clients that can set no header.
+    `signed`: a short-lived signed URL opens it too. A path has parameters as `{name}`; a last `{name...}` takes
+    the rest of the path."""
+
+    method: str
+    path: str
+    access: Access
+    name: str
+    handle: Callable[[Request], Steps]
+    about: str = ""
+    body: Any = None
+    answer: Any = None
+    status: int = 200
+    query: tuple[Param, ...] = ()
+    token_query: str = ""
+    signed: bool = False
+    body_limit: int = BODY_LIMIT
+
+    def __post_init__(self) -> None:
+        if self.method not in METHODS or not self.path.startswith("/"):
+            raise ValueError(f"{self.name}: {self.method} {self.path} is no route")
+        if self.access != "public" and self.access not in get_args(Scope):
+            raise ValueError(f"{self.name}: {self.access} is no scope")
+
+
+class ClientProtocol(msgspec.Struct, frozen=True, kw_only=True):
+    """What a folder under `clients/` declares as its `PROTOCOL`."""
+
+    name: str
+    routes: tuple[Route, ...] = ()
+    sockets: tuple[SocketRoute, ...] = ()
+
+
+__all__ = [
+    "Access",
+    "Action",
+    "ClientProtocol",
+    "Head",
+    "LogStream",
+    "Param",
+    "Renderer",
+    "Request",
+    "Response",
+    "Route",
+    "SocketRoute",
+    "Step",
+    "Steps",
+    "json_response",
+    "parse_query",
+    "read_json",
+]

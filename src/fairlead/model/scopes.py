@@ -1,0 +1,77 @@
+"""Which scopes a command needs. One table for every protocol and for the core; a new command fails the type check here."""
+
+from typing import Final, assert_never
+
+from fairlead.model.auth import Identity, Scope
+from fairlead.model.commands import (
+    Answer,
+    Archive,
+    CancelMessage,
+    Close,
+    Command,
+    Configure,
+    Control,
+    Create,
+    Delete,
+    Fork,
+    Interrupt,
+    MoveMessage,
+    Rename,
+    Rewind,
+    Send,
+    SetMode,
+    SetModel,
+    SetThinking,
+    Settings,
+    Steer,
+)
+from fairlead.model.errors import NotAllowed
+
+_CAUTIOUS: Final = ("", "default", "plan")
+"""Modes in which the agent does no more without a person than it would anyway: no approval hides in them."""
+
+
+def scopes_for(command: Command) -> tuple[Scope, ...]:
+    """All of these are needed."""
+    match command:
+        case Create(settings=settings) | Configure(settings=settings):
+            return ("chat", *_settings(settings))
+        case Answer():
+            return ("approve",)
+        case SetMode(mode=mode):
+            return ("chat",) if mode in _CAUTIOUS else ("approve",)
+        case Delete(files=files):
+            return ("admin",) if files else ("chat",)
+        case Control():
+            return ("admin",)
+        case (
+            Send()
+            | Steer()
+            | Interrupt()
+            | SetModel()
+            | SetThinking()
+            | Rewind()
+            | Fork()
+            | MoveMessage()
+            | CancelMessage()
+            | Rename()
+            | Archive()
+            | Close()
+        ):
+            return ("chat",)
+        case _:
+            assert_never(command)
+
+
+def check_scopes(who: Identity, command: Command) -> None:
+    """NotAllowed if the credential lacks one."""
+    for scope in scopes_for(command):
+        if not who.may(scope):
+            raise NotAllowed(f"This needs the scope {scope}, which your credential does not have.", scope=scope)
+
+
+def _settings(settings: Settings) -> tuple[Scope, ...]:
+    approve: tuple[Scope, ...] = () if settings.mode in _CAUTIOUS else ("approve",)
+    # A server by name is a program of the configuration that the agent then talks to.
+    admin: tuple[Scope, ...] = ("admin",) if settings.mcp_servers else ()
+    return (*approve, *admin)

@@ -1,0 +1,115 @@
+"""Sockets as data: a protocol's side of an open WebSocket is a Conversation, which never waits for anything.
+
+The server calls it with what happened (opened, a message, an answer) and does what it returns, in that order. It
+runs in one place at a time and has no clock: whatever takes time is a `Run` whose answer comes back by its tag.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, Protocol
+
+import msgspec
+
+from fairlead.model.auth import Identity, Scope
+from fairlead.model.errors import FairleadError
+from fairlead.model.gateway import Cursor, Variant
+from fairlead.model.ids import SessionId
+from fairlead.model.requests import Head, Step
+
+MESSAGE_LIMIT = 8 << 20
+"""Bytes of one inbound message (design: limits)."""
+
+
+class Write(msgspec.Struct, frozen=True):
+    """Ready frames, from `model.frames`."""
+
+    frames: bytes
+
+
+class Run(msgspec.Struct, frozen=True):
+    """Do a step and bring its answer back. Steps begin in the order given and go on side by side; the answers of
+    one `lane` come back in the order of their steps."""
+
+    tag: Any
+    step: Step
+    lane: str
+
+
+class Subscribe(msgspec.Struct, frozen=True):
+    """Watch a session on this socket, from now on or from a cursor; one that is watched already begins anew.
+
+    Answered with `Subscribed`; events follow when the conversation's answer to that has been written."""
+
+    tag: Any
+    session: SessionId
+    cursor: Cursor | None
+    variant: Variant
+
+
+class Unsubscribe(msgspec.Struct, frozen=True):
+    """Answered with None, after which nothing of that session comes any more."""
+
+    tag: Any
+    session: SessionId
+
+
+class Tell(msgspec.Struct, frozen=True):
+    """A passing matter for the session's other watchers."""
+
+    session: SessionId
+    kind: str
+    data: Any = None
+
+
+class HangUp(msgspec.Struct, frozen=True):
+    code: int
+    reason: str
+
+
+Do = Write | Run | Subscribe | Unsubscribe | Tell | HangUp
+
+
+class Subscribed(msgspec.Struct, frozen=True):
+    session: SessionId
+    verdict: Literal["ok", "gap"]
+    log_id: str
+    head: int
+
+
+class Conversation(Protocol):
+    """One client on one socket."""
+
+    def opened(self) -> Sequence[Do]: ...
+    def received(self, data: bytes, text: bool) -> Sequence[Do]: ...
+    def answered(self, tag: Any, answer: Any) -> Sequence[Do]: ...
+    def failed(self, tag: Any, error: FairleadError) -> Sequence[Do]: ...
+    def throttled(self, data: bytes, text: bool, error: FairleadError) -> Sequence[Do]:
+        """A message came that is not to be acted on, because there are too many."""
+        ...
+
+
+class Opening(msgspec.Struct, frozen=True, kw_only=True):
+    """What a conversation begins with. `fresh` draws an unused UUID."""
+
+    head: Head
+    who: Identity
+    version: str
+    fresh: Callable[[], str]
+    subprotocol: str = ""
+    params: dict[str, str] = {}
+    query: dict[str, str] = {}
+
+
+class SocketRoute(msgspec.Struct, frozen=True, kw_only=True):
+    """One WebSocket path. No socket is public: the gate decides before the upgrade.
+
+    `subprotocols` in the order of our preference, the first also for a client that asks for none; a client that
+    asks only for others is refused. `token_query` as of a route; a single-use ticket opens every socket."""
+
+    path: str
+    access: Scope
+    name: str
+    open: Callable[[Opening], Conversation]
+    about: str = ""
+    subprotocols: tuple[str, ...] = ()
+    token_query: str = ""
+    message_limit: int = MESSAGE_LIMIT
