@@ -17,13 +17,14 @@ def read_conversation(
     """The call that a list of Messages API messages asks for.
 
     The last prompt decides. Texts that an agent adds by itself (reminders, the tails of an interrupt) are
-    not prompts; a background task's notification is one, and is answered by a sentence about the task.
+    not prompts. A message sent into a running turn is one; so is a background task's notification, which is
+    answered by a sentence about the task. An agent's plea to go on after a cut stream counts as a retry.
     """
     name: str | None = None
     argument = ""
     results: list[ToolResult] = []
     for message in messages:
-        if message.get("role") != "user":
+        if message.get("role") not in ("user", "system"):
             continue
         content = message.get("content")
         blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content or []
@@ -33,26 +34,32 @@ def read_conversation(
                 results.append(ToolResult(_flat(block.get("content")), bool(block.get("is_error"))))
             elif block.get("type") == "text":
                 text = str(block.get("text", ""))
-                if _is_prompt(text, beside_results=told):
+                if text.startswith(_CUT_OFF):
+                    attempt += 1
+                elif _is_prompt(text, beside_results=told or message["role"] == "system"):
                     name, argument = _chosen(text)
                     results = []
     return Call(name, argument, tuple(results), tools, len(messages), attempt)
 
 
 _NOTIFICATION = "<task-notification>"
+_STEERED = "The user sent a new message while you were working:"
+_CUT_OFF = "Your response above was cut off"
 
 
 def _is_prompt(text: str, *, beside_results: bool) -> bool:
+    if _STEERED in text or _NOTIFICATION in text:
+        return MARKER in text or _NOTIFICATION in text
     if text.startswith("<system-reminder>"):
         # An agent may wrap its reminder and the prompt into one block: what follows the wrapper counts.
         return MARKER in text.rpartition("</system-reminder>")[2]
-    if MARKER in text or text.startswith(_NOTIFICATION):
+    if MARKER in text:
         return True
     return bool(text.strip()) and not beside_results and not text.startswith(("<", "["))
 
 
 def _chosen(text: str) -> tuple[str | None, str]:
-    if text.startswith(_NOTIFICATION):
+    if _NOTIFICATION in text:
         return "text", f"A background task ended: {_between(text, '<summary>', '</summary>')}"
     return parse(text) or (None, "")
 

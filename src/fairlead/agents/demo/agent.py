@@ -1,0 +1,261 @@
+"""The demo agent's life: start or resume a session, take what the host sends, run turn after turn, end.
+
+Rule: the one place that joins the parts. It ends when stdin has ended and nothing is left to answer; with the
+exit code 1 if the last turn was an error, as the real CLI does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from fairlead.agents.demo import records, tools
+from fairlead.agents.demo.controls import Controls, Refused
+from fairlead.agents.demo.execution import Executor
+from fairlead.agents.demo.flags import Options
+from fairlead.agents.demo.ids import new_uuid
+from fairlead.agents.demo.permissions import Grants
+from fairlead.agents.demo.player import Crashed
+from fairlead.agents.demo.records import Record
+from fairlead.agents.demo.session import Session
+from fairlead.agents.demo.transcript import (
+    History,
+    NoConversation,
+    Transcript,
+    config_dir,
+    folder_of,
+    latest,
+    load,
+)
+from fairlead.agents.demo.turns import Prompt, Turn, compact, lifecycle
+from fairlead.agents.demo.usage import Ledger
+from fairlead.agents.demo.wire import Wire
+
+
+class Agent:
+    """One process, one session."""
+
+    def __init__(self, options: Options, environ: Mapping[str, str], cwd: str) -> None:
+        self._options = options
+        self._environ = dict(environ)
+        self._cwd = cwd
+        self._waiting: list[Prompt] = []
+        self._news = asyncio.Event()
+        self._ended = False
+        self._turn: Turn | None = None
+        self._turns = 0
+        self._seen: set[str] = set()
+        self._wire = Wire(self._take, self._end)
+
+    async def run(self) -> int:
+        """The whole life; the exit code."""
+        try:
+            self._session = self._open()
+        except NoConversation as error:
+            session_id = self._options.resume or self._options.session_id or new_uuid()
+            print(error, file=sys.stderr)
+            self._wire.emit(records.failed_start(session_id, str(error)))
+            self._wire.flush()
+            return 1
+        self._controls = Controls(self._session)
+        self._executor = Executor(self._session, self._notified)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._stop_by_signal)
+        self._wire.start()
+        failed = False
+        try:
+            while (prompts := await self._next()) is not None:
+                failed = await self._answer(prompts)
+        except Crashed:
+            self._wire.flush()
+            print("demo agent: crashed, as the script wanted", file=sys.stderr, flush=True)
+            tools.kill_all()
+            os._exit(1)
+        cost = {"type": "cost-state", "sessionId": self._session.id, **self._session.ledger.as_cost_state()}
+        if self._turns:
+            self._session.transcript.line(cost)
+        self._wire.flush()
+        return 1 if failed else 0
+
+    # -- the session
+
+    def _open(self) -> Session:
+        options = self._options
+        config = config_dir(self._environ)
+        folder = folder_of(config, self._cwd)
+        resumed = options.resume or (latest(folder) if options.latest else None)
+        history = load(folder, resumed, options.resume_at) if resumed else None
+        session_id = options.session_id or new_uuid()
+        if resumed and not options.fork:
+            session_id = resumed
+        transcript = Transcript(folder / f"{session_id}.jsonl", session_id, self._cwd, keep=options.keeps_transcript)
+        if history is not None:
+            self._continue(history, transcript, fork=options.fork)
+        return Session(
+            id=session_id,
+            cwd=self._cwd,
+            config=config,
+            options=options,
+            wire=self._wire,
+            transcript=transcript,
+            model=records.resolve_model(options.model),
+            grants=Grants(options.mode, self._cwd, list(options.directories)),
+            ledger=history.ledger if history is not None else Ledger(),
+            messages=history.messages if history is not None else [],
+            structured=options.structured,
+            heartbeat=float(self._environ.get("FAIRLEAD_DEMO_HEARTBEAT") or 30),
+            retries=int(self._environ.get("CLAUDE_CODE_MAX_RETRIES") or 2),
+        )
+
+    def _continue(self, history: History, transcript: Transcript, *, fork: bool) -> None:
+        """A fork copies the chain into its own file under its own id, a resume goes on in the same file."""
+        self._seen |= history.prompts
+        if fork:
+            for record in history.chain:
+                transcript.line({**record, "sessionId": transcript.session_id})
+        transcript.leaf = history.leaf
+
+    # -- what the host sends
+
+    def _take(self, record: Record) -> None:
+        match record.get("type"):
+            case "user":
+                self._queue(record)
+            case "control_request":
+                self._control(record)
+            case "control_response":
+                self._wire.answered(record)
+
+    def _queue(self, record: Record) -> None:
+        content = (record.get("message") or {}).get("content")
+        uuid = record.get("uuid")
+        if not isinstance(content, str | list):
+            return
+        if isinstance(uuid, str) and uuid in self._seen:
+            if self._options.replay:
+                replayed = records.user(self._session.speaker, content, isReplay=True)
+                self._session.emit(replayed | {"uuid": uuid})
+            return
+        prompt = Prompt(content, uuid if isinstance(uuid, str) else None)
+        if prompt.uuid is not None:
+            self._seen.add(prompt.uuid)
+            self._session.emit(lifecycle(self._session, prompt.uuid, "queued"))
+        self._enqueue(prompt)
+
+    def _notified(self, text: str, origin: Record) -> None:
+        self._enqueue(Prompt(text, origin=origin))
+
+    def _enqueue(self, prompt: Prompt) -> None:
+        self._session.transcript.queued("enqueue", content=prompt.text)
+        self._waiting.append(prompt)
+        self._news.set()
+
+    def _control(self, record: Record) -> None:
+        request_id, request = str(record.get("request_id")), record.get("request")
+        if not isinstance(request, dict):
+            return
+        match request.get("subtype"):
+            case "interrupt":
+                self._interrupt(request_id)
+            case "cancel_async_message":
+                self._wire.reply(request_id, {"cancelled": self._cancel(str(request.get("message_uuid")))})
+            case _:
+                try:
+                    answer = self._controls.answer(request)
+                except Refused as refused:
+                    self._wire.refuse(request_id, str(refused), **refused.fields)
+                else:
+                    self._wire.reply(request_id, answer)
+                    self._controls.after(request)
+
+    def _interrupt(self, request_id: str) -> None:
+        def heard() -> None:
+            queued = [p.uuid for p in self._waiting if p.uuid is not None]
+            self._wire.reply(request_id, {"still_queued": queued})
+
+        if self._turn is None or not self._turn.interrupt(heard):
+            heard()
+
+    def _cancel(self, uuid: str) -> bool:
+        kept = [p for p in self._waiting if p.uuid != uuid]
+        cancelled = len(kept) < len(self._waiting)
+        self._waiting = kept
+        return cancelled
+
+    def _end(self, error: str | None) -> None:
+        if error is not None:
+            print(error, file=sys.stderr, flush=True)
+            tools.kill_all()
+            os._exit(1)
+        self._ended = True
+        self._news.set()
+
+    def _stop_by_signal(self) -> None:
+        self._ended = True
+        self._waiting.clear()
+        if self._turn is None or not self._turn.interrupt(lambda: None):
+            self._news.set()
+
+    # -- turns
+
+    async def _next(self) -> list[Prompt] | None:
+        """The prompts of the next turn; None when there will be none."""
+        while not self._waiting:
+            if self._ended and not self._session.tasks:
+                return None
+            self._news.clear()
+            await self._wait()
+        # What people sent while the agent was busy is one turn, as in CLI 2.1.120 and later.
+        prompts = [self._waiting.pop(0)]
+        while _ordinary(prompts[0]) and self._waiting and _ordinary(self._waiting[0]):
+            prompts.append(self._waiting.pop(0))
+        for _ in prompts:
+            self._session.transcript.queued("dequeue")
+        return prompts
+
+    async def _wait(self) -> None:
+        running = [t.work for t in self._session.tasks.values() if t.work is not None]
+        news = asyncio.create_task(self._news.wait())
+        await asyncio.wait([news, *running], return_when=asyncio.FIRST_COMPLETED)
+        news.cancel()
+
+    async def _answer(self, prompts: list[Prompt]) -> bool:
+        index = self._turns
+        self._turns += 1
+        if prompts[0].text.strip() == "/compact":
+            await compact(self._session, index)
+            return False
+        self._turn = Turn(self._session, prompts, index, self._executor, self._absorb)
+        try:
+            return await self._turn.run()
+        finally:
+            self._turn = None
+
+    def _absorb(self) -> list[str]:
+        """Takes what people sent since: it joins the running turn."""
+        taken = [p for p in self._waiting if _ordinary(p)]
+        self._waiting = [p for p in self._waiting if not _ordinary(p)]
+        return [p.text for p in taken]
+
+
+def _ordinary(prompt: Prompt) -> bool:
+    return prompt.origin is None and not prompt.text.startswith("/")
+
+
+def run_agent(options: Options, environ: Mapping[str, str], cwd: str) -> int:
+    """Runs the agent in this process; the exit code."""
+
+    def terminated(*_: Any) -> None:
+        tools.kill_all()
+        os._exit(143)
+
+    # Not through the event loop: a SIGTERM must work while a write waits for a slow host.
+    signal.signal(signal.SIGTERM, terminated)
+
+    async def live() -> int:
+        return await Agent(options, environ, cwd).run()
+
+    return asyncio.run(live())

@@ -1,0 +1,166 @@
+"""Control requests of the host, and what the demo agent answers. Shapes as CLI 2.1.325 gives them.
+
+Rule: answers and settings only; turns are run elsewhere. A subtype that is not here is refused by name.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from fairlead.agents.demo import records
+from fairlead.agents.demo.flags import MODES
+from fairlead.agents.demo.records import VERSION, Record
+from fairlead.agents.demo.session import Session
+
+
+class Refused(Exception):
+    """The request is answered with an error. Carries its sentence and its code."""
+
+    def __init__(self, sentence: str, code: str | None = None) -> None:
+        super().__init__(sentence)
+        self.fields = {"error_code": code} if code else {}
+
+
+class Controls:
+    """Answers every request but `interrupt`, which is the agent's own."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def answer(self, request: Record) -> Record | None:
+        """The response (None: success without one); Refused."""
+        subtype = str(request.get("subtype"))
+        handler = _HANDLERS.get(subtype)
+        if handler is None:
+            raise Refused(f"Unsupported control request subtype: {subtype}", "unsupported_request")
+        return handler(self._session, request)
+
+    def after(self, request: Record) -> None:
+        """What follows the answer on the wire."""
+        if request.get("subtype") == "set_permission_mode":
+            session = self._session
+            session.emit(records.status(session.id, None, permissionMode=session.grants.mode))
+
+
+def _initialize(session: Session, request: Record) -> Record:
+    session.hooks.register(request.get("hooks"))
+    session.structured = session.options.structured or "jsonSchema" in request
+    session.mcp.join([str(name) for name in request.get("sdkMcpServers") or []])
+    return records.initialized(mode=session.grants.mode, pid=os.getpid(), config=str(session.config))
+
+
+def _set_permission_mode(session: Session, request: Record) -> Record:
+    mode = request.get("mode")
+    if mode not in MODES:
+        raise Refused(f"Cannot set permission mode: must be one of {', '.join(MODES)}", "invalid_mode")
+    if mode == "bypassPermissions" and not session.options.may_bypass:
+        raise Refused(
+            "Cannot set permission mode to bypassPermissions because the session was not launched with "
+            "--dangerously-skip-permissions",
+            "bypass_not_launched",
+        )
+    session.grants.mode = mode
+    return {"mode": mode}
+
+
+def _set_model(session: Session, request: Record) -> Record:
+    session.model = records.resolve_model(request.get("model"))
+    return {"model": session.model}
+
+
+def _set_thinking(session: Session, request: Record) -> None:
+    """A script thinks as long as it thinks: the budget is taken and has no effect."""
+
+
+def _mcp_status(session: Session, request: Record) -> Record:
+    return {"mcpServers": session.mcp.status()}
+
+
+def _mcp_server(session: Session, request: Record) -> None:
+    name = str(request.get("serverName"))
+    if not session.mcp.known(name):
+        raise Refused(f"Server not found: {name}")
+
+
+def _mcp_set_servers(session: Session, request: Record) -> Record:
+    asked = request.get("servers") or {}
+    return {"added": [], "removed": [], "errors": dict.fromkeys(asked, "the demo agent starts no servers")}
+
+
+def _rewind_files(session: Session, request: Record) -> Record:
+    raise Refused("File rewinding is not enabled.")
+
+
+def _context_usage(session: Session, request: Record) -> Record:
+    tokens = 19 * len(session.messages)
+    return {
+        "categories": [{"id": "messages", "name": "Messages", "tokens": tokens, "kind": "used"}],
+        "totalTokens": tokens,
+        "maxTokens": 1000000,
+        "rawMaxTokens": 1000000,
+        "percentage": 0,
+        "model": session.model,
+    }
+
+
+def _settings(session: Session, request: Record) -> Record:
+    return {"effective": {}, "sources": [], "applied": {"model": session.model, "effort": "medium"}}
+
+
+def _session_cost(session: Session, request: Record) -> Record:
+    return {"text": f"Total cost:            ${session.ledger.total_cost:.4f}"}
+
+
+def _usage(session: Session, request: Record) -> Record:
+    state = session.ledger.as_cost_state()
+    spent = {"total_cost_usd": state["totalCostUSD"], "model_usage": state["modelUsage"]}
+    return {"session": spent, "subscription_type": None, "rate_limits_available": False, "rate_limits": None}
+
+
+def _models(session: Session, request: Record) -> Record:
+    answer = records.initialized(mode=session.grants.mode, pid=os.getpid(), config=str(session.config))
+    return {"models": answer["models"]}
+
+
+def _version(session: Session, request: Record) -> Record:
+    return {"version": VERSION}
+
+
+def _rename(session: Session, request: Record) -> None:
+    title = str(request.get("title", ""))
+    session.say("session_title_changed", title=title)
+    session.transcript.line({"type": "custom-title", "customTitle": title, "sessionId": session.id})
+
+
+def _background_tasks(session: Session, request: Record) -> Record:
+    return {}
+
+
+def _stop_task(session: Session, request: Record) -> Record:
+    task = session.tasks.get(str(request.get("task_id")))
+    if task is not None and task.work is not None:
+        task.work.cancel()
+    return {}
+
+
+_HANDLERS: dict[str, Callable[[Session, Record], Record | None]] = {
+    "initialize": _initialize,
+    "set_permission_mode": _set_permission_mode,
+    "set_model": _set_model,
+    "set_max_thinking_tokens": _set_thinking,
+    "mcp_status": _mcp_status,
+    "mcp_reconnect": _mcp_server,
+    "mcp_toggle": _mcp_server,
+    "mcp_set_servers": _mcp_set_servers,
+    "rewind_files": _rewind_files,
+    "get_context_usage": _context_usage,
+    "get_settings": _settings,
+    "get_session_cost": _session_cost,
+    "get_usage": _usage,
+    "list_models": _models,
+    "get_binary_version": _version,
+    "rename_session": _rename,
+    "background_tasks": _background_tasks,
+    "stop_task": _stop_task,
+}

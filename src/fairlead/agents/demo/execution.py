@@ -1,0 +1,335 @@
+"""Runs the calls that passed the gate: tools, questions, plans, MCP tools, subagents, background tasks.
+
+Rule: everything a call says while it runs is said here; its result is told by the thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+from fairlead.agents.demo import records, tools
+from fairlead.agents.demo.gate import Refusal
+from fairlead.agents.demo.ids import new_uuid, timestamp
+from fairlead.agents.demo.records import Record, Speaker
+from fairlead.agents.demo.session import BackgroundTask, Session
+from fairlead.agents.demo.thread import Answered, LimitReached, ModelRefused, Thread
+from fairlead.agents.demo.tools import Outcome, ToolFailed
+from fairlead.agents.demo.wire import HostGone, HostRefused
+
+# When the real CLI begins to treat a command as a task worth telling about.
+_SLOW_AFTER = 2.0
+
+
+class Executor:
+    """Runs calls for all threads of a session."""
+
+    def __init__(self, session: Session, notify: Callable[[str, Record], None]) -> None:
+        self._session = session
+        self._notify = notify
+
+    async def run(self, thread: Thread, call: Record, arguments: Record) -> Outcome:
+        session, name = self._session, call["name"]
+        match name:
+            case "Bash" if arguments.get("run_in_background"):
+                return self._background_bash(call, arguments)
+            case "Bash":
+                async with self._watched(call, arguments):
+                    return await tools.bash(arguments, session.cwd)
+            case "Read":
+                return tools.read(arguments, session.cwd)
+            case "Write":
+                return tools.write(arguments, session.cwd)
+            case "Edit":
+                return tools.edit(arguments, session.cwd)
+            case "Glob":
+                return tools.glob(arguments, session.cwd)
+            case "TodoWrite":
+                return tools.todo_write(arguments, session.todos)
+            case "AskUserQuestion":
+                return _answers(arguments)
+            case "ExitPlanMode":
+                return self._leave_plan_mode(call)
+            case "StructuredOutput" if session.structured:
+                said = "Structured output provided successfully"
+                return Outcome(said, said)
+            case "Agent" | "Task":
+                return await self._subagent(thread, call, arguments)
+        if name.startswith("mcp__"):
+            return await self._mcp(call, arguments)
+        raise ToolFailed(f"<tool_use_error>Error: No such tool available: {name}</tool_use_error>")
+
+    async def _mcp(self, call: Record, arguments: Record) -> Outcome:
+        try:
+            result = await self._session.mcp.call(call["name"], arguments, call["id"])
+        except KeyError:
+            sentence = f"<tool_use_error>Error: No such tool available: {call['name']}</tool_use_error>"
+            raise ToolFailed(sentence) from None
+        except (HostGone, HostRefused) as error:
+            raise ToolFailed(f"MCP server failed: {error}") from None
+        content = result.get("content") or []
+        if result.get("isError"):
+            raise ToolFailed(" ".join(str(c.get("text", "")) for c in content))
+        return Outcome(content, content)
+
+    def _leave_plan_mode(self, call: Record) -> Outcome:
+        session = self._session
+        session.grants.mode = "default"
+        session.emit(records.status(session.id, None, permissionMode="default"))
+        detail = {"plan": call["input"].get("plan"), "isAgent": False, "filePath": None}
+        return Outcome("User has approved exiting plan mode. You can now proceed.", detail)
+
+    # -- commands
+
+    @contextlib.asynccontextmanager
+    async def _watched(self, call: Record, arguments: Record) -> AsyncIterator[None]:
+        """Tells of a command that takes long: as a task after two seconds, with a heartbeat from then on."""
+        task = self._session.new_task("local_bash", str(arguments.get("description") or ""), call["id"])
+        told = asyncio.Event()
+        watch = asyncio.create_task(self._tell_slow(task, told))
+        try:
+            yield
+        finally:
+            watch.cancel()
+        if told.is_set():
+            self._session.say(
+                "task_notification",
+                task_id=task.id,
+                run_id=task.run_id,
+                tool_use_id=task.tool_use_id,
+                status="completed",
+                output_file="",
+                summary=task.description,
+            )
+
+    async def _tell_slow(self, task: BackgroundTask, told: asyncio.Event) -> None:
+        session = self._session
+        beat = 0
+        slow_after = min(_SLOW_AFTER, session.heartbeat)
+        await asyncio.sleep(slow_after)
+        told.set()
+        self._started(task, backgrounded=False)
+        await asyncio.sleep(session.heartbeat - slow_after)
+        while True:
+            beat += 1
+            session.emit(
+                {
+                    "type": "tool_progress",
+                    "tool_use_id": f"{task.tool_use_id}-heartbeat-{beat - 1}",
+                    "tool_name": "Bash",
+                    "parent_tool_use_id": task.tool_use_id,
+                    "elapsed_time_seconds": session.heartbeat * beat,
+                    "heartbeat": True,
+                    "session_id": session.id,
+                    "uuid": new_uuid(),
+                }
+            )
+            await asyncio.sleep(session.heartbeat)
+
+    def _background_bash(self, call: Record, arguments: Record) -> Outcome:
+        session = self._session
+        task = session.new_task("local_bash", str(arguments.get("description") or ""), call["id"])
+        output = session.scratch / f"{task.id}.output"
+        self._begin(task, self._finish_bash(task, arguments, str(output)))
+        said = f"Command running in background with ID: {task.id}. Output is being written to: {output}."
+        detail = {"stdout": "", "stderr": "", "interrupted": False, "isImage": False, "backgroundTaskId": task.id}
+        return Outcome(said, detail, is_error=False)
+
+    async def _finish_bash(self, task: BackgroundTask, arguments: Record, output: str) -> None:
+        code = "exit code 0"
+        try:
+            said = (await tools.bash(arguments, self._session.cwd)).content
+        except ToolFailed as failure:
+            said = str(failure)
+            code = said.split("\n", 1)[0].lower()
+        self._session.scratch.mkdir(parents=True, exist_ok=True)
+        (self._session.scratch / f"{task.id}.output").write_text(str(said), encoding="utf-8")
+        summary = f'Background command "{task.description}" completed ({code})'
+        self._ended(task, output, summary, summary, str(said))
+
+    # -- subagents
+
+    async def _subagent(self, parent: Thread, call: Record, arguments: Record) -> Outcome:
+        session = self._session
+        kind = str(arguments.get("subagent_type") or "general-purpose")
+        description = str(arguments.get("description") or "")
+        prompt = str(arguments.get("prompt") or "")
+        # CLI 2.1.325 runs a subagent in the background unless it is told not to.
+        background = arguments.get("run_in_background") is not False
+        task = session.new_task("local_agent", description, call["id"])
+        task.subagent_type = kind
+        speaker = Speaker(session.id, call["id"], task.id, kind, description)
+        transcript = session.transcript.subagent(task.id)
+        message = {"role": "user", "content": prompt}
+        line = {"promptId": parent.prompt_id, "type": "user", "message": message, "uuid": new_uuid()}
+        transcript.add({**line, "timestamp": timestamp()})
+        transcript.meta(
+            {
+                "agentType": kind,
+                "isBuiltIn": True,
+                "description": description,
+                "toolUseId": call["id"],
+                "spawnDepth": parent.depth + 1,
+                "requestShape": "background" if background else "foreground",
+            }
+        )
+        thread = Thread(
+            session,
+            speaker,
+            transcript,
+            [message],
+            self.run,
+            prompt_id=parent.prompt_id,
+            # The real CLI forwards a subagent's texts only when it runs in the background.
+            forwards_text=background,
+            depth=parent.depth + 1,
+        )
+        self._count(kind, thread.depth, background=background)
+        output = str(session.scratch / f"{task.id}.output")
+        if background:
+            self._begin(task, self._finish_agent(task, thread, output), prompt=prompt, depth=thread.depth)
+            return self._launched(task, prompt, output)
+        self._started(task, backgrounded=False, prompt=prompt, depth=thread.depth)
+        await self._fire("SubagentStart", speaker, {})
+        session.emit(records.user(speaker, [{"type": "text", "text": prompt}]))
+        try:
+            final = await _final_text(thread)
+        except asyncio.CancelledError:
+            session.stats.killed += 1
+            parent.afterwards.append(lambda: session.task_ended(task, killed=True, summary=description, output=output))
+            raise
+        await self._subagent_stopped(thread, final)
+        session.task_ended(task, killed=False, summary=final, output=output, usage=_spent(thread))
+        return _completed(thread, prompt, final)
+
+    async def _finish_agent(self, task: BackgroundTask, thread: Thread, output: str) -> None:
+        await self._fire("SubagentStart", thread.speaker, {})
+        final = await _final_text(thread)
+        await self._subagent_stopped(thread, final)
+        spent = _spent(thread)
+        self._ended(task, output, f'Agent "{task.description}" finished', final, final, usage=spent)
+
+    async def _subagent_stopped(self, thread: Thread, final: str) -> None:
+        self._session.stats.completed += 1
+        about = {"agent_transcript_path": str(thread.transcript.path), "last_assistant_message": final}
+        await self._fire("SubagentStop", thread.speaker, {"stop_hook_active": False, **about})
+
+    async def _fire(self, event: str, speaker: Speaker, fields: Record) -> None:
+        with contextlib.suppress(HostGone):
+            await self._session.hooks.fire(event, speaker, fields)
+
+    def _count(self, kind: str, depth: int, *, background: bool) -> None:
+        stats = self._session.stats
+        stats.spawned += 1
+        stats.background += background
+        stats.foreground += not background
+        stats.max_depth = max(stats.max_depth, depth)
+        stats.by_type[kind] = stats.by_type.get(kind, 0) + 1
+
+    def _launched(self, task: BackgroundTask, prompt: str, output: str) -> Outcome:
+        said = f"Async agent launched successfully.\nagentId: {task.id}\noutput_file: {output}"
+        detail = {
+            "isAsync": True,
+            "status": "async_launched",
+            "agentId": task.id,
+            "description": task.description,
+            "resolvedModel": self._session.model,
+            "prompt": prompt,
+            "outputFile": output,
+            "canReadOutputFile": True,
+        }
+        return Outcome([{"type": "text", "text": said}], detail)
+
+    # -- background tasks
+
+    def _begin(self, task: BackgroundTask, work: Any, *, prompt: str | None = None, depth: int = 0) -> None:
+        session = self._session
+        session.tasks[task.id] = task
+        session.tasks_changed()
+        self._started(task, backgrounded=True, prompt=prompt, depth=depth)
+        task.work = asyncio.create_task(self._guarded(task, work))
+
+    async def _guarded(self, task: BackgroundTask, work: Any) -> None:
+        try:
+            await work
+        except (asyncio.CancelledError, Refusal):
+            # Stopped by stop_task, or by a person's "deny and stop": either way the task is over.
+            self._ended(task, "", task.description, task.description, "", killed=True)
+
+    def _started(self, task: BackgroundTask, *, backgrounded: bool, prompt: str | None = None, depth: int = 0) -> None:
+        fields: Record = {"tool_use_id": task.tool_use_id, "description": task.description}
+        if task.subagent_type is not None:
+            fields["subagent_type"] = task.subagent_type
+        fields["is_backgrounded"] = backgrounded
+        if task.subagent_type is not None:
+            fields["spawn_depth"] = depth
+        fields["task_type"] = task.kind
+        if prompt is not None:
+            fields["prompt"] = prompt
+        self._session.say("task_started", task_id=task.id, run_id=task.run_id, **fields)
+
+    def _ended(
+        self,
+        task: BackgroundTask,
+        output: str,
+        headline: str,
+        summary: str,
+        result: str,
+        *,
+        killed: bool = False,
+        **fields: Any,
+    ) -> None:
+        """Tells the host, and hands the model a notification that opens a turn of its own."""
+        session = self._session
+        session.task_ended(task, killed=killed, summary=summary, output=output, **fields)
+        session.tasks.pop(task.id, None)
+        session.tasks_changed()
+        text = (
+            f"<task-notification>\n<task-id>{task.id}</task-id>\n<tool-use-id>{task.tool_use_id}</tool-use-id>\n"
+            f"<output-file>{output}</output-file>\n<status>{'stopped' if killed else 'completed'}</status>\n"
+            f"<summary>{headline}</summary>\n<result>{result}</result>\n</task-notification>"
+        )
+        self._notify(text, {"kind": "task-notification", "producer": "session-task", "runId": task.run_id})
+
+
+async def _final_text(thread: Thread) -> str:
+    """A subagent's last word, whatever ended it."""
+    try:
+        return await thread.run()
+    except (ModelRefused, LimitReached) as error:
+        return f"The subagent failed: {error}"
+    except Answered as answered:
+        return json.dumps(answered.value)
+
+
+def _spent(thread: Thread) -> Record:
+    return {"total_tokens": thread.tokens, "tool_uses": thread.tool_uses, "duration_ms": 1}
+
+
+def _completed(thread: Thread, prompt: str, final: str) -> Outcome:
+    speaker = thread.speaker
+    detail = {
+        "status": "completed",
+        "prompt": prompt,
+        "agentId": speaker.agent_id,
+        "agentType": speaker.subagent_type,
+        "content": [{"type": "text", "text": final}],
+        "resolvedModel": thread.session.model,
+        "totalDurationMs": 1,
+        "totalTokens": thread.tokens,
+        "totalToolUseCount": thread.tool_uses,
+    }
+    said = f"{final}\nagentId: {speaker.agent_id}"
+    return Outcome([{"type": "text", "text": said}], detail)
+
+
+def _answers(arguments: Record) -> Outcome:
+    answers = arguments.get("answers")
+    if not isinstance(answers, dict) or not answers:
+        raise ToolFailed("The user did not answer the questions.")
+    said = ", ".join(f'"{question}"="{answer}"' for question, answer in answers.items())
+    detail = {"questions": arguments.get("questions", []), "answers": answers}
+    return Outcome(f"Your questions have been answered: {said}.", detail)

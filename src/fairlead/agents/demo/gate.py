@@ -1,0 +1,131 @@
+"""The way of a call to its tool: the host's hook, the agent's own rules, the person behind the host.
+
+Rule: asks and decides, never runs. The order and the wording of who decided are the real CLI's.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from fairlead.agents.demo import records
+from fairlead.agents.demo.permissions import ALWAYS_ASKED, Verdict, judge, question
+from fairlead.agents.demo.records import Record
+from fairlead.agents.demo.wire import HostGone, HostRefused
+
+if TYPE_CHECKING:
+    from fairlead.agents.demo.thread import Thread
+
+
+class Refusal(Exception):
+    """The call may not run. Carries the sentence for the model and who decided."""
+
+    def __init__(self, sentence: str, meta: Record, *, interrupts: bool = False) -> None:
+        super().__init__(sentence)
+        self.sentence = sentence
+        self.meta = meta
+        self.interrupts = interrupts
+
+
+class Gate:
+    """Decides for one thread."""
+
+    def __init__(self, thread: Thread) -> None:
+        self._thread = thread
+        self._session = thread.session
+
+    async def pass_or_refuse(self, call: Record, arguments: Record) -> tuple[Record, Record]:
+        """The input to run with and the decision for the record; Refusal when it may not run."""
+        name = call["name"]
+        decision, reason, arguments = await self._pre_tool_use(call, arguments)
+        if decision == "deny":
+            self._denied(call, arguments)
+            meta = {"decision": "reject", "source": "hook", "reason_type": "hook"}
+            sentence = f"PreToolUse:{name} hook error: {reason}"
+            raise Refusal(sentence, {"non_execution_kind": "permission-rule", "permission_decision": meta})
+        verdict = judge(self._session.grants, name, arguments)
+        if decision == "allow" and name not in ALWAYS_ASKED and verdict.behavior != "deny":
+            return arguments, {"decision": "accept", "source": "hook", "reason_type": "hook"}
+        if decision == "ask":
+            verdict = Verdict("ask")
+        if verdict.behavior == "allow":
+            return arguments, {"decision": "accept", **verdict.meta}
+        if verdict.behavior == "deny" or not self._session.options.asks_host:
+            raise self._refused_by_config(call, arguments, verdict)
+        return await self._ask(call, arguments, verdict, reason if decision == "ask" else None)
+
+    async def _pre_tool_use(self, call: Record, arguments: Record) -> tuple[str | None, str, Record]:
+        """The strictest word of the hooks (deny, ask, allow, none), its reason, and the input they changed."""
+        about = {"tool_name": call["name"], "tool_input": arguments, "tool_use_id": call["id"]}
+        try:
+            answers = await self._session.hooks.fire(
+                "PreToolUse", self._thread.speaker, about, tool=call["name"], about=call["id"]
+            )
+        except HostGone:
+            sentence = "The host went away before its hook decided about this call."
+            raise Refusal(sentence, {"non_execution_kind": "cancelled"}) from None
+        decided: dict[str, str] = {}
+        for answer in answers:
+            said = answer.get("hookSpecificOutput") or {}
+            decision = said.get("permissionDecision") or ("deny" if answer.get("decision") == "block" else None)
+            if decision is not None:
+                decided[decision] = str(said.get("permissionDecisionReason") or answer.get("reason") or "")
+            if isinstance(said.get("updatedInput"), dict):
+                arguments = said["updatedInput"]
+        strictest = next((d for d in ("deny", "ask", "allow") if d in decided), None)
+        return strictest, decided.get(strictest or "", ""), arguments
+
+    async def _ask(self, call: Record, arguments: Record, verdict: Verdict, hook: str | None) -> tuple[Record, Record]:
+        asked = question(self._session.grants, call["name"], arguments, verdict, hook)
+        request = {"subtype": "can_use_tool", **asked, "tool_use_id": call["id"]}
+        if call["name"] in ALWAYS_ASKED:
+            request["requires_user_interaction"] = True
+        if self._thread.speaker.agent_id is not None:
+            request["agent_id"] = self._thread.speaker.agent_id
+        meta = {"decision": "reject", "source": "config", "reason_type": "other"}
+        why = {"non_execution_kind": "permission-rule", "permission_decision": meta}
+        try:
+            answer = await self._session.wire.ask(request)
+        except HostGone:
+            self._denied(call, arguments)
+            sentence = "Tool permission request failed: the host closed the stream before it answered"
+            raise Refusal(sentence, why) from None
+        except HostRefused as error:
+            self._denied(call, arguments)
+            raise Refusal(f"Tool permission request failed: Error: {error}", why) from None
+        return self._answered(call, arguments, answer)
+
+    def _answered(self, call: Record, arguments: Record, answer: Record) -> tuple[Record, Record]:
+        session = self._session
+        if answer.get("behavior") != "allow":
+            self._denied(call, arguments)
+            meta = {"decision": "reject", "source": "user_reject"}
+            why = {"non_execution_kind": "permission-rule", "permission_decision": meta}
+            sentence = str(answer.get("message") or "Permission was denied.")
+            raise Refusal(sentence, why, interrupts=bool(answer.get("interrupt")))
+        updates = answer.get("updatedPermissions")
+        mode = session.grants.apply(updates) if isinstance(updates, list) else None
+        if mode is not None:
+            session.emit(records.status(session.id, None, permissionMode=mode))
+        updated = answer.get("updatedInput")
+        # An empty object means "as it was" for the tools whose input the question does not show.
+        arguments = updated if isinstance(updated, dict) and updated else arguments
+        return arguments, {"decision": "accept", "source": "user_temporary"}
+
+    def _refused_by_config(self, call: Record, arguments: Record, verdict: Verdict) -> Refusal:
+        self._denied(call, arguments)
+        name = call["name"]
+        sentence = f"Permission to use {name} was not granted."
+        self._session.say("permission_denied", tool_name=name, tool_use_id=call["id"], message=sentence)
+        meta = {"decision": "reject", "source": "config", **verdict.meta}
+        return Refusal(sentence, {"non_execution_kind": "user-rejected", "permission_decision": meta})
+
+    def _denied(self, call: Record, arguments: Record) -> None:
+        denial = {"tool_name": call["name"], "tool_use_id": call["id"], "tool_input": arguments}
+        self._thread.denials.append(denial)
+
+    async def tell(self, event: str, call: Record, fields: dict[str, Any]) -> None:
+        """Tells the host's hooks of something that needs no decision; a host that is gone misses it."""
+        try:
+            await self._session.hooks.fire(event, self._thread.speaker, fields, tool=call["name"], about=call["id"])
+        except HostGone:
+            return

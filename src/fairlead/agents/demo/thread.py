@@ -1,0 +1,269 @@
+"""One thread of the conversation, main or subagent: model call, tools, model call, until the model is done.
+
+Rule: a thread knows its own messages and calls; how a turn begins and ends is for turns.py, what a tool does for
+tools.py, whether it may for permissions.py. Cancelling `run` interrupts it; `open_calls` are then unanswered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from fairlead.agents.demo import records, tools
+from fairlead.agents.demo.conversation import read_conversation
+from fairlead.agents.demo.gate import Gate, Refusal
+from fairlead.agents.demo.player import Played, Player
+from fairlead.agents.demo.records import Record, Speaker
+from fairlead.agents.demo.scripts import ApiError, Block, respond
+from fairlead.agents.demo.session import Session
+from fairlead.agents.demo.tools import Outcome, ToolFailed
+from fairlead.agents.demo.transcript import STEERED, Transcript
+from fairlead.agents.demo.usage import TOKENS_PER_CALL
+
+# The real CLI waits longer and longer; a person at a demo should not.
+_RETRY_DELAY = 0.2
+_RETRIED = frozenset({401, 429, 529})
+ERROR_NAMES = {400: "unknown", 401: "authentication_failed", 429: "rate_limit", 529: "server_error"}
+CUT_OFF = "Your response above was cut off in mid-stream: go on where it stops."
+INTERRUPTED = "The user doesn't want to proceed with this tool use."
+
+
+class ModelRefused(Exception):
+    """The model's API refused for good."""
+
+    def __init__(self, error: ApiError) -> None:
+        super().__init__(error.message)
+        self.error = error
+
+
+class LimitReached(Exception):
+    """A limit of the command line ended the turn."""
+
+    def __init__(self, subtype: str, reason: str, sentence: str) -> None:
+        super().__init__(sentence)
+        self.subtype, self.reason, self.sentence = subtype, reason, sentence
+
+
+class Answered(Exception):
+    """The model gave its structured output: the turn is over."""
+
+    def __init__(self, value: Record) -> None:
+        super().__init__("structured output")
+        self.value = value
+
+
+RunTool = Callable[["Thread", Record, Record], Awaitable[Outcome]]
+"""Runs a permitted call of a thread; injected, because a subagent is a thread as well."""
+
+
+class Thread:
+    """Runs one thread to its final text."""
+
+    def __init__(
+        self,
+        session: Session,
+        speaker: Speaker,
+        transcript: Transcript,
+        messages: list[Record],
+        run_tool: RunTool,
+        *,
+        prompt_id: str,
+        forwards_text: bool = True,
+        fields: Record | None = None,
+        absorb: Callable[[], list[str]] | None = None,
+        depth: int = 0,
+    ) -> None:
+        self.session = session
+        self.speaker = speaker
+        self.transcript = transcript
+        self._run_tool = run_tool
+        self.depth = depth
+        self.prompt_id = prompt_id
+        self.player = Player(session, speaker, transcript, lambda block: forwards_text or block["type"] == "tool_use")
+        self.calls = 0
+        self.user_records = 0
+        self.tool_uses = 0
+        self.denials: list[Record] = []
+        self.stop_reason: str | None = None
+        self.open_calls: list[Record] = []
+        self.running = False
+        """The first open call has begun to run: an interrupt stops it in the middle."""
+        self.afterwards: list[Callable[[], None]] = []
+        """What an interrupt leaves to be said after the open calls were answered."""
+        self._messages = messages
+        self._fields = fields or {}
+        self._absorb = absorb
+        self._gate = Gate(self)
+
+    async def run(self) -> str:
+        """The final text; ModelRefused, LimitReached, Answered, Refusal end it otherwise."""
+        options = self.session.options
+        while True:
+            played = await self._call_model()
+            if played.cut:
+                self._go_on()
+                continue
+            if not played.calls:
+                return played.text
+            if options.max_budget is not None and self.session.ledger.total_cost > options.max_budget:
+                sentence = f"Reached maximum budget (${options.max_budget:g})"
+                raise LimitReached("error_max_budget_usd", "budget_exhausted", sentence)
+            self.open_calls = list(played.calls)
+            for call in played.calls:
+                await self._run_call(call)
+                self.open_calls.pop(0)
+            if options.max_turns is not None and self.depth == 0 and self.calls >= options.max_turns:
+                sentence = f"Reached maximum number of turns ({options.max_turns})"
+                raise LimitReached("error_max_turns", "max_turns", sentence)
+
+    @property
+    def tokens(self) -> int:
+        return self.calls * TOKENS_PER_CALL
+
+    # -- the model
+
+    async def _call_model(self) -> Played:
+        self._take_steering()
+        available = frozenset(("Agent" if t == "Task" else t) for t in self.session.tools())
+        attempt = 0
+        while True:
+            blocks = respond(read_conversation(self._messages, available, attempt))
+            error = next((b for b in blocks if isinstance(b, ApiError)), None)
+            if error is None:
+                break
+            attempt += 1
+            await self._refused(error, attempt)
+        played = await self._play(blocks)
+        self._messages.append({"role": "assistant", "content": played.content})
+        self.stop_reason = played.stop_reason
+        return played
+
+    async def _play(self, blocks: list[Block]) -> Played:
+        played = await self.player.play(blocks, self._fields)
+        if not played.cut:
+            self.calls += 1
+            self.session.ledger.count(self.session.model)
+        if self.speaker.agent_id is not None:
+            for call in played.calls:
+                self._progress(call)
+        return played
+
+    async def _refused(self, error: ApiError, attempt: int) -> None:
+        """Tells of a retry and waits for it, or gives up."""
+        session = self.session
+        if error.status == 429 and attempt == 1:
+            limit = {"status": "rejected", "rateLimitType": "five_hour", "isUsingOverage": False}
+            session.emit({**records.system(session.id, ""), "type": "rate_limit_event", "rate_limit_info": limit})
+        if error.status not in _RETRIED or attempt > session.retries:
+            raise ModelRefused(error)
+        delay = _RETRY_DELAY * 2 ** (attempt - 1)
+        session.say(
+            "api_retry",
+            attempt=attempt,
+            max_retries=session.retries,
+            retry_delay_ms=int(delay * 1000),
+            error_status=error.status,
+            error="overloaded" if error.status == 529 else ERROR_NAMES[error.status],
+        )
+        await asyncio.sleep(delay)
+
+    def _go_on(self) -> None:
+        """After a cut stream: the plea that the real CLI sends to the model, told to the host as well."""
+        record = records.user(self.speaker, [{"type": "text", "text": CUT_OFF}], isSynthetic=True)
+        self.session.emit(record)
+        self._add_user(record, CUT_OFF, isMeta=True)
+
+    def _take_steering(self) -> None:
+        """Messages that came during the turn join it before the next call of the model."""
+        for text in self._absorb() if self._absorb and self.calls else []:
+            self.transcript.queued("remove", content=text, reason="absorbed_mid_turn")
+            attachment = {"type": "queued_command", "prompt": text, "commandMode": "prompt"}
+            self.transcript.add({"type": "attachment", "attachment": attachment})
+            self._messages.append({"role": "user", "content": STEERED + text})
+
+    # -- tools
+
+    async def _run_call(self, call: Record) -> None:
+        self.running = False
+        self.tool_uses += 1
+        arguments = tools.absolute(call["name"], call["input"], self.session.cwd)
+        try:
+            arguments, meta = await self._gate.pass_or_refuse(call, arguments)
+        except Refusal as refusal:
+            if refusal.interrupts:
+                raise
+            self._answer(call, Outcome(refusal.sentence, f"Error: {refusal.sentence}", is_error=True), refusal.meta)
+            return
+        self.running = True
+        about = {"tool_name": call["name"], "tool_input": arguments, "tool_use_id": call["id"]}
+        try:
+            outcome = await self._run_tool(self, call, arguments)
+        except ToolFailed as failure:
+            await self._gate.tell("PostToolUseFailure", call, about | {"error": str(failure)})
+            outcome = Outcome(str(failure), f"Error: {failure}", is_error=True)
+        else:
+            await self._gate.tell("PostToolUse", call, about | {"tool_response": outcome.detail})
+        self._answer(call, outcome, {"permission_decision": meta})
+        if call["name"] == "StructuredOutput" and not outcome.is_error:
+            raise Answered(arguments)
+
+    def _answer(self, call: Record, outcome: Outcome, meta: Record) -> None:
+        block: Record = {"tool_use_id": call["id"], "type": "tool_result", "content": outcome.content}
+        if outcome.is_error is not None:
+            block["is_error"] = outcome.is_error
+        fields: Record = {} if self.speaker.agent_id else {"tool_use_result": outcome.detail}
+        record = records.user(self.speaker, [block], **fields, tool_result_meta=[{"id": call["id"], **meta}])
+        self.session.emit(record)
+        detail: Record = {} if self.speaker.agent_id else {"toolUseResult": outcome.detail}
+        self._add_user(record, [block], **detail)
+
+    def _add_user(self, record: Record, content: Any, **fields: Any) -> None:
+        self.user_records += 1
+        self._messages.append({"role": "user", "content": content})
+        self.transcript.add(
+            {
+                "promptId": self.prompt_id,
+                "type": "user",
+                "message": {"role": "user", "content": content},
+                "uuid": record["uuid"],
+                "timestamp": record["timestamp"],
+                **fields,
+            }
+        )
+
+    def _progress(self, call: Record) -> None:
+        description = call["input"].get("description") or call["input"].get("file_path") or call["name"]
+        self.session.say(
+            "task_progress",
+            task_id=self.speaker.agent_id,
+            tool_use_id=self.speaker.parent_tool_use_id,
+            description=f"Running {description}",
+            subagent_type=self.speaker.subagent_type,
+            usage={"total_tokens": self.tokens, "tool_uses": self.tool_uses + 1, "duration_ms": 1},
+            last_tool_name=call["name"],
+        )
+
+    # -- the end of an interrupted thread
+
+    def interrupted(self) -> None:
+        """Says what a thread that was cancelled still owes: its words so far, an answer to each open call."""
+        unfinished, self.player.unfinished = self.player.unfinished, None
+        if unfinished is not None:
+            content = unfinished.say_words()
+            if content:
+                self._messages.append({"role": "assistant", "content": content})
+        for call in self.open_calls:
+            sentence = f"{INTERRUPTED} It was stopped while it ran." if self.running else INTERRUPTED
+            outcome = Outcome(sentence, "User rejected tool use", is_error=True)
+            self._answer(call, outcome, {"non_execution_kind": "user-rejected"})
+            self.running = False
+        for say in self.afterwards:
+            say()
+        text = f"[Request interrupted by user{' for tool use' if self.open_calls else ''}]"
+        record = records.user(self.speaker, [{"type": "text", "text": text}])
+        self.session.emit(record)
+        self._add_user(record, [{"type": "text", "text": text}])
+        if unfinished is not None:
+            unfinished.end_stream()
+        self.open_calls, self.afterwards = [], []

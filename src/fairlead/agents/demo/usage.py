@@ -1,0 +1,98 @@
+"""The demo agent's accounts: tokens and cost per model, per turn and since the last result.
+
+Rule: pure. The numbers mean nothing (the model is scripted); that they add up is what a gateway can check.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+# What one scripted model call costs, in tokens.
+CALL = {"input_tokens": 11, "cache_creation_input_tokens": 5, "cache_read_input_tokens": 3}
+OUTPUT_TOKENS = 42
+STARTED = {**CALL, "output_tokens": 1}
+"""The usage that a message starts with, and that its assistant records carry on the wire."""
+FINISHED = {**CALL, "output_tokens": OUTPUT_TOKENS}
+TOKENS_PER_CALL = sum(FINISHED.values())
+
+# Dollars per token, of no meaning beyond adding up.
+_COST = (
+    CALL["input_tokens"] * 4e-6
+    + OUTPUT_TOKENS * 20e-6
+    + CALL["cache_creation_input_tokens"] * 5e-6
+    + CALL["cache_read_input_tokens"] * 0.4e-6
+)
+
+_DETAILS: dict[str, Any] = {
+    "output_tokens_details": {"thinking_tokens": 0},
+    "server_tool_use": {"web_search_requests": 0, "web_fetch_requests": 0},
+    "service_tier": "standard",
+    "cache_creation": {"ephemeral_1h_input_tokens": 0, "ephemeral_5m_input_tokens": 0},
+    "inference_geo": "",
+    "iterations": [],
+    "speed": "standard",
+    "fallback_credit": None,
+}
+
+
+def full_usage(calls: int) -> dict[str, Any]:
+    """The usage of so many model calls, with the details that results and transcripts carry."""
+    return {name: tokens * calls for name, tokens in FINISHED.items()} | _DETAILS
+
+
+def model_usage(calls: dict[str, int]) -> dict[str, Any]:
+    """The `modelUsage` object of a result."""
+    return {
+        model: {
+            "inputTokens": FINISHED["input_tokens"] * n,
+            "outputTokens": OUTPUT_TOKENS * n,
+            "cacheReadInputTokens": CALL["cache_read_input_tokens"] * n,
+            "cacheCreationInputTokens": CALL["cache_creation_input_tokens"] * n,
+            "webSearchRequests": 0,
+            "costUSD": cost(n),
+            "contextWindow": 1000000,
+            "maxOutputTokens": 128000,
+            "thinkingTokens": 0,
+            "cacheCreationEphemeral5mInputTokens": 0,
+            "cacheCreationEphemeral1hInputTokens": 0,
+            "canonicalModel": model,
+            "provider": "firstParty",
+            "costBasis": "list",
+        }
+        for model, n in calls.items()
+        if n
+    }
+
+
+def cost(calls: int) -> float:
+    return calls * _COST
+
+
+class Ledger:
+    """Counts model calls; a resumed session goes on from what its transcript says."""
+
+    def __init__(self, before: dict[str, int] | None = None) -> None:
+        self.calls: dict[str, int] = dict(before or {})
+        self._told: dict[str, int] = dict(self.calls)
+
+    def count(self, model: str) -> None:
+        self.calls[model] = self.calls.get(model, 0) + 1
+
+    @property
+    def total_cost(self) -> float:
+        return cost(sum(self.calls.values()))
+
+    def since_last_result(self) -> dict[str, int]:
+        """Calls since this was last asked, subagents' included."""
+        news = {model: n - self._told.get(model, 0) for model, n in self.calls.items()}
+        self._told = dict(self.calls)
+        return news
+
+    def as_cost_state(self) -> dict[str, Any]:
+        """What the transcript's `cost-state` line keeps for a resume."""
+        return {"totalCostUSD": self.total_cost, "modelUsage": model_usage(self.calls)}
+
+    @classmethod
+    def from_cost_state(cls, line: dict[str, Any]) -> Ledger:
+        usage = line.get("modelUsage") or {}
+        return cls({m: int(u.get("outputTokens", 0)) // OUTPUT_TOKENS for m, u in usage.items()})

@@ -1,0 +1,159 @@
+"""The demo agent's two pipes: lines in from the host, lines out to it, and requests that wait for an answer.
+
+Rule: bytes and request ids only; what a record means is the agent's business. A host that has gone away makes
+writing a no-op and reading an end: the agent finishes its turn without it, as the real CLI does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from fairlead.agents.demo.ids import new_uuid
+
+Record = dict[str, Any]
+
+# A pipe holds 64 KiB: a larger write would only wait.
+_FLUSH_AT = 64 * 1024
+
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+class HostGone(Exception):
+    """The host closed our stdin: no answer can come any more."""
+
+
+class HostRefused(Exception):
+    """The host answered a request with an error. Carries its words."""
+
+
+class Wire:
+    """Reads stdin on a thread, writes stdout in batches from the event loop."""
+
+    def __init__(self, on_record: Callable[[Record], None], on_end: Callable[[str | None], None]) -> None:
+        self._on_record = on_record
+        self._on_end = on_end
+        self._out: list[bytes] = []
+        self._size = 0
+        self._scheduled = False
+        self._broken = False
+        self._ended = False
+        self._waiting: dict[str, asyncio.Future[Record]] = {}
+        self._loop = asyncio.get_running_loop()
+
+    def start(self) -> None:
+        # A thread, because stdin may be a pipe, a file or /dev/null, and an event loop takes only some of these.
+        threading.Thread(target=self._read, daemon=True).start()
+
+    # -- out
+
+    def emit(self, record: Record) -> None:
+        self.emit_bytes(_encode(record).encode() + b"\n")
+
+    def emit_bytes(self, line: bytes) -> None:
+        """One ready line; for those who make many alike."""
+        self._out.append(line)
+        self._size += len(line)
+        if self._size >= _FLUSH_AT:
+            self.flush()
+        elif not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self.flush)
+
+    def flush(self) -> None:
+        """Hands everything to the pipe; waits while the host is slow, which slows the agent too."""
+        self._scheduled = False
+        data, self._out, self._size = memoryview(b"".join(self._out)), [], 0
+        while data and not self._broken:
+            try:
+                data = data[os.write(1, data) :]
+            except OSError:
+                self._broken = True
+
+    # -- requests of ours
+
+    async def ask(self, request: Record) -> Record:
+        """The host's answer to a control request; HostGone, HostRefused. Cancelling it tells the host."""
+        request_id = new_uuid()
+        if self._ended:
+            raise HostGone
+        answer: asyncio.Future[Record] = self._loop.create_future()
+        self._waiting[request_id] = answer
+        self.emit({"type": "control_request", "request_id": request_id, "request": request})
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            self.emit({"type": "control_cancel_request", "request_id": request_id})
+            raise
+        finally:
+            del self._waiting[request_id]
+
+    def answered(self, record: Record) -> None:
+        """A `control_response` came; one that nobody waits for is ignored."""
+        response = record.get("response")
+        if not isinstance(response, dict):
+            return
+        waiting = self._waiting.get(str(response.get("request_id")))
+        if waiting is None or waiting.done():
+            return
+        if response.get("subtype") == "error":
+            waiting.set_exception(HostRefused(str(response.get("error", ""))))
+        else:
+            answer = response.get("response")
+            waiting.set_result(answer if isinstance(answer, dict) else {})
+
+    def reply(self, request_id: str, response: Record | None) -> None:
+        body: Record = {"subtype": "success", "request_id": request_id}
+        if response is not None:
+            body["response"] = response
+        self.emit({"type": "control_response", "response": body})
+
+    def refuse(self, request_id: str, error: str, **fields: Any) -> None:
+        body = {"subtype": "error", "request_id": request_id, "error": error, **fields}
+        self.emit({"type": "control_response", "response": body})
+
+    # -- in
+
+    def _read(self) -> None:
+        parts: list[bytes] = []
+        while True:
+            try:
+                data = os.read(0, 1 << 16)
+            except OSError:
+                data = b""
+            if not data:
+                break
+            parts.append(data)
+            if b"\n" in data:
+                *lines, rest = b"".join(parts).split(b"\n")
+                parts = [rest]
+                for line in lines:
+                    self._loop.call_soon_threadsafe(self._take, line)
+        rest = b"".join(parts)
+        if rest.strip():
+            self._loop.call_soon_threadsafe(self._take, rest)
+        self._loop.call_soon_threadsafe(self._end, None)
+
+    def _take(self, line: bytes) -> None:
+        if not line.strip():
+            return
+        try:
+            record = json.loads(line)
+        except ValueError:
+            self._end(f"Error parsing streaming input line: {line[:200].decode('utf-8', 'replace')}")
+            return
+        if isinstance(record, dict):
+            self._on_record(record)
+
+    def _end(self, error: str | None) -> None:
+        if self._ended:
+            return
+        self._ended = True
+        for waiting in self._waiting.values():
+            if not waiting.done():
+                waiting.set_exception(HostGone())
+        self._on_end(error)
