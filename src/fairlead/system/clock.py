@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
 
@@ -59,7 +59,8 @@ async def within(clock: Clock, seconds: float, awaitable: Awaitable[T]) -> T:
 
     timer = clock.call_later(seconds, ring)
     try:
-        await asyncio.wait({task, over}, return_when=asyncio.FIRST_COMPLETED)
+        either: set[asyncio.Future[Any]] = {task, over}
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if task.done():
             return task.result()
         raise TimeoutError

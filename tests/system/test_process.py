@@ -1,0 +1,324 @@
+"""Child processes, with real ones: what is read, written and left behind, and how they end."""
+
+import asyncio
+import gc
+import os
+import resource
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fairlead.system.clock import SystemClock
+from fairlead.system.pipes import PipeClosed
+from fairlead.system.process import STDERR_TAIL, ChildHandle, ExitStatus, Patience, spawn
+from fairlead.system.proctable import Process, descendants, is_alive, kill, start_mark
+
+LONG = Patience(close=60, terminate=60, kill=60)
+SHORT = Patience(close=0.05, terminate=0.05, kill=60)
+
+
+def start(code: str, *, env: dict[str, str] | None = None, cwd: str = "/") -> ChildHandle:
+    return spawn([sys.executable, "-I", "-c", code], env=env or {}, cwd=cwd, clock=SystemClock())
+
+
+async def output_of(child: ChildHandle) -> bytes:
+    parts: list[bytes] = []
+
+    async def take(data: bytes) -> None:
+        parts.append(data)
+
+    await child.read(take)
+    return b"".join(parts)
+
+
+async def first_line(child: ChildHandle) -> tuple[bytes, "asyncio.Task[bytes]"]:
+    """Its first line, and a task that goes on reading."""
+    told: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+    seen = bytearray()
+
+    async def take(data: bytes) -> None:
+        seen.extend(data)
+        if b"\n" in seen and not told.done():
+            told.set_result(bytes(seen).split(b"\n")[0])
+
+    async def whole() -> bytes:
+        await child.read(take)
+        return bytes(seen)
+
+    reading = asyncio.create_task(whole())
+    return await asyncio.wait_for(told, 30), reading
+
+
+async def eventually(true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not true():
+            await asyncio.sleep(0.01)
+
+
+def is_known(pid: int) -> bool:
+    """Whether the system has such a process, zombies too."""
+    return Path(f"/proc/{pid}").exists()
+
+
+def open_files() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+async def test_bytes_go_both_ways_and_the_end_of_input_ends_it() -> None:
+    child = spawn(["/bin/cat"], env={}, cwd="/", clock=SystemClock())
+    reading = asyncio.create_task(output_of(child))
+    await child.write(b"one\n")
+    await child.write(b"two\n")
+    assert await child.end(LONG) == ExitStatus(code=0)
+    assert await reading == b"one\ntwo\n"
+    assert not child.running
+
+
+async def test_the_environment_is_what_was_given_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAIRLEAD_TOKEN", "secret")
+    child = start("import os; print(sorted(os.environ))", env={"ONE": "1"})
+    told = await output_of(child)
+    assert b"FAIRLEAD_TOKEN" not in told
+    assert b"'ONE'" in told
+    await child.wait()
+
+
+async def test_no_descriptor_of_ours_reaches_the_child() -> None:
+    listening = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
+    held, other = os.pipe()
+    try:
+        child = start("import os; print(len(os.listdir('/proc/self/fd')))")
+        # Three pipes, and the folder that is being listed.
+        assert await output_of(child) == b"4\n"
+        await child.wait()
+    finally:
+        os.close(held)
+        os.close(other)
+        listening.close()
+        await listening.wait_closed()
+
+
+async def test_it_leads_a_group_and_a_session_of_its_own() -> None:
+    child = start("import os; print(os.getpid(), os.getpgrp(), os.getsid(0))")
+    told = (await output_of(child)).split()
+    assert [int(number) for number in told] == [child.pid] * 3
+    assert child.group == child.pid
+    await child.wait()
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("raise SystemExit(7)", ExitStatus(code=7)),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", ExitStatus(signal=signal.SIGSEGV)),
+    ],
+)
+async def test_how_it_ended_is_told_and_no_zombie_stays(code: str, expected: ExitStatus) -> None:
+    child = start(code)
+    await output_of(child)
+    assert await child.wait() == expected
+    assert not is_known(child.pid)
+
+
+async def test_a_program_that_is_not_there_is_an_error_and_leaves_no_descriptor() -> None:
+    before = open_files()
+    with pytest.raises(FileNotFoundError):
+        spawn(["/nonexistent/agent"], env={}, cwd="/", clock=SystemClock())
+    with pytest.raises(FileNotFoundError):
+        spawn(["/bin/cat"], env={}, cwd="/nonexistent/folder", clock=SystemClock())
+    assert open_files() == before
+
+
+async def test_no_descriptor_is_left_after_the_end_read_or_not() -> None:
+    gc.collect()
+    before = open_files()
+    read = start("print('x')")
+    await output_of(read)
+    await read.wait()
+    unread = start("print('x')")
+    await unread.end(LONG)
+    assert open_files() == before
+
+
+async def test_a_reader_that_is_slow_slows_the_child_and_memory_stays_small() -> None:
+    """100 MB through a pipe: after the first batch nothing more is read until that batch was taken."""
+    child = start(
+        "import os, sys\n"
+        "block = b'x' * (1 << 20)\n"
+        "for number in range(100):\n"
+        "    sys.stdout.buffer.write(block)\n"
+        "    sys.stdout.buffer.flush()\n"
+        "    os.write(2, b'.')\n"
+    )
+    release = asyncio.Event()
+    total = 0
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+    async def take(data: bytes) -> None:
+        nonlocal total
+        total += len(data)
+        await release.wait()
+
+    reading = asyncio.create_task(child.read(take))
+    await eventually(lambda: total > 0)
+    # The child is stuck in its write: it sleeps, and has not come past the first block.
+    await eventually(lambda: Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()[0] == "S")
+    assert len(child.stderr) <= 1
+    assert total < 1 << 20
+    release.set()
+    await reading
+    assert await child.wait() == ExitStatus(code=0)
+    assert total == 100 << 20
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    assert grown < 20 * 1024, f"{grown} KiB more at the peak"
+
+
+async def test_output_is_read_to_its_end_after_a_crash() -> None:
+    child = start(
+        "import os, sys, signal\n"
+        "sys.stdout.write('y' * 60000); sys.stdout.flush()\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    await eventually(lambda: not child.running)
+    assert await output_of(child) == b"y" * 60000
+    assert await child.wait() == ExitStatus(signal=signal.SIGKILL)
+
+
+async def test_a_grandchild_that_holds_the_pipe_open_does_not_keep_us_waiting() -> None:
+    """It left the group, so it lives on; our end of the pipe is done all the same."""
+    child = start(
+        "import subprocess, sys\n"
+        "left = subprocess.Popen(['/bin/sleep', '300'], start_new_session=True)\n"
+        "print(left.pid, flush=True)\n"
+    )
+    told = await asyncio.wait_for(output_of(child), 30)
+    assert await asyncio.wait_for(child.wait(), 30) == ExitStatus(code=0)
+    left = int(told)
+    os.kill(left, signal.SIGKILL)
+
+
+async def test_what_a_child_leaves_in_its_group_dies_with_it() -> None:
+    child = start("import subprocess\nprint(subprocess.Popen(['/bin/sleep', '300']).pid, flush=True)\n")
+    left = int(await output_of(child))
+    await child.wait()
+    await eventually(lambda: start_mark(left) == "")
+
+
+async def test_only_the_last_words_of_stderr_are_kept() -> None:
+    child = start(f"import sys; sys.stderr.write('a' * {3 * STDERR_TAIL} + 'the last words')")
+    await output_of(child)
+    await child.wait()
+    assert child.stderr.endswith("aaathe last words")
+    assert len(child.stderr) == STDERR_TAIL
+
+
+async def test_stderr_that_is_no_text_is_shown_as_far_as_it_can_be() -> None:
+    child = start("import os; os.write(2, b'bad \\xff byte')")
+    await output_of(child)
+    await child.wait()
+    assert child.stderr == "bad � byte"
+
+
+STUBBORN = (
+    "import signal, time\n"
+    "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+    "print('ready', flush=True)\n"
+    "while True: time.sleep(60)\n"
+)
+
+
+async def test_the_ladder_ends_one_that_heeds_no_closed_input_by_sigterm() -> None:
+    child = start("import time\nprint('ready', flush=True)\nwhile True: time.sleep(60)\n")
+    _, reading = await first_line(child)
+    assert await child.end(Patience(close=0.05, terminate=60, kill=60)) == ExitStatus(signal=signal.SIGTERM)
+    await reading
+
+
+async def test_the_ladder_ends_one_that_heeds_nothing_by_sigkill() -> None:
+    child = start(STUBBORN)
+    _, reading = await first_line(child)
+    assert await child.end(SHORT) == ExitStatus(signal=signal.SIGKILL)
+    await reading
+    assert not is_known(child.pid)
+
+
+async def test_the_ladder_reaches_what_a_killed_child_started_in_sessions_of_their_own() -> None:
+    child = start(
+        "import signal, subprocess, time\n"
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "tool = subprocess.Popen(['/bin/sleep', '300'], start_new_session=True)\n"
+        "print(tool.pid, flush=True)\n"
+        "while True: time.sleep(60)\n"
+    )
+    line, reading = await first_line(child)
+    assert [found.pid for found in descendants(child.pid)] == [int(line)]
+    await child.end(SHORT)
+    await reading
+    await eventually(lambda: start_mark(int(line)) == "")
+
+
+async def test_two_who_end_it_share_one_ladder_and_a_cancelled_one_does_not_stop_it() -> None:
+    child = start(STUBBORN)
+    _, reading = await first_line(child)
+    gone = asyncio.create_task(child.end(SHORT))
+    other = asyncio.create_task(child.end(LONG))
+    await asyncio.sleep(0)
+    gone.cancel()
+    assert await other == ExitStatus(signal=signal.SIGKILL)
+    await reading
+
+
+async def test_a_write_to_a_child_that_does_not_read_waits_and_fails_when_it_dies() -> None:
+    child = start("import time\nprint('ready', flush=True)\ntime.sleep(300)\n")
+    _, reading = await first_line(child)
+    writing = asyncio.create_task(child.write(b"z" * (4 << 20)))
+    second = asyncio.create_task(child.write(b"more\n"))
+    await asyncio.sleep(0)
+    assert not writing.done()
+    os.kill(child.pid, signal.SIGKILL)
+    for task in (writing, second):
+        with pytest.raises(PipeClosed):
+            await asyncio.wait_for(task, 30)
+    with pytest.raises(PipeClosed):
+        await child.write(b"late\n")
+    await child.wait()
+    await reading
+
+
+async def test_a_cancelled_write_still_goes_out_whole() -> None:
+    child = start(
+        "import sys\nprint('ready', flush=True)\nsys.stdin.readline()\nprint(len(sys.stdin.readline()), flush=True)\n"
+    )
+    _, reading = await first_line(child)
+    big = asyncio.create_task(child.write(b"a" * 500_000 + b"\n"))
+    await asyncio.sleep(0)
+    big.cancel()
+    await child.write(b"b" * 9 + b"\n")
+    assert await reading == b"ready\n10\n"
+    await child.wait()
+
+
+async def test_where_there_is_no_pidfd_a_thread_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "pidfd_open")
+    child = start("raise SystemExit(3)")
+    await output_of(child)
+    assert await asyncio.wait_for(child.wait(), 30) == ExitStatus(code=3)
+
+
+async def test_a_pid_of_another_time_is_not_the_same_process() -> None:
+    child = start("import time\nprint('ready', flush=True)\ntime.sleep(300)\n")
+    _, reading = await first_line(child)
+    assert is_alive(child.pid, child.started)
+    boot, _, ticks = child.started.rpartition("/")
+    for other in (f"{boot}/{int(ticks) + 1}", f"another-boot/{ticks}", ""):
+        assert not is_alive(child.pid, other)
+        assert not kill(Process(child.pid, other), signal.SIGKILL)
+    assert child.running
+    assert kill(Process(child.pid, child.started), signal.SIGKILL)
+    assert await child.wait() == ExitStatus(signal=signal.SIGKILL)
+    assert not is_alive(child.pid, child.started)
+    assert not kill(Process(child.pid, child.started), signal.SIGKILL)
+    await reading

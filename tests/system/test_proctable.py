@@ -1,0 +1,88 @@
+"""Processes that are not ours: found again by pid and start mark, their end noticed."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from fairlead.system import proctable
+from fairlead.system.clock import SystemClock
+from fairlead.system.proctable import Process, gone, kill_group, start_mark
+from fairlead.testing.clock import ManualClock
+
+
+def sleeper() -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(["/bin/sleep", "300"], start_new_session=True)
+
+
+async def test_the_end_of_a_process_is_noticed() -> None:
+    other = sleeper()
+    named = Process(other.pid, start_mark(other.pid))
+    waiting = asyncio.create_task(gone(named, SystemClock()))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    assert kill_group(other.pid, signal.SIGKILL)
+    await asyncio.wait_for(waiting, 30)
+    # A zombie that its parent has not reaped yet counts as gone.
+    assert start_mark(other.pid) == ""
+    other.wait()
+    assert not kill_group(other.pid, signal.SIGKILL)
+    await asyncio.wait_for(gone(named, SystemClock()), 30)
+
+
+async def test_another_process_with_the_same_number_counts_as_gone() -> None:
+    await asyncio.wait_for(gone(Process(os.getpid(), "another/1"), SystemClock()), 30)
+
+
+async def test_without_pidfd_it_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "pidfd_open")
+    other = sleeper()
+    clock = ManualClock()
+    named = Process(other.pid, start_mark(other.pid))
+    waiting = asyncio.create_task(gone(named, clock))
+    await clock.advance(5)
+    assert not waiting.done()
+    assert proctable.kill(named, signal.SIGKILL)
+    other.wait()
+    await clock.advance(1)
+    await asyncio.wait_for(waiting, 30)
+    assert not proctable.kill(named, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("group", [1, 0, -1])
+def test_a_signal_to_everybody_is_refused(group: int) -> None:
+    with pytest.raises(ValueError, match="no process group of ours"):
+        kill_group(group, signal.SIGCONT)
+
+
+def test_a_name_with_brackets_does_not_confuse_it(tmp_path: "os.PathLike[str]") -> None:
+    odd = os.path.join(tmp_path, "a) S 1 (b")
+    os.symlink("/bin/sleep", odd)
+    other = subprocess.Popen([odd, "300"])
+    try:
+        assert start_mark(other.pid).rpartition("/")[2].isdigit()
+        assert Process(other.pid, start_mark(other.pid)) in proctable.descendants(os.getpid())
+    finally:
+        other.kill()
+        other.wait()
+
+
+def test_where_there_is_no_proc_ps_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proctable, "_HAS_PROC", False)
+    answers = {"4": "S    Sat Nov 15 08:19:01 2025\n", "5": "Z+   Sat Nov 15 08:19:01 2025\n", "6": ""}
+
+    def run(argv: list[str], **options: object) -> "subprocess.CompletedProcess[str]":
+        return subprocess.CompletedProcess(argv, 0, answers[argv[-1]], "")
+
+    monkeypatch.setattr(subprocess, "run", run)
+    assert [start_mark(pid) for pid in (4, 5, 6)] == ["Sat Nov 15 08:19:01 2025", "", ""]
+    assert proctable.descendants(4) == []
+
+
+def test_this_very_process_has_a_start_mark() -> None:
+    assert start_mark(os.getpid()) == start_mark(os.getpid()) != ""
+    assert start_mark(1) != start_mark(os.getpid())
+    assert sys.platform != "linux" or "/" in start_mark(os.getpid())

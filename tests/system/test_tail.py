@@ -1,0 +1,160 @@
+"""Following a file: nothing lost, nothing twice, whatever happens to the file and its folders."""
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fairlead.system import tail as tail_module
+from fairlead.system.clock import SystemClock
+from fairlead.system.tail import FileTail
+from fairlead.testing.clock import ManualClock
+
+
+def append(path: Path, data: bytes) -> None:
+    with path.open("ab") as file:
+        file.write(data)
+
+
+async def read_until(tail: FileTail, wanted: bytes, before: bytes = b"") -> None:
+    seen = before
+    async with asyncio.timeout(30):
+        while seen != wanted:
+            data = tail.read()
+            seen += data
+            assert wanted.startswith(seen), seen
+            if not data:
+                await tail.changed()
+
+
+def later(action: Callable[[], object]) -> None:
+    asyncio.get_running_loop().call_later(0.02, action)
+
+
+async def test_what_is_appended_is_read_once(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"old")
+    with FileTail(path, clock=SystemClock()) as tail:
+        await read_until(tail, b"old")
+        later(lambda: append(path, b"new"))
+        await read_until(tail, b"new")
+        assert tail.offset == 6
+        assert tail.read() == b""
+        assert tail.generation == 0
+
+
+async def test_it_begins_at_an_offset(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"0123456789")
+    with FileTail(path, clock=SystemClock(), offset=4) as tail:
+        assert tail.read(limit=3) == b"456"
+        assert tail.read() == b"789"
+
+
+async def test_the_file_and_its_folders_may_come_later(tmp_path: Path) -> None:
+    path = tmp_path / "a" / "b" / "c" / "log"
+    with FileTail(path, clock=SystemClock()) as tail:
+        assert tail.read() == b""
+
+        def make() -> None:
+            path.parent.parent.mkdir(parents=True)
+            later(make_the_last)
+
+        def make_the_last() -> None:
+            path.parent.mkdir()
+            later(lambda: append(path, b"first"))
+
+        later(make)
+        await read_until(tail, b"first")
+        later(lambda: append(path, b"second"))
+        await read_until(tail, b"second")
+        assert tail.generation == 0
+
+
+async def test_an_append_between_a_read_and_the_wait_is_not_missed(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"")
+    with FileTail(path, clock=SystemClock()) as tail:
+        for number in range(50):
+            assert tail.read() == b""
+            append(path, b"%d" % number)
+            await read_until(tail, b"%d" % number)
+
+
+async def test_a_file_cut_short_is_read_from_its_start(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"long content")
+    with FileTail(path, clock=SystemClock()) as tail:
+        await read_until(tail, b"long content")
+        later(lambda: path.write_bytes(b"cut"))
+        await read_until(tail, b"cut")
+        assert tail.generation >= 1
+
+
+async def test_a_replaced_file_is_read_from_its_start_after_the_old_one_s_end(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"one")
+    new = tmp_path / "new"
+    new.write_bytes(b"three")
+    with FileTail(path, clock=SystemClock()) as tail:
+        await read_until(tail, b"one")
+        append(path, b"two")
+        later(lambda: os.replace(new, path))
+        await read_until(tail, b"twothree")
+        assert tail.generation == 1
+        later(lambda: append(path, b"four"))
+        await read_until(tail, b"four")
+
+
+async def test_a_removed_file_may_come_back(tmp_path: Path) -> None:
+    path = tmp_path / "folder" / "log"
+    path.parent.mkdir()
+    path.write_bytes(b"one")
+    with FileTail(path, clock=SystemClock()) as tail:
+        await read_until(tail, b"one")
+        path.unlink()
+        path.parent.rmdir()
+        assert tail.read() == b""
+
+        def again() -> None:
+            path.parent.mkdir()
+            append(path, b"two")
+
+        later(again)
+        await read_until(tail, b"two")
+
+
+async def test_no_descriptor_stays(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"one")
+    before = len(os.listdir("/proc/self/fd"))
+    with FileTail(path, clock=SystemClock()) as tail:
+        tail.read()
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(tail.changed(), 0.01)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.parametrize("why", ["not linux", "no more watches"])
+async def test_where_the_kernel_does_not_tell_the_file_is_looked_at(
+    why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path) -> None:
+        raise OSError(24, "Too many open files")
+
+    if why == "not linux":
+        monkeypatch.setattr(sys, "platform", "darwin")
+    else:
+        monkeypatch.setattr(tail_module, "_Watch", refuse)
+    path = tmp_path / "log"
+    clock = ManualClock()
+    with FileTail(path, clock=clock) as tail:
+        assert tail.read() == b""
+        append(path, b"one")
+        waiting = asyncio.create_task(tail.changed())
+        await clock.advance(0.5)
+        assert waiting.done()
+        assert tail.read() == b"one"
