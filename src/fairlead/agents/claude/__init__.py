@@ -1,1 +1,1 @@
-"""Claude Code. Pure: lines, records, control, pending, versions, transcript, interpreter. Driving: agent, launch, follow."""
+"""Claude Code. Pure: lines, records, sending, control, pending, versions, transcript, interpreter and its parts."""

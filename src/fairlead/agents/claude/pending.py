@@ -27,7 +27,7 @@ def default_timeout(subtype: str) -> float:
     return SLOW_TIMEOUT if subtype == "initialize" or subtype.startswith("mcp_") else TIMEOUT
 
 
-class Pending(msgspec.Struct, frozen=True, Generic[T]):
+class Pending(msgspec.Struct, Generic[T], frozen=True):
     """`token` is the caller's own: what it wants back when the request is settled."""
 
     request_id: str
@@ -36,7 +36,7 @@ class Pending(msgspec.Struct, frozen=True, Generic[T]):
     token: T
 
 
-class Settled(msgspec.Struct, frozen=True, Generic[T]):
+class Settled(msgspec.Struct, Generic[T], frozen=True):
     """One of `answer` and `error`; `permissions` are requests of the CLI that its error says are still open."""
 
     pending: Pending[T]

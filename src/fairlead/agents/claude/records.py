@@ -479,7 +479,7 @@ _ESCAPES: Final = re.compile(
 
 
 def mend(raw: bytes) -> bytes:
-    """A line with what is no text replaced by U+FFFD: half an emoji, where the CLI cut a tool's output, or stray bytes."""
+    """What is no text becomes U+FFFD: half an emoji where the CLI cut a tool's output, stray bytes."""
     text = raw.decode("utf-8", "replace").encode()
     return _ESCAPES.sub(lambda found: rb"\ufffd" if len(found[0]) == 6 else found[0], text)
 
