@@ -1,0 +1,201 @@
+"""The built-in fence: tools may not touch the gateway's data folder or talk to its port, whatever rules and modes say.
+
+A fence, not a wall: an agent that may run free commands has its user's powers. It stops what is written plainly.
+"""
+
+import ipaddress
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fairlead.sessions.policy.call import Facts, Fences, PolicyContext, ToolCall
+from fairlead.sessions.policy.line import ShellAnalysis, Word
+from fairlead.sessions.policy.paths import BadPath, absolute, inside, inside_any, pattern_covers, tidy
+from fairlead.sessions.policy.shell_rules import path_words
+from fairlead.sessions.policy.tools import FETCH_TOOL, PROSE, SEARCH_TOOLS
+from fairlead.sessions.policy.wrappers import base_name
+
+_RESOLVED_WORDS = 256  # words of one line whose links are followed; the rest is compared as written
+_MAX_STRINGS = 1000
+_MAX_DEPTH = 8
+_COMMON_PORTS = (80, 443)
+
+FOLDER = "the gateway's own folder is closed to tools"
+PORT = "the gateway's own port is closed to tools"
+ABOVE = "the search would go through the gateway's own folder"
+
+
+def fenced(call: ToolCall, facts: Facts, context: PolicyContext) -> str | None:
+    """Why this call is refused by the fence; None when it is not."""
+    fences = context.fences
+    if facts.shell is not None:
+        return _shell_fenced(facts.shell, context)
+    if facts.tool == FETCH_TOOL and facts.host is not None and facts.port == fences.port:
+        return PORT if fences.port not in _COMMON_PORTS or is_gateway_host(facts.host, fences) else None
+    folders = _folders(context)
+    if any(inside_any(place, folders) for places in facts.paths for place in places):
+        return FOLDER
+    if isinstance(call.input, Mapping):
+        for text in _strings(call.input):
+            if text.startswith(("/", "~")) and "\n" not in text and _names_folder(text, context, folders):
+                return FOLDER
+            if "://" in text[:12] and _names_port(text.split(maxsplit=1)[0], fences):
+                return PORT
+    return None
+
+
+def searches_above(facts: Facts, context: PolicyContext) -> bool:
+    """Whether a search begins above the closed folder and so would look into it."""
+    if facts.tool not in SEARCH_TOOLS:
+        return False
+    return any(inside(folder, place) for folder in _folders(context) for places in facts.paths for place in places)
+
+
+def is_gateway_host(host: str, fences: Fences) -> bool:
+    """Whether a host name or address, in any spelling, means this machine."""
+    name = host.strip("[]").rstrip(".").lower()
+    if (
+        name in ("", "localhost", "ip6-localhost", "ip6-loopback")
+        or name.endswith(".localhost")
+        or name in fences.hosts
+    ):
+        return True
+    address = _address(name)
+    return address is not None and (address.is_loopback or address.is_unspecified)
+
+
+def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """An address as the C library reads it: 127.1, 0x7f000001 and 2130706433 are all 127.0.0.1."""
+    try:
+        if ":" in name:
+            six = ipaddress.IPv6Address(name.partition("%")[0])
+            return six.ipv4_mapped or six
+        numbers = [
+            int(part, 16 if part.startswith("0x") else 8 if part.startswith("0") else 10) for part in name.split(".")
+        ]
+        if len(numbers) > 4 or any(number > 255 for number in numbers[:-1]):
+            return None
+        value = numbers[-1]
+        for place, number in enumerate(numbers[:-1]):
+            value += number << (24 - 8 * place)
+        return ipaddress.IPv4Address(value)
+    except ValueError:
+        return None
+
+
+def _folders(context: PolicyContext) -> tuple[str, ...]:
+    """The closed folders as written and as they really are."""
+    folders: list[str] = []
+    for folder in context.fences.folders:
+        folders.append(tidy(folder))
+        try:
+            folders.extend(context.places(folder))
+        except BadPath:
+            continue
+    return tuple(dict.fromkeys(folders))
+
+
+def _names_folder(path: str, context: PolicyContext, folders: tuple[str, ...]) -> bool:
+    try:
+        return any(inside_any(place, folders) for place in context.places(path))
+    except BadPath:
+        return False
+
+
+def _strings(value: Any, depth: int = 0) -> Iterator[str]:
+    """The strings of an input that are not prose, at most so many and so deep."""
+    stack: list[tuple[Any, int]] = [(value, depth)]
+    count = 0
+    while stack and count < _MAX_STRINGS:
+        item, level = stack.pop()
+        if isinstance(item, str):
+            count += 1
+            yield item
+        elif level < _MAX_DEPTH and isinstance(item, Mapping):
+            stack.extend((each, level + 1) for key, each in item.items() if key not in PROSE)
+        elif level < _MAX_DEPTH and isinstance(item, list | tuple):
+            stack.extend((each, level + 1) for each in item[:_MAX_STRINGS])
+
+
+def _shell_fenced(analysis: ShellAnalysis, context: PolicyContext) -> str | None:
+    words = list(dict.fromkeys(path_words(analysis)))
+    plain = "\n".join((analysis.raw, *(word.lead for word in words)))
+    if context.fences.port is not None and (
+        _names_port(plain, context.fences) or _dials_port(analysis, context.fences)
+    ):
+        return PORT
+    folders = _folders(context)
+    if any(_mentions(plain, spelling) for folder in folders for spelling in _spellings(folder, context.home)):
+        return FOLDER
+    bases = [context.cwd, *_other_folders(analysis, context)]
+    for count, word in enumerate(words):
+        for base in bases:
+            if _word_leads_into(word, base, context, folders, follow=count < _RESOLVED_WORDS):
+                return FOLDER
+    return None
+
+
+def _spellings(folder: str, home: str | None) -> list[str]:
+    if home is None or not inside(folder, home) or folder == home:
+        return [folder]
+    rest = folder[len(home.rstrip("/")) :]
+    return [folder, "~" + rest, "$HOME" + rest, "${HOME}" + rest, '"$HOME"' + rest]
+
+
+def _mentions(text: str, folder: str) -> bool:
+    return folder != "/" and re.search(re.escape(folder) + r"(?![\w.-])", text) is not None
+
+
+def _other_folders(analysis: ShellAnalysis, context: PolicyContext) -> list[str]:
+    """Where else relative paths of the line may begin: the folders that it changes to."""
+    out = []
+    for command in analysis.commands:
+        if base_name(command.name or "") in ("cd", "pushd") and len(command.words) > 1:
+            try:
+                out.append(absolute(command.words[-1].value or "", context.cwd, context.home))
+            except BadPath:
+                continue
+    return out[:4]
+
+
+def _word_leads_into(word: Word, base: str, context: PolicyContext, folders: tuple[str, ...], *, follow: bool) -> bool:
+    try:
+        path = absolute(word.raw if word.value is None else word.value, base, context.home)
+        if word.value is None:
+            # A glob: does it match a closed folder, or something in it?
+            plain = tidy(path)
+            return any(pattern_covers("/".join(plain.split("/")[: f.count("/") + 1]), f, below=False) for f in folders)
+        places = context.places(path) if follow else (tidy(path),)
+    except BadPath:
+        return False
+    return any(inside_any(place, folders) for place in places)
+
+
+def _names_port(text: str, fences: Fences) -> bool:
+    """Whether an address with the gateway's port stands in a text."""
+    if fences.port is None:
+        return False
+    expression = rf"([A-Za-z][A-Za-z0-9+.-]*://)?(\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9_.-]*):{fences.port}(?![0-9])"
+    for found in re.finditer(expression, text):
+        any_host = found[1] is not None and fences.port not in _COMMON_PORTS
+        # Without a host it is an address only at the start of a word: `"port":80` is none.
+        bare = not found[2] and not found[1]
+        if bare and found.start() and not text[found.start() - 1].isspace():
+            continue
+        if any_host or is_gateway_host(found[2], fences):
+            return True
+    return False
+
+
+def _dials_port(analysis: ShellAnalysis, fences: Fences) -> bool:
+    """`nc localhost PORT`, `/dev/tcp/localhost/PORT`: host and port as words of their own."""
+    port = str(fences.port)
+    for redirection in analysis.redirections:
+        parts = redirection.target.lead.split("/")
+        if parts[:2] == ["", "dev"] and parts[-1] == port and parts[2] in ("tcp", "udp"):
+            return True
+    for command in analysis.commands:
+        values = [word.value for word in command.words[1:] if word.value]
+        if port in values and any(value != port and is_gateway_host(value, fences) for value in values):
+            return True
+    return False

@@ -1,0 +1,40 @@
+"""Which permission modes may be set: ours to say, because old CLIs take any word, and bypass without leave."""
+
+from collections.abc import Collection
+
+import msgspec
+
+from fairlead.model.errors import BadMode
+from fairlead.model.policy import PermissionMode
+
+
+class ModePolicy(msgspec.Struct, frozen=True):
+    """The modes that the agent's version knows, and whether this session may bypass permissions (a setting, off)."""
+
+    known: frozenset[PermissionMode] = frozenset(PermissionMode)
+    allow_bypass: bool = False
+
+    @classmethod
+    def for_agent(cls, modes: Collection[str], *, allow_bypass: bool = False) -> "ModePolicy":
+        """The policy for an agent that says it knows these modes; words that we do not know are left out."""
+        return cls(frozenset(mode for mode in PermissionMode if mode in modes), allow_bypass)
+
+    @property
+    def valid(self) -> tuple[PermissionMode, ...]:
+        """The modes that may be set, in the order of their list."""
+        bypass = PermissionMode.BYPASS_PERMISSIONS
+        return tuple(m for m in PermissionMode if m in self.known and (m is not bypass or self.allow_bypass))
+
+    def check(self, word: str) -> PermissionMode:
+        """The mode of that name, if it may be set. Raises BadMode, which says why not and names the valid ones."""
+        valid = self.valid
+        for mode in valid:
+            if word == mode:
+                return mode
+        if word == PermissionMode.BYPASS_PERMISSIONS and word in self.known:
+            why = (
+                "The permission mode bypassPermissions is off: the gateway's settings must allow it first. "
+                f"Modes that can be set: {', '.join(valid)}."
+            )
+            raise BadMode(word, valid, why)
+        raise BadMode(word, valid)

@@ -1,0 +1,182 @@
+"""What an "always allow" remembers: our own rules, for this session only, never the CLI's settings.
+
+Updates come from the wire (a client's answer, or the CLI's own suggestions handed back by one), so each is checked:
+the destination is always the session, modes obey the mode policy, directories and path rules stay inside the
+roots, and an allow that would open everything needs an admin. What is refused is told, the rest is kept.
+"""
+
+from typing import Any, Literal
+
+import msgspec
+
+from fairlead.model.errors import BadRequest, FairleadError, OutsideRoots
+from fairlead.model.policy import BadRule, Behavior, PermissionMode, Rule, format_rule, parse_rule
+from fairlead.sessions.policy.call import PolicyContext
+from fairlead.sessions.policy.modes import ModePolicy
+from fairlead.sessions.policy.paths import BadPath, absolute, static_part
+from fairlead.sessions.policy.shell_rules import ANYTHING, problem_with, shell_pattern
+from fairlead.sessions.policy.tools import PATH_TOOLS, SHELL_TOOL, canonical
+
+_MAX_UPDATES = 64  # the CLI suggests one or two; a person adds few
+
+
+class BadUpdate(BadRequest):
+    """A permission update that is not one."""
+
+    code = "bad_update"
+
+
+class Memory(msgspec.Struct, frozen=True):
+    """What a session remembers: its own rules, the directories added to it, and its mode."""
+
+    rules: tuple[Rule, ...] = ()
+    directories: tuple[str, ...] = ()
+    mode: PermissionMode = PermissionMode.DEFAULT
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """The memory after some updates, and an error for each part that was refused."""
+
+    memory: Memory
+    refused: tuple[FairleadError, ...] = ()
+
+
+class _WireRule(msgspec.Struct, frozen=True):
+    """A rule as an update carries it."""
+
+    toolName: str
+    ruleContent: str | None = None
+
+    @property
+    def text(self) -> str:
+        return self.toolName if self.ruleContent is None else f"{self.toolName}({self.ruleContent})"
+
+
+class _Update(msgspec.Struct, frozen=True):
+    """A PermissionUpdate of the wire. Its destination is not even read: it is always the session."""
+
+    type: Literal["addRules", "replaceRules", "removeRules", "setMode", "addDirectories", "removeDirectories"]
+    rules: tuple[_WireRule, ...] = ()
+    behavior: Behavior = Behavior.ALLOW
+    directories: tuple[str, ...] = ()
+    mode: str = ""
+
+
+def remember(
+    updates: Any, memory: Memory, context: PolicyContext, modes: ModePolicy, *, admin: bool = False
+) -> Outcome:
+    """Apply permission updates from the wire to what the session remembers. Never raises."""
+    if not isinstance(updates, list | tuple) or len(updates) > _MAX_UPDATES:
+        problem = f"Permission updates must be a list of at most {_MAX_UPDATES}."
+        return Outcome(memory, (BadUpdate(problem),))
+    refused: list[FairleadError] = []
+    for raw in updates:
+        try:
+            update = msgspec.convert(raw, _Update)
+        except msgspec.ValidationError as error:
+            refused.append(BadUpdate(f"This is not a permission update: {error}."))
+            continue
+        memory = _apply(update, memory, context, modes, admin, refused)
+    return Outcome(memory, tuple(refused))
+
+
+def _apply(
+    update: _Update,
+    memory: Memory,
+    context: PolicyContext,
+    modes: ModePolicy,
+    admin: bool,
+    refused: list[FairleadError],
+) -> Memory:
+    rules = memory.rules
+    match update.type:
+        case "setMode":
+            try:
+                return msgspec.structs.replace(memory, mode=modes.check(update.mode))
+            except FairleadError as error:
+                refused.append(error)
+                return memory
+        case "addDirectories":
+            added = _directories(update.directories, context, refused)
+            return msgspec.structs.replace(memory, directories=tuple(dict.fromkeys((*memory.directories, *added))))
+        case "removeDirectories":
+            gone = {*update.directories, *_directories(update.directories, context, [])}
+            return msgspec.structs.replace(memory, directories=tuple(d for d in memory.directories if d not in gone))
+        case "removeRules":
+            texts = {_rule_text(wire) for wire in update.rules}
+            kept = (r for r in rules if r.behavior is not update.behavior or format_rule(r) not in texts)
+            return msgspec.structs.replace(memory, rules=tuple(kept))
+        case "replaceRules":
+            rules = tuple(rule for rule in rules if rule.behavior is not update.behavior)
+        case "addRules":
+            pass
+    new = _rules(update, context, admin, refused)
+    return msgspec.structs.replace(memory, rules=tuple(dict.fromkeys((*rules, *new))))
+
+
+def _rules(update: _Update, context: PolicyContext, admin: bool, refused: list[FairleadError]) -> list[Rule]:
+    out: list[Rule] = []
+    for wire in update.rules:
+        try:
+            out.append(check_rule(_rule_text(wire), update.behavior, context, admin=admin))
+        except FairleadError as error:
+            refused.append(error)
+    return out
+
+
+def _rule_text(wire: _WireRule) -> str:
+    """Our notation of a rule of the wire: the CLI writes absolute paths with two slashes, we with one."""
+    if canonical(wire.toolName) in PATH_TOOLS and (wire.ruleContent or "").startswith("//"):
+        return f"{wire.toolName}({(wire.ruleContent or '')[1:]})"
+    return wire.text
+
+
+def check_rule(text: str, behavior: Behavior, context: PolicyContext, *, admin: bool = False) -> Rule:
+    """The rule of that text, if a session may remember it. Raises BadRule or OutsideRoots, which say why not."""
+    rule = parse_rule(text, behavior)
+    tool = canonical(rule.tool)
+    if tool == SHELL_TOOL and rule.content is not None:
+        problem = problem_with(rule.content)
+        if problem is not None:
+            raise BadRule(text, problem)
+    if behavior is not Behavior.ALLOW or admin:
+        return rule
+    if tool == SHELL_TOOL and _allows_any_command(rule.content):
+        raise BadRule(text, "would allow every command: name one, or let an admin set it")
+    if tool in PATH_TOOLS:
+        _check_path_rule(text, rule.content, context)
+    return rule
+
+
+def _allows_any_command(content: str | None) -> bool:
+    if content is None or content == ANYTHING:
+        return True
+    words = shell_pattern(content).words
+    return bool(words) and words[0].open_end
+
+
+def _check_path_rule(text: str, content: str | None, context: PolicyContext) -> None:
+    if content is None:
+        raise BadRule(text, "would allow paths everywhere: name a folder, or let an admin set it")
+    try:
+        start = static_part(absolute(content, context.cwd, context.home))
+        within = context.inside(context.places(start))
+    except BadPath:
+        raise BadRule(text, "has a path that cannot be resolved") from None
+    if not within:
+        raise OutsideRoots(start, context.roots)
+
+
+def _directories(given: tuple[str, ...], context: PolicyContext, refused: list[FairleadError]) -> list[str]:
+    """The real places of directories that lie inside the roots."""
+    out: list[str] = []
+    for directory in given:
+        try:
+            places = context.places(directory)
+        except BadPath:
+            places = ()
+        if places and context.inside(places):
+            out.extend(places)
+        else:
+            refused.append(OutsideRoots(directory[:200], context.roots))
+    return out

@@ -1,0 +1,197 @@
+"""Whether a rule speaks about a call. Refusing rules (deny, ask) reach wide, allowing ones only as far as their words.
+
+- Families: a rule for `Edit` speaks for all editing tools and one for `Read` for all reading ones; a deny or ask
+  rule for any editing tool speaks for all of them.
+- Paths: a refusing rule also covers what lies in a matching folder; an allowing one matches every reading of a path.
+- Shell lines: refusing path rules hold for redirections and words of a command too.
+- A content whose meaning we do not know never allows, and when it refuses, a person is asked.
+"""
+
+from enum import Enum
+from itertools import chain
+
+from fairlead.model.policy import Behavior, Rule, format_rule
+from fairlead.sessions.policy.call import Facts, PolicyContext, ToolCall
+from fairlead.sessions.policy.line import Word
+from fairlead.sessions.policy.paths import BadPath, absolute, inside_any, pattern_covers, static_part, tidy
+from fairlead.sessions.policy.shell_rules import (
+    ANYTHING,
+    changes_folder,
+    coverage,
+    may_be_refused_by,
+    path_words,
+    refused_by,
+    shell_pattern,
+    written,
+)
+from fairlead.sessions.policy.tools import (
+    EDIT_TOOLS,
+    FETCH_TOOL,
+    NAMED_BY,
+    PATH_TOOLS,
+    READ_TOOLS,
+    SHELL_TOOL,
+    canonical,
+)
+
+# Files that make programs run things later: writing them is never a matter of course, even inside the roots.
+PROTECTED_NAMES = frozenset({".git", ".claude", ".mcp.json"})
+_DEVICES = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"})
+
+
+class Match(Enum):
+    """Whether a refusing rule holds. MAYBE: only running the call would tell."""
+
+    NO = 0
+    MAYBE = 1
+    YES = 2
+
+
+def speaks_for(rule: Rule, tool: str) -> bool:
+    """Whether the rule is about this tool at all, by its name."""
+    about, refusing = canonical(rule.tool), rule.behavior is not Behavior.ALLOW
+    if about == tool or (about == "Edit" and tool in EDIT_TOOLS) or (about == "Read" and tool in READ_TOOLS):
+        return True
+    if refusing and about in EDIT_TOOLS and tool in EDIT_TOOLS:
+        return True
+    if not about.startswith("mcp__"):
+        return False
+    server = about.removesuffix("__*")
+    whole_server = refusing or server.count("__") == 1 or server != about
+    return whole_server and tool.startswith(server + "__")
+
+
+def refuses(rule: Rule, call: ToolCall, facts: Facts, context: PolicyContext) -> Match:
+    """Whether a deny or ask rule holds against a call."""
+    if facts.shell is not None and canonical(rule.tool) in PATH_TOOLS and rule.content is not None:
+        return _path_rule_on_shell(rule, facts, context)
+    if not speaks_for(rule, facts.tool):
+        return Match.NO
+    if rule.content is None:
+        return Match.YES
+    if facts.malformed is not None:
+        return Match.MAYBE
+    if facts.shell is not None:
+        if rule.content == ANYTHING:
+            return Match.YES
+        pattern = shell_pattern(rule.content)
+        if refused_by(facts.shell, pattern):
+            return Match.YES
+        return Match.MAYBE if may_be_refused_by(facts.shell, pattern) else Match.NO
+    if facts.tool in PATH_TOOLS:
+        return _yes(_path_refused(rule.content, tuple(chain(facts.written, *facts.paths)), context))
+    if facts.tool == FETCH_TOOL and rule.content.startswith("domain:"):
+        domain = rule.content.removeprefix("domain:").removeprefix("*.").lower()
+        host = (facts.host or "").lower()
+        return _yes(host == domain or host.endswith("." + domain))
+    if facts.tool in NAMED_BY:
+        return _yes(call.input.get(NAMED_BY[facts.tool]) == rule.content)
+    return Match.MAYBE
+
+
+def allowing(call: ToolCall, facts: Facts, context: PolicyContext) -> tuple[str | None, str]:
+    """The allow rules that together allow a call, as text, or None; and why not."""
+    rules = [r for r in context.rules if r.behavior is Behavior.ALLOW and speaks_for(r, facts.tool)]
+    for rule in rules:
+        if rule.content is None or (rule.content == ANYTHING and facts.tool == SHELL_TOOL):
+            return format_rule(rule), ""
+    if facts.shell is not None:
+        contents = [rule.content for rule in rules if rule.content is not None]
+        covered = coverage(facts.shell, [shell_pattern(content) for content in contents])
+        missing = covered.missing or _bad_redirection(facts, context)
+        if missing is not None:
+            return None, missing
+        return ", ".join(f"{SHELL_TOOL}({contents[index]})" for index in covered.used), ""
+    for rule in rules:
+        if rule.content is not None and _content_allows(rule.content, call, facts, context):
+            return format_rule(rule), ""
+    return None, "no rule allows it"
+
+
+def edits_plainly(facts: Facts, context: PolicyContext) -> bool:
+    """Whether an edit stays inside the session's folders and away from files that make programs run things."""
+    return all(_may_write(places, context) for places in facts.paths)
+
+
+def _yes(holds: bool) -> Match:
+    return Match.YES if holds else Match.NO
+
+
+def _content_allows(content: str, call: ToolCall, facts: Facts, context: PolicyContext) -> bool:
+    if facts.tool in PATH_TOOLS:
+        patterns = _patterns(content, context)
+        return bool(patterns) and all(
+            any(pattern_covers(pattern, place, below=False) for pattern in patterns)
+            for places in facts.paths
+            for place in places
+        )
+    if facts.tool == FETCH_TOOL and content.startswith("domain:"):
+        domain, host = content.removeprefix("domain:").lower(), (facts.host or "").lower()
+        return host.endswith(domain[1:]) if domain.startswith("*.") else host == domain
+    return facts.tool in NAMED_BY and call.input.get(NAMED_BY[facts.tool]) == content
+
+
+def _patterns(content: str, context: PolicyContext, *, as_written: bool = False) -> tuple[str, ...]:
+    """A path pattern made absolute, the links in front of its first wildcard followed; () when it leads nowhere."""
+    try:
+        full = absolute(content, context.cwd, context.home)
+        start = static_part(full)
+        rest = full[len(start) :].lstrip("/")
+        found = [tidy(place) for place in context.places(start)]
+    except BadPath:
+        return ()
+    if as_written:
+        found.append(tidy(start))
+    return tuple(f"{place.rstrip('/')}/{rest}" if rest else place for place in found)
+
+
+def _path_refused(content: str, places: tuple[str, ...], context: PolicyContext) -> bool:
+    patterns = _patterns(content, context, as_written=True)
+    return any(pattern_covers(pattern, place, below=True) for pattern in patterns for place in places)
+
+
+def _path_rule_on_shell(rule: Rule, facts: Facts, context: PolicyContext) -> Match:
+    """A closed path is closed to redirections too; a word that names it is enough for reading, and asks for edits."""
+    if facts.shell is None or rule.content is None:
+        return Match.NO
+    editing = canonical(rule.tool) in EDIT_TOOLS
+    if editing:
+        targets = [redirection.target for redirection in written(facts.shell)]
+        if any(_word_refused(rule.content, target, context) for target in targets):
+            return Match.YES
+    if any(_word_refused(rule.content, word, context) for word in path_words(facts.shell)):
+        return Match.MAYBE if editing else Match.YES
+    return Match.NO
+
+
+def _word_refused(content: str, word: Word, context: PolicyContext) -> bool:
+    try:
+        return _path_refused(content, context.word_places(word), context)
+    except BadPath:
+        return False
+
+
+def _may_write(places: tuple[str, ...], context: PolicyContext) -> bool:
+    return context.inside(places) and not any(PROTECTED_NAMES.intersection(place.split("/")) for place in places)
+
+
+def _bad_redirection(facts: Facts, context: PolicyContext) -> str | None:
+    """The first redirection of a line that no rule can allow, in words."""
+    if facts.shell is None:
+        return None
+    moved = changes_folder(facts.shell)
+    for redirection in facts.shell.redirections:
+        target = redirection.target
+        if target.value in _DEVICES:
+            continue
+        try:
+            places = context.word_places(target)
+        except BadPath:
+            return f"where {target.raw[:80]!r} leads is not known"
+        if moved and not (target.tilde or target.lead.startswith("/")):
+            return f"{target.raw[:80]!r} is relative, and the line changes its folder"
+        if redirection.writes and not _may_write(places, context):
+            return f"it would write {target.raw[:80]!r}, outside of what this session may write"
+        if inside_any(places[0], ("/dev",)):
+            return f"{target.raw[:80]!r} is a device"
+    return None

@@ -1,0 +1,471 @@
+"""Reading a shell line: the bash grammar gives its structure, our own lexer confirms every word. Nothing runs here.
+
+The rule of this file: what is not understood becomes a Problem, and every byte of the line must be accounted
+for. Only so may an allow rule trust that the commands listed are all the commands there are.
+What it does not promise: to know what a command does with its words, nor aliases that the shell had before.
+"""
+
+import re
+from functools import lru_cache
+
+import tree_sitter_bash
+from tree_sitter import Language, Node, Parser
+
+from fairlead.sessions.policy.lexing import DELIMITERS, forbidden_character, is_safe_expansion, read_word
+from fairlead.sessions.policy.line import (
+    Assignment,
+    Problem,
+    Redirection,
+    ShellAnalysis,
+    SimpleCommand,
+    Trouble,
+    Word,
+)
+from fairlead.sessions.policy.tools import names
+from fairlead.sessions.policy.wrappers import RESERVED, unwrap
+
+MAX_BYTES = 64 * 1024  # far beyond any honest command line, and still quick to parse
+MAX_DEPTH = 60  # nodes within nodes; the interpreter's own recursion limit is 1000
+MAX_UNWRAP = 5  # commands within commands: sudo env timeout sh -c ...
+
+# Assignments that steer nothing but output and language. Everything else can choose what a program loads or
+# runs (PATH, LD_PRELOAD, IFS, BASH_ENV, GIT_SSH_COMMAND, PAGER, NODE_OPTIONS ...): a list of those never ends.
+SAFE_VARIABLES = names(
+    "LANG LANGUAGE LC_ALL LC_CTYPE LC_COLLATE LC_MESSAGES LC_NUMERIC LC_TIME TZ NO_COLOR FORCE_COLOR CLICOLOR "
+    "CLICOLOR_FORCE CI TERM COLUMNS LINES NODE_ENV PYTHONUNBUFFERED PYTHONDONTWRITEBYTECODE PYTHONHASHSEED "
+    "RUST_BACKTRACE RUST_LOG GOOS GOARCH"
+)
+
+# A variable of the line itself, which no program reads: short, lower case (npm_config_x and http_proxy are not).
+_LOCAL_VARIABLE = re.compile(r"[a-z][a-z0-9]*")
+# zsh ties these to PATH and the like, or gives them a meaning of their own.
+ZSH_VARIABLES = names(
+    "path fpath cdpath manpath mailpath argv status pipestatus prompt psvar signals watch aliases functions commands "
+    "options builtins parameters modules history jobstates dirstack keymaps widgets fignore histchars"
+)
+
+_LANGUAGE = Language(tree_sitter_bash.language())
+
+_WORDS = names(
+    "word number string raw_string ansi_c_string translated_string concatenation simple_expansion expansion "
+    "command_substitution process_substitution arithmetic_expansion brace_expression extglob_pattern"
+)
+_EXPANSIONS = names("simple_expansion expansion command_substitution process_substitution arithmetic_expansion")
+_BODIES = names(
+    "program list pipeline subshell compound_statement if_statement elif_clause else_clause while_statement "
+    "do_group case_statement case_item negated_command for_statement redirected_statement variable_assignments "
+    "command_substitution process_substitution"
+)
+_TOKENS = names(
+    "; & && || | |& ( ) { } ! ;; ;& ;;& $( ` <( >( if then elif else fi while until do done for select in case esac"
+) | {"\n"}
+_TEST_OPERATORS = names(
+    "-a -b -c -d -e -f -g -h -k -n -o -p -r -s -t -u -w -x -z -G -L -N -O -S -nt -ot -ef = == != < > ! && || ( )"
+)
+_TEST_PARTS = names("unary_expression binary_expression parenthesized_expression")
+_HEREDOC_START = re.compile(rb"(?P<quote>['\"\\]?)(?P<name>[A-Za-z0-9_]+)(?:(?<=.)['\"])?")
+_HEREDOC_EXPANDS = re.compile(rb"`|\$[({\[]|\\\n")
+
+
+def analyse(command: str) -> ShellAnalysis:
+    """All commands, redirections and problems of a shell line. Never raises, whatever the text."""
+    return _analyse(command, 0)
+
+
+@lru_cache(maxsize=256)
+def _analyse(command: str, level: int) -> ShellAnalysis:
+    bad = forbidden_character(command)
+    if bad is not None:
+        return _refused(command, Trouble.CONTROL, f"the line contains the character U+{ord(bad):04X}")
+    source = command.encode()
+    if len(source) > MAX_BYTES:
+        return _refused(command, Trouble.TOO_LONG, f"the line has {len(source)} bytes, more than {MAX_BYTES}")
+    if level > MAX_UNWRAP:
+        return _refused(command, Trouble.NESTING, "too many commands are hidden in one another")
+    return _Reader(command, source, level).analysis()
+
+
+def _refused(command: str, kind: Trouble, text: str) -> ShellAnalysis:
+    return ShellAnalysis(command, problems=(Problem(kind, text),))
+
+
+class _Reader:
+    """One walk over one tree. `seen` marks the bytes that some word or token has accounted for."""
+
+    def __init__(self, command: str, source: bytes, level: int) -> None:
+        self.command = command
+        self.source = source
+        self.level = level
+        self.seen = bytearray(len(source))
+        self.commands: list[SimpleCommand] = []
+        self.redirections: list[Redirection] = []
+        self.assignments: list[Assignment] = []
+        self.problems: list[Problem] = []
+
+    def analysis(self) -> ShellAnalysis:
+        root = Parser(_LANGUAGE).parse(self.source).root_node
+        if root.has_error:
+            self.problem(Trouble.PARSE, "the line is not understood by the shell grammar")
+        if re.search(rb"(?<![ \t])\\\n", self.source):
+            self.problem(Trouble.LEXING, "a word is continued on the next line")
+        self.statement(root, 0)
+        self.check_all_seen()
+        return ShellAnalysis(
+            self.command,
+            tuple(self.commands),
+            tuple(self.redirections),
+            tuple(self.assignments),
+            tuple(self.problems),
+        )
+
+    # What is found
+
+    def problem(self, kind: Trouble, text: str, command: int | None = None) -> None:
+        self.problems.append(Problem(kind, text, command))
+
+    def text(self, start: int, end: int) -> str:
+        return self.source[start:end].decode(errors="replace")
+
+    def mark(self, node: Node) -> None:
+        self.mark_range(node.start_byte, node.end_byte)
+
+    def mark_range(self, start: int, end: int) -> None:
+        self.seen[start:end] = b"\1" * (end - start)
+
+    def check_all_seen(self) -> None:
+        left = bytes(byte for byte, seen in zip(self.source, self.seen, strict=True) if not seen)
+        if left.replace(b"\\\n", b"").strip(b" \t\n"):
+            self.problem(Trouble.LEXING, "the grammar passed over a part of the line")
+
+    # Statements
+
+    def statement(self, node: Node, depth: int) -> None:
+        """Read a statement, or any node that contains statements."""
+        if depth > MAX_DEPTH:
+            self.mark(node)
+            self.problem(Trouble.NESTING, "the line is nested too deeply")
+            return
+        kind = node.type
+        if kind == "command":
+            self.simple_command(node, depth)
+        elif kind in ("file_redirect", "herestring_redirect"):
+            self.redirect(node, depth)
+        elif kind == "heredoc_redirect":
+            self.heredoc(node, depth)
+        elif kind == "variable_assignment":
+            self.assignments.append(self.assignment(node, depth))
+            self.check_variable(self.assignments[-1].name, exported=False)
+        elif kind in ("declaration_command", "unset_command"):
+            self.declaration(node, depth)
+        elif kind == "test_command":
+            self.test(node, depth)
+        elif kind == "comment":
+            self.comment(node)
+        elif kind in _WORDS and kind not in _BODIES:
+            self.word(node.start_byte, node.end_byte, [node], depth)
+        elif kind in _BODIES and not _is_arithmetic(node):
+            self.body(node, depth)
+        else:
+            self.not_vouched(node, depth)
+
+    def body(self, node: Node, depth: int) -> None:
+        if node.type == "for_statement":
+            variable = node.child_by_field_name("variable")
+            if variable is not None:
+                self.mark(variable)
+                self.check_variable(self.text(variable.start_byte, variable.end_byte), exported=False)
+        for child in node.children:
+            if child.type == "variable_name":
+                continue
+            if child.is_named:
+                self.statement(child, depth + 1)
+            elif child.type in _TOKENS:
+                self.mark(child)
+            else:
+                self.not_vouched(child, depth)
+
+    def not_vouched(self, node: Node, depth: int) -> None:
+        """A construct that can run or change things in ways no rule sees: looked through for commands only."""
+        named = {
+            "function_definition": (Trouble.FUNCTION, "a function gives a new meaning to a name"),
+            "ERROR": (Trouble.PARSE, "the line is not understood by the shell grammar"),
+        }
+        kind, text = named.get(node.type, (Trouble.EXPANSION, f"what {node.type} does is not known before it runs"))
+        self.problem(kind, text)
+        self.look_through(node, depth + 1)
+        self.mark(node)
+
+    def look_through(self, node: Node, depth: int) -> None:
+        """Find the commands inside whatever this is."""
+        if depth > MAX_DEPTH:
+            self.problem(Trouble.NESTING, "the line is nested too deeply")
+            return
+        for child in node.children:
+            if child.type == "command" or child.type in _BODIES:
+                self.statement(child, depth + 1)
+            else:
+                self.look_through(child, depth + 1)
+
+    def comment(self, node: Node) -> None:
+        if node.start_byte and self.source[node.start_byte - 1] not in DELIMITERS:
+            self.problem(Trouble.LEXING, "a comment begins inside a word")
+        self.mark(node)
+
+    # Words
+
+    def word(self, start: int, end: int, nodes: list[Node], depth: int) -> Word:
+        """The word between these bytes, whose parts are `nodes`; its expansions are read too."""
+        self.check_ends(start, end)
+        holes: list[Node] = []
+        for node in nodes:
+            self.collect_expansions(node, holes, depth)
+        for hole in holes:
+            self.expansion(hole, depth + 1)
+        places: list[tuple[int, int]] = []
+        at = start
+        for hole in holes:
+            self.mark_range(at, hole.start_byte)
+            places.append((len(self.text(start, hole.start_byte)), len(self.text(start, hole.end_byte))))
+            at = hole.end_byte
+        self.mark_range(at, end)
+        raw = self.text(start, end)
+        word = read_word(raw, places)
+        if word is None:
+            self.problem(Trouble.LEXING, f"{raw[:80]!r} is not plainly one word")
+            return Word(raw, None, "")
+        return word
+
+    def check_ends(self, start: int, end: int) -> None:
+        """A word ends where the shell would end it, not only where the grammar did."""
+        before = self.source[start - 1] if start else 0x20
+        after = self.source[end] if end < len(self.source) else 0x20
+        if before not in DELIMITERS | {0x60} or after not in DELIMITERS | {0x60}:
+            self.problem(Trouble.LEXING, f"{self.text(start, end)[:80]!r} runs together with what is beside it")
+
+    def collect_expansions(self, node: Node, holes: list[Node], depth: int) -> None:
+        if node.type in _EXPANSIONS:
+            holes.append(node)
+        elif depth > MAX_DEPTH:
+            self.problem(Trouble.NESTING, "the line is nested too deeply")
+        else:
+            for child in node.children:
+                self.collect_expansions(child, holes, depth + 1)
+
+    def expansion(self, node: Node, depth: int) -> None:
+        raw = self.text(node.start_byte, node.end_byte).lstrip(" \t\n")
+        if node.type in ("command_substitution", "process_substitution"):
+            if not raw.startswith(("$(", "<(", ">(", "`")) or raw.startswith("$((") or "\\`" in raw:
+                self.not_vouched(node, depth)
+            elif depth > MAX_DEPTH:
+                self.statement(node, depth)
+            else:
+                self.body(node, depth)
+        elif is_safe_expansion(raw):
+            self.mark(node)
+        else:
+            self.not_vouched(node, depth)
+
+    # Simple commands
+
+    def simple_command(self, node: Node, depth: int) -> None:
+        parts: list[Node] = []
+        assignments: list[Assignment] = []
+        extra: list[Node] = []
+        for child in node.children:
+            if child.type == "variable_assignment":
+                assignments.append(self.assignment(child, depth))
+            elif child.type in ("file_redirect", "herestring_redirect", "heredoc_redirect", "comment"):
+                extra.append(child)
+            else:
+                parts.append(child)
+        words = tuple(self.words(parts, depth))
+        for child in extra:
+            self.statement(child, depth + 1)
+        for assignment in assignments:
+            self.check_variable(assignment.name, exported=True)
+        if words:
+            self.add_command(words, tuple(assignments), self.text(parts[0].start_byte, parts[-1].end_byte))
+
+    def words(self, parts: list[Node], depth: int) -> list[Word]:
+        """The grammar cuts some words in two (`"a"'b'\\c`): parts without a gap are one word."""
+        groups: list[list[Node]] = []
+        for part in parts:
+            if groups and groups[-1][-1].end_byte == part.start_byte:
+                groups[-1].append(part)
+            else:
+                groups.append([part])
+        return [self.word(group[0].start_byte, group[-1].end_byte, group, depth) for group in groups]
+
+    def declaration(self, node: Node, depth: int) -> None:
+        """export, declare, unset ...: as a command like any other, its assignments as words."""
+        words = tuple(self.words(list(node.children), depth))
+        self.add_command(words, (), self.text(node.start_byte, node.end_byte))
+
+    def assignment(self, node: Node, depth: int) -> Assignment:
+        name, _, _ = self.text(node.start_byte, node.end_byte).partition("=")
+        return Assignment(name, self.word(node.start_byte, node.end_byte, [node], depth))
+
+    def check_variable(self, name: str, *, exported: bool) -> None:
+        local = not exported and _LOCAL_VARIABLE.fullmatch(name) and name not in ZSH_VARIABLES
+        if name not in SAFE_VARIABLES and not local:
+            self.problem(Trouble.ASSIGNMENT, f"the variable {name[:80]} can change what programs do")
+
+    def add_command(
+        self,
+        words: tuple[Word, ...],
+        assignments: tuple[Assignment, ...],
+        raw: str,
+        within: int | None = None,
+        named: int = 0,
+    ) -> None:
+        """List a command and whatever it hides."""
+        index = len(self.commands)
+        name = words[0].value
+        if name is None or words[0].tilde or name in RESERVED:
+            self.commands.append(SimpleCommand(words, raw, assignments, within, named))
+            self.problem(Trouble.DYNAMIC_COMMAND, f"which command {words[0].raw[:80]!r} is cannot be known", index)
+            return
+        if words[0].raw != name:
+            self.problem(Trouble.DISGUISE, f"the command {name[:80]!r} is written as {words[0].raw[:80]!r}", index)
+        hidden = unwrap(words)
+        if not hidden.transparent:
+            self.commands.append(SimpleCommand(words, raw, assignments, within, named, hidden.least))
+        outer = within if hidden.transparent else index
+        if hidden.trouble is not None:
+            self.problem(hidden.trouble[0], hidden.trouble[1], index)
+        for variable in hidden.assignments:
+            self.check_variable(variable, exported=True)
+        for target in hidden.writes:
+            self.redirections.append(Redirection(">", target, True))
+        for inner in hidden.inner:
+            if inner.code is not None:
+                self.add_code(inner.code, index, inner.named)
+            elif self.nested(outer) >= MAX_UNWRAP:
+                self.problem(Trouble.NESTING, "too many commands are hidden in one another")
+            else:
+                text = " ".join(word.raw for word in inner.words)
+                self.add_command(inner.words, (), text, outer, named if hidden.transparent else inner.named)
+
+    def nested(self, index: int | None) -> int:
+        count = 0
+        while index is not None:
+            count += 1
+            index = self.commands[index].within
+        return count
+
+    def add_code(self, code: str, within: int, named: int) -> None:
+        """Shell text inside a word: a line of its own, whose commands belong to the one that reads it."""
+        inner = _analyse(code, self.level + 1)
+        base = len(self.commands)
+        for command in inner.commands:
+            outer, count = (within, named) if command.within is None else (command.within + base, command.named)
+            self.commands.append(
+                SimpleCommand(command.words, command.raw, command.assignments, outer, count, command.least)
+            )
+        self.redirections.extend(inner.redirections)
+        self.assignments.extend(inner.assignments)
+        for problem in inner.problems:
+            index = within if problem.command is None else problem.command + base
+            self.problem(problem.kind, problem.text, index)
+
+    # Redirections
+
+    def redirect(self, node: Node, depth: int) -> None:
+        operator = ""
+        targets: list[Node] = []
+        for child in node.children:
+            if child.type == "file_descriptor":
+                self.mark(child)
+            elif child.is_named:
+                targets.append(child)
+            else:
+                operator = child.type
+                self.mark(child)
+        if operator.endswith("&-"):
+            return
+        words = self.words(targets, depth)
+        if len(words) != 1:
+            # The grammar gives `> out -n` both words; only the first is the target.
+            self.problem(Trouble.LEXING, "a redirection has more than one word")
+        for word in words:
+            self.add_redirection(operator, word)
+
+    def add_redirection(self, operator: str, target: Word) -> None:
+        if operator == "<<<" or (
+            operator in (">&", "<&") and target.value is not None and _is_descriptor(target.value)
+        ):
+            return
+        self.redirections.append(Redirection(operator, target, writes=operator not in ("<", "<&")))
+
+    def heredoc(self, node: Node, depth: int) -> None:
+        start = end = body = None
+        for child in node.children:
+            if child.type == "heredoc_start":
+                start = child
+            elif child.type == "heredoc_end":
+                end = child
+            elif child.type == "heredoc_body":
+                body = child
+            elif child.is_named:
+                self.statement(child, depth + 1)
+            elif child.type in ("<<", "<<-") or child.type in _TOKENS:
+                self.mark(child)
+            else:
+                self.not_vouched(child, depth)
+        if start is None or end is None or not self.heredoc_is_plain(node, start, end):
+            self.problem(Trouble.LEXING, "where the here-document ends is not plain")
+        elif body is not None and not _is_quoted(start) and _HEREDOC_EXPANDS.search(body.text or b""):
+            self.not_vouched(body, depth)
+        for part in (start, body, end):
+            if part is not None:
+                self.mark(part)
+
+    def heredoc_is_plain(self, node: Node, start: Node, end: Node) -> bool:
+        """Whether the here-document ends where the shell ends it: at the first line that is its delimiter."""
+        delimiter = _HEREDOC_START.fullmatch(start.text or b"")
+        line_end = self.source.find(b"\n", start.end_byte)
+        if delimiter is None or line_end < 0:
+            return False
+        at = line_end + 1
+        while at <= len(self.source):
+            stop = self.source.find(b"\n", at)
+            stop = len(self.source) if stop < 0 else stop
+            line = self.source[at:stop]
+            if node.children[0].type == "<<-":
+                line = line.lstrip(b"\t")
+            if line == delimiter["name"]:
+                self.mark_range(line_end, at)
+                return at <= end.start_byte and end.end_byte == stop
+            at = stop + 1
+        return False
+
+    # Tests
+
+    def test(self, node: Node, depth: int) -> None:
+        """`[ ... ]` and `[[ ... ]]` only look, unless an operator evaluates its words as arithmetic."""
+        for child in node.children:
+            if child.type in _TEST_PARTS:
+                if depth > MAX_DEPTH:
+                    self.not_vouched(child, depth)
+                else:
+                    self.test(child, depth + 1)
+            elif child.type in _WORDS:
+                self.word(child.start_byte, child.end_byte, [child], depth)
+            elif child.type in ("[", "]", "[[", "]]") or self.text(child.start_byte, child.end_byte) in _TEST_OPERATORS:
+                self.mark(child)
+            else:
+                self.not_vouched(child, depth)
+
+
+def _is_arithmetic(node: Node) -> bool:
+    """`((...))`: the grammar calls it a compound statement too."""
+    return node.type == "compound_statement" and bool(node.children) and node.children[0].type == "(("
+
+
+def _is_quoted(start: Node) -> bool:
+    """A quoted delimiter makes the here-document plain text."""
+    return (start.text or b"")[:1] in (b"'", b'"', b"\\")
+
+
+def _is_descriptor(target: str) -> bool:
+    return target.rstrip("-").isdecimal() or target == "-"

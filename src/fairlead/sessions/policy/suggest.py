@@ -1,0 +1,100 @@
+"""What an "always allow" button would remember for a call: the narrowest rules that are still of use. Pure.
+
+A suggestion is checked before it is made: the rules together do allow this very call, and a session may have them.
+"""
+
+import re
+
+from fairlead.model.errors import FairleadError
+from fairlead.model.policy import Behavior, Rule, format_rule
+from fairlead.sessions.policy.call import Facts, PolicyContext, ToolCall, facts_of
+from fairlead.sessions.policy.line import ShellAnalysis, SimpleCommand
+from fairlead.sessions.policy.remember import check_rule
+from fairlead.sessions.policy.rules import allowing
+from fairlead.sessions.policy.tools import (
+    EDIT_TOOLS,
+    FETCH_TOOL,
+    NAMED_BY,
+    PATH_TOOLS,
+    QUESTION_TOOLS,
+    names,
+)
+
+# Programs that are many in one: the second word says what is done.
+_SUBCOMMANDS = names(
+    "git gh npm pnpm yarn bun pip pip3 uv poetry cargo go rustup docker podman kubectl helm terraform brew apt dnf "
+    "systemctl conda mvn gradle dotnet composer bundle gem mix"
+)
+# Second words that run, publish or reconfigure whatever the third says: only the exact command is remembered.
+_RUNNERS = names(
+    "run exec x dlx eval install i ci create init publish push config alias bisect filter-branch submodule api apply "
+    "delete rm clean reset"
+)
+# Programs that only look, whatever their words.
+_READERS = names(
+    "ls cat head tail wc pwd echo grep egrep fgrep which stat du df whoami id uname basename dirname realpath "
+    "readlink diff cmp nl cut tr true false sleep seq ps"
+)
+
+_SECOND = re.compile(r"[a-z][a-z-]*")
+
+
+def suggest(call: ToolCall, context: PolicyContext) -> list[Rule]:
+    """The rules that "always allow" would add for this call; [] when it should be asked every time."""
+    facts = facts_of(call, context)
+    if facts.malformed is not None or facts.tool in QUESTION_TOOLS:
+        return []
+    choices: list[list[str | None]] = [_contents(call, facts)]
+    if facts.shell is not None:
+        choices = _shell_choices(facts.shell)
+    for contents in choices:
+        rules = _usable([Rule(Behavior.ALLOW, call.name, content) for content in contents], call, facts, context)
+        if rules:
+            return rules
+    return []
+
+
+def _usable(rules: list[Rule], call: ToolCall, facts: Facts, context: PolicyContext) -> list[Rule]:
+    try:
+        for rule in rules:
+            if check_rule(format_rule(rule), Behavior.ALLOW, context) != rule:
+                return []
+    except FairleadError:
+        return []
+    trial = PolicyContext(
+        context.cwd, context.roots, context.mode, tuple(rules), context.fences, context.resolve, context.home
+    )
+    return rules if allowing(call, facts, trial)[0] is not None else []
+
+
+def _shell_choices(analysis: ShellAnalysis) -> list[list[str | None]]:
+    """First one rule for each command of the line, then one for exactly this line."""
+    choices: list[list[str | None]] = []
+    outer = [command for command in analysis.commands if command.within is None]
+    if outer and analysis.knowable:
+        choices.append(list(dict.fromkeys(_command_content(command) for command in outer)))
+    choices.append([analysis.raw.strip()])
+    return choices
+
+
+def _command_content(command: SimpleCommand) -> str:
+    values = [word.value for word in command.words]
+    name = values[0]
+    if name in _READERS:
+        return f"{name}:*"
+    second = values[1] if len(values) > 1 else None
+    if name in _SUBCOMMANDS and second is not None and _SECOND.fullmatch(second) and second not in _RUNNERS:
+        return f"{name} {second}:*"
+    return command.raw
+
+
+def _contents(call: ToolCall, facts: Facts) -> list[str | None]:
+    if facts.tool in PATH_TOOLS:
+        path = facts.paths[0][0]
+        folder = path if facts.tool not in EDIT_TOOLS and facts.tool != "Read" else path.rpartition("/")[0]
+        return [f"{folder}/**"]
+    if facts.tool == FETCH_TOOL:
+        return [f"domain:{facts.host}"]
+    if facts.tool in NAMED_BY and isinstance(call.input.get(NAMED_BY[facts.tool]), str):
+        return [call.input[NAMED_BY[facts.tool]]]
+    return [None]
