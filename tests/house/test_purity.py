@@ -1,0 +1,70 @@
+"""What the import check cannot see: a pure module that asks a clock, throws dice or opens a file without an import.
+
+Which modules are pure is said once, in .importlinter (contract `pure`).
+"""
+
+import ast
+import configparser
+import re
+from pathlib import Path
+
+from tools.rules import ROOT
+
+SOURCE = ROOT / "src"
+# datetime.now() and uuid4() need no module that the import check could refuse; neither does open().
+ASKS_THE_WORLD = {"now", "utcnow", "today", "uuid1", "uuid4", "open", "read_text", "read_bytes", "write_text"}
+
+
+def pure_expressions() -> list[str]:
+    config = configparser.ConfigParser()
+    config.read(ROOT / ".importlinter")
+    return config["importlinter:contract:pure"]["source_modules"].split()
+
+
+def as_pattern(expression: str) -> re.Pattern[str]:
+    """A module expression of import-linter; without a wildcard it stands for the package and all below it."""
+    if "*" not in expression:
+        expression += "(.**)?"
+    escaped = expression.replace(".", r"\.").replace("**", "\0").replace("*", r"[^.]+").replace("\0", ".+")
+    return re.compile(escaped)
+
+
+def pure_modules() -> dict[str, Path]:
+    patterns = [as_pattern(expression) for expression in pure_expressions()]
+    found = {}
+    for path in SOURCE.glob("fairlead/**/*.py"):
+        module = ".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__")
+        if any(pattern.fullmatch(module) for pattern in patterns):
+            found[module] = path
+    return found
+
+
+def calls(source: str) -> set[str]:
+    """The last name of everything that is called: `datetime.datetime.now(...)` gives `now`."""
+    called = (node.func for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call))
+    return {
+        function.attr if isinstance(function, ast.Attribute) else function.id
+        for function in called
+        if isinstance(function, ast.Attribute | ast.Name)
+    }
+
+
+def test_the_check_knows_a_clock_and_dice_when_it_sees_them() -> None:
+    source = "import datetime, uuid\nat = datetime.datetime.now()\nname = uuid.uuid4()\n"
+    assert calls(source) & ASKS_THE_WORLD == {"now", "uuid4"}
+
+
+def test_expressions_mean_what_import_linter_means() -> None:
+    assert as_pattern("fairlead.model").fullmatch("fairlead.model.events")
+    assert as_pattern("fairlead.model").fullmatch("fairlead.model")
+    assert not as_pattern("fairlead.model").fullmatch("fairlead.models")
+    assert as_pattern("fairlead.agents.*.interpreter").fullmatch("fairlead.agents.claude.interpreter")
+    assert not as_pattern("fairlead.agents.*.interpreter").fullmatch("fairlead.agents.a.b.interpreter")
+    assert as_pattern("fairlead.clients.**").fullmatch("fairlead.clients.native.view")
+
+
+def test_no_pure_module_asks_a_clock_throws_dice_or_opens_a_file() -> None:
+    modules = pure_modules()
+    assert "fairlead.model.events" in modules
+    wrong = {module: found for module, path in modules.items() if (found := calls(path.read_text()) & ASKS_THE_WORLD)}
+    assert wrong == {}
