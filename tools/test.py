@@ -59,6 +59,7 @@ PARTS = (
         ((*COVERED_PYTEST, "tests", "--ignore=tests/e2e", "-m", "not fault and not long"),),
     ),
     Part("coverage", "coverage floor", 60, ((str(BIN / "python"), "-m", "tools.coverage_floor"),)),
+    Part("wheel", "the wheel, installed", 90, ((str(BIN / "python"), "-m", "tools.wheel"),)),
     Part(
         "cli",
         "real CLI",
