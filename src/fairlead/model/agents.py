@@ -203,11 +203,16 @@ class AgentKind(Protocol):
         `sink.exited`."""
         ...
 
+    async def forget(self, agent_session: str, cwd: str) -> None:
+        """Delete the agent's own file of a session, where there is one: only when a person asked for it."""
+        ...
+
     async def end(self, child: Child) -> None:
         """End a child that outlived its gateway (`--on-restart=kill`), by pid and start time, and its group."""
         ...
 
 
 class ChildRecorder(Protocol):
+    """Told of a process before its first byte. The core forgets it when `AgentSink.exited` has been logged."""
+
     async def started(self, child: Child) -> None: ...
-    async def ended(self, child: Child) -> None: ...

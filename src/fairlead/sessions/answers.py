@@ -1,0 +1,162 @@
+"""Queries answered: from the session in memory where it is loaded, else from the store."""
+
+from typing import Any, assert_never
+
+import msgspec
+
+from fairlead.model import queries as q
+from fairlead.model.errors import NotFound
+from fairlead.model.ids import SessionId
+from fairlead.model.store import Entry, Page, SessionFilter, Summary
+from fairlead.sessions.registry import Registry
+from fairlead.sessions.services import Services
+from fairlead.sessions.state import Pending, SessionState
+
+# What history shows: everything that says something by itself. Deltas, bare records and progress do not.
+TELLING = (
+    "session.opened",
+    "session.resumed",
+    "session.forked",
+    "session.changed",
+    "session.closed",
+    "agent.exited",
+    "turn.started",
+    "turn.ended",
+    "user.message",
+    "text",
+    "thinking",
+    "tool.called",
+    "tool.ended",
+    "subagent.started",
+    "subagent.ended",
+    "permission.asked",
+    "question.asked",
+    "plan.proposed",
+    "permission.resolved",
+    "permission.cancelled",
+    "mode.changed",
+    "model.changed",
+    "thinking.changed",
+    "compaction",
+    "rate.limit",
+    "notice",
+    "interrupt.asked",
+    "rewound",
+    "error",
+)
+
+
+def event_line(session: SessionId, entry: Entry) -> bytes:
+    """An event as clients get it: the stored JSON with its place in front."""
+    return b'{"seq":%d,"prev":%d,"session":"%s",%s' % (entry.seq, entry.prev, session.encode(), entry.event[1:])
+
+
+class Answers:
+    def __init__(self, services: Services, registry: Registry) -> None:
+        self.services = services
+        self.registry = registry
+
+    async def ask(self, query: q.Query) -> Any:
+        store = self.services.store
+        match query:
+            case q.ListSessions():
+                return await store.sessions(query.filter)
+            case q.GetSession():
+                return await self._session(query.session)
+            case q.ReadMessages():
+                await self.existing(query.session)
+                page = await store.tail(query.session, query.before, query.limit, TELLING)
+                more = len(page.entries) == query.limit
+                return self._page(query.session, page, page.entries[0].seq if more else None)
+            case q.ReadEvents():
+                await self.existing(query.session)
+                page = await store.read(query.session, query.after, query.limit)
+                last = page.entries[-1].seq if page.entries else query.after
+                return self._page(query.session, page, last if last < page.head else None)
+            case q.ListPermissions():
+                return await self._permissions(query.session)
+            case q.ReadQueue():
+                return _queue(await self._state(query.session))
+            case q.ReadUsage():
+                return await self._usage(query.session)
+            case q.SearchText():
+                return tuple(await store.search(query.words, query.limit, query.session))
+            case q.FindPermission():
+                for view in await self._permissions(None):
+                    if msgspec.json.decode(view.event)["request"] == query.request:
+                        return view
+                raise NotFound("pending request", query.request)
+            case _:
+                assert_never(query)
+
+    async def existing(self, session: SessionId) -> Summary:
+        summary = await self.services.store.summary(session)
+        if summary is None or summary.deleted:
+            raise NotFound("session", session)
+        return summary
+
+    async def _state(self, session: SessionId) -> SessionState:
+        return (await self.registry.get(session)).core.state
+
+    async def _session(self, session: SessionId) -> q.SessionView:
+        found = await self.registry.get(session)
+        state, log = found.core.state, found.core.log
+        return q.SessionView(
+            summary=state.summary(),
+            log_id=log.log_id,
+            head=log.head,
+            turn=found.core.interpreter.turn,
+            settings=msgspec.to_builtins(state.settings),
+            pending=tuple(_pending(session, item) for item in state.pending),
+            queue=_queue(state),
+            rules=state.rules,
+            watchers=log.feed.names,
+        )
+
+    def _page(self, session: SessionId, page: Page, following: int | None) -> q.EventPage:
+        lines = tuple(msgspec.Raw(event_line(session, entry)) for entry in page.entries)
+        return q.EventPage(session=session, log_id=page.log_id, head=page.head, events=lines, next=following)
+
+    async def _permissions(self, session: SessionId | None) -> tuple[q.PendingView, ...]:
+        if session is not None:
+            return tuple(_pending(session, item) for item in (await self._state(session)).pending)
+        waiting = await self.services.store.sessions(SessionFilter(state="waiting", archived=None, limit=200))
+        views: list[q.PendingView] = []
+        for summary in waiting.sessions:
+            state = await self._state(summary.session)
+            views.extend(_pending(summary.session, item) for item in state.pending)
+        return tuple(views)
+
+    async def _usage(self, session: SessionId | None) -> q.UsageView:
+        if session is not None:
+            summary = await self.existing(session)
+            return _usage((summary,))
+        summaries: list[Summary] = []
+        before = ""
+        while True:
+            page = await self.services.store.sessions(SessionFilter(archived=None, before=before, limit=500))
+            summaries.extend(page.sessions)
+            if not page.next:
+                return _usage(tuple(summaries))
+            before = page.next
+
+
+def _usage(summaries: tuple[Summary, ...]) -> q.UsageView:
+    return q.UsageView(
+        turns=sum(s.turns for s in summaries),
+        cost_usd=sum(s.cost_usd for s in summaries),
+        input_tokens=sum(s.input_tokens for s in summaries),
+        output_tokens=sum(s.output_tokens for s in summaries),
+        sessions=len(summaries),
+    )
+
+
+def _pending(session: SessionId, item: Pending) -> q.PendingView:
+    return q.PendingView(session=session, seq=item.seq, event=msgspec.Raw(item.event))
+
+
+def _queue(state: SessionState) -> tuple[q.QueuedView, ...]:
+    return tuple(
+        q.QueuedView(message=item.message, by=item.by, content=msgspec.to_builtins(item.content))
+        for item in state.queue
+    )

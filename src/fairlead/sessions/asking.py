@@ -1,0 +1,144 @@
+"""Permissions as they happen: the policy's word before a tool runs, and the request that is left to a person.
+
+asked -> decided (by whom, how) | cancelled (why) -> delivered. Decided once: under the session's lock, in the log,
+and only then told to the agent.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from fairlead.model import events as ev
+from fairlead.model.agents import Agent, Ask, ToolCheck
+from fairlead.model.commands import Answer, Reply
+from fairlead.model.errors import AgentGone
+from fairlead.model.ids import RequestId, event_id
+from fairlead.model.policy import Behavior, Verdict, format_rule, parse_mode, parse_rule
+from fairlead.sessions import decide
+from fairlead.sessions.core import Core
+from fairlead.sessions.policy import ModePolicy, PolicyContext, ToolCall
+from fairlead.sessions.policy import decide as judge
+from fairlead.sessions.policy.remember import Memory, remember
+
+logger = logging.getLogger("fairlead.permission")
+
+
+class Asking:
+    def __init__(self, core: Core) -> None:
+        self.core = core
+
+    def context(self) -> PolicyContext:
+        """Where a call is judged now: the session's mode and rules, the gateway's settings."""
+        state, policy = self.core.state, self.core.services.policy
+        remembered = tuple(parse_rule(text, Behavior.ALLOW) for text in state.rules)
+        return PolicyContext(
+            cwd=state.cwd,
+            roots=(*policy.roots, *state.settings.directories),
+            mode=parse_mode(state.settings.mode),
+            rules=(*policy.rules, *remembered),
+            fences=policy.fences,
+            resolve=policy.resolve,
+            home=policy.home,
+        )
+
+    def judge(self, tool: str, tool_input: Mapping[str, Any]) -> Verdict:
+        return judge(ToolCall(tool, tool_input), self.context())
+
+    def remembered(self, rules: Sequence[str], *, admin: bool) -> tuple[str, ...]:
+        """The rules that an answer asks to remember, checked; raises what is wrong with the first bad one."""
+        parsed = [parse_rule(text, Behavior.ALLOW) for text in rules]
+        updates = [
+            {"type": "addRules", "behavior": "allow", "rules": [{"toolName": rule.tool, "ruleContent": rule.content}]}
+            for rule in parsed
+        ]
+        outcome = remember(updates, Memory(), self.context(), ModePolicy(), admin=admin)
+        if outcome.refused:
+            raise outcome.refused[0]
+        return tuple(format_rule(rule) for rule in outcome.memory.rules)
+
+    async def check(self, call: ToolCheck) -> Verdict:
+        """Before the agent's own rules: what we deny is denied there, whatever a project's settings say."""
+        verdict = self.judge(call.tool, call.input)
+        if verdict.behavior == Behavior.ASK or (verdict.behavior == Behavior.ALLOW and verdict.by == "default"):
+            return verdict
+        core = self.core
+        async with core.lock:
+            transition = core.begin()
+            transition.add(
+                ev.PermissionResolved(
+                    id=event_id(call.call, "permission.resolved", "hook"),
+                    turn=core.state.turn,
+                    request=RequestId(f"hook:{call.call}"),
+                    call=call.call,
+                    tool=call.tool,
+                    behavior="allow" if verdict.behavior == Behavior.ALLOW else "deny",
+                    how=verdict.by,
+                    rule=verdict.rule or "",
+                    message=verdict.reason,
+                    input=call.input,
+                    asked=False,
+                )
+            )
+            await core.commit(transition, patient=True)
+        return verdict
+
+    async def asked(self, ask: Ask) -> ev.PermissionResolved | None:
+        """The agent asks; its request is in the log already. Decided here if the policy can."""
+        verdict = self.judge(ask.tool, ask.input)
+        core = self.core
+        async with core.lock:
+            pending = core.state.find_pending(ask.request)
+            if pending is None or verdict.behavior == Behavior.ASK:
+                return None
+            resolved = decide.by_policy(core.state, pending, verdict, core.services.new_uuid())
+            transition = core.begin()
+            transition.add(resolved)
+            await core.commit(transition, patient=True)
+        return resolved
+
+    async def answer(self, command: Answer, by: str, agent: Agent | None, *, admin: bool) -> Reply:
+        """A person's answer: durable, then told to the agent."""
+        core = self.core
+        async with core.lock:
+            command = msgspec.structs.replace(command, remember=self.remembered(command.remember, admin=admin))
+            resolved, _ = decide.answer(core.state, command, by, core.services.new_uuid(), self.judge)
+            transition = core.begin()
+            entry = transition.add(resolved)
+            reply = Reply(session=core.session, seq=entry.seq)
+            if command.key:
+                transition.keep_reply(f"key:{command.key}", reply)
+            await core.commit(transition)
+        if agent is None:
+            await self._note_undelivered(resolved)
+        else:
+            await self.deliver(agent, resolved)
+        return reply
+
+    async def deliver(self, agent: Agent, resolved: ev.PermissionResolved) -> None:
+        try:
+            await agent.answer(resolved.request, decide.decision_of(resolved))
+        except AgentGone:
+            await self._note_undelivered(resolved)
+
+    async def cancelled(self, request: RequestId, reason: str) -> None:
+        core = self.core
+        async with core.lock:
+            if core.state.find_pending(request) is None:
+                return
+            transition = core.begin()
+            transition.add(self._cancellation(request, reason))
+            await core.commit(transition, patient=True)
+
+    async def _note_undelivered(self, resolved: ev.PermissionResolved) -> None:
+        core = self.core
+        async with core.lock:
+            transition = core.begin()
+            transition.add(self._cancellation(resolved.request, "agent died before it heard"))
+            await core.commit(transition, patient=True)
+
+    def _cancellation(self, request: RequestId, reason: str) -> ev.PermissionCancelled:
+        return ev.PermissionCancelled(
+            id=event_id(request, "permission.cancelled"), turn=self.core.state.turn, request=request, reason=reason
+        )

@@ -1,0 +1,148 @@
+"""The heart of a session: one lock, one state, one log. Everything that happens to a session goes through `commit`.
+
+Rule: nothing waits for the agent or a client while the lock is held; only the store is awaited under it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+
+from fairlead.model import events as ev
+from fairlead.model.agents import Interpreter, Record
+from fairlead.model.commands import Reply
+from fairlead.model.errors import Unavailable
+from fairlead.model.ids import RequestId, SessionId, event_id
+from fairlead.model.store import Checkpoint, KeptReply, NewEntry, Origin
+from fairlead.sessions.decide import adopts
+from fairlead.sessions.log import Log, Stage
+from fairlead.sessions.services import Services
+from fairlead.sessions.state import SessionState, encode_state, evolve
+
+STATE = "state"
+INTERPRETER = "interpreter"
+"""Names of the two checkpoints of a session."""
+
+logger = logging.getLogger("fairlead.session")
+
+
+class Listener(Protocol):
+    """Told after a commit, outside the lock's work, in order."""
+
+    def committed(self, events: Sequence[ev.Event]) -> None: ...
+
+
+class Transition:
+    """One commit being built: events are staged and folded as they come, so that later ones see the earlier."""
+
+    def __init__(self, core: "Core") -> None:
+        self._core = core
+        self.stage: Stage = core.log.stage()
+        self.state = core.state
+        self.events: list[ev.Event] = []
+        self.replies: list[KeptReply] = []
+
+    def add(self, event: ev.Event, origin: Origin = "", raw: bytes | None = None) -> NewEntry:
+        event, entry = self.stage.add(event, origin, raw)
+        self.state = evolve(self.state, event, entry.seq, entry.event)
+        self.events.append(event)
+        self._core.interpreter.placed(event, entry.seq)
+        if isinstance(event, ev.ToolEnded):
+            self._settle([item.request for item in self.state.pending if item.call == event.call], "the tool has ended")
+        elif isinstance(event, ev.TurnEnded):
+            # A background subagent's request outlives the turn that started it.
+            self._settle([item.request for item in self.state.pending if item.subagent is None], "the turn has ended")
+        return entry
+
+    def record(self, record: Record, by: str = "") -> None:
+        """Interpret one record and stage what it means; its bytes go beside the first event."""
+        outcome = self._core.interpreter.step(record)
+        raw: bytes | None = record.raw
+        for event in outcome.events:
+            if by and isinstance(event, ev.UserMessage):
+                event = msgspec.structs.replace(event, by=by)
+            self.add(self._core.seen(event), record.origin if raw is not None else "", raw)
+            raw = None
+        self.stage.drop.update(outcome.drop)
+
+    def keep_reply(self, key: str, reply: Reply) -> None:
+        self.replies.append(KeptReply(key, msgspec.json.encode(reply)))
+
+    def _settle(self, requests: Sequence[RequestId], reason: str) -> None:
+        for request in requests:
+            self.add(
+                ev.PermissionCancelled(
+                    id=event_id(request, "permission.cancelled"), turn=self.state.turn, request=request, reason=reason
+                )
+            )
+
+
+class Core:
+    """State, interpreter and log of one session."""
+
+    def __init__(self, services: Services, log: Log, state: SessionState, interpreter: Interpreter) -> None:
+        self.services = services
+        self.log = log
+        self.state = state
+        self.interpreter = interpreter
+        self.lock = asyncio.Lock()
+        self.listener: Listener | None = None
+        self.mode_asked: tuple[str, str] | None = None
+        self._since_checkpoint = 0
+
+    @property
+    def session(self) -> SessionId:
+        return self.state.session
+
+    def begin(self) -> Transition:
+        """Needs the lock."""
+        return Transition(self)
+
+    async def commit(self, transition: Transition, *, patient: bool = False) -> None:
+        """Store what was staged and make it the present. Needs the lock.
+
+        `patient`: the agent has said it, so it cannot be refused; while the store is unavailable the agent waits."""
+        state, stage = transition.state, transition.stage
+        summary = state.summary() if state is not self.state else None
+        checkpoints = self._checkpoints(transition)
+        while True:
+            try:
+                await self.log.write(stage, summary=summary, checkpoints=checkpoints, replies=transition.replies)
+                break
+            except Unavailable as error:
+                if not patient:
+                    raise
+                logger.error("store unavailable", extra={"session": self.session, "error": error.message})
+                await self.services.clock.sleep(self.services.limits.retry_s)
+        self.state = state
+        if checkpoints:
+            self._since_checkpoint = 0
+        if self.listener is not None and transition.events:
+            self.listener.committed(transition.events)
+
+    def _checkpoints(self, transition: Transition) -> tuple[Checkpoint, ...]:
+        self._since_checkpoint += len(transition.events)
+        due = self._since_checkpoint >= self.services.limits.checkpoint_every or any(
+            isinstance(event, ev.TurnEnded | ev.AgentExited | ev.SessionOpened | ev.SessionForked)
+            for event in transition.events
+        )
+        if not due:
+            return ()
+        seq = transition.stage.seq
+        return (
+            Checkpoint(STATE, seq, encode_state(transition.state)),
+            Checkpoint(INTERPRETER, seq, self.interpreter.snapshot()),
+        )
+
+    def seen(self, event: ev.Event) -> ev.Event:
+        """What the core knows better than the interpreter: who asked for a mode, and whether ours follows it."""
+        if not isinstance(event, ev.ModeChanged):
+            return event
+        if self.mode_asked is not None and self.mode_asked[0] == event.mode:
+            return msgspec.structs.replace(event, by=self.mode_asked[1])
+        if adopts(event.mode, allow_bypass=self.services.policy.allow_bypass):
+            return event
+        text = f"The agent went into the mode {event.mode} by itself; the gateway's policy stays as it was."
+        return ev.Notice(id=event.id, turn=event.turn, kind="mode.ignored", text=text)

@@ -1,0 +1,145 @@
+"""What a command does to a session: events to log, and what to tell the agent then. Pure; refusals are errors.
+
+Each function gets the state and the command and returns drafts; the actor stores them and acts. A permission is
+decided here and nowhere else: the first answer wins because the second finds nothing pending.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from fairlead.model import commands as cmd
+from fairlead.model import events as ev
+from fairlead.model.agents import Decision
+from fairlead.model.errors import BadRequest, Busy, NotAllowed, NotFound, Stale, TooMany
+from fairlead.model.ids import MessageId, event_id
+from fairlead.model.policy import Behavior, PermissionMode, Verdict
+from fairlead.sessions.state import Pending, SessionState
+
+QUEUE_LIMIT = 100
+"""Messages that may wait; the next is refused, so that a runaway script cannot fill the state."""
+QUEUE_BYTES = 4 << 20
+"""Hot memory per session (design): what waits in the queue is kept in the state."""
+
+Check = Callable[[str, dict[str, Any]], Verdict]
+"""The policy's word on a tool call."""
+
+
+def send(state: SessionState, command: cmd.Send, by: str, message: MessageId) -> ev.MessageQueued:
+    if not command.content:
+        raise BadRequest("A message needs some content.")
+    if len(state.queue) >= QUEUE_LIMIT:
+        raise TooMany(f"{QUEUE_LIMIT} messages wait already: cancel some or wait for the agent.", limit=QUEUE_LIMIT)
+    size = len(msgspec.msgpack.encode(command.content)) + len(msgspec.msgpack.encode(state.queue))
+    if state.queue and size > QUEUE_BYTES:
+        raise TooMany(f"The queue would hold {size} bytes; at most {QUEUE_BYTES} wait.", limit=QUEUE_BYTES)
+    return ev.MessageQueued(id=event_id(message, "message.queued"), message=message, content=command.content, by=by)
+
+
+def steer(state: SessionState, command: cmd.Steer) -> None:
+    if not command.content:
+        raise BadRequest("A message needs some content.")
+    if state.turn is None:
+        raise Busy("No turn is running: send the message instead of steering.")
+
+
+def move(state: SessionState, command: cmd.MoveMessage, by: str, cause: str) -> ev.MessageMoved:
+    _queued(state, command.message)
+    if not 0 <= command.position < len(state.queue):
+        raise BadRequest(f"The queue has {len(state.queue)} places, counted from 0.", places=len(state.queue))
+    return ev.MessageMoved(
+        id=event_id(cause, "message.moved"), message=command.message, position=command.position, by=by
+    )
+
+
+def cancel(state: SessionState, command: cmd.CancelMessage, by: str, cause: str) -> ev.MessageCancelled:
+    _queued(state, command.message)
+    return ev.MessageCancelled(
+        id=event_id(cause, "message.cancelled"), message=command.message, by=by, reason="withdrawn"
+    )
+
+
+def _queued(state: SessionState, message: MessageId) -> None:
+    if state.find_queued(message) is None:
+        raise NotFound("queued message", message)
+
+
+def answer(
+    state: SessionState, command: cmd.Answer, by: str, cause: str, check: Check
+) -> tuple[ev.PermissionResolved, Decision]:
+    """A person's answer. A changed input is checked like a new call; both inputs are logged."""
+    pending = _pending(state, command.request)
+    updated = _updated_input(pending, command)
+    if command.behavior == "allow" and updated is not None and updated != pending.input:
+        verdict = check(pending.tool, updated)
+        if verdict.behavior == Behavior.DENY:
+            raise NotAllowed(f"The changed input is denied: {verdict.reason}", rule=verdict.rule or "")
+    message = command.message
+    if command.behavior == "deny" and not message:
+        message = f"{by or 'The user'} denied this."
+    resolved = ev.PermissionResolved(
+        id=event_id(cause, "permission.resolved"),
+        turn=state.turn,
+        request=pending.request,
+        call=pending.call,
+        tool=pending.tool,
+        behavior=command.behavior,
+        how="person",
+        by=by,
+        message=message,
+        input=pending.input,
+        updated_input=updated if command.behavior == "allow" else None,
+        remembered=command.remember if command.behavior == "allow" else (),
+        interrupt=command.interrupt,
+    )
+    return resolved, decision_of(resolved)
+
+
+def by_policy(state: SessionState, pending: Pending, verdict: Verdict, cause: str) -> ev.PermissionResolved:
+    """A request that the policy answers without a person. Only for allow and deny."""
+    return ev.PermissionResolved(
+        id=event_id(cause, "permission.resolved"),
+        turn=state.turn,
+        request=pending.request,
+        call=pending.call,
+        tool=pending.tool,
+        behavior="allow" if verdict.behavior == Behavior.ALLOW else "deny",
+        how=verdict.by,
+        rule=verdict.rule or "",
+        message=verdict.reason,
+        input=pending.input,
+    )
+
+
+def decision_of(resolved: ev.PermissionResolved) -> Decision:
+    return Decision(
+        behavior=resolved.behavior,
+        message=resolved.message,
+        updated_input=resolved.input if resolved.updated_input is None else resolved.updated_input,
+        interrupt=resolved.interrupt,
+        call=resolved.call,
+    )
+
+
+def _pending(state: SessionState, request: str) -> Pending:
+    pending = state.find_pending(request)
+    if pending is not None:
+        return pending
+    for known, by in state.decided:
+        if known == request:
+            raise Stale(f"This request is settled already ({by}).", by=by)
+    raise NotFound("pending request", request)
+
+
+def _updated_input(pending: Pending, command: cmd.Answer) -> dict[str, Any] | None:
+    if command.answers is None:
+        return command.updated_input
+    if pending.tool != "AskUserQuestion":
+        raise BadRequest("Only a question takes answers; this is a permission.", tool=pending.tool)
+    return {**pending.input, **(command.updated_input or {}), "answers": command.answers}
+
+
+def adopts(mode: str, *, allow_bypass: bool) -> bool:
+    """Whether our policy follows a mode that the agent went into by itself: never into one that asks nobody."""
+    return allow_bypass or mode != PermissionMode.BYPASS_PERMISSIONS

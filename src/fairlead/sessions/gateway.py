@@ -1,0 +1,205 @@
+"""The core as the server sees it: implements `model.gateway.Gateway` on the registry.
+
+Rule: scopes are checked here for every command, whichever protocol brought it; a folder from the wire resolves
+inside the allowed roots or is refused.
+"""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from fairlead.model import commands as cmd
+from fairlead.model import events as ev
+from fairlead.model.auth import Identity
+from fairlead.model.errors import BadRequest, Busy, NotAllowed, NotFound, OutsideRoots, Stale
+from fairlead.model.gateway import Cursor, Sink, Variant
+from fairlead.model.ids import MessageId, SessionId, event_id
+from fairlead.model.queries import Query
+from fairlead.model.scopes import check_scopes
+from fairlead.model.store import Batch, Entry, ForkPoint, Store
+from fairlead.sessions import loading
+from fairlead.sessions.answers import Answers
+from fairlead.sessions.feed import Watcher
+from fairlead.sessions.policy import ModePolicy
+from fairlead.sessions.policy.paths import inside_any
+from fairlead.sessions.registry import Registry
+from fairlead.sessions.services import Services
+from fairlead.sessions.session import check_settings
+
+CREATED = "created"
+"""Documents that say which session an idempotency key of a `create` made."""
+
+
+class SessionGateway:
+    def __init__(self, services: Services, registry: Registry) -> None:
+        self.services = services
+        self.registry = registry
+        self.answers = Answers(services, registry)
+
+    @property
+    def store(self) -> Store:
+        return self.services.store
+
+    # --- commands ------------------------------------------------------------------------------------
+
+    async def command(self, who: Identity, command: cmd.Command) -> cmd.Reply:
+        check_scopes(who, command)
+        match command:
+            case cmd.Create():
+                return await self._create(who, command)
+            case cmd.Fork():
+                return await self._fork(who, command)
+            case cmd.Delete():
+                return await self._delete(who, command)
+            case cmd.Configure():
+                self._check_settings(command.settings)
+            case _:
+                pass
+        session = await self.registry.get(command.session)
+        return await session.command(who, command)
+
+    async def _create(self, who: Identity, command: cmd.Create) -> cmd.Reply:
+        if command.key:
+            name = f"{who.credential}:{command.key}"
+            if not await self.store.documents.add(CREATED, name, command.session):
+                made = await self.store.documents.get(CREATED, name)
+                return cmd.Reply(session=SessionId(str(made)), repeated=True)
+        kind = self.services.kind(command.agent)
+        self._check_settings(command.settings)
+        cwd = self.resolve_folder(command.cwd)
+        if await self.store.summary(command.session) is not None:
+            raise Stale(f"There is a session {command.session} already.", session=command.session)
+        state = SessionState(
+            session=command.session,
+            settings=command.settings,
+            agent_session=command.resume,
+            resumable=bool(command.resume),
+        )
+        opened = ev.SessionOpened(
+            id=event_id(command.session, "session.opened"), cwd=cwd, agent=kind.name, title=command.title, by=who.name
+        )
+        core = await loading.create(self.services, self.registry.feed(command.session), opened, state, kind)
+        self.registry.adopt(core)
+        return cmd.Reply(session=command.session, seq=core.log.head)
+
+    def resolve_folder(self, path: str) -> str:
+        """A folder from the wire, inside the roots, links followed. Empty is the first root."""
+        policy = self.services.policy
+        if "\0" in path:
+            raise BadRequest("A path has no NUL character.")
+        if path and not path.startswith("/"):
+            raise BadRequest(f"{path[:80]!r} is not an absolute path.")
+        real = policy.resolve(path or policy.roots[0])
+        if not inside_any(real, [policy.resolve(root) for root in policy.roots]):
+            raise OutsideRoots(path, policy.roots)
+        if not self.services.is_folder(real):
+            raise NotFound("folder", path)
+        return real
+
+    def _check_settings(self, settings: cmd.Settings) -> None:
+        check_settings(settings, ModePolicy(allow_bypass=self.services.policy.allow_bypass))
+        for folder in settings.directories:
+            self.resolve_folder(folder)
+        known = {*self.services.mcp, *self.services.mcp_configs}
+        for name in settings.mcp_servers:
+            if name not in known:
+                raise NotFound("configured MCP server", name)
+
+    async def _fork(self, who: Identity, command: cmd.Fork) -> cmd.Reply:
+        parent = await self.registry.get(command.session)
+        if await self.store.summary(command.child) is not None:
+            raise Stale(f"There is a session {command.child} already.", session=command.child)
+        async with parent.core.lock:
+            state = parent.core.state
+            if command.at is None and parent.core.interpreter.turn is not None:
+                raise Busy("A turn is running: fork at an earlier message, or wait for its end.")
+            point, uuid = ForkPoint(command.session, parent.core.log.head), ""
+        if command.at is not None:
+            point, uuid = await self._turn_of(command.session, command.at)
+        feed = self.registry.feed(command.child)
+        core = await loading.fork(self.services, feed, state, command, point, uuid, who.name)
+        self.registry.adopt(core)
+        return cmd.Reply(session=command.child, seq=core.log.head)
+
+    async def _turn_of(self, session: SessionId, message: MessageId) -> tuple[ForkPoint, str]:
+        """Where the turn that `message` began is over, and the last thing the agent said in it."""
+        wanted = ("user.message", "turn.ended", "text", "tool.ended")
+        before: int | None = None
+        end: Entry | None = None
+        last = ""
+        while True:
+            page = await self.store.tail(session, before, 200, wanted)
+            for entry in reversed(page.entries):
+                event = ev.decode(entry.event)
+                if isinstance(event, ev.TurnEnded):
+                    end, last = entry, ""
+                elif isinstance(event, ev.Text | ev.ToolEnded) and not last and event.subagent is None:
+                    last = event.id.split("/", 1)[0]
+                elif isinstance(event, ev.UserMessage) and event.message == message:
+                    if end is None:
+                        raise Busy("The turn of that message is not over yet.")
+                    return ForkPoint(session, end.seq), last
+            if not page.entries:
+                raise NotFound("message", message)
+            before = page.entries[0].seq
+
+    async def _delete(self, who: Identity, command: cmd.Delete) -> cmd.Reply:
+        session = await self.registry.get(command.session)
+        await self.registry.remove(command.session)
+        lease, _, head = await self.store.claim(command.session)
+        summary = session.core.state.summary(deleted=True)
+        await self.store.append(lease, Batch(entries=(), summary=summary), head)
+        await self.store.erase(command.session)
+        await self.store.release(lease)
+        if command.files:
+            await session.kind.forget(session.core.state.agent_session, session.core.state.cwd)
+        return cmd.Reply(session=command.session, seq=head)
+
+    # --- queries and watching ------------------------------------------------------------------------------
+
+    async def ask(self, who: Identity, query: Query) -> Any:
+        if not who.may("view"):
+            raise NotAllowed("This needs the scope view, which your credential does not have.", scope="view")
+        return await self.answers.ask(query)
+
+    async def watch(
+        self, who: Identity, session: SessionId, cursor: Cursor | None, variant: Variant, sink: Sink
+    ) -> Watcher:
+        if not who.may("view"):
+            raise NotAllowed("This needs the scope view, which your credential does not have.", scope="view")
+        await self.answers.existing(session)
+        feed = self.registry.feed(session)
+        loaded = self.registry.loaded(session)
+        if loaded is not None:
+            log_id, head = loaded.core.log.log_id, loaded.core.log.head
+        else:
+            page = await self.store.read(session, 0, 1, 1)
+            log_id, head = page.log_id, page.head
+        known = cursor is None or ((not cursor.log_id or cursor.log_id == log_id) and 0 <= cursor.seq <= head)
+        position = head if cursor is None else cursor.seq if known else 0
+        return Watcher(
+            feed,
+            who,
+            variant,
+            sink,
+            position=position,
+            head=head,
+            log_id=log_id,
+            verdict="ok" if known else "gap",
+            buffer=self.services.limits.watcher_buffer,
+            on_close=lambda: self.registry.drop_feed(session),
+        )
+
+    def signal(self, who: Identity, session: SessionId, kind: str, data: Any) -> None:
+        self.registry.feed(session).signal(kind, who.name, data, but=who)
+
+    async def export(self, who: Identity, session: SessionId) -> AsyncIterator[Entry]:
+        if not who.may("view"):
+            raise NotAllowed("This needs the scope view, which your credential does not have.", scope="view")
+        after = 0
+        while True:
+            page = await self.store.read(session, after, 500)
+            for entry in page.entries:
+                yield entry
+            if not page.entries:
+                return
+            after = page.entries[-1].seq

@@ -1,0 +1,135 @@
+"""A session out of the store: its state and its interpreter's memory, from the checkpoints and what came after.
+
+The cost is that of what was logged since the last checkpoint, never of the whole log.
+"""
+
+import msgspec
+
+from fairlead.model import events as ev
+from fairlead.model.agents import AgentKind, Interpreter, Record
+from fairlead.model.commands import Fork, Settings
+from fairlead.model.errors import NotFound
+from fairlead.model.ids import MessageId, SessionId, event_id
+from fairlead.model.store import Entry, ForkPoint, Store
+from fairlead.sessions.core import INTERPRETER, STATE, Core
+from fairlead.sessions.feed import Feed
+from fairlead.sessions.log import Log
+from fairlead.sessions.services import Services
+from fairlead.sessions.state import SessionState, decode_state, evolve
+
+PAGE = 1000
+
+
+async def load(services: Services, session: SessionId, feed: Feed) -> tuple[Core, AgentKind]:
+    """NotFound for a session that never was, or was deleted."""
+    summary = await services.store.summary(session)
+    if summary is None or summary.deleted:
+        raise NotFound("session", session)
+    kind = services.kind(summary.agent)
+    lease, log_id, head = await services.store.claim(session)
+    state, since, last_at = await _read_state(services.store, session, head)
+    interpreter = kind.interpreter(session)
+    await _replay(services.store, session, interpreter, since)
+    log = Log(services.store, lease, log_id, head, last_at, services.clock, feed)
+    feed.head = max(feed.head, head)
+    return Core(services, log, state, interpreter), kind
+
+
+async def _read_state(store: Store, session: SessionId, head: int) -> tuple[SessionState, int, int]:
+    """(state at the head, seq of the interpreter's checkpoint, time of the last entry)"""
+    checkpoint = await store.checkpoint(session, STATE)
+    state, seq = SessionState(session=session), 0
+    if checkpoint is not None:
+        state, seq = decode_state(checkpoint.data), checkpoint.seq
+    last_at = state.updated
+    while seq < head:
+        page = await store.read(session, seq, PAGE)
+        if not page.entries:
+            break
+        for entry in page.entries:
+            state = evolve(state, ev.decode(entry.event), entry.seq, entry.event)
+            last_at = max(last_at, entry.at)
+        seq = page.entries[-1].seq
+    base = await store.checkpoint(session, INTERPRETER)
+    return state, base.seq if base is not None else 0, last_at
+
+
+async def _replay(store: Store, session: SessionId, interpreter: Interpreter, since: int) -> None:
+    """Let the interpreter see again what it had seen: it draws the same conclusions, which are in the log already."""
+    checkpoint = await store.checkpoint(session, INTERPRETER)
+    if checkpoint is not None:
+        interpreter.restore(checkpoint.data)
+    seq = since
+    while True:
+        page = await store.read(session, seq, PAGE)
+        for entry in page.entries:
+            _see(interpreter, entry)
+        if not page.entries:
+            return
+        seq = page.entries[-1].seq
+
+
+def _see(interpreter: Interpreter, entry: Entry) -> None:
+    if entry.raw is not None and entry.origin:
+        interpreter.step(Record(entry.raw, entry.origin))
+    event = ev.decode(entry.event)
+    if isinstance(event, ev.AgentExited):
+        interpreter.exited(event.reason, event.id)
+    interpreter.placed(event, entry.seq)
+
+
+async def create(
+    services: Services, feed: Feed, session: SessionId, opened: ev.SessionOpened, settings: Settings, resume: str
+) -> Core:
+    """A new session with its first entries; `resume` is the agent's id of a conversation that it goes on with."""
+    kind = services.kind(opened.agent)
+    lease, log_id, head = await services.store.claim(session)
+    log = Log(services.store, lease, log_id, head, 0, services.clock, feed)
+    core = Core(services, log, SessionState(session=session), kind.interpreter(session))
+    async with core.lock:
+        transition = core.begin()
+        transition.add(opened)
+        if settings != Settings():
+            changed = ev.SessionChanged(
+                id=event_id(session, "session.changed"), settings=msgspec.to_builtins(settings), by=opened.by
+            )
+            transition.add(changed)
+        if resume:
+            transition.add(ev.SessionResumed(id=event_id(session, "session.resumed"), agent_session=resume))
+        await core.commit(transition)
+    return core
+
+
+async def fork(
+    services: Services, feed: Feed, parent: SessionState, command: Fork, point: ForkPoint, at: str, by: str
+) -> Core:
+    """A session that goes on from its parent: its log shows the parent's entries up to `point` as its own."""
+    child = command.child
+    kind = services.kind(parent.agent)
+    lease, log_id, head = await services.store.claim(child, point)
+    log = Log(services.store, lease, log_id, head, parent.updated, services.clock, feed)
+    state = SessionState(
+        session=child,
+        cwd=parent.cwd,
+        agent=parent.agent,
+        title=command.title or f"{parent.title or parent.first_prompt[:60]} (fork)",
+        first_prompt=parent.first_prompt,
+        agent_session=parent.agent_session,
+        settings=parent.settings,
+        rules=parent.rules,
+        model=parent.model,
+    )
+    core = Core(services, log, state, kind.interpreter(child))
+    async with core.lock:
+        transition = core.begin()
+        transition.add(
+            ev.SessionForked(
+                id=event_id(services.new_uuid(), "session.forked"),
+                parent=parent.session,
+                seq=point.seq,
+                message=MessageId(at) if at else None,
+                by=by,
+            )
+        )
+        await core.commit(transition)
+    return core

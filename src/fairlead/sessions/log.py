@@ -1,0 +1,75 @@
+"""The log of one session as its writer sees it: gives each event its place and time, stores it, then tells it.
+
+Rule: whatever has a seq is in the store before anybody sees it. The caller holds the session's lock: one append
+is in flight, and what the agent says meanwhile comes with the next.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from fairlead.model import events as ev
+from fairlead.model.store import Batch, Checkpoint, Entry, KeptReply, Lease, NewEntry, Origin, Store, Summary
+from fairlead.sessions.feed import Feed
+from fairlead.system.clock import Clock
+
+
+class Stage:
+    """Events on their way into the log: each has its seq and time from the moment it is added."""
+
+    def __init__(self, head: int, last_at: int, now: int) -> None:
+        self.base = head
+        self.seq = head
+        self.at = last_at
+        self.entries: list[NewEntry] = []
+        self.drop: set[int] = set()
+        self._now = now
+
+    def add(self, event: ev.Event, origin: Origin = "", raw: bytes | None = None) -> tuple[ev.Event, NewEntry]:
+        self.seq += 1
+        self.at = max(self._now, self.at + 1)
+        event = msgspec.structs.replace(event, at=self.at)
+        entry = NewEntry(self.seq, self.at, ev.kind_of(event), ev.encode(event), origin, raw)
+        self.entries.append(entry)
+        return event, entry
+
+
+class Log:
+    def __init__(
+        self, store: Store, lease: Lease, log_id: str, head: int, last_at: int, clock: Clock, feed: Feed
+    ) -> None:
+        self.store = store
+        self.lease = lease
+        self.log_id = log_id
+        self.head = head
+        self.last_at = last_at
+        self.clock = clock
+        self.feed = feed
+
+    def stage(self) -> Stage:
+        """Nothing of it counts until `write`: a stage that is thrown away leaves no trace."""
+        return Stage(self.head, self.last_at, self.clock.now_ms())
+
+    async def write(
+        self,
+        stage: Stage,
+        *,
+        summary: Summary | None = None,
+        checkpoints: Sequence[Checkpoint] = (),
+        replies: Sequence[KeptReply] = (),
+    ) -> None:
+        """Store, then publish. Raises what the store raises; then nothing was published and it may be repeated."""
+        # A delta and the block that repeats it in one append: the delta is told, and needs no storing.
+        kept = tuple(entry for entry in stage.entries if entry.seq not in stage.drop)
+        drop = tuple(sorted(seq for seq in stage.drop if seq <= stage.base))
+        batch = Batch(entries=kept, drop=drop, summary=summary, checkpoints=tuple(checkpoints), replies=tuple(replies))
+        await self.store.append(self.lease, batch, stage.base)
+        if not stage.entries:
+            return
+        self.head, self.last_at = stage.seq, stage.at
+        prev = stage.base
+        published = []
+        for entry in stage.entries:
+            published.append(Entry(entry.seq, prev, entry.at, entry.kind, entry.event, entry.origin, entry.raw))
+            prev = entry.seq
+        self.feed.publish(published)

@@ -1,0 +1,186 @@
+"""The sessions that are in memory: loaded when somebody needs them, ended when idle, found again after a restart."""
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import Any
+
+from fairlead.model.agents import Child
+from fairlead.model.errors import FairleadError, TooMany
+from fairlead.model.ids import SessionId
+from fairlead.model.store import SessionFilter
+from fairlead.sessions import loading
+from fairlead.sessions.core import Core
+from fairlead.sessions.feed import Feed
+from fairlead.sessions.services import Services
+from fairlead.sessions.session import Session
+
+logger = logging.getLogger("fairlead.registry")
+
+SWEEP_S = 30.0
+"""How often idle processes are looked for; ten minutes of idling need no finer grain."""
+
+
+class Registry:
+    def __init__(self, services: Services) -> None:
+        self.services = services
+        self._sessions: dict[SessionId, Session] = {}
+        self._feeds: dict[SessionId, Feed] = {}
+        self._loading: dict[SessionId, asyncio.Lock] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # --- finding -----------------------------------------------------------------------------------
+
+    def feed(self, session: SessionId) -> Feed:
+        feed = self._feeds.get(session)
+        if feed is None:
+            feed = self._feeds[session] = Feed(session, self.services.store)
+        return feed
+
+    def drop_feed(self, session: SessionId) -> None:
+        """Called when a watcher leaves: a feed that nobody watches or writes is forgotten."""
+        feed = self._feeds.get(session)
+        if feed is not None and feed.empty and session not in self._sessions:
+            del self._feeds[session]
+
+    def loaded(self, session: SessionId) -> Session | None:
+        return self._sessions.get(session)
+
+    def all_loaded(self) -> tuple[Session, ...]:
+        return tuple(self._sessions.values())
+
+    async def get(self, session: SessionId) -> Session:
+        found = self._sessions.get(session)
+        if found is not None:
+            return found
+        lock = self._loading.setdefault(session, asyncio.Lock())
+        try:
+            async with lock:
+                found = self._sessions.get(session)
+                if found is None:
+                    core, kind = await loading.load(self.services, session, self.feed(session))
+                    found = self._sessions[session] = Session(core, kind)
+                    await self._unload_some(keep=session)
+                return found
+        finally:
+            self._loading.pop(session, None)
+            self.drop_feed(session)
+
+    def adopt(self, core: Core) -> Session:
+        """A session that was just made."""
+        session = Session(core, self.services.kind(core.state.agent))
+        self._sessions[core.session] = session
+        return session
+
+    async def remove(self, session: SessionId) -> None:
+        found = self._sessions.pop(session, None)
+        if found is not None:
+            await found.shutdown()
+
+    # --- room ------------------------------------------------------------------------------------------
+
+    async def make_room(self, starting: str) -> None:
+        """End the agent that was used least recently, if there are as many as may run. Never a busy one."""
+        running = [s for s in self._sessions.values() if s.runner.agent is not None and s.core.session != starting]
+        if len(running) < self.services.limits.max_agents:
+            return
+        free = [session for session in running if not session.runner.busy]
+        if not free:
+            raise TooMany(
+                f"{len(running)} agents are at work, as many as may run: wait for one, or raise --max-agents.",
+                limit=self.services.limits.max_agents,
+            )
+        oldest = min(free, key=lambda session: session.runner.last_used)
+        await oldest.runner.stop("ended for another session")
+
+    async def _unload_some(self, keep: SessionId) -> None:
+        """Sessions without a process that nobody has used lately leave memory; the next use loads them again."""
+        idle = [
+            s
+            for s in self._sessions.values()
+            if s.runner.agent is None and not s.runner.busy and s.core.session != keep
+        ]
+        excess = len(idle) - self.services.limits.loaded_sessions
+        for session in sorted(idle, key=lambda s: s.runner.last_used)[: max(0, excess)]:
+            del self._sessions[session.core.session]
+            await session.core.log.store.release(session.core.log.lease)
+            self.drop_feed(session.core.session)
+
+    async def sweep(self) -> None:
+        """End what has idled too long."""
+        now = self.services.clock.monotonic()
+        for session in list(self._sessions.values()):
+            runner = session.runner
+            if runner.agent is None or runner.busy or now - runner.last_used < self.services.limits.idle_s:
+                continue
+            await runner.stop("idle")
+
+    async def _sweep_forever(self) -> None:
+        while True:
+            await self.services.clock.sleep(SWEEP_S)
+            try:
+                await self.sweep()
+                await self.services.store.renew()
+            except FairleadError as error:
+                logger.warning("sweep failed", extra={"error": error.message})
+
+    # --- start and end of the gateway ----------------------------------------------------------------
+
+    async def start(self, *, kill_children: bool) -> None:
+        """Find what an earlier gateway left: follow its children, close its turns, go on with its queues."""
+        followed = set()
+        for child in await self.services.children():
+            followed.add(child.session)
+            await self._follow(child, kill=kill_children)
+        for phase in ("working", "waiting"):
+            for session in await self._in_phase(phase):
+                if session not in followed:
+                    await self._recover(session)
+        self._spawn(self._sweep_forever())
+
+    async def _in_phase(self, phase: str) -> list[SessionId]:
+        found: list[SessionId] = []
+        before = ""
+        while True:
+            wanted = SessionFilter(state=phase, archived=None, before=before, limit=200)
+            page = await self.services.store.sessions(wanted)
+            found.extend(summary.session for summary in page.sessions)
+            if not page.next:
+                return found
+            before = page.next
+
+    async def _follow(self, child: Child, *, kill: bool) -> None:
+        try:
+            session = await self.get(child.session)
+        except FairleadError as error:
+            logger.warning("cannot follow a child", extra={"session": child.session, "error": error.message})
+            return
+        session.runner.following = True
+        self._spawn(session.runner.follow(child, end=kill))
+
+    async def _recover(self, session_id: SessionId) -> None:
+        try:
+            session = await self.get(session_id)
+            await session.runner.close_lost()
+            session.runner.pump()
+        except FairleadError as error:
+            logger.warning("cannot recover a session", extra={"session": session_id, "error": error.message})
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            logger.error("background work failed", exc_info=task.exception())
+
+    async def stop(self) -> None:
+        """End every agent and let go of every session."""
+        for task in list(self._tasks):
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        await asyncio.gather(*(session.shutdown() for session in self._sessions.values()))
+        self._sessions.clear()

@@ -1,0 +1,364 @@
+"""The agent of one session: started for the first message, kept over many turns, ended when idle, resumed when needed.
+
+Rule: the runner decides when a process lives; what it says becomes events in `core`. It hands the agent one message
+a turn. Calls to the agent are made without the session's lock: its answers come through that lock.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fairlead.model import events as ev
+from fairlead.model.agents import Agent, AgentKind, AgentSink, Ask, Child, Exit, Launch, Record, ToolCheck
+from fairlead.model.commands import Settings
+from fairlead.model.content import Content
+from fairlead.model.errors import AgentGone, FairleadError, NotFound
+from fairlead.model.ids import MessageId, RequestId, event_id
+from fairlead.model.policy import Verdict
+from fairlead.sessions.asking import Asking
+from fairlead.sessions.core import Core
+
+logger = logging.getLogger("fairlead.agent")
+
+LOST = "gateway lost"
+"""Why a turn failed whose agent could not finish it without us."""
+NO_HISTORY = "No conversation found"
+"""The agent's own words when it is told to resume what it never wrote down."""
+
+
+class Runner:
+    def __init__(self, core: Core, kind: AgentKind, asking: Asking) -> None:
+        self.core = core
+        self.kind = kind
+        self.asking = asking
+        self.agent: Agent | None = None
+        self.following = False
+        self.last_used = core.services.clock.monotonic()
+        self._launched = Settings()
+        self._starting = asyncio.Lock()
+        self._dispatching: asyncio.Task[None] | None = None
+        self._stop_reason = ""
+        self._closing = False
+
+    # --- when to run -------------------------------------------------------------------------------
+
+    @property
+    def busy(self) -> bool:
+        """A turn, background work or a waiting person: the process must not be ended for room."""
+        return (
+            self.following
+            or self._starting.locked()
+            or self.core.interpreter.turn is not None
+            or self.core.interpreter.background > 0
+            or bool(self.core.state.pending)
+            or bool(self.core.state.queue)
+        )
+
+    def pump(self) -> None:
+        """Hand the next queued message over, if there is one and the agent is free."""
+        if self._closing or self.following or self.core.interpreter.turn is not None or not self.core.state.queue:
+            return
+        if self._dispatching is None or self._dispatching.done():
+            self._dispatching = asyncio.get_running_loop().create_task(self._dispatch())
+            self._dispatching.add_done_callback(self._dispatched)
+
+    def _dispatched(self, task: asyncio.Task[None]) -> None:
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is not None:
+            logger.error("dispatch failed", exc_info=error, extra={"session": self.core.session})
+            return
+        self.pump()
+
+    async def _dispatch(self) -> None:
+        try:
+            agent = await self.ensure()
+        except FairleadError as error:
+            await self._refuse_first(error)
+            return
+        core = self.core
+        async with core.lock:
+            if core.interpreter.turn is not None or not core.state.queue or self.agent is not agent:
+                return
+            item = core.state.queue[0]
+            record = self.kind.prompt(item.content, item.message, core.state.agent_session)
+            transition = core.begin()
+            transition.add(ev.MessageDequeued(id=event_id(item.message, "message.dequeued"), message=item.message))
+            transition.record(record, by=item.by)
+            await core.commit(transition, patient=True)
+        await self._write(agent, record)
+
+    async def steer(self, content: Sequence[Content], message: MessageId, by: str) -> int:
+        """Into the running turn; the seq of the message."""
+        agent = self.running()
+        core = self.core
+        async with core.lock:
+            record = self.kind.prompt(tuple(content), message, core.state.agent_session)
+            transition = core.begin()
+            transition.record(record, by=by)
+            await core.commit(transition, patient=True)
+            seq = core.log.head
+        await self._write(agent, record)
+        return seq
+
+    async def _write(self, agent: Agent, record: Record) -> None:
+        self.last_used = self.core.services.clock.monotonic()
+        try:
+            await agent.write(record)
+        except AgentGone:
+            logger.info("agent gone before it got a message", extra={"session": self.core.session})
+
+    async def _refuse_first(self, error: FairleadError) -> None:
+        """The agent cannot be started: the first message fails with the reason, the others are tried again."""
+        core = self.core
+        async with core.lock:
+            if not core.state.queue or core.interpreter.turn is not None:
+                return
+            item = core.state.queue[0]
+            cause = core.services.new_uuid()
+            transition = core.begin()
+            transition.add(ev.MessageDequeued(id=event_id(item.message, "message.dequeued"), message=item.message))
+            transition.record(self.kind.prompt(item.content, item.message, core.state.agent_session), by=item.by)
+            transition.add(
+                ev.Failure(
+                    id=event_id(cause, "error"),
+                    turn=core.interpreter.turn,
+                    code=error.code,
+                    message=error.message,
+                    data=error.data,
+                )
+            )
+            self._close_turn(transition, error.message, cause)
+            await core.commit(transition, patient=True)
+
+    def _close_turn(self, transition: Any, reason: str, cause: str) -> None:
+        outcome = self.core.interpreter.exited(reason, cause)
+        for event in outcome.events:
+            transition.add(event)
+        transition.stage.drop.update(outcome.drop)
+
+    # --- start and stop --------------------------------------------------------------------------------
+
+    def running(self) -> Agent:
+        if self.agent is None:
+            raise AgentGone("The agent is not running: send a message to start it.")
+        return self.agent
+
+    async def ensure(self) -> Agent:
+        """A running agent with the settings of now; started or restarted where it must be."""
+        async with self._starting:
+            settings = self.core.state.settings
+            if self.agent is not None:
+                if not self.agent.needs_restart(self._launched, settings):
+                    return self.agent
+                await self._stop("restarted for new settings")
+            await self.core.services.make_room(self.core.session)
+            return await self._start()
+
+    async def _start(self) -> Agent:
+        try:
+            return await self._launch(resume=True)
+        except AgentGone as error:
+            if NO_HISTORY not in error.message:
+                raise
+            logger.warning("nothing to resume: starting anew", extra={"session": self.core.session})
+            return await self._launch(resume=False)
+
+    async def _launch(self, *, resume: bool) -> Agent:
+        core, state = self.core, self.core.state
+        services = core.services
+        source = (state.fork_from or (state.agent_session if state.resumable else "")) if resume else ""
+        launch = Launch(
+            session=state.session,
+            cwd=state.cwd,
+            settings=state.settings,
+            resume=source,
+            fork=bool(resume and state.fork_from),
+            resume_at=state.fork_at if resume else "",
+            trusted=await services.trusted(state.cwd),
+            mcp=tuple(name for name in state.settings.mcp_servers if name in services.mcp),
+        )
+        self._stop_reason = ""
+        link = _Link(self, services.new_uuid(), launch)
+        agent = await self.kind.launch(launch, link, link)
+        self._launched = state.settings
+        self.agent = None if link.gone else agent
+        self.last_used = services.clock.monotonic()
+        if link.gone:
+            raise AgentGone(link.last_words or "The agent exited at once.")
+        configured = {n: services.mcp_configs[n] for n in state.settings.mcp_servers if n in services.mcp_configs}
+        if configured:
+            await agent.control("mcp_set_servers", {"servers": configured})
+        return agent
+
+    async def stop(self, reason: str) -> None:
+        """End the process, whatever it does; the session stays and can be resumed."""
+        async with self._starting:
+            await self._stop(reason)
+
+    async def _stop(self, reason: str) -> None:
+        agent = self.agent
+        if agent is not None:
+            self._stop_reason = reason
+            await agent.stop(reason)
+
+    async def shutdown(self) -> None:
+        """The gateway ends: nothing new is handed over, the process is ended."""
+        self._closing = True
+        if self._dispatching is not None:
+            self._dispatching.cancel()
+            await asyncio.wait({self._dispatching})
+        await self.stop("gateway stopped")
+
+    # --- a child of an earlier gateway ---------------------------------------------------------------------
+
+    async def follow(self, child: Child, *, end: bool) -> None:
+        """It outlived its gateway: its transcript is followed to its exit, and only then is the session free again."""
+        self.following = True
+        link = _Link(self, f"{child.pid}-{child.started}", None)
+        try:
+            await self._cancel_pending("agent lost its gateway")
+            if end:
+                await self.kind.end(child)
+            await self.kind.follow(child, link, self.core.state.last_prompt)
+        finally:
+            self.following = False
+            if not link.gone:
+                await self.close_lost()
+            self.pump()
+
+    async def close_lost(self) -> None:
+        """A turn is open in the log and no process is left that could end it."""
+        await self._cancel_pending("agent lost its gateway")
+        core = self.core
+        async with core.lock:
+            if core.interpreter.turn is not None:
+                transition = core.begin()
+                self._close_turn(transition, LOST, core.services.new_uuid())
+                await core.commit(transition, patient=True)
+
+    async def _cancel_pending(self, reason: str) -> None:
+        core = self.core
+        async with core.lock:
+            if not core.state.pending:
+                return
+            transition = core.begin()
+            for item in core.state.pending:
+                transition.add(
+                    ev.PermissionCancelled(
+                        id=event_id(item.request, "permission.cancelled"),
+                        turn=core.state.turn,
+                        request=item.request,
+                        reason=reason,
+                    )
+                )
+            await core.commit(transition, patient=True)
+
+    # --- what the process tells --------------------------------------------------------------------------
+
+    async def started(self, child: Child, launch: Launch) -> None:
+        await self.core.services.remember_child(child)
+        core = self.core
+        cause = core.services.new_uuid()
+        async with core.lock:
+            transition = core.begin()
+            if launch.resume:
+                transition.add(ev.SessionResumed(id=event_id(cause, "session.resumed"), agent_session=launch.resume))
+            transition.add(
+                ev.AgentStarted(
+                    id=event_id(cause, "agent.started"),
+                    agent=child.agent,
+                    pid=child.pid,
+                    resumed=bool(launch.resume),
+                )
+            )
+            await core.commit(transition, patient=True)
+
+    async def records(self, batch: Sequence[Record]) -> None:
+        core = self.core
+        self.last_used = core.services.clock.monotonic()
+        async with core.lock:
+            transition = core.begin()
+            for record in batch:
+                transition.record(record)
+            if transition.events or transition.stage.drop:
+                await core.commit(transition, patient=True)
+
+    async def exited(self, exit: Exit, cause: str, *, followed: bool) -> None:
+        core = self.core
+        reason = self._stop_reason or (LOST if followed else _describe(exit))
+        async with core.lock:
+            transition = core.begin()
+            for item in core.state.pending:
+                transition.add(
+                    ev.PermissionCancelled(
+                        id=event_id(item.request, "permission.cancelled"),
+                        turn=core.state.turn,
+                        request=item.request,
+                        reason="the agent has exited",
+                    )
+                )
+            self._close_turn(transition, reason, cause)
+            transition.add(
+                ev.AgentExited(
+                    id=event_id(cause, "agent.exited"),
+                    reason=reason,
+                    expected=bool(self._stop_reason) or followed,
+                    code=exit.code,
+                    signal=exit.signal,
+                    stderr=exit.stderr,
+                )
+            )
+            await core.commit(transition, patient=True)
+        self.agent = None
+        await core.services.forget_child(core.session)
+
+
+class _Link(AgentSink):
+    """One process's way back to us: what an earlier one still says can never be taken for the present one's."""
+
+    def __init__(self, runner: Runner, cause: str, launch: Launch | None) -> None:
+        self._runner = runner
+        self._cause = cause
+        self._launch = launch
+        self.gone = False
+        self.last_words = ""
+
+    async def started(self, child: Child) -> None:
+        assert self._launch is not None
+        await self._runner.started(child, self._launch)
+
+    async def records(self, batch: Sequence[Record]) -> None:
+        await self._runner.records(batch)
+
+    async def check(self, call: ToolCheck) -> Verdict:
+        return await self._runner.asking.check(call)
+
+    async def asked(self, ask: Ask) -> None:
+        resolved = await self._runner.asking.asked(ask)
+        if resolved is not None and self._runner.agent is not None:
+            await self._runner.asking.deliver(self._runner.agent, resolved)
+
+    async def ask_cancelled(self, request: RequestId) -> None:
+        await self._runner.asking.cancelled(request, "the agent withdrew it")
+
+    async def mcp(self, server: str, message: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        servers = self._runner.core.services.mcp
+        if server not in servers:
+            raise NotFound("MCP server", server)
+        return await servers[server].handle(message)
+
+    async def exited(self, exit: Exit) -> None:
+        self.gone = True
+        self.last_words = exit.stderr.strip()
+        await self._runner.exited(exit, self._cause, followed=self._launch is None)
+        self._runner.pump()
+
+
+def _describe(exit: Exit) -> str:
+    if exit.signal is not None:
+        return f"the agent was ended by signal {exit.signal}"
+    words = exit.stderr.strip().splitlines()
+    return f"the agent exited with code {exit.code}" + (f": {words[-1]}" if words else "")

@@ -1,0 +1,75 @@
+"""What the core is given by the wiring: the store, the clock, the agents, the policy's settings, limits."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Protocol
+
+import msgspec
+
+from fairlead.model.agents import AgentKind, Child
+from fairlead.model.errors import NotFound
+from fairlead.model.policy import Rule
+from fairlead.model.store import Store
+from fairlead.sessions.policy import Fences
+from fairlead.system.clock import Clock
+
+CHILDREN = "children"
+"""The documents that name the agents' processes, so that a restarted gateway finds them again."""
+
+
+class McpServer(Protocol):
+    """An MCP server that lives on our side: JSON-RPC messages in, answers out (None for a notification)."""
+
+    async def handle(self, message: Mapping[str, Any]) -> Mapping[str, Any] | None: ...
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """Numbers of the design; settings can change them."""
+
+    idle_s: float = 600.0
+    max_agents: int = 8
+    checkpoint_every: int = 500
+    retry_s: float = 1.0
+    watcher_buffer: int = 1 << 20
+    loaded_sessions: int = 200
+
+
+class PolicySettings(msgspec.Struct, frozen=True, kw_only=True):
+    """`resolve` follows symbolic links; the fences keep tools off the gateway itself."""
+
+    roots: tuple[str, ...]
+    resolve: Callable[[str], str]
+    rules: tuple[Rule, ...] = ()
+    fences: Fences = Fences()
+    home: str | None = None
+    allow_bypass: bool = False
+
+
+class Services(msgspec.Struct, frozen=True, kw_only=True):
+    store: Store
+    clock: Clock
+    kinds: Mapping[str, AgentKind]
+    default_agent: str
+    policy: PolicySettings
+    new_uuid: Callable[[], str]
+    trusted: Callable[[str], Awaitable[bool]]
+    make_room: Callable[[str], Awaitable[None]]
+    is_folder: Callable[[str], bool]
+    limits: Limits = Limits()
+    mcp: Mapping[str, McpServer] = {}
+    mcp_configs: Mapping[str, dict[str, Any]] = {}
+
+    def kind(self, name: str) -> AgentKind:
+        try:
+            return self.kinds[name or self.default_agent]
+        except KeyError:
+            raise NotFound("agent", name) from None
+
+    async def remember_child(self, child: Child) -> None:
+        await self.store.documents.put(CHILDREN, child.session, msgspec.to_builtins(child))
+
+    async def forget_child(self, session: str) -> None:
+        await self.store.documents.delete(CHILDREN, session)
+
+    async def children(self) -> list[Child]:
+        found = await self.store.documents.list(CHILDREN)
+        return [msgspec.convert(value, Child) for value in found.values()]

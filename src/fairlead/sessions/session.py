@@ -1,0 +1,275 @@
+"""One session with all its parts, and what each command does to it.
+
+Rule: a command is decided under the lock from the state of now, is in the log when it is answered, and only then
+reaches the agent. Who may give it is the gateway's matter, not this file's.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Any, assert_never
+
+import msgspec
+
+from fairlead.model import commands as cmd
+from fairlead.model import events as ev
+from fairlead.model.agents import AgentKind
+from fairlead.model.auth import Identity
+from fairlead.model.errors import BadRequest, FairleadError, NotAllowed
+from fairlead.model.ids import MessageId, event_id
+from fairlead.sessions import decide
+from fairlead.sessions.asking import Asking
+from fairlead.sessions.core import Core
+from fairlead.sessions.policy import ModePolicy
+from fairlead.sessions.runner import Runner
+
+logger = logging.getLogger("fairlead.session")
+
+# What a client never sends itself: we answer or ask these (design: Security).
+OURS = frozenset(
+    {"initialize", "can_use_tool", "hook_callback", "mcp_set_servers", "mcp_message", "interrupt"}
+    | {"set_permission_mode", "set_model", "set_max_thinking_tokens", "update_settings", "apply_flag_settings"}
+)
+
+
+class Session:
+    def __init__(self, core: Core, kind: AgentKind) -> None:
+        self.core = core
+        self.kind = kind
+        self.asking = Asking(core)
+        self.runner = Runner(core, kind, self.asking)
+        core.listener = self
+
+    def committed(self, events: Sequence[ev.Event]) -> None:
+        if any(isinstance(event, ev.TurnEnded | ev.MessageQueued) for event in events):
+            asyncio.get_running_loop().call_soon(self.runner.pump)
+
+    async def command(self, who: Identity, command: cmd.Command) -> cmd.Reply:
+        """Do it once: a repeated key is answered from the log."""
+        for key in _keys(command):
+            kept = await self.core.log.store.find(self.core.session, key)
+            if kept is not None:
+                return msgspec.structs.replace(msgspec.json.decode(kept, type=cmd.Reply), repeated=True)
+        return await self._do(who, command)
+
+    async def _do(self, who: Identity, command: cmd.Command) -> cmd.Reply:
+        by = who.name
+        match command:
+            case cmd.Send():
+                return await self._send(command, by)
+            case cmd.Steer():
+                return await self._steer(command, by)
+            case cmd.Interrupt():
+                return await self._interrupt(command, by)
+            case cmd.Answer():
+                return await self.asking.answer(command, by, self.runner.agent, admin=who.may("admin"))
+            case cmd.SetMode():
+                return await self._set_mode(command, by)
+            case cmd.SetModel():
+                return await self._set_model(command, by)
+            case cmd.SetThinking():
+                return await self._set_thinking(command, by)
+            case cmd.Configure():
+                return await self._configure(command, by)
+            case cmd.Rewind():
+                return await self._rewind(command, by)
+            case cmd.MoveMessage():
+                return await self._log(command, lambda cause: decide.move(self.core.state, command, by, cause))
+            case cmd.CancelMessage():
+                return await self._log(command, lambda cause: decide.cancel(self.core.state, command, by, cause))
+            case cmd.Rename():
+                return await self._log(command, lambda cause: _changed(cause, by, title=_title(command.title)))
+            case cmd.Archive():
+                return await self._log(command, lambda cause: _changed(cause, by, archived=command.archived))
+            case cmd.Close():
+                return await self._close(command, by)
+            case cmd.Control():
+                return await self._control(command)
+            case cmd.Create() | cmd.Fork() | cmd.Delete():
+                raise BadRequest(f"{type(command).__name__} is not a command within a session.")
+            case _:
+                assert_never(command)
+
+    async def _log(self, command: cmd.Command, decided: Any) -> cmd.Reply:
+        """A command that is one event and nothing else."""
+        core = self.core
+        async with core.lock:
+            transition = core.begin()
+            entry = transition.add(decided(core.services.new_uuid()))
+            reply = cmd.Reply(session=core.session, seq=entry.seq)
+            if command.key:
+                transition.keep_reply(f"key:{command.key}", reply)
+            await core.commit(transition)
+        return reply
+
+    # --- messages -------------------------------------------------------------------------------------
+
+    async def _send(self, command: cmd.Send, by: str) -> cmd.Reply:
+        core = self.core
+        message = command.message or MessageId(core.services.new_uuid())
+        async with core.lock:
+            transition = core.begin()
+            entry = transition.add(decide.send(core.state, command, by, message))
+            reply = cmd.Reply(session=core.session, seq=entry.seq, message=message)
+            for key in _keys(command):
+                transition.keep_reply(key, reply)
+            await core.commit(transition)
+        return reply
+
+    async def _steer(self, command: cmd.Steer, by: str) -> cmd.Reply:
+        decide.steer(self.core.state, command)
+        message = command.message or MessageId(self.core.services.new_uuid())
+        seq = await self.runner.steer(command.content, message, by)
+        reply = cmd.Reply(session=self.core.session, seq=seq, message=message)
+        await self._keep(_keys(command), reply)
+        return reply
+
+    async def _keep(self, keys: Sequence[str], reply: cmd.Reply) -> None:
+        if not keys:
+            return
+        core = self.core
+        async with core.lock:
+            transition = core.begin()
+            for key in keys:
+                transition.keep_reply(key, reply)
+            await core.commit(transition)
+
+    async def _interrupt(self, command: cmd.Interrupt, by: str) -> cmd.Reply:
+        core = self.core
+        async with core.lock:
+            reply = cmd.Reply(session=core.session, seq=core.log.head, data={"idle": True})
+            if core.interpreter.turn is None:
+                return reply
+            cause = core.services.new_uuid()
+            marker = self.kind.interrupting(cause)
+            transition = core.begin()
+            core.interpreter.step(marker)
+            entry = transition.add(
+                ev.InterruptAsked(id=event_id(cause, "interrupt.asked"), turn=core.interpreter.turn, by=by),
+                marker.origin,
+                marker.raw,
+            )
+            reply = cmd.Reply(session=core.session, seq=entry.seq)
+            if command.key:
+                transition.keep_reply(f"key:{command.key}", reply)
+            await core.commit(transition, patient=True)
+        await self.runner.running().interrupt()
+        return reply
+
+    # --- settings ---------------------------------------------------------------------------------------
+
+    async def _set_mode(self, command: cmd.SetMode, by: str) -> cmd.Reply:
+        self.modes().check(command.mode)
+        agent = self.runner.agent
+        if agent is not None:
+            self.core.mode_asked = (command.mode, by)
+            try:
+                await agent.set_mode(command.mode)
+            finally:
+                self.core.mode_asked = None
+        if self.core.state.settings.mode == command.mode:
+            return cmd.Reply(session=self.core.session, seq=self.core.log.head)
+        return await self._log(
+            command, lambda cause: ev.ModeChanged(id=event_id(cause, "mode.changed"), mode=command.mode, by=by)
+        )
+
+    def modes(self) -> ModePolicy:
+        policy = self.core.services.policy
+        if self.runner.agent is None:
+            return ModePolicy(allow_bypass=policy.allow_bypass)
+        return ModePolicy.for_agent(self.runner.agent.modes, allow_bypass=policy.allow_bypass)
+
+    async def _set_model(self, command: cmd.SetModel, by: str) -> cmd.Reply:
+        check_word("model", command.model)
+        if self.runner.agent is not None:
+            await self.runner.agent.set_model(command.model)
+        return await self._log(
+            command, lambda cause: ev.ModelChanged(id=event_id(cause, "model.changed"), model=command.model, by=by)
+        )
+
+    async def _set_thinking(self, command: cmd.SetThinking, by: str) -> cmd.Reply:
+        if command.budget is not None and not 0 <= command.budget <= 1_000_000:
+            raise BadRequest("A thinking budget is a number of tokens from 0 to 1000000, or null.")
+        if self.runner.agent is not None:
+            await self.runner.agent.set_thinking(command.budget)
+        return await self._log(
+            command,
+            lambda cause: ev.ThinkingChanged(id=event_id(cause, "thinking.changed"), budget=command.budget, by=by),
+        )
+
+    async def _configure(self, command: cmd.Configure, by: str) -> cmd.Reply:
+        """The new settings are the session's from now on; the agent gets them before its next turn."""
+        check_settings(command.settings, self.modes())
+        settings = msgspec.to_builtins(command.settings)
+        return await self._log(command, lambda cause: _changed(cause, by, settings=settings))
+
+    # --- the agent ----------------------------------------------------------------------------------------
+
+    async def _rewind(self, command: cmd.Rewind, by: str) -> cmd.Reply:
+        agent = await self.runner.ensure()
+        fields = {"user_message_id": command.message, "dry_run": command.dry_run}
+        result = await agent.control("rewind_files", fields) or {}
+        if command.dry_run or not result.get("canRewind", True):
+            return cmd.Reply(session=self.core.session, seq=self.core.log.head, data=result)
+        reply = await self._log(
+            command,
+            lambda cause: ev.Rewound(id=event_id(cause, "rewound"), message=command.message, by=by, result=result),
+        )
+        return msgspec.structs.replace(reply, data=result)
+
+    async def _control(self, command: cmd.Control) -> cmd.Reply:
+        if command.subtype in OURS:
+            raise NotAllowed(
+                f"{command.subtype} is the gateway's own affair: there is a command for what it does.",
+                subtype=command.subtype,
+            )
+        agent = await self.runner.ensure()
+        data = await agent.control(command.subtype, command.fields)
+        return cmd.Reply(session=self.core.session, seq=self.core.log.head, data=data)
+
+    async def _close(self, command: cmd.Close, by: str) -> cmd.Reply:
+        await self.runner.stop(f"closed by {by}" if by else "closed")
+        return await self._log(
+            command, lambda cause: ev.SessionClosed(id=event_id(cause, "session.closed"), reason="closed", by=by)
+        )
+
+    async def shutdown(self) -> None:
+        try:
+            await self.runner.shutdown()
+        except FairleadError as error:
+            logger.warning("stopping an agent failed", extra={"session": self.core.session, "error": error.message})
+        await self.core.log.store.release(self.core.log.lease)
+
+
+def _keys(command: cmd.Command) -> tuple[str, ...]:
+    """A message id that comes twice is a repeat, as a key is."""
+    keys = [f"key:{command.key}"] if command.key else []
+    if isinstance(command, cmd.Send | cmd.Steer) and command.message:
+        keys.append(f"message:{command.message}")
+    return tuple(keys)
+
+
+def _changed(cause: str, by: str, **fields: Any) -> ev.SessionChanged:
+    return ev.SessionChanged(id=event_id(cause, "session.changed"), by=by, **fields)
+
+
+def _title(text: str) -> str:
+    title = "".join(character for character in text if character.isprintable()).strip()
+    if not title or len(title) > 200:
+        raise BadRequest("A title has 1 to 200 printable characters.")
+    return title
+
+
+def check_word(what: str, text: str) -> None:
+    """Values that become part of the agent's command line: no room for a second option in them."""
+    if len(text) > 200 or text.startswith("-") or not all(c.isalnum() or c in "._-:/[]@" for c in text):
+        raise BadRequest(f"{text[:40]!r} cannot be a {what}: letters, digits and ._-:/@[] only, no leading dash.")
+
+
+def check_settings(settings: cmd.Settings, modes: ModePolicy) -> None:
+    modes.check(settings.mode)
+    check_word("model", settings.model)
+    check_word("effort", settings.effort)
+    for number, what in ((settings.max_turns, "max_turns"), (settings.max_budget_usd, "max_budget_usd")):
+        if number is not None and number <= 0:
+            raise BadRequest(f"{what} must be above 0.")

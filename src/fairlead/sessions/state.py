@@ -1,0 +1,280 @@
+"""What a session is, as a fold of its events. Pure: `evolve(state, event)` gives the next state.
+
+Rule: everything here can be told again from the log. What only this process knows (the running agent, the
+tasks, the watchers) lives in the actor.
+"""
+
+from typing import Any, assert_never
+
+import msgspec
+
+from fairlead.model import events as ev
+from fairlead.model.commands import Settings
+from fairlead.model.content import Content, plain_text
+from fairlead.model.ids import CallId, MessageId, RequestId, SessionId, SubagentId, TurnId
+from fairlead.model.store import Summary
+
+TITLE_LENGTH = 80
+"""Of the first prompt, what serves as a title until somebody gives one."""
+
+
+class Queued(msgspec.Struct, frozen=True):
+    message: MessageId
+    content: tuple[Content, ...]
+    by: str = ""
+
+
+class Pending(msgspec.Struct, frozen=True):
+    """A request that waits for a person."""
+
+    request: RequestId
+    call: CallId
+    tool: str
+    input: dict[str, Any]
+    seq: int
+    event: bytes
+    subagent: SubagentId | None = None
+
+
+class SessionState(msgspec.Struct, frozen=True, kw_only=True):
+    """All of it is small or bounded: it is written whole into a checkpoint."""
+
+    session: SessionId
+    cwd: str = ""
+    agent: str = ""
+    title: str = ""
+    first_prompt: str = ""
+    archived: bool = False
+    closed: bool = False
+    created: int = 0
+    updated: int = 0
+    agent_session: str = ""
+    resumable: bool = False
+    turn: TurnId | None = None
+    last_prompt: MessageId | None = None
+    turns: int = 0
+    cost_usd: float = 0.0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    settings: Settings = Settings()
+    rules: tuple[str, ...] = ()
+    model: str = ""
+    queue: tuple[Queued, ...] = ()
+    pending: tuple[Pending, ...] = ()
+    decided: tuple[tuple[RequestId, str], ...] = ()
+    parent: SessionId | None = None
+    fork_from: str = ""
+    fork_at: str = ""
+
+    @property
+    def phase(self) -> str:
+        """`waiting` for a person, `working`, or `idle`: the one word that lists show."""
+        if self.pending:
+            return "waiting"
+        if self.turn is not None or self.queue:
+            return "working"
+        return "closed" if self.closed else "idle"
+
+    def find_pending(self, request: str) -> Pending | None:
+        return next((item for item in self.pending if item.request == request), None)
+
+    def find_queued(self, message: str) -> Queued | None:
+        return next((item for item in self.queue if item.message == message), None)
+
+    def summary(self, *, deleted: bool = False) -> Summary:
+        return Summary(
+            session=self.session,
+            title=self.title or self.first_prompt[:TITLE_LENGTH],
+            cwd=self.cwd,
+            agent=self.agent,
+            agent_session=self.agent_session,
+            state=self.phase,
+            model=self.model or self.settings.model,
+            mode=self.settings.mode,
+            archived=self.archived,
+            deleted=deleted,
+            created=self.created,
+            updated=self.updated,
+            turns=self.turns,
+            pending=len(self.pending),
+            queued=len(self.queue),
+            cost_usd=self.cost_usd,
+            input_tokens=self.input_tokens,
+            output_tokens=self.output_tokens,
+            parent=self.parent,
+            first_prompt=self.first_prompt,
+        )
+
+
+DECIDED_KEPT = 64
+"""Requests of the recent past whose decider a late answer is told; older ones are simply unknown."""
+
+_change = msgspec.structs.replace
+
+
+def evolve(state: SessionState, event: ev.Event, seq: int, encoded: bytes = b"") -> SessionState:
+    """The state after `event`. `encoded` is the event as stored; only requests that wait keep it."""
+    match event:
+        case ev.TextDelta() | ev.ThinkingDelta() | ev.InputDelta() | ev.RecordKept() | ev.ToolProgress():
+            return state
+        case ev.Text() | ev.Thinking() | ev.ToolCalled() | ev.HookProgress() | ev.Notice() | ev.RateLimit():
+            return _change(state, updated=event.at)
+        case ev.SubagentStarted() | ev.SubagentEnded() | ev.Compaction() | ev.Failure() | ev.InterruptAsked():
+            return _change(state, updated=event.at)
+        case ev.Rewound() | ev.ToolEnded():
+            return _change(state, updated=event.at)
+        case ev.SessionOpened():
+            return _change(
+                state, cwd=event.cwd, agent=event.agent, title=event.title, created=event.at, updated=event.at
+            )
+        case ev.SessionForked():
+            return _forked(state, event)
+        case ev.SessionResumed():
+            # A fork resumes its parent's conversation under an id of its own, which the agent tells later.
+            known = state.agent_session or ("" if state.fork_from else event.agent_session)
+            return _change(state, agent_session=known, resumable=bool(known), closed=False, updated=event.at)
+        case ev.SessionChanged():
+            return _changed(state, event)
+        case ev.SessionClosed():
+            return _change(state, closed=True, updated=event.at)
+        case ev.AgentStarted():
+            return _change(state, closed=False, updated=event.at)
+        case ev.AgentReady():
+            return _change(
+                state,
+                agent_session=event.agent_session,
+                model=event.model or state.model,
+                resumable=True,
+                fork_from="",
+                fork_at="",
+                updated=event.at,
+            )
+        case ev.AgentExited():
+            return _change(state, updated=event.at)
+        case ev.TurnStarted():
+            return _change(state, turn=event.turn, turns=state.turns + 1, updated=event.at)
+        case ev.TurnEnded():
+            return _turn_ended(state, event)
+        case ev.UserMessage():
+            return _user_message(state, event)
+        case ev.PermissionAsked():
+            return _asked(state, event, event.tool, seq, encoded)
+        case ev.QuestionAsked():
+            return _asked(state, event, "AskUserQuestion", seq, encoded)
+        case ev.PlanProposed():
+            return _asked(state, event, "ExitPlanMode", seq, encoded)
+        case ev.PermissionResolved():
+            settled = _settled(state, event.request, event.by or event.how, event.at)
+            rules = tuple(dict.fromkeys((*state.rules, *event.remembered)))
+            return settled if rules == state.rules else _change(settled, rules=rules)
+        case ev.PermissionCancelled():
+            return _settled(state, event.request, event.reason, event.at)
+        case ev.ModeChanged():
+            return _change(state, settings=_change(state.settings, mode=event.mode), updated=event.at)
+        case ev.ModelChanged():
+            return _change(
+                state, settings=_change(state.settings, model=event.model), model=event.model, updated=event.at
+            )
+        case ev.ThinkingChanged():
+            return _change(state, settings=_change(state.settings, thinking=event.budget), updated=event.at)
+        case ev.MessageQueued():
+            item = Queued(event.message, event.content, event.by)
+            return _change(state, queue=(*state.queue, item), updated=event.at)
+        case ev.MessageDequeued() | ev.MessageCancelled():
+            rest = tuple(item for item in state.queue if item.message != event.message)
+            return _change(state, queue=rest, updated=event.at)
+        case ev.MessageMoved():
+            return _moved(state, event)
+        case _:
+            assert_never(event)
+
+
+def _forked(state: SessionState, event: ev.SessionForked) -> SessionState:
+    """The parent's past is the fork's own, what was under way there is not."""
+    return _change(
+        state,
+        parent=event.parent,
+        created=event.at,
+        updated=event.at,
+        turn=None,
+        queue=(),
+        pending=(),
+        closed=False,
+        archived=False,
+        resumable=False,
+        fork_from=state.agent_session,
+        fork_at=event.message or "",
+        agent_session="",
+    )
+
+
+def _changed(state: SessionState, event: ev.SessionChanged) -> SessionState:
+    return _change(
+        state,
+        title=state.title if event.title is None else event.title,
+        archived=state.archived if event.archived is None else event.archived,
+        settings=state.settings if event.settings is None else msgspec.convert(event.settings, Settings),
+        updated=event.at,
+    )
+
+
+def _turn_ended(state: SessionState, event: ev.TurnEnded) -> SessionState:
+    return _change(
+        state,
+        turn=None,
+        cost_usd=state.cost_usd + event.cost_usd,
+        input_tokens=state.input_tokens + sum(u.input + u.cache_read + u.cache_write for u in event.usage.values()),
+        output_tokens=state.output_tokens + sum(u.output for u in event.usage.values()),
+        updated=event.at,
+    )
+
+
+def _user_message(state: SessionState, event: ev.UserMessage) -> SessionState:
+    if event.via != "prompt" or event.subagent is not None:
+        return _change(state, updated=event.at)
+    return _change(
+        state,
+        last_prompt=event.message,
+        first_prompt=state.first_prompt or plain_text(event.content)[:400],
+        updated=event.at,
+    )
+
+
+def _asked(
+    state: SessionState,
+    event: ev.PermissionAsked | ev.QuestionAsked | ev.PlanProposed,
+    tool: str,
+    seq: int,
+    encoded: bytes,
+) -> SessionState:
+    item = Pending(event.request, event.call, tool, event.input, seq, encoded, event.subagent)
+    return _change(state, pending=(*state.pending, item), updated=event.at)
+
+
+def _settled(state: SessionState, request: RequestId, by: str, at: int) -> SessionState:
+    return _change(
+        state,
+        pending=tuple(item for item in state.pending if item.request != request),
+        decided=(*state.decided[-DECIDED_KEPT + 1 :], (request, by)),
+        updated=at,
+    )
+
+
+def _moved(state: SessionState, event: ev.MessageMoved) -> SessionState:
+    item = state.find_queued(event.message)
+    if item is None:
+        return state
+    rest = [other for other in state.queue if other.message != event.message]
+    rest.insert(event.position, item)
+    return _change(state, queue=tuple(rest), updated=event.at)
+
+
+_decoder: msgspec.msgpack.Decoder[SessionState] = msgspec.msgpack.Decoder(SessionState)
+
+
+def encode_state(state: SessionState) -> bytes:
+    return msgspec.msgpack.encode(state)
+
+
+def decode_state(data: bytes) -> SessionState:
+    return _decoder.decode(data)
