@@ -68,16 +68,11 @@ class SessionGateway:
         cwd = self.resolve_folder(command.cwd)
         if await self.store.summary(command.session) is not None:
             raise Stale(f"There is a session {command.session} already.", session=command.session)
-        state = SessionState(
-            session=command.session,
-            settings=command.settings,
-            agent_session=command.resume,
-            resumable=bool(command.resume),
-        )
         opened = ev.SessionOpened(
             id=event_id(command.session, "session.opened"), cwd=cwd, agent=kind.name, title=command.title, by=who.name
         )
-        core = await loading.create(self.services, self.registry.feed(command.session), opened, state, kind)
+        feed = self.registry.feed(command.session)
+        core = await loading.create(self.services, feed, command.session, opened, command.settings, command.resume)
         self.registry.adopt(core)
         return cmd.Reply(session=command.session, seq=core.log.head)
 
