@@ -1,4 +1,4 @@
-"""WebSocket frames for views: a variant's bytes go to every watcher's socket as they are. Pure; only building lives here.
+"""Building WebSocket frames, for views: a variant's bytes go to every watcher's socket as they are.
 
 Client protocols may not see the server's driver, so the two functions they need are words of the model.
 """

@@ -5,6 +5,7 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from fairlead.model.commands import Command
+from fairlead.model.errors import BadRequest
 from fairlead.model.queries import Query
 
 
@@ -32,7 +33,11 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
 def parse_query(query: str) -> dict[str, str]:
     """The first value of each name; what is no UTF-8 becomes replacement characters and matches nothing."""
     found: dict[str, str] = {}
-    for name, value in parse_qsl(query, keep_blank_values=True, max_num_fields=100, errors="replace"):
+    try:
+        pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=100, errors="replace")
+    except ValueError:
+        raise BadRequest("The query has more than 100 fields.") from None
+    for name, value in pairs:
         found.setdefault(name, value)
     return found
 

@@ -1,4 +1,7 @@
-"""Which scopes a command needs. One table for every protocol and for the core; a new command fails the type check here."""
+"""Which scopes a command needs: one table for every protocol and for the core.
+
+A new command fails the type check here until somebody has decided about it.
+"""
 
 from typing import Final, assert_never
 
@@ -28,7 +31,7 @@ from fairlead.model.commands import (
 from fairlead.model.errors import NotAllowed
 
 _CAUTIOUS: Final = ("", "default", "plan")
-"""Modes in which the agent does no more without a person than it would anyway: no approval hides in them."""
+"""Modes that a session may begin in without anybody having approved more than the policy does."""
 
 
 def scopes_for(command: Command) -> tuple[Scope, ...]:
@@ -36,10 +39,9 @@ def scopes_for(command: Command) -> tuple[Scope, ...]:
     match command:
         case Create(settings=settings) | Configure(settings=settings):
             return ("chat", *_settings(settings))
-        case Answer():
+        case Answer() | SetMode():
+            # Leaving plan mode approves the plan: no mode is too tame to be an approval.
             return ("approve",)
-        case SetMode(mode=mode):
-            return ("chat",) if mode in _CAUTIOUS else ("approve",)
         case Delete(files=files):
             return ("admin",) if files else ("chat",)
         case Control():

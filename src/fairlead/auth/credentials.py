@@ -1,0 +1,218 @@
+"""Credentials: tokens and device keys, looked up in memory, kept in the store; revoking ends what they opened.
+
+All of them are in memory (`load`), so that the gate decides without waiting. Whatever another process changes in
+the store is seen at the next `load`, which also closes what has been revoked meanwhile.
+"""
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Callable
+from secrets import token_bytes
+from typing import Final, Literal
+
+import msgspec
+
+from fairlead.auth import signed
+from fairlead.auth.devices import LoginCodes
+from fairlead.auth.tickets import Tickets
+from fairlead.auth.tokens import SECRET_BYTES, CredentialRecord, Random, digest, id_in, in_order, mint
+from fairlead.auth.users import OWNER, Users
+from fairlead.model.admin import NewCredential, SignedUrl
+from fairlead.model.auth import SCOPES, Identity, Scope
+from fairlead.model.errors import BadRequest, FairleadError, NotFound
+from fairlead.model.store import Documents
+from fairlead.system.clock import Clock, Timer
+
+SPACE: Final = "credentials"
+KEYS: Final = "auth"
+URL_KEY: Final = "url-key"
+GIVEN: Final = "given"
+"""The id of the token that the environment gave: valid while it is given, never stored."""
+_NAME_LENGTH: Final = 100
+_FLUSH_S: Final = 60.0
+"""How late `last_used` may reach the store: it is for people, a write per request would cost more than it tells."""
+
+log = logging.getLogger("fairlead.auth")
+
+Kind = Literal["token", "device"]
+
+
+class Credentials:
+    """Call `load` before the first lookup, `close` at the end."""
+
+    def __init__(self, documents: Documents, clock: Clock, random: Random = token_bytes) -> None:
+        self.users = Users(documents, clock)
+        self.tickets = Tickets(clock, random)
+        self.codes = LoginCodes(documents, clock, random)
+        self._documents = documents
+        self._clock = clock
+        self._random = random
+        self._records: dict[str, CredentialRecord] = {}
+        self._given: CredentialRecord | None = None
+        self._url_key = b""
+        self._live: defaultdict[str, set[Callable[[], None]]] = defaultdict(set)
+        self._dirty: set[str] = set()
+        self._timer: Timer | None = None
+        self._flushing: set[asyncio.Task[None]] = set()
+
+    async def load(self) -> None:
+        """Read everything from the store again."""
+        await self.users.ensure(OWNER)
+        new = self._random(SECRET_BYTES).hex()
+        made = await self._documents.add(KEYS, URL_KEY, new)
+        self._url_key = bytes.fromhex(new if made else str(await self._documents.get(KEYS, URL_KEY)))
+        found = await self._documents.list(SPACE)
+        records = {key: msgspec.convert(value, CredentialRecord) for key, value in found.items()}
+        for key in self._dirty & records.keys() & self._records.keys():
+            records[key] = msgspec.structs.replace(records[key], last_used=self._records[key].last_used)
+        gone = [key for key in self._records if key not in records or records[key].revoked]
+        self._records = records
+        for key in gone:
+            self._end(key)
+
+    async def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        await asyncio.gather(*self._flushing)
+        await self.flush()
+
+    def give(self, token: str) -> None:
+        """Accept the token of the environment as an admin's, as long as this process lives."""
+        self._given = CredentialRecord(
+            id=GIVEN,
+            kind="token",
+            name="admin",
+            user=OWNER,
+            scopes=("admin",),
+            digest=digest(token),
+            created=self._clock.now_ms(),
+        )
+
+    # --- lookups: at once, and telling nothing but yes or no
+
+    def bearer(self, secret: str) -> Identity | None:
+        name = id_in(secret)
+        record = self._records.get(name) if name else None
+        if record is None:
+            record = self._given
+        if record is None or not record.fits(secret) or record.revoked:
+            return None
+        self._touch(record)
+        return record.identity()
+
+    def ticket(self, ticket: str) -> Identity | None:
+        owner = self.tickets.owner(ticket)
+        return None if owner is None else self.identity(owner)
+
+    def signature(self, path: str, query: str) -> Identity | None:
+        name = signed.signer(self._url_key, path, query, self._clock.now_ms())
+        return None if name is None else self.identity(name)
+
+    def identity(self, credential: str) -> Identity | None:
+        """Of a credential that is valid now."""
+        record = self._given if credential == GIVEN else self._records.get(credential)
+        return None if record is None or record.revoked else record.identity()
+
+    # --- changes
+
+    async def create(self, kind: Kind, name: str, scopes: tuple[Scope, ...], user: str = OWNER) -> NewCredential:
+        unknown = [scope for scope in scopes if scope not in SCOPES]
+        if unknown or not scopes:
+            raise BadRequest(f"A credential needs at least one of the scopes {', '.join(SCOPES)}.")
+        title = " ".join(name.split())
+        if not title or len(title) > _NAME_LENGTH or not title.isprintable():
+            raise BadRequest(f"A credential needs a name of at most {_NAME_LENGTH} printable characters.")
+        await self.users.check(user)
+        while True:
+            key, secret = mint(self._random)
+            record = CredentialRecord(
+                id=key,
+                kind=kind,
+                name=title,
+                user=user,
+                scopes=in_order(scopes),
+                digest=digest(secret),
+                created=self._clock.now_ms(),
+            )
+            if await self._documents.add(SPACE, key, msgspec.to_builtins(record)):
+                self._records[key] = record
+                return NewCredential(secret=secret, credential=record.view())
+
+    async def restore(self, secret: str) -> CredentialRecord | None:
+        """What is known of this token, valid or not; used for the file that keeps the first one."""
+        record = self._records.get(id_in(secret) or "")
+        return record if record is not None and record.fits(secret) else None
+
+    def list(self, kind: Kind) -> tuple[CredentialRecord, ...]:
+        """Oldest first, revoked ones too."""
+        chosen = [record for record in self._records.values() if record.kind == kind]
+        return tuple(sorted(chosen, key=lambda record: (record.created, record.id)))
+
+    async def revoke(self, kind: Kind, credential: str) -> CredentialRecord:
+        record = self._records.get(credential)
+        if record is None or record.kind != kind:
+            raise NotFound(kind, credential)
+        if not record.revoked:
+            record = msgspec.structs.replace(record, revoked=self._clock.now_ms())
+            # First for this process, then for the next: a store that fails must not keep the door open.
+            self._records[credential] = record
+            self._end(credential)
+            await self._documents.put(SPACE, credential, msgspec.to_builtins(record))
+        return record
+
+    async def login(self, code: str, name: str) -> NewCredential:
+        pending = await self.codes.redeem(code)
+        return await self.create("device", name or pending.name or "browser", pending.scopes, pending.user)
+
+    def sign(self, credential: str, path: str, query: str) -> SignedUrl:
+        expires = self._clock.now_ms() + signed.LIFETIME_MS
+        return SignedUrl(url=signed.sign(self._url_key, path, query, credential, expires), expires=expires)
+
+    # --- what is open with a credential
+
+    def attach(self, credential: str, close: Callable[[], None]) -> Callable[[], None]:
+        """`close` is called when the credential is revoked, unless the returned function was called before."""
+        self._live[credential].add(close)
+
+        def detach() -> None:
+            closers = self._live.get(credential)
+            if closers is not None:
+                closers.discard(close)
+                if not closers:
+                    del self._live[credential]
+
+        return detach
+
+    def _end(self, credential: str) -> None:
+        self.tickets.drop(credential)
+        closers = self._live.pop(credential, set())
+        if closers:
+            log.info("credential revoked", extra={"credential": credential, "sockets": len(closers)})
+        for close in closers:
+            close()
+
+    # --- last use
+
+    def _touch(self, record: CredentialRecord) -> None:
+        if record.id == GIVEN:
+            return
+        self._records[record.id] = msgspec.structs.replace(record, last_used=self._clock.now_ms())
+        self._dirty.add(record.id)
+        if self._timer is None:
+            self._timer = self._clock.call_later(_FLUSH_S, self._flush_soon)
+
+    def _flush_soon(self) -> None:
+        self._timer = None
+        task = asyncio.get_running_loop().create_task(self.flush())
+        self._flushing.add(task)
+        task.add_done_callback(self._flushing.discard)
+
+    async def flush(self) -> None:
+        """Write down when each was last used."""
+        for key in tuple(self._dirty):
+            self._dirty.discard(key)
+            try:
+                await self._documents.put(SPACE, key, msgspec.to_builtins(self._records[key]))
+            except FairleadError as error:
+                log.warning("last use not kept", extra={"credential": key, "error": error.message})

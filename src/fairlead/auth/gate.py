@@ -1,0 +1,136 @@
+"""The gate: may this request come in? One pure decision for HTTP and WebSocket, before any route's code runs.
+
+Checked in this order: Host, Origin, Sec-Fetch-Site, credential, scope. Everything must hold. No cookie is looked
+at, ever. A refusal tells which check failed and nothing else: not whether a path, a token or a user exists.
+"""
+
+from typing import Final, Literal, Protocol
+
+import msgspec
+
+from fairlead.auth.hosts import House, parse_authority, parse_origin
+from fairlead.model.auth import Identity
+from fairlead.model.errors import BadRequest
+from fairlead.model.requests import Head, parse_query
+from fairlead.model.routes import Access
+
+NOBODY: Final = Identity(credential="", user="", name="", scopes=frozenset())
+"""Who asks on a public route."""
+
+_READING: Final = frozenset({"GET", "HEAD"})
+
+
+class Demand(msgspec.Struct, frozen=True, kw_only=True):
+    """What a route asks of who comes. `access` None: any valid credential (what lies behind is then a 404)."""
+
+    access: Access | None
+    token_query: str = ""
+    signed: bool = False
+
+
+class Keys(Protocol):
+    """Looks credentials up, without waiting and without changing anything that a decision depends on."""
+
+    def bearer(self, secret: str) -> Identity | None: ...
+    def ticket(self, ticket: str) -> Identity | None: ...
+    def signature(self, path: str, query: str) -> Identity | None: ...
+
+
+class Allow(msgspec.Struct, frozen=True):
+    """`ticket` has to be spent now, by whoever acts on this."""
+
+    identity: Identity
+    ticket: str = ""
+
+
+class Refuse(msgspec.Struct, frozen=True):
+    status: int
+    code: str
+    message: str
+
+    def body(self) -> bytes:
+        return msgspec.json.encode({"error": {"code": self.code, "message": self.message}})
+
+
+_BAD_HOST: Final = Refuse(400, "bad_host", "The request needs exactly one Host header of the form name:port.")
+_FOREIGN_HOST: Final = Refuse(
+    421, "foreign_host", "This gateway does not answer to that host name: use its own address, or set --public-url."
+)
+_FOREIGN_ORIGIN: Final = Refuse(403, "foreign_origin", "Pages of another origin may not talk to this gateway.")
+_CROSS_SITE: Final = Refuse(403, "cross_site", "The request comes from a page of another site.")
+_AMBIGUOUS: Final = Refuse(400, "bad_credential", "The request carries more than one Authorization header.")
+_NO_CREDENTIAL: Final = Refuse(401, "no_credential", "A token is needed: send it as Authorization: Bearer.")
+_BAD_CREDENTIAL: Final = Refuse(401, "bad_credential", "The credential is not valid.")
+
+
+def decide(head: Head, demand: Demand, house: House, keys: Keys) -> Allow | Refuse:
+    """The one decision. The peer is in the head; it weighs nothing: loopback is no credential."""
+    refused = _check_place(head, house)
+    if refused is not None:
+        return refused
+    if demand.access == "public":
+        return Allow(NOBODY)
+    found = _credential(head, demand, keys)
+    if isinstance(found, Refuse):
+        return found
+    if demand.access is not None and not found.identity.may(demand.access):
+        return Refuse(403, "not_allowed", f"This needs the scope {demand.access}, which your credential does not have.")
+    return found
+
+
+def _check_place(head: Head, house: House) -> Refuse | None:
+    hosts = head.all("host")
+    host = parse_authority(hosts[0]) if len(hosts) == 1 else None
+    if host is None:
+        return _BAD_HOST
+    if not house.owns_host(host, local=head.local, secure=head.secure):
+        return _FOREIGN_HOST
+    invited = False
+    origins = head.all("origin")
+    if origins:
+        origin = parse_origin(origins[0]) if len(origins) == 1 else None
+        if origin is None:
+            return _FOREIGN_ORIGIN
+        invited = origin in house.origins
+        if not invited and not house.owns_origin(origin, local=head.local, secure=head.secure):
+            return _FOREIGN_ORIGIN
+    # `same-site` is not enough: every other port of this host is the same site.
+    changing = head.socket or head.method not in _READING
+    if changing and not invited and any(site not in ("same-origin", "none") for site in head.all("sec-fetch-site")):
+        return _CROSS_SITE
+    return None
+
+
+def _credential(head: Head, demand: Demand, keys: Keys) -> Allow | Refuse:
+    """The first kind that is there counts; a bad one is not made good by another."""
+    headers = head.all("authorization")
+    if len(headers) > 1:
+        return _AMBIGUOUS
+    if headers:
+        scheme, _, secret = headers[0].strip().partition(" ")
+        found = keys.bearer(secret.strip()) if scheme.lower() == "bearer" and secret.strip() else None
+        return _BAD_CREDENTIAL if found is None else Allow(found)
+    kind, value = _from_query(head, demand)
+    if not kind:
+        return _NO_CREDENTIAL
+    if kind == "ticket":
+        found = keys.ticket(value)
+        return _BAD_CREDENTIAL if found is None else Allow(found, value)
+    found = keys.signature(head.path, head.query) if kind == "signature" else keys.bearer(value)
+    return _BAD_CREDENTIAL if found is None else Allow(found)
+
+
+def _from_query(head: Head, demand: Demand) -> tuple[Literal["", "ticket", "signature", "token"], str]:
+    if not head.query:
+        return "", ""
+    try:
+        query = parse_query(head.query)
+    except BadRequest:
+        return "", ""
+    if head.socket and "ticket" in query:
+        return "ticket", query["ticket"]
+    if demand.signed and "sig" in query:
+        return "signature", query["sig"]
+    if demand.token_query and demand.token_query in query:
+        return "token", query[demand.token_query]
+    return "", ""

@@ -1,0 +1,62 @@
+"""Tickets: what a browser opens a WebSocket with, for it can set no header there. Single use, 30 s, in memory.
+
+Bounded twice: one credential cannot push out another's tickets by asking for many. A restart forgets them all;
+a client simply asks for another.
+"""
+
+from collections import OrderedDict
+from typing import Final
+
+from fairlead.auth.tokens import SECRET_BYTES, Random, digest, spell
+from fairlead.model.admin import Ticket
+from fairlead.system.clock import Clock
+
+LIFETIME_S: Final = 30.0
+PER_CREDENTIAL: Final = 64
+IN_ALL: Final = 4096
+
+
+class Tickets:
+    def __init__(self, clock: Clock, random: Random) -> None:
+        self._clock = clock
+        self._random = random
+        # By hash, oldest first: how long a lookup takes tells nothing about a ticket.
+        self._open: OrderedDict[str, tuple[str, float]] = OrderedDict()
+
+    def issue(self, credential: str) -> Ticket:
+        self._forget_expired()
+        own = [key for key, (owner, _) in self._open.items() if owner == credential]
+        if len(own) >= PER_CREDENTIAL:
+            del self._open[own[0]]
+        elif len(self._open) >= IN_ALL:
+            self._open.popitem(last=False)
+        ticket = spell(self._random(SECRET_BYTES))
+        self._open[digest(ticket)] = (credential, self._clock.monotonic() + LIFETIME_S)
+        return Ticket(ticket=ticket, expires=self._clock.now_ms() + round(LIFETIME_S * 1000))
+
+    def owner(self, ticket: str) -> str | None:
+        """Whose ticket it is; does not spend it."""
+        found = self._open.get(digest(ticket))
+        return None if found is None or self._clock.monotonic() >= found[1] else found[0]
+
+    def spend(self, ticket: str) -> bool:
+        """True for the one who spends it."""
+        live = self.owner(ticket) is not None
+        self._open.pop(digest(ticket), None)
+        return live
+
+    def drop(self, credential: str) -> None:
+        """Its credential is revoked."""
+        for key in [key for key, (owner, _) in self._open.items() if owner == credential]:
+            del self._open[key]
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def _forget_expired(self) -> None:
+        now = self._clock.monotonic()
+        while self._open:
+            key, (_, expires) = next(iter(self._open.items()))
+            if expires > now:
+                return
+            del self._open[key]

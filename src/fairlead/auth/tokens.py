@@ -1,0 +1,83 @@
+"""How a secret is spelled, and what is kept of it. Pure: randomness is handed in.
+
+`fl_<id>_<secret>`: the id finds the record without a search, the secret has 256 bits. Only a hash is stored: a
+plain SHA-256 is enough for what nobody could guess in the first place (a password would need a slow one).
+"""
+
+import hashlib
+import hmac
+import re
+from base64 import b32encode
+from collections.abc import Callable
+from typing import Final, Literal
+
+import msgspec
+
+from fairlead.model.admin import CredentialView
+from fairlead.model.auth import SCOPES, Identity, Scope
+
+Random = Callable[[int], bytes]
+"""So many random bytes; `secrets.token_bytes` outside of tests."""
+
+SECRET_BYTES: Final = 32
+_ID_BYTES: Final = 5
+_FORM: Final = re.compile(r"fl_([a-z2-7]{8})_[a-z2-7]{52}")
+
+
+def spell(data: bytes) -> str:
+    """Letters and digits alone: one double click selects it, nothing has to be quoted in a URL or a shell."""
+    return b32encode(data).decode("ascii").rstrip("=").lower()
+
+
+def mint(random: Random) -> tuple[str, str]:
+    """(id, token)"""
+    name = spell(random(_ID_BYTES))
+    return name, f"fl_{name}_{spell(random(SECRET_BYTES))}"
+
+
+def id_in(token: str) -> str | None:
+    """The id that a token of ours names; None for a token of another form."""
+    found = _FORM.fullmatch(token)
+    return found[1] if found else None
+
+
+def digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+class CredentialRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """What is stored. A revoked one stays: its id is not given again, and lists show when it ended."""
+
+    id: str
+    kind: Literal["token", "device"]
+    name: str
+    user: str
+    scopes: tuple[Scope, ...]
+    digest: str
+    created: int
+    last_used: int = 0
+    revoked: int = 0
+
+    def fits(self, secret: str) -> bool:
+        """In constant time."""
+        return hmac.compare_digest(self.digest, digest(secret))
+
+    def view(self) -> CredentialView:
+        return CredentialView(
+            id=self.id,
+            kind=self.kind,
+            name=self.name,
+            user=self.user,
+            scopes=self.scopes,
+            created=self.created,
+            last_used=self.last_used,
+            revoked=self.revoked,
+        )
+
+    def identity(self) -> Identity:
+        return Identity(credential=self.id, user=self.user, name=self.name, scopes=frozenset(self.scopes))
+
+
+def in_order(scopes: tuple[Scope, ...]) -> tuple[Scope, ...]:
+    """Each once, in the order of the model, so that equal sets look equal."""
+    return tuple(scope for scope in SCOPES if scope in scopes)
