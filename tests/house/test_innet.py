@@ -1,0 +1,31 @@
+"""The wrapper that takes the network away: loopback works inside, nothing else is there, or it says why not."""
+
+import json
+import subprocess
+import sys
+
+from tools.rules import ROOT
+
+PROBE = """
+import json, os, socket, sys
+listener = socket.create_server(("127.0.0.1", 0))
+socket.create_connection(listener.getsockname()).close()
+print(json.dumps({"uid": os.getuid(), "nets": [name for _, name in socket.if_nameindex()], "args": sys.argv}))
+raise SystemExit(7)
+"""
+
+
+def test_inside_there_is_loopback_alone_and_the_command_is_left_as_it_is() -> None:
+    argv = [ROOT / "tools" / "innet", sys.executable, "-c", PROBE, "two words", "$HOME", "--net"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    if done.returncode == 77:
+        # A machine without namespaces: the wrapper may only say so, never run the command with a network.
+        assert "no network namespace here" in done.stderr
+        assert done.stdout == ""
+        return
+    assert done.returncode == 7, done.stderr
+    found = json.loads(done.stdout)
+    outside = subprocess.run(["id", "-u"], capture_output=True, text=True, check=True).stdout.strip()
+    assert found["nets"] == ["lo"]
+    assert found["uid"] == int(outside)
+    assert found["args"] == ["-c", "two words", "$HOME", "--net"]
