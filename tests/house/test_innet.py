@@ -16,7 +16,7 @@ raise SystemExit(7)
 
 
 def test_inside_there_is_loopback_alone_and_the_command_is_left_as_it_is() -> None:
-    argv = [ROOT / "tools" / "innet", sys.executable, "-c", PROBE, "two words", "$HOME", "--net"]
+    argv = [str(ROOT / "tools" / "innet"), sys.executable, "-c", PROBE, "two words", "$HOME", "--net"]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     if done.returncode == 77:
         # A machine without namespaces: the wrapper may only say so, never run the command with a network.
