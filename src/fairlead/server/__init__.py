@@ -1,0 +1,1 @@
+"""HTTP and WebSocket drivers: knows that protocols exist, not which."""

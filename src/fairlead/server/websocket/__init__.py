@@ -1,0 +1,49 @@
+"""The WebSocket driver: frames, connections and endpoints. Import from here; the files inside may move.
+
+`run_endpoint` serves one connection, `driver_class` makes the class for uvicorn, `stock_settings` the fallback.
+"""
+
+from fairlead.server.websocket.connection import EXTENSION, Connection, Endpoint, Options
+from fairlead.server.websocket.errors import (
+    BadHandshake,
+    FrameError,
+    InvalidText,
+    MessageTooBig,
+    Misuse,
+    PeerGone,
+    ProtocolViolation,
+    WebSocketError,
+)
+from fairlead.server.websocket.frames import binary_frame, close_frame, ping_frame, pong_frame, text_frame
+from fairlead.server.websocket.keepalive import Keepalive
+from fairlead.server.websocket.parser import FrameParser
+from fairlead.server.websocket.protocol import WebSocketDriver, driver_class
+from fairlead.server.websocket.run import run_endpoint
+from fairlead.server.websocket.stock import StockConnection, stock_settings
+
+__all__ = [
+    "EXTENSION",
+    "BadHandshake",
+    "Connection",
+    "Endpoint",
+    "FrameError",
+    "FrameParser",
+    "InvalidText",
+    "Keepalive",
+    "MessageTooBig",
+    "Misuse",
+    "Options",
+    "PeerGone",
+    "ProtocolViolation",
+    "StockConnection",
+    "WebSocketDriver",
+    "WebSocketError",
+    "binary_frame",
+    "close_frame",
+    "driver_class",
+    "ping_frame",
+    "pong_frame",
+    "run_endpoint",
+    "stock_settings",
+    "text_frame",
+]

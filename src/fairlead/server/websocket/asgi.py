@@ -1,0 +1,198 @@
+"""The ASGI side of our driver: one application call for one handshake, with its receive() and send().
+
+Decides between accepting and refusing and keeps ASGI's order of messages. Sockets, frames and endpoints are the
+driver's, which this file sees only as a Wire.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Protocol
+from urllib.parse import unquote
+
+from starlette.types import Message, Receive, Scope, Send
+from uvicorn.config import Config
+from uvicorn.protocols.utils import get_local_addr, get_remote_addr, is_ssl
+
+from fairlead.server.websocket.connection import Connection, Endpoint, Options
+from fairlead.server.websocket.deflate import Deflate, negotiate
+from fairlead.server.websocket.errors import Misuse, PeerGone
+from fairlead.server.websocket.frames import binary_frame, text_frame
+from fairlead.server.websocket.handshake import RequestHead, accept_response, refusal, refusal_head
+from fairlead.server.websocket.queue import MessageQueue
+
+logger = logging.getLogger("fairlead.server.websocket")
+
+Application = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+class Wire(Connection, Protocol):
+    """What the handshake needs of a driver, besides an accepted connection's own methods."""
+
+    @property
+    def options(self) -> Options: ...
+
+    @property
+    def lost(self) -> bool:
+        """The socket is gone."""
+
+    @property
+    def code(self) -> int: ...
+
+    @property
+    def default_headers(self) -> list[tuple[bytes, bytes]]: ...
+
+    def accept(self, response: bytes, deflate: Deflate | None) -> None: ...
+
+    def write(self, data: bytes) -> None: ...
+
+    def finish(self) -> None:
+        """Ends the socket when everything written has gone out."""
+
+    def abort(self) -> None: ...
+
+    def attach(self, endpoint: Endpoint) -> None: ...
+
+    async def drained(self) -> None:
+        """Returns when the write buffer is not congested, or the peer is gone."""
+
+
+class Phase(enum.Enum):
+    HANDSHAKE = enum.auto()
+    REFUSING = enum.auto()
+    """The application began an HTTP response instead of accepting."""
+    REFUSED = enum.auto()
+    ACCEPTED = enum.auto()
+
+
+def websocket_scope(head: RequestHead, config: Config, transport: asyncio.Transport) -> Scope:
+    """The scope without what belongs to the server's state and to the driver."""
+    root = config.root_path
+    return {
+        "type": "websocket",
+        "asgi": {"version": config.asgi_version, "spec_version": "2.4"},
+        "http_version": "1.1",
+        "scheme": "wss" if is_ssl(transport) else "ws",
+        "server": get_local_addr(transport),
+        "client": get_remote_addr(transport),
+        "root_path": root,
+        "path": root + unquote(head.path.decode("latin-1")),
+        "raw_path": root.encode() + head.path,
+        "query_string": head.query,
+        "headers": head.headers,
+        "subprotocols": head.subprotocols,
+        "extensions": {"websocket.http.response": {}},
+    }
+
+
+class AsgiCall:
+    """One call of the application, from the request head to its return."""
+
+    __slots__ = ("_body_started", "_head", "_queue", "_refusal", "_saw_connect", "_wire", "phase")
+
+    def __init__(self, wire: Wire, head: RequestHead) -> None:
+        self._wire = wire
+        self._head = head
+        self.phase = Phase.HANDSHAKE
+        self._saw_connect = False
+        self._queue: MessageQueue | None = None
+        self._refusal: Message = {}
+        self._body_started = False
+
+    async def run(self, application: Application, scope: Scope) -> None:
+        try:
+            await application(scope, self.receive, self.send)
+        except PeerGone:
+            logger.debug("%s left before the application was done", self._wire.peer)
+        except asyncio.CancelledError:
+            self._wire.abort()
+            raise
+        except Exception:
+            logger.exception("the application failed for %s", self._wire.peer)
+            self._leave(1011)
+        else:
+            self._leave(1000)
+
+    async def receive(self) -> Message:
+        if not self._saw_connect:
+            self._saw_connect = True
+            return {"type": "websocket.connect"}
+        if self._queue is None:
+            if self.phase is not Phase.ACCEPTED or self._wire.closed:
+                return {"type": "websocket.disconnect", "code": self._wire.code}
+            self._queue = MessageQueue()
+            self._wire.attach(self._queue)
+        return await self._queue.receive(self._wire)
+
+    async def send(self, message: Message) -> None:
+        if self._wire.lost:
+            raise PeerGone(self._wire.code)
+        match self.phase, message["type"]:
+            case Phase.HANDSHAKE, "websocket.accept":
+                self._accept(message)
+            case Phase.HANDSHAKE, "websocket.close":
+                self.refuse(403, "Forbidden")
+            case Phase.HANDSHAKE, "websocket.http.response.start":
+                self.phase = Phase.REFUSING
+                self._refusal = message
+            case Phase.REFUSING, "websocket.http.response.body":
+                await self._send_body(message.get("body", b""), message.get("more_body", False))
+            case Phase.ACCEPTED, "websocket.send":
+                await self._send_data(message)
+            case Phase.ACCEPTED, "websocket.close":
+                self._wire.close(message.get("code", 1000), message.get("reason") or "")
+            case phase, kind:
+                raise Misuse(f"{kind} is out of order: the connection is {phase.name.lower()}")
+
+    def refuse(self, status: int, reason: str, headers: Iterable[tuple[bytes, bytes]] = ()) -> None:
+        self.phase = Phase.REFUSED
+        self._wire.write(refusal(status, reason, (*self._wire.default_headers, *headers)))
+        self._wire.finish()
+
+    def _accept(self, message: Message) -> None:
+        headers = [*self._wire.default_headers, *message.get("headers", ())]
+        if message.get("subprotocol"):
+            headers.append((b"sec-websocket-protocol", message["subprotocol"].encode("latin-1")))
+        deflate = None
+        if self._wire.options.compress:
+            deflate = negotiate(self._head.all(b"sec-websocket-extensions"))
+        if deflate is not None:
+            headers.append((b"sec-websocket-extensions", deflate.header))
+        response = accept_response(self._head.key, headers)
+        self.phase = Phase.ACCEPTED
+        self._wire.accept(response, deflate)
+
+    async def _send_body(self, body: bytes, more: bool) -> None:
+        if not self._body_started:
+            self._body_started = True
+            headers = [*self._wire.default_headers, *self._refusal.get("headers", ())]
+            if not more and not any(name.lower() == b"content-length" for name, _ in headers):
+                headers.append((b"content-length", b"%d" % len(body)))
+            body = refusal_head(self._refusal["status"], headers) + body
+        self._wire.write(body)
+        if more:
+            await self._wire.drained()
+        else:
+            self.phase = Phase.REFUSED
+            self._wire.finish()
+
+    async def _send_data(self, message: Message) -> None:
+        await self._wire.drained()
+        if self._wire.closed:
+            raise PeerGone(self._wire.code)
+        text = message.get("text")
+        self._wire.send(binary_frame(message["bytes"]) if text is None else text_frame(text.encode()))
+
+    def _leave(self, code: int) -> None:
+        """The application has returned: what it left undone ends now."""
+        match self.phase:
+            case Phase.HANDSHAKE if not self._wire.lost:
+                logger.error("the application neither accepted nor refused %s", self._wire.peer)
+                self.refuse(500, "Internal Server Error")
+            case Phase.REFUSING:
+                self._wire.finish()
+            case Phase.ACCEPTED:
+                self._wire.close(code)

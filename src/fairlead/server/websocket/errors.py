@@ -1,0 +1,63 @@
+"""What can go wrong on a WebSocket, as one tree. Errors carry data; drivers turn them into answers.
+
+WebSocketError
+├── FrameError            the peer broke RFC 6455: `code` is the close code it gets
+│   ├── ProtocolViolation   1002
+│   ├── InvalidText         1007
+│   └── MessageTooBig       1009
+├── BadHandshake          the request head is no WebSocket handshake: `status` and `headers` are the answer
+├── PeerGone              an ASGI application sends to a peer that has left (an OSError, as ASGI asks)
+└── Misuse                our own code called things in the wrong order
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class WebSocketError(Exception):
+    """Base of everything below."""
+
+
+class FrameError(WebSocketError):
+    """The peer sent bytes that no conforming client sends."""
+
+    code: ClassVar[int]
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class ProtocolViolation(FrameError):
+    code = 1002
+
+
+class InvalidText(FrameError):
+    code = 1007
+
+
+class MessageTooBig(FrameError):
+    code = 1009
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"a message may have {limit} bytes")
+        self.limit = limit
+
+
+class BadHandshake(WebSocketError):
+    def __init__(self, status: int, reason: str, headers: tuple[tuple[bytes, bytes], ...] = ()) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.reason = reason
+        self.headers = headers
+
+
+class PeerGone(WebSocketError, OSError):
+    def __init__(self, code: int) -> None:
+        super().__init__(f"the peer has left (close code {code}); stop sending")
+        self.code = code
+
+
+class Misuse(WebSocketError, RuntimeError):
+    pass

@@ -1,0 +1,94 @@
+"""RFC 6455 frames, the sending half: bytes in, bytes out. Pure; the receiving half is parser.py.
+
+A frame is built once and the same bytes go to every subscriber, so nothing here knows a connection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+CONTINUATION: Final = 0x0
+TEXT: Final = 0x1
+BINARY: Final = 0x2
+CLOSE: Final = 0x8
+PING: Final = 0x9
+PONG: Final = 0xA
+
+FIN: Final = 0x80
+RSV1: Final = 0x40
+"""Set on the first frame of a message that permessage-deflate compressed."""
+
+MAX_CONTROL_PAYLOAD: Final = 125
+_MAX_REASON: Final = MAX_CONTROL_PAYLOAD - 2
+
+NO_STATUS: Final = 1005
+"""Reported, never sent: the peer's close frame carried no code."""
+ABNORMAL: Final = 1006
+"""Reported, never sent: the connection ended without a close frame."""
+
+
+def build_frame(head: int, payload: bytes) -> bytes:
+    """One unmasked frame; `head` is the whole first byte (FIN, reserved bits, opcode)."""
+    length = len(payload)
+    if length < 126:
+        return bytes((head, length)) + payload
+    if length < 65536:
+        return bytes((head, 126, length >> 8, length & 255)) + payload
+    return bytes((head, 127)) + length.to_bytes(8, "big") + payload
+
+
+def text_frame(payload: bytes) -> bytes:
+    """`payload` is UTF-8; it is not checked, because every caller has just encoded it."""
+    return build_frame(FIN | TEXT, payload)
+
+
+def binary_frame(payload: bytes) -> bytes:
+    return build_frame(FIN | BINARY, payload)
+
+
+def ping_frame(payload: bytes = b"") -> bytes:
+    return _control_frame(PING, payload)
+
+
+def pong_frame(payload: bytes = b"") -> bytes:
+    return _control_frame(PONG, payload)
+
+
+def close_frame(code: int, reason: str = "") -> bytes:
+    """A reason too long for a control frame is cut at a character, never inside one."""
+    if not is_sendable_close_code(code):
+        raise ValueError(f"{code} may not be sent in a close frame; use 1000 or 3000 to 4999")
+    text = reason.encode()
+    if len(text) > _MAX_REASON:
+        text = text[:_MAX_REASON].decode(errors="ignore").encode()
+    return _control_frame(CLOSE, code.to_bytes(2, "big") + text)
+
+
+def is_sendable_close_code(code: int) -> bool:
+    """RFC 6455 section 7.4 and the registry after it: 1004 to 1006 and 1015 exist only in reports."""
+    return 1000 <= code <= 1003 or 1007 <= code <= 1014 or 3000 <= code <= 4999
+
+
+def split_frames(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """The (head, payload) pairs of whole unmasked frames joined together: the inverse of build_frame."""
+    offset = 0
+    while offset < len(data):
+        head, length = data[offset : offset + 2]
+        start = offset + 2
+        if length == 126:
+            start = offset + 4
+            length = int.from_bytes(data[offset + 2 : start], "big")
+        elif length == 127:
+            start = offset + 10
+            length = int.from_bytes(data[offset + 2 : start], "big")
+        offset = start + length
+        if offset > len(data):
+            raise ValueError("not a sequence of whole unmasked frames")
+        yield head, data[start:offset]
+
+
+def _control_frame(opcode: int, payload: bytes) -> bytes:
+    if len(payload) > MAX_CONTROL_PAYLOAD:
+        raise ValueError(f"a control frame carries at most {MAX_CONTROL_PAYLOAD} bytes, not {len(payload)}")
+    return build_frame(FIN | opcode, payload)

@@ -1,0 +1,73 @@
+"""One timer pings all connections of a process. Knows slots and time, not sockets.
+
+The interval is a wheel of slots and each tick serves one, so that thousands of idle connections cost a little
+every second instead of a stall every half minute.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, Protocol
+
+DEFAULT_INTERVAL: Final = 30.0
+"""Seconds; the seeds ping every 30 s, and common proxies cut a silent connection after 60 s."""
+
+SLOTS: Final = 30
+_SLOT_SIZE: Final = 256
+"""How many connections that come within one tick share a slot before the next takes over (a reconnect storm)."""
+
+
+class Timer(Protocol):
+    def cancel(self) -> None: ...
+
+
+Later = Callable[[float, Callable[[], None]], Timer]
+
+
+class Member(Protocol):
+    def keep_alive(self) -> None:
+        """Called once an interval: ping, or give the peer up if it was not heard since the last call."""
+
+
+def _loop_later(delay: float, call: Callable[[], None]) -> Timer:
+    return asyncio.get_running_loop().call_later(delay, call)
+
+
+class Keepalive:
+    """The timer runs only while there are members. A member's first turn comes within one interval of joining."""
+
+    __slots__ = ("_later", "_slots", "_tick", "_timer", "_turn")
+
+    def __init__(self, interval: float = DEFAULT_INTERVAL, later: Later = _loop_later) -> None:
+        self._tick = interval / SLOTS
+        self._later = later
+        self._slots: list[set[Member]] = [set() for _ in range(SLOTS)]
+        self._turn = 0
+        self._timer: Timer | None = None
+
+    def add(self, member: Member) -> None:
+        # The slot served last has the longest way to go: almost a whole interval.
+        for back in range(1, SLOTS + 1):
+            slot = self._slots[(self._turn - back) % SLOTS]
+            if len(slot) < _SLOT_SIZE:
+                break
+        else:
+            slot = min(self._slots, key=len)
+        slot.add(member)
+        if self._timer is None:
+            self._timer = self._later(self._tick, self._on_tick)
+
+    def discard(self, member: Member) -> None:
+        for slot in self._slots:
+            slot.discard(member)
+        if self._timer is not None and not any(self._slots):
+            self._timer.cancel()
+            self._timer = None
+
+    def _on_tick(self) -> None:
+        self._timer = self._later(self._tick, self._on_tick)
+        slot = self._slots[self._turn]
+        self._turn = (self._turn + 1) % SLOTS
+        for member in tuple(slot):
+            member.keep_alive()

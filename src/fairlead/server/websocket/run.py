@@ -1,0 +1,36 @@
+"""One way in for applications: accept a WebSocket and serve it by an Endpoint, whichever driver carries it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from starlette.types import Receive, Scope, Send
+
+from fairlead.server.websocket.connection import DEFAULT_OPTIONS, EXTENSION, Endpoint, Options
+from fairlead.server.websocket.protocol import WebSocketDriver
+from fairlead.server.websocket.stock import StockConnection
+
+
+async def run_endpoint(
+    scope: Scope,
+    receive: Receive,
+    send: Send,
+    endpoint: Endpoint,
+    *,
+    options: Options = DEFAULT_OPTIONS,
+    subprotocol: str | None = None,
+    headers: Iterable[tuple[bytes, bytes]] = (),
+) -> int:
+    """Returns the close code. To refuse, answer by ASGI's denial response instead of calling this."""
+    first = await receive()
+    if first["type"] != "websocket.connect":
+        return int(first.get("code", 1006))
+    carried = scope.get("extensions", {}).get(EXTENSION)
+    connection: WebSocketDriver | StockConnection
+    if isinstance(carried, WebSocketDriver):
+        carried.configure(options)
+        connection = carried
+    else:
+        connection = StockConnection(scope, receive, send, options)
+    await send({"type": "websocket.accept", "subprotocol": subprotocol, "headers": list(headers)})
+    return await connection.run(endpoint)
