@@ -29,13 +29,14 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(results, "fairlead-rule-results")
 
 
-def pytest_report_header() -> str:
-    return f"seed: {SEED} (FAIRLEAD_SEED={SEED} repeats it)"
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    # At the end and not in the header, which quiet runs leave out.
+    terminalreporter.write_line(f"seed: {SEED} (FAIRLEAD_SEED={SEED} repeats it)")
 
 
 @pytest.fixture
 def seed() -> int:
-    """The seed of whatever a test does at random, printed in the header of every run."""
+    """The seed of whatever a test does at random, printed at the end of every run."""
     return SEED
 
 

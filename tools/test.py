@@ -25,11 +25,10 @@ COVERAGE_DATA = BUILD / "coverage"
 TOTAL = 27 * 60
 
 PYTEST_FOUND_NOTHING = 5
-PYTEST = (str(BIN / "python"), "-m", "pytest", "-q")
-COVERED_PYTEST = (
-    *(str(BIN / "python"), "-m", "coverage", "run", f"--data-file={COVERAGE_DATA / 'data'}"),
-    *("-m", "pytest", "-q"),
-)
+PYTHON = str(BIN / "python")
+QUIET_PYTEST = ("-m", "pytest", "-q", "--durations=5", "--durations-min=2")
+PYTEST = (PYTHON, *QUIET_PYTEST)
+COVERED_PYTEST = (PYTHON, "-m", "coverage", "run", f"--data-file={COVERAGE_DATA / 'data'}", *QUIET_PYTEST)
 
 
 @dataclass(frozen=True)
@@ -58,8 +57,8 @@ PARTS = (
         240,
         ((*COVERED_PYTEST, "tests", "--ignore=tests/e2e", "-m", "not fault and not long"),),
     ),
-    Part("coverage", "coverage floor", 60, ((str(BIN / "python"), "-m", "tools.coverage_floor"),)),
-    Part("wheel", "the wheel, installed", 90, ((str(BIN / "python"), "-m", "tools.wheel"),)),
+    Part("coverage", "coverage floor", 60, ((PYTHON, "-m", "tools.coverage_floor"),)),
+    Part("wheel", "the wheel, installed", 90, ((PYTHON, "-m", "tools.wheel"),)),
     Part(
         "cli",
         "real CLI",
@@ -68,7 +67,7 @@ PARTS = (
         isolated=True,
     ),
     Part("faults", "faults", 180, ((*PYTEST, "tests", "-m", "fault and not long"),), isolated=True),
-    Part("rules", "rules shown", 30, ((str(BIN / "python"), "-m", "tools.rules"),)),
+    Part("rules", "rules shown", 30, ((PYTHON, "-m", "tools.rules"),)),
 )
 
 
