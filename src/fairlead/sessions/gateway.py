@@ -58,14 +58,14 @@ class SessionGateway:
         return await session.command(who, command)
 
     async def _create(self, who: Identity, command: cmd.Create) -> cmd.Reply:
+        kind = self.services.kind(command.agent)
+        self._check_settings(command.settings)
+        cwd = self.resolve_folder(command.cwd)
         if command.key:
             name = f"{who.credential}:{command.key}"
             if not await self.store.documents.add(CREATED, name, command.session):
                 made = await self.store.documents.get(CREATED, name)
                 return cmd.Reply(session=SessionId(str(made)), repeated=True)
-        kind = self.services.kind(command.agent)
-        self._check_settings(command.settings)
-        cwd = self.resolve_folder(command.cwd)
         if await self.store.summary(command.session) is not None:
             raise Stale(f"There is a session {command.session} already.", session=command.session)
         opened = ev.SessionOpened(
