@@ -1,0 +1,106 @@
+"""What a turn cost. The CLI's totals run on within a process; a turn's own are differences. Pure functions.
+
+`model_usage_since_last_result` is used where it is present; else the difference to the result before, the first
+result of a process counting from 0.
+"""
+
+from typing import Any, Final
+
+from fairlead.agents.claude.records import ResultRecord
+from fairlead.agents.claude.state import Base
+from fairlead.agents.claude.turns import Ending
+from fairlead.model.events import TurnStatus, Usage
+
+_FIELDS: Final = ("inputTokens", "outputTokens", "cacheReadInputTokens", "cacheCreationInputTokens", "costUSD")
+
+_DIGITS: Final = 10
+"""Differences of floats are rounded to this many digits of a dollar: what is beyond is no money."""
+
+_NOISE: Final = "[ede_diagnostic]"
+"""Begins what the CLI says to its makers in `errors`, not to people."""
+
+
+def ending(result: ResultRecord, base: Base, cancelled: bool, error: str = "") -> tuple[Ending, Base]:
+    """How the turn ended that `result` ends, and the totals to count the next from.
+
+    `error` is the kind of error that the agent's last words had."""
+    totals = _numbers(result.modelUsage)
+    since = None if result.model_usage_since_last_result is None else _numbers(result.model_usage_since_last_result)
+    total = result.total_cost_usd or 0.0
+    if since is not None:
+        models = since
+        cost = sum((model.get("costUSD", 0.0) for model in since.values()), 0.0)
+    else:
+        models = {name: _minus(numbers, base.models.get(name, {})) for name, numbers in totals.items()}
+        cost = _less(total, base.cost)
+    api_ms = result.duration_api_ms or 0.0
+    # A process that goes on from the stored totals of the one before says more than it spent itself.
+    goes_on = since is not None and round(total - base.cost - cost, _DIGITS) > 0
+    api_base = base.api_before if goes_on and base.api_ms == 0.0 else base.api_ms
+    status, reason = _status(result, cancelled, error)
+    said = tuple(error for error in result.errors or () if isinstance(error, str) and not error.startswith(_NOISE))
+    if status == "failed" and not said and result.result:
+        said = (result.result,)
+    told = Ending(
+        status=status,
+        reason=reason,
+        text=result.result or "",
+        cost_usd=round(cost, _DIGITS),
+        duration_ms=int(result.duration_ms or 0),
+        api_ms=int(_less(api_ms, api_base)),
+        usage={name: _usage(numbers) for name, numbers in models.items() if any(numbers.values())},
+        errors=said,
+        output=result.structured_output,
+    )
+    after = Base(
+        cost=max(total, base.cost),
+        api_ms=max(api_ms, base.api_ms),
+        models={**base.models, **totals},
+        api_before=base.api_before,
+    )
+    return told, after
+
+
+def next_process(base: Base) -> Base:
+    """The totals that a new process begins with."""
+    return Base(api_before=max(base.api_ms, base.api_before))
+
+
+def _status(result: ResultRecord, cancelled: bool, error: str) -> tuple[TurnStatus, str]:
+    if cancelled:
+        return "cancelled", "interrupted"
+    if result.subtype.startswith("error"):
+        return "failed", result.subtype
+    # API errors come as `success` with `is_error`: the subtype alone says nothing.
+    return ("failed", error or "error") if result.is_error else ("completed", "")
+
+
+def _numbers(models: dict[str, Any] | None) -> dict[str, dict[str, float]]:
+    return {
+        name: {key: numbers[key] for key in _FIELDS if _is_number(numbers.get(key))}
+        for name, numbers in (models or {}).items()
+        if isinstance(numbers, dict)
+    }
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _less(value: float, base: float) -> float:
+    """The difference; a total below the last one has begun anew (or is a local command's 0)."""
+    return value - base if value >= base else value
+
+
+def _minus(numbers: dict[str, float], base: dict[str, float]) -> dict[str, float]:
+    return {key: _less(value, base.get(key, 0.0)) for key, value in numbers.items()}
+
+
+def _usage(numbers: dict[str, float]) -> Usage:
+    return Usage(
+        input=int(numbers.get("inputTokens", 0)),
+        output=int(numbers.get("outputTokens", 0)),
+        cache_read=int(numbers.get("cacheReadInputTokens", 0)),
+        cache_write=int(numbers.get("cacheCreationInputTokens", 0)),
+        cost_usd=round(numbers.get("costUSD", 0.0), _DIGITS),
+    )

@@ -1,0 +1,282 @@
+"""The interpreter: Claude's records in, events out. Pure; its whole memory is one `State`.
+
+Here records are recognised (seen before? whose thread?) and handed to the part that knows them: blocks (what the
+agent says), said (user records), subagents and tasks (calls and who makes them), told (the rest), turns (the table).
+"""
+
+import hashlib
+from typing import assert_never
+
+import msgspec
+
+from fairlead.agents.claude import blocks, costs, said, subagents, tasks, told, turns
+from fairlead.agents.claude import state as memory
+from fairlead.agents.claude.records import (
+    AssistantRecord,
+    AuthStatus,
+    BackgroundTasks,
+    CompactBoundary,
+    ControlCancel,
+    ControlRequest,
+    ControlResponse,
+    Garbage,
+    HookRecord,
+    Init,
+    InterruptMarker,
+    KeepAlive,
+    ProgressRecord,
+    QuietRecord,
+    RateLimitRecord,
+    ResultRecord,
+    Status,
+    StreamRecord,
+    SystemNotice,
+    SystemQuiet,
+    TaskNotification,
+    TaskProgress,
+    TaskStarted,
+    TaskUpdated,
+    TitleRecord,
+    ToolProgressRecord,
+    ToolUseSummary,
+    UnknownRecord,
+    UserRecord,
+    WireRecord,
+    decode,
+)
+from fairlead.agents.claude.state import RECORDS_SEEN, STREAMED_SEEN, Held, State
+from fairlead.agents.claude.step import Step
+from fairlead.agents.claude.transcript import decode_row, in_sidechain
+from fairlead.agents.claude.turns import Ending, Phase, Signal
+from fairlead.model.agents import Outcome, Record
+from fairlead.model.events import Compaction, Delta, Event, ModeChanged, Notice, RateLimit, RecordKept
+from fairlead.model.ids import SessionId, TurnId
+from fairlead.model.store import Origin
+
+_Conversation = UserRecord | AssistantRecord | StreamRecord
+
+
+class ClaudeInterpreter:
+    """`model.agents.Interpreter` for Claude. The core calls `placed` for every event it stored, right after `step`."""
+
+    def __init__(self, session: SessionId) -> None:
+        self._session = session
+        self._state = State()
+
+    # --- the port
+
+    def step(self, record: Record) -> Outcome:
+        if record.origin == "gateway":
+            return self._ours(record)
+        message = decode_row(record.raw) if record.origin == "transcript" else decode(record.raw)
+        if isinstance(message, ControlResponse | ControlCancel | KeepAlive):
+            return Outcome()
+        source, seen = self._recognise(message, record)
+        step = self._step(source, record.origin, record.raw)
+        if seen:
+            # The transcript's copy of what the wire brought has the true stop reason.
+            if isinstance(message, AssistantRecord) and not message.parent_tool_use_id and not in_sidechain(message):
+                blocks.note_final(step, message)
+            return Outcome()
+        self._interpret(step, message)
+        return step.outcome()
+
+    def placed(self, event: Event, seq: int) -> None:
+        if isinstance(event, Delta):
+            blocks.placed_delta(self._state.streams, event, seq)
+        elif isinstance(event, RecordKept):
+            thread = self._state.expecting.pop(event.id, None)
+            if thread is not None and thread in self._state.streams:
+                self._state.streams[thread].kept.append(seq)
+        elif isinstance(event, ModeChanged):
+            # Also one of the core's own: 2.1.37 tells no changed mode, only the answer to the request does.
+            self._state.mode = event.mode
+
+    def exited(self, reason: str, cause: str) -> Outcome:
+        step = self._step(cause, "", b"")
+        state = self._state
+        subagents.release_all(step)
+        ending = turns.judged(step, reason)
+        if state.compacting:
+            state.compacting = False
+            step.tell(Compaction, phase="ended")
+        closed = subagents.close(step, everything=True)
+        turns.signal(step, Signal.EXIT, ending, closed)
+        for thread in list(state.streams):
+            step.end_stream(thread)
+        state.tasks.clear()
+        state.agents.clear()
+        state.expecting.clear()
+        state.base = costs.next_process(state.base)
+        return step.outcome()
+
+    @property
+    def turn(self) -> TurnId | None:
+        turn = self._state.turn
+        return None if turn is None else TurnId(turn.id)
+
+    @property
+    def busy(self) -> bool:
+        """The main thread works: a prompt now would go into its turn. In a turn of background subagents it is free."""
+        return self._state.phase not in (Phase.IDLE, Phase.BACKGROUND)
+
+    @property
+    def background(self) -> int:
+        return sum(task.background for task in self._state.tasks.values())
+
+    def snapshot(self) -> bytes:
+        return memory.encode(self._state)
+
+    def restore(self, data: bytes) -> None:
+        self._state = memory.decode(data)
+
+    # --- recognising
+
+    def _step(self, source: str, origin: Origin, raw: bytes) -> Step:
+        self._state.expecting.clear()
+        return Step(self._session, self._state, source, origin, raw, self._replay)
+
+    def _recognise(self, message: WireRecord, record: Record) -> tuple[str, bool]:
+        """The record's name, and whether it was here before."""
+        state = self._state
+        name = message.request_id if isinstance(message, ControlRequest) else getattr(message, "uuid", None)
+        if not name:
+            name = hashlib.sha256(record.raw).hexdigest()[:32]
+            if record.origin != "transcript":
+                # Two equal lines of the wire are two; a row of a transcript is itself, however often it is read.
+                state.anonymous += 1
+                name = f"{name}-{state.anonymous}"
+        streamed = isinstance(message, StreamRecord)
+        seen = state.streamed if streamed else state.records
+        if name in seen:
+            return name, True
+        seen.add(name, STREAMED_SEEN if streamed else RECORDS_SEEN)
+        return name, False
+
+    def _ours(self, record: Record) -> Outcome:
+        """A prompt that we hand to the agent, or the mark of an interrupt. Nothing else of ours has a meaning."""
+        message = decode(record.raw)
+        if isinstance(message, InterruptMarker):
+            step = self._step(message.cause, record.origin, record.raw)
+            turns.signal(step, Signal.INTERRUPT)
+            return step.outcome()
+        if not isinstance(message, UserRecord):
+            return Outcome()
+        source, seen = self._recognise(message, record)
+        step = self._step(source, record.origin, record.raw)
+        if not seen:
+            said.prompt(step, message)
+        return step.outcome()
+
+    # --- handing on
+
+    def _interpret(self, step: Step, message: WireRecord) -> None:
+        match message:
+            case UserRecord() | AssistantRecord() | StreamRecord():
+                self._conversation(step, message)
+            case ResultRecord():
+                self._result(step, message)
+            case Init():
+                told.init(step, message)
+            case Status():
+                told.status(step, message)
+            case CompactBoundary():
+                told.boundary(step, message)
+            case TaskStarted():
+                tasks.started(step, message)
+            case TaskProgress():
+                tasks.progressed(step, message)
+            case TaskUpdated():
+                tasks.updated(step, message)
+            case TaskNotification():
+                tasks.notified(step, message)
+            case BackgroundTasks():
+                tasks.changed(step, message)
+            case HookRecord():
+                told.hook(step, message)
+            case SystemNotice():
+                told.notice(step, message)
+            case SystemQuiet():
+                step.keep("system", message.subtype)
+            case ToolProgressRecord():
+                told.tool_progress(step, message)
+            case ToolUseSummary():
+                told.summary(step, message)
+            case AuthStatus():
+                told.auth(step, message)
+            case RateLimitRecord():
+                step.tell(RateLimit, info=message.rate_limit_info)
+            case ProgressRecord():
+                told.progress(step, message)
+            case ControlRequest():
+                told.permission(step, message)
+            case TitleRecord():
+                step.tell(Notice, kind="title", text=message.summary or message.customTitle or "")
+            case QuietRecord():
+                step.keep(message.type)
+            case UnknownRecord():
+                self._unknown(step, message)
+            case Garbage():
+                step.keep("garbage", known=False)
+            case InterruptMarker():
+                # Ours alone; from the agent it is a type like any other that we do not know.
+                step.keep("fairlead_interrupt", known=False)
+            case ControlResponse() | ControlCancel() | KeepAlive():
+                pass
+            case _:
+                assert_never(message)
+
+    def _conversation(self, step: Step, message: _Conversation) -> None:
+        if isinstance(message, UserRecord) and message.isReplay:
+            said.replayed(step, message)
+            return
+        agent = "" if isinstance(message, StreamRecord) else message.agent
+        sidechain = not isinstance(message, StreamRecord) and in_sidechain(message)
+        thread, key = subagents.thread_of(step, message.parent_tool_use_id, agent, sidechain)
+        if thread is not None:
+            self._in_thread(step, message, thread)
+        elif isinstance(message, StreamRecord):
+            blocks.streamed(step, message, key, known=False)
+        elif subagents.hold(step, key):
+            step.keep("assistant" if isinstance(message, AssistantRecord) else "user")
+        else:
+            self._in_thread(step, message, "")
+
+    def _in_thread(self, step: Step, message: _Conversation, thread: str) -> None:
+        match message:
+            case StreamRecord():
+                turns.speaks(step, thread)
+                blocks.streamed(step, message, thread)
+            case AssistantRecord():
+                if blocks.blocks_of(message.message.content):
+                    turns.speaks(step, thread)
+                if not thread:
+                    blocks.note_final(step, message)
+                blocks.assistant(step, message, thread)
+            case UserRecord():
+                said.user(step, message, thread)
+            case _:
+                assert_never(message)
+
+    def _replay(self, step: Step, held: Held, thread: str) -> None:
+        """A held record gets its meaning, under its own name."""
+        message = decode(held.raw)
+        if not isinstance(message, UserRecord | AssistantRecord):
+            return
+        outer = (step.source, step.origin, step.raw, step.released)
+        step.source, step.raw, step.released = held.source, held.raw, True
+        step.origin = msgspec.convert(held.origin, Origin)
+        self._in_thread(step, message, thread)
+        step.source, step.origin, step.raw, step.released = outer
+
+    def _result(self, step: Step, message: ResultRecord) -> None:
+        state = self._state
+        cancelled, error = (state.turn.cancelled, state.turn.error) if state.turn is not None else (False, "")
+        ending, state.base = costs.ending(message, state.base, cancelled, error)
+        turns.signal(step, Signal.RESULT, ending)
+
+    def _unknown(self, step: Step, message: UnknownRecord) -> None:
+        if message.type == "result" and self._state.turn is not None:
+            # A turn must end, even if how it ended cannot be read.
+            turns.signal(step, Signal.RESULT, Ending(status="failed", reason="the result could not be read"))
+        step.keep(message.type, message.subtype, known=False)

@@ -1,0 +1,157 @@
+"""The interpreter's memory: plain data, so that a snapshot is its encoding. No behaviour beyond keeping it bounded.
+
+Rule: nothing here grows with the length of a session. What belongs to a turn goes with it; what must outlive it
+(ids seen, calls that are over) is kept for the last few thousand only.
+"""
+
+import hashlib
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+V = TypeVar("V")
+
+RECORDS_SEEN: Final = 2048
+"""More than the CLI's own buffer of 1000 messages, which 2.1.120 sends again whole at every reconnect."""
+STREAMED_SEEN: Final = 1024
+CALLS_SEEN: Final = 1024
+MESSAGES_KEPT: Final = 64
+THREADS_KEPT: Final = 256
+HELD_RECORDS: Final = 256
+HELD_BYTES: Final = 1 << 20
+
+
+class Recent(msgspec.Struct):
+    """Ids seen lately, as hashes, in two generations: at least the last `limit`, at most twice as many."""
+
+    young: set[int] = set()
+    old: set[int] = set()
+
+    def __contains__(self, name: str) -> bool:
+        key = _hash(name)
+        return key in self.young or key in self.old
+
+    def add(self, name: str, limit: int) -> None:
+        if len(self.young) >= limit:
+            self.old, self.young = self.young, set()
+        self.young.add(_hash(name))
+
+
+def _hash(name: str) -> int:
+    return int.from_bytes(hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
+
+
+def trim(table: dict[str, V], limit: int) -> None:
+    """Forget the older half of a table that has outgrown its limit."""
+    if len(table) > limit:
+        for key in list(table)[: limit // 2]:
+            del table[key]
+
+
+class Turn(msgspec.Struct):
+    """`final`: the answer that ends it was seen, though no result yet. `error`: the agent said it as an error."""
+
+    id: str
+    cancelled: bool = False
+    final: bool = False
+    error: str = ""
+
+
+class Call(msgspec.Struct):
+    """An open tool call; `thread` is the call whose subagent made it, empty for the main thread."""
+
+    name: str
+    thread: str = ""
+    plan: str = ""
+
+
+class Subagent(msgspec.Struct):
+    """An open subagent, by the call that started it. `noted`: how its task ended, before its result came."""
+
+    thread: str = ""
+    background: bool = False
+    noted: str = ""
+
+
+class Task(msgspec.Struct):
+    """Work that the CLI calls a task: a subagent or a shell."""
+
+    call: str = ""
+    background: bool = False
+
+
+class Piece(msgspec.Struct):
+    """A content block while the model writes it. `marks` are the deltas told so far: (seq, characters up to it)."""
+
+    kind: str
+    call: str = ""
+    name: str = ""
+    length: int = 0
+    marks: list[tuple[int, int]] = []
+    told: bool = False
+
+
+class Stream(msgspec.Struct):
+    """A message while it is written. `kept` are the seqs of its records that are no deltas."""
+
+    message: str
+    pieces: dict[int, Piece] = {}
+    kept: list[int] = []
+    stop: str = ""
+    over: bool = False
+
+
+class Held(msgspec.Struct):
+    """A record whose parent is not known yet."""
+
+    raw: bytes
+    source: str
+    origin: str
+
+
+class Base(msgspec.Struct):
+    """The running totals of a process as of its last result; `before` those of the process before it."""
+
+    cost: float = 0.0
+    api_ms: float = 0.0
+    models: dict[str, dict[str, float]] = {}
+    api_before: float = 0.0
+
+
+class State(msgspec.Struct):
+    phase: str = "idle"
+    turn: Turn | None = None
+    ready: dict[str, Any] = {}
+    mode: str = ""
+    compacting: bool = False
+    calls: dict[str, Call] = {}
+    subagents: dict[str, Subagent] = {}
+    threads: dict[str, str] = {}
+    """Subagents that are over: call to parent thread; they may speak again."""
+    agents: dict[str, str] = {}
+    """The CLI's own ids of subagents, to the call that started each."""
+    tasks: dict[str, Task] = {}
+    streams: dict[str, Stream] = {}
+    messages: dict[str, list[int]] = {}
+    """The blocks told of each message."""
+    held: dict[str, list[Held]] = {}
+    held_bytes: int = 0
+    base: Base = msgspec.field(default_factory=Base)
+    records: Recent = msgspec.field(default_factory=Recent)
+    streamed: Recent = msgspec.field(default_factory=Recent)
+    ended: Recent = msgspec.field(default_factory=Recent)
+    anonymous: int = 0
+    expecting: dict[str, str] = {}
+    """Kept stream records of the last step that wait for their seq: event id to thread."""
+
+
+_encoder: Final = msgspec.msgpack.Encoder()
+_decoder: Final = msgspec.msgpack.Decoder(State)
+
+
+def encode(state: State) -> bytes:
+    return _encoder.encode(state)
+
+
+def decode(data: bytes) -> State:
+    return _decoder.decode(data)

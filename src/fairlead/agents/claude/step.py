@@ -1,0 +1,79 @@
+"""One step of the interpreter: the record at hand, the memory, and what it comes to. No meaning of its own."""
+
+from collections.abc import Callable
+from typing import Any
+
+from fairlead.agents.claude.state import Held, State
+from fairlead.model.agents import Outcome
+from fairlead.model.events import Delta, Event, RecordKept
+from fairlead.model.ids import SessionId, SubagentId, TurnId, event_id, subagent_id
+from fairlead.model.store import Origin
+
+Replay = Callable[["Step", Held, str], None]
+"""Give a held record its meaning, in the thread that is now known."""
+
+
+class Step:
+    """`source` names the record in the ids of its events."""
+
+    def __init__(self, session: SessionId, state: State, source: str, origin: Origin, raw: bytes, replay: Replay):
+        self.session = session
+        self.state = state
+        self.source = source
+        self.origin = origin
+        self.raw = raw
+        self.replay = replay
+        self.released = False
+        """A held record is being replayed: it was kept when it came, so it is not kept again."""
+        self.events: list[Event] = []
+        self.drop: list[int] = []
+
+    def tell(self, kind: type[Any], /, *, part: int | str = 0, thread: str = "", **fields: Any) -> None:
+        """`part` tells several events of one kind and record apart in their ids."""
+        turn = self.state.turn
+        self.events.append(
+            kind(
+                id=event_id(self.source, str(kind.__struct_config__.tag), part),
+                turn=None if turn is None else TurnId(turn.id),
+                subagent=subagent_of(thread),
+                **fields,
+            )
+        )
+
+    def keep(
+        self, record: str, subtype: str = "", *, known: bool = True, part: int | str = 0, thread: str = ""
+    ) -> None:
+        """The record is of interest for its bytes only."""
+        if not self.released:
+            self.tell(RecordKept, record=record, subtype=subtype, known=known, part=part, thread=thread)
+
+    def keep_unless_told(self, record: str, subtype: str) -> None:
+        """The same, if the record has come to no event."""
+        if not self.events:
+            self.keep(record, subtype)
+
+    def outcome(self) -> Outcome:
+        self._let_go()
+        return Outcome(tuple(self.events), tuple(self.drop))
+
+    def _let_go(self) -> None:
+        """Records of a stream that is over go with the next event that is not of a stream itself."""
+        streams = self.state.streams
+        if not any(stream.over for stream in streams.values()) or all(map(_of_stream, self.events)):
+            return
+        for thread in [thread for thread, stream in streams.items() if stream.over]:
+            self.end_stream(thread)
+
+    def end_stream(self, thread: str) -> None:
+        """Nothing more comes of it. What the log repeats goes; a block that never came whole stays, with its frame."""
+        stream = self.state.streams.pop(thread, None)
+        if stream is not None and all(piece.told or not piece.marks for piece in stream.pieces.values()):
+            self.drop.extend(stream.kept)
+
+
+def subagent_of(thread: str) -> SubagentId | None:
+    return subagent_id(thread) if thread else None
+
+
+def _of_stream(event: Event) -> bool:
+    return isinstance(event, Delta) or (isinstance(event, RecordKept) and event.record == "stream_event")

@@ -1,0 +1,47 @@
+"""What a user record's text is: a person's words, or something that the CLI says in a user's name."""
+
+import re
+from typing import Final, Literal
+
+import msgspec
+
+Kind = Literal["said", "interrupted", "task", "output", "command", "noise"]
+
+_OUTPUT: Final = re.compile(
+    r"<local-command-(?:stdout|stderr)>(.*?)(?:</local-command-(?:stdout|stderr)>|\Z)", re.DOTALL
+)
+_COMMAND: Final = re.compile(r"<command-name>(.*?)</command-name>", re.DOTALL)
+_ARGUMENTS: Final = re.compile(r"<command-args>(.*?)</command-args>", re.DOTALL)
+
+INTERRUPTED: Final = "[Request interrupted"
+_TASK: Final = "<task-notification>"
+_NOISE: Final = ("<local-command-caveat>", "<system-reminder>", "<ide_")
+
+
+class Words(msgspec.Struct, frozen=True):
+    kind: Kind
+    text: str = ""
+
+
+def read(text: str) -> Words:
+    """`text` of the answer is what a person should see of it."""
+    start = text.lstrip()
+    if start.startswith(INTERRUPTED):
+        return Words("interrupted")
+    if start.startswith(_TASK):
+        return Words("task", text)
+    if start.startswith("<local-command-std"):
+        return Words("output", "\n".join(part.strip() for part in _OUTPUT.findall(text)).strip())
+    if start.startswith(("<command-name>", "<command-message>")):
+        name, arguments = _COMMAND.search(text), _ARGUMENTS.search(text)
+        words = (name[1] if name else "", arguments[1] if arguments else "")
+        return Words("command", " ".join(word.strip() for word in words if word.strip()))
+    if start.startswith(_NOISE):
+        return Words("noise")
+    return Words("said", text)
+
+
+def tag(text: str, name: str) -> str:
+    """The inside of `<name>` in a task notification."""
+    found = re.search(rf"<{name}>(.*?)</{name}>", text, re.DOTALL)
+    return found[1].strip() if found else ""
