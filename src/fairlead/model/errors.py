@@ -19,9 +19,10 @@ FairleadError
     AgentTimeout          it did not answer a control request
     AgentRefused          it answered a control request with an error
   StoreError              the store's side
-    Conflict, Fenced, Held, NoOwner, Unavailable, Damaged
+    Conflict, Fenced, Held, NoOwner, Unavailable, Damaged, FolderInUse
 """
 
+from datetime import UTC, datetime
 from typing import Any, ClassVar
 
 
@@ -195,3 +196,21 @@ class Damaged(StoreError):
     """The data cannot be used as it is (corrupt file, newer schema): the words tell what to do."""
 
     code = "damaged"
+
+
+class FolderInUse(StoreError):
+    """A second gateway on one data folder; names the first."""
+
+    code = "folder_in_use"
+
+    def __init__(self, folder: str, pid: int | None, since: int | None) -> None:
+        who = "another gateway" if pid is None else f"the gateway with pid {pid}"
+        if since is not None:
+            when = datetime.fromtimestamp(since / 1000, UTC).isoformat(sep=" ", timespec="seconds")
+            who += f", running since {when}"
+        super().__init__(
+            f"{folder} is in use by {who}: stop it, or start this one with another data folder (--data).",
+            folder=folder,
+            pid=pid,
+            since=since,
+        )

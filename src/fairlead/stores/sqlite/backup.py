@@ -1,0 +1,137 @@
+"""Backup to one file while the gateway runs, and restore from it. Both are plain functions for a thread of their own.
+
+A backup is a `fairlead.db` with one more table, `spilled`, that holds the spilled files in parts; `search.db` is not in
+it, since it is made from the log again. A restored store is another storage: every log gets a new `log_id`, so that a
+client's old cursor is answered as a gap instead of being read as a place in a log that went another way.
+"""
+
+import os
+import sqlite3
+import uuid
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+from fairlead.model.errors import BadRequest, NotFound
+from fairlead.stores.sqlite.connections import DATABASE, SEARCH, SPILL, connect, make_private
+from fairlead.stores.sqlite.faults import damaged, translated
+from fairlead.stores.sqlite.lock import FolderLock
+from fairlead.stores.sqlite.schema import migrate
+from fairlead.stores.sqlite.spill import Spill
+
+Progress = Callable[[int, int], None]
+"""Called with what is done and the whole, in bytes."""
+
+# Pages copied per step, between which progress is told; SQLite's limit for one value is 1 GB.
+_PAGES = 1024
+_PART = 16 << 20
+
+
+def back_up(file: Path, spill: Spill, target: Path, progress: Progress | None = None) -> None:
+    """Copy the state of this moment to `target`, which must not exist; whole or not at all."""
+    if target.exists():
+        raise BadRequest(f"{target} exists: a backup never replaces a file. Give another name.", target=str(target))
+    part = target.with_name(f"{target.name}.part")
+    part.unlink(missing_ok=True)
+    try:
+        with translated(target), closing(connect(file, read_only=True)) as source:
+            _copy(source, part, progress)
+            with closing(connect(part)) as copy:
+                _pack(copy, spill)
+        os.replace(part, target)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def restore(source: Path, folder: Path, *, overwrite: bool = False, progress: Progress | None = None) -> None:
+    """Make `folder` the data folder that `source` (a backup) describes. Refused while a gateway runs on it, or, unless
+    told to `overwrite`, when there is one already; a damaged backup is refused before anything is replaced."""
+    if not source.is_file():
+        raise NotFound("backup", str(source))
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    database = folder / DATABASE
+    lock = FolderLock(folder, 0)
+    try:
+        if database.exists() and not overwrite:
+            raise BadRequest(f"{database} exists: say --overwrite to replace it.", folder=str(folder))
+        part = folder / f"{DATABASE}.restoring"
+        part.unlink(missing_ok=True)
+        try:
+            with translated(source):
+                with closing(connect(source, read_only=True)) as backup:
+                    _check(backup, source)
+                    _copy(backup, part, progress)
+                with closing(connect(part)) as copy:
+                    migrate(copy, source)
+                    _unpack(copy, folder / SPILL)
+                    _begin_anew(copy)
+            for name in (DATABASE, SEARCH):
+                for end in ("-wal", "-shm"):
+                    (folder / f"{name}{end}").unlink(missing_ok=True)
+            (folder / SEARCH).unlink(missing_ok=True)
+            os.replace(part, database)
+        finally:
+            part.unlink(missing_ok=True)
+    finally:
+        lock.release()
+
+
+def _copy(source: sqlite3.Connection, target: Path, progress: Progress | None) -> None:
+    make_private(target)
+    (page,) = source.execute("pragma page_size").fetchone()
+
+    def told(_: int, remaining: int, total: int) -> None:
+        if progress is not None:
+            progress((total - remaining) * page, total * page)
+
+    # One snapshot for all steps: without it every commit meanwhile would start the copy again from its first page.
+    source.execute("begin")
+    source.execute("select 1 from sqlite_master").fetchone()
+    with closing(connect(target)) as copy:
+        source.backup(copy, pages=_PAGES, progress=told)
+        # One file, not three: a backup is carried about.
+        copy.execute("pragma journal_mode = delete")
+    source.execute("rollback")
+
+
+def _pack(copy: sqlite3.Connection, spill: Spill) -> None:
+    copy.execute("begin")
+    copy.execute("create table spilled (name text, part integer, data blob, primary key (name, part))")
+    names = copy.execute(
+        "select event_file from entries where event_file is not null"
+        " union select raw_file from entries where raw_file is not null"
+    ).fetchall()
+    for (name,) in names:
+        data = spill.read(name)
+        for number, start in enumerate(range(0, len(data), _PART)):
+            copy.execute("insert into spilled values (?, ?, ?)", (name, number, data[start : start + _PART]))
+    copy.execute("commit")
+
+
+def _check(backup: sqlite3.Connection, source: Path) -> None:
+    found = backup.execute("pragma integrity_check(1)").fetchone()[0]
+    if found != "ok":
+        raise damaged(source, f"its check says: {found}")
+
+
+def _unpack(copy: sqlite3.Connection, folder: Path) -> None:
+    if copy.execute("select 1 from sqlite_master where name = 'spilled'").fetchone() is None:
+        return
+    for (name,) in copy.execute("select distinct name from spilled").fetchall():
+        file = folder / name
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(file)
+        with open(file, "wb") as out:
+            for (data,) in copy.execute("select data from spilled where name = ? order by part", (name,)):
+                out.write(data)
+    copy.execute("drop table spilled")
+    copy.execute("pragma incremental_vacuum").fetchall()
+
+
+def _begin_anew(copy: sqlite3.Connection) -> None:
+    copy.execute("begin")
+    for (log,) in copy.execute("select id from logs").fetchall():
+        copy.execute("update logs set log_id = ?, node = '' where id = ?", (uuid.uuid4().hex, log))
+    copy.execute("delete from nodes")
+    copy.execute("update meta set value = ? where name = 'store_id'", (uuid.uuid4().hex,))
+    copy.execute("commit")

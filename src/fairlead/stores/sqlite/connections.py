@@ -1,0 +1,68 @@
+"""How each connection to the data folder's files is opened: one writer, readers that cannot write, and nothing else."""
+
+import os
+import sqlite3
+from pathlib import Path
+from typing import Literal
+from urllib.parse import quote
+
+from fairlead.stores.sqlite.faults import translated
+from fairlead.stores.sqlite.schema import migrate
+
+Durability = Literal["process", "power"]
+"""What an acknowledged append survives: the death of any process, or a power cut too (an fsync per commit)."""
+
+DATABASE = "fairlead.db"
+SEARCH = "search.db"
+SPILL = "spill"
+
+_SYNCHRONOUS = {"process": "normal", "power": "full"}
+# Milliseconds that a connection waits for another process's transaction (somebody's SQLite tool) before it gives up.
+BUSY_MS = 5000
+# The WAL's file keeps this size when it is begun anew: growing a file costs more than writing over it.
+_WAL_KEPT = 32 << 20
+
+
+def connect(file: Path, *, read_only: bool = False) -> sqlite3.Connection:
+    """Autocommit: whoever wants a transaction says so. Used by one thread at a time, not always the same one."""
+    mode = "ro" if read_only else "rw"
+    db = sqlite3.connect(
+        f"file:{quote(str(file))}?mode={mode}",
+        uri=True,
+        isolation_level=None,
+        check_same_thread=False,
+        timeout=BUSY_MS / 1000,
+    )
+    if read_only:
+        db.execute("pragma query_only = on")
+    return db
+
+
+def attach(db: sqlite3.Connection, file: Path, name: str) -> None:
+    """Make another file readable through `db`, as the schema `name`."""
+    db.execute(f"attach ? as {name}", (f"file:{quote(str(file))}?mode=ro",))
+
+
+def open_writer(file: Path, durability: Durability) -> sqlite3.Connection:
+    """The one connection that writes; makes the file where there is none and brings an old one up to date."""
+    make_private(file)
+    db = connect(file)
+    try:
+        with translated(file):
+            migrate(db, file)
+            db.execute("pragma journal_mode = wal")
+            db.execute(f"pragma synchronous = {_SYNCHRONOUS[durability]}")
+            # The maintenance thread copies the WAL back; a commit never does.
+            db.execute("pragma wal_autocheckpoint = 0")
+            db.execute(f"pragma journal_size_limit = {_WAL_KEPT}")
+            # What was erased is overwritten wherever that costs no further page.
+            db.execute("pragma secure_delete = fast")
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def make_private(file: Path) -> None:
+    """Only its owner may read what agents said; SQLite gives its side files the same mode."""
+    os.close(os.open(file, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))

@@ -1,0 +1,45 @@
+"""Small JSON values by namespace and key."""
+
+import sqlite3
+from typing import Any
+
+import msgspec
+
+from fairlead.stores.sqlite.readers import Readers
+from fairlead.stores.sqlite.writer import Writer
+
+
+class SqliteDocuments:
+    def __init__(self, readers: Readers, writer: Writer) -> None:
+        self._readers = readers
+        self._writer = writer
+
+    async def get(self, space: str, key: str) -> Any | None:
+        def read(db: sqlite3.Connection) -> Any:
+            return db.execute("select value from documents where space = ? and key = ?", (space, key)).fetchone()
+
+        row = await self._readers.do(read)
+        return None if row is None else msgspec.json.decode(row[0])
+
+    async def put(self, space: str, key: str, value: Any) -> None:
+        await self._change("insert or replace into documents values (?, ?, ?)", space, key, _text(value))
+
+    async def add(self, space: str, key: str, value: Any) -> bool:
+        return await self._change("insert or ignore into documents values (?, ?, ?)", space, key, _text(value))
+
+    async def delete(self, space: str, key: str) -> bool:
+        return await self._change("delete from documents where space = ? and key = ?", space, key)
+
+    async def list(self, space: str) -> dict[str, Any]:
+        def read(db: sqlite3.Connection) -> Any:
+            return db.execute("select key, value from documents where space = ? order by key", (space,)).fetchall()
+
+        return {key: msgspec.json.decode(value) for key, value in await self._readers.do(read)}
+
+    async def _change(self, statement: str, *values: str) -> bool:
+        """Whether a row changed: exactly one of many callers sees that, since one thread makes all changes."""
+        return bool(await self._writer.do(lambda db: db.execute(statement, values).rowcount > 0))
+
+
+def _text(value: Any) -> str:
+    return msgspec.json.encode(value).decode()

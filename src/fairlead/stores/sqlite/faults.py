@@ -1,0 +1,58 @@
+"""SQLite's errors in our words. Rule: no `sqlite3.Error` that a person can meet leaves this package untranslated."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from fairlead.model.errors import Damaged, StoreError, Unavailable
+
+_DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT})
+# The environment's doing, and over when the environment is well again.
+_UNAVAILABLE = frozenset(
+    {
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_INTERRUPT,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_NOMEM,
+        sqlite3.SQLITE_PERM,
+        sqlite3.SQLITE_PROTOCOL,
+        sqlite3.SQLITE_READONLY,
+    }
+)
+
+
+def damaged(file: Path, why: str) -> Damaged:
+    return Damaged(
+        f"{file} cannot be used: {why}. Put a backup in its place with: fairlead restore BACKUP",
+        file=str(file),
+        why=why,
+    )
+
+
+def in_our_words(error: sqlite3.Error, file: Path) -> StoreError | None:
+    """None for what only a mistake of ours can cause (a wrong statement, a broken constraint)."""
+    # The primary code is the low byte; extended codes only refine it.
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+    if code in _DAMAGED:
+        return damaged(file, str(error))
+    if code == sqlite3.SQLITE_FULL:
+        return Unavailable(
+            f"The disk that holds {file} is full: make room and repeat. Nothing acknowledged is lost.", file=str(file)
+        )
+    if code in _UNAVAILABLE:
+        return Unavailable(f"{file} cannot be reached now ({error}): repeating is safe.", file=str(file))
+    return None
+
+
+@contextmanager
+def translated(file: Path) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        ours = in_our_words(error, file)
+        if ours is None:
+            raise
+        raise ours from error

@@ -1,0 +1,46 @@
+"""One gateway per data folder. The kernel drops the lock with the process that held it, however that one died."""
+
+import fcntl
+import os
+from pathlib import Path
+
+import msgspec
+
+from fairlead.model.errors import FolderInUse
+
+LOCK = "fairlead.lock"
+
+
+class Holder(msgspec.Struct, frozen=True):
+    """What the lock file says of who holds it."""
+
+    pid: int
+    since: int
+
+
+class FolderLock:
+    """Held from construction until `release`."""
+
+    def __init__(self, folder: Path, now_ms: int) -> None:
+        file = folder / LOCK
+        self._fd = os.open(file, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._fd)
+            holder = _holder(file)
+            raise FolderInUse(str(folder), holder.pid if holder else None, holder.since if holder else None) from None
+        os.truncate(self._fd, 0)
+        os.write(self._fd, msgspec.json.encode(Holder(os.getpid(), now_ms)))
+
+    def release(self) -> None:
+        # The file stays: removing it would let two holders lock two files of one name.
+        os.close(self._fd)
+
+
+def _holder(file: Path) -> Holder | None:
+    """None while the first one has locked and not yet written."""
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=Holder)
+    except msgspec.DecodeError:
+        return None

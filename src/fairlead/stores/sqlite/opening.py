@@ -1,0 +1,54 @@
+"""Opening a data folder: the lock and every connection, all of them or none."""
+
+import sqlite3
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from fairlead.stores.sqlite.connections import DATABASE, SEARCH, Durability, attach, connect, open_writer
+from fairlead.stores.sqlite.faults import translated
+from fairlead.stores.sqlite.lock import FolderLock
+from fairlead.stores.sqlite.search import Index, has_fts5
+from fairlead.stores.sqlite.sessions import add_functions
+
+# Reader threads: one may be deep in a search while the others serve pages.
+_READERS = 3
+
+
+@dataclass(frozen=True)
+class Opened:
+    lock: FolderLock | None
+    writer: sqlite3.Connection
+    maintenance: sqlite3.Connection
+    index: Index
+    readers: tuple[sqlite3.Connection, ...]
+    fts: bool
+
+
+def open_folder(folder: Path, durability: Durability, now_ms: int, *, alone: bool) -> Opened:
+    """Slow when an old file must be brought up to date: not for the event loop."""
+    fts = has_fts5()
+    file, search = folder / DATABASE, folder / SEARCH
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with ExitStack() as undo:
+        lock = None
+        if alone:
+            lock = FolderLock(folder, now_ms)
+            undo.callback(lock.release)
+        writer = open_writer(file, durability)
+        undo.callback(writer.close)
+        maintenance = connect(file)
+        undo.callback(maintenance.close)
+        with translated(search):
+            index = Index(search, maintenance, fts=fts)
+        undo.callback(index.close)
+        readers = []
+        for _ in range(_READERS):
+            db = connect(file, read_only=True)
+            undo.callback(db.close)
+            with translated(search):
+                attach(db, search, "search")
+            add_functions(db)
+            readers.append(db)
+        undo.pop_all()
+        return Opened(lock, writer, maintenance, index, tuple(readers), fts)

@@ -1,0 +1,53 @@
+"""Reads: threads with read-only connections of their own, which see every commit and never wait for the writer."""
+
+import asyncio
+import queue
+import sqlite3
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+from fairlead.model.errors import Unavailable
+from fairlead.stores.sqlite.faults import translated
+
+T = TypeVar("T")
+
+
+class Readers:
+    """One thread for each connection in `dbs`, which are its own from here on."""
+
+    def __init__(self, dbs: Sequence[sqlite3.Connection], file: Path) -> None:
+        self._file = file
+        self._idle: queue.SimpleQueue[sqlite3.Connection] = queue.SimpleQueue()
+        for db in dbs:
+            self._idle.put(db)
+        self._threads = ThreadPoolExecutor(len(dbs), "fairlead-reader")
+        self._closed = False
+
+    async def do(self, read: Callable[[sqlite3.Connection], T]) -> T:
+        """Everything that `read` asks is answered from one moment of the database."""
+        return await self.outside(lambda: self._in_snapshot(read))
+
+    async def outside(self, work: Callable[[], T]) -> T:
+        """Other slow work that must not be on the loop: a large file."""
+        if self._closed:
+            raise Unavailable("The store is closed.")
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    async def close(self) -> None:
+        self._closed = True
+        await asyncio.to_thread(self._threads.shutdown)
+        while not self._idle.empty():
+            self._idle.get_nowait().close()
+
+    def _in_snapshot(self, read: Callable[[sqlite3.Connection], T]) -> T:
+        db = self._idle.get()
+        try:
+            with translated(self._file):
+                db.execute("begin")
+                return read(db)
+        finally:
+            if db.in_transaction:
+                db.execute("rollback")
+            self._idle.put(db)

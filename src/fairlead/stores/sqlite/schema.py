@@ -1,0 +1,157 @@
+"""The tables of `fairlead.db` and how an older file becomes a newer one. docs/reference/data-folder.md describes them.
+
+Rule: a released step is never edited; a change is a new step at the end of `STEPS`. `pragma user_version` counts the
+steps that a file has been through.
+"""
+
+import sqlite3
+import uuid
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+
+from fairlead.model.errors import Damaged
+from fairlead.stores.sqlite.faults import damaged
+
+APPLICATION_ID: Final = 0x4641524C
+"""`FARL`: tells our file from any other SQLite database that happens to have its name."""
+
+FIRST: Final = """
+create table meta (name text primary key, value text not null) without rowid;
+
+create table logs (
+    id integer primary key autoincrement,
+    session text unique,
+    erased text,
+    log_id text not null,
+    parent integer references logs (id),
+    base integer not null default 0,
+    forked_at integer not null default 0,
+    node text not null default '',
+    epoch integer not null default 0
+);
+create index logs_by_parent on logs (parent, base) where parent is not null;
+create index logs_by_node on logs (node) where node <> '';
+create index logs_erased on logs (id) where erased is not null;
+
+create table nodes (node text primary key, until integer not null) without rowid;
+
+create table entries (
+    id integer primary key autoincrement,
+    log integer not null references logs (id),
+    seq integer not null,
+    prev integer not null,
+    epoch integer not null,
+    at integer not null,
+    kind text not null,
+    event text,
+    origin text not null,
+    raw text,
+    event_file text,
+    raw_file text
+);
+create unique index entries_by_seq on entries (log, seq);
+create index entries_by_event_file on entries (event_file) where event_file is not null;
+create index entries_by_raw_file on entries (raw_file) where raw_file is not null;
+
+create table checkpoints (log integer not null, name text not null, seq integer not null, data blob not null,
+    primary key (log, name));
+create table replies (log integer not null, key text not null, reply text not null, primary key (log, key));
+
+create table sessions (
+    session text primary key,
+    title text not null,
+    cwd text not null,
+    agent text not null,
+    agent_session text not null,
+    state text not null,
+    model text not null,
+    mode text not null,
+    archived integer not null,
+    deleted integer not null,
+    created integer not null,
+    updated integer not null,
+    turns integer not null,
+    pending integer not null,
+    queued integer not null,
+    cost_usd real not null,
+    input_tokens integer not null,
+    output_tokens integer not null,
+    parent text,
+    first_prompt text not null
+);
+create index sessions_by_updated on sessions (updated desc, session desc) where deleted = 0;
+
+create table documents (space text not null, key text not null, value text not null, primary key (space, key))
+    without rowid;
+"""
+
+STEPS: Final[Sequence[str]] = (FIRST,)
+
+
+def own_version() -> str:
+    return version("fairlead")
+
+
+def migrate(db: sqlite3.Connection, file: Path, steps: Sequence[str] = STEPS) -> None:
+    """Bring the file to the newest schema, in one transaction: it ends as it was or wholly new."""
+    found = _checked_version(db, file, len(steps))
+    if found == 0:
+        # Only a file without a page can still get the first one.
+        db.execute("pragma auto_vacuum = incremental")
+        db.execute(f"pragma application_id = {APPLICATION_ID}")
+    db.execute("begin immediate")
+    try:
+        # Another process may have been first while this one waited for the lock.
+        found = _checked_version(db, file, len(steps))
+        for step in steps[found:]:
+            for statement in _statements(step):
+                db.execute(statement)
+        db.execute(f"pragma user_version = {len(steps)}")
+        if found == 0:
+            db.execute("insert into meta values ('store_id', ?), ('epoch', '0')", (uuid.uuid4().hex,))
+        db.execute("insert or replace into meta values ('written_by', ?)", (own_version(),))
+        db.execute("commit")
+    except BaseException:
+        db.execute("rollback")
+        raise
+
+
+def _checked_version(db: sqlite3.Connection, file: Path, known: int) -> int:
+    found = int(db.execute("pragma user_version").fetchone()[0])
+    tables = int(db.execute("select count(*) from sqlite_master").fetchone()[0])
+    if tables and db.execute("pragma application_id").fetchone()[0] != APPLICATION_ID:
+        raise damaged(file, "it is a database of another program")
+    if found > known:
+        writer = _written_by(db)
+        raise Damaged(
+            f"{file} was written by Fairlead {writer} (schema {found}); this is Fairlead {own_version()}, which knows"
+            f" schemas up to {known}. Install Fairlead {writer} or newer, or put back a backup from before the upgrade"
+            " with: fairlead restore BACKUP",
+            file=str(file),
+            written_by=writer,
+            schema=found,
+            known=known,
+        )
+    return found
+
+
+def _written_by(db: sqlite3.Connection) -> str:
+    try:
+        row = db.execute("select value from meta where name = 'written_by'").fetchone()
+    except sqlite3.OperationalError:  # a schema so much newer that it has no such table
+        row = None
+    return str(row[0]) if row else "of a later time"
+
+
+def _statements(script: str) -> list[str]:
+    """One by one, since `executescript` would commit the transaction around them."""
+    statements: list[str] = []
+    waiting = ""
+    for line in script.splitlines(keepends=True):
+        waiting += line
+        if sqlite3.complete_statement(waiting):
+            statements.append(waiting)
+            waiting = ""
+    return statements

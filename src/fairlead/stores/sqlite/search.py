@@ -1,0 +1,243 @@
+"""Full-text search in a file of its own, `search.db`: made from the log, behind it, and made again when it is lost.
+
+Apart from `fairlead.db` so that its writes never stand in the way of an append. Everything it takes from the log (the
+cursor: the last entry looked at) is stored in the transaction that stores the words, so a crash repeats nothing and
+leaves nothing out. What is found is looked up in the log again: what is gone there is not shown.
+
+Indexed: prompts and steers (`user.message`), answers (`text`), proposed plans, and titles. Left out: thinking and tool
+traffic, which would bury what was said, and the queue, whose messages are found once they are handed to the agent.
+"""
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from fairlead.model.ids import SessionId
+from fairlead.model.store import Hit
+from fairlead.stores.sqlite.connections import connect, make_private
+from fairlead.stores.sqlite.reading import Stretch, shown
+
+INDEXED = ("user.message", "text", "plan.proposed", "session.opened", "session.changed")
+
+# Entries looked at per transaction of the index.
+_SLICE = 2000
+# Characters of a text that are indexed: a file that somebody pasted is found by its beginning.
+_LONGEST = 1 << 20
+
+_TABLES = """
+create table cursor (store_id text not null, entry integer not null);
+create table texts (id integer primary key, log integer not null, seq integer not null, at integer not null,
+    kind text not null, text text not null);
+create index texts_by_log on texts (log, seq);
+"""
+_FTS = """
+create virtual table said using fts5 (text, content = 'texts', content_rowid = 'id',
+    tokenize = 'unicode61 remove_diacritics 2');
+create trigger texts_added after insert on texts begin
+    insert into said (rowid, text) values (new.id, new.text);
+end;
+create trigger texts_removed after delete on texts begin
+    insert into said (said, rowid, text) values ('delete', old.id, old.text);
+end;
+"""
+_WITH_FTS, _WITHOUT_FTS = 1, 2
+"""`user_version` of the file, by what this Python's SQLite can do; a file of the other kind is made anew."""
+
+_NEWS = f"""
+select id, log, seq, at, kind, cast(event as blob) from entries
+where id > ? and id <= ? and event is not null and kind in ({", ".join("?" * len(INDEXED))})
+"""
+_FOUND = """
+select texts.log, texts.seq, texts.at, texts.kind, {snippet}, entries.id
+from {source}
+join entries on entries.id = texts.id
+where {condition} {stretches}
+order by {order}
+"""
+
+
+class _Said(msgspec.Struct):
+    """The fields that hold words, of all indexed kinds."""
+
+    text: str = ""
+    plan: str = ""
+    title: str | None = None
+    content: tuple[dict[str, Any], ...] = ()
+
+
+_decoder = msgspec.json.Decoder(_Said)
+
+
+def words_of(event: bytes) -> str:
+    """What an event says; empty for one that says nothing or cannot be read."""
+    try:
+        said = _decoder.decode(event)
+    except msgspec.MsgspecError:
+        return ""
+    blocks = (block.get("text") for block in said.content if block.get("type") == "text")
+    parts = [said.text, said.plan, said.title or "", *(text for text in blocks if isinstance(text, str))]
+    return "\n".join(part for part in parts if part)[:_LONGEST]
+
+
+def has_fts5() -> bool:
+    with_fts = sqlite3.connect(":memory:")
+    try:
+        with_fts.execute("create virtual table probe using fts5 (text)")
+    except sqlite3.OperationalError:
+        return False
+    finally:
+        with_fts.close()
+    return True
+
+
+class Index:
+    """The side that writes; belongs to the maintenance thread."""
+
+    def __init__(self, file: Path, log: sqlite3.Connection, *, fts: bool) -> None:
+        self.file = file
+        self._log = log
+        self._db = _opened(file, log, fts=fts)
+
+    def close(self) -> None:
+        self._db.close()
+
+    def is_behind(self) -> bool:
+        return self._cursor() < _last_entry(self._log)
+
+    def advance(self) -> None:
+        """Take one slice of the log."""
+        self._db.execute("begin immediate")
+        try:
+            first = self._cursor()
+            last = min(first + _SLICE, _last_entry(self._log))
+            rows = self._log.execute(_NEWS, (first, last, *INDEXED))
+            texts = [(*row[:5], text) for row in rows if (text := words_of(row[5]))]
+            self._db.executemany("insert or ignore into texts values (?, ?, ?, ?, ?, ?)", texts)
+            self._db.execute("update cursor set entry = ?", (last,))
+            self._db.execute("commit")
+        except BaseException:
+            if self._db.in_transaction:
+                self._db.execute("rollback")
+            raise
+
+    def remove(self, log: int, above: int) -> None:
+        """Forget the words of an erased log."""
+        self._db.execute("delete from texts where log = ? and seq > ?", (log, above))
+
+    def _cursor(self) -> int:
+        return int(self._db.execute("select entry from cursor").fetchone()[0])
+
+
+def _opened(file: Path, log: sqlite3.Connection, *, fts: bool) -> sqlite3.Connection:
+    """The index as it is if it belongs to this log and can be used, else a new one."""
+    (store_id,) = log.execute("select value from meta where name = 'store_id'").fetchone()
+    kind = _WITH_FTS if fts else _WITHOUT_FTS
+    make_private(file)
+    db = connect(file)
+    try:
+        if _fits(db, kind, store_id):
+            # A power cut may have taken the log's last entries after their words were indexed.
+            db.execute("delete from texts where id > ?", (_last_entry(log),))
+            db.execute("update cursor set entry = min(entry, ?)", (_last_entry(log),))
+            return db
+    except sqlite3.DatabaseError:
+        # Whatever is wrong with it: nothing is in it that the log does not have.
+        pass
+    db.close()
+    for name in (file, Path(f"{file}-wal"), Path(f"{file}-shm")):
+        name.unlink(missing_ok=True)
+    make_private(file)
+    db = connect(file)
+    db.execute("pragma journal_mode = wal")
+    db.executescript(f"begin; {_TABLES} {_FTS if fts else ''} pragma user_version = {kind}; commit;")
+    db.execute("insert into cursor values (?, 0)", (store_id,))
+    return db
+
+
+def _fits(db: sqlite3.Connection, kind: int, store_id: str) -> bool:
+    if db.execute("pragma user_version").fetchone()[0] != kind:
+        return False
+    db.execute("pragma synchronous = normal")
+    row = db.execute("select store_id from cursor").fetchone()
+    return row is not None and row[0] == store_id
+
+
+def _last_entry(log: sqlite3.Connection) -> int:
+    """The highest number ever given to an entry, also when that entry was dropped since."""
+    row = log.execute("select seq from sqlite_sequence where name = 'entries'").fetchone()
+    return int(row[0]) if row else 0
+
+
+# --- the side that reads
+
+
+def search(db: sqlite3.Connection, words: str, limit: int, session: SessionId | None, *, fts: bool) -> Sequence[Hit]:
+    """Every word must occur, the last one may be a beginning. Best first: by rank, without FTS the newest."""
+    wanted = _clean(words).split()
+    if not wanted or limit <= 0:
+        return ()
+    within: tuple[Stretch, ...] = () if session is None else shown(db, session).stretches
+    places = " or ".join("(texts.log = ? and texts.seq > ? and texts.seq <= ?)" for _ in within)
+    parts = {"stretches": f"and ({places})" if within else ""}
+    values: list[Any]
+    if fts:
+        parts["source"] = "search.said join search.texts on texts.id = said.rowid"
+        parts["snippet"] = "snippet(said, 0, char(2), char(3), '…', 16)"
+        parts["condition"] = "said match ?"
+        parts["order"] = "said.rank, texts.id desc"
+        values = [_expression(wanted)]
+    else:
+        parts["source"] = "search.texts"
+        parts["snippet"] = "texts.text"
+        parts["condition"] = " and ".join("instr(folded(texts.text), ?)" for _ in wanted)
+        parts["order"] = "texts.id desc"
+        values = [word.casefold() for word in wanted]
+    values += [value for stretch in within for value in stretch]
+    hits: list[Hit] = []
+    for log, seq, at, kind, snippet, _ in db.execute(_FOUND.format(**parts), values):
+        whose = session or _shown_by(db, log, seq)
+        if whose is None:
+            continue
+        title = db.execute("select title from sessions where session = ?", (whose,)).fetchone()
+        marked = snippet if fts else _marked(snippet, wanted)
+        hits.append(Hit(whose, seq, at, kind, marked, title[0] if title else ""))
+        if len(hits) == limit:
+            break
+    return tuple(hits)
+
+
+def _clean(words: str) -> str:
+    """Without what SQLite cannot take: NUL ends its strings, half of a surrogate pair has no UTF-8."""
+    return words.replace("\0", " ").encode(errors="replace").decode()
+
+
+def _expression(words: Sequence[str]) -> str:
+    """In FTS5's language, where a quoted string is never an operator."""
+    return " ".join('"' + word.replace('"', '""') + '"' for word in words) + "*"
+
+
+def _shown_by(db: sqlite3.Connection, log: int, seq: int) -> SessionId | None:
+    """The session whose log it is; where that was erased, a fork that still shows the entry."""
+    for session in _showing(db, log, seq):
+        return SessionId(session)
+    return None
+
+
+def _showing(db: sqlite3.Connection, log: int, seq: int) -> Iterator[str]:
+    row = db.execute("select session from logs where id = ?", (log,)).fetchone()
+    if row is not None and row[0] is not None:
+        yield row[0]
+        return
+    for (fork,) in db.execute("select id from logs where parent = ? and base >= ?", (log, seq)).fetchall():
+        yield from _showing(db, fork, seq)
+
+
+def _marked(text: str, words: Sequence[str]) -> str:
+    """A snippet for where there is no FTS5: some of the text around the first word."""
+    start = max(text.casefold().find(words[0].casefold()), 0)
+    end = start + len(words[0])
+    before, after = text[max(start - 40, 0) : start], text[end : end + 80]
+    return f"{'…' if start > 40 else ''}{before}\x02{text[start:end]}\x03{after}{'…' if end + 80 < len(text) else ''}"

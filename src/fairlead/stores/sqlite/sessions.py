@@ -1,0 +1,72 @@
+"""The list of sessions: one row a summary, its columns named like the summary's fields."""
+
+import base64
+import sqlite3
+from typing import Any
+
+import msgspec
+
+from fairlead.model.errors import BadRequest
+from fairlead.model.ids import SessionId
+from fairlead.model.store import SessionFilter, SessionPage, Summary
+
+_FIELDS = tuple(field.name for field in msgspec.structs.fields(Summary))
+_LIST = f"select {', '.join(_FIELDS)} from sessions"
+PUT_SUMMARY = f"insert or replace into sessions ({', '.join(_FIELDS)}) values ({', '.join('?' * len(_FIELDS))})"
+
+
+def summary_row(summary: Summary) -> tuple[Any, ...]:
+    return tuple(getattr(summary, name) for name in _FIELDS)
+
+
+def get_summary(db: sqlite3.Connection, session: SessionId) -> Summary | None:
+    row = db.execute(f"{_LIST} where session = ?", (session,)).fetchone()
+    return None if row is None else _summary(row)
+
+
+def list_sessions(db: sqlite3.Connection, wanted: SessionFilter) -> SessionPage:
+    """Newest first. The cursor is the place of the page's last row, not its number: new sessions shift nothing."""
+    conditions = ["deleted = 0"]
+    values: list[Any] = []
+    if wanted.before:
+        conditions.append("(updated, session) < (?, ?)")
+        values += _place(wanted.before)
+    if wanted.archived is not None:
+        conditions.append("archived = ?")
+        values.append(wanted.archived)
+    if wanted.cwd:
+        conditions.append("cwd = ?")
+        values.append(wanted.cwd)
+    if wanted.state:
+        conditions.append("state = ?")
+        values.append(wanted.state)
+    for word in wanted.words.split():
+        conditions.append("instr(folded(title || char(10) || first_prompt), ?)")
+        values.append(word.casefold())
+    limit = max(wanted.limit, 1)
+    query = f"{_LIST} where {' and '.join(conditions)} order by updated desc, session desc limit ?"
+    found = [_summary(row) for row in db.execute(query, (*values, limit + 1))]
+    page = tuple(found[:limit])
+    return SessionPage(page, _cursor(page[-1]) if len(found) > limit else "")
+
+
+def add_functions(db: sqlite3.Connection) -> None:
+    """SQLite's own `like` knows capitals of ASCII only."""
+    db.create_function("folded", 1, str.casefold, deterministic=True)
+
+
+def _summary(row: tuple[Any, ...]) -> Summary:
+    # SQLite has no booleans: 0 and 1 become them again here.
+    return msgspec.convert(dict(zip(_FIELDS, row, strict=True)), Summary, strict=False)
+
+
+def _cursor(last: Summary) -> str:
+    return base64.urlsafe_b64encode(f"{last.updated} {last.session}".encode()).decode()
+
+
+def _place(cursor: str) -> tuple[int, str]:
+    try:
+        updated, _, session = base64.urlsafe_b64decode(cursor.encode()).decode().partition(" ")
+        return int(updated), session
+    except ValueError as error:
+        raise BadRequest("`before` is not a cursor: use the `next` of the page before.", before=cursor[:80]) from error

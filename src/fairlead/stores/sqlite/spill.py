@@ -1,0 +1,92 @@
+"""Records too large for a row live in files of their own: `spill/<session>/<epoch>-<seq>-<digest>`.
+
+The name holds the content's digest, so that writing one again never changes a file that an entry names, and the
+epoch, so that sweeping up after an erased log never touches a file of the log that took its place.
+"""
+
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from fairlead.model.errors import Unavailable
+from fairlead.model.store import Lease
+from fairlead.stores.sqlite.faults import damaged
+
+_DIGEST_LENGTH = 32
+
+
+class Spill:
+    def __init__(self, folder: Path, *, sync: bool) -> None:
+        self._folder = folder
+        self._sync = sync
+
+    def write(self, lease: Lease, seq: int, data: bytes) -> str:
+        """Store `data`, durable like a commit; the name for the entry."""
+        name = f"{lease.session}/{lease.epoch}-{seq}-{_digest(data)}"
+        file = self._folder / name
+        part = file.with_name(f"{file.name}.{os.urandom(4).hex()}.part")
+        try:
+            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with open(part, "xb", opener=_private) as out:
+                out.write(data)
+                out.flush()
+                if self._sync:
+                    os.fsync(out.fileno())
+            os.replace(part, file)
+            if self._sync:
+                _sync_folder(file.parent)
+        except OSError as error:
+            part.unlink(missing_ok=True)
+            raise Unavailable(f"{file} cannot be written ({error}): make room and repeat.", file=str(file)) from error
+        return name
+
+    def read(self, name: str) -> bytes:
+        file = self._folder / name
+        try:
+            data = file.read_bytes()
+        except OSError as error:
+            raise damaged(file, f"an entry of the log is in this file, and reading it failed ({error})") from error
+        if _digest(data) != name.rpartition("-")[2]:
+            raise damaged(file, "its content is not what was written")
+        return data
+
+    def sweep(self, session: str, epoch: int, is_named: Callable[[str], bool]) -> None:
+        """Remove the session's files up to `epoch` that no entry names."""
+        folder = self._folder / session
+        if not folder.is_dir():
+            return
+        for file in folder.iterdir():
+            if int(file.name.partition("-")[0]) <= epoch and not is_named(f"{session}/{file.name}"):
+                file.unlink(missing_ok=True)
+        if not any(folder.iterdir()):
+            folder.rmdir()
+
+    def size(self) -> int:
+        return sum(file.stat().st_size for file in self._folder.rglob("*") if file.is_file())
+
+    def names(self) -> list[str]:
+        return sorted(
+            str(file.relative_to(self._folder))
+            for file in self._folder.rglob("*")
+            if file.is_file() and not file.name.endswith(".part")
+        )
+
+    def path(self, name: str) -> Path:
+        return self._folder / name
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:_DIGEST_LENGTH]
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def _sync_folder(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,201 @@
+"""The writer thread: takes everything that waits and commits it in one transaction (group commit).
+
+Rules
+    Only this thread writes to `fairlead.db`.
+    A job decides before it writes: one that raises a FairleadError has written nothing, and fails alone.
+    Any other error takes the whole transaction with it; its jobs are then done again one by one, so that each gets
+    its own outcome. Jobs may therefore run twice, but only one run is ever committed.
+    The loop is woken once per commit, for all whose wait is over.
+    Copying the WAL back is not its work, but for the last step of `shrink`.
+"""
+
+import asyncio
+import enum
+import logging
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from fairlead.model.errors import FairleadError, Unavailable
+from fairlead.model.ids import SessionId
+from fairlead.stores.sqlite.appending import Append, Appender
+from fairlead.stores.sqlite.connections import BUSY_MS
+from fairlead.stores.sqlite.faults import in_our_words
+
+Call = Callable[[sqlite3.Connection], Any]
+Outcome = Any | BaseException
+
+# A commit's size: large enough to share its cost among many, small enough that nobody waits long for the first.
+_GROUP_JOBS = 512
+_GROUP_BYTES = 8 << 20
+# Calls that may wait in the queue; further callers wait outside, in order.
+_QUEUED = 4096
+
+_log = logging.getLogger(__name__)
+
+
+class _Order(enum.Enum):
+    CLOSE = enum.auto()
+    SHRINK = enum.auto()
+
+
+class Job:
+    __slots__ = ("call", "changes", "future")
+
+    def __init__(self, future: asyncio.Future[Any], call: Append | Call, changes: SessionId | None) -> None:
+        self.future = future
+        self.call = call
+        self.changes = changes
+        """The session whose owner or log this call changes; None for appends and for what concerns no log."""
+
+    @property
+    def size(self) -> int:
+        return self.call.size if isinstance(self.call, Append) else 0
+
+
+class Writer:
+    """`db` is its own from here on. `committed` is called on the loop with the changed sessions and the bytes added."""
+
+    def __init__(
+        self,
+        db: sqlite3.Connection,
+        file: Path,
+        committed: Callable[[set[SessionId], int], None],
+    ) -> None:
+        self._db = db
+        self._file = file
+        self._committed = committed
+        self._loop = asyncio.get_running_loop()
+        self._appender = Appender(db)
+        self._room = asyncio.Semaphore(_QUEUED)
+        self._queue: queue.SimpleQueue[Job | _Order] = queue.SimpleQueue()
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name="fairlead-writer", daemon=True)
+        self._thread.start()
+
+    async def do(self, call: Append | Call, changes: SessionId | None = None) -> Any:
+        """Durable when it returns. Cancelling does not undo it."""
+        async with self._room:
+            if self._closed:
+                raise Unavailable("The store is closed.")
+            future: asyncio.Future[Any] = self._loop.create_future()
+            self._queue.put(Job(future, call, changes))
+            return await future
+
+    async def close(self) -> None:
+        """Finish what is queued, then end the thread and its connection."""
+        self._closed = True
+        self._queue.put(_Order.CLOSE)
+        await asyncio.to_thread(self._thread.join)
+
+    def shrink(self) -> None:
+        """From any thread: begin the WAL anew before the next commit. Quick only right after a checkpoint."""
+        self._queue.put(_Order.SHRINK)
+
+    # --- the thread
+
+    def _run(self) -> None:
+        order: _Order | None = None
+        while order is not _Order.CLOSE:
+            group, order = self._take()
+            if group:
+                self._settle(group, self._commit(group))
+            if order is _Order.SHRINK:
+                self._shrink()
+        self._db.close()
+
+    def _take(self) -> tuple[list[Job], _Order | None]:
+        group: list[Job] = []
+        size = 0
+        item = self._queue.get()
+        while isinstance(item, Job):
+            group.append(item)
+            size += item.size
+            if len(group) >= _GROUP_JOBS or size >= _GROUP_BYTES:
+                return group, None
+            try:
+                item = self._queue.get_nowait()
+            except queue.Empty:
+                return group, None
+        return group, item
+
+    def _shrink(self) -> None:
+        # Not for one moment waits an append for a reader that still needs the WAL: it is tried again later.
+        self._db.execute("pragma busy_timeout = 0")
+        try:
+            self._db.execute("pragma wal_checkpoint(truncate)")
+        except sqlite3.OperationalError as error:
+            _log.warning("the WAL of %s stays long for now: %s", self._file, error)
+        finally:
+            self._db.execute(f"pragma busy_timeout = {BUSY_MS}")
+
+    def _commit(self, group: list[Job]) -> list[Outcome]:
+        try:
+            return self._transaction(group)
+        except Exception as error:
+            if len(group) > 1:
+                return [outcome for job in group for outcome in self._commit([job])]
+            return [self._in_our_words(error)]
+
+    def _transaction(self, group: list[Job]) -> list[Outcome]:
+        try:
+            self._db.execute("begin immediate")
+            self._appender.begin()
+            outcomes = [self._one(job) for job in group]
+            self._appender.flush()
+            self._db.execute("commit")
+            return outcomes
+        except BaseException:
+            self._appender.roll_back()
+            # Some errors (a full disk) have ended the transaction already.
+            if self._db.in_transaction:
+                self._db.execute("rollback")
+            raise
+
+    def _one(self, job: Job) -> Outcome:
+        try:
+            if isinstance(job.call, Append):
+                return self._appender.append(job.call)
+            self._appender.flush()
+            result = job.call(self._db)
+        except FairleadError as refusal:
+            return refusal
+        if job.changes is not None:
+            self._appender.look_again()
+        return result
+
+    def _in_our_words(self, error: Exception) -> BaseException:
+        if isinstance(error, sqlite3.Error) and (ours := in_our_words(error, self._file)) is not None:
+            ours.__cause__ = error
+            return ours
+        return error
+
+    def _settle(self, group: list[Job], outcomes: list[Outcome]) -> None:
+        try:
+            self._loop.call_soon_threadsafe(self._deliver, group, outcomes)
+        except RuntimeError:
+            _log.warning("the event loop was closed before %d writes could be acknowledged", len(group))
+
+    # --- the loop
+
+    def _deliver(self, group: list[Job], outcomes: list[Outcome]) -> None:
+        changed: set[SessionId] = set()
+        size = 0
+        for job, outcome in zip(group, outcomes, strict=True):
+            failed = isinstance(outcome, BaseException)
+            if not failed:
+                size += job.size
+                if isinstance(job.call, Append):
+                    changed.add(job.call.lease.session)
+                elif job.changes is not None:
+                    changed.add(job.changes)
+            if job.future.cancelled():
+                continue
+            if failed:
+                job.future.set_exception(outcome)
+            else:
+                job.future.set_result(outcome)
+        self._committed(changed, size)
