@@ -139,7 +139,8 @@ class Agent:
                 replayed = records.user(self._session.speaker, content, isReplay=True)
                 self._session.emit(replayed | {"uuid": uuid})
             return
-        prompt = Prompt(content, uuid if isinstance(uuid, str) else None)
+        busy = self._turn is not None or bool(self._waiting)
+        prompt = Prompt(content, uuid if isinstance(uuid, str) else None, came_while_busy=busy)
         if prompt.uuid is not None:
             self._seen.add(prompt.uuid)
             self._session.emit(lifecycle(self._session, prompt.uuid, "queued"))
@@ -210,8 +211,9 @@ class Agent:
             await self._wait()
         # What people sent while the agent was busy is one turn, as in CLI 2.1.120 and later.
         prompts = [self._waiting.pop(0)]
-        while _ordinary(prompts[0]) and self._waiting and _ordinary(self._waiting[0]):
-            prompts.append(self._waiting.pop(0))
+        if prompts[0].came_while_busy:
+            while _ordinary(prompts[0]) and self._waiting and _ordinary(self._waiting[0]):
+                prompts.append(self._waiting.pop(0))
         for _ in prompts:
             self._session.transcript.queued("dequeue")
         return prompts

@@ -127,6 +127,15 @@ def _version(session: Session, request: Record) -> Record:
     return {"version": VERSION}
 
 
+def _rules(session: Session, request: Record) -> Record:
+    rules = [{"toolName": tool, "ruleContent": rule, "behavior": how} for tool, rule, how in session.grants.rules]
+    return {"state": {"rules": rules, "workspaceDirectories": session.grants.directories, "originalCwd": session.cwd}}
+
+
+def _hooks(session: Session, request: Record) -> Record:
+    return {"events": session.hooks.events(), "hooks": [], "eventCatalog": []}
+
+
 def _rename(session: Session, request: Record) -> None:
     title = str(request.get("title", ""))
     session.say("session_title_changed", title=title)
@@ -160,6 +169,8 @@ _HANDLERS: dict[str, Callable[[Session, Record], Record | None]] = {
     "get_usage": _usage,
     "list_models": _models,
     "get_binary_version": _version,
+    "list_permission_rules": _rules,
+    "get_hooks_listing": _hooks,
     "rename_session": _rename,
     "background_tasks": _background_tasks,
     "stop_task": _stop_task,

@@ -18,6 +18,7 @@ from fairlead.agents.demo.records import Record, Speaker
 from fairlead.agents.demo.session import BackgroundTask, Session
 from fairlead.agents.demo.thread import Answered, LimitReached, ModelRefused, Thread
 from fairlead.agents.demo.tools import Outcome, ToolFailed
+from fairlead.agents.demo.usage import full_usage
 from fairlead.agents.demo.wire import HostGone, HostRefused
 
 # When the real CLI begins to treat a command as a task worth telling about.
@@ -135,7 +136,8 @@ class Executor:
         output = session.scratch / f"{task.id}.output"
         self._begin(task, self._finish_bash(task, arguments, str(output)))
         said = f"Command running in background with ID: {task.id}. Output is being written to: {output}."
-        detail = {"stdout": "", "stderr": "", "interrupted": False, "isImage": False, "backgroundTaskId": task.id}
+        detail: Record = {"stdout": "", "stderr": "", "interrupted": False, "isImage": False}
+        detail |= {"noOutputExpected": False, "backgroundTaskId": task.id}
         return Outcome(said, detail, is_error=False)
 
     async def _finish_bash(self, task: BackgroundTask, arguments: Record, output: str) -> None:
@@ -161,7 +163,7 @@ class Executor:
         background = arguments.get("run_in_background") is not False
         task = session.new_task("local_agent", description, call["id"])
         task.subagent_type = kind
-        speaker = Speaker(session.id, call["id"], task.id, kind, description)
+        speaker = Speaker(session.id, call["id"], task.id, kind, description, task.run_id)
         transcript = session.transcript.subagent(task.id)
         message = {"role": "user", "content": prompt}
         line = {"promptId": parent.prompt_id, "type": "user", "message": message, "uuid": new_uuid()}
@@ -240,6 +242,7 @@ class Executor:
             "prompt": prompt,
             "outputFile": output,
             "canReadOutputFile": True,
+            "canContinueAgent": False,
         }
         return Outcome([{"type": "text", "text": said}], detail)
 
@@ -321,6 +324,8 @@ def _completed(thread: Thread, prompt: str, final: str) -> Outcome:
         "totalDurationMs": 1,
         "totalTokens": thread.tokens,
         "totalToolUseCount": thread.tool_uses,
+        "usage": full_usage(thread.calls),
+        "canContinueAgent": False,
     }
     said = f"{final}\nagentId: {speaker.agent_id}"
     return Outcome([{"type": "text", "text": said}], detail)

@@ -79,7 +79,7 @@ class Player:
         if self._streams:
             self._session.emit(records.status(self._session.id, "requesting"))
             start = records.message(message.id, message.model, [], usage.STARTED)
-            self._event(message, {"type": "message_start", "message": start}, ttft_ms=1)
+            self._event(message, {"type": "message_start", "message": start}, ttft_ms=1, thinking_display="updates")
         try:
             for block in blocks:
                 if isinstance(block, CutStream):
@@ -100,7 +100,9 @@ class Player:
             self._say_the_unknown(message)
             return
         opening = _opening(block)
-        self._event(message, {"type": "content_block_start", "index": message.index, "content_block": opening})
+        shown = {"thinking_display": "updates"} if isinstance(block, Thinking) else {}
+        event = {"type": "content_block_start", "index": message.index, "content_block": dict(opening)}
+        self._event(message, event, **shown)
         message.open = opening
         if isinstance(block, SlowText) and not block.delay:
             await self._burst(message, block)

@@ -76,6 +76,7 @@ class Speaker:
     agent_id: str | None = None
     subagent_type: str | None = None
     description: str | None = None
+    run_id: str | None = None
 
     def head(self) -> Record:
         told: Record = {"parent_tool_use_id": self.parent_tool_use_id}

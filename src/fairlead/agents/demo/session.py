@@ -120,6 +120,10 @@ class Hooks:
         """Replaces all callbacks: a second `initialize` without hooks removes them, as in CLI 2.1.325."""
         self._registered = {event: list(matchers) for event, matchers in (hooks or {}).items()}
 
+    def events(self) -> list[str]:
+        """The events somebody listens to."""
+        return sorted(self._registered)
+
     async def fire(
         self, event: str, speaker: Speaker, fields: Record, *, tool: str | None = None, about: str | None = None
     ) -> list[Record]:

@@ -80,7 +80,8 @@ class Thread:
         self._run_tool = run_tool
         self.depth = depth
         self.prompt_id = prompt_id
-        self.player = Player(session, speaker, transcript, lambda block: forwards_text or block["type"] == "tool_use")
+        self.player = Player(session, speaker, transcript, self._block_done)
+        self._forwards_text = forwards_text
         self.calls = 0
         self.user_records = 0
         self.tool_uses = 0
@@ -144,10 +145,16 @@ class Thread:
         if not played.cut:
             self.calls += 1
             self.session.ledger.count(self.session.model)
-        if self.speaker.agent_id is not None:
+        if self.speaker.agent_id is not None and self._forwards_text:
             for call in played.calls:
                 self._progress(call)
         return played
+
+    def _block_done(self, block: Record) -> bool:
+        """Does this block go to the host? A subagent that is waited for tells of a call before it makes it."""
+        if self.speaker.agent_id is not None and not self._forwards_text and block["type"] == "tool_use":
+            self._progress(block)
+        return self._forwards_text or block["type"] == "tool_use"
 
     async def _refused(self, error: ApiError, attempt: int) -> None:
         """Tells of a retry and waits for it, or gives up."""
@@ -237,6 +244,7 @@ class Thread:
         self.session.say(
             "task_progress",
             task_id=self.speaker.agent_id,
+            run_id=self.speaker.run_id,
             tool_use_id=self.speaker.parent_tool_use_id,
             description=f"Running {description}",
             subagent_type=self.speaker.subagent_type,

@@ -30,6 +30,7 @@ class Prompt:
     content: Any
     uuid: str | None = None
     origin: Record | None = None
+    came_while_busy: bool = False
 
     @property
     def text(self) -> str:
@@ -125,7 +126,8 @@ class Turn:
             if prompt.origin is None:
                 await self._fire("UserPromptSubmit", {"prompt": prompt.text})
         await session.mcp.ready()
-        session.emit(init_record(session))
+        uuids = {k: v for k, v in self._told.items() if k == "user_message_uuids"}
+        session.emit(init_record(session) | uuids)
         self._take_prompts()
         try:
             ending = _success(await self._thread.run())

@@ -87,7 +87,8 @@ class Wire:
         try:
             return await answer
         except asyncio.CancelledError:
-            self.emit({"type": "control_cancel_request", "request_id": request_id})
+            if not answer.done() or answer.cancelled():  # an answer that has come needs no cancelling
+                self.emit({"type": "control_cancel_request", "request_id": request_id})
             raise
         finally:
             del self._waiting[request_id]

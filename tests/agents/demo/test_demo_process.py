@@ -1,0 +1,453 @@
+"""The demo agent as a process: every script, and what a gateway may do to it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from agents.demo.demo_host import Record, allow, demo, deny
+from fairlead.agents.demo.scripts import catalogue
+
+# Scripts that end by themselves with a success when everything is allowed, and a word of their result.
+FINISHING = {
+    "text hello": "hello",
+    "echo": "I see 1 messages.",
+    "long 20": "word19",
+    "think": "thought",
+    "tool": "hi",
+    "bash pwd": "project",
+    "write new.txt": "created",
+    "read here.txt": "hello",
+    "edit here.txt": "updated",
+    "parallel": "no output",
+    "twice": "no output",
+    "subagent tool": "Done. The tool said: hi",
+    "question": "Blue",
+    "plan": "approved",
+    "slow 1": "tick",
+    "slowtool 0": "1",
+    "todo": "changed",
+    "glob *.txt": "here.txt",
+    "error_once": "second attempt",
+    "cut": "second attempt",
+    "unknown": "nobody knows",
+    "burst 10": "word",
+    'structured {"a": 2}': '{"a": 2}',
+    "mcp mcp__nobody__add": "No such tool",
+    "background tool": "launched",
+    "bgbash echo hi": "background",
+}
+
+
+def permit(request: Record) -> Record:
+    if request["tool_name"] == "AskUserQuestion":
+        return {"behavior": "allow", "updatedInput": {**request["input"], "answers": {"Which colour?": "Blue"}}}
+    return allow(request)
+
+
+@pytest.mark.parametrize("script", FINISHING)
+async def test_a_script_runs_to_its_end(script: str, tmp_path: Path) -> None:
+    async with demo(tmp_path) as host:
+        (host.cwd / "here.txt").write_text("hello\nworld\n")
+        host.permit = permit
+        result = await host.ask(f"SCRIPT:{script}")
+        assert result["subtype"] == "success"
+        assert not result["is_error"]
+        assert FINISHING[script] in result["result"]
+        assert await host.end() == 0
+
+
+def test_no_script_is_left_untested() -> None:
+    elsewhere = {"loop", "error", "crash"}
+    assert {name for name, _, _ in catalogue()} == {s.split()[0] for s in FINISHING} | elsewhere
+
+
+async def test_a_prompt_without_a_marker_gets_the_tour(tmp_path: Path) -> None:
+    async with demo(tmp_path) as host:
+        result = await host.ask("hello there")
+        assert "SCRIPT:write" in result["result"]
+
+
+async def test_initialize_is_answered_before_any_prompt_and_nothing_else_is_said(tmp_path: Path) -> None:
+    async with demo(tmp_path) as host:
+        answer = await host.control("initialize")
+        assert {"commands", "models", "account", "pid"} <= set(answer)
+        assert [r["type"] for r in host.seen] == ["control_response"]
+
+
+async def test_every_turn_begins_with_init_and_costs_add_up(tmp_path: Path) -> None:
+    async with demo(tmp_path) as host:
+        first = await host.ask("SCRIPT:tool")
+        second = await host.ask("SCRIPT:text")
+        assert len(host.of("init")) == 2
+        assert {r["session_id"] for r in host.seen} == {first["session_id"]}
+        (model,) = first["modelUsage"]
+        assert second["total_cost_usd"] == pytest.approx(first["total_cost_usd"] * 1.5)
+        assert second["model_usage_since_last_result"][model]["outputTokens"] == second["usage"]["output_tokens"]
+        assert second["modelUsage"][model]["outputTokens"] == 3 * second["usage"]["output_tokens"]
+        assert [r["result_index"] for r in (first, second)] == [0, 1]
+
+
+async def test_deltas_come_only_when_asked_for_and_join_to_the_text(tmp_path: Path) -> None:
+    async with demo(tmp_path) as host:
+        await host.ask("SCRIPT:long 30")
+        assert host.of("stream_event") == []
+    async with demo(tmp_path, partial=True) as host:
+        result = await host.ask("SCRIPT:long 30")
+        events = [r["event"] for r in host.of("stream_event")]
+        deltas = [e["delta"]["text"] for e in events if e["type"] == "content_block_delta"]
+        assert len(deltas) > 20
+        assert "".join(d for d in deltas) == result["result"]
+
+
+async def test_one_assistant_record_a_block_under_one_message_id(tmp_path: Path) -> None:
+    async with demo(tmp_path, partial=True) as host:
+        await host.ask("SCRIPT:think")
+        first, second = host.of("assistant")
+        assert first["message"]["id"] == second["message"]["id"]
+        assert first["uuid"] != second["uuid"]
+        assert first["message"]["stop_reason"] is None
+        order = [r["event"]["type"] if r["type"] == "stream_event" else r["type"] for r in host.seen]
+        assert order.index("assistant") < order.index("content_block_stop")
+        assert order[-3:] == ["message_delta", "message_stop", "result"]
+
+
+async def test_a_denied_tool_does_not_run_and_the_model_hears_why(tmp_path: Path) -> None:
+    async with demo(tmp_path) as host:
+        host.permit = deny
+        result = await host.ask("SCRIPT:write secret.txt")
+        assert result["result"] == "The tool failed: no way"
+        assert [d["tool_name"] for d in result["permission_denials"]] == ["Write"]
+        assert not (host.cwd / "secret.txt").exists()
+
+
+async def test_a_changed_input_is_what_runs(tmp_path: Path) -> None:
+    async with demo(tmp_path) as host:
+        host.permit = lambda request: {"behavior": "allow", "updatedInput": {"command": "touch other"}}
+        await host.ask("SCRIPT:bash touch mine")
+        assert (host.cwd / "other").exists()
+        assert not (host.cwd / "mine").exists()
+
+
+async def test_a_remembered_rule_asks_no_second_time(tmp_path: Path) -> None:
+    rule = {"toolName": "Bash", "ruleContent": "touch:*"}
+    update = {"type": "addRules", "rules": [rule], "behavior": "allow", "destination": "session"}
+    async with demo(tmp_path) as host:
+        host.permit = lambda request: {**allow(request), "updatedPermissions": [update]}
+        await host.ask("SCRIPT:twice")
+        assert len(host.of("control_request")) == 1
+        assert (host.cwd / "t2").exists()
+
+
+def decides(decision: str) -> Record:
+    return {"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": decision}}
+
+
+@pytest.mark.parametrize("mode", ["default", "acceptEdits", "bypassPermissions"])
+async def test_a_hooks_deny_holds_in_every_mode(mode: str, tmp_path: Path) -> None:
+    async with demo(tmp_path, "--permission-mode", mode, "--allow-dangerously-skip-permissions") as host:
+        host.permit = allow
+        host.hook = lambda request: decides("deny")
+        await host.control("initialize", hooks={"PreToolUse": [{"hookCallbackIds": ["policy"]}]})
+        await host.ask("SCRIPT:write no.txt")
+        assert not (host.cwd / "no.txt").exists()
+
+
+async def test_a_hook_hears_only_of_the_tools_it_matches(tmp_path: Path) -> None:
+    async with demo(tmp_path) as host:
+        host.hook = lambda request: decides("deny")
+        await host.control("initialize", hooks={"PreToolUse": [{"matcher": "Write|Edit", "hookCallbackIds": ["h"]}]})
+        result = await host.ask("SCRIPT:tool")
+        assert result["result"] == "Done. The tool said: hi"
+
+
+async def test_a_second_initialize_replaces_the_hooks(tmp_path: Path) -> None:
+    async with demo(tmp_path) as host:
+        await host.control("initialize", hooks={"PreToolUse": [{"hookCallbackIds": ["h"]}]})
+        await host.control("initialize", hooks={})
+        assert (await host.ask("SCRIPT:tool"))["result"] == "Done. The tool said: hi"
+
+
+async def test_an_interrupt_in_mid_tool_kills_the_command(tmp_path: Path) -> None:
+    async with demo(tmp_path) as host:
+        host.permit = allow
+        await host.prompt("SCRIPT:bash echo $$ > pid; sleep 60")
+        await host.asked()
+        async with asyncio.timeout(10):
+            while not (pid := _read(host.cwd / "pid")):
+                await asyncio.sleep(0.01)
+        await host.control("interrupt")
+        result = await host.result()
+        assert result["terminal_reason"] == "aborted_tools"
+        assert not _alive(int(pid))
+        assert not (await host.ask("SCRIPT:text"))["is_error"]
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def _read(path: Path) -> str:
+    return path.read_text().strip() if path.exists() else ""
+
+
+async def test_an_idle_interrupt_is_answered_and_ends_nothing(tmp_path: Path) -> None:
+    async with demo(tmp_path) as host:
+        assert await host.control("interrupt") == {"still_queued": []}
+        assert not (await host.ask("SCRIPT:text"))["is_error"]
+        assert len(host.of("result")) == 1
+
+
+async def test_an_unknown_control_request_is_refused_by_name(tmp_path: Path) -> None:
+    async with demo(tmp_path) as host:
+        answer = await host.control("no_such_thing")
+        assert answer["error"] == "Unsupported control request subtype: no_such_thing"
+
+
+async def test_modes_are_checked_and_told(tmp_path: Path) -> None:
+    async with demo(tmp_path) as host:
+        assert await host.control("set_permission_mode", mode="plan") == {"mode": "plan"}
+        assert "must be one of" in (await host.control("set_permission_mode", mode="nonsense"))["error"]
+        assert "not launched" in (await host.control("set_permission_mode", mode="bypassPermissions"))["error"]
+        await host.ask("SCRIPT:text")
+        assert [r["permissionMode"] for r in host.of("status")] == ["plan"]
+        assert host.of("init")[0]["permissionMode"] == "plan"
+
+
+async def test_the_model_is_changed_by_alias(tmp_path: Path) -> None:
+    async with demo(tmp_path) as host:
+        assert await host.control("set_model", model="haiku") == {"model": "claude-haiku-5-5"}
+        assert await host.control("set_max_thinking_tokens", max_thinking_tokens=4000) == {}
+        result = await host.ask("SCRIPT:text")
+        assert list(result["modelUsage"]) == ["claude-haiku-5-5"]
+
+
+async def test_a_subagents_records_carry_its_call(tmp_path: Path) -> None:
+    async with demo(tmp_path) as host:
+        await host.ask("SCRIPT:subagent tool")
+        (call,) = [r for r in host.of("assistant") if r["message"]["content"][0].get("name") == "Agent"]
+        call_id = call["message"]["content"][0]["id"]
+        inside = [r for r in host.seen if r.get("parent_tool_use_id") == call_id]
+        assert [r["type"] for r in inside] == ["user", "assistant", "user"]
+        assert {r["tool_use_id"] for r in host.of("task_notification")} == {call_id}
+
+
+async def test_a_subagent_of_a_subagent(tmp_path: Path) -> None:
+    async with demo(tmp_path) as host:
+        result = await host.ask("SCRIPT:subagent subagent tool")
+        assert "The tool said: hi" in result["result"]
+        assert result["subagent_stats"]["max_depth"] == 2
+
+
+async def test_a_background_subagent_gives_a_second_result(tmp_path: Path) -> None:
+    async with demo(tmp_path) as host:
+        host.permit = allow
+        first = await host.ask("SCRIPT:background bash touch later")
+        second = await host.result()
+        assert "launched" in first["result"]
+        assert second["origin"]["kind"] == "task-notification"
+        assert 'Agent "demo job" finished' in second["result"]
+        assert (host.cwd / "later").exists()
+        assert host.of("background_tasks_changed")[-1]["tasks"] == []
+
+
+async def test_a_background_task_can_be_stopped(tmp_path: Path) -> None:
+    async with demo(tmp_path) as host:
+        host.permit = allow
+        await host.ask("SCRIPT:bgbash sleep 60")
+        (started,) = host.of("task_started")
+        await host.control("stop_task", task_id=started["task_id"])
+        told = await host.until(lambda r: r.get("subtype") == "task_notification")
+        assert told["status"] == "stopped"
+
+
+async def test_a_slow_tool_shows_its_progress(tmp_path: Path) -> None:
+    async with demo(tmp_path, env={"FAIRLEAD_DEMO_HEARTBEAT": "0.05"}) as host:
+        host.permit = allow
+        await host.ask("SCRIPT:bash sleep 0.3; echo slept")
+        progress = host.of("tool_progress")
+        assert progress[0]["heartbeat"] is True
+        assert progress[0]["elapsed_time_seconds"] == pytest.approx(0.05)
+        assert host.of("task_started")[0]["task_type"] == "local_bash"
+
+
+@pytest.mark.parametrize("status", [400, 401, 429, 529])
+async def test_an_api_error_is_a_success_with_is_error(status: int, tmp_path: Path) -> None:
+    async with demo(tmp_path, env={"CLAUDE_CODE_MAX_RETRIES": "1"}) as host:
+        result = await host.ask(f"SCRIPT:error {status}")
+        assert (result["subtype"], result["is_error"]) == ("success", True)
+        assert result["api_error_status"] == status
+        assert host.of("assistant")[0]["message"]["model"] == "<synthetic>"
+        assert len(host.of("api_retry")) == (0 if status == 400 else 1)
+        assert len(host.of("rate_limit_event")) == (1 if status == 429 else 0)
+        assert await host.end() == 1
+
+
+async def test_a_loop_ends_at_max_turns(tmp_path: Path) -> None:
+    async with demo(tmp_path, "--max-turns", "3") as host:
+        result = await host.ask("SCRIPT:loop")
+        assert (result["subtype"], result["num_turns"]) == ("error_max_turns", 4)
+
+
+async def test_a_crash_leaves_a_broken_turn_and_words_on_stderr(tmp_path: Path) -> None:
+    async with demo(tmp_path) as host:
+        await host.prompt("SCRIPT:crash")
+        while await host.read() is not None:
+            continue
+        assert await host.process.wait() == 1
+        assert "crashed" in await host.errors()
+        assert host.of("result") == []
+
+
+async def test_unknown_records_are_said(tmp_path: Path) -> None:
+    async with demo(tmp_path, partial=True) as host:
+        await host.ask("SCRIPT:unknown")
+        assert host.of("demo_unheard_of")
+        assert host.of("demo_never_seen")
+        assert [r for r in host.of("stream_event") if r["event"]["type"] == "demo_event"]
+
+
+async def test_prompts_sent_while_busy_are_one_turn(tmp_path: Path) -> None:
+    async with demo(tmp_path) as host:
+        await host.prompt("SCRIPT:slow 2")
+        await host.prompt("SCRIPT:text two")
+        await host.prompt("SCRIPT:text three")
+        results = [await host.result(), await host.result()]
+        assert "three" in results[1]["result"]
+        assert await host.end() == 0
+        assert len(host.of("result")) == 2
+
+
+async def test_a_prompt_sent_during_a_tool_joins_the_turn(tmp_path: Path) -> None:
+    async with demo(tmp_path) as host:
+        await host.prompt("SCRIPT:bash touch a")
+        request = await host.asked()
+        await host.prompt("SCRIPT:text steered")
+        await host.reply(request, allow(request["request"]))
+        result = await host.result()
+        assert "steered" in result["result"]
+        assert await host.end() == 0
+        assert len(host.of("result")) == 1
+
+
+async def test_a_repeated_uuid_is_answered_once(tmp_path: Path) -> None:
+    async with demo(tmp_path, "--replay-user-messages") as host:
+        await host.prompt("SCRIPT:text", uuid="u1")
+        await host.result()
+        await host.prompt("SCRIPT:text", uuid="u1")
+        await host.prompt("SCRIPT:echo", uuid="u2")
+        assert (await host.result())["result"] == "I see 3 messages."
+        assert [r["uuid"] for r in host.of("user") if r.get("isReplay")] == ["u1", "u1", "u2"]
+
+
+async def test_an_mcp_server_of_the_host_is_called(tmp_path: Path) -> None:
+    def serve(message: Record) -> Record:
+        results: dict[str, Record] = {
+            "initialize": {"serverInfo": {"name": "demo", "version": "1"}},
+            "tools/list": {"tools": [{"name": "add"}]},
+            "tools/call": {"content": [{"type": "text", "text": "3"}]},
+        }
+        return {"jsonrpc": "2.0", "id": message.get("id"), "result": results.get(message["method"], {})}
+
+    async with demo(tmp_path) as host:
+        host.permit = allow
+        await host.control("initialize", sdkMcpServers=["demo"])
+        await host.prompt("SCRIPT:mcp mcp__demo__add")
+        while True:
+            record = await host.until(lambda r: r["type"] in ("result", "control_request"))
+            if record["type"] == "result":
+                break
+            if record["request"]["subtype"] == "mcp_message":
+                await host.reply(record, {"mcp_response": serve(record["request"]["message"])})
+        assert record["result"] == "Done. The tool said: 3"
+        assert host.of("init")[0]["mcp_servers"] == [{"name": "demo", "status": "connected", "source": "sdk"}]
+        assert (await host.control("mcp_status"))["mcpServers"][0]["tools"] == [{"name": "add", "annotations": {}}]
+
+
+async def test_blank_lines_and_unknown_types_are_passed_over_and_bad_json_is_fatal(tmp_path: Path) -> None:
+    async with demo(tmp_path) as host:
+        assert host.process.stdin is not None
+        host.process.stdin.write(b"\n  \n")
+        await host.send({"type": "who_knows"})
+        await host.send({"type": "keep_alive"})
+        await host.send({"type": "control_response", "response": {"request_id": "nobody", "subtype": "success"}})
+        assert not (await host.ask("SCRIPT:text"))["is_error"]
+        host.process.stdin.write(b"{broken\n")
+        assert await host.process.wait() == 1
+        assert "{broken" in await host.errors()
+
+
+async def test_sigterm_ends_it_and_its_command(tmp_path: Path) -> None:
+    async with demo(tmp_path) as host:
+        host.permit = allow
+        await host.prompt("SCRIPT:bash echo $$ > pid; sleep 60")
+        await host.asked()
+        async with asyncio.timeout(10):
+            while not (pid := _read(host.cwd / "pid")):
+                await asyncio.sleep(0.01)
+        host.process.terminate()
+        assert await host.process.wait() == 143
+        async with asyncio.timeout(10):
+            while _alive(int(pid)):
+                await asyncio.sleep(0.01)
+
+
+async def test_sigint_interrupts_the_turn_and_ends(tmp_path: Path) -> None:
+    async with demo(tmp_path, partial=True) as host:
+        await host.prompt("SCRIPT:slow")
+        await host.until(lambda r: r["type"] == "stream_event" and r["event"]["type"] == "content_block_delta")
+        host.process.send_signal(signal.SIGINT)
+        result = await host.result()
+        assert result["terminal_reason"] == "aborted_streaming"
+        assert await host.process.wait() == 1
+
+
+def run(*flags: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "fairlead.agents.demo", *flags]
+    return subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=20, check=False)
+
+
+def test_the_version_names_the_cli_it_plays() -> None:
+    assert run("--version").stdout == "2.1.325 (Fairlead demo agent)\n"
+
+
+def test_an_unknown_flag_is_an_error() -> None:
+    done = run("-p", "--nonsense")
+    assert (done.returncode, done.stderr) == (1, "error: unknown option '--nonsense'\n")
+
+
+def test_it_starts_without_the_servers_libraries() -> None:
+    code = (
+        "import sys, fairlead.agents.demo.agent, fairlead.agents.demo.scripts;"
+        "print([m for m in ('starlette', 'uvicorn', 'typer', 'httpx', 'rich') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=20, check=True)
+    assert done.stdout == "[]\n"
+
+
+async def test_a_burst_is_whole(tmp_path: Path) -> None:
+    async with demo(tmp_path, partial=True) as host:
+        await host.ask("SCRIPT:burst 5000")
+        deltas = [r for r in host.of("stream_event") if r["event"]["type"] == "content_block_delta"]
+        assert len(deltas) == 5000
+        assert len({r["uuid"] for r in deltas}) == 5000
+        assert len(host.of("assistant")[0]["message"]["content"][0]["text"]) == 5 * 5000
+
+
+async def test_what_it_writes_is_one_json_object_a_line(tmp_path: Path) -> None:
+    async with demo(tmp_path) as host:
+        assert host.process.stdout is not None
+        await host.prompt("SCRIPT:text line\\nbreak ü \u2028 end")
+        while b'"result"' not in (line := await host.process.stdout.readline()):
+            assert json.loads(line)["session_id"]
