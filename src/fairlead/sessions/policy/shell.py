@@ -7,6 +7,7 @@ What it does not promise: to know what a command does with its words, nor aliase
 
 import re
 from functools import lru_cache
+from itertools import pairwise
 
 import tree_sitter_bash
 from tree_sitter import Language, Node, Parser
@@ -56,12 +57,18 @@ _BODIES = names(
     "do_group case_statement case_item negated_command for_statement redirected_statement variable_assignments "
     "command_substitution process_substitution"
 )
-_TOKENS = names(
-    "; & && || | |& ( ) { } ! ;; ;& ;;& $( ` <( >( if then elif else fi while until do done for select in case esac"
-) | {"\n"}
-_TEST_OPERATORS = names(
-    "-a -b -c -d -e -f -g -h -k -n -o -p -r -s -t -u -w -x -z -G -L -N -O -S -nt -ot -ef = == != < > ! && || ( )"
+# Bodies with words of their own, and nodes that a newline would end.
+_WITH_WORDS = names("for_statement case_statement case_item")
+_ONE_LINE = names(
+    "command redirected_statement variable_assignments declaration_command unset_command file_redirect "
+    "herestring_redirect"
 )
+_OPERATORS = names("; & && || | |& ( ) ;; ;& ;;& $( ` <( >(") | {"\n"}
+_TOKENS = _OPERATORS | names("{ } ! if then elif else fi while until do done for select in case esac")
+_TEST_WORDS = names(
+    "[ [[ ] ]] -a -b -c -d -e -f -g -h -k -n -o -p -r -s -t -u -w -x -z -G -L -N -O -S -nt -ot -ef = == != !"
+)
+_TEST_SIGNS = names("< > && || ( )")
 _TEST_PARTS = names("unary_expression binary_expression parenthesized_expression")
 _HEREDOC_START = re.compile(rb"(?P<quote>['\"\\]?)(?P<name>[A-Za-z0-9_]+)(?:(?<=.)['\"])?")
 _HEREDOC_EXPANDS = re.compile(rb"`|\$[({\[]|\\\n")
@@ -146,6 +153,8 @@ class _Reader:
             self.problem(Trouble.NESTING, "the line is nested too deeply")
             return
         kind = node.type
+        if kind in _ONE_LINE:
+            self.check_one_line(node)
         if kind == "command":
             self.simple_command(node, depth)
         elif kind in ("file_redirect", "herestring_redirect"):
@@ -161,8 +170,6 @@ class _Reader:
             self.test(node, depth)
         elif kind == "comment":
             self.comment(node)
-        elif kind in _WORDS and kind not in _BODIES:
-            self.word(node.start_byte, node.end_byte, [node], depth)
         elif kind in _BODIES and not _is_arithmetic(node):
             self.body(node, depth)
         else:
@@ -177,12 +184,20 @@ class _Reader:
         for child in node.children:
             if child.type == "variable_name":
                 continue
-            if child.is_named:
+            if child.type in _WORDS and node.type in _WITH_WORDS:
+                self.word(child.start_byte, child.end_byte, [child], depth)
+            elif child.is_named:
                 self.statement(child, depth + 1)
             elif child.type in _TOKENS:
-                self.mark(child)
+                self.token(child)
             else:
                 self.not_vouched(child, depth)
+
+    def token(self, node: Node) -> None:
+        """An operator or a reserved word; the latter is one only where it stands alone."""
+        if node.type not in _OPERATORS:
+            self.check_ends(node.start_byte, node.end_byte)
+        self.mark(node)
 
     def not_vouched(self, node: Node, depth: int) -> None:
         """A construct that can run or change things in ways no rule sees: looked through for commands only."""
@@ -205,6 +220,12 @@ class _Reader:
                 self.statement(child, depth + 1)
             else:
                 self.look_through(child, depth + 1)
+
+    def check_one_line(self, node: Node) -> None:
+        """A newline ends a command; the grammar reads on over some."""
+        for left, right in pairwise(node.children):
+            if b"\n" in self.source[left.end_byte : right.start_byte].replace(b"\\\n", b""):
+                self.problem(Trouble.LEXING, "a command goes on after the end of its line")
 
     def comment(self, node: Node) -> None:
         if node.start_byte and self.source[node.start_byte - 1] not in DELIMITERS:
@@ -399,6 +420,7 @@ class _Reader:
 
     def heredoc(self, node: Node, depth: int) -> None:
         start = end = body = None
+        last = 0
         for child in node.children:
             if child.type == "heredoc_start":
                 start = child
@@ -407,12 +429,14 @@ class _Reader:
             elif child.type == "heredoc_body":
                 body = child
             elif child.is_named:
+                # What stands behind the here-document's start on its line; a word there belongs to the command.
                 self.statement(child, depth + 1)
-            elif child.type in ("<<", "<<-") or child.type in _TOKENS:
+                last = max(last, child.end_byte)
+            elif child.type in ("<<", "<<-") or child.type in _OPERATORS:
                 self.mark(child)
             else:
                 self.not_vouched(child, depth)
-        if start is None or end is None or not self.heredoc_is_plain(node, start, end):
+        if start is None or end is None or not self.heredoc_is_plain(node, start, end, last):
             self.problem(Trouble.LEXING, "where the here-document ends is not plain")
         elif body is not None and not _is_quoted(start) and _HEREDOC_EXPANDS.search(body.text or b""):
             self.not_vouched(body, depth)
@@ -420,11 +444,11 @@ class _Reader:
             if part is not None:
                 self.mark(part)
 
-    def heredoc_is_plain(self, node: Node, start: Node, end: Node) -> bool:
+    def heredoc_is_plain(self, node: Node, start: Node, end: Node, last: int) -> bool:
         """Whether the here-document ends where the shell ends it: at the first line that is its delimiter."""
         delimiter = _HEREDOC_START.fullmatch(start.text or b"")
         line_end = self.source.find(b"\n", start.end_byte)
-        if delimiter is None or line_end < 0:
+        if delimiter is None or line_end < last:
             return False
         at = line_end + 1
         while at <= len(self.source):
@@ -441,19 +465,23 @@ class _Reader:
 
     # Tests
 
-    def test(self, node: Node, depth: int) -> None:
+    def test(self, node: Node, depth: int, *, double: bool = False) -> None:
         """`[ ... ]` and `[[ ... ]]` only look, unless an operator evaluates its words as arithmetic."""
+        self.check_one_line(node)
         for child in node.children:
-            if child.type in _TEST_PARTS:
-                if depth > MAX_DEPTH:
-                    self.not_vouched(child, depth)
-                else:
-                    self.test(child, depth + 1)
+            text = self.text(child.start_byte, child.end_byte)
+            double = double or text == "[["
+            if child.type in _TEST_PARTS and depth <= MAX_DEPTH:
+                self.test(child, depth + 1, double=double)
             elif child.type in _WORDS:
                 self.word(child.start_byte, child.end_byte, [child], depth)
-            elif child.type in ("[", "]", "[[", "]]") or self.text(child.start_byte, child.end_byte) in _TEST_OPERATORS:
+            elif text in _TEST_WORDS:
+                self.check_ends(child.start_byte, child.end_byte)
+                self.mark(child)
+            elif double and text in _TEST_SIGNS:
                 self.mark(child)
             else:
+                # In `[ ... ]` these signs are the shell's own: a redirection, a list, a subshell.
                 self.not_vouched(child, depth)
 
 
