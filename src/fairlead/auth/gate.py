@@ -21,9 +21,9 @@ _READING: Final = frozenset({"GET", "HEAD"})
 
 
 class Demand(msgspec.Struct, frozen=True, kw_only=True):
-    """What a route asks of who comes. `access` None: any valid credential (what lies behind is then a 404)."""
+    """What a route asks of who comes."""
 
-    access: Access | None
+    access: Access
     token_query: str = ""
     signed: bool = False
 
@@ -73,7 +73,7 @@ def decide(head: Head, demand: Demand, house: House, keys: Keys) -> Allow | Refu
     found = _credential(head, demand, keys)
     if isinstance(found, Refuse):
         return found
-    if demand.access is not None and not found.identity.may(demand.access):
+    if demand.access != "any" and not found.identity.may(demand.access):
         return Refuse(403, "not_allowed", f"This needs the scope {demand.access}, which your credential does not have.")
     return found
 

@@ -23,8 +23,8 @@ from fairlead.model.store import Entry
 
 T = TypeVar("T")
 
-Access = Scope | Literal["public"]
-"""What a route asks for. Public routes are few and named; there is no default."""
+Access = Scope | Literal["public", "any"]
+"""What a route asks for. Public routes are few and named; `any` is any valid credential. There is no default."""
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 BODY_LIMIT = 8 << 20
@@ -37,6 +37,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     head: Head
     who: Identity
     fresh: str
+    version: str = ""
     base: str = ""
     params: dict[str, str] = {}
     query: dict[str, str] = {}
@@ -132,7 +133,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.method not in METHODS or not self.path.startswith("/"):
             raise ValueError(f"{self.name}: {self.method} {self.path} is no route")
-        if self.access != "public" and self.access not in get_args(Scope):
+        if self.access not in ("public", "any", *get_args(Scope)):
             raise ValueError(f"{self.name}: {self.access} is no scope")
 
 

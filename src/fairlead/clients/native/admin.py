@@ -1,0 +1,243 @@
+"""REST for what is beside the sessions: signing in, credentials, users, trusted folders."""
+
+from typing import Final
+
+from fairlead.clients.native import bodies as b
+from fairlead.model import admin as act
+from fairlead.model.auth import SCOPES
+from fairlead.model.errors import BadRequest
+from fairlead.model.routes import Param, Request, Route, Steps, json_response
+
+_SMALL: Final = 64 << 10
+"""Bytes of a body that carries names and codes only; the public login call reads no more from anybody."""
+
+
+def login(request: Request) -> Steps:
+    body = request.json(b.LoginBody)
+    return json_response((yield act.Login(body.code, body.name)), 201)
+
+
+def me(request: Request) -> Steps:
+    who = request.who
+    scopes = tuple(scope for scope in SCOPES if scope in who.scopes)
+    yield from ()
+    return json_response(b.Me(credential=who.credential, user=who.user, name=who.name, scopes=scopes))
+
+
+def ticket(request: Request) -> Steps:
+    return json_response((yield act.IssueTicket()), 201)
+
+
+def download(request: Request) -> Steps:
+    return json_response((yield act.SignDownload(request.json(b.Download).path)), 201)
+
+
+def list_tokens(request: Request) -> Steps:
+    return json_response(b.Tokens((yield act.ListCredentials("token"))))
+
+
+def create_token(request: Request) -> Steps:
+    body = request.json(b.NewToken)
+    return json_response((yield act.CreateToken(body.name, body.scopes, body.user)), 201)
+
+
+def revoke_token(request: Request) -> Steps:
+    return json_response((yield act.RevokeCredential("token", request.params["id"])))
+
+
+def list_devices(request: Request) -> Steps:
+    return json_response(b.Devices((yield act.ListCredentials("device"))))
+
+
+def revoke_device(request: Request) -> Steps:
+    return json_response((yield act.RevokeCredential("device", request.params["id"])))
+
+
+def create_login_code(request: Request) -> Steps:
+    body = request.json(b.NewLoginCode)
+    made: act.LoginCode = yield act.CreateLoginCode(body.name, body.scopes, body.user)
+    # In the fragment: browsers send that to no server and put it into no Referer.
+    link = b.LoginLink(url=f"{request.base}/#login={made.code}", code=made.code, expires=made.expires)
+    return json_response(link, 201)
+
+
+def list_users(request: Request) -> Steps:
+    return json_response(b.UserList((yield act.ListUsers())))
+
+
+def add_user(request: Request) -> Steps:
+    return json_response((yield act.AddUser(request.json(b.NewUser).name)), 201)
+
+
+def trust_report(request: Request) -> Steps:
+    path = request.query.get("path")
+    if path is None:
+        return json_response(b.TrustList((yield act.ListTrusted())))
+    return json_response((yield act.InspectFolder(path)))
+
+
+def trust(request: Request) -> Steps:
+    body = request.json(b.TrustBody)
+    return json_response((yield act.TrustFolder(body.path, body.digest)), 201)
+
+
+def untrust(request: Request) -> Steps:
+    path = request.query.get("path")
+    if not path:
+        raise BadRequest("path must name the folder.", field="path")
+    return json_response(b.Untrusted((yield act.UntrustFolder(path))))
+
+
+_PATH = Param("path", str, "The folder; without it, the list of trusted folders.")
+
+ROUTES: Final = (
+    Route(
+        method="POST",
+        path="/v1/login",
+        access="public",
+        name="login",
+        handle=login,
+        about="Turn a one-time code into a device key, shown this once.",
+        body=b.LoginBody,
+        answer=act.NewCredential,
+        status=201,
+        body_limit=_SMALL,
+    ),
+    Route(method="GET", path="/v1/me", access="any", name="me", handle=me, about="Who you are here.", answer=b.Me),
+    Route(
+        method="POST",
+        path="/v1/tickets",
+        access="any",
+        name="tickets.create",
+        handle=ticket,
+        about="A single-use ticket to open a WebSocket with (?ticket=), for 30 seconds.",
+        answer=act.Ticket,
+        status=201,
+        body_limit=_SMALL,
+    ),
+    Route(
+        method="POST",
+        path="/v1/downloads",
+        access="view",
+        name="downloads.sign",
+        handle=download,
+        about="A signed link to a download (an export), for five minutes.",
+        body=b.Download,
+        answer=act.SignedUrl,
+        status=201,
+        body_limit=_SMALL,
+    ),
+    Route(
+        method="GET",
+        path="/v1/tokens",
+        access="admin",
+        name="tokens.list",
+        handle=list_tokens,
+        about="All tokens, revoked ones too; never their secrets.",
+        answer=b.Tokens,
+    ),
+    Route(
+        method="POST",
+        path="/v1/tokens",
+        access="admin",
+        name="tokens.create",
+        handle=create_token,
+        about="Make a token, shown this once.",
+        body=b.NewToken,
+        answer=act.NewCredential,
+        status=201,
+        body_limit=_SMALL,
+    ),
+    Route(
+        method="DELETE",
+        path="/v1/tokens/{id}",
+        access="admin",
+        name="tokens.revoke",
+        handle=revoke_token,
+        about="Revoke a token and close its sockets.",
+        answer=act.CredentialView,
+    ),
+    Route(
+        method="GET",
+        path="/v1/devices",
+        access="admin",
+        name="devices.list",
+        handle=list_devices,
+        about="Browsers that signed in.",
+        answer=b.Devices,
+    ),
+    Route(
+        method="DELETE",
+        path="/v1/devices/{id}",
+        access="admin",
+        name="devices.revoke",
+        handle=revoke_device,
+        about="Revoke a device's key and close its sockets.",
+        answer=act.CredentialView,
+    ),
+    Route(
+        method="POST",
+        path="/v1/login-codes",
+        access="admin",
+        name="login_codes.create",
+        handle=create_login_code,
+        about="A one-time link that signs a browser in, for 10 minutes.",
+        body=b.NewLoginCode,
+        answer=b.LoginLink,
+        status=201,
+        body_limit=_SMALL,
+    ),
+    Route(
+        method="GET",
+        path="/v1/users",
+        access="admin",
+        name="users.list",
+        handle=list_users,
+        about="All users.",
+        answer=b.UserList,
+    ),
+    Route(
+        method="POST",
+        path="/v1/users",
+        access="admin",
+        name="users.add",
+        handle=add_user,
+        about="Add a user.",
+        body=b.NewUser,
+        answer=act.UserView,
+        status=201,
+        body_limit=_SMALL,
+    ),
+    Route(
+        method="GET",
+        path="/v1/trust",
+        access="admin",
+        name="trust.show",
+        handle=trust_report,
+        about="Trusted folders, or what one folder's own settings would do.",
+        answer=b.TrustList | act.FolderReport,
+        query=(_PATH,),
+    ),
+    Route(
+        method="POST",
+        path="/v1/trust",
+        access="admin",
+        name="trust.add",
+        handle=trust,
+        about="Trust a folder as its report showed it.",
+        body=b.TrustBody,
+        answer=act.TrustedFolder,
+        status=201,
+        body_limit=_SMALL,
+    ),
+    Route(
+        method="DELETE",
+        path="/v1/trust",
+        access="admin",
+        name="trust.remove",
+        handle=untrust,
+        about="Trust a folder no more.",
+        answer=b.Untrusted,
+        query=(Param("path", str, "The folder.", required=True),),
+    ),
+)

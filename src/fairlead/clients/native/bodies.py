@@ -1,0 +1,169 @@
+"""The bodies of the REST calls, as the reference shows them. Unknown fields are refused, not ignored."""
+
+from typing import Any, Literal
+
+import msgspec
+
+from fairlead.model.admin import CredentialView, TrustedFolder, UserView
+from fairlead.model.auth import Scope
+from fairlead.model.commands import Settings
+from fairlead.model.queries import Hit, PendingView, QueuedView
+
+
+class Body(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Base of what clients send."""
+
+
+class CreateSession(Body, frozen=True, kw_only=True):
+    """`session` is the new session's id, drawn by the gateway if left out; `text` or `content` is a first message."""
+
+    session: str | None = None
+    cwd: str = ""
+    title: str = ""
+    agent: str = ""
+    settings: Settings = Settings()
+    resume: str = ""
+    text: str | None = None
+    content: list[Any] | None = None
+
+
+class PatchSession(Body, frozen=True, kw_only=True):
+    title: str | None = None
+    archived: bool | None = None
+
+
+class PostMessage(Body, frozen=True, kw_only=True):
+    """`id` is the client's own id of the message, a UUID. With `steer` it goes into the running turn."""
+
+    text: str | None = None
+    content: list[Any] | None = None
+    id: str | None = None
+    steer: bool = False
+
+
+class PatchSettings(Body, frozen=True, kw_only=True):
+    """What is left out stays as it is."""
+
+    mode: str | msgspec.UnsetType = msgspec.UNSET
+    model: str | msgspec.UnsetType = msgspec.UNSET
+    thinking: int | msgspec.UnsetType | None = msgspec.UNSET
+    effort: str | msgspec.UnsetType = msgspec.UNSET
+    directories: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
+    append_prompt: str | msgspec.UnsetType = msgspec.UNSET
+    partial: bool | msgspec.UnsetType = msgspec.UNSET
+    max_turns: int | msgspec.UnsetType | None = msgspec.UNSET
+    max_budget_usd: float | msgspec.UnsetType | None = msgspec.UNSET
+    mcp_servers: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
+    output_schema: dict[str, Any] | msgspec.UnsetType | None = msgspec.UNSET
+
+
+class ForkSession(Body, frozen=True, kw_only=True):
+    """Without `at` the fork goes on from the end; else from just after the turn of that message."""
+
+    child: str | None = None
+    at: str | None = None
+    title: str = ""
+
+
+class RewindSession(Body, frozen=True, kw_only=True):
+    message: str
+    dry_run: bool = False
+
+
+class ControlAgent(Body, frozen=True, kw_only=True):
+    subtype: str
+    fields: dict[str, Any] = {}
+
+
+class MoveQueued(Body, frozen=True, kw_only=True):
+    position: int
+
+
+class AnswerPermission(Body, frozen=True, kw_only=True):
+    """`remember` are rules to keep, `answers` belong to a question."""
+
+    behavior: Literal["allow", "deny"]
+    message: str = ""
+    updated_input: dict[str, Any] | None = None
+    remember: tuple[str, ...] = ()
+    answers: dict[str, Any] | None = None
+    interrupt: bool = False
+
+
+class LoginBody(Body, frozen=True, kw_only=True):
+    """`name` is what the device is called in lists."""
+
+    code: str
+    name: str = ""
+
+
+class NewToken(Body, frozen=True, kw_only=True):
+    name: str
+    scopes: tuple[Scope, ...] = ("view", "chat", "approve")
+    user: str = ""
+
+
+class NewLoginCode(Body, frozen=True, kw_only=True):
+    name: str = ""
+    scopes: tuple[Scope, ...] | None = None
+    user: str = ""
+
+
+class NewUser(Body, frozen=True, kw_only=True):
+    name: str
+
+
+class Download(Body, frozen=True, kw_only=True):
+    path: str
+
+
+class TrustBody(Body, frozen=True, kw_only=True):
+    """`digest` is the one of the report that was shown."""
+
+    path: str
+    digest: str
+
+
+class LoginLink(msgspec.Struct, frozen=True, kw_only=True):
+    url: str
+    code: str
+    expires: int
+
+
+class Me(msgspec.Struct, frozen=True, kw_only=True):
+    credential: str
+    user: str
+    name: str
+    scopes: tuple[Scope, ...]
+
+
+class Permissions(msgspec.Struct, frozen=True):
+    permissions: tuple[PendingView, ...]
+
+
+class Queue(msgspec.Struct, frozen=True):
+    queue: tuple[QueuedView, ...]
+
+
+class Hits(msgspec.Struct, frozen=True):
+    hits: tuple[Hit, ...]
+
+
+class Tokens(msgspec.Struct, frozen=True):
+    tokens: tuple[CredentialView, ...]
+
+
+class Devices(msgspec.Struct, frozen=True):
+    devices: tuple[CredentialView, ...]
+
+
+class UserList(msgspec.Struct, frozen=True):
+    users: tuple[UserView, ...]
+
+
+class TrustList(msgspec.Struct, frozen=True):
+    folders: tuple[TrustedFolder, ...]
+
+
+class Untrusted(msgspec.Struct, frozen=True):
+    removed: bool

@@ -1,0 +1,102 @@
+"""The two spellings of the native protocol, JSON text and MessagePack: frames of ours out, theirs in, and the views.
+
+An event's JSON is made once when it is stored; the JSON variant only puts its place in front of it. Nothing here
+knows commands or subscriptions.
+"""
+
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from fairlead.clients.native.errors import BadFrame
+from fairlead.model.frames import binary_frame, text_frame
+from fairlead.model.ids import SessionId
+from fairlead.model.store import Entry
+
+JSON: Final = "fairlead.v1.json"
+MSGPACK: Final = "fairlead.v1.msgpack"
+SUBPROTOCOLS: Final = (JSON, MSGPACK)
+
+_json = msgspec.json.Encoder()
+_msgpack = msgspec.msgpack.Encoder()
+
+
+def event_line(session: SessionId, entry: Entry) -> bytes:
+    """An event as clients get it: the stored JSON with its place in front."""
+    return b'{"seq":%d,"prev":%d,"session":"%s",%s' % (entry.seq, entry.prev, session.encode(), entry.event[1:])
+
+
+class Codec(Protocol):
+    """Both directions, and the view; `model.gateway.Variant` is the half that the core sees."""
+
+    @property
+    def key(self) -> str: ...
+    def encode(self, session: SessionId, entry: Entry) -> bytes: ...
+    def signal(self, session: SessionId, kind: str, name: str, data: Any) -> bytes: ...
+    def frame(self, message: dict[str, Any]) -> bytes: ...
+    def read(self, data: bytes, text: bool) -> Any: ...
+
+
+def _signal(session: SessionId, kind: str, name: str, data: Any) -> dict[str, Any]:
+    told = {"type": kind, "session": session, "name": name}
+    return told if data is None else {**told, "data": data}
+
+
+class JsonCodec:
+    key = "native/json"
+
+    def encode(self, session: SessionId, entry: Entry) -> bytes:
+        return text_frame(event_line(session, entry))
+
+    def signal(self, session: SessionId, kind: str, name: str, data: Any) -> bytes:
+        return self.frame(_signal(session, kind, name, data))
+
+    def frame(self, message: dict[str, Any]) -> bytes:
+        return text_frame(_json.encode(message))
+
+    def read(self, data: bytes, text: bool) -> Any:
+        if not text:
+            raise BadFrame(f"This connection speaks JSON in text frames; for binary ones ask for {MSGPACK}.")
+        try:
+            return msgspec.json.decode(data)
+        except (msgspec.DecodeError, RecursionError):
+            raise BadFrame("The frame is not JSON.") from None
+
+
+class MsgpackCodec:
+    key = "native/msgpack"
+
+    def encode(self, session: SessionId, entry: Entry) -> bytes:
+        place = {"seq": entry.seq, "prev": entry.prev, "session": session}
+        return self.frame({**place, **msgspec.json.decode(entry.event)})
+
+    def signal(self, session: SessionId, kind: str, name: str, data: Any) -> bytes:
+        return self.frame(_signal(session, kind, name, data))
+
+    def frame(self, message: dict[str, Any]) -> bytes:
+        try:
+            return binary_frame(_msgpack.encode(message))
+        except OverflowError:
+            # JSON has whole numbers of any length, MessagePack 64 bits: what an agent says must not stop a view.
+            return binary_frame(_msgpack.encode(_narrowed(message)))
+
+    def read(self, data: bytes, text: bool) -> Any:
+        if text:
+            raise BadFrame("This connection speaks MessagePack in binary frames.")
+        try:
+            return msgspec.msgpack.decode(data)
+        except (msgspec.DecodeError, RecursionError, ValueError):
+            raise BadFrame("The frame is not MessagePack.") from None
+
+
+def _narrowed(value: Any) -> Any:
+    if isinstance(value, int) and not -(2**63) <= value < 2**64:
+        return float(value) if abs(value) < 10**308 else str(value)
+    if isinstance(value, dict):
+        return {key: _narrowed(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_narrowed(item) for item in value]
+    return value
+
+
+CODECS: Final[dict[str, Codec]] = {JSON: JsonCodec(), MSGPACK: MsgpackCodec()}

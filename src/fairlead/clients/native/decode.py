@@ -1,0 +1,92 @@
+"""From a client's fields to a command: strict about names and types. REST and the socket share it."""
+
+from collections.abc import Callable
+from typing import Any, Final, TypeVar, get_args
+
+import msgspec
+
+from fairlead.clients.native.errors import UnknownField, UnknownType
+from fairlead.model.commands import Command, Create, Fork, Send, Steer
+from fairlead.model.content import Content, TextBlock, content_block
+from fairlead.model.errors import BadId, BadRequest
+from fairlead.model.ids import MessageId, is_uuid, session_id
+
+T = TypeVar("T")
+
+KINDS: Final[dict[str, type[Command]]] = {str(kind.__struct_config__.tag): kind for kind in get_args(Command)}
+"""Every command by its type on the wire."""
+
+_FIELDS: Final = {kind: frozenset(kind.__struct_fields__) for kind in KINDS.values()}
+_SAYABLE: Final = frozenset({"text", "image", "document"})
+"""What a person can say. Other blocks (a tool's result) are the agent's to make."""
+KEY_LENGTH: Final = 200
+
+
+def command(kind: str, fields: dict[str, Any], fresh: Callable[[], str]) -> Command:
+    """BadRequest and its kin tell what is wrong. A new session's id may be left to us."""
+    found = KINDS.get(kind)
+    if found is None:
+        raise UnknownType(f"There is no command {kind[:40]!r}.", type=kind[:40])
+    fields = dict(fields)
+    said: tuple[Content, ...] | None = None
+    if found in (Send, Steer):
+        said = content(fields.pop("text", None), fields.pop("content", None))
+        fields["content"] = ()
+    refuse_unknown(fields, _FIELDS[found])
+    if found is Create:
+        fields.setdefault("session", fresh())
+    if found is Fork:
+        fields.setdefault("child", fresh())
+    for name in ("session", "child"):
+        if isinstance(fields.get(name), str):
+            fields[name] = session_id(fields[name])
+    made = convert(fields, found)
+    check_key(made.key)
+    if isinstance(made, Send | Steer) and said is not None:
+        message_id(made.message)
+        return msgspec.structs.replace(made, content=said)
+    return made
+
+
+def content(text: Any, blocks: Any) -> tuple[Content, ...]:
+    """Either a text or a list of blocks."""
+    if (text is None) == (blocks is None):
+        raise BadRequest("A message has either text or content.")
+    if text is not None:
+        if not isinstance(text, str) or not text:
+            raise BadRequest("text must be a text that is not empty.", field="text")
+        return (TextBlock(text),)
+    if not isinstance(blocks, list) or not blocks:
+        raise BadRequest("content must be a list of blocks that is not empty.", field="content")
+    for block in blocks:
+        if not isinstance(block, dict) or block.get("type") not in _SAYABLE:
+            raise BadRequest(f"A block of content has one of the types {', '.join(sorted(_SAYABLE))}.", field="content")
+    return tuple(content_block(block) for block in blocks)
+
+
+def message_id(given: str | None) -> MessageId | None:
+    """A client's own id of its message: a UUID, in lower case since the agent gives it back like that."""
+    if given is None:
+        return None
+    if not is_uuid(given):
+        raise BadId(what="message", given=given[:80])
+    return MessageId(given)
+
+
+def check_key(key: str) -> str:
+    if len(key) > KEY_LENGTH:
+        raise BadRequest(f"An idempotency key has at most {KEY_LENGTH} characters.", field="key")
+    return key
+
+
+def refuse_unknown(fields: dict[str, Any], known: frozenset[str]) -> None:
+    unknown = sorted(str(name)[:40] for name in fields if name not in known)
+    if unknown:
+        raise UnknownField(f"There is no field {', '.join(unknown)} here.", fields=unknown)
+
+
+def convert(fields: dict[str, Any], kind: type[T]) -> T:
+    try:
+        return msgspec.convert(fields, kind)
+    except msgspec.ValidationError as error:
+        raise BadRequest(f"The frame does not fit: {error}.") from None

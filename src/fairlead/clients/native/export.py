@@ -1,0 +1,19 @@
+"""The log as lines: what was stored, one event each, with its place in front."""
+
+from fairlead.clients.native.codec import event_line
+from fairlead.model.ids import SessionId
+from fairlead.model.store import Entry
+
+
+class JsonlRenderer:
+    def __init__(self, session: SessionId) -> None:
+        self._session = session
+
+    def begin(self) -> bytes:
+        return b""
+
+    def entry(self, entry: Entry) -> bytes:
+        return event_line(self._session, entry) + b"\n"
+
+    def end(self) -> bytes:
+        return b""

@@ -1,0 +1,145 @@
+"""The reference of the REST calls as an OpenAPI document, made from the routes themselves."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from fairlead.model.errors import FairleadError
+from fairlead.model.routes import Param, Route
+
+_REF: Final = "#/components/schemas/{name}"
+_KINDS: Final = {str: "string", int: "integer", bool: "boolean"}
+_FAILURES: Final = {
+    "400": "Malformed: a wrong type, an unknown field, an unknown id form.",
+    "401": "No valid credential.",
+    "403": "The credential lacks a scope, or a page of another origin asked.",
+    "default": "Any other failure; `code` is stable.",
+}
+_RENDERED: Final[dict[str, dict[str, Any]]] = {
+    "sessions.export": {"application/x-ndjson": {}, "text/html": {}},
+    "events.list": {"application/x-ndjson": {}},
+}
+"""Answers that are not (only) JSON."""
+
+
+class ErrorBody(msgspec.Struct, frozen=True):
+    code: str
+    message: str
+    data: dict[str, Any] = {}
+
+
+class ErrorAnswer(msgspec.Struct, frozen=True):
+    """What every failure answers. `code` is stable, the words are not."""
+
+    error: ErrorBody
+
+
+def document(routes: Sequence[Route], version: str) -> dict[str, Any]:
+    kinds = [kind for route in routes for kind in (route.body, route.answer) if kind is not None]
+    shapes, components = msgspec.json.schema_components([*kinds, ErrorAnswer], ref_template=_REF)
+    # Unions are no keys of a dictionary by identity; a list keeps the pairs.
+    shape = list(zip([*kinds, ErrorAnswer], shapes, strict=True))
+    paths: dict[str, dict[str, Any]] = {}
+    for route in routes:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, shape)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Fairlead",
+            "version": version,
+            "description": "The native REST calls. Live events and commands: the WebSocket at /v1/ws.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "servers": [{"url": "/"}],
+        "security": [{"bearer": []}],
+        "paths": paths,
+        "components": {
+            "schemas": _plain(components),
+            "securitySchemes": {
+                "bearer": {"type": "http", "scheme": "bearer"},
+                "signature": {"type": "apiKey", "in": "query", "name": "sig"},
+            },
+        },
+    }
+
+
+def _operation(route: Route, shapes: list[tuple[Any, dict[str, Any]]]) -> dict[str, Any]:
+    def schema(kind: Any) -> dict[str, Any]:
+        return next(shape for known, shape in shapes if known == kind)
+
+    said: dict[str, Any] = {"description": route.about}
+    answers = {} if route.answer is None else {"application/json": {"schema": schema(route.answer)}}
+    said["content"] = {**answers, **_RENDERED.get(route.name, {})}
+    failure = {"application/json": {"schema": schema(ErrorAnswer)}}
+    operation: dict[str, Any] = {
+        "operationId": route.name,
+        "summary": route.about,
+        "description": _access(route),
+        "parameters": [*_in_path(route.path), *(_in_query(param) for param in route.query)],
+        "responses": {
+            str(route.status): said,
+            **{status: {"description": about, "content": failure} for status, about in _FAILURES.items()},
+        },
+    }
+    if route.method == "POST":
+        operation["parameters"].append(_IDEMPOTENCY)
+    if route.body is not None:
+        operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema(route.body)}}}
+    if route.access == "public":
+        operation["security"] = []
+    elif route.signed:
+        operation["security"] = [{"bearer": []}, {"signature": []}]
+    return operation
+
+
+_IDEMPOTENCY: Final = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "required": False,
+    "description": "A repeat with the same key is answered from the log; calls that only ask for something ignore it.",
+    "schema": {"type": "string", "maxLength": 200},
+}
+
+
+def _access(route: Route) -> str:
+    match route.access:
+        case "public":
+            return "Needs no credential."
+        case "any":
+            return "Needs any valid credential."
+        case scope:
+            return f"Needs the scope {scope}."
+
+
+def _in_path(path: str) -> list[dict[str, Any]]:
+    names = [part[1:-1].removesuffix("...") for part in path.split("/") if part.startswith("{")]
+    return [{"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in names]
+
+
+def _in_query(param: Param) -> dict[str, Any]:
+    described = {"description": param.about} if param.about else {}
+    return {
+        "name": param.name,
+        "in": "query",
+        "required": param.required,
+        "schema": {"type": _KINDS[param.kind]},
+        **described,
+    }
+
+
+def _plain(value: Any) -> Any:
+    """msgspec leaves tuples in defaults; a document that is compared with a file wants lists."""
+    if isinstance(value, dict):
+        return {name: _plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value
+
+
+def codes(root: type[FairleadError] = FairleadError) -> dict[str, int]:
+    """Every stable code and its HTTP status."""
+    found = {root.code: root.status}
+    for kind in root.__subclasses__():
+        found.update(codes(kind))
+    return found

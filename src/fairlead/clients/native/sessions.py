@@ -1,0 +1,503 @@
+"""REST for sessions: every handler turns a request into commands and queries, and their answers into a response."""
+
+from typing import Any, Final
+
+import msgspec
+
+from fairlead.clients.native import bodies as b
+from fairlead.clients.native.decode import check_key, content, message_id
+from fairlead.clients.native.export import JsonlRenderer
+from fairlead.clients.native.html import HtmlRenderer
+from fairlead.model import commands as cmd
+from fairlead.model import queries as q
+from fairlead.model.errors import BadRequest
+from fairlead.model.ids import MessageId, RequestId, SessionId, session_id
+from fairlead.model.routes import LogStream, Param, Request, Response, Route, Steps, json_response
+from fairlead.model.store import SessionFilter, SessionPage
+
+PAGE_LIMIT: Final = 1000
+_LAST_SEQ: Final = 10**15
+_LIMIT = Param("limit", int, f"At most so many, up to {PAGE_LIMIT}.")
+
+
+def _session(request: Request) -> SessionId:
+    return session_id(request.params["session"])
+
+
+def _key(request: Request) -> str:
+    return check_key(request.head.first("idempotency-key"))
+
+
+def _first_key(key: str) -> str:
+    """A key of its own for the first message, so that a repeat of the whole call repeats neither half."""
+    return f"{key}/first" if key else ""
+
+
+# --- sessions ---------------------------------------------------------------------------------------
+
+
+def create(request: Request) -> Steps:
+    body = request.json(b.CreateSession)
+    said = None if body.text is None and body.content is None else content(body.text, body.content)
+    key = _key(request)
+    made: cmd.Reply = yield cmd.Create(
+        session=session_id(body.session or request.fresh),
+        key=key,
+        cwd=body.cwd,
+        title=body.title,
+        agent=body.agent,
+        settings=body.settings,
+        resume=body.resume,
+    )
+    if said is None:
+        return json_response(made, 201)
+    sent: cmd.Reply = yield cmd.Send(session=made.session, key=_first_key(key), content=said)
+    return json_response(msgspec.structs.replace(sent, repeated=made.repeated and sent.repeated), 201)
+
+
+def list_sessions(request: Request) -> Steps:
+    archived = request.query.get("archived", "false")
+    if archived not in ("true", "false", "any"):
+        raise BadRequest("archived must be true, false or any.", field="archived")
+    page = yield q.ListSessions(
+        SessionFilter(
+            words=request.query.get("q", ""),
+            archived=None if archived == "any" else archived == "true",
+            cwd=request.query.get("cwd", ""),
+            state=request.query.get("state", ""),
+            before=request.query.get("before", ""),
+            limit=request.whole("limit", 50, 1, PAGE_LIMIT),
+        )
+    )
+    return json_response(page)
+
+
+def get(request: Request) -> Steps:
+    return json_response((yield q.GetSession(_session(request))))
+
+
+def patch(request: Request) -> Steps:
+    body = request.json(b.PatchSession)
+    session = _session(request)
+    if body.title is None and body.archived is None:
+        raise BadRequest("Say what to change: title, archived.")
+    reply: Any = None
+    if body.title is not None:
+        reply = yield cmd.Rename(session=session, title=body.title)
+    if body.archived is not None:
+        reply = yield cmd.Archive(session=session, archived=body.archived)
+    return json_response(reply)
+
+
+def delete(request: Request) -> Steps:
+    files = request.query.get("files", "false")
+    if files not in ("true", "false"):
+        raise BadRequest("files must be true or false.", field="files")
+    return json_response((yield cmd.Delete(session=_session(request), files=files == "true")))
+
+
+def fork(request: Request) -> Steps:
+    body = request.json(b.ForkSession)
+    at = None if body.at is None else MessageId(body.at)
+    child = session_id(body.child or request.fresh)
+    reply = yield cmd.Fork(session=_session(request), key=_key(request), child=child, at=at, title=body.title)
+    return json_response(reply, 201)
+
+
+def interrupt(request: Request) -> Steps:
+    return json_response((yield cmd.Interrupt(session=_session(request), key=_key(request))))
+
+
+def close(request: Request) -> Steps:
+    return json_response((yield cmd.Close(session=_session(request))))
+
+
+def rewind(request: Request) -> Steps:
+    body = request.json(b.RewindSession)
+    reply = yield cmd.Rewind(session=_session(request), message=MessageId(body.message), dry_run=body.dry_run)
+    return json_response(reply)
+
+
+def control(request: Request) -> Steps:
+    body = request.json(b.ControlAgent)
+    return json_response((yield cmd.Control(session=_session(request), subtype=body.subtype, fields=body.fields)))
+
+
+def settings(request: Request) -> Steps:
+    """The three that an agent takes while it runs have commands of their own; the rest goes by a restart."""
+    body = request.json(b.PatchSettings)
+    session = _session(request)
+    changes = {name: value for name, value in msgspec.structs.asdict(body).items() if value is not msgspec.UNSET}
+    if not changes:
+        raise BadRequest("Say what to change, for instance mode or model.")
+    reply: Any = None
+    if "mode" in changes:
+        reply = yield cmd.SetMode(session=session, mode=changes.pop("mode"))
+    if "model" in changes:
+        reply = yield cmd.SetModel(session=session, model=changes.pop("model"))
+    if "thinking" in changes:
+        reply = yield cmd.SetThinking(session=session, budget=changes.pop("thinking"))
+    if changes:
+        view: q.SessionView = yield q.GetSession(session)
+        now = msgspec.convert(view.settings, cmd.Settings)
+        reply = yield cmd.Configure(session=session, settings=msgspec.structs.replace(now, **changes))
+    return json_response(reply)
+
+
+# --- messages and events ----------------------------------------------------------------------------
+
+
+def messages(request: Request) -> Steps:
+    before = request.whole("before", 0, 1, _LAST_SEQ) or None
+    limit = request.whole("limit", 100, 1, PAGE_LIMIT)
+    return json_response((yield q.ReadMessages(_session(request), before, limit)))
+
+
+def post_message(request: Request) -> Steps:
+    body = request.json(b.PostMessage)
+    said = content(body.text, body.content)
+    kind: type[cmd.Send | cmd.Steer] = cmd.Steer if body.steer else cmd.Send
+    reply = yield kind(session=_session(request), key=_key(request), content=said, message=message_id(body.id))
+    return json_response(reply)
+
+
+def events(request: Request) -> Steps:
+    form = request.query.get("format", "json")
+    if form not in ("json", "jsonl"):
+        raise BadRequest("format must be json or jsonl.", field="format")
+    after = request.whole("after", 0, 0, _LAST_SEQ)
+    limit = request.whole("limit", 500, 1, PAGE_LIMIT)
+    page: q.EventPage = yield q.ReadEvents(_session(request), after, limit)
+    if form == "json":
+        return json_response(page)
+    place = (("fairlead-log-id", page.log_id), ("fairlead-head", str(page.head)))
+    following = () if page.next is None else (("fairlead-next", str(page.next)),)
+    lines = b"".join(bytes(line) + b"\n" for line in page.events)
+    return Response(body=lines, content_type="application/x-ndjson", headers=(*place, *following))
+
+
+def export(request: Request) -> Steps:
+    session = _session(request)
+    form = request.query.get("format", "jsonl")
+    view: q.SessionView = yield q.GetSession(session)
+    if form == "jsonl":
+        renderer, kind = JsonlRenderer(session), "application/x-ndjson"
+        return LogStream(session=session, renderer=renderer, content_type=kind, headers=_file(session, "jsonl"))
+    if form == "html":
+        page, kind = HtmlRenderer(view.summary), "text/html; charset=utf-8"
+        return LogStream(session=session, renderer=page, content_type=kind, headers=_file(session, "html"))
+    raise BadRequest("format must be jsonl or html.", field="format")
+
+
+def _file(session: SessionId, suffix: str) -> tuple[tuple[str, str], ...]:
+    return (("content-disposition", f'attachment; filename="{session}.{suffix}"'),)
+
+
+# --- the queue, permissions, usage, search ------------------------------------------------------------
+
+
+def queue(request: Request) -> Steps:
+    return json_response(b.Queue((yield q.ReadQueue(_session(request)))))
+
+
+def move(request: Request) -> Steps:
+    body = request.json(b.MoveQueued)
+    if body.position < 0:
+        raise BadRequest("position counts from 0.", field="position")
+    message = MessageId(request.params["message"])
+    return json_response((yield cmd.MoveMessage(session=_session(request), message=message, position=body.position)))
+
+
+def cancel(request: Request) -> Steps:
+    message = MessageId(request.params["message"])
+    return json_response((yield cmd.CancelMessage(session=_session(request), message=message)))
+
+
+def permissions(request: Request) -> Steps:
+    session = _session(request) if "session" in request.params else None
+    return json_response(b.Permissions((yield q.ListPermissions(session))))
+
+
+def answer(request: Request) -> Steps:
+    body = request.json(b.AnswerPermission)
+    found: q.PendingView = yield q.FindPermission(request.params["request"])
+    reply = yield cmd.Answer(
+        session=found.session,
+        key=_key(request),
+        request=RequestId(request.params["request"]),
+        behavior=body.behavior,
+        message=body.message,
+        updated_input=body.updated_input,
+        remember=body.remember,
+        answers=body.answers,
+        interrupt=body.interrupt,
+    )
+    return json_response(reply)
+
+
+def usage(request: Request) -> Steps:
+    session = _session(request) if "session" in request.params else None
+    return json_response((yield q.ReadUsage(session)))
+
+
+def search(request: Request) -> Steps:
+    words = request.query.get("q", "").strip()
+    if not words:
+        raise BadRequest("q must have the words to look for.", field="q")
+    session = request.query.get("session")
+    hits = yield q.SearchText(words, request.whole("limit", 20, 1, 200), session_id(session) if session else None)
+    return json_response(b.Hits(hits))
+
+
+_S = "/v1/sessions/{session}"
+
+ROUTES: Final = (
+    Route(
+        method="POST",
+        path="/v1/sessions",
+        access="chat",
+        name="sessions.create",
+        handle=create,
+        about="Open a session, with a first message if wanted.",
+        body=b.CreateSession,
+        answer=cmd.Reply,
+        status=201,
+    ),
+    Route(
+        method="GET",
+        path="/v1/sessions",
+        access="view",
+        name="sessions.list",
+        handle=list_sessions,
+        about="Sessions, newest first, page by page.",
+        answer=SessionPage,
+        query=(
+            Param("q", str, "Words in the title or the first prompt."),
+            Param("archived", str, "true, false (the default) or any."),
+            Param("cwd", str, "Only those of this folder."),
+            Param("state", str, "Only those in this state."),
+            Param("before", str, "`next` of the page before."),
+            _LIMIT,
+        ),
+    ),
+    Route(
+        method="GET",
+        path=_S,
+        access="view",
+        name="sessions.get",
+        handle=get,
+        about="One session as it stands, with the cursor to subscribe from.",
+        answer=q.SessionView,
+    ),
+    Route(
+        method="PATCH",
+        path=_S,
+        access="chat",
+        name="sessions.patch",
+        handle=patch,
+        about="Rename or archive.",
+        body=b.PatchSession,
+        answer=cmd.Reply,
+    ),
+    Route(
+        method="DELETE",
+        path=_S,
+        access="chat",
+        name="sessions.delete",
+        handle=delete,
+        about="Delete the log. The agent's own file stays unless files=true, which needs the scope admin.",
+        answer=cmd.Reply,
+        query=(Param("files", bool, "Delete the agent's own file too."),),
+    ),
+    Route(
+        method="POST",
+        path=f"{_S}/fork",
+        access="chat",
+        name="sessions.fork",
+        handle=fork,
+        about="A new session that goes on from here, or from a message's turn.",
+        body=b.ForkSession,
+        answer=cmd.Reply,
+        status=201,
+    ),
+    Route(
+        method="GET",
+        path=f"{_S}/messages",
+        access="view",
+        name="messages.list",
+        handle=messages,
+        about="What was said, page by page from the end.",
+        answer=q.EventPage,
+        query=(Param("before", int, "`next` of the page before."), _LIMIT),
+    ),
+    Route(
+        method="POST",
+        path=f"{_S}/messages",
+        access="chat",
+        name="messages.post",
+        handle=post_message,
+        about="Send a prompt, or steer the running turn.",
+        body=b.PostMessage,
+        answer=cmd.Reply,
+    ),
+    Route(
+        method="GET",
+        path=f"{_S}/events",
+        access="view",
+        name="events.list",
+        handle=events,
+        about="The log forward from a place, deltas included.",
+        answer=q.EventPage,
+        query=(
+            Param("after", int, "The last seq that is known; 0 for the beginning."),
+            _LIMIT,
+            Param("format", str, "json (the default) or jsonl: one event a line, the place in headers."),
+        ),
+    ),
+    Route(
+        method="POST",
+        path=f"{_S}/interrupt",
+        access="chat",
+        name="sessions.interrupt",
+        handle=interrupt,
+        about="Stop the running turn.",
+        answer=cmd.Reply,
+    ),
+    Route(
+        method="PATCH",
+        path=f"{_S}/settings",
+        access="chat",
+        name="sessions.settings",
+        handle=settings,
+        about="Change settings; mode needs the scope approve, mcp_servers admin.",
+        body=b.PatchSettings,
+        answer=cmd.Reply,
+    ),
+    Route(
+        method="POST",
+        path=f"{_S}/close",
+        access="chat",
+        name="sessions.close",
+        handle=close,
+        about="End the agent's process; the next message resumes.",
+        answer=cmd.Reply,
+    ),
+    Route(
+        method="POST",
+        path=f"{_S}/rewind",
+        access="chat",
+        name="sessions.rewind",
+        handle=rewind,
+        about="Put files back as they were before a message.",
+        body=b.RewindSession,
+        answer=cmd.Reply,
+    ),
+    Route(
+        method="POST",
+        path=f"{_S}/control",
+        access="admin",
+        name="sessions.control",
+        handle=control,
+        about="A request of the agent's own control protocol.",
+        body=b.ControlAgent,
+        answer=cmd.Reply,
+    ),
+    Route(
+        method="GET",
+        path=f"{_S}/queue",
+        access="view",
+        name="queue.list",
+        handle=queue,
+        about="Messages that wait for their turn.",
+        answer=b.Queue,
+    ),
+    Route(
+        method="PATCH",
+        path=f"{_S}/queue/{{message}}",
+        access="chat",
+        name="queue.move",
+        handle=move,
+        about="Move a waiting message.",
+        body=b.MoveQueued,
+        answer=cmd.Reply,
+    ),
+    Route(
+        method="DELETE",
+        path=f"{_S}/queue/{{message}}",
+        access="chat",
+        name="queue.cancel",
+        handle=cancel,
+        about="Take a waiting message back.",
+        answer=cmd.Reply,
+    ),
+    Route(
+        method="GET",
+        path=f"{_S}/permissions",
+        access="view",
+        name="permissions.of_session",
+        handle=permissions,
+        about="What this session asks a person.",
+        answer=b.Permissions,
+    ),
+    Route(
+        method="GET",
+        path="/v1/permissions",
+        access="view",
+        name="permissions.list",
+        handle=permissions,
+        about="What all sessions ask a person.",
+        answer=b.Permissions,
+    ),
+    Route(
+        method="POST",
+        path="/v1/permissions/{request}",
+        access="approve",
+        name="permissions.answer",
+        handle=answer,
+        about="Answer a permission, a question or a plan. The first answer wins.",
+        body=b.AnswerPermission,
+        answer=cmd.Reply,
+    ),
+    Route(
+        method="GET",
+        path=f"{_S}/usage",
+        access="view",
+        name="usage.of_session",
+        handle=usage,
+        about="Turns, tokens and cost of one session.",
+        answer=q.UsageView,
+    ),
+    Route(
+        method="GET",
+        path="/v1/usage",
+        access="view",
+        name="usage.all",
+        handle=usage,
+        about="Turns, tokens and cost of all sessions.",
+        answer=q.UsageView,
+    ),
+    Route(
+        method="GET",
+        path="/v1/search",
+        access="view",
+        name="search",
+        handle=search,
+        about="Full text over what was said.",
+        answer=b.Hits,
+        query=(
+            Param("q", str, "The words.", required=True),
+            Param("limit", int, "At most so many, up to 200."),
+            Param("session", str, "Only in this session."),
+        ),
+    ),
+    Route(
+        method="GET",
+        path=f"{_S}/export",
+        access="view",
+        name="sessions.export",
+        handle=export,
+        about="The whole log: one event a line, or one HTML file to read.",
+        query=(Param("format", str, "jsonl (the default) or html."),),
+        signed=True,
+    ),
+)
