@@ -89,7 +89,7 @@ async def settle() -> None:
 
 def make() -> tuple[LogOnly, Feed]:
     log = LogOnly()
-    return log, Feed(SESSION, cast(Store, log))
+    return log, Feed(SESSION, cast("Store", log))
 
 
 async def test_a_watcher_gets_history_and_then_what_happens_each_once() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from fairlead.model import events as ev
 from fairlead.model.commands import Settings
 from fairlead.model.content import TextBlock
-from fairlead.model.ids import SessionId
+from fairlead.model.ids import CallId, EventId, MessageId, RequestId, SessionId, SubagentId, TurnId
 from fairlead.sessions.state import (
     DECIDED_KEPT,
     Queued,
@@ -31,9 +31,7 @@ def fold(*events: ev.Event, state: SessionState | None = None) -> SessionState:
 
 
 def queued(message: str) -> ev.MessageQueued:
-    return ev.MessageQueued(
-        id=ev.EventId(message), message=ev.MessageId(message), content=(TextBlock(message),), by="ann"
-    )
+    return ev.MessageQueued(id=EventId(message), message=MessageId(message), content=(TextBlock(message),), by="ann")
 
 
 def asked(request: str, **fields: object) -> ev.PermissionAsked:
@@ -42,15 +40,15 @@ def asked(request: str, **fields: object) -> ev.PermissionAsked:
 
 
 def test_an_opened_session_has_its_folder_agent_and_title() -> None:
-    state = fold(ev.SessionOpened(id=ev.EventId("o"), cwd="/srv", agent="demo", title="Hello"))
+    state = fold(ev.SessionOpened(id=EventId("o"), cwd="/srv", agent="demo", title="Hello"))
     assert (state.cwd, state.agent, state.title, state.created, state.phase) == ("/srv", "demo", "Hello", 10, "idle")
 
 
 def test_the_first_prompt_serves_as_title_until_one_is_given() -> None:
-    prompt = ev.UserMessage(id=ev.EventId("u"), message=ev.MessageId("m"), content=(TextBlock("fix the tests"),))
+    prompt = ev.UserMessage(id=EventId("u"), message=MessageId("m"), content=(TextBlock("fix the tests"),))
     state = fold(prompt)
     assert state.summary().title == "fix the tests"
-    renamed = fold(ev.SessionChanged(id=ev.EventId("c"), title="Tests"), state=state)
+    renamed = fold(ev.SessionChanged(id=EventId("c"), title="Tests"), state=state)
     assert renamed.summary().title == "Tests"
 
 
@@ -58,28 +56,28 @@ def test_a_message_waits_in_the_queue_until_its_turn_comes() -> None:
     state = fold(queued("a"), queued("b"), queued("c"))
     assert [item.message for item in state.queue] == ["a", "b", "c"]
     assert state.phase == "working"
-    moved = fold(ev.MessageMoved(id=ev.EventId("v"), message=ev.MessageId("c"), position=0), state=state)
+    moved = fold(ev.MessageMoved(id=EventId("v"), message=MessageId("c"), position=0), state=state)
     assert [item.message for item in moved.queue] == ["c", "a", "b"]
     left = fold(
-        ev.MessageDequeued(id=ev.EventId("d"), message=ev.MessageId("c")),
-        ev.MessageCancelled(id=ev.EventId("x"), message=ev.MessageId("b")),
+        ev.MessageDequeued(id=EventId("d"), message=MessageId("c")),
+        ev.MessageCancelled(id=EventId("x"), message=MessageId("b")),
         state=moved,
     )
-    assert left.queue == (Queued(ev.MessageId("a"), (TextBlock("a"),), "ann"),)
+    assert left.queue == (Queued(MessageId("a"), (TextBlock("a"),), "ann"),)
 
 
 def test_moving_a_message_that_left_changes_nothing() -> None:
     state = fold(queued("a"))
-    assert fold(ev.MessageMoved(id=ev.EventId("v"), message=ev.MessageId("z"), position=0), state=state) == state
+    assert fold(ev.MessageMoved(id=EventId("v"), message=MessageId("z"), position=0), state=state) == state
 
 
 def test_a_request_waits_until_it_is_settled_and_its_decider_is_remembered() -> None:
     state = fold(asked("r1"), asked("r2"))
     assert state.phase == "waiting"
     resolved = ev.PermissionResolved(
-        id=ev.EventId("p"),
-        request=ev.RequestId("r1"),
-        call=ev.CallId("call-r1"),
+        id=EventId("p"),
+        request=RequestId("r1"),
+        call=CallId("call-r1"),
         tool="Bash",
         behavior="allow",
         how="person",
@@ -92,7 +90,7 @@ def test_a_request_waits_until_it_is_settled_and_its_decider_is_remembered() -> 
     assert state.rules == ("Bash(ls:*)",)
     assert fold(resolved, state=state).rules == ("Bash(ls:*)",)
     state = fold(
-        ev.PermissionCancelled(id=ev.EventId("q"), request=ev.RequestId("r2"), reason="the turn has ended"), state=state
+        ev.PermissionCancelled(id=EventId("q"), request=RequestId("r2"), reason="the turn has ended"), state=state
     )
     assert state.pending == ()
     assert state.phase == "idle"
@@ -101,7 +99,7 @@ def test_a_request_waits_until_it_is_settled_and_its_decider_is_remembered() -> 
 def test_only_the_recent_decisions_are_remembered() -> None:
     state = SessionState(session=SESSION)
     for number in range(DECIDED_KEPT * 2):
-        cancelled = ev.PermissionCancelled(id=ev.EventId("q"), request=ev.RequestId(str(number)), reason="x")
+        cancelled = ev.PermissionCancelled(id=EventId("q"), request=RequestId(str(number)), reason="x")
         state = fold(cancelled, state=state)
     assert len(state.decided) == DECIDED_KEPT
     assert state.decided[-1][0] == str(DECIDED_KEPT * 2 - 1)
@@ -109,69 +107,69 @@ def test_only_the_recent_decisions_are_remembered() -> None:
 
 def test_questions_and_plans_wait_like_permissions() -> None:
     question = ev.QuestionAsked(
-        id=ev.EventId("q"), request=ev.RequestId("q"), call=ev.CallId("c"), questions=({"question": "?"},)
+        id=EventId("q"), request=RequestId("q"), call=CallId("c"), questions=({"question": "?"},)
     )
-    plan = ev.PlanProposed(id=ev.EventId("p"), request=ev.RequestId("p"), call=ev.CallId("c"), plan="do it")
+    plan = ev.PlanProposed(id=EventId("p"), request=RequestId("p"), call=CallId("c"), plan="do it")
     assert [item.tool for item in fold(question, plan).pending] == ["AskUserQuestion", "ExitPlanMode"]
 
 
 def test_a_turn_adds_its_cost_and_tokens() -> None:
     usage = {"m": ev.Usage(input=1, output=2, cache_read=3, cache_write=4)}
     state = fold(
-        ev.TurnStarted(id=ev.EventId("s"), turn=ev.TurnId("t1")),
-        ev.TurnEnded(id=ev.EventId("e"), turn=ev.TurnId("t1"), status="completed", cost_usd=0.5, usage=usage),
+        ev.TurnStarted(id=EventId("s"), turn=TurnId("t1")),
+        ev.TurnEnded(id=EventId("e"), turn=TurnId("t1"), status="completed", cost_usd=0.5, usage=usage),
     )
     assert (state.turns, state.turn, state.cost_usd, state.input_tokens, state.output_tokens) == (1, None, 0.5, 8, 2)
 
 
 def test_settings_follow_what_took_effect() -> None:
     state = fold(
-        ev.ModeChanged(id=ev.EventId("a"), mode="plan"),
-        ev.ModelChanged(id=ev.EventId("b"), model="opus"),
-        ev.ThinkingChanged(id=ev.EventId("c"), budget=2000),
+        ev.ModeChanged(id=EventId("a"), mode="plan"),
+        ev.ModelChanged(id=EventId("b"), model="opus"),
+        ev.ThinkingChanged(id=EventId("c"), budget=2000),
     )
     assert state.settings == Settings(mode="plan", model="opus", thinking=2000)
     assert state.summary().model == "opus"
-    replaced = fold(ev.SessionChanged(id=ev.EventId("d"), settings={"mode": "default"}, archived=True), state=state)
+    replaced = fold(ev.SessionChanged(id=EventId("d"), settings={"mode": "default"}, archived=True), state=state)
     assert replaced.settings == Settings()
     assert replaced.archived
 
 
 def test_a_fork_has_its_parents_past_but_not_what_was_under_way() -> None:
     parent = fold(
-        ev.SessionOpened(id=ev.EventId("o"), cwd="/srv", agent="demo"),
-        ev.AgentReady(id=ev.EventId("r"), agent_session="agent-1", model="m"),
+        ev.SessionOpened(id=EventId("o"), cwd="/srv", agent="demo"),
+        ev.AgentReady(id=EventId("r"), agent_session="agent-1", model="m"),
         queued("a"),
         asked("r1"),
     )
-    child = fold(ev.SessionForked(id=ev.EventId("f"), parent=SESSION, seq=4, message=ev.MessageId("at")), state=parent)
+    child = fold(ev.SessionForked(id=EventId("f"), parent=SESSION, seq=4, message=MessageId("at")), state=parent)
     assert (child.queue, child.pending, child.turn) == ((), (), None)
     assert (child.fork_from, child.fork_at, child.agent_session, child.resumable) == ("agent-1", "at", "", False)
     ready = fold(
-        ev.SessionResumed(id=ev.EventId("s"), agent_session="agent-1"),
-        ev.AgentReady(id=ev.EventId("r"), agent_session="agent-2"),
+        ev.SessionResumed(id=EventId("s"), agent_session="agent-1"),
+        ev.AgentReady(id=EventId("r"), agent_session="agent-2"),
         state=child,
     )
     assert (ready.agent_session, ready.fork_from, ready.resumable) == ("agent-2", "", True)
 
 
 def test_a_session_opened_to_resume_knows_what_to_resume() -> None:
-    state = fold(ev.SessionResumed(id=ev.EventId("s"), agent_session="agent-7"))
+    state = fold(ev.SessionResumed(id=EventId("s"), agent_session="agent-7"))
     assert (state.agent_session, state.resumable) == ("agent-7", True)
 
 
 def test_a_closed_session_is_open_again_when_its_agent_starts() -> None:
-    state = fold(ev.SessionClosed(id=ev.EventId("c"), reason="closed"))
+    state = fold(ev.SessionClosed(id=EventId("c"), reason="closed"))
     assert state.phase == "closed"
-    assert fold(ev.AgentStarted(id=ev.EventId("a"), agent="demo", pid=1), state=state).phase == "idle"
+    assert fold(ev.AgentStarted(id=EventId("a"), agent="demo", pid=1), state=state).phase == "idle"
 
 
 def test_words_of_a_subagent_are_not_the_sessions_prompt() -> None:
     inner = ev.UserMessage(
-        id=ev.EventId("u"),
-        message=ev.MessageId("m"),
+        id=EventId("u"),
+        message=MessageId("m"),
         content=(TextBlock("x"),),
-        subagent=ev.SubagentId("c1"),
+        subagent=SubagentId("c1"),
         via="agent",
     )
     assert fold(inner).first_prompt == ""
@@ -206,7 +204,7 @@ def _example(kind: object, name: str) -> object:
     return 1 if kind is int else None if name == "budget" else "x"
 
 
-@given(st.lists(st.sampled_from([queued("a"), queued("b"), asked("r"), ev.RecordKept(id=ev.EventId("k"), record="x")])))
+@given(st.lists(st.sampled_from([queued("a"), queued("b"), asked("r"), ev.RecordKept(id=EventId("k"), record="x")])))
 def test_the_state_survives_its_checkpoint(events: list[ev.Event]) -> None:
     state = fold(*events)
     assert decode_state(encode_state(state)) == state

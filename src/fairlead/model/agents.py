@@ -54,6 +54,11 @@ class Interpreter(Protocol):
         ...
 
     @property
+    def busy(self) -> bool:
+        """The main thread works: a prompt now would go into its turn. In a turn of background work it is free."""
+        ...
+
+    @property
     def background(self) -> int:
         """How much the agent still does beside the turn (background subagents and shells)."""
         ...

@@ -57,7 +57,7 @@ class Runner:
 
     def pump(self) -> None:
         """Hand the next queued message over, if there is one and the agent is free."""
-        if self._closing or self.following or self.core.interpreter.turn is not None or not self.core.state.queue:
+        if self._closing or self.following or self.core.interpreter.busy or not self.core.state.queue:
             return
         if self._dispatching is None or self._dispatching.done():
             self._dispatching = asyncio.get_running_loop().create_task(self._dispatch())
@@ -80,7 +80,7 @@ class Runner:
             return
         core = self.core
         async with core.lock:
-            if core.interpreter.turn is not None or not core.state.queue or self.agent is not agent:
+            if core.interpreter.busy or not core.state.queue or self.agent is not agent:
                 return
             item = core.state.queue[0]
             record = self.kind.prompt(item.content, item.message, core.state.agent_session)
@@ -114,7 +114,7 @@ class Runner:
         """The agent cannot be started: the first message fails with the reason, the others are tried again."""
         core = self.core
         async with core.lock:
-            if not core.state.queue or core.interpreter.turn is not None:
+            if not core.state.queue or core.interpreter.busy:
                 return
             item = core.state.queue[0]
             cause = core.services.new_uuid()

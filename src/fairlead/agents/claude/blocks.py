@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from fairlead.agents.claude import subagents
 from fairlead.agents.claude.records import AssistantRecord, StreamRecord
-from fairlead.agents.claude.state import MESSAGES_KEPT, Piece, Stream, trim
+from fairlead.agents.claude.state import MESSAGES_KEPT, PIECES_OPEN, STREAMS_OPEN, Piece, Stream, trim
 from fairlead.agents.claude.step import Step
 from fairlead.agents.claude.versions import abilities, parse_version
 from fairlead.model.events import Delta, InputDelta, Text, TextDelta, Thinking, ThinkingDelta
@@ -115,7 +115,8 @@ def _streamed_index(step: Step, message: str, thread: str, kind: str, block: dic
 def _marks(step: Step, message: str, thread: str, index: int, length: int | None) -> tuple[tuple[int, int], ...]:
     """The marks of a block that was streamed; its deltas leave the log.
 
-    No marks if the deltas do not add up to the block: an offset into them would be none into it."""
+    A block may be longer than what was streamed of it (the wire broke, the transcript has the rest). No marks if it
+    is shorter: an offset into the deltas would be none into it."""
     stream = step.state.streams.get(thread)
     piece = stream.pieces.get(index) if stream is not None and stream.message == message else None
     if piece is None or piece.told:
@@ -124,7 +125,7 @@ def _marks(step: Step, message: str, thread: str, index: int, length: int | None
     step.drop.extend(seq for seq, _ in piece.marks)
     marks = tuple(piece.marks)
     piece.marks = []
-    return marks if length is None or length == piece.length else ()
+    return marks if length is None or length >= piece.length else ()
 
 
 def note_final(step: Step, record: AssistantRecord) -> None:
@@ -157,12 +158,14 @@ def streamed(step: Step, record: StreamRecord, thread: str, known: bool = True) 
         step.end_stream(thread)
         name = event.message.id if event.message is not None else None
         state.streams[thread] = Stream(name or step.source)
+        trim(state.streams, STREAMS_OPEN)
         if state.turn is not None and not thread:
             state.turn.final = False
     stream = state.streams.get(thread)
     if stream is not None and event.index is not None:
         if event.type == "content_block_start":
             stream.pieces[event.index] = _piece(event.content_block or {})
+            trim(stream.pieces, PIECES_OPEN)
         elif event.type == "content_block_delta" and known and _delta(step, stream, event.index, event.delta, thread):
             return
     if stream is not None and event.type == "message_delta":
@@ -199,6 +202,7 @@ def _delta(step: Step, stream: Stream, index: int, delta: dict[str, Any] | None,
     if found is None or not isinstance(piece_text, str):
         return False
     piece = stream.pieces.setdefault(index, Piece(found[0]))
+    trim(stream.pieces, PIECES_OPEN)
     if piece.kind != found[0] or (piece.kind == "tool_use" and not piece.call):
         return False
     where: dict[str, Any] = {"message": MessageId(stream.message), "block": index, "offset": piece.length}

@@ -1,0 +1,321 @@
+"""A whole core in one process for tests: real store, real interpreter; the agent's lines are said by the test."""
+
+import asyncio
+import itertools
+import os
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from fairlead.agents.claude.interpreter import ClaudeInterpreter
+from fairlead.agents.claude.sending import user_line
+from fairlead.model import events as ev
+from fairlead.model.agents import (
+    AgentInfo,
+    AgentSink,
+    Ask,
+    Child,
+    ChildRecorder,
+    Decision,
+    Exit,
+    Launch,
+    Record,
+    ToolCheck,
+)
+from fairlead.model.auth import Identity
+from fairlead.model.commands import Command, Create, Reply, Send, Settings
+from fairlead.model.content import Content, TextBlock, to_wire
+from fairlead.model.errors import AgentGone
+from fairlead.model.ids import CallId, MessageId, RequestId, SessionId
+from fairlead.model.policy import Verdict
+from fairlead.sessions.gateway import SessionGateway
+from fairlead.sessions.registry import Registry
+from fairlead.sessions.services import Limits, PolicySettings, Services
+from fairlead.stores.sqlite import SqliteStore
+from fairlead.testing.clock import ManualClock
+
+ANN = Identity("cred-ann", "ann", "ann", frozenset({"admin"}))
+BOB = Identity("cred-bob", "bob", "bob", frozenset({"view", "chat", "approve"}))
+SESSION = SessionId("11111111-2222-3333-4444-555555555555")
+CHILD = SessionId("99999999-2222-3333-4444-555555555555")
+MODES = ("default", "acceptEdits", "plan", "dontAsk", "bypassPermissions")
+
+
+class SaidAgent:
+    """An agent that says what the test says, and remembers what it was told."""
+
+    def __init__(self, launch: Launch, sink: AgentSink, pid: int) -> None:
+        self.launch = launch
+        self.sink = sink
+        self.pid = pid
+        self.version = "2.1.325"
+        self.modes = MODES
+        self.written: list[Record] = []
+        self.answers: list[tuple[str, Decision]] = []
+        self.controls: list[tuple[str, dict[str, Any]]] = []
+        self.told: list[tuple[str, Any]] = []
+        self.control_answer: Any = {}
+        self.gone = False
+        self._count = itertools.count()
+        self._prompted = asyncio.Event()
+
+    # --- the port
+
+    async def write(self, record: Record) -> None:
+        self._alive()
+        self.written.append(record)
+        self._prompted.set()
+
+    async def interrupt(self) -> None:
+        self._alive()
+        self.told.append(("interrupt", None))
+
+    async def control(self, subtype: str, fields: Mapping[str, Any], timeout: float | None = None) -> Any:
+        self._alive()
+        self.controls.append((subtype, dict(fields)))
+        return self.control_answer
+
+    async def set_mode(self, mode: str) -> None:
+        self.told.append(("mode", mode))
+
+    async def set_model(self, model: str) -> None:
+        self.told.append(("model", model))
+
+    async def set_thinking(self, budget: int | None) -> None:
+        self.told.append(("thinking", budget))
+
+    async def answer(self, request: RequestId, decision: Decision) -> None:
+        self._alive()
+        self.answers.append((request, decision))
+
+    async def stop(self, reason: str) -> Exit:
+        exit = Exit(code=0)
+        await self.die(exit)
+        return exit
+
+    def needs_restart(self, old: Settings, new: Settings) -> bool:
+        return old.directories != new.directories
+
+    # --- what the test says
+
+    async def say(self, *messages: Mapping[str, Any]) -> None:
+        await self.sink.records([Record(msgspec.json.encode(message)) for message in messages])
+
+    async def ready(self) -> None:
+        await self.say(
+            {"type": "system", "subtype": "init", "uuid": self._uuid("init"), "session_id": self.launch.session}
+            | {"model": "opus", "permissionMode": "default", "cwd": self.launch.cwd, "tools": ["Bash"]}
+            | {"claude_code_version": "2.1.325", "mcp_servers": [], "slash_commands": [], "apiKeySource": "none"}
+            | {"output_style": "default"}
+        )
+
+    async def text(self, text: str, message: str = "") -> None:
+        await self.say(self._assistant({"type": "text", "text": text}, message))
+
+    async def call(self, call: str, tool: str = "Bash", **tool_input: Any) -> None:
+        await self.say(self._assistant({"type": "tool_use", "id": call, "name": tool, "input": tool_input}))
+
+    async def result_of(self, call: str, content: str = "ok") -> None:
+        block = {"type": "tool_result", "tool_use_id": call, "content": content}
+        await self.say(
+            {"type": "user", "uuid": self._uuid("user"), "session_id": self.launch.session, "parent_tool_use_id": None}
+            | {"message": {"role": "user", "content": [block]}}
+        )
+
+    async def ask(self, request: str, call: str, tool: str = "Bash", **tool_input: Any) -> None:
+        body = {"subtype": "can_use_tool", "tool_name": tool, "input": tool_input, "tool_use_id": call}
+        await self.say({"type": "control_request", "request_id": request, "request": body})
+        await self.sink.asked(Ask(RequestId(request), CallId(call), tool, tool_input))
+
+    async def check(self, call: str, tool: str = "Bash", **tool_input: Any) -> Verdict:
+        return await self.sink.check(ToolCheck(CallId(call), tool, tool_input))
+
+    async def result(self, **fields: Any) -> None:
+        await self.say(
+            {"type": "result", "subtype": "success", "is_error": False, "uuid": self._uuid("result"), "num_turns": 1}
+            | {"session_id": self.launch.session, "duration_ms": 5, "duration_api_ms": 3, "total_cost_usd": 0.25}
+            | {"result": "done", "stop_reason": "end_turn", "usage": {}, "modelUsage": {}, "permission_denials": []}
+            | fields
+        )
+
+    async def die(self, exit: Exit) -> None:
+        if not self.gone:
+            self.gone = True
+            await self.sink.exited(exit)
+
+    async def prompted(self) -> str:
+        """Wait for the next prompt; its text."""
+        await asyncio.wait_for(self._prompted.wait(), 10)
+        self._prompted.clear()
+        return str(msgspec.json.decode(self.written[-1].raw)["message"]["content"])
+
+    def _alive(self) -> None:
+        if self.gone:
+            raise AgentGone("gone")
+
+    def _uuid(self, what: str) -> str:
+        return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{self.pid}/{what}/{next(self._count)}"))
+
+    def _assistant(self, block: Mapping[str, Any], message: str = "") -> dict[str, Any]:
+        body = {"id": message or self._uuid("msg"), "type": "message", "role": "assistant", "model": "opus"}
+        return (
+            {"type": "assistant", "uuid": self._uuid("assistant"), "session_id": self.launch.session}
+            | {"parent_tool_use_id": None}
+            | {"message": body | {"content": [block], "stop_reason": None, "usage": {"output_tokens": 1}}}
+        )
+
+
+class SaidKind:
+    name = "said"
+
+    def __init__(self) -> None:
+        self.agents: list[SaidAgent] = []
+        self.failures: list[Exception] = []
+        self.followed: list[tuple[Child, MessageId | None]] = []
+        self.ended: list[Child] = []
+        self.forgotten: list[str] = []
+        self.transcript: list[bytes] = []
+        self.follow_until = asyncio.Event()
+        self.follow_until.set()
+        self._launched = asyncio.Event()
+
+    async def info(self) -> AgentInfo:
+        return AgentInfo(name=self.name)
+
+    def interpreter(self, session: SessionId) -> ClaudeInterpreter:
+        return ClaudeInterpreter(session)
+
+    def prompt(self, content: Sequence[Content], message: MessageId, agent_session: str) -> Record:
+        return Record(user_line(to_wire(tuple(content)), agent_session, message).rstrip(b"\n"), "gateway")
+
+    def interrupting(self, cause: str) -> Record:
+        return Record(msgspec.json.encode({"type": "fairlead_interrupt", "cause": cause}), "gateway")
+
+    async def launch(self, launch: Launch, sink: AgentSink, record_child: ChildRecorder) -> SaidAgent:
+        if self.failures:
+            raise self.failures.pop(0)
+        agent = SaidAgent(launch, sink, 1000 + len(self.agents))
+        child = Child(
+            session=launch.session,
+            pid=agent.pid,
+            started="1",
+            group=agent.pid,
+            agent=self.name,
+            agent_session=launch.session,
+            cwd=launch.cwd,
+        )
+        await record_child.started(child)
+        self.agents.append(agent)
+        self._launched.set()
+        return agent
+
+    async def follow(self, child: Child, sink: AgentSink, after: MessageId | None) -> None:
+        self.followed.append((child, after))
+        if self.transcript:
+            await sink.records([Record(raw, "transcript") for raw in self.transcript])
+        await self.follow_until.wait()
+        await sink.exited(Exit())
+
+    async def end(self, child: Child) -> None:
+        self.ended.append(child)
+
+    async def forget(self, agent_session: str, cwd: str) -> None:
+        self.forgotten.append(agent_session)
+
+    async def launched(self, number: int = 1) -> SaidAgent:
+        """Wait for the n-th process."""
+        while len(self.agents) < number:
+            self._launched.clear()
+            await asyncio.wait_for(self._launched.wait(), 10)
+        return self.agents[number - 1]
+
+
+class Rig:
+    """A gateway core on a data folder. `restart` makes a new one as if the process had been killed."""
+
+    def __init__(self, folder: Path, **policy: Any) -> None:
+        self.folder = folder
+        self.cwd = folder / "work"
+        self.cwd.mkdir(exist_ok=True)
+        self.policy = policy
+        self.clock = ManualClock()
+        self.limits = Limits(max_agents=2, idle_s=600)
+        self.kind = SaidKind()
+        self._uuids = itertools.count()
+
+    async def start(self, *, kill_children: bool = False) -> "Rig":
+        self.store = await SqliteStore.open(self.folder / "data")
+        self.services = Services(
+            store=self.store,
+            clock=self.clock,
+            kinds={"said": self.kind},
+            default_agent="said",
+            policy=PolicySettings(
+                **{"roots": (str(self.folder),), "resolve": os.path.realpath, **self.policy},
+            ),
+            new_uuid=lambda: str(uuid.uuid4()),
+            trusted=self._trusted,
+            make_room=lambda session: self.registry.make_room(session),
+            is_folder=os.path.isdir,
+            limits=self.limits,
+        )
+        self.registry = Registry(self.services)
+        self.gateway = SessionGateway(self.services, self.registry)
+        await self.registry.start(kill_children=kill_children)
+        return self
+
+    async def _trusted(self, folder: str) -> bool:
+        return False
+
+    async def stop(self) -> None:
+        await self.registry.stop()
+        await self.store.close()
+
+    async def crash(self) -> None:
+        """The process is gone: nothing is said to agents, nothing is written any more."""
+        for task in list(self.registry._tasks):
+            task.cancel()
+        await self.store.close()
+
+    # --- the usual
+
+    async def open(self, session: SessionId = SESSION, **fields: Any) -> Reply:
+        return await self.do(Create(session=session, cwd=str(self.cwd), **fields))
+
+    async def do(self, command: Command, who: Identity = ANN) -> Reply:
+        return await self.gateway.command(who, command)
+
+    async def send(self, text: str, session: SessionId = SESSION, **fields: Any) -> Reply:
+        return await self.do(Send(session=session, content=(TextBlock(text),), **fields))
+
+    async def working(self, text: str = "hello") -> SaidAgent:
+        """Open a session, send a prompt, and have the agent at work on it."""
+        await self.open()
+        await self.send(text)
+        agent = await self.kind.launched()
+        await agent.prompted()
+        await agent.ready()
+        return agent
+
+    async def log(self, session: SessionId = SESSION) -> list[ev.Event]:
+        page = await self.store.read(session, 0, 10_000)
+        return [ev.decode(entry.event) for entry in page.entries]
+
+    async def kinds(self, session: SessionId = SESSION) -> list[str]:
+        return [ev.kind_of(event) for event in await self.log(session)]
+
+    async def until(self, true: Callable[[], bool]) -> None:
+        """Wait for something that follows by itself, bounded."""
+        for _ in range(2000):
+            if true():
+                return
+            await asyncio.sleep(0.002)
+        raise AssertionError("it did not happen")
+
+    def state(self, session: SessionId = SESSION) -> Any:
+        found = self.registry.loaded(session)
+        assert found is not None
+        return found.core.state

@@ -1,0 +1,194 @@
+"""Permissions in the core: decided once, by whom, and told to the agent after they are in the log."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from fairlead.model import commands as cmd
+from fairlead.model import events as ev
+from fairlead.model.agents import Decision, Exit
+from fairlead.model.errors import BadRequest, NotAllowed, NotFound, Stale
+from fairlead.model.ids import CallId, RequestId
+from fairlead.model.policy import BadRule, Behavior, parse_rule
+from sessions.rig import ANN, BOB, SESSION, Rig, SaidAgent
+
+R1 = RequestId("r1")
+
+
+def answer(behavior: str = "allow", request: str = "r1", **fields: object) -> cmd.Answer:
+    return cmd.Answer(session=SESSION, request=RequestId(request), behavior=behavior, **fields)  # type: ignore[arg-type]
+
+
+async def asking(rig: Rig, command: str = "touch x") -> SaidAgent:
+    agent = await rig.working("one")
+    await agent.call("c1", command=command)
+    await agent.ask("r1", "c1", command=command)
+    return agent
+
+
+async def resolved(rig: Rig) -> list[ev.PermissionResolved]:
+    return [event for event in await rig.log() if isinstance(event, ev.PermissionResolved)]
+
+
+async def cancelled(rig: Rig) -> list[tuple[str, str]]:
+    return [(event.request, event.reason) for event in await rig.log() if isinstance(event, ev.PermissionCancelled)]
+
+
+async def test_a_request_waits_for_a_person_and_the_answer_reaches_the_agent(rig: Rig) -> None:
+    agent = await asking(rig)
+    assert rig.state().phase == "waiting"
+    assert agent.answers == []
+    await rig.do(answer(), BOB)
+    assert agent.answers == [("r1", Decision("allow", updated_input={"command": "touch x"}, call=CallId("c1")))]
+    (event,) = await resolved(rig)
+    assert (event.behavior, event.how, event.by, event.asked) == ("allow", "person", "bob", True)
+
+
+async def test_the_first_answer_wins_and_the_second_is_told_who_was_first(rig: Rig) -> None:
+    agent = await asking(rig)
+    replies = await asyncio.gather(rig.do(answer("allow"), ANN), rig.do(answer("deny"), BOB), return_exceptions=True)
+    late = [reply for reply in replies if isinstance(reply, Stale)]
+    assert len(late) == 1
+    assert late[0].data["by"] in ("ann", "bob")
+    assert len(agent.answers) == 1
+    assert len(await resolved(rig)) == 1
+    with pytest.raises(NotFound):
+        await rig.do(answer(request="never"))
+
+
+async def test_a_denial_carries_a_message_to_the_model(rig: Rig) -> None:
+    agent = await asking(rig)
+    await rig.do(answer("deny", message="not today", interrupt=True))
+    assert agent.answers[0][1].message == "not today"
+    assert agent.answers[0][1].interrupt
+    agent.answers.clear()
+    await agent.ask("r2", "c2", command="touch y")
+    await rig.do(answer("deny", "r2"))
+    assert agent.answers[0][1].message == "ann denied this."
+
+
+async def test_a_changed_input_is_logged_beside_the_old_one(rig: Rig) -> None:
+    agent = await asking(rig)
+    await rig.do(answer(updated_input={"command": "touch y"}))
+    (event,) = await resolved(rig)
+    assert (event.input, event.updated_input) == ({"command": "touch x"}, {"command": "touch y"})
+    assert agent.answers[0][1].updated_input == {"command": "touch y"}
+
+
+async def test_a_changed_input_is_checked_like_a_new_call(tmp_path: Path) -> None:
+    rig = await Rig(tmp_path, rules=(parse_rule("Bash(rm:*)", Behavior.DENY, "settings"),)).start()
+    agent = await asking(rig)
+    with pytest.raises(NotAllowed):
+        await rig.do(answer(updated_input={"command": "rm -rf ."}))
+    assert agent.answers == []
+    assert rig.state().phase == "waiting"
+    await rig.stop()
+
+
+async def test_a_remembered_rule_answers_the_next_request(rig: Rig) -> None:
+    agent = await asking(rig)
+    await rig.do(answer(remember=("Bash(touch:*)",)))
+    assert rig.state().rules == ("Bash(touch:*)",)
+    await agent.call("c2", command="touch y")
+    await agent.ask("r2", "c2", command="touch y")
+    assert [request for request, _ in agent.answers] == ["r1", "r2"]
+    event = (await resolved(rig))[-1]
+    assert (event.how, event.rule, event.behavior) == ("rule", "Bash(touch:*)", "allow")
+    await agent.ask("r3", "c3", command="touch y; rm z")
+    assert rig.state().phase == "waiting"
+
+
+@pytest.mark.parametrize("rule", ["Bash", "not a rule(", "Bash(*:*)"])
+async def test_a_rule_that_is_bad_or_too_wide_is_refused_and_the_request_waits_on(rig: Rig, rule: str) -> None:
+    await asking(rig)
+    with pytest.raises(BadRule):
+        await rig.do(answer(remember=(rule,)), BOB)
+    assert rig.state().phase == "waiting"
+
+
+async def test_a_question_is_answered_with_answers(rig: Rig) -> None:
+    agent = await rig.working("one")
+    questions = [{"question": "Which?", "options": [{"label": "Red"}]}]
+    await agent.call("c1", "AskUserQuestion", questions=questions)
+    await agent.ask("r1", "c1", "AskUserQuestion", questions=questions)
+    assert rig.state().phase == "waiting"
+    await rig.do(answer(answers={"Which?": "Red"}))
+    assert agent.answers[0][1].updated_input == {"questions": questions, "answers": {"Which?": "Red"}}
+
+
+async def test_only_questions_take_answers(rig: Rig) -> None:
+    await asking(rig)
+    with pytest.raises(BadRequest):
+        await rig.do(answer(answers={"x": "y"}))
+
+
+async def test_the_policy_speaks_before_the_agents_own_rules(tmp_path: Path) -> None:
+    rules = (parse_rule("Bash(rm:*)", Behavior.DENY, "settings"), parse_rule("Bash(ls:*)", Behavior.ALLOW, "settings"))
+    rig = await Rig(tmp_path, rules=rules).start()
+    agent = await rig.working("one")
+    denied = await agent.check("c1", command="rm x")
+    allowed = await agent.check("c2", command="ls")
+    open_ = await agent.check("c3", command="touch x")
+    assert [verdict.behavior for verdict in (denied, allowed, open_)] == ["deny", "allow", "ask"]
+    events = await resolved(rig)
+    assert [(event.call, event.behavior, event.rule, event.asked) for event in events] == [
+        ("c1", "deny", "Bash(rm:*)", False),
+        ("c2", "allow", "Bash(ls:*)", False),
+    ]
+    await agent.check("c4", "Read", file_path=str(rig.cwd / "a"))
+    assert len(await resolved(rig)) == 2, "what is allowed anyway is not worth a line"
+    await rig.stop()
+
+
+async def test_modes_are_enforced_by_us(rig: Rig) -> None:
+    agent = await rig.working("one")
+    await rig.do(cmd.SetMode(session=SESSION, mode="acceptEdits"))
+    edit = await agent.check("c1", "Write", file_path=str(rig.cwd / "a"), content="x")
+    shell = await agent.check("c2", command="touch x")
+    assert (edit.behavior, edit.by, shell.behavior) == ("allow", "mode", "ask")
+    await rig.do(cmd.SetMode(session=SESSION, mode="dontAsk"))
+    assert (await agent.check("c3", command="touch x")).behavior == "deny"
+
+
+async def test_a_request_that_the_agent_withdraws_is_cancelled(rig: Rig) -> None:
+    agent = await asking(rig)
+    await agent.sink.ask_cancelled(R1)
+    await agent.sink.ask_cancelled(R1)
+    assert await cancelled(rig) == [("r1", "the agent withdrew it")]
+    with pytest.raises(Stale):
+        await rig.do(answer())
+
+
+async def test_a_tool_result_settles_its_request(rig: Rig) -> None:
+    agent = await asking(rig)
+    await agent.result_of("c1")
+    assert await cancelled(rig) == [("r1", "the tool has ended")]
+
+
+async def test_the_end_of_the_turn_settles_what_is_open(rig: Rig) -> None:
+    agent = await asking(rig)
+    await agent.result()
+    assert [request for request, _ in await cancelled(rig)] == ["r1"]
+    assert rig.state().phase == "idle"
+
+
+async def test_an_agent_that_dies_settles_its_requests(rig: Rig) -> None:
+    agent = await asking(rig)
+    await agent.die(Exit(signal=9))
+    assert await cancelled(rig) == [("r1", "the agent has exited")]
+
+
+async def test_an_answer_that_the_agent_did_not_live_to_hear_is_told_as_such(rig: Rig) -> None:
+    agent = await asking(rig)
+    agent.gone = True
+    await rig.do(answer())
+    assert await cancelled(rig) == [("r1", "agent died before it heard")]
+
+
+async def test_a_repeated_answer_with_a_key_is_answered_from_the_log(rig: Rig) -> None:
+    agent = await asking(rig)
+    first = await rig.do(answer(key="k"))
+    again = await rig.do(answer(key="k"))
+    assert (again.seq, again.repeated) == (first.seq, True)
+    assert len(agent.answers) == 1

@@ -1,0 +1,197 @@
+"""A gateway that comes back: what its children did meanwhile, what waits, and nothing twice."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from fairlead.model import commands as cmd
+from fairlead.model import events as ev
+from fairlead.model.content import TextBlock
+from fairlead.model.errors import NotFound
+from sessions.rig import SESSION, Rig, SaidAgent
+
+
+def row(kind: str, uuid: str, content: Any, **message: Any) -> bytes:
+    body = {"role": kind, "content": content} | message
+    return msgspec.json.encode(
+        {"type": kind, "uuid": uuid, "sessionId": SESSION, "isSidechain": False, "parentUuid": None, "message": body}
+    )
+
+
+async def restarted(old: Rig, **options: Any) -> Rig:
+    await old.crash()
+    new = Rig(old.folder)
+    new.kind = old.kind
+    return await new.start(**options)
+
+
+async def working(tmp_path: Path) -> tuple[Rig, SaidAgent]:
+    rig = await Rig(tmp_path).start()
+    return rig, await rig.working("one")
+
+
+async def ended(rig: Rig) -> ev.TurnEnded:
+    await rig.until(lambda: rig.state().turn is None and not rig.registry.loaded(SESSION).runner.following)  # type: ignore[union-attr]
+    ends = [event for event in await rig.log() if isinstance(event, ev.TurnEnded)]
+    assert len(ends) == 1
+    return ends[0]
+
+
+async def test_a_child_that_outlived_its_gateway_is_followed_to_its_answer(tmp_path: Path) -> None:
+    rig, agent = await working(tmp_path)
+    await agent.text("on the wire", "m1")
+    rig.kind.transcript = [
+        row("assistant", "u9", [{"type": "text", "text": "the answer"}], id="m2", stop_reason="end_turn", model="opus")
+    ]
+    rig = await restarted(rig)
+    end = await ended(rig)
+    assert end.status == "completed"
+    texts = [event.text for event in await rig.log() if isinstance(event, ev.Text)]
+    assert texts == ["on the wire", "the answer"]
+    child, after = rig.kind.followed[0]
+    assert child.pid == agent.pid
+    prompt = next(event for event in await rig.log() if isinstance(event, ev.UserMessage))
+    assert after == prompt.message
+    assert await rig.services.children() == []
+    await rig.stop()
+
+
+async def test_what_the_wire_brought_is_not_told_again_by_the_transcript(tmp_path: Path) -> None:
+    rig, agent = await working(tmp_path)
+    await agent.text("said once", "m1")
+    page = await rig.store.read(SESSION, 0, 100)
+    wire = msgspec.json.decode(page.entries[-1].raw or b"")
+    rig.kind.transcript = [
+        row("assistant", wire["uuid"], [{"type": "text", "text": "said once"}], id="m1", stop_reason="end_turn")
+    ]
+    rig = await restarted(rig)
+    assert (await ended(rig)).status == "completed"
+    assert [event.text for event in await rig.log() if isinstance(event, ev.Text)] == ["said once"]
+    await rig.stop()
+
+
+async def test_a_turn_without_a_final_answer_failed_because_the_gateway_was_lost(tmp_path: Path) -> None:
+    rig, agent = await working(tmp_path)
+    await agent.call("c1", command="sleep 9")
+    rig = await restarted(rig)
+    end = await ended(rig)
+    assert (end.status, end.reason) == ("failed", "gateway lost")
+    await rig.stop()
+
+
+async def test_pending_permissions_are_cancelled_when_the_agent_lost_its_gateway(tmp_path: Path) -> None:
+    rig, agent = await working(tmp_path)
+    await agent.call("c1", command="touch x")
+    await agent.ask("r1", "c1", command="touch x")
+    rig = await restarted(rig)
+    await ended(rig)
+    cancelled = [event.reason for event in await rig.log() if isinstance(event, ev.PermissionCancelled)]
+    assert cancelled == ["agent lost its gateway"]
+    await rig.stop()
+
+
+async def test_children_are_ended_when_asked_for(tmp_path: Path) -> None:
+    rig, agent = await working(tmp_path)
+    rig = await restarted(rig, kill_children=True)
+    await ended(rig)
+    assert [child.pid for child in rig.kind.ended] == [agent.pid]
+    await rig.stop()
+
+
+async def test_no_second_process_runs_while_a_child_is_followed(tmp_path: Path) -> None:
+    rig, _ = await working(tmp_path)
+    await rig.send("two")
+    rig.kind.follow_until.clear()
+    rig = await restarted(rig)
+    await rig.send("three")
+    await asyncio.sleep(0)
+    assert len(rig.kind.agents) == 1
+    rig.kind.follow_until.set()
+    second = await rig.kind.launched(2)
+    assert await second.prompted() == "two"
+    assert second.launch.resume == SESSION
+    await rig.stop()
+
+
+async def test_what_was_queued_is_not_lost(tmp_path: Path) -> None:
+    rig = await Rig(tmp_path).start()
+    await rig.open()
+    rig.registry.loaded(SESSION).runner._closing = True  # type: ignore[union-attr]  # killed before it was handed over
+    reply = await rig.send("one")
+    rig = await restarted(rig)
+    agent = await rig.kind.launched()
+    assert await agent.prompted() == "one"
+    sent = [event.message for event in await rig.log() if isinstance(event, ev.UserMessage)]
+    assert sent == [reply.message]
+    await rig.stop()
+
+
+async def test_a_turn_whose_process_was_never_recorded_is_closed(tmp_path: Path) -> None:
+    rig, _ = await working(tmp_path)
+    await rig.services.forget_child(SESSION)
+    rig = await restarted(rig)
+    end = await ended(rig)
+    assert (end.status, end.reason) == ("failed", "gateway lost")
+    await rig.stop()
+
+
+async def test_a_repeated_send_after_the_restart_is_answered_from_the_log(tmp_path: Path) -> None:
+    rig, agent = await working(tmp_path)
+    reply = await rig.send("two", key="k")
+    await agent.result()
+    rig = await restarted(rig)
+    again = await rig.do(cmd.Send(session=SESSION, content=(TextBlock("two"),), key="k"))
+    assert (again.seq, again.repeated) == (reply.seq, True)
+    await rig.stop()
+
+
+async def test_settings_and_rules_are_there_again(tmp_path: Path) -> None:
+    rig = await Rig(tmp_path).start()
+    await rig.open(settings=cmd.Settings(model="haiku"))
+    await rig.do(cmd.SetMode(session=SESSION, mode="plan"))
+    rig = await restarted(rig)
+    await rig.registry.get(SESSION)
+    assert rig.state().settings == cmd.Settings(model="haiku", mode="plan")
+    await rig.stop()
+
+
+async def test_marks_survive_a_restart_in_the_middle_of_a_stream(tmp_path: Path) -> None:
+    """Deltas of the wire, the block from the transcript: it says which deltas it repeats, and they go."""
+    rig, agent = await working(tmp_path)
+
+    def stream(number: int, **event: Any) -> dict[str, Any]:
+        return {"type": "stream_event", "uuid": f"s{number}", "session_id": SESSION, "parent_tool_use_id": None} | {
+            "event": event
+        }
+
+    message = {"id": "m1", "type": "message", "role": "assistant", "model": "opus", "content": [], "usage": {}}
+    await agent.say(
+        stream(1, type="message_start", message=message),
+        stream(2, type="content_block_start", index=0, content_block={"type": "text", "text": ""}),
+        stream(3, type="content_block_delta", index=0, delta={"type": "text_delta", "text": "Hel"}),
+    )
+    await agent.say(stream(4, type="content_block_delta", index=0, delta={"type": "text_delta", "text": "lo"}))
+    deltas = [seq for seq, kind in enumerate(await rig.kinds(), 1) if kind == "text.delta"]
+    rig.kind.transcript = [
+        row("assistant", "u9", [{"type": "text", "text": "Hello world"}], id="m1", stop_reason="end_turn")
+    ]
+    rig = await restarted(rig)
+    await ended(rig)
+    block = next(event for event in await rig.log() if isinstance(event, ev.Text))
+    assert block.text == "Hello world"
+    assert block.marks == ((deltas[0], 3), (deltas[1], 5))
+    assert "text.delta" not in await rig.kinds()
+    await rig.stop()
+
+
+async def test_a_child_of_a_session_that_is_gone_does_not_stop_the_start(tmp_path: Path) -> None:
+    rig, _ = await working(tmp_path)
+    (child,) = await rig.services.children()
+    await rig.services.remember_child(msgspec.structs.replace(child, session="99999999-0000-0000-0000-000000000000"))
+    rig = await restarted(rig)
+    with pytest.raises(NotFound):
+        await rig.registry.get("99999999-0000-0000-0000-000000000000")  # type: ignore[arg-type]  # a stranger's id
+    await rig.stop()
