@@ -39,13 +39,18 @@ def say(text: str) -> None:
     print(f"install: {text}", flush=True)
 
 
-def run(*argv: str | Path) -> None:
+def network_env() -> dict[str, str]:
+    """The environment for pip and uv: ours, with patience and the system's certificates."""
     # A mirror on a slow line needs more than uv's 30 s for its largest file.
     env = {"UV_HTTP_TIMEOUT": "180", "PIP_DISABLE_PIP_VERSION_CHECK": "1", **os.environ}
     # uv brings its own authorities; a machine behind an inspecting proxy has another in the system's store.
     if ssl.create_default_context().cert_store_stats()["x509_ca"]:
         env.setdefault("UV_SYSTEM_CERTS", "1")
-    subprocess.run([str(part) for part in argv], check=True, cwd=ROOT, env=env)
+    return env
+
+
+def run(*argv: str | Path) -> None:
+    subprocess.run([str(part) for part in argv], check=True, cwd=ROOT, env=network_env())
 
 
 def make_venv() -> None:

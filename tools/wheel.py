@@ -16,6 +16,8 @@ import urllib.request
 import zipfile
 from pathlib import Path
 
+from tools.install import network_env
+
 ROOT = Path(__file__).resolve().parent.parent
 UV = ROOT / ".venv" / "bin" / "uv"
 DIST = ROOT / "build" / "dist"
@@ -28,7 +30,9 @@ class Failed(Exception):
 
 
 def uv(*arguments: str | Path) -> None:
-    subprocess.run([UV, *arguments, "--quiet"], cwd=ROOT, check=True)
+    argv = [str(part) for part in (UV, *arguments, "--quiet")]
+    if code := subprocess.run(argv, cwd=ROOT, env=network_env(), check=False).returncode:
+        raise Failed(f"`{' '.join(argv)}` exited {code}; its own words are above")
 
 
 def build() -> Path:
@@ -101,7 +105,7 @@ def main() -> int:
         print(f"wheel: {wheel.name}, {wheel.stat().st_size // 1024} kB", flush=True)
         with tempfile.TemporaryDirectory(prefix="fairlead-wheel-") as folder:
             one_turn(install(wheel, Path(folder) / "env"), Path(folder))
-    except (Failed, subprocess.CalledProcessError, subprocess.TimeoutExpired) as failure:
+    except (Failed, subprocess.TimeoutExpired) as failure:
         print(f"wheel: {failure}")
         return 1
     return 0
