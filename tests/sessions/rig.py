@@ -34,6 +34,7 @@ from fairlead.model.policy import Verdict
 from fairlead.sessions.gateway import SessionGateway
 from fairlead.sessions.registry import Registry
 from fairlead.sessions.services import Limits, PolicySettings, Services
+from fairlead.sessions.session import Session
 from fairlead.stores.sqlite import SqliteStore
 from fairlead.testing.clock import ManualClock
 
@@ -315,7 +316,11 @@ class Rig:
             await asyncio.sleep(0.002)
         raise AssertionError("it did not happen")
 
-    def state(self, session: SessionId = SESSION) -> Any:
+    def loaded(self, session: SessionId = SESSION) -> Session:
         found = self.registry.loaded(session)
         assert found is not None
-        return found.core.state
+        return found
+
+    def state(self, session: SessionId = SESSION) -> Any:
+        """Untyped: tests look at it from many sides."""
+        return self.loaded(session).core.state

@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any, Literal
 
 import pytest
 
@@ -16,8 +17,8 @@ from sessions.rig import ANN, BOB, SESSION, Rig, SaidAgent
 R1 = RequestId("r1")
 
 
-def answer(behavior: str = "allow", request: str = "r1", **fields: object) -> cmd.Answer:
-    return cmd.Answer(session=SESSION, request=RequestId(request), behavior=behavior, **fields)  # type: ignore[arg-type]
+def answer(behavior: Literal["allow", "deny"] = "allow", request: str = "r1", **fields: Any) -> cmd.Answer:
+    return cmd.Answer(session=SESSION, request=RequestId(request), behavior=behavior, **fields)
 
 
 async def asking(rig: Rig, command: str = "touch x") -> SaidAgent:

@@ -11,6 +11,7 @@ from fairlead.model import commands as cmd
 from fairlead.model import events as ev
 from fairlead.model.content import TextBlock
 from fairlead.model.errors import NotFound
+from fairlead.model.ids import SessionId
 from sessions.rig import SESSION, Rig, SaidAgent
 
 
@@ -34,7 +35,7 @@ async def working(tmp_path: Path) -> tuple[Rig, SaidAgent]:
 
 
 async def ended(rig: Rig) -> ev.TurnEnded:
-    await rig.until(lambda: rig.state().turn is None and not rig.registry.loaded(SESSION).runner.following)  # type: ignore[union-attr]
+    await rig.until(lambda: rig.state().turn is None and not rig.loaded().runner.following)
     ends = [event for event in await rig.log() if isinstance(event, ev.TurnEnded)]
     assert len(ends) == 1
     return ends[0]
@@ -119,7 +120,7 @@ async def test_no_second_process_runs_while_a_child_is_followed(tmp_path: Path) 
 async def test_what_was_queued_is_not_lost(tmp_path: Path) -> None:
     rig = await Rig(tmp_path).start()
     await rig.open()
-    rig.registry.loaded(SESSION).runner._closing = True  # type: ignore[union-attr]  # killed before it was handed over
+    rig.loaded().runner._closing = True  # killed before it was handed over
     reply = await rig.send("one")
     rig = await restarted(rig)
     agent = await rig.kind.launched()
@@ -190,8 +191,9 @@ async def test_marks_survive_a_restart_in_the_middle_of_a_stream(tmp_path: Path)
 async def test_a_child_of_a_session_that_is_gone_does_not_stop_the_start(tmp_path: Path) -> None:
     rig, _ = await working(tmp_path)
     (child,) = await rig.services.children()
-    await rig.services.remember_child(msgspec.structs.replace(child, session="99999999-0000-0000-0000-000000000000"))
+    stranger = SessionId("99999999-0000-0000-0000-000000000000")
+    await rig.services.remember_child(msgspec.structs.replace(child, session=stranger))
     rig = await restarted(rig)
     with pytest.raises(NotFound):
-        await rig.registry.get("99999999-0000-0000-0000-000000000000")  # type: ignore[arg-type]  # a stranger's id
+        await rig.registry.get(stranger)
     await rig.stop()

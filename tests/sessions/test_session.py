@@ -1,6 +1,7 @@
 """One session in the core: prompts, the queue, turns, settings, crashes."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,7 @@ from fairlead.model.errors import (
     TooMany,
     Unavailable,
 )
-from fairlead.model.ids import MessageId
+from fairlead.model.ids import MessageId, RequestId, SessionId
 from sessions.rig import ANN, BOB, CHILD, SESSION, Rig
 
 MESSAGE = MessageId("aaaaaaaa-0000-0000-0000-000000000001")
@@ -262,7 +263,9 @@ async def test_a_running_agent_is_told_of_new_settings_and_the_log_says_who(rig:
     assert [(event.mode, event.by) for event in changed] == [("acceptEdits", "bob")]
 
 
-async def test_a_mode_that_the_agent_reports_is_told_once_with_who_asked(rig: Rig) -> None:
+async def test_a_mode_that_the_agent_reports_is_told_once_with_who_asked(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     agent = await rig.working("one")
     set_mode = agent.set_mode
 
@@ -270,7 +273,7 @@ async def test_a_mode_that_the_agent_reports_is_told_once_with_who_asked(rig: Ri
         await agent.say({"type": "system", "subtype": "status", "status": None, "permissionMode": mode, "uuid": "s-1"})
         await set_mode(mode)
 
-    agent.set_mode = reporting  # type: ignore[method-assign]  # this agent reports before it answers
+    monkeypatch.setattr(agent, "set_mode", reporting)
     await rig.do(cmd.SetMode(session=SESSION, mode="plan"), BOB)
     changed = [event for event in await rig.log() if isinstance(event, ev.ModeChanged)]
     assert [(event.mode, event.by) for event in changed] == [("plan", "bob")]
@@ -305,10 +308,12 @@ async def test_a_value_that_could_be_an_option_is_refused(rig: Rig, model: str) 
         await rig.open(CHILD, settings=cmd.Settings(model=model))
 
 
-@pytest.mark.parametrize("settings", [{"max_turns": 0}, {"max_budget_usd": -1.0}, {"effort": "-x"}])
-async def test_settings_out_of_bounds_are_refused(rig: Rig, settings: dict[str, object]) -> None:
+@pytest.mark.parametrize(
+    "settings", [cmd.Settings(max_turns=0), cmd.Settings(max_budget_usd=-1.0), cmd.Settings(effort="-x")]
+)
+async def test_settings_out_of_bounds_are_refused(rig: Rig, settings: cmd.Settings) -> None:
     with pytest.raises(BadRequest):
-        await rig.open(settings=cmd.Settings(**settings))  # type: ignore[arg-type]  # wrong on purpose
+        await rig.open(settings=settings)
 
 
 async def test_a_thinking_budget_has_bounds(rig: Rig) -> None:
@@ -469,7 +474,7 @@ async def test_idle_processes_are_ended_and_busy_ones_never(rig: Rig) -> None:
 
 
 async def test_the_least_recently_used_process_makes_room(rig: Rig) -> None:
-    sessions = [ev.SessionId(f"0000000{n}-2222-3333-4444-555555555555") for n in range(3)]
+    sessions = [SessionId(f"0000000{n}-2222-3333-4444-555555555555") for n in range(3)]
     for number, session in enumerate(sessions[:2], 1):
         await rig.open(session)
         await rig.send("x", session)
@@ -496,25 +501,27 @@ async def test_scopes_rule_whatever_the_command(rig: Rig) -> None:
         cmd.Interrupt(session=SESSION),
         cmd.Delete(session=SESSION),
         cmd.Create(session=CHILD),
-        cmd.Answer(session=SESSION, request=ev.RequestId("r"), behavior="allow"),
+        cmd.Answer(session=SESSION, request=RequestId("r"), behavior="allow"),
     ):
         with pytest.raises(NotAllowed):
             await rig.do(command, viewer)
 
 
-async def test_a_store_that_is_unavailable_slows_the_agent_and_loses_nothing(rig: Rig) -> None:
+async def test_a_store_that_is_unavailable_slows_the_agent_and_loses_nothing(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     agent = await rig.working("one")
     append = rig.store.append
     refused = 2
 
-    async def failing(*args: object) -> int:
+    async def failing(*args: Any) -> int:
         nonlocal refused
         if refused:
             refused -= 1
             raise Unavailable("The disk is full.")
-        return await append(*args)  # type: ignore[arg-type]  # passed on as they came
+        return await append(*args)
 
-    rig.store.append = failing  # type: ignore[method-assign]  # a full disk, made by hand
+    monkeypatch.setattr(rig.store, "append", failing)
     said = asyncio.create_task(agent.text("slow"))
     for _ in range(3):
         await rig.until(lambda: rig.clock.waiting >= 2 or said.done())
