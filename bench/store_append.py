@@ -86,9 +86,8 @@ async def measure(folder: Path, durability: Durability) -> None:
         print(f"  {sessions:4} sessions, {size:3} events a batch: {rate:9,.0f} events/s")
     print(f"  plain inserts by hand, 100 a transaction: {by_hand(folder, 50_000, 100, durability):9,.0f} events/s")
     for pause in (0.0, 0.002):
-        print(
-            f"  lone append, {pause * 1000:.0f} ms apart: {described(await latencies(store, await fresh(), 0, 2000, pause))}"
-        )
+        taken = await latencies(store, await fresh(), 0, 2000, pause)
+        print(f"  lone append, {pause * 1000:.0f} ms apart: {described(taken)}")
     lease = await fresh()
     head = await grow(store, lease, 0, 1, 100)
     short = await latencies(store, lease, head, 1000, 0)

@@ -144,9 +144,8 @@ class Appender:
         prev = call.expected_head
         for entry in entries:
             row = stored.pop(entry.seq, None)
-            if row is None and entry.seq in dropped and entry.seq != log.head:
-                continue
-            if row != _row(log, entry, prev, call.spilled.get(entry.seq)):
+            was_dropped = row is None and entry.seq in dropped and entry.seq != log.head
+            if not was_dropped and row != _row(log, entry, prev, call.spilled.get(entry.seq)):
                 return False
             prev = entry.seq
         return not stored

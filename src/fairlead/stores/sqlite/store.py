@@ -16,7 +16,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from fairlead.model.errors import FairleadError, NoOwner
+from fairlead.model.errors import FairleadError, NoOwner, Unavailable
 from fairlead.model.ids import SessionId
 from fairlead.model.store import (
     Batch,
@@ -200,7 +200,10 @@ class SqliteStore:
         handler = self._served.get(session)
         if handler is None:
             raise NoOwner(session)
-        return await within(self._clock, timeout, handler(payload))
+        try:
+            return await within(self._clock, timeout, handler(payload))
+        except TimeoutError:
+            raise Unavailable(f"Session {session} did not answer within {timeout:g} s.", session=session) from None
 
     # --- lists
 

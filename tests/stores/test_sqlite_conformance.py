@@ -1,0 +1,39 @@
+"""The embedded store passes the suite that every store passes: as it is, without FTS5, and with an fsync per commit."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+pytest.register_assert_rewrite("fairlead.testing.store_conformance")
+
+from fairlead.stores.sqlite import opening  # noqa: E402
+from fairlead.testing.store_conformance import StoreConformance, Stores  # noqa: E402
+from stores.sqlite_stores import SqliteStores  # noqa: E402
+
+
+class TestSqliteStore(StoreConformance):
+    between_nodes = False
+
+    @pytest.fixture
+    async def make_store(self, tmp_path: Path) -> AsyncIterator[Stores]:
+        stores = SqliteStores(tmp_path)
+        yield stores
+        await stores.close()
+
+
+class TestSqliteStoreWithoutFts5(TestSqliteStore):
+    @pytest.fixture
+    async def make_store(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Stores]:
+        monkeypatch.setattr(opening, "has_fts5", lambda: False)
+        stores = SqliteStores(tmp_path)
+        yield stores
+        await stores.close()
+
+
+class TestSqliteStoreThatSurvivesPowerCuts(TestSqliteStore):
+    @pytest.fixture
+    async def make_store(self, tmp_path: Path) -> AsyncIterator[Stores]:
+        stores = SqliteStores(tmp_path, durability="power")
+        yield stores
+        await stores.close()
