@@ -106,6 +106,7 @@ class ScriptedModel:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind(("127.0.0.1", self._port))
+            listener.listen()  # from here on a client may connect, however long the server takes to come up
         except OSError:
             listener.close()
             raise
@@ -144,7 +145,10 @@ class ScriptedModel:
             self._arrived.notify_all()
 
     async def _messages(self, request: Request) -> Response:
-        body = await request.json()
+        try:
+            body = _checked(await request.body())
+        except ValueError as error:
+            return _refusal(ApiError(400, "invalid_request_error", str(error)), new_id("req_"))
         call, kind = self._understand(body)
         await self._note(_describe(request, body, call, kind))
         blocks = _blocks(call, kind)
@@ -172,16 +176,26 @@ class ScriptedModel:
         return call, "title" if titled else "messages"
 
     async def _count_tokens(self, request: Request) -> Response:
-        body = await request.json()
-        await self._note(
-            ModelRequest("count_tokens", "POST", request.url.path, model=str(body.get("model", "")))
-        )
+        try:
+            body = _checked(await request.body())
+        except ValueError as error:
+            return _refusal(ApiError(400, "invalid_request_error", str(error)), new_id("req_"))
+        await self._note(ModelRequest("count_tokens", "POST", request.url.path, model=str(body.get("model", ""))))
         return JSONResponse({"input_tokens": 1234})
 
     async def _other(self, request: Request) -> Response:
         await self._note(ModelRequest("other", request.method, request.url.path))
         error = {"type": "not_found_error", "message": f"no {request.url.path}"}
         return JSONResponse({"type": "error", "error": error}, status_code=404)
+
+
+def _checked(data: bytes) -> dict[str, Any]:
+    """The body of a request as far as this server reads it; ValueError says what is wrong."""
+    body = json.loads(data)
+    messages = body.get("messages") if isinstance(body, dict) else None
+    if not isinstance(messages, list) or not all(isinstance(m, dict) for m in messages):
+        raise ValueError("messages: must be a list of messages")
+    return dict(body)
 
 
 def _describe(request: Request, body: dict[str, Any], call: Call, kind: str) -> ModelRequest:

@@ -1,0 +1,159 @@
+"""The pure parts of the demo agent: command line, permissions, accounts, transcript folders."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairlead.agents.demo.flags import FlagError, parse_flags
+from fairlead.agents.demo.permissions import Grants, judge
+from fairlead.agents.demo.transcript import Transcript, config_dir, folder_of, load
+from fairlead.agents.demo.usage import Ledger, cost, model_usage
+
+# ---- the command line
+
+
+def test_the_flags_a_gateway_gives_are_understood() -> None:
+    line = (
+        "-p --input-format stream-json --output-format stream-json --verbose --permission-prompt-tool stdio "
+        "--include-partial-messages --model sonnet --permission-mode plan --setting-sources user --max-turns 4 "
+        "--add-dir /a /b --resume=abc --fork-session --settings {} --append-system-prompt hi"
+    )
+    options = parse_flags(line.split())
+    assert options.asks_host
+    assert options.partial
+    assert options.fork
+    assert (options.model, options.mode, options.resume, options.max_turns) == ("sonnet", "plan", "abc", 4)
+    assert options.directories == ("/a", "/b")
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [["--nonsense"], ["-x"], ["--model"], ["--permission-mode", "delegate"], ["--max-turns", "many"]],
+)
+def test_what_the_real_cli_refuses_is_refused(argv: list[str]) -> None:
+    with pytest.raises(FlagError, match="error: "):
+        parse_flags(argv)
+
+
+def test_bypass_needs_a_flag() -> None:
+    assert not parse_flags([]).may_bypass
+    assert parse_flags(["--allow-dangerously-skip-permissions"]).may_bypass
+    assert parse_flags(["--dangerously-skip-permissions"]).mode == "bypassPermissions"
+
+
+# ---- permissions
+
+
+def verdict(
+    tool: str, mode: str = "default", rules: list[tuple[str, str | None, str]] | None = None, **given: Any
+) -> str:
+    grants = Grants(mode, "/project", rules=rules or [])
+    return judge(grants, tool, given).behavior
+
+
+@pytest.mark.parametrize("command", ["echo hi", "ls -l", "pwd"])
+def test_reading_commands_are_let_through(command: str) -> None:
+    assert verdict("Bash", command=command) == "allow"
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["touch x", "echo hi; touch x", "echo $(touch x)", "echo hi > x", "echo `id`", "ls | sh", "echo hi\ntouch x", ""],
+)
+def test_everything_else_is_asked(command: str) -> None:
+    assert verdict("Bash", command=command) == "ask"
+
+
+def test_modes() -> None:
+    assert verdict("Write", file_path="a") == "ask"
+    assert verdict("Write", "acceptEdits", file_path="a") == "allow"
+    assert verdict("Write", "acceptEdits", file_path="../a") == "ask"
+    assert verdict("Bash", "acceptEdits", command="touch a") == "allow"
+    assert verdict("Bash", "bypassPermissions", command="rm -rf x") == "allow"
+    assert verdict("Write", "dontAsk", file_path="a") == "deny"
+    assert verdict("Read", file_path="a") == "allow"
+    assert verdict("Read", file_path="/etc/passwd") == "ask"
+    assert verdict("mcp__s__t") == "ask"
+
+
+@pytest.mark.parametrize("mode", ["default", "acceptEdits", "bypassPermissions", "dontAsk", "plan", "auto"])
+def test_questions_and_plans_are_always_asked(mode: str) -> None:
+    assert verdict("AskUserQuestion", mode) == "ask"
+    assert verdict("ExitPlanMode", mode) == "ask"
+
+
+def test_rules() -> None:
+    rule: list[tuple[str, str | None, str]] = [("Bash", "python3:*", "allow")]
+    assert verdict("Bash", rules=rule, command="python3 -c 'print(1)'") == "allow"
+    assert verdict("Bash", rules=rule, command="python3 x; rm y") == "ask"
+    assert verdict("Bash", rules=rule, command="python3000 x") == "ask"
+    assert verdict("Bash", rules=[("Bash", "touch a", "allow")], command="touch b") == "ask"
+    assert verdict("Bash", "bypassPermissions", rules=[("Bash", None, "deny")], command="echo hi") == "deny"
+    assert verdict("mcp__s__t", rules=[("mcp__s__t", None, "allow")]) == "allow"
+
+
+def test_grants_grow_by_updates() -> None:
+    grants = Grants("default", "/project")
+    assert not grants.inside("/other/file")
+    mode = grants.apply(
+        [
+            {"type": "addDirectories", "directories": ["/other"]},
+            {"type": "setMode", "mode": "acceptEdits"},
+            {"type": "never heard of"},
+        ]
+    )
+    assert (mode, grants.mode) == ("acceptEdits", "acceptEdits")
+    assert grants.inside("/other/file")
+    assert not grants.inside("/otherwise")
+
+
+# ---- accounts
+
+
+@given(st.lists(st.sampled_from(["a", "b"])), st.lists(st.sampled_from(["a", "b"])))
+def test_news_add_up_to_the_total(first: list[str], second: list[str]) -> None:
+    ledger = Ledger()
+    news = []
+    for part in (first, second):
+        for model in part:
+            ledger.count(model)
+        news.append(ledger.since_last_result())
+    assert sum(n for part in news for n in part.values()) == len(first) + len(second)
+    assert ledger.total_cost == pytest.approx(cost(len(first) + len(second)))
+    assert Ledger.from_cost_state(ledger.as_cost_state()).calls == ledger.calls
+    assert sum(u["costUSD"] for u in model_usage(ledger.calls).values()) == pytest.approx(ledger.total_cost)
+
+
+# ---- transcripts
+
+
+def test_the_folder_of_a_directory() -> None:
+    config = Path("/c")
+    assert folder_of(config, "/srv/my.app_x") == Path("/c/projects/-srv-my-app-x")
+    long = "/" + "a" * 300
+    name = folder_of(config, long).name
+    assert name.startswith("-" + "a" * 199 + "-")
+    assert name != folder_of(config, long + "b").name
+    assert config_dir({"HOME": "/h"}) == Path("/h/.claude")
+    assert config_dir({"HOME": "/h", "CLAUDE_CONFIG_DIR": "/elsewhere"}) == Path("/elsewhere")
+
+
+def test_a_line_separator_inside_a_text_is_no_new_line(tmp_path: Path) -> None:
+    transcript = Transcript(tmp_path / "s.jsonl", "s", "/project")
+    transcript.add({"type": "user", "message": {"role": "user", "content": "a\u2028b\x85c"}})
+    assert load(tmp_path, "s").messages == [{"role": "user", "content": "a\u2028b\x85c"}]
+
+
+def test_the_blocks_of_one_message_are_one_message_again(tmp_path: Path) -> None:
+    transcript = Transcript(tmp_path / "s.jsonl", "s", "/project")
+    transcript.add({"type": "user", "message": {"role": "user", "content": "go"}})
+    for text in ("one", "two"):
+        transcript.add({"type": "assistant", "message": {"id": "m1", "content": [{"type": "text", "text": text}]}})
+    transcript.add({"type": "assistant", "message": {"id": "m2", "content": [{"type": "text", "text": "three"}]}})
+    transcript.line({"type": "last-prompt", "lastPrompt": "go"})
+    assert [len(m["content"]) for m in load(tmp_path, "s").messages] == [2, 2, 1]
