@@ -185,6 +185,8 @@ async def test_an_answer_that_the_agent_did_not_live_to_hear_is_told_as_such(rig
     agent.gone = True
     await rig.do(answer())
     assert await cancelled(rig) == [("r1", "agent died before it heard")]
+    agent.gone = False
+    await agent.die(Exit(signal=9))
 
 
 async def test_a_repeated_answer_with_a_key_is_answered_from_the_log(rig: Rig) -> None:

@@ -460,14 +460,16 @@ async def test_a_fork_at_a_message_ends_with_its_turn(rig: Rig) -> None:
 
 async def test_idle_processes_are_ended_and_busy_ones_never(rig: Rig) -> None:
     agent = await rig.working("one")
+    lived = []
     await rig.clock.advance(3600)
-    assert not agent.gone, "a turn is open"
+    lived.append(not agent.gone)
     await agent.result()
     await rig.registry.sweep()
-    assert not agent.gone, "it was used just now"
+    lived.append(not agent.gone)
     await rig.clock.advance(601)
     await rig.registry.sweep()
-    assert agent.gone
+    lived.append(not agent.gone)
+    assert lived == [True, True, False], "a turn was open; it was used just now; it has idled"
     exited = (await rig.log())[-1]
     assert isinstance(exited, ev.AgentExited)
     assert (exited.reason, exited.expected) == ("idle", True)

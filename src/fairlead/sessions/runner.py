@@ -33,6 +33,7 @@ class Runner:
         self.kind = kind
         self.asking = asking
         self.agent: Agent | None = None
+        self._link: _Link | None = None
         self.following = False
         self.last_used = core.services.clock.monotonic()
         self._launched = Settings()
@@ -181,7 +182,7 @@ class Runner:
             mcp=tuple(name for name in state.settings.mcp_servers if name in services.mcp),
         )
         self._stop_reason = ""
-        link = _Link(self, services.new_uuid(), launch)
+        link = self._link = _Link(self, services.new_uuid(), launch)
         agent = await self.kind.launch(launch, link, link)
         self._launched = state.settings
         self.agent = None if link.gone else agent
@@ -199,10 +200,11 @@ class Runner:
             await self._stop(reason)
 
     async def _stop(self, reason: str) -> None:
-        agent = self.agent
-        if agent is not None:
+        """Returns when the exit is in the log: a new process must not be taken for the old one's end."""
+        if self.agent is not None and self._link is not None:
             self._stop_reason = reason
-            await agent.stop(reason)
+            await self.agent.stop(reason)
+            await self._link.ended.wait()
 
     async def shutdown(self) -> None:
         """The gateway ends: nothing new is handed over, the process is ended."""
@@ -324,6 +326,7 @@ class _Link(AgentSink):
         self._cause = cause
         self._launch = launch
         self.gone = False
+        self.ended = asyncio.Event()
         self.last_words = ""
 
     async def started(self, child: Child) -> None:
@@ -354,6 +357,7 @@ class _Link(AgentSink):
         self.gone = True
         self.last_words = exit.stderr.strip()
         await self._runner.exited(exit, self._cause, followed=self._launch is None)
+        self.ended.set()
         self._runner.pump()
 
 

@@ -26,6 +26,9 @@ from fairlead.sessions.policy.tools import names
 from fairlead.sessions.policy.wrappers import RESERVED, unwrap
 
 MAX_BYTES = 64 * 1024  # far beyond any honest command line, and still quick to parse
+# The grammar's error recovery is quadratic (60 KB of `a|` take a minute), and only these characters lead it there.
+MAX_SIGNS = 4096
+_SIGNS = re.compile(r"[^\w\s./,:%+@-]")
 MAX_DEPTH = 60  # nodes within nodes; the interpreter's own recursion limit is 1000
 MAX_UNWRAP = 5  # commands within commands: sudo env timeout sh -c ...
 
@@ -87,6 +90,8 @@ def _analyse(command: str, level: int) -> ShellAnalysis:
     source = command.encode()
     if len(source) > MAX_BYTES:
         return _refused(command, Trouble.TOO_LONG, f"the line has {len(source)} bytes, more than {MAX_BYTES}")
+    if len(_SIGNS.findall(command)) > MAX_SIGNS:
+        return _refused(command, Trouble.TOO_LONG, f"the line has more than {MAX_SIGNS} quotes and operators")
     if level > MAX_UNWRAP:
         return _refused(command, Trouble.NESTING, "too many commands are hidden in one another")
     return _Reader(command, source, level).analysis()
@@ -338,6 +343,7 @@ class _Reader:
         raw: str,
         within: int | None = None,
         named: int = 0,
+        nested: int = 0,
     ) -> None:
         """List a command and whatever it hides."""
         index = len(self.commands)
@@ -361,18 +367,12 @@ class _Reader:
         for inner in hidden.inner:
             if inner.code is not None:
                 self.add_code(inner.code, index, inner.named)
-            elif self.nested(outer) >= MAX_UNWRAP:
+            elif nested >= MAX_UNWRAP:
                 self.problem(Trouble.NESTING, "too many commands are hidden in one another")
             else:
                 text = " ".join(word.raw for word in inner.words)
-                self.add_command(inner.words, (), text, outer, named if hidden.transparent else inner.named)
-
-    def nested(self, index: int | None) -> int:
-        count = 0
-        while index is not None:
-            count += 1
-            index = self.commands[index].within
-        return count
+                count = named if hidden.transparent else inner.named
+                self.add_command(inner.words, (), text, outer, count, nested + 1)
 
     def add_code(self, code: str, within: int, named: int) -> None:
         """Shell text inside a word: a line of its own, whose commands belong to the one that reads it."""
