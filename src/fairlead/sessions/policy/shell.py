@@ -12,6 +12,25 @@ from itertools import pairwise
 import tree_sitter_bash
 from tree_sitter import Language, Node, Parser
 
+from fairlead.sessions.policy.grammar import (
+    BODIES,
+    EXPANSIONS,
+    MAX_BYTES,
+    MAX_DEPTH,
+    MAX_SIGNS,
+    MAX_UNWRAP,
+    ONE_LINE,
+    OPERATORS,
+    SIGN,
+    TEST_PARTS,
+    TEST_SIGNS,
+    TEST_WORDS,
+    TOKENS,
+    WITH_WORDS,
+    WORDS,
+    is_harmless_variable,
+)
+from fairlead.sessions.policy.heredocs import expands, find_end, read_delimiter
 from fairlead.sessions.policy.lexing import DELIMITERS, forbidden_character, is_safe_expansion, read_word
 from fairlead.sessions.policy.line import (
     Assignment,
@@ -22,59 +41,9 @@ from fairlead.sessions.policy.line import (
     Trouble,
     Word,
 )
-from fairlead.sessions.policy.tools import names
 from fairlead.sessions.policy.wrappers import RESERVED, unwrap
 
-MAX_BYTES = 64 * 1024  # far beyond any honest command line, and still quick to parse
-# The grammar's error recovery is quadratic (60 KB of `a|` take a minute), and only these characters lead it there.
-MAX_SIGNS = 4096
-_SIGNS = re.compile(r"[^\w\s./,:%+@-]")
-MAX_DEPTH = 60  # nodes within nodes; the interpreter's own recursion limit is 1000
-MAX_UNWRAP = 5  # commands within commands: sudo env timeout sh -c ...
-
-# Assignments that steer nothing but output and language. Everything else can choose what a program loads or
-# runs (PATH, LD_PRELOAD, IFS, BASH_ENV, GIT_SSH_COMMAND, PAGER, NODE_OPTIONS ...): a list of those never ends.
-SAFE_VARIABLES = names(
-    "LANG LANGUAGE LC_ALL LC_CTYPE LC_COLLATE LC_MESSAGES LC_NUMERIC LC_TIME TZ NO_COLOR FORCE_COLOR CLICOLOR "
-    "CLICOLOR_FORCE CI TERM COLUMNS LINES NODE_ENV PYTHONUNBUFFERED PYTHONDONTWRITEBYTECODE PYTHONHASHSEED "
-    "RUST_BACKTRACE RUST_LOG GOOS GOARCH"
-)
-
-# A variable of the line itself, which no program reads: short, lower case (npm_config_x and http_proxy are not).
-_LOCAL_VARIABLE = re.compile(r"[a-z][a-z0-9]*")
-# zsh ties these to PATH and the like, or gives them a meaning of their own.
-ZSH_VARIABLES = names(
-    "path fpath cdpath manpath mailpath argv status pipestatus prompt psvar signals watch aliases functions commands "
-    "options builtins parameters modules history jobstates dirstack keymaps widgets fignore histchars"
-)
-
 _LANGUAGE = Language(tree_sitter_bash.language())
-
-_WORDS = names(
-    "word number string raw_string ansi_c_string translated_string concatenation simple_expansion expansion "
-    "command_substitution process_substitution arithmetic_expansion brace_expression extglob_pattern"
-)
-_EXPANSIONS = names("simple_expansion expansion command_substitution process_substitution arithmetic_expansion")
-_BODIES = names(
-    "program list pipeline subshell compound_statement if_statement elif_clause else_clause while_statement "
-    "do_group case_statement case_item negated_command for_statement redirected_statement variable_assignments "
-    "command_substitution process_substitution"
-)
-# Bodies with words of their own, and nodes that a newline would end.
-_WITH_WORDS = names("for_statement case_statement case_item")
-_ONE_LINE = names(
-    "command redirected_statement variable_assignments declaration_command unset_command file_redirect "
-    "herestring_redirect"
-)
-_OPERATORS = names("; & && || | |& ( ) ;; ;& ;;& $( ` <( >(") | {"\n"}
-_TOKENS = _OPERATORS | names("{ } ! if then elif else fi while until do done for select in case esac")
-_TEST_WORDS = names(
-    "[ [[ ] ]] -a -b -c -d -e -f -g -h -k -n -o -p -r -s -t -u -w -x -z -G -L -N -O -S -nt -ot -ef = == != !"
-)
-_TEST_SIGNS = names("< > && || ( )")
-_TEST_PARTS = names("unary_expression binary_expression parenthesized_expression")
-_HEREDOC_START = re.compile(rb"(?P<quote>['\"\\]?)(?P<name>[A-Za-z0-9_]+)(?:(?<=.)['\"])?")
-_HEREDOC_EXPANDS = re.compile(rb"`|\$[({\[]|\\\n")
 
 
 def analyse(command: str) -> ShellAnalysis:
@@ -90,7 +59,7 @@ def _analyse(command: str, level: int) -> ShellAnalysis:
     source = command.encode()
     if len(source) > MAX_BYTES:
         return _refused(command, Trouble.TOO_LONG, f"the line has {len(source)} bytes, more than {MAX_BYTES}")
-    if len(_SIGNS.findall(command)) > MAX_SIGNS:
+    if len(SIGN.findall(command)) > MAX_SIGNS:
         return _refused(command, Trouble.TOO_LONG, f"the line has more than {MAX_SIGNS} quotes and operators")
     if level > MAX_UNWRAP:
         return _refused(command, Trouble.NESTING, "too many commands are hidden in one another")
@@ -158,7 +127,7 @@ class _Reader:
             self.problem(Trouble.NESTING, "the line is nested too deeply")
             return
         kind = node.type
-        if kind in _ONE_LINE:
+        if kind in ONE_LINE:
             self.check_one_line(node)
         if kind == "command":
             self.simple_command(node, depth)
@@ -175,7 +144,7 @@ class _Reader:
             self.test(node, depth)
         elif kind == "comment":
             self.comment(node)
-        elif kind in _BODIES and not _is_arithmetic(node):
+        elif kind in BODIES and not _is_arithmetic(node):
             self.body(node, depth)
         else:
             self.not_vouched(node, depth)
@@ -189,18 +158,18 @@ class _Reader:
         for child in node.children:
             if child.type == "variable_name":
                 continue
-            if child.type in _WORDS and node.type in _WITH_WORDS:
+            if child.type in WORDS and node.type in WITH_WORDS:
                 self.word(child.start_byte, child.end_byte, [child], depth)
             elif child.is_named:
                 self.statement(child, depth + 1)
-            elif child.type in _TOKENS:
+            elif child.type in TOKENS:
                 self.token(child)
             else:
                 self.not_vouched(child, depth)
 
     def token(self, node: Node) -> None:
         """An operator or a reserved word; the latter is one only where it stands alone."""
-        if node.type not in _OPERATORS:
+        if node.type not in OPERATORS:
             self.check_ends(node.start_byte, node.end_byte)
         self.mark(node)
 
@@ -221,7 +190,7 @@ class _Reader:
             self.problem(Trouble.NESTING, "the line is nested too deeply")
             return
         for child in node.children:
-            if child.type == "command" or child.type in _BODIES:
+            if child.type == "command" or child.type in BODIES:
                 self.statement(child, depth + 1)
             else:
                 self.look_through(child, depth + 1)
@@ -269,7 +238,7 @@ class _Reader:
             self.problem(Trouble.LEXING, f"{self.text(start, end)[:80]!r} runs together with what is beside it")
 
     def collect_expansions(self, node: Node, holes: list[Node], depth: int) -> None:
-        if node.type in _EXPANSIONS:
+        if node.type in EXPANSIONS:
             holes.append(node)
         elif depth > MAX_DEPTH:
             self.problem(Trouble.NESTING, "the line is nested too deeply")
@@ -332,8 +301,7 @@ class _Reader:
         return Assignment(name, self.word(node.start_byte, node.end_byte, [node], depth))
 
     def check_variable(self, name: str, *, exported: bool) -> None:
-        local = not exported and _LOCAL_VARIABLE.fullmatch(name) and name not in ZSH_VARIABLES
-        if name not in SAFE_VARIABLES and not local:
+        if not is_harmless_variable(name, exported=exported):
             self.problem(Trouble.ASSIGNMENT, f"the variable {name[:80]} can change what programs do")
 
     def add_command(
@@ -419,49 +387,37 @@ class _Reader:
         self.redirections.append(Redirection(operator, target, writes=operator not in ("<", "<&")))
 
     def heredoc(self, node: Node, depth: int) -> None:
-        start = end = body = None
+        parts: dict[str, Node] = {}
         last = 0
         for child in node.children:
-            if child.type == "heredoc_start":
-                start = child
-            elif child.type == "heredoc_end":
-                end = child
-            elif child.type == "heredoc_body":
-                body = child
+            if child.type in ("heredoc_start", "heredoc_body", "heredoc_end"):
+                parts[child.type] = child
+                self.mark(child)
             elif child.is_named:
                 # What stands behind the here-document's start on its line; a word there belongs to the command.
                 self.statement(child, depth + 1)
                 last = max(last, child.end_byte)
-            elif child.type in ("<<", "<<-") or child.type in _OPERATORS:
+            elif child.type in ("<<", "<<-") or child.type in OPERATORS:
                 self.mark(child)
             else:
                 self.not_vouched(child, depth)
-        if start is None or end is None or not self.heredoc_is_plain(node, start, end, last):
-            self.problem(Trouble.LEXING, "where the here-document ends is not plain")
-        elif body is not None and not _is_quoted(start) and _HEREDOC_EXPANDS.search(body.text or b""):
-            self.not_vouched(body, depth)
-        for part in (start, body, end):
-            if part is not None:
-                self.mark(part)
+        if not self.heredoc_is_plain(parts, last, tabs=node.children[0].type == "<<-"):
+            self.problem(Trouble.LEXING, "what belongs to the here-document is not plain")
+            self.look_through(node, depth)
 
-    def heredoc_is_plain(self, node: Node, start: Node, end: Node, last: int) -> bool:
-        """Whether the here-document ends where the shell ends it: at the first line that is its delimiter."""
-        delimiter = _HEREDOC_START.fullmatch(start.text or b"")
-        line_end = self.source.find(b"\n", start.end_byte)
-        if delimiter is None or line_end < last:
+    def heredoc_is_plain(self, parts: dict[str, Node], last: int, *, tabs: bool) -> bool:
+        """Whether grammar and shell agree about the here-document, and its text runs nothing."""
+        start, end, body = (parts.get(f"heredoc_{name}") for name in ("start", "end", "body"))
+        delimiter = read_delimiter(start.text or b"") if start is not None else None
+        if start is None or end is None or delimiter is None:
             return False
-        at = line_end + 1
-        while at <= len(self.source):
-            stop = self.source.find(b"\n", at)
-            stop = len(self.source) if stop < 0 else stop
-            line = self.source[at:stop]
-            if node.children[0].type == "<<-":
-                line = line.lstrip(b"\t")
-            if line == delimiter["name"]:
-                self.mark_range(line_end, at)
-                return at <= end.start_byte and end.end_byte == stop
-            at = stop + 1
-        return False
+        line_end = self.source.find(b"\n", start.end_byte)
+        closing = find_end(self.source, line_end + 1, delimiter, tabs=tabs) if line_end >= last else None
+        if closing is None or closing[0] > end.start_byte or closing[1] != end.end_byte:
+            return False
+        # The grammar leaves parts of an unquoted body unmarked.
+        self.mark_range(line_end, closing[0])
+        return delimiter.quoted or body is None or not expands(self.source[line_end : closing[0]])
 
     # Tests
 
@@ -471,14 +427,14 @@ class _Reader:
         for child in node.children:
             text = self.text(child.start_byte, child.end_byte)
             double = double or text == "[["
-            if child.type in _TEST_PARTS and depth <= MAX_DEPTH:
+            if child.type in TEST_PARTS and depth <= MAX_DEPTH:
                 self.test(child, depth + 1, double=double)
-            elif child.type in _WORDS:
+            elif child.type in WORDS:
                 self.word(child.start_byte, child.end_byte, [child], depth)
-            elif text in _TEST_WORDS:
+            elif text in TEST_WORDS:
                 self.check_ends(child.start_byte, child.end_byte)
                 self.mark(child)
-            elif double and text in _TEST_SIGNS:
+            elif double and text in TEST_SIGNS:
                 self.mark(child)
             else:
                 # In `[ ... ]` these signs are the shell's own: a redirection, a list, a subshell.
@@ -488,11 +444,6 @@ class _Reader:
 def _is_arithmetic(node: Node) -> bool:
     """`((...))`: the grammar calls it a compound statement too."""
     return node.type == "compound_statement" and bool(node.children) and node.children[0].type == "(("
-
-
-def _is_quoted(start: Node) -> bool:
-    """A quoted delimiter makes the here-document plain text."""
-    return (start.text or b"")[:1] in (b"'", b'"', b"\\")
 
 
 def _is_descriptor(target: str) -> bool:
