@@ -1,0 +1,202 @@
+"""A CLI whose gateway died: its transcript is read from a prompt on until the process is gone and the file at its end.
+
+Measured: the CLI finishes its tool, calls the model once more, writes the answer down and exits within seconds.
+What it writes is given as records of origin `transcript`; rows that are damaged are left out.
+"""
+
+import asyncio
+import os
+import re
+import signal
+import unicodedata
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+
+from fairlead.agents.claude.lines import LineSplitter, Oversize
+from fairlead.agents.claude.records import Garbage
+from fairlead.agents.claude.transcript import decode_row
+from fairlead.model.agents import AgentSink, Child, Exit, Record
+from fairlead.model.ids import MessageId
+from fairlead.system.clock import Clock, within
+from fairlead.system.process import Patience
+from fairlead.system.proctable import Process, descendants, gone, is_alive, kill, kill_group
+from fairlead.system.tail import FileTail
+
+BLOCK = 256 * 1024
+_LONGEST_NAME = 200
+
+
+# --- where the file is --------------------------------------------------------------------------------
+
+
+def config_folder(env: Mapping[str, str]) -> Path:
+    """Where the CLI keeps its files, by its environment."""
+    return Path(env.get("CLAUDE_CONFIG_DIR") or os.path.join(env.get("HOME", "/"), ".claude"))
+
+
+def transcript_path(config: Path, cwd: str, agent_session: str) -> Path:
+    """Where a session that works in `cwd` (with its links followed) is written down.
+
+    The name of a long folder ends with a hash that differs by the CLI's build: such a file is found by its own name,
+    which is the session's."""
+    name = re.sub(r"[^a-zA-Z0-9]", "-", unicodedata.normalize("NFC", cwd))
+    file = f"{agent_session}.jsonl"
+    if len(name) <= _LONGEST_NAME:
+        return config / "projects" / name / file
+    return find_transcript(config, agent_session) or config / "projects" / name[:_LONGEST_NAME] / file
+
+
+def find_transcript(config: Path, agent_session: str) -> Path | None:
+    """The session's file in whichever folder it is."""
+    return next((config / "projects").glob(f"*/{agent_session}.jsonl"), None)
+
+
+# --- following ----------------------------------------------------------------------------------------
+
+
+async def follow(child: Child, config: Path, sink: AgentSink, after: MessageId | None, clock: Clock) -> None:
+    """Give the rows after the prompt `after` until the process is gone; then `sink.exited`."""
+    path = _file_of(child, config)
+    leaving = asyncio.create_task(gone(Process(child.pid, child.started), clock))
+    try:
+        offset = await asyncio.to_thread(place_after, path, after)
+        with FileTail(path, clock=clock, offset=offset) as tail:
+            await _read(tail, leaving, sink)
+    finally:
+        leaving.cancel()
+    await sink.exited(Exit())
+
+
+def _file_of(child: Child, config: Path) -> Path:
+    expected = Path(child.transcript)
+    return expected if expected.exists() else find_transcript(config, child.agent_session) or expected
+
+
+async def _read(tail: FileTail, leaving: "asyncio.Task[None]", sink: AgentSink) -> None:
+    splitter, generation = LineSplitter(), tail.generation
+    while True:
+        was_gone = leaving.done()
+        data = tail.read()
+        if tail.generation != generation:
+            splitter, generation = LineSplitter(), tail.generation
+        if data:
+            await _give(splitter.feed(data), sink)
+        elif was_gone:
+            await _give(splitter.end(), sink)
+            return
+        else:
+            changed = asyncio.create_task(tail.changed())
+            try:
+                await asyncio.wait({leaving, changed}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                changed.cancel()
+                await asyncio.wait({changed})
+
+
+async def _give(lines: list[bytes | Oversize], sink: AgentSink) -> None:
+    batch = [Record(row, "transcript") for line in lines if (row := _whole(line)) is not None]
+    if batch:
+        await sink.records(batch)
+
+
+def _whole(line: bytes | Oversize) -> bytes | None:
+    """The row, if it is one: a torn line or a run of NULs, as a crash leaves them, is none."""
+    if isinstance(line, Oversize):
+        return None
+    row = line.strip(b"\0 \t\r")
+    return None if not row or isinstance(decode_row(row), Garbage) else row
+
+
+# --- where to begin -------------------------------------------------------------------------------------
+
+
+class _Attachment(msgspec.Struct):
+    source_uuid: str | None = None
+
+
+class _Row(msgspec.Struct):
+    """What tells a prompt from the other rows."""
+
+    type: str | None = None
+    uuid: str | None = None
+    isSidechain: bool | None = None
+    isMeta: bool | None = None
+    toolUseResult: msgspec.Raw | None = None
+    attachment: _Attachment | None = None
+
+
+_rows = msgspec.json.Decoder(_Row)
+
+
+def place_after(path: Path, prompt: MessageId | None) -> int:
+    """The offset just after the row of `prompt`; the file's end if it is not there, or if there was no prompt.
+
+    A word into a running turn is written down only when the agent takes it up, after rows that nobody has seen: then
+    the place is after the prompt before it."""
+    try:
+        file = path.open("rb")
+    except OSError:
+        return 0
+    with file:
+        size = file.seek(0, os.SEEK_END)
+        if prompt is None:
+            return size
+        steered = False
+        name = prompt.encode()
+        for end, line in lines_backwards(file.fileno(), size):
+            if not steered and name not in line:
+                continue
+            try:
+                row = _rows.decode(line.strip(b"\0 \t\r"))
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                continue
+            if row.uuid == prompt or (steered and _is_prompt(row)):
+                return end
+            steered = steered or (row.attachment is not None and row.attachment.source_uuid == prompt)
+        return 0 if steered else size
+
+
+def _is_prompt(row: _Row) -> bool:
+    return row.type == "user" and not (row.isSidechain or row.isMeta or row.toolUseResult)
+
+
+def lines_backwards(fd: int, size: int, block: int = BLOCK) -> Iterator[tuple[int, bytes]]:
+    """The lines of a file from its last to its first, each with the offset just after its newline."""
+    pieces: list[bytes] = []  # of the line whose start is not read yet, last piece first
+    end = position = size
+    while position > 0:
+        start = max(0, position - block)
+        data = os.pread(fd, position - start, start)
+        upto = len(data)
+        while (newline := data.rfind(b"\n", 0, upto)) >= 0:
+            yield end, b"".join([data[newline + 1 : upto], *reversed(pieces)])
+            pieces = []
+            end = start + newline + 1
+            upto = newline
+        pieces.append(data[:upto])
+        position = start
+    yield end, b"".join(reversed(pieces))
+
+
+# --- ending ---------------------------------------------------------------------------------------------
+
+
+async def end(child: Child, clock: Clock, patience: Patience) -> None:
+    """End a process of an earlier gateway and its group, if it is still that process."""
+    process = Process(child.pid, child.started)
+    if not is_alive(*process):
+        return
+    below = descendants(child.pid)
+    # It leads its group (we started it so), and it is alive: the group's number cannot be somebody else's.
+    kill_group(child.group, signal.SIGTERM)
+    try:
+        await within(clock, patience.terminate, gone(process, clock))
+        return
+    except TimeoutError:
+        if is_alive(*process):
+            kill_group(child.group, signal.SIGKILL)
+    for other in below:
+        kill(other, signal.SIGKILL)
+    await within(clock, patience.kill, gone(process, clock))

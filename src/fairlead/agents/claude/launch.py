@@ -1,0 +1,214 @@
+"""How the CLI is started: its arguments, its environment, its first request. Pure.
+
+Rules: no value of a session becomes an argument by itself. Each is checked for what it must be (a UUID, a number, a
+word of a list, an absolute path) and joined to its flag with `=`, so that none can be read as a flag. Free text
+(the appended prompt, schemas) goes into `initialize` on stdin. The environment is built from nothing.
+
+All flags here are in 2.1.37, 2.1.120 and 2.1.325 alike, but `--effort`, which 2.1.37 lacks.
+"""
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from fairlead.agents.claude.control import HookMatcher, Initialize, OtherRequest
+from fairlead.agents.claude.versions import Version, abilities
+from fairlead.model.agents import Launch
+from fairlead.model.commands import Settings
+from fairlead.model.errors import BadId, BadMode, BadRequest
+from fairlead.model.ids import is_uuid
+
+ALWAYS: Final = (
+    "-p",
+    "--input-format=stream-json",
+    "--output-format=stream-json",
+    "--verbose",
+    # Without it the CLI asks nobody over stdio and refuses what needs an answer.
+    "--permission-prompt-tool=stdio",
+)
+
+EFFORTS: Final = ("low", "medium", "high", "xhigh", "max")
+_EFFORT_SINCE: Final[Version] = (2, 1, 120)
+
+ASK_BINDS_SINCE: Final[Version] = (2, 1, 120)
+"""From here on a PreToolUse hook's `ask` makes the CLI ask. Before, its own allow rules and modes go first."""
+
+BASIC_VARIABLES: Final = (
+    "PATH",
+    "HOME",
+    "LANG",
+    "LC_ALL",
+    "LC_CTYPE",
+    "TERM",
+    "TMPDIR",
+    "TZ",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+)
+"""What a program needs to run at all."""
+
+PASSED_VARIABLES: Final = (
+    "ANTHROPIC_API_KEY",
+    "ANTHROPIC_AUTH_TOKEN",
+    "ANTHROPIC_BASE_URL",
+    "ANTHROPIC_MODEL",
+    "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC",
+    "CLAUDE_CODE_OAUTH_TOKEN",
+    "CLAUDE_CONFIG_DIR",
+    "DISABLE_AUTOUPDATER",
+    "DISABLE_ERROR_REPORTING",
+    "DISABLE_TELEMETRY",
+    "HTTPS_PROXY",
+    "HTTP_PROXY",
+    "NODE_EXTRA_CA_CERTS",
+    "NO_PROXY",
+    "SSL_CERT_FILE",
+    "https_proxy",
+    "http_proxy",
+    "no_proxy",
+)
+"""What the CLI itself is configured by, handed on when set. More only by name, in the setting `pass_env`."""
+
+OURS: Final = "FAIRLEAD_"
+"""The gateway's own variables hold its token: never handed on, named or not."""
+
+POLICY_HOOK: Final = "fairlead-policy"
+"""The one hook that we register: the policy is asked before every tool."""
+
+HOOK_SECONDS: Final = 1_000_000
+"""How long the CLI waits for the policy, which may wait for a person. Longer than 24.8 days would overflow Node's
+timers and be no wait at all."""
+
+_MODEL: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@\[\]-]{0,199}")
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+
+
+class BadSetting(BadRequest):
+    """A session setting that cannot be handed to the CLI; `data["setting"]` names it."""
+
+    code = "bad_setting"
+
+    def __init__(self, setting: str, problem: str) -> None:
+        super().__init__(f"The setting {setting} {problem}.", setting=setting)
+
+
+def arguments(launch: Launch, version: Version, agent_session: str) -> list[str]:
+    """The CLI's arguments. `agent_session` is the id that a new or forked conversation gets."""
+    settings = launch.settings
+    flags = [*ALWAYS, f"--permission-mode={_mode(settings.mode, version)}"]
+    if settings.partial:
+        flags.append("--include-partial-messages")
+    flags += _conversation(launch, agent_session)
+    if settings.model:
+        flags.append(f"--model={_model(settings.model)}")
+    if settings.effort and version >= _EFFORT_SINCE:
+        flags.append(f"--effort={_effort(settings.effort)}")
+    flags += [f"--add-dir={_directory(path)}" for path in settings.directories]
+    if settings.max_turns is not None:
+        flags.append(f"--max-turns={_turns(settings.max_turns)}")
+    if settings.max_budget_usd is not None:
+        flags.append(f"--max-budget-usd={_budget(settings.max_budget_usd)}")
+    if not launch.trusted:
+        # Measured on all three: the project's hooks, MCP servers, allow rules, variables, agents and skills stay out.
+        flags.append("--setting-sources=user")
+    return flags
+
+
+def _conversation(launch: Launch, agent_session: str) -> list[str]:
+    if not launch.resume:
+        return [f"--session-id={_uuid('session', agent_session)}"]
+    flags = [f"--resume={_uuid('session', launch.resume)}"]
+    if launch.fork:
+        flags += ["--fork-session", f"--session-id={_uuid('session', agent_session)}"]
+    if launch.resume_at:
+        flags.append(f"--resume-session-at={_uuid('message', launch.resume_at)}")
+    return flags
+
+
+def environment(host: Mapping[str, str], *, home: str = "", passed: tuple[str, ...] = ()) -> dict[str, str]:
+    """The child's whole environment. With `home` of its own it keeps its files there, whatever the host has set."""
+    names = [*BASIC_VARIABLES, *PASSED_VARIABLES, *passed]
+    chosen = {name: host[name] for name in names if name in host and not name.upper().startswith(OURS)}
+    if home:
+        chosen["HOME"] = home
+        chosen.pop("CLAUDE_CONFIG_DIR", None)
+    # The CLI keeps copies of files it edits, so that a rewind can put them back.
+    chosen["CLAUDE_CODE_ENABLE_SDK_FILE_CHECKPOINTING"] = "1"
+    return chosen
+
+
+def initialize(launch: Launch) -> OtherRequest:
+    """The request that is sent once, before the first prompt."""
+    settings = launch.settings
+    servers = tuple(dict.fromkeys(launch.mcp))
+    hook = HookMatcher(hookCallbackIds=(POLICY_HOOK,), timeout=HOOK_SECONDS)
+    asked = Initialize(
+        hooks={"PreToolUse": (hook,)},
+        sdkMcpServers=servers or None,
+        jsonSchema=settings.output_schema,
+        appendSystemPrompt=settings.append_prompt or None,
+    )
+    fields: dict[str, Any] = msgspec.to_builtins(asked)
+    del fields["subtype"]
+    # Newer versions then block the tool if we fail to answer; older ones do not know the word and go on by their rules.
+    fields["hooks"]["PreToolUse"][0]["onFailure"] = "block"
+    return OtherRequest(subtype="initialize", fields=fields)
+
+
+def needs_restart(old: Settings, new: Settings, version: Version) -> bool:
+    """Whether going from `old` to `new` takes a new process: model, mode and thinking budget change by request."""
+    kept = msgspec.structs.replace(old, model=new.model, mode=new.mode, thinking=new.thinking)
+    if kept != new:
+        return True
+    # Only a process launched for it goes into bypass.
+    return new.mode == "bypassPermissions" != old.mode and abilities(version).tells_modes
+
+
+# --- values ----------------------------------------------------------------------------------------
+
+
+def _uuid(what: str, text: str) -> str:
+    if not is_uuid(text):
+        raise BadId(what, text[:80])
+    return text
+
+
+def _mode(mode: str, version: Version) -> str:
+    known = abilities(version).modes
+    if mode not in known:
+        raise BadMode(mode, known)
+    return mode
+
+
+def _model(name: str) -> str:
+    if _MODEL.fullmatch(name) is None:
+        raise BadSetting("model", f"is no name of a model: {name[:80]!r}")
+    return name
+
+
+def _effort(level: str) -> str:
+    if level not in EFFORTS:
+        raise BadSetting("effort", f"is one of {', '.join(EFFORTS)}, not {level[:40]!r}")
+    return level
+
+
+def _directory(path: str) -> str:
+    if not path.startswith("/") or _CONTROL.search(path):
+        raise BadSetting("directories", f"takes absolute paths without control characters, not {path[:200]!r}")
+    return path
+
+
+def _turns(number: int) -> str:
+    if number < 1:
+        raise BadSetting("max_turns", "is at least 1")
+    return str(number)
+
+
+def _budget(dollars: float) -> str:
+    if not math.isfinite(dollars) or dollars < 1e-6:
+        raise BadSetting("max_budget_usd", "is a number of dollars above 0")
+    return f"{dollars:.6f}".rstrip("0").rstrip(".")

@@ -1,0 +1,106 @@
+"""Which CLI is installed: found by path, asked for its version once per file, judged by the version alone.
+
+The help text is not asked: the flag of the dial-in is hidden from it.
+"""
+
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from fairlead.agents.claude.versions import Version, abilities, parse_version
+from fairlead.model.errors import AgentMissing
+from fairlead.system.clock import Clock, within
+from fairlead.system.process import Patience, spawn
+
+VERSION_SECONDS = 30.0
+"""A JavaScript CLI takes two seconds to say its version on an idle machine."""
+
+OLDEST: Version = (2, 1, 0)
+"""The oldest version that anybody has run here."""
+
+_HURRY = Patience(close=0.0, terminate=2.0, kill=2.0)
+_LONGEST = 4096
+
+DIAL_IN_REFUSED = "no: this version refuses local hosts"
+
+
+class Installed(msgspec.Struct, frozen=True):
+    """A CLI that can be started: the words that start it, and what it says it is."""
+
+    command: tuple[str, ...]
+    version: Version
+
+
+def ways(version: Version) -> dict[str, str]:
+    """The ways of driving this version."""
+    return {
+        "stdio": "yes",
+        "dial-in": "yes" if abilities(version).dial_in else DIAL_IN_REFUSED,
+        "terminal": "yes",
+    }
+
+
+def find_executable(configured: str, path: str) -> str:
+    """The file to run: the configured one, else `claude` in PATH. AgentMissing."""
+    found = shutil.which(configured or "claude", path=path)
+    if found is None:
+        where = f"at {configured}" if configured else "in PATH"
+        raise AgentMissing(
+            f"There is no Claude Code {where}. Install it (npm install -g @anthropic-ai/claude-code), name it with "
+            "--claude PATH, or try --agent demo.",
+            path=configured,
+        )
+    return os.path.abspath(found)
+
+
+class Prober:
+    """Asks a command for its version, and remembers the answer as long as the file stays the same."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._known: dict[tuple[tuple[str, ...], int, int], Version] = {}
+
+    async def ask(self, command: Sequence[str], env: Mapping[str, str]) -> Installed:
+        """AgentMissing, with the program's own words, if it does not tell a version that we can drive."""
+        try:
+            file = os.stat(command[0])
+        except OSError as error:
+            raise AgentMissing(f"{command[0]} cannot be started: {error.strerror}.", path=command[0]) from error
+        key = (tuple(command), file.st_mtime_ns, file.st_size)
+        version = self._known.get(key)
+        if version is None:
+            version = self._known[key] = await self._ask(command, env)
+        return Installed(tuple(command), version)
+
+    async def _ask(self, command: Sequence[str], env: Mapping[str, str]) -> Version:
+        said = bytearray()
+
+        async def take(data: bytes) -> None:
+            said.extend(data[: _LONGEST - len(said)])
+
+        try:
+            child = spawn([*command, "--version"], env=env, cwd="/", clock=self._clock)
+        except OSError as error:
+            raise AgentMissing(f"{command[0]} cannot be started: {error.strerror}.", path=command[0]) from error
+        try:
+            await within(self._clock, VERSION_SECONDS, child.read(take))
+        except TimeoutError:
+            raise AgentMissing(
+                f"{command[0]} --version gave no answer within {VERSION_SECONDS:.0f} s.", path=command[0]
+            ) from None
+        finally:
+            await child.end(_HURRY)
+        words = said.decode("utf-8", "replace").strip()
+        version = parse_version(words)
+        if version is None:
+            told = words or child.stderr.strip()[-500:] or "nothing"
+            raise AgentMissing(f"{command[0]} --version should tell a version and said: {told[:500]}", path=command[0])
+        if version < OLDEST:
+            raise AgentMissing(
+                f"{command[0]} is version {words}, older than {'.'.join(map(str, OLDEST))}: update it.",
+                path=command[0],
+                version=words,
+            )
+        return version

@@ -1,0 +1,259 @@
+"""What the CLI asks of us: the policy before a tool, a person's permission, an MCP message; anything else is refused.
+
+Every request is served by a task of its own, so that the CLI's output is read on while a person thinks. A request
+that the CLI withdraws gets no answer; whatever was begun for it is finished, since a half-written log is worse.
+
+CLIs before 2.1.120 take a hook's `ask` as "by your own rules" and let a project's allow rules or a mode decide
+(measured). There the hook itself is held open while the person is asked, and answered with what they said.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final
+
+import msgspec
+
+from fairlead.agents.claude import control
+from fairlead.agents.claude.launch import POLICY_HOOK
+from fairlead.agents.claude.lines import encode_line
+from fairlead.agents.claude.records import ControlRequest
+from fairlead.model.agents import AgentSink, Ask, Decision, Record, ToolCheck
+from fairlead.model.errors import AgentFailed, FairleadError, Stale
+from fairlead.model.ids import CallId, RequestId
+from fairlead.model.policy import Behavior, Verdict
+from fairlead.system.clock import Clock, within
+
+logger = logging.getLogger("fairlead.agents.claude")
+
+MOST_OPEN: Final = 1000
+"""Requests that may wait for us at once; the CLI runs a handful of tools at a time."""
+
+CLOSING_SECONDS: Final = 10.0
+"""How long what was begun for a dead CLI may take to end."""
+
+ALWAYS_ASKED: Final = frozenset({"AskUserQuestion", "ExitPlanMode"})
+"""Tools about which every version asks a person, whatever a hook or a rule says (measured): never held."""
+
+Send = Callable[[bytes], Awaitable[None]]
+Deliver = Callable[[list[Record]], Awaitable[None]]
+
+
+class _Open:
+    """A request of the CLI that has no answer yet."""
+
+    def __init__(self, record: ControlRequest) -> None:
+        self.record = record
+        self.ask: Ask | None = None
+        self.held = False
+        self.withdrawn = False
+        self.task: asyncio.Task[None] | None = None
+
+
+class Serving:
+    """The open requests of one CLI process."""
+
+    def __init__(self, sink: AgentSink, send: Send, deliver: Deliver, clock: Clock, *, ask_binds: bool) -> None:
+        self._sink = sink
+        self._send = send
+        self._deliver = deliver
+        self._clock = clock
+        self._ask_binds = ask_binds
+        self._open: dict[str, _Open] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._interruptible: set[asyncio.Task[None]] = set()
+
+    def take(self, record: ControlRequest) -> None:
+        """A request came. Returns at once."""
+        if record.request_id in self._open:
+            return  # told again in an error answer; it is being served
+        asked = control.asked(record)
+        if len(self._open) >= MOST_OPEN:
+            self._start(self._refuse(record, asked, f"More than {MOST_OPEN} requests are open."))
+            return
+        opened = self._open[record.request_id] = _Open(record)
+        match asked:
+            case control.CanUseTool():
+                opened.task = self._start(self._permission(opened, asked))
+            case control.HookCallback():
+                opened.task = self._start(self._hook(opened, asked))
+            case control.McpCall():
+                opened.task = self._start(self._mcp(opened, asked))
+                self._interruptible.add(opened.task)
+                opened.task.add_done_callback(self._interruptible.discard)
+            case control.OtherRequest() | control.Malformed():
+                opened.task = self._start(self._reply(opened, control.error_line, control.refusal(asked)))
+
+    def withdraw(self, request_id: str) -> None:
+        """The CLI no longer wants this answer. Returns at once."""
+        opened = self._open.pop(request_id, None)
+        if opened is not None:
+            opened.withdrawn = True
+            self._start(self._tell_withdrawn(opened))
+
+    async def answer(self, request: RequestId, decision: Decision) -> None:
+        """A person or the policy has decided. Stale if nobody asks (any more)."""
+        opened = self._open.get(request)
+        if opened is None or opened.ask is None:
+            raise Stale(f"The agent does not ask {request[:80]} any more.", request=request[:80])
+        answer = _hook_answer(decision) if opened.held else _permission_answer(decision, opened.ask)
+        await self._reply(opened, control.answer_line, answer)
+
+    async def close(self) -> None:
+        """The CLI is gone: nothing can be answered any more; return when all that was begun has ended."""
+        for opened in self._open.values():
+            opened.withdrawn = True
+        self._open.clear()
+        for task in self._interruptible:
+            task.cancel()
+        if self._tasks:
+            with contextlib.suppress(TimeoutError):
+                await within(self._clock, CLOSING_SECONDS, asyncio.gather(*self._tasks, return_exceptions=True))
+
+    # --- one request -----------------------------------------------------------------------------------
+
+    async def _permission(self, opened: _Open, asked: control.CanUseTool) -> None:
+        opened.ask = Ask(
+            request=RequestId(opened.record.request_id),
+            call=CallId(asked.tool_use_id),
+            tool=asked.tool_name,
+            input=asked.input,
+            suggestions=tuple(asked.permission_suggestions or ()),
+        )
+        await self._sink.asked(opened.ask)
+
+    async def _hook(self, opened: _Open, asked: control.HookCallback) -> None:
+        if asked.callback_id != POLICY_HOOK:
+            await self._reply(opened, control.error_line, f"No hook {asked.callback_id[:80]!r} was registered.")
+            return
+        try:
+            check = msgspec.convert(asked.input, _PreToolUse)
+        except msgspec.ValidationError as error:
+            await self._reply(opened, control.answer_line, _denial(f"The gateway did not understand the call: {error}"))
+            return
+        call = CallId(asked.tool_use_id or check.tool_use_id)
+        tool_check = ToolCheck(call=call, tool=check.tool_name, input=check.tool_input, mode=check.permission_mode)
+        try:
+            verdict = await self._sink.check(tool_check)
+        except Exception:
+            # An error answer would let the CLI go on by its own rules: what cannot be decided is denied.
+            logger.exception("the policy failed", extra={"call": call, "tool": check.tool_name})
+            verdict = Verdict(Behavior.DENY, "The gateway could not decide about this call.")
+        if verdict.behavior is Behavior.ASK and not self._ask_binds and check.tool_name not in ALWAYS_ASKED:
+            await self._hold(opened, tool_check, verdict)
+            return
+        await self._reply(opened, control.answer_line, self._verdict(verdict))
+
+    def _verdict(self, verdict: Verdict) -> control.HookAnswer:
+        if verdict.behavior is Behavior.ALLOW and not self._ask_binds and verdict.by != "rule":
+            # In these versions our allow would outrank the user's own deny rules: without a rule, theirs decide.
+            return control.HookAnswer()
+        return control.HookAnswer(
+            hookSpecificOutput=control.HookOutput(
+                hookEventName="PreToolUse",
+                permissionDecision=verdict.behavior.value,
+                permissionDecisionReason=verdict.reason,
+            )
+        )
+
+    async def _hold(self, opened: _Open, check: ToolCheck, verdict: Verdict) -> None:
+        """Ask the person now; the record is the one that the CLI would have sent, so that every view shows it."""
+        if opened.withdrawn:
+            return
+        request_id = opened.record.request_id
+        request = {
+            "subtype": "can_use_tool",
+            "tool_name": check.tool,
+            "input": check.input,
+            "tool_use_id": check.call,
+            "decision_reason": verdict.reason,
+        }
+        line = encode_line({"type": "control_request", "request_id": request_id, "request": request})
+        opened.held = True
+        opened.ask = Ask(request=RequestId(request_id), call=check.call, tool=check.tool, input=check.input)
+        await self._deliver([Record(line[:-1])])
+        await self._sink.asked(opened.ask)
+
+    async def _mcp(self, opened: _Open, asked: control.McpCall) -> None:
+        message_id = asked.message.get("id")
+        try:
+            answer = await self._sink.mcp(asked.server_name, asked.message)
+        except FairleadError as error:
+            answer = _json_rpc_error(message_id, error.message)
+        except Exception:
+            logger.exception("an MCP server failed", extra={"server": asked.server_name})
+            answer = _json_rpc_error(message_id, f"The server {asked.server_name} failed.")
+        # A notification has no answer, but the CLI waits for one all the same.
+        answer = answer or {"jsonrpc": "2.0", "id": 0 if message_id is None else message_id, "result": {}}
+        await self._reply(opened, control.mcp_answer_line, answer)
+
+    async def _refuse(self, record: ControlRequest, asked: control.Asked, problem: str) -> None:
+        if isinstance(asked, control.HookCallback):
+            await self._send(control.answer_line(record.request_id, _denial(problem)))
+        else:
+            await self._send(control.error_line(record.request_id, problem))
+
+    async def _reply(self, opened: _Open, line: Callable[[str, Any], bytes], content: Any) -> None:
+        if opened.withdrawn:
+            return
+        self._open.pop(opened.record.request_id, None)
+        await self._send(line(opened.record.request_id, content))
+
+    async def _tell_withdrawn(self, opened: _Open) -> None:
+        if opened.task is not None:
+            await asyncio.wait({opened.task})  # told of the end only after it was told of the beginning
+        if opened.ask is not None:
+            await self._sink.ask_cancelled(opened.ask.request)
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if task.cancelled() or (error := task.exception()) is None:
+            return
+        if not isinstance(error, AgentFailed):  # it is gone or does not read: its end is told elsewhere
+            logger.error("a request of the agent failed", exc_info=error)
+
+
+class _PreToolUse(msgspec.Struct):
+    """The hook's input, as far as we read it."""
+
+    tool_name: str
+    tool_input: dict[str, Any]
+    tool_use_id: str = ""
+    permission_mode: str = ""
+
+
+def _permission_answer(decision: Decision, ask: Ask) -> control.Allow | control.Deny:
+    call = decision.call or ask.call
+    if decision.behavior == "deny":
+        message = decision.message or "The user does not want this tool to be used."
+        return control.Deny(message=message, interrupt=decision.interrupt, toolUseID=call)
+    given = ask.input if decision.updated_input is None else decision.updated_input
+    return control.Allow(updatedInput=given, toolUseID=call)
+
+
+def _hook_answer(decision: Decision) -> control.HookAnswer:
+    if decision.behavior == "deny":
+        denial = _denial(decision.message or "The user does not want this tool to be used.")
+        if not decision.interrupt:
+            return denial
+        return msgspec.structs.replace(denial, continue_=False, stopReason="The user ended the run.")
+    output = control.HookOutput(
+        hookEventName="PreToolUse", permissionDecision="allow", updatedInput=decision.updated_input
+    )
+    return control.HookAnswer(hookSpecificOutput=output)
+
+
+def _denial(reason: str) -> control.HookAnswer:
+    output = control.HookOutput(hookEventName="PreToolUse", permissionDecision="deny", permissionDecisionReason=reason)
+    return control.HookAnswer(hookSpecificOutput=output)
+
+
+def _json_rpc_error(message_id: Any, problem: str) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": message_id, "error": {"code": -32603, "message": problem}}

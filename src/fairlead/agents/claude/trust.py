@@ -1,0 +1,183 @@
+"""What a folder's own files would make the CLI do: shown to a person before the folder is trusted.
+
+Reads only, and only files that the CLI itself would read. Measured: hooks, permissions and variables come from the
+folder's own settings; MCP servers, agents, commands and skills from the folders above it too. A hook may call any
+other file of the project: what such a file does is not seen here, only that it is called.
+"""
+
+import hashlib
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from fairlead.model.admin import FolderReport
+
+SETTINGS: Final = (".claude/settings.json", ".claude/settings.local.json")
+SERVERS: Final = ".mcp.json"
+TEXTS: Final = ("CLAUDE.md", "CLAUDE.local.md", ".claude/CLAUDE.md", "AGENTS.md")
+TREES: Final = (
+    ".claude/agents",
+    ".claude/commands",
+    ".claude/hooks",
+    ".claude/output-styles",
+    ".claude/plugins",
+    ".claude/rules",
+    ".claude/skills",
+)
+"""Folders whose files are read or run by the CLI. Not all of `.claude`: worktrees in it are whole checkouts."""
+
+MOST_FILES: Final = 2000
+MOST_BYTES: Final = 4 << 20
+"""Of one file: no settings file is near it; a larger one is named and counts by its size and time."""
+
+_KNOWN: Final = frozenset({"hooks", "env", "permissions", "$schema"})
+
+
+class _Found(msgspec.Struct):
+    """The report while it is being made."""
+
+    files: list[str] = []
+    hooks: list[dict[str, Any]] = []
+    servers: list[dict[str, Any]] = []
+    environment: list[str] = []
+    permissions: list[str] = []
+    other: list[str] = []
+
+
+def describe(folder: str, home: str = "") -> FolderReport:
+    """The report of a folder; `home` is the user's own, whose files are not the project's. Never raises for content."""
+    root = Path(os.path.realpath(folder))
+    found = _Found()
+    digest = hashlib.sha256()
+    for name, path in _files(root, Path(os.path.realpath(home)) if home else None):
+        content = _read(path)
+        mark = _mark(path) if content is None else hashlib.sha256(content).hexdigest()
+        digest.update(f"{name}\0{mark}\0".encode("utf-8", "surrogateescape"))
+        found.files.append(name)
+        if len(found.files) >= MOST_FILES:
+            found.other.append(f"more than {MOST_FILES} files: only the first are shown")
+            break
+        _explain(name, content, found)
+    return FolderReport(
+        path=str(root),
+        digest=digest.hexdigest(),
+        files=tuple(found.files),
+        hooks=tuple(found.hooks),
+        mcp_servers=tuple(found.servers),
+        environment=tuple(found.environment),
+        permissions=tuple(found.permissions),
+        other=tuple(found.other),
+    )
+
+
+def _files(root: Path, home: Path | None) -> Iterator[tuple[str, Path]]:
+    """Every file that counts: its name as shown (relative to the folder) and its path, in a fixed order."""
+    for name in (*SETTINGS, SERVERS, *TEXTS):
+        if _is_file(root / name):
+            yield name, root / name
+    for tree in TREES:
+        yield from _walk(root, tree)
+    for above in root.parents:
+        if above == home:
+            return  # the user's own files, trusted as such
+        prefix = os.path.relpath(above, root)
+        for name in (SERVERS, *TEXTS):
+            if _is_file(above / name):
+                yield f"{prefix}/{name}", above / name
+        for tree in TREES:
+            for name, path in _walk(above, tree):
+                yield f"{prefix}/{name}", path
+
+
+def _walk(root: Path, tree: str) -> Iterator[tuple[str, Path]]:
+    for parent, folders, names in os.walk(root / tree):
+        folders.sort()
+        for name in sorted(names):
+            path = Path(parent) / name
+            if _is_file(path):
+                yield str(path.relative_to(root)), path
+
+
+def _is_file(path: Path) -> bool:
+    """A regular file, perhaps behind a link: reading a pipe or a device would hang."""
+    try:
+        return stat.S_ISREG(path.stat().st_mode)
+    except OSError:
+        return False
+
+
+def _read(path: Path) -> bytes | None:
+    """None for what is too large or may not be read."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(MOST_BYTES + 1)
+    except OSError:
+        return None
+    return content if len(content) <= MOST_BYTES else None
+
+
+def _mark(path: Path) -> str:
+    try:
+        told = path.stat()
+    except OSError:
+        return "gone"
+    return f"{told.st_size}:{told.st_mtime_ns}"
+
+
+def _explain(name: str, content: bytes | None, found: _Found) -> None:
+    if content is None:
+        found.other.append(f"{name}: too large or not readable")
+    elif name in SETTINGS:
+        _explain_settings(name, _object(name, content, found), found)
+    elif name.endswith(SERVERS):
+        _explain_servers(name, _object(name, content, found).get("mcpServers"), found)
+    else:
+        found.other.append(name)
+
+
+def _object(name: str, content: bytes, found: _Found) -> dict[str, Any]:
+    try:
+        data = msgspec.json.decode(content)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        data = None
+    if isinstance(data, dict):
+        return data
+    found.other.append(f"{name}: not a JSON object; the CLI may read it otherwise")
+    return {}
+
+
+def _explain_settings(name: str, settings: dict[str, Any], found: _Found) -> None:
+    hooks = settings.get("hooks")
+    for event, matchers in hooks.items() if isinstance(hooks, dict) else ():
+        for matcher in matchers if isinstance(matchers, list) else [matchers]:
+            _explain_hook(name, event, matcher, found)
+    env = settings.get("env")
+    for variable, value in env.items() if isinstance(env, dict) else ():
+        found.environment.append(f"{variable}={value}")
+    permissions = settings.get("permissions")
+    for key, value in permissions.items() if isinstance(permissions, dict) else ():
+        for item in value if isinstance(value, list) else [value]:
+            found.permissions.append(f"{key} {item}")
+    for key, value in settings.items():
+        if key not in _KNOWN:
+            found.other.append(f"{name}: {key} = {msgspec.json.encode(value).decode()[:500]}")
+
+
+def _explain_hook(name: str, event: str, matcher: Any, found: _Found) -> None:
+    if not isinstance(matcher, dict):
+        found.hooks.append({"file": name, "event": event, "hook": matcher})
+        return
+    hooks = matcher.get("hooks")
+    for hook in hooks if isinstance(hooks, list) else [hooks]:
+        told = hook if isinstance(hook, dict) else {"hook": hook}
+        found.hooks.append({"file": name, "event": event, "matcher": matcher.get("matcher", ""), **told})
+
+
+def _explain_servers(name: str, servers: Any, found: _Found) -> None:
+    for server, config in servers.items() if isinstance(servers, dict) else ():
+        told = config if isinstance(config, dict) else {"config": config}
+        found.servers.append({**told, "file": name, "name": server})
