@@ -7,6 +7,7 @@ epoch, so that sweeping up after an erased log never touches a file of the log t
 import hashlib
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from fairlead.model.errors import Unavailable
@@ -37,7 +38,8 @@ class Spill:
             if self._sync:
                 _sync_folder(file.parent)
         except OSError as error:
-            part.unlink(missing_ok=True)
+            with suppress(OSError):
+                part.unlink()
             raise Unavailable(f"{file} cannot be written ({error}): make room and repeat.", file=str(file)) from error
         return name
 
@@ -57,23 +59,14 @@ class Spill:
         if not folder.is_dir():
             return
         for file in folder.iterdir():
-            if int(file.name.partition("-")[0]) <= epoch and not is_named(f"{session}/{file.name}"):
+            written_in = file.name.partition("-")[0]
+            if written_in.isdecimal() and int(written_in) <= epoch and not is_named(f"{session}/{file.name}"):
                 file.unlink(missing_ok=True)
         if not any(folder.iterdir()):
             folder.rmdir()
 
     def size(self) -> int:
         return sum(file.stat().st_size for file in self._folder.rglob("*") if file.is_file())
-
-    def names(self) -> list[str]:
-        return sorted(
-            str(file.relative_to(self._folder))
-            for file in self._folder.rglob("*")
-            if file.is_file() and not file.name.endswith(".part")
-        )
-
-    def path(self, name: str) -> Path:
-        return self._folder / name
 
 
 def _digest(data: bytes) -> str:

@@ -1,0 +1,174 @@
+"""A full disk, a poisoned call, a lost file: who asked is told, the others go on, and nothing acknowledged is lost."""
+
+import asyncio
+import resource
+import sqlite3
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from fairlead.model.errors import Conflict, Damaged, Fenced, NoOwner, Unavailable
+from fairlead.model.store import Batch, Lease, NewEntry
+from fairlead.stores.sqlite import SqliteStore
+from fairlead.stores.sqlite.faults import in_our_words, translated
+from fairlead.stores.sqlite.writer import Job, Outcome
+from fairlead.testing.store_conformance import batch, entry, new_session, read_all, refusal, seqs
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
+    store = await SqliteStore.open(tmp_path)
+    yield store
+    await store.close()
+
+
+def large(seq: int, size: int = 300_000) -> Batch:
+    return Batch(entries=(entry(seq, raw=b"x" * size),))
+
+
+async def test_a_full_database_refuses_and_works_again_once_there_is_room(store: SqliteStore) -> None:
+    session, other = new_session(), new_session()
+    lease, _, head = await store.claim(session)
+    lease2, _, head2 = await store.claim(other)
+    head = await store.append(lease, batch(1, 2), head)
+
+    async def limit(pages: int) -> None:
+        await store._writer.do(lambda db: db.execute(f"pragma max_page_count = {pages}").fetchone())
+
+    (pages,) = await store._writer.do(lambda db: db.execute("pragma page_count").fetchone())
+    await limit(pages + 3)
+    errors = await asyncio.gather(
+        store.append(lease, large(3), head), store.append(lease2, large(1), head2), return_exceptions=True
+    )
+    assert [type(error) for error in errors] == [Unavailable, Unavailable]
+    assert "is full: make room" in str(errors[0])
+    assert seqs(await read_all(store, session)) == [1, 2]
+    # What needs no further page is still taken, beside one that does.
+    outcomes = await asyncio.gather(
+        store.append(lease, large(3), head), store.append(lease2, batch(1), head2), return_exceptions=True
+    )
+    assert isinstance(outcomes[0], Unavailable)
+    assert outcomes[1] == 1
+    await limit(1_000_000)
+    assert await store.append(lease, large(3), head) == 3
+    assert await store.append(lease2, large(2), 1) == 2
+    assert seqs(await read_all(store, session)) == [1, 2, 3]
+    assert seqs(await read_all(store, other)) == [1, 2]
+
+
+FULL_DISK = """
+import asyncio, json, resource, sys
+from pathlib import Path
+from fairlead.model.errors import Unavailable
+from fairlead.model.store import Batch, NewEntry
+from fairlead.stores.sqlite import SqliteStore
+
+async def fill(folder):
+    store = await SqliteStore.open(folder)
+    lease, _, head = await store.claim("11111111-1111-4111-8111-111111111111")
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, resource.RLIM_INFINITY))
+    refused = 0
+    while refused < 3:
+        words, raw = b'{"text":"words"}', b"x" * 20_000
+        batch = Batch(entries=tuple(NewEntry(head + n, 0, "text", words, "agent", raw) for n in (1, 2)))
+        try:
+            head = await store.append(lease, batch, head)
+            print(head, flush=True)
+        except Unavailable as error:
+            refused += 1
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    print(await store.append(lease, batch, head), flush=True)
+    await store.indexed()
+    print("found", len(await store.search("words", limit=1000)), flush=True)
+    await store.close()
+
+asyncio.run(fill(Path(sys.argv[1])))
+"""
+
+
+@pytest.mark.fault
+async def test_a_disk_that_takes_no_more_loses_nothing_acknowledged(tmp_path: Path) -> None:
+    """The kernel refuses to let any file grow past 1 MiB: what a full disk does, without filling one."""
+    assert resource.getrlimit(resource.RLIMIT_FSIZE)[1] == resource.RLIM_INFINITY
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", FULL_DISK, str(tmp_path), stdout=asyncio.subprocess.PIPE
+    )
+    said, _ = await child.communicate()
+    assert child.returncode == 0
+    *heads, found = said.decode().splitlines()
+    acknowledged = int(heads[-1])
+    assert found == f"found {acknowledged}"
+    store = await SqliteStore.open(tmp_path)
+    (session,) = await store.owned_by("local")
+    assert seqs(await read_all(store, session)) == list(range(1, acknowledged + 1))
+    await store.close()
+
+
+async def test_a_poisoned_call_fails_alone(store: SqliteStore) -> None:
+    leases = [(await store.claim(new_session()))[0] for _ in range(6)]
+    # A surrogate has no UTF-8, so SQLite cannot take it: an error in the midst of the shared transaction.
+    poisoned = Batch(entries=(NewEntry(1, 0, "\ud800", b"{}"),))
+    outcomes = await asyncio.gather(
+        *(store.append(lease, poisoned if n == 2 else batch(1), 5 if n == 4 else 0) for n, lease in enumerate(leases)),
+        return_exceptions=True,
+    )
+    assert [type(outcome) for outcome in outcomes] == [int, int, UnicodeEncodeError, int, Conflict, int]
+    for n, lease in enumerate(leases):
+        assert seqs(await read_all(store, lease.session)) == ([] if n in (2, 4) else [1])
+    assert await store.append(leases[2], batch(1), 0) == 1
+
+
+async def test_many_calls_of_one_moment_share_a_commit(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    leases = [(await store.claim(new_session()))[0] for _ in range(50)]
+    delivered: list[int] = []
+    deliver = store._writer._deliver
+
+    def counted(group: list[Job], outcomes: list[Outcome]) -> None:
+        delivered.append(len(group))
+        deliver(group, outcomes)
+
+    monkeypatch.setattr(store._writer, "_deliver", counted)
+    await asyncio.gather(*(store.append(lease, batch(1), 0) for lease in leases))
+    assert sum(delivered) == 50
+    assert len(delivered) < 25
+
+
+async def test_the_writer_looks_again_when_another_connection_changed_the_file(store: SqliteStore) -> None:
+    session = new_session()
+    lease, _, head = await store.claim(session)
+    head = await store.append(lease, batch(1), head)
+    other = sqlite3.connect(store.folder / "fairlead.db", isolation_level=None)
+    other.execute("update logs set epoch = epoch + 1 where session = ?", (session,))
+    other.close()
+    await refusal(Fenced, store.append(lease, batch(2), head))
+    assert await store.append(Lease(session, lease.node, lease.epoch + 1), batch(2), head) == 2
+
+
+async def test_a_command_to_a_stopped_handler_has_no_owner(store: SqliteStore) -> None:
+    lease, _, _ = await store.claim(new_session())
+
+    async def first(_: bytes) -> bytes:
+        return b"first"
+
+    async def second(_: bytes) -> bytes:
+        return b"second"
+
+    stop_first = await store.serve(lease, first)
+    stop_second = await store.serve(lease, second)
+    await stop_first()
+    assert await store.command(lease.session, b"") == b"second"
+    await stop_second()
+    await refusal(NoOwner, store.command(lease.session, b""))
+
+
+def test_errors_of_ours_are_not_dressed_up(tmp_path: Path) -> None:
+    with pytest.raises(sqlite3.OperationalError), translated(tmp_path):
+        sqlite3.connect(":memory:").execute("no statement")
+    assert in_our_words(sqlite3.ProgrammingError("closed"), tmp_path) is None
+    with pytest.raises(Unavailable), translated(tmp_path):
+        sqlite3.connect(f"file:{tmp_path}/absent?mode=ro", uri=True)
+    (tmp_path / "garbage").write_bytes(b"x" * 5000)
+    with pytest.raises(Damaged), translated(tmp_path):
+        sqlite3.connect(tmp_path / "garbage").execute("select * from sqlite_master")

@@ -1,0 +1,234 @@
+"""The search index: what it takes from the log, that it survives anything, and that no input breaks it."""
+
+import asyncio
+import os
+import sqlite3
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairlead.model import events
+from fairlead.model.content import ImageBlock, TextBlock
+from fairlead.model.errors import Unavailable
+from fairlead.model.ids import CallId, EventId, MessageId, RequestId
+from fairlead.model.store import Batch
+from fairlead.stores.sqlite import SqliteStore
+from fairlead.stores.sqlite import search as search_module
+from fairlead.stores.sqlite.opening import Opened, open_folder
+from fairlead.stores.sqlite.search import INDEXED, words_of
+from fairlead.testing.store_conformance import batch, entry, new_session, refusal
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
+    store = await SqliteStore.open(tmp_path)
+    yield store
+    await store.close()
+
+
+ID = EventId("r/0/x")
+MESSAGE = MessageId("m")
+
+
+@pytest.mark.parametrize(
+    ("event", "words"),
+    [
+        (
+            events.UserMessage(id=ID, message=MESSAGE, content=(TextBlock("one"), ImageBlock({}), TextBlock("two"))),
+            "one\ntwo",
+        ),
+        (events.Text(id=ID, message=MESSAGE, block=0, text="the answer"), "the answer"),
+        (events.PlanProposed(id=ID, request=RequestId("q"), call=CallId("c"), plan="first this"), "first this"),
+        (events.SessionOpened(id=ID, cwd="/c", agent="claude", title="opened"), "opened"),
+        (events.SessionChanged(id=ID, title="renamed"), "renamed"),
+        (events.SessionChanged(id=ID, archived=True), ""),
+    ],
+)
+def test_words_of_each_indexed_event(event: events.Event, words: str) -> None:
+    assert events.kind_of(event) in INDEXED
+    assert words_of(events.encode(event)) == words
+
+
+@pytest.mark.parametrize("data", [b"", b"no json", b"[]", b'{"text":7}', b'{"content":[{"type":"text","text":7}]}'])
+def test_an_event_that_cannot_be_read_says_nothing(data: bytes) -> None:
+    assert words_of(data) == ""
+
+
+async def test_thinking_tools_and_the_queue_are_left_out(store: SqliteStore) -> None:
+    session = new_session()
+    lease, _, head = await store.claim(session)
+    kinds = ("thinking", "tool.called", "tool.ended", "message.queued", "turn.ended", "text.delta", "record")
+    said = tuple(entry(n, "zebra", kind=kind) for n, kind in enumerate(kinds, 1))
+    await store.append(lease, Batch(entries=said), head)
+    await store.indexed()
+    assert await store.search("zebra") == ()
+
+
+async def test_the_last_word_may_be_a_beginning(store: SqliteStore) -> None:
+    session = new_session()
+    lease, _, head = await store.claim(session)
+    await store.append(lease, Batch(entries=(entry(1, "renaming the Größe"),)), head)
+    await store.indexed()
+    assert len(await store.search("the rena")) == 1
+    assert len(await store.search("rena the")) == 0
+    assert len(await store.search("grosse")) == 0
+    assert len(await store.search("GRÖßE")) == 1
+
+
+async def test_better_hits_come_first(store: SqliteStore) -> None:
+    session = new_session()
+    lease, _, head = await store.claim(session)
+    said = (
+        entry(1, "a walrus among many other words that have nothing at all to do with it, for a long while"),
+        entry(2, "walrus walrus"),
+        entry(3, "nothing"),
+    )
+    await store.append(lease, Batch(entries=said), head)
+    await store.indexed()
+    assert [hit.seq for hit in await store.search("walrus")] == [2, 1]
+
+
+async def test_the_index_follows_without_being_asked(store: SqliteStore) -> None:
+    session = new_session()
+    lease, _, head = await store.claim(session)
+    await store.append(lease, Batch(entries=(entry(1, "unasked"),)), head)
+    async with asyncio.timeout(20):
+        while not await store.search("unasked"):
+            await asyncio.sleep(0.02)
+
+
+async def test_it_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = await SqliteStore.open(tmp_path)
+    session = new_session()
+    lease, _, head = await store.claim(session)
+    head = await store.append(lease, batch(*range(1, 31)), head)
+    await store.indexed()
+    await store.close()
+    taken: list[bytes] = []
+
+    def counted(event: bytes) -> str:
+        taken.append(event)
+        return words_of(event)
+
+    monkeypatch.setattr(search_module, "words_of", counted)
+    monkeypatch.setattr(search_module, "_SLICE", 2)
+    store = await SqliteStore.open(tmp_path)
+    lease, _, _ = await store.claim(session)
+    await store.append(lease, batch(31, 32, 33, 34, 35), head)
+    await store.indexed()
+    assert len(taken) == 5
+    assert len(await store.search("entry", limit=100)) == 35
+    await store.close()
+
+
+async def test_words_whose_entries_were_lost_with_the_power_go_too(tmp_path: Path) -> None:
+    store = await SqliteStore.open(tmp_path)
+    session = new_session()
+    lease, _, head = await store.claim(session)
+    head = await store.append(lease, batch(1, 2), head)
+    await store.append(lease, Batch(entries=(entry(3, "lost"),)), head)
+    await store.indexed()
+    await store.close()
+    db = sqlite3.connect(tmp_path / "fairlead.db")
+    db.execute("delete from entries where seq = 3")
+    db.execute("update sqlite_sequence set seq = 2 where name = 'entries'")
+    db.commit()
+    db.close()
+    store = await SqliteStore.open(tmp_path)
+    lease, _, head = await store.claim(session)
+    await store.append(lease, Batch(entries=(entry(3, "found"),)), head)
+    await store.indexed()
+    assert await store.search("lost") == ()
+    assert [hit.seq for hit in await store.search("found")] == [3]
+    await store.close()
+
+
+def spoil(file: Path, how: str) -> None:
+    if how == "gone":
+        os.unlink(file)
+    elif how == "garbage":
+        file.write_bytes(b"garbage" * 1000)
+    elif how == "empty":
+        file.write_bytes(b"")
+    else:
+        db = sqlite3.connect(file)
+        db.execute(
+            {
+                "of another log": "update cursor set store_id = 'other'",
+                "without FTS5": "pragma user_version = 2",
+                "unfinished": "delete from cursor",
+            }[how]
+        )
+        db.commit()
+        db.close()
+
+
+@pytest.mark.parametrize("how", ["gone", "garbage", "empty", "of another log", "without FTS5", "unfinished"])
+async def test_an_index_that_cannot_be_used_is_made_again(tmp_path: Path, how: str) -> None:
+    store = await SqliteStore.open(tmp_path)
+    lease, _, head = await store.claim(new_session())
+    await store.append(lease, batch(1, 2, 3), head)
+    await store.indexed()
+    await store.close()
+    spoil(tmp_path / "search.db", how)
+    store = await SqliteStore.open(tmp_path)
+    await store.indexed()
+    assert len(await store.search("entry")) == 3
+    await store.close()
+
+
+async def test_an_index_that_cannot_be_written_is_told_and_tried_again(store: SqliteStore) -> None:
+    lease, _, head = await store.claim(new_session())
+    other = sqlite3.connect(store.folder / "search.db", isolation_level=None)
+    store._maintenance._index._db.execute("pragma busy_timeout = 0")
+    other.execute("begin immediate")
+    await store.append(lease, batch(1), head)
+    assert "search.db" in (await refusal(Unavailable, store.indexed())).message
+    other.execute("rollback")
+    other.close()
+    await store.indexed()
+    assert len(await store.search("entry")) == 1
+
+
+async def test_only_the_wanted_number_is_looked_for(store: SqliteStore) -> None:
+    assert await store.search("words", limit=0) == ()
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
+    """The connections of a store without its threads, on a folder in which something was said."""
+    opened = open_folder(tmp_path_factory.mktemp("said"), "process", 0, alone=False)
+    opened.writer.execute("insert into logs (id, session, log_id) values (1, 's', 'l')")
+    opened.writer.execute(
+        "insert into entries (log, seq, prev, epoch, at, kind, event, origin)"
+        """ values (1, 1, 0, 1, 0, 'text', '{"text":"NOT a OR b: the word"}', '')"""
+    )
+    opened.index.advance()
+    yield opened
+    opened.index.close()
+    for db in (opened.writer, opened.maintenance, *opened.readers):
+        db.close()
+
+
+# What means something in FTS5's query language or in SQL, beside plain words.
+PIECES = st.sampled_from(
+    ["NOT", "AND", "OR", "NEAR(", "a", "word", '"', "'", "*", "^", ":", "-", "+", "{", ")", ",", "%"]
+)
+
+
+@given(
+    st.lists(PIECES | st.text(max_size=8)).map(" ".join) | st.lists(PIECES | st.text(max_size=4)).map("".join),
+    st.booleans(),
+)
+def test_no_input_breaks_a_search(opened: Opened, words: str, fts: bool) -> None:
+    for hit in search_module.search(opened.readers[0], words, 5, None, fts=fts):
+        assert hit.snippet.count("\x02") == hit.snippet.count("\x03") > 0
+
+
+def test_words_that_are_operators_are_words(opened: Opened) -> None:
+    for words in ("NOT a", "a OR b", "the word", "b"):
+        assert len(search_module.search(opened.readers[0], words, 5, None, fts=True)) == 1
+    assert search_module.search(opened.readers[0], "NOT absent", 5, None, fts=True) == ()
