@@ -310,6 +310,32 @@ async def test_a_crash_leaves_a_broken_turn_and_words_on_stderr(tmp_path: Path) 
         assert host.of("result") == []
 
 
+async def test_a_crash_of_a_background_subagent_is_a_crash_of_the_process(tmp_path: Path) -> None:
+    async with demo(tmp_path) as host:
+        await host.prompt("SCRIPT:background crash")
+        while await host.read() is not None:
+            continue
+        assert await host.process.wait() == 1
+
+
+async def test_a_host_that_sends_nonsense_is_borne(tmp_path: Path) -> None:
+    async with demo(tmp_path) as host:
+        for message in ("text", 7, None, {"content": 7}, {"content": None}):
+            await host.send({"type": "user", "message": message})
+        await host.send({"type": "control_request", "request_id": "x", "request": "what"})
+        await host.send({"type": "control_response", "response": "what"})
+        await host.control("initialize", hooks=[1, 2])
+        await host.send({"type": "user", "message": {"content": [1, {"type": "text", "text": "SCRIPT:text borne"}]}})
+        assert "borne" in (await host.result())["result"]
+
+
+async def test_a_home_that_cannot_be_written_costs_only_the_transcript(tmp_path: Path) -> None:
+    async with demo(tmp_path, env={"HOME": "/proc/nowhere"}) as host:
+        assert not (await host.ask("SCRIPT:text"))["is_error"]
+        await host.end()
+        assert "no transcript is kept" in await host.errors()
+
+
 async def test_unknown_records_are_said(tmp_path: Path) -> None:
     async with demo(tmp_path, partial=True) as host:
         await host.ask("SCRIPT:unknown")

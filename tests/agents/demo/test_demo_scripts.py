@@ -186,6 +186,11 @@ def test_a_new_prompt_starts_again() -> None:
     assert read_conversation([user("SCRIPT:tool"), ANSWER, user("and now?")]).name is None
 
 
+def test_reminders_inside_a_result_are_not_what_the_tool_said() -> None:
+    call = read_conversation([user("SCRIPT:tool"), ANSWER, user(told("hi\n\n<system-reminder>x</system-reminder>"))])
+    assert call.results == (ToolResult("hi"),)
+
+
 def test_string_content_and_lists_of_texts_are_read() -> None:
     assert read_conversation([{"role": "user", "content": "SCRIPT:echo"}]).name == "echo"
     call = read_conversation([user("SCRIPT:tool"), ANSWER, user(told([{"type": "text", "text": "deep"}]))])
@@ -216,6 +221,7 @@ def test_a_message_sent_into_the_turn_takes_over() -> None:
     for message in (
         {"role": "system", "content": [{"type": "text", "text": steered}]},
         user(told("a"), f"<system-reminder>\n{steered}\n</system-reminder>"),
+        user(told(f"a\n\n<system-reminder>\n{steered}\n</system-reminder>")),
     ):
         call = read_conversation([user("SCRIPT:tool"), ANSWER, user(told("a")), message])
         assert (call.name, call.argument, call.step) == ("text", "steered", 0)

@@ -19,7 +19,6 @@ from fairlead.agents.demo.execution import Executor
 from fairlead.agents.demo.flags import Options
 from fairlead.agents.demo.ids import new_uuid
 from fairlead.agents.demo.permissions import Grants
-from fairlead.agents.demo.player import Crashed
 from fairlead.agents.demo.records import Record
 from fairlead.agents.demo.session import Session
 from fairlead.agents.demo.transcript import (
@@ -66,14 +65,8 @@ class Agent:
         asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._stop_by_signal)
         self._wire.start()
         failed = False
-        try:
-            while (prompts := await self._next()) is not None:
-                failed = await self._answer(prompts)
-        except Crashed:
-            self._wire.flush()
-            print("demo agent: crashed, as the script wanted", file=sys.stderr, flush=True)
-            tools.kill_all()
-            os._exit(1)
+        while (prompts := await self._next()) is not None:
+            failed = await self._answer(prompts)
         cost = {"type": "cost-state", "sessionId": self._session.id, **self._session.ledger.as_cost_state()}
         if self._turns:
             self._session.transcript.line(cost)
@@ -130,9 +123,11 @@ class Agent:
                 self._wire.answered(record)
 
     def _queue(self, record: Record) -> None:
-        content = (record.get("message") or {}).get("content")
-        uuid = record.get("uuid")
-        if not isinstance(content, str | list):
+        message, uuid = record.get("message"), record.get("uuid")
+        content = message.get("content") if isinstance(message, dict) else None
+        if isinstance(content, list):
+            content = [block for block in content if isinstance(block, dict)]
+        elif not isinstance(content, str):
             return
         if isinstance(uuid, str) and uuid in self._seen:
             if self._options.replay:

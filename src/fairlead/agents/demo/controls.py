@@ -44,7 +44,8 @@ class Controls:
 
 
 def _initialize(session: Session, request: Record) -> Record:
-    session.hooks.register(request.get("hooks"))
+    hooks = request.get("hooks")
+    session.hooks.register(hooks if isinstance(hooks, dict) else {})
     session.structured = session.options.structured or "jsonSchema" in request
     session.mcp.join([str(name) for name in request.get("sdkMcpServers") or []])
     return records.initialized(mode=session.grants.mode, pid=os.getpid(), config=str(session.config))

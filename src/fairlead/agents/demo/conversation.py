@@ -31,7 +31,11 @@ def read_conversation(
         told = any(b.get("type") == "tool_result" for b in blocks)
         for block in blocks:
             if block.get("type") == "tool_result":
-                results.append(ToolResult(_flat(block.get("content")), bool(block.get("is_error"))))
+                said, _, added = _flat(block.get("content")).partition("<system-reminder>")
+                results.append(ToolResult(said.rstrip(), bool(block.get("is_error"))))
+                if _STEERED in added and MARKER in added:  # older CLIs put a sent message here
+                    name, argument = _chosen(added)
+                    results = []
             elif block.get("type") == "text":
                 text = str(block.get("text", ""))
                 if text.startswith(_CUT_OFF):

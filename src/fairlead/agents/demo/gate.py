@@ -65,7 +65,8 @@ class Gate:
             raise Refusal(sentence, {"non_execution_kind": "cancelled"}) from None
         decided: dict[str, str] = {}
         for answer in answers:
-            said = answer.get("hookSpecificOutput") or {}
+            said = answer.get("hookSpecificOutput")
+            said = said if isinstance(said, dict) else {}
             decision = said.get("permissionDecision") or ("deny" if answer.get("decision") == "block" else None)
             if decision is not None:
                 decided[decision] = str(said.get("permissionDecisionReason") or answer.get("reason") or "")

@@ -37,10 +37,6 @@ _BURST_BATCH = 200
 _SIGNATURE = "c2NyaXB0ZWQ="
 
 
-class Crashed(Exception):
-    """The script wants this process to die here."""
-
-
 @dataclass(slots=True)
 class Played:
     """A message that was said, whole or cut off."""
@@ -95,7 +91,7 @@ class Player:
 
     async def _play_block(self, message: _Message, block: Block, played: Played) -> None:
         if isinstance(block, Crash):
-            raise Crashed
+            self._session.crash()
         if isinstance(block, UnknownRecords):
             self._say_the_unknown(message)
             return

@@ -6,12 +6,14 @@ Rule: state and small services; turns and control requests live in their own fil
 from __future__ import annotations
 
 import asyncio
+import os
 import re
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
-from fairlead.agents.demo import records
+from fairlead.agents.demo import records, tools
 from fairlead.agents.demo.flags import Options
 from fairlead.agents.demo.ids import epoch_ms, new_id
 from fairlead.agents.demo.permissions import Grants
@@ -86,6 +88,13 @@ class Session:
     def say(self, subtype: str, **fields: Any) -> None:
         self.emit(records.system(self.id, subtype, **fields))
 
+    def crash(self) -> NoReturn:
+        """Dies in the middle of everything, as the script wants it: no result, no transcript line."""
+        self.wire.flush()
+        print("demo agent: crashed, as the script wanted", file=sys.stderr, flush=True)
+        tools.kill_all()
+        os._exit(1)
+
     def tasks_changed(self) -> None:
         self.say("background_tasks_changed", tasks=[t.as_record() for t in self.tasks.values()])
 
@@ -116,9 +125,9 @@ class Hooks:
         self._registered: dict[str, list[Record]] = {}
         self.prompt_id = ""
 
-    def register(self, hooks: Record | None) -> None:
+    def register(self, hooks: Record) -> None:
         """Replaces all callbacks: a second `initialize` without hooks removes them, as in CLI 2.1.325."""
-        self._registered = {event: list(matchers) for event, matchers in (hooks or {}).items()}
+        self._registered = {event: matchers for event, matchers in hooks.items() if isinstance(matchers, list)}
 
     def events(self) -> list[str]:
         """The events somebody listens to."""

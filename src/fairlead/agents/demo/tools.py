@@ -64,7 +64,8 @@ async def bash(arguments: Record, cwd: str) -> Outcome:
     )
     _running.add(process.pid)
     try:
-        out, err = await asyncio.wait_for(process.communicate(), limit)
+        async with asyncio.timeout(limit):  # unlike wait_for, never swallows an interrupt
+            out, err = await process.communicate()
     except TimeoutError:
         raise ToolFailed(f"Command timed out after {limit:g} s") from None
     finally:

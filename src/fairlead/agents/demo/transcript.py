@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -79,8 +80,13 @@ class Transcript:
         if not self._keep:
             return
         if self._file is None:
-            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+            try:
+                self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                self._file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+            except OSError as error:
+                print(f"demo agent: no transcript is kept: {error}", file=sys.stderr, flush=True)
+                self._keep = False
+                return
         os.write(self._file, json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode() + b"\n")
 
     def add(self, record: Record) -> None:

@@ -84,6 +84,9 @@ class Turn:
                 raise
             self._heard()
             ending = self._interrupted()
+            self._heard = None
+        if self._heard is not None:  # the work ended by itself in the same moment
+            self._heard()
         extra = dict(self._told)
         if ending["subtype"] == "success" and not ending["is_error"]:
             extra = {"ttft_ms": 1, "ttft_stream_ms": 1, "time_to_request_ms": 1, **extra}
