@@ -110,7 +110,7 @@ class Param(msgspec.Struct, frozen=True):
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True):
-    """One HTTP route. `body`, `answer` and `query` describe it in the reference; `handle` does it.
+    """One HTTP route. `body`, `answer` (one type, or several) and `query` describe it in the reference.
 
     `token_query`: a name of the query that carries our token, for clients that can set no header.
     `signed`: a short-lived signed URL opens it too. A path has parameters as `{name}`; a last `{name...}` takes

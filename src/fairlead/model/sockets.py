@@ -53,8 +53,10 @@ class Unsubscribe(msgspec.Struct, frozen=True):
 
 
 class Tell(msgspec.Struct, frozen=True):
-    """A passing matter for the session's other watchers."""
+    """A passing matter for the session's other watchers. Fails unless this socket watches the session itself; a
+    success has no answer."""
 
+    tag: Any
     session: SessionId
     kind: str
     data: Any = None

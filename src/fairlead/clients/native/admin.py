@@ -215,7 +215,7 @@ ROUTES: Final = (
         name="trust.show",
         handle=trust_report,
         about="Trusted folders, or what one folder's own settings would do.",
-        answer=b.TrustList | act.FolderReport,
+        answer=(b.TrustList, act.FolderReport),
         query=(_PATH,),
     ),
     Route(

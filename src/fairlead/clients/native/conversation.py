@@ -110,19 +110,19 @@ class NativeConversation:
                 refuse_unknown(fields, _SESSION_FIELDS)
                 return (Unsubscribe({**tag, "session": (session := _session(fields))}, session),)
             case "typing":
-                return self._typing(fields)
+                return self._typing(fields, tag)
             case _ if kind in KINDS:
                 made = command(kind, fields, self._opening.fresh)
                 return (Run(tag, made, made.session),)
             case _:
                 raise UnknownType(f"There is no frame of the type {kind[:40]!r}.", type=kind[:40])
 
-    def _typing(self, fields: dict[str, Any]) -> Sequence[Do]:
+    def _typing(self, fields: dict[str, Any], tag: dict[str, Any]) -> Sequence[Do]:
         refuse_unknown(fields, _TYPING_FIELDS)
         frame = convert(fields, _TypingFrame)
         if not self._opening.who.may("chat"):
             raise NotAllowed("Typing needs the scope chat.", scope="chat")
-        return (Tell(session_id(frame.session), "typing", {"active": frame.active}),)
+        return (Tell(tag, session_id(frame.session), "typing", {"active": frame.active}),)
 
 
 def _tag(fields: dict[str, Any]) -> dict[str, Any]:

@@ -36,13 +36,13 @@ class ErrorAnswer(msgspec.Struct, frozen=True):
 
 
 def document(routes: Sequence[Route], version: str) -> dict[str, Any]:
-    kinds = [kind for route in routes for kind in (route.body, route.answer) if kind is not None]
-    shapes, components = msgspec.json.schema_components([*kinds, ErrorAnswer], ref_template=_REF)
-    # Unions are no keys of a dictionary by identity; a list keeps the pairs.
-    shape = list(zip([*kinds, ErrorAnswer], shapes, strict=True))
+    kinds = {kind for route in routes for kind in (route.body, *_answers(route)) if kind is not None} | {ErrorAnswer}
+    known = sorted(kinds, key=lambda kind: str(kind.__name__))
+    schemas, components = msgspec.json.schema_components(known, ref_template=_REF)
+    shapes = dict(zip(known, schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
-        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, shape)
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, shapes)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -64,14 +64,15 @@ def document(routes: Sequence[Route], version: str) -> dict[str, Any]:
     }
 
 
-def _operation(route: Route, shapes: list[tuple[Any, dict[str, Any]]]) -> dict[str, Any]:
-    def schema(kind: Any) -> dict[str, Any]:
-        return next(shape for known, shape in shapes if known == kind)
+def _answers(route: Route) -> tuple[Any, ...]:
+    return route.answer if isinstance(route.answer, tuple) else (route.answer,)
 
-    said: dict[str, Any] = {"description": route.about}
-    answers = {} if route.answer is None else {"application/json": {"schema": schema(route.answer)}}
-    said["content"] = {**answers, **_RENDERED.get(route.name, {})}
-    failure = {"application/json": {"schema": schema(ErrorAnswer)}}
+
+def _operation(route: Route, shapes: dict[Any, dict[str, Any]]) -> dict[str, Any]:
+    answers = [shapes[kind] for kind in _answers(route) if kind is not None]
+    json = {"application/json": {"schema": answers[0] if len(answers) == 1 else {"anyOf": answers}}} if answers else {}
+    said = {"description": route.about, "content": {**json, **_RENDERED.get(route.name, {})}}
+    failure = {"application/json": {"schema": shapes[ErrorAnswer]}}
     operation: dict[str, Any] = {
         "operationId": route.name,
         "summary": route.about,
@@ -85,7 +86,7 @@ def _operation(route: Route, shapes: list[tuple[Any, dict[str, Any]]]) -> dict[s
     if route.method == "POST":
         operation["parameters"].append(_IDEMPOTENCY)
     if route.body is not None:
-        operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema(route.body)}}}
+        operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": shapes[route.body]}}}
     if route.access == "public":
         operation["security"] = []
     elif route.signed:

@@ -8,6 +8,7 @@ from fairlead.clients.native import bodies as b
 from fairlead.clients.native.decode import check_key, content, message_id
 from fairlead.clients.native.export import JsonlRenderer
 from fairlead.clients.native.html import HtmlRenderer
+from fairlead.clients.native.page import POLICY
 from fairlead.model import commands as cmd
 from fairlead.model import queries as q
 from fairlead.model.errors import BadRequest
@@ -185,7 +186,10 @@ def export(request: Request) -> Steps:
         return LogStream(session=session, renderer=renderer, content_type=kind, headers=_file(session, "jsonl"))
     if form == "html":
         page, kind = HtmlRenderer(view.summary), "text/html; charset=utf-8"
-        return LogStream(session=session, renderer=page, content_type=kind, headers=_file(session, "html"))
+        # The page says the same of itself, for when it has become a file; the sandbox is for while it is ours.
+        fence = (("content-security-policy", f"{POLICY}; frame-ancestors 'none'; sandbox"),)
+        headers = (*_file(session, "html"), *fence)
+        return LogStream(session=session, renderer=page, content_type=kind, headers=headers)
     raise BadRequest("format must be jsonl or html.", field="format")
 
 

@@ -1,0 +1,279 @@
+"""The ASGI application: finds the route, asks the gate, and only then runs anything of the route's.
+
+Rule: one match serves the gate and the handler, and every request passes `_admit`; there is no way to a handler
+or a conversation beside it, for HTTP and WebSocket alike. Frameworks' routers are not used for that reason.
+"""
+
+import logging
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+from uuid import uuid4
+
+from starlette.types import Receive, Scope, Send
+
+from fairlead.auth.credentials import Credentials
+from fairlead.auth.gate import Allow, Demand, Refuse
+from fairlead.auth.hosts import House
+from fairlead.model.auth import Identity
+from fairlead.model.errors import BadRequest, FairleadError, NotFound, TooLarge
+from fairlead.model.gateway import Gateway
+from fairlead.model.requests import Head, parse_query
+from fairlead.model.routes import ClientProtocol, LogStream, Request, Response, Route, Steps, json_response
+from fairlead.model.sockets import Opening, SocketRoute
+from fairlead.server.errors import error_response, unexpected
+from fairlead.server.gatekeeper import Gatekeeper
+from fairlead.server.limits import DEFAULT_LIMITS, Limits
+from fairlead.server.replies import refusal, send_response, send_stream
+from fairlead.server.sockets import SocketEndpoint
+from fairlead.server.steps import Doer, Performers
+from fairlead.server.table import Match, RouteTable
+from fairlead.server.websocket import Options, run_endpoint
+from fairlead.system.clock import Clock, within
+
+log = logging.getLogger("fairlead.server")
+
+GUARD: Final = "fairlead.guard"
+"""Where a connection that waits for its first credential stands in scope["extensions"]."""
+
+_UNKNOWN: Final = Demand(access="any")
+"""What a path that is not there asks for: to strangers it looks like all the others."""
+_CHUNK: Final = 64 << 10
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Parts:
+    """What the application is made of. `base` is the public URL, empty if there is none."""
+
+    protocols: Sequence[ClientProtocol]
+    gateway: Gateway
+    performers: Performers
+    credentials: Credentials
+    house: House
+    clock: Clock
+    version: str
+    base: str = ""
+    limits: Limits = DEFAULT_LIMITS
+    fresh: Callable[[], str] = lambda: str(uuid4())
+
+
+class App:
+    def __init__(self, parts: Parts) -> None:
+        served = sorted(protocol.name for protocol in parts.protocols)
+        self.table = RouteTable([_own(parts.version, served), *parts.protocols])
+        self.doer = Doer(parts.gateway, parts.performers)
+        self._parts = parts
+        self._keeper = Gatekeeper(parts.house, parts.credentials)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            await self._http(scope, receive, send)
+        elif scope["type"] == "websocket":
+            await self._websocket(scope, receive, send)
+        else:
+            raise RuntimeError(f"there is nothing to do for {scope['type']} here")
+
+    def _admit(self, scope: Scope, head: Head, demand: Demand) -> Allow | Refuse:
+        verdict = self._keeper.admit(head, demand)
+        if isinstance(verdict, Allow) and demand.access != "public":
+            guard = scope.get("extensions", {}).get(GUARD)
+            if guard is not None:
+                guard.prove()
+        return verdict
+
+    # --- HTTP
+
+    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        head = head_of(scope)
+        match = self.table.http(head.method, head.path)
+        verdict = self._admit(scope, head, _UNKNOWN if match is None else demand_of(match.route))
+        if isinstance(verdict, Refuse):
+            await self._send(send, refusal(verdict))
+            return
+        if match is None:
+            await self._send(send, self._missing(head))
+            return
+        answer = await self._answer(match, head, verdict.identity, receive)
+        if isinstance(answer, LogStream):
+            await self._send_log(scope, receive, send, verdict.identity, answer)
+        else:
+            await self._send(send, answer)
+
+    async def _answer(self, match: Match[Route], head: Head, who: Identity, receive: Receive) -> Response | LogStream:
+        parts, route = self._parts, match.route
+        try:
+            seconds = parts.limits.waiting_s if route.access == "public" else parts.limits.body_s
+            body = await within(parts.clock, seconds, _read_body(head, route.body_limit, receive))
+            request = Request(
+                head=head,
+                who=who,
+                fresh=parts.fresh(),
+                version=parts.version,
+                base=parts.base or f"{'https' if head.secure else 'http'}://{head.first('host')}",
+                params=match.params,
+                query=parse_query(head.query),
+                body=body,
+            )
+            return await self.doer.run(who, route.handle(request))
+        except FairleadError as error:
+            closing = (("connection", "close"),) if isinstance(error, TooLarge) else ()
+            answer = error_response(error)
+            return Response(status=answer.status, body=answer.body, headers=closing)
+        except TimeoutError:
+            late = error_response(BadRequest("The body of the request did not come in time."))
+            return Response(status=408, body=late.body, headers=(("connection", "close"),))
+        except Exception as error:
+            return error_response(unexpected(error, parts.fresh(), f"{head.method} {route.path}"))
+
+    def _missing(self, head: Head) -> Response:
+        methods = self.table.methods(head.path)
+        if not methods:
+            return error_response(NotFound("path", head.path))
+        allowed = error_response(BadRequest(f"{head.path} takes {', '.join(methods)}."))
+        return Response(status=405, body=allowed.body, headers=(("allow", ", ".join(methods)),))
+
+    async def _send(self, send: Send, response: Response, *, socket: bool = False) -> None:
+        await send_response(send, response, self._parts.clock.now_ms(), socket=socket)
+
+    async def _send_log(self, scope: Scope, receive: Receive, send: Send, who: Identity, answer: LogStream) -> None:
+        chunks = self._chunks(who, answer)
+        try:
+            # Before the status is said: a log that cannot be read is an error, not an empty file.
+            first = await anext(chunks)
+        except FairleadError as error:
+            await self._send(send, error_response(error))
+            return
+        headers = {"content-type": answer.content_type, **dict(answer.headers)}
+        await send_stream(scope, receive, send, _joined(first, chunks), headers, self._parts.clock.now_ms())
+
+    async def _chunks(self, who: Identity, answer: LogStream) -> AsyncIterator[bytes]:
+        revoked: list[bool] = []
+        detach = self._parts.credentials.attach(who.credential, lambda: revoked.append(True))
+        try:
+            ready = bytearray(answer.renderer.begin())
+            async for entry in self._parts.gateway.export(who, answer.session):
+                ready += answer.renderer.entry(entry)
+                if len(ready) >= _CHUNK:
+                    yield bytes(ready)
+                    ready.clear()
+                if revoked:
+                    raise ConnectionAbortedError("the credential was revoked")
+            yield bytes(ready + answer.renderer.end())
+        finally:
+            detach()
+
+    # --- WebSocket
+
+    async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        head = head_of(scope)
+        match = self.table.socket(head.path)
+        verdict = self._admit(scope, head, _UNKNOWN if match is None else demand_of(match.route))
+        if isinstance(verdict, Refuse):
+            await self._send(send, refusal(verdict), socket=True)
+            return
+        if match is None:
+            await self._send(send, error_response(NotFound("socket", head.path)), socket=True)
+            return
+        try:
+            subprotocol = choose_subprotocol(match.route, scope.get("subprotocols", []))
+            query = parse_query(head.query)
+        except BadRequest as error:
+            await self._send(send, error_response(error), socket=True)
+            return
+        await self._converse(scope, receive, send, match, verdict.identity, head, subprotocol, query)
+
+    async def _converse(
+        self,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        match: Match[SocketRoute],
+        who: Identity,
+        head: Head,
+        subprotocol: str,
+        query: dict[str, str],
+    ) -> None:
+        parts, route = self._parts, match.route
+        opening = Opening(
+            head=head,
+            who=who,
+            version=parts.version,
+            fresh=parts.fresh,
+            subprotocol=subprotocol,
+            params=match.params,
+            query=query,
+        )
+        endpoint = SocketEndpoint(route.open(opening), who, self.doer, parts.clock, parts.limits, parts.fresh)
+        # Nothing was awaited since the gate decided: a credential revoked from here on ends this socket.
+        detach = parts.credentials.attach(who.credential, endpoint.revoked)
+        about: dict[str, Any] = {"peer": head.peer, "socket": route.name, "who": who.name, "credential": who.credential}
+        log.info("connect", extra={**about, "subprotocol": subprotocol})
+        code = 1006
+        try:
+            options = Options(max_message=route.message_limit)
+            code = await run_endpoint(scope, receive, send, endpoint, options=options, subprotocol=subprotocol or None)
+        finally:
+            detach()
+            log.info("disconnect", extra={**about, "code": code, **endpoint.counts()})
+
+
+def head_of(scope: Scope) -> Head:
+    client, server = scope.get("client"), scope.get("server")
+    return Head(
+        method=scope.get("method", "GET"),
+        path=scope["path"],
+        query=scope["query_string"].decode("latin-1"),
+        headers=tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]),
+        peer=client[0] if client else "",
+        local=server[0] if server else "",
+        secure=scope["scheme"] in ("https", "wss"),
+        socket=scope["type"] == "websocket",
+    )
+
+
+def demand_of(route: Route | SocketRoute) -> Demand:
+    signed = isinstance(route, Route) and route.signed
+    return Demand(access=route.access, token_query=route.token_query, signed=signed)
+
+
+def choose_subprotocol(route: SocketRoute, offered: Sequence[str]) -> str:
+    """The first of ours that the client offers; empty, which means our first, to one that offers none."""
+    if not route.subprotocols or not offered:
+        return ""
+    for name in route.subprotocols:
+        if name in offered:
+            return name
+    raise BadRequest(f"This socket speaks {', '.join(route.subprotocols)}.", subprotocols=list(route.subprotocols))
+
+
+def _own(version: str, served: list[str]) -> ClientProtocol:
+    """What the server answers by itself."""
+
+    def health(request: Request) -> Steps:
+        yield from ()
+        return json_response({"status": "ok", "version": version, "protocols": served})
+
+    route = Route(method="GET", path="/health", access="public", name="health", handle=health, body_limit=0)
+    return ClientProtocol(name="server", routes=(route,))
+
+
+async def _read_body(head: Head, limit: int, receive: Receive) -> bytes:
+    told = head.first("content-length")
+    if told.isdigit() and len(told) < 19 and int(told) > limit:
+        raise TooLarge("body", int(told), limit)
+    body = bytearray()
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":
+            raise BadRequest("The client left before the body was there.")
+        body += message.get("body", b"")
+        if len(body) > limit:
+            raise TooLarge("body", len(body), limit)
+        if not message.get("more_body"):
+            return bytes(body)
+
+
+async def _joined(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    yield first
+    async for chunk in rest:
+        yield chunk

@@ -1,0 +1,83 @@
+"""Errors on their way out: every one becomes JSON with a stable code; what nobody expected becomes an id in the log.
+
+CannotServe
+  UnsafeBind     the address is not only ours, and nothing protects it
+  PortInUse
+  BadTls         the certificate or key cannot be used
+  BadSetting     a URL or address that is none
+  RouteClash     two protocols claim one path
+"""
+
+import logging
+from typing import ClassVar
+
+import msgspec
+
+from fairlead.model.errors import FairleadError
+from fairlead.model.routes import Response
+
+log = logging.getLogger("fairlead.server")
+
+
+class CannotServe(FairleadError):
+    """The server does not start; `exit_code` is the process's."""
+
+    code = "cannot_serve"
+    exit_code: ClassVar[int] = 2
+
+
+class UnsafeBind(CannotServe):
+    code = "unsafe_bind"
+
+    def __init__(self, host: str) -> None:
+        super().__init__(
+            f"{host or 'every address'} can be reached by other machines. Give one of: --tls-cert and --tls-key, "
+            "or --public-url https://... (with a proxy in front), or --insecure-lan.",
+            host=host,
+        )
+
+
+class PortInUse(CannotServe):
+    code = "port_in_use"
+
+    def __init__(self, host: str, port: int) -> None:
+        super().__init__(
+            f"{host}:{port} is in use by another program: choose another port with --port.", host=host, port=port
+        )
+
+
+class BadTls(CannotServe):
+    code = "bad_tls"
+
+
+class BadSetting(CannotServe):
+    code = "bad_setting"
+
+
+class RouteClash(CannotServe):
+    code = "route_clash"
+
+    def __init__(self, claim: str, first: str, second: str) -> None:
+        super().__init__(
+            f"{claim} is claimed twice, by {first} and by {second}: one of them has to go.",
+            claim=claim,
+            first=first,
+            second=second,
+        )
+
+
+def error_body(error: FairleadError) -> bytes:
+    told: dict[str, object] = {"code": error.code, "message": error.message}
+    if error.data:
+        told["data"] = error.data
+    return msgspec.json.encode({"error": told})
+
+
+def error_response(error: FairleadError) -> Response:
+    return Response(status=error.status, body=error_body(error))
+
+
+def unexpected(error: BaseException, fresh: str, what: str) -> FairleadError:
+    """For an error that no code stands for: the log has it whole, the client an id to ask about."""
+    log.error("unexpected error", extra={"error_id": fresh, "what": what}, exc_info=error)
+    return FairleadError(f"Something went wrong here; the log has more under {fresh}.", id=fresh)

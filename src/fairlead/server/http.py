@@ -1,0 +1,110 @@
+"""uvicorn's HTTP side, with a waiting room: a connection that shows no credential has little time and little room.
+
+uvicorn does not document what it asks of such a class; the range of its version is pinned and tests show that the
+hooks used here are called.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, ClassVar, Final
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from fairlead.server.app import GUARD
+from fairlead.server.limits import WaitingRoom
+
+HEAD_LIMIT: Final = 64 << 10
+"""Bytes of names and values in one request's head; several times what browsers and proxies send."""
+_RAW_LIMIT: Final = 512 << 10
+"""Bytes that may come without a head being complete (one endless header): the limit and one read of the socket."""
+
+
+class HeadTooLarge(Exception):
+    """Raised inside the parser, which answers 400."""
+
+
+class GuardedHttp(HttpToolsProtocol):
+    """One connection. It waits from its first byte on, and again between requests, until one was let in."""
+
+    room: ClassVar[WaitingRoom]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._proven = False
+        self._leave: Callable[[], None] | None = None
+        self._head = 0
+        self._raw = 0
+        self._in_head = True
+
+    def prove(self) -> None:
+        """A request on this connection carried a valid credential."""
+        self._proven = True
+
+    # What the event loop calls.
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn declares
+        super().connection_made(transport)
+        self._wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._go()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self._in_head:
+            self._raw += len(data)
+            if self._raw > _RAW_LIMIT and not self.transport.is_closing():
+                self.send_400_response("The head of the request is too large.")
+
+    # What the parser and uvicorn call.
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._head = self._raw = 0
+        self._in_head = True
+        extensions: dict[str, Any] = {GUARD: self}
+        self.scope["extensions"] = extensions
+
+    def on_url(self, url: bytes) -> None:
+        self._count(len(url))
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._count(len(name) + len(value))
+        super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        self._go()
+        super().on_headers_complete()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if not self._proven and not self.transport.is_closing():
+            self._wait()
+
+    # Inside.
+
+    def _count(self, size: int) -> None:
+        self._head += size
+        if self._head > HEAD_LIMIT:
+            raise HeadTooLarge
+
+    def _wait(self) -> None:
+        if self._leave is None:
+            self._leave = self.room.enter(self.client[0] if self.client else "", self._put_out)
+
+    def _go(self) -> None:
+        if self._leave is not None:
+            self._leave()
+            self._leave = None
+
+    def _put_out(self) -> None:
+        self._leave = None
+        self.transport.abort()
+
+
+def guarded_http(room: WaitingRoom) -> type[GuardedHttp]:
+    """The class to give to `uvicorn.Config(http=...)`."""
+    return type("ConfiguredGuardedHttp", (GuardedHttp,), {"room": room})

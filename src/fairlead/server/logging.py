@@ -1,0 +1,101 @@
+"""Logs: one line per event of a connection's life and per change of state, with fields, and never a secret.
+
+The message of a record is the event's name, its `extra` are the fields. Whatever a library writes goes through
+the same formatter, and every line through the redactor.
+"""
+
+import json
+import logging
+import re
+import sys
+from datetime import UTC, datetime
+from typing import Any, Final, Literal, TextIO
+
+Form = Literal["text", "json"]
+
+_STANDARD: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "color_message", "taskName"}
+_BARE: Final = re.compile(r"[^\s\"'=\x00-\x1f\x7f-\x9f]+")
+_SECRET_FIELD: Final = r"[\"']?\b(?:authorization|token|ticket|secret|cookie)[\"']?\s*[=:]\s*[\"']?"
+_RULES: Final = (
+    (re.compile(r"\b(fl_[a-z2-7]{8})_[a-z2-7]+"), r"\1_***"),
+    (re.compile(r"(?i)\b(bearer\s+)[^\s\"',}]+"), r"\1***"),
+    (re.compile(r"(?i)([?&#](?:access_)?(?:token|ticket|sig|code|login|key)=)[^&\s\"'#]+"), r"\1***"),
+    (
+        re.compile(r"(?i)([\"']?\b(?:authorization|token|ticket|secret|cookie)[\"']?\s*[=:]\s*[\"']?)[^\s\"'&,}]+"),
+        r"\1***",
+    ),
+)
+
+
+class Redactor:
+    """Masks whatever looks like a credential of ours, and the secrets it was told."""
+
+    def __init__(self) -> None:
+        self._hidden: list[str] = []
+
+    def hide(self, secret: str) -> None:
+        """For a secret of no form of ours: a token that the environment gave."""
+        if secret:
+            self._hidden.append(secret)
+
+    def clean(self, text: str) -> str:
+        for secret in self._hidden:
+            text = text.replace(secret, "***")
+        for pattern, mask in _RULES:
+            text = pattern.sub(mask, text)
+        return text
+
+
+class LineFormatter(logging.Formatter):
+    """One line a record, whatever is in it: line breaks and control characters are escaped."""
+
+    def __init__(self, form: Form, redactor: Redactor) -> None:
+        super().__init__()
+        self._form = form
+        self._redactor = redactor
+
+    def format(self, record: logging.LogRecord) -> str:
+        fields: dict[str, Any] = {
+            "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "event": record.getMessage(),
+        }
+        fields.update((name, value) for name, value in record.__dict__.items() if name not in _STANDARD)
+        if record.exc_info:
+            fields["trace"] = self.formatException(record.exc_info)
+        line = _json(fields) if self._form == "json" else _text(fields)
+        return self._redactor.clean(line)
+
+
+def configure_logging(
+    form: Form = "text", level: str = "INFO", stream: TextIO | None = None, redactor: Redactor | None = None
+) -> Redactor:
+    """The process's only log handler; called once, before anything is served."""
+    redactor = redactor or Redactor()
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(LineFormatter(form, redactor))
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level)
+    # What uvicorn says of itself at every start and stop is ours to say; its warnings stay.
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    return redactor
+
+
+def _json(fields: dict[str, Any]) -> str:
+    return json.dumps(fields, default=str, ensure_ascii=False)
+
+
+def _text(fields: dict[str, Any]) -> str:
+    head = f"{fields.pop('at')} {fields.pop('level'):<7} {fields.pop('logger')}: {_escaped(str(fields.pop('event')))}"
+    return " ".join([head, *(f"{name}={_value(value)}" for name, value in fields.items())])
+
+
+def _value(value: Any) -> str:
+    text = str(value)
+    return text if _BARE.fullmatch(text) else json.dumps(text, ensure_ascii=False)
+
+
+def _escaped(text: str) -> str:
+    return text if text.isprintable() else json.dumps(text, ensure_ascii=False)

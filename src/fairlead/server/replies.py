@@ -1,0 +1,52 @@
+"""Responses on their way out: the headers that every one has, and the sending of bytes and of streams."""
+
+from collections.abc import AsyncIterator, Mapping
+from email.utils import formatdate
+from typing import Final
+
+from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from fairlead.auth.gate import Refuse
+from fairlead.model.routes import Response
+
+_ALWAYS: Final = {
+    # Nothing of the API is a page: whatever a browser makes of it may do nothing.
+    "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
+}
+
+
+def refusal(verdict: Refuse) -> Response:
+    """The connection ends with it: who is refused gets no second request for free."""
+    challenge = (("www-authenticate", "Bearer"),) if verdict.status == 401 else ()
+    return Response(status=verdict.status, body=verdict.body(), headers=(("connection", "close"), *challenge))
+
+
+def headers_of(response: Response, now_ms: int) -> list[tuple[bytes, bytes]]:
+    own = {"content-type": response.content_type, "content-length": str(len(response.body))}
+    return _encoded({**_ALWAYS, "date": formatdate(now_ms / 1000, usegmt=True), **own, **dict(response.headers)})
+
+
+async def send_response(send: Send, response: Response, now_ms: int, *, socket: bool = False) -> None:
+    """`socket`: as the answer to a WebSocket handshake, in place of the upgrade."""
+    kind = "websocket.http.response" if socket else "http.response"
+    await send({"type": f"{kind}.start", "status": response.status, "headers": headers_of(response, now_ms)})
+    await send({"type": f"{kind}.body", "body": response.body})
+
+
+async def send_stream(
+    scope: Scope, receive: Receive, send: Send, chunks: AsyncIterator[bytes], headers: Mapping[str, str], now_ms: int
+) -> None:
+    """Ends when the chunks do, or the client leaves."""
+    date = formatdate(now_ms / 1000, usegmt=True)
+    response = StreamingResponse(chunks, headers={**_ALWAYS, "date": date, **headers})
+    await response(scope, receive, send)
+
+
+def _encoded(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
+    return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]

@@ -1,0 +1,100 @@
+"""Running the server: uvicorn with our own HTTP and WebSocket classes, started, stopped, and quiet when idle."""
+
+import asyncio
+import contextlib
+import logging
+import signal
+import socket
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import uvicorn
+
+from fairlead.server.app import App
+from fairlead.server.binding import Binding, urls
+from fairlead.server.http import guarded_http
+from fairlead.server.limits import DEFAULT_LIMITS, Limits, WaitingRoom
+from fairlead.server.websocket import driver_class
+from fairlead.system.clock import Clock
+
+log = logging.getLogger("fairlead.server")
+
+GRACE_S: Final = 5
+"""Seconds for requests under way when the server stops; sockets are told at once."""
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's loop wakes ten times a second to look whether it should stop, and its signal handling ends the
+    process; ours waits for the word."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.ready = asyncio.Event()
+        self.stopping = asyncio.Event()
+
+    async def main_loop(self) -> None:
+        self.ready.set()
+        await self.stopping.wait()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class Runner:
+    """Serves `app` on sockets that are bound already (`binding.open_sockets`)."""
+
+    def __init__(
+        self,
+        app: App,
+        binding: Binding,
+        sockets: Sequence[socket.socket],
+        clock: Clock,
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> None:
+        self._app = app
+        self._sockets = list(sockets)
+        self.urls = urls(binding, sockets)
+        self.room = WaitingRoom(clock, limits, frozenset(binding.trusted_proxies))
+        config = uvicorn.Config(
+            app,
+            http=guarded_http(self.room),
+            ws=driver_class(),
+            interface="asgi3",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            date_header=False,
+            # X-Forwarded-* count only from proxies that were named; uvicorn's own default trusts loopback.
+            proxy_headers=bool(binding.trusted_proxies),
+            forwarded_allow_ips=list(binding.trusted_proxies),
+            timeout_graceful_shutdown=GRACE_S,
+            ssl_certfile=binding.tls_cert,
+            ssl_keyfile=binding.tls_key,
+        )
+        self._server = _Server(config)
+
+    async def serve(self, *, signals: bool = False) -> None:
+        """Until `stop`. `signals`: SIGINT and SIGTERM stop it; a second one does not wait for anybody."""
+        loop = asyncio.get_running_loop()
+        handled = (signal.SIGINT, signal.SIGTERM) if signals else ()
+        for number in handled:
+            loop.add_signal_handler(number, self.stop)
+        try:
+            await self._server.serve(sockets=self._sockets)
+            await self._app.doer.settled()
+        finally:
+            for number in handled:
+                loop.remove_signal_handler(number)
+
+    async def ready(self) -> None:
+        """Connections are taken from here on."""
+        await self._server.ready.wait()
+
+    def stop(self) -> None:
+        """No new connections; requests under way get a little time, sockets a close frame (1012)."""
+        if self._server.stopping.is_set():
+            self._server.force_exit = True
+        self._server.should_exit = True
+        self._server.stopping.set()

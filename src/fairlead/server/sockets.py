@@ -1,0 +1,277 @@
+"""One open socket: runs a protocol's conversation against the core. The only place where both meet.
+
+Messages are handed over as they come, writes are joined per read, steps run side by side with their answers in
+order within a lane, and a watch's bytes go straight from the core to the connection. Whatever a client does, what
+waits here is bounded: steps in flight, answers unread, watches.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, assert_never
+
+from fairlead.model.auth import Identity
+from fairlead.model.errors import Busy, FairleadError, TooMany
+from fairlead.model.gateway import Watch
+from fairlead.model.ids import SessionId
+from fairlead.model.sockets import (
+    Conversation,
+    Do,
+    HangUp,
+    Run,
+    Subscribe,
+    Subscribed,
+    Tell,
+    Unsubscribe,
+    Write,
+)
+from fairlead.server.errors import unexpected
+from fairlead.server.limits import Limits, TokenBucket
+from fairlead.server.steps import Doer
+from fairlead.server.websocket import Connection
+from fairlead.system.clock import Clock
+
+log = logging.getLogger("fairlead.server")
+
+REVOKED = 4401
+"""The close code of a socket whose credential was revoked: as 401, in the range that applications may use."""
+
+
+@dataclass(slots=True)
+class _Slot:
+    """A step's place in its lane; `settle` is what it came to."""
+
+    settle: Callable[[], Sequence[Do]] | None = None
+
+
+class _Sink:
+    """A watch's way to the socket."""
+
+    __slots__ = ("_connection",)
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def send(self, data: bytes) -> None:
+        self._connection.send(data)
+
+    def backlog(self) -> int:
+        return self._connection.write_buffer_size()
+
+
+class SocketEndpoint:
+    """Implements `server.websocket.Endpoint`."""
+
+    def __init__(
+        self,
+        conversation: Conversation,
+        who: Identity,
+        doer: Doer,
+        clock: Clock,
+        limits: Limits,
+        fresh: Callable[[], str],
+    ) -> None:
+        self._conversation = conversation
+        self._who = who
+        self._doer = doer
+        self._limits = limits
+        self._fresh = fresh
+        self._bucket = TokenBucket(clock, limits.commands_per_s)
+        self._connection: Connection | None = None
+        self._out: list[bytes] = []
+        self._lanes: dict[str, deque[_Slot]] = {}
+        self._watches: dict[SessionId, Watch] = {}
+        self._watching: dict[SessionId, asyncio.Task[None]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._revoked = False
+        self._paused = False
+        self._messages = 0
+
+    def counts(self) -> dict[str, int]:
+        return {"messages": self._messages}
+
+    def revoked(self) -> None:
+        """Its credential is no longer valid."""
+        self._revoked = True
+        if self._connection is not None:
+            self._hang_up(REVOKED, "the credential was revoked")
+
+    # --- what the connection calls
+
+    def on_open(self, conn: Connection) -> None:
+        self._connection = conn
+        if self._revoked:
+            self._hang_up(REVOKED, "the credential was revoked")
+            return
+        self._do(self._conversation.opened())
+        self._flush()
+
+    def on_message(self, conn: Connection, data: bytes, text: bool) -> None:
+        self._messages += 1
+        if self._bucket.take():
+            self._do(self._conversation.received(data, text))
+        else:
+            rate = f"{self._limits.commands_per_s:g}"
+            self._do(self._conversation.throttled(data, text, TooMany(f"At most {rate} messages a second are taken.")))
+
+    def on_batch_end(self, conn: Connection) -> None:
+        self._flush()
+
+    def on_drain(self, conn: Connection) -> None:
+        self._read_on()
+        for watch in tuple(self._watches.values()):
+            watch.drained()
+
+    def on_close(self, conn: Connection, code: int) -> None:
+        """Steps under way are not cancelled: what was asked for happens, only nobody hears the answer here."""
+        self._connection = None
+        self._out.clear()
+        watches = tuple(self._watches.values())
+        self._watches.clear()
+        for watch in watches:
+            watch.close()
+
+    # --- doing
+
+    def _do(self, things: Sequence[Do]) -> None:
+        for thing in things:
+            match thing:
+                case Write(frames=frames):
+                    self._out.append(frames)
+                case Run():
+                    self._run(thing)
+                case Subscribe():
+                    self._chain(thing.session, thing.tag, partial(self._subscribe, thing))
+                case Unsubscribe():
+                    self._chain(thing.session, thing.tag, partial(self._unsubscribe, thing))
+                case Tell():
+                    self._tell(thing)
+                case HangUp(code=code, reason=reason):
+                    self._hang_up(code, reason)
+                case _:
+                    assert_never(thing)
+
+    def _flush(self) -> None:
+        connection = self._connection
+        if connection is None or not self._out:
+            return
+        frames = b"".join(self._out)
+        self._out.clear()
+        connection.send(frames)
+        if connection.write_buffer_size() > self._limits.unread:
+            self._pause()
+
+    def _hang_up(self, code: int, reason: str) -> None:
+        self._flush()
+        if self._connection is not None:
+            self._connection.close(code, reason)
+
+    def _tell(self, tell: Tell) -> None:
+        if tell.session in self._watches:
+            self._doer.gateway.signal(self._who, tell.session, tell.kind, tell.data)
+        else:
+            self._do(self._conversation.failed(tell.tag, Busy("Subscribe to the session first.", session=tell.session)))
+
+    # --- steps: side by side, answers in order
+
+    def _run(self, run: Run) -> None:
+        lane = self._lanes.setdefault(run.lane, deque())
+        slot = _Slot()
+        lane.append(slot)
+        self._spawn(self._perform(run, slot))
+
+    async def _perform(self, run: Run, slot: _Slot) -> None:
+        try:
+            answer = await self._doer.do(self._who, run.step)
+        except Exception as error:
+            told = self._known(error, type(run.step).__name__)
+            slot.settle = lambda: self._conversation.failed(run.tag, told)
+        else:
+            slot.settle = lambda: self._conversation.answered(run.tag, answer)
+        lane = self._lanes[run.lane]
+        while lane and (settle := lane[0].settle) is not None:
+            lane.popleft()
+            self._do(settle())
+        if not lane:
+            del self._lanes[run.lane]
+        self._flush()
+
+    def _known(self, error: Exception, what: str) -> FairleadError:
+        return error if isinstance(error, FairleadError) else unexpected(error, self._fresh(), what)
+
+    # --- watches: one after the other for each session
+
+    def _chain(self, session: SessionId, tag: Any, make: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        before = self._watching.get(session)
+
+        async def link() -> None:
+            if before is not None:
+                await asyncio.wait({before})
+            try:
+                await make()
+            except Exception as error:
+                self._do(self._conversation.failed(tag, self._known(error, "watch")))
+            self._flush()
+            if self._watching.get(session) is task:
+                del self._watching[session]
+
+        task = self._spawn(link())
+        self._watching[session] = task
+
+    async def _subscribe(self, wanted: Subscribe) -> None:
+        self._stop_watching(wanted.session)
+        if len(self._watches) >= self._limits.watches_per_socket:
+            raise TooMany(f"One socket watches at most {self._limits.watches_per_socket} sessions.")
+        connection = self._connection
+        if connection is None:
+            return
+        sink = _Sink(connection)
+        watch = await self._doer.gateway.watch(self._who, wanted.session, wanted.cursor, wanted.variant, sink)
+        if self._connection is None:
+            watch.close()
+            return
+        self._watches[wanted.session] = watch
+        told = Subscribed(wanted.session, watch.verdict, watch.log_id, watch.head)
+        log.info("subscribe", extra={"who": self._who.name, "session": wanted.session, "verdict": watch.verdict})
+        self._do(self._conversation.answered(wanted.tag, told))
+        self._flush()
+        watch.start()
+
+    async def _unsubscribe(self, wanted: Unsubscribe) -> None:
+        self._stop_watching(wanted.session)
+        self._do(self._conversation.answered(wanted.tag, None))
+
+    def _stop_watching(self, session: SessionId) -> None:
+        watch = self._watches.pop(session, None)
+        if watch is not None:
+            watch.close()
+
+    # --- how much is under way
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = self._doer.spawn(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._finished)
+        if len(self._tasks) >= self._limits.in_flight:
+            self._pause()
+        return task
+
+    def _finished(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._read_on()
+
+    def _pause(self) -> None:
+        if self._connection is not None and not self._paused:
+            self._paused = True
+            self._connection.pause_reading()
+
+    def _read_on(self) -> None:
+        connection = self._connection
+        if not self._paused or connection is None:
+            return
+        if len(self._tasks) < self._limits.in_flight and connection.write_buffer_size() <= self._limits.unread:
+            self._paused = False
+            connection.resume_reading()

@@ -1,0 +1,82 @@
+"""Doing what handlers and conversations ask: commands and queries go to the core, actions to their performers."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any
+
+from fairlead.model import admin as act
+from fairlead.model import commands
+from fairlead.model.auth import Identity
+from fairlead.model.gateway import Gateway
+from fairlead.model.requests import Action, Step
+from fairlead.model.routes import LogStream, Response, Steps
+from fairlead.model.scopes import check_scopes
+
+Performer = Callable[[Identity, Any], Awaitable[Any]]
+Performers = Mapping[type[Action], Performer]
+
+
+def trust_performers(admin: act.Admin) -> Performers:
+    """The actions on trusted folders, by the core's port."""
+
+    async def listed(who: Identity, action: act.ListTrusted) -> Any:
+        return await admin.trusted(who)
+
+    async def inspected(who: Identity, action: act.InspectFolder) -> Any:
+        return await admin.inspect(who, action.path)
+
+    async def trusted(who: Identity, action: act.TrustFolder) -> Any:
+        return await admin.trust(who, action.path, action.digest)
+
+    async def untrusted(who: Identity, action: act.UntrustFolder) -> Any:
+        return await admin.untrust(who, action.path)
+
+    return {
+        act.ListTrusted: listed,
+        act.InspectFolder: inspected,
+        act.TrustFolder: trusted,
+        act.UntrustFolder: untrusted,
+    }
+
+
+class Doer:
+    def __init__(self, gateway: Gateway, performers: Performers) -> None:
+        self.gateway = gateway
+        self._performers = performers
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Work that outlives the connection that asked for it."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def settled(self) -> None:
+        """Nothing that was spawned is under way any more."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def do(self, who: Identity, step: Step) -> Any:
+        if isinstance(step, Action):
+            return await self._performers[type(step)](who, step)
+        if isinstance(step, commands.Base):
+            # The core checks too; here it holds whatever stands behind the port.
+            check_scopes(who, step)
+            return await self.gateway.command(who, step)
+        return await self.gateway.ask(who, step)
+
+    async def run(self, who: Identity, steps: Steps) -> Response | LogStream:
+        """Drive a handler to its response. What a step raises is raised inside the handler, which may catch it."""
+        try:
+            step = next(steps)
+            while True:
+                try:
+                    answer = await self.do(who, step)
+                except Exception as error:
+                    step = steps.throw(error)
+                else:
+                    step = steps.send(answer)
+        except StopIteration as end:
+            response: Response | LogStream = end.value
+            return response

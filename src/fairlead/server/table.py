@@ -1,0 +1,111 @@
+"""The route table: every path the server answers, found once, for the gate and for the handler alike. Pure.
+
+Rule: this is the only place where a path is matched, so that what was decided about and what is then run cannot
+be two routes. A word beats a parameter; two routes of the same form and method do not both fit in.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from fairlead.model.routes import ClientProtocol, Route
+from fairlead.model.sockets import SocketRoute
+from fairlead.server.errors import RouteClash
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class _Place(Generic[T]):
+    words: "dict[str, _Place[T]]" = field(default_factory=dict)
+    parameter: "_Place[T] | None" = None
+    rest: "_Place[T] | None" = None
+    # By method; sockets use an empty one. Each with its parameters' names and who declared it.
+    claims: dict[str, tuple[T, tuple[str, ...], str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Match(Generic[T]):
+    route: T
+    params: dict[str, str]
+
+
+class _Tree(Generic[T]):
+    def __init__(self) -> None:
+        self._root: _Place[T] = _Place()
+
+    def add(self, method: str, path: str, route: T, owner: str) -> None:
+        place, names = self._root, []
+        parts = path.split("/")[1:]
+        for index, part in enumerate(parts):
+            if part.startswith("{") and part.endswith("...}") and index == len(parts) - 1:
+                names.append(part[1:-4])
+                place.rest = place.rest or _Place()
+                place = place.rest
+            elif part.startswith("{") and part.endswith("}"):
+                names.append(part[1:-1])
+                place.parameter = place.parameter or _Place()
+                place = place.parameter
+            else:
+                place = place.words.setdefault(part, _Place())
+        if method in place.claims:
+            raise RouteClash(f"{method} {path}".strip(), place.claims[method][2], owner)
+        place.claims[method] = (route, tuple(names), owner)
+
+    def find(self, path: str) -> tuple[_Place[T], list[str]] | None:
+        return _find(self._root, path.split("/")[1:], 0, []) if path.startswith("/") else None
+
+
+def _find(place: _Place[T], parts: list[str], index: int, values: list[str]) -> tuple[_Place[T], list[str]] | None:
+    if index == len(parts):
+        return (place, values) if place.claims else None
+    part = parts[index]
+    word = place.words.get(part)
+    if word is not None:
+        found = _find(word, parts, index + 1, values)
+        if found is not None:
+            return found
+    if place.parameter is not None and part:
+        found = _find(place.parameter, parts, index + 1, [*values, part])
+        if found is not None:
+            return found
+    if place.rest is not None:
+        return place.rest, [*values, "/".join(parts[index:])]
+    return None
+
+
+class RouteTable:
+    """RouteClash names both claimants."""
+
+    def __init__(self, protocols: Iterable[ClientProtocol]) -> None:
+        self.routes: list[Route] = []
+        self.sockets: list[SocketRoute] = []
+        self._routes: _Tree[Route] = _Tree()
+        self._sockets: _Tree[SocketRoute] = _Tree()
+        for protocol in protocols:
+            for route in protocol.routes:
+                self._routes.add(route.method, route.path, route, f"{protocol.name} ({route.name})")
+                self.routes.append(route)
+            for socket in protocol.sockets:
+                self._sockets.add("", socket.path, socket, f"{protocol.name} ({socket.name})")
+                self.sockets.append(socket)
+
+    def http(self, method: str, path: str) -> Match[Route] | None:
+        found = self._routes.find(path)
+        if found is None:
+            return None
+        place, values = found
+        claim = place.claims.get("GET" if method == "HEAD" else method)
+        return None if claim is None else Match(claim[0], dict(zip(claim[1], values, strict=True)))
+
+    def methods(self, path: str) -> tuple[str, ...]:
+        """What may be done at a path: for the answer 405."""
+        found = self._routes.find(path)
+        return () if found is None else tuple(sorted(found[0].claims))
+
+    def socket(self, path: str) -> Match[SocketRoute] | None:
+        found = self._sockets.find(path)
+        if found is None:
+            return None
+        route, names, _ = found[0].claims[""]
+        return Match(route, dict(zip(names, found[1], strict=True)))

@@ -1,0 +1,47 @@
+"""Documents in memory, and randomness that repeats: what the tests of credentials and of the server run on."""
+
+import hashlib
+from typing import Any
+
+import msgspec
+
+
+class MemoryDocuments:
+    """Implements `model.store.Documents`; values go through JSON, as in a real store."""
+
+    def __init__(self) -> None:
+        self.spaces: dict[str, dict[str, bytes]] = {}
+
+    async def get(self, space: str, key: str) -> Any | None:
+        found = self.spaces.get(space, {}).get(key)
+        return None if found is None else msgspec.json.decode(found)
+
+    async def put(self, space: str, key: str, value: Any) -> None:
+        self.spaces.setdefault(space, {})[key] = msgspec.json.encode(value)
+
+    async def add(self, space: str, key: str, value: Any) -> bool:
+        if key in self.spaces.get(space, {}):
+            return False
+        await self.put(space, key, value)
+        return True
+
+    async def delete(self, space: str, key: str) -> bool:
+        return self.spaces.get(space, {}).pop(key, None) is not None
+
+    async def list(self, space: str) -> dict[str, Any]:
+        return {key: msgspec.json.decode(value) for key, value in self.spaces.get(space, {}).items()}
+
+    def everything(self) -> bytes:
+        """All that is stored, to look for what must not be."""
+        return b"\n".join(value for space in self.spaces.values() for value in space.values())
+
+
+class Dice:
+    """`secrets.token_bytes` whose throws are known; no two are equal."""
+
+    def __init__(self) -> None:
+        self.thrown = 0
+
+    def __call__(self, size: int) -> bytes:
+        self.thrown += 1
+        return hashlib.shake_256(str(self.thrown).encode()).digest(size)

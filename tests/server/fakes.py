@@ -1,0 +1,296 @@
+"""A gateway in memory behind the real port, and a server around it on a real socket: what the server's tests drive."""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import httpx
+import msgspec
+from auth.memory import Dice, MemoryDocuments
+
+from fairlead.auth.actions import CredentialActions
+from fairlead.auth.credentials import Credentials
+from fairlead.model import admin as act
+from fairlead.model import commands as cmd
+from fairlead.model import events as ev
+from fairlead.model import queries as q
+from fairlead.model.auth import Identity
+from fairlead.model.errors import NotFound, Stale
+from fairlead.model.gateway import Cursor, Sink, Variant
+from fairlead.model.ids import SessionId
+from fairlead.model.store import Entry, SessionPage, Summary
+from fairlead.server.app import App, Parts
+from fairlead.server.binding import Binding, house_of, open_sockets
+from fairlead.server.limits import DEFAULT_LIMITS, Limits
+from fairlead.server.protocols import discover
+from fairlead.server.runner import Runner
+from fairlead.server.steps import trust_performers
+from fairlead.system.clock import SystemClock
+
+SESSION = SessionId("11111111-1111-4111-8111-111111111111")
+OTHER = SessionId("22222222-2222-4222-8222-222222222222")
+LOG_ID = "log-1"
+
+
+def entry_of(event: ev.Event, seq: int, prev: int | None = None) -> Entry:
+    return Entry(seq, seq - 1 if prev is None else prev, event.at, ev.kind_of(event), ev.encode(event))
+
+
+class FakeWatch:
+    def __init__(self, gateway: "FakeGateway", who: Identity, session: SessionId, position: int, verdict: str) -> None:
+        self.gateway = gateway
+        self.who = who
+        self.session = session
+        self.position = position
+        self.verdict: Literal["ok", "gap"] = "ok" if verdict == "ok" else "gap"
+        self.log_id = LOG_ID
+        self.head = gateway.head(session)
+        self.drains = 0
+        self.closed = False
+        self.started = False
+        self.variant: Variant
+        self.sink: Sink
+
+    def start(self) -> None:
+        self.started = True
+        self.gateway.watches.append(self)
+        self.push()
+
+    def push(self) -> None:
+        for entry in self.gateway.logs.get(self.session, []):
+            if entry.seq > self.position and not self.closed:
+                self.position = entry.seq
+                self.sink.send(self.variant.encode(self.session, entry))
+
+    def drained(self) -> None:
+        self.drains += 1
+
+    def close(self) -> None:
+        self.closed = True
+        if self in self.gateway.watches:
+            self.gateway.watches.remove(self)
+
+
+class FakeGateway:
+    """Remembers what it was asked. `hold` names commands that wait for `release`."""
+
+    def __init__(self) -> None:
+        self.commands: list[tuple[Identity, cmd.Command]] = []
+        self.queries: list[q.Query] = []
+        self.signals: list[tuple[str, SessionId, str, Any]] = []
+        self.logs: dict[SessionId, list[Entry]] = {SESSION: [], OTHER: []}
+        self.watches: list[FakeWatch] = []
+        self.answers: dict[type, Any] = {}
+        self.hold: set[type] = set()
+        self.release = asyncio.Event()
+        self.errors: dict[type, Exception] = {}
+        self.settings: dict[str, Any] = {}
+
+    def head(self, session: SessionId) -> int:
+        log = self.logs.get(session) or []
+        return log[-1].seq if log else 0
+
+    def say(self, text: str, session: SessionId = SESSION) -> Entry:
+        seq = self.head(session) + 1
+        event = ev.Text(id=ev.EventId(f"e{seq}"), at=seq, message=ev.MessageId("m"), block=0, text=text)
+        entry = entry_of(event, seq)
+        self.logs[session].append(entry)
+        for watch in tuple(self.watches):
+            watch.push()
+        return entry
+
+    async def command(self, who: Identity, command: cmd.Command) -> cmd.Reply:
+        self.commands.append((who, command))
+        if type(command) in self.hold:
+            await self.release.wait()
+        if type(command) in self.errors:
+            raise self.errors[type(command)]
+        if not isinstance(command, cmd.Create) and command.session not in self.logs:
+            raise NotFound("session", command.session)
+        if isinstance(command, cmd.Create):
+            self.logs.setdefault(command.session, [])
+        child = command.child if isinstance(command, cmd.Fork) else command.session
+        message = command.message if isinstance(command, cmd.Send | cmd.Steer) else None
+        return cmd.Reply(session=child, seq=self.head(command.session), message=message)
+
+    async def ask(self, who: Identity, query: q.Query) -> Any:
+        self.queries.append(query)
+        if type(query) in self.errors:
+            raise self.errors[type(query)]
+        if type(query) in self.answers:
+            return self.answers[type(query)]
+        match query:
+            case q.ListSessions():
+                return SessionPage(tuple(Summary(session=session) for session in self.logs))
+            case q.GetSession(session=session):
+                self._known(session)
+                summary = Summary(session=session, title="A session", cwd="/home/somebody")
+                return q.SessionView(
+                    summary=summary, log_id=LOG_ID, head=self.head(session), settings=self.settings
+                )
+            case q.ReadMessages(session=session) | q.ReadEvents(session=session):
+                self._known(session)
+                lines = tuple(msgspec.Raw(b'{"seq":%d,%s' % (e.seq, e.event[1:])) for e in self.logs[session])
+                return q.EventPage(session=session, log_id=LOG_ID, head=self.head(session), events=lines)
+            case q.ListPermissions() | q.ReadQueue() | q.SearchText():
+                return ()
+            case q.ReadUsage():
+                return q.UsageView()
+            case q.FindPermission(request=request):
+                if request != "r1":
+                    raise NotFound("pending request", request)
+                return q.PendingView(session=SESSION, seq=1, event=msgspec.Raw(b"{}"))
+
+    async def watch(
+        self, who: Identity, session: SessionId, cursor: Cursor | None, variant: Variant, sink: Sink
+    ) -> FakeWatch:
+        self._known(session)
+        await asyncio.sleep(0)
+        head = self.head(session)
+        known = cursor is None or (cursor.log_id in ("", LOG_ID) and cursor.seq <= head)
+        position = head if cursor is None else cursor.seq if known else 0
+        watch = FakeWatch(self, who, session, position, "ok" if known else "gap")
+        watch.variant = variant
+        watch.sink = sink
+        return watch
+
+    def signal(self, who: Identity, session: SessionId, kind: str, data: Any) -> None:
+        self.signals.append((who.name, session, kind, data))
+        for watch in tuple(self.watches):
+            if watch.session == session and watch.who.credential != who.credential:
+                watch.sink.send(watch.variant.signal(session, kind, who.name, data))
+
+    async def export(self, who: Identity, session: SessionId) -> AsyncIterator[Entry]:
+        self._known(session)
+        for entry in list(self.logs[session]):
+            yield entry
+
+    def _known(self, session: SessionId) -> None:
+        if session not in self.logs:
+            raise NotFound("session", session)
+
+
+class FakeTrust:
+    """Implements `model.admin.Admin`."""
+
+    def __init__(self) -> None:
+        self.folders: dict[str, act.TrustedFolder] = {}
+
+    async def trusted(self, who: Identity) -> tuple[act.TrustedFolder, ...]:
+        return tuple(self.folders.values())
+
+    async def inspect(self, who: Identity, path: str) -> act.FolderReport:
+        return act.FolderReport(path=path, digest="d1", trusted=path in self.folders, environment=("ANTHROPIC_BASE_URL",))
+
+    async def trust(self, who: Identity, path: str, digest: str) -> act.TrustedFolder:
+        if digest != "d1":
+            raise Stale("The folder has changed.", path=path)
+        self.folders[path] = act.TrustedFolder(path=path, digest=digest, by=who.name)
+        return self.folders[path]
+
+    async def untrust(self, who: Identity, path: str) -> bool:
+        return self.folders.pop(path, None) is not None
+
+
+@dataclass
+class Served:
+    """A running server and what it was made of."""
+
+    gateway: FakeGateway
+    credentials: Credentials
+    documents: MemoryDocuments
+    app: App
+    runner: Runner
+    port: int
+    admin: str
+    tokens: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def ws(self) -> str:
+        return f"ws://127.0.0.1:{self.port}"
+
+    def client(self, token: str | None = "", **headers: str) -> httpx.AsyncClient:
+        """With the admin's token, another, or (None) with none."""
+        chosen = self.admin if token == "" else token
+        auth = {} if chosen is None else {"authorization": f"Bearer {chosen}"}
+        return httpx.AsyncClient(base_url=self.url, headers={**auth, **headers}, trust_env=False)
+
+    async def token(self, *scopes: Any, name: str = "somebody") -> str:
+        made = await self.credentials.create("token", name, scopes)
+        self.tokens[name] = made.credential.id
+        return made.secret
+
+
+@contextlib.asynccontextmanager
+async def serving(
+    limits: Limits = DEFAULT_LIMITS, binding: Binding | None = None, **parts: Any
+) -> AsyncIterator[Served]:
+    """The native protocol on a free port of 127.0.0.1."""
+    chosen = binding or Binding(port=0)
+    clock = parts.pop("clock", SystemClock())
+    documents = MemoryDocuments()
+    credentials = Credentials(documents, clock, Dice())
+    await credentials.load()
+    admin = await credentials.create("token", "admin", ("admin",))
+    gateway = FakeGateway()
+    sockets = open_sockets(chosen)
+    performers: Mapping[Any, Callable[..., Any]] = {
+        **CredentialActions(credentials).performers(),
+        **trust_performers(FakeTrust()),
+    }
+    app = App(
+        Parts(
+            protocols=parts.pop("protocols", None) or discover(),
+            gateway=gateway,
+            performers=performers,
+            credentials=credentials,
+            house=house_of(chosen, sockets),
+            clock=clock,
+            version="1.2.3",
+            limits=limits,
+            **parts,
+        )
+    )
+    runner = Runner(app, chosen, sockets, clock, limits)
+    serving_task = asyncio.create_task(runner.serve())
+    await runner.ready()
+    port = sockets[0].getsockname()[1]
+    try:
+        yield Served(gateway, credentials, documents, app, runner, port, admin.secret)
+    finally:
+        runner.stop()
+        await serving_task
+        await credentials.close()
+
+
+async def raw_request(port: int, data: bytes) -> bytes:
+    """Bytes to the port, everything that comes back until the server closes."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(data)
+    await writer.drain()
+    try:
+        return await asyncio.wait_for(reader.read(), 10)
+    finally:
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for the thing itself; bounded, so that a test that fails ends."""
+    async with asyncio.timeout(10):
+        while not condition():
+            await asyncio.sleep(0.005)
