@@ -1,6 +1,8 @@
 """Claude Code as a kind of agent: finds the installed CLI, starts it for a session, follows one that outlived us."""
 
+import asyncio
 import os
+import shutil
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,7 +20,7 @@ from fairlead.agents.links.stdio import StdioLink
 from fairlead.model.agents import AgentInfo, AgentSink, Child, ChildRecorder, Interpreter, Launch, Record
 from fairlead.model.content import Content, to_wire
 from fairlead.model.errors import AgentMissing
-from fairlead.model.ids import MessageId, SessionId
+from fairlead.model.ids import MessageId, SessionId, is_uuid
 from fairlead.system.clock import Clock
 from fairlead.system.process import Patience
 
@@ -103,6 +105,12 @@ class ClaudeKind:
     async def follow(self, child: Child, sink: AgentSink, after: MessageId | None) -> None:
         await following.follow(child, self._config_of(child), sink, after, self._clock)
 
+    async def forget(self, agent_session: str, cwd: str) -> None:
+        """Delete the CLI's own files of a session: its transcript and, beside it, its subagents'."""
+        path = following.transcript_path(following.config_folder(self._environment()), _real(cwd), agent_session)
+        if is_uuid(agent_session):
+            await asyncio.to_thread(_remove, path)
+
     async def end(self, child: Child) -> None:
         await following.end(child, self._clock, self._settings.patience)
 
@@ -122,6 +130,11 @@ class ClaudeKind:
     def _config_of(self, child: Child) -> Path:
         # The file's folder is <config>/projects/<cwd>: the settings may have changed since the child was started.
         return Path(child.transcript).parent.parent.parent
+
+
+def _remove(transcript: Path) -> None:
+    transcript.unlink(missing_ok=True)
+    shutil.rmtree(transcript.with_suffix(""), ignore_errors=True)
 
 
 def _real(folder: str) -> str:

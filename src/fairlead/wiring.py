@@ -1,0 +1,241 @@
+"""The one file that joins the concrete pieces: settings in, a running gateway out."""
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import uuid
+from collections.abc import AsyncIterator, Callable, Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from fairlead.agents.claude import trust
+from fairlead.agents.claude.kind import ClaudeKind, ClaudeSettings
+from fairlead.agents.demo.kind import DemoKind
+from fairlead.auth.actions import CredentialActions
+from fairlead.auth.bootstrap import bootstrap_admin
+from fairlead.auth.credentials import Credentials
+from fairlead.config import Config
+from fairlead.model.admin import FolderReport
+from fairlead.model.agents import AgentInfo, AgentKind
+from fairlead.model.policy import Behavior, Rule, parse_rule
+from fairlead.server.app import App, Parts
+from fairlead.server.binding import Binding, house_of, open_sockets
+from fairlead.server.limits import DEFAULT_LIMITS
+from fairlead.server.logging import Redactor, configure_logging
+from fairlead.server.protocols import discover
+from fairlead.server.runner import Runner
+from fairlead.server.steps import trust_performers
+from fairlead.sessions.gateway import SessionGateway
+from fairlead.sessions.policy import Fences
+from fairlead.sessions.registry import Registry
+from fairlead.sessions.services import Limits, McpServer, PolicySettings, Services
+from fairlead.sessions.trust import TrustBook
+from fairlead.stores.sqlite import SqliteStore
+from fairlead.system.clock import SystemClock
+
+log = logging.getLogger("fairlead")
+
+SERVER_FILE = "server.json"
+"""In the data folder while a gateway runs: where the other commands find it."""
+AGENT_BYTES = 250 << 20
+"""Memory of one agent process (measured: 200 MB alone, 105 to 200 MB each at 24)."""
+MOST_AGENTS = 64
+
+
+class Running(msgspec.Struct, frozen=True, kw_only=True):
+    """What a gateway that has started tells."""
+
+    url: str
+    urls: tuple[str, ...]
+    data: str
+    token: str
+    agent: AgentInfo
+    version: str
+
+
+class Gateway:
+    """A whole gateway; `start` it, then `serve` until it is stopped."""
+
+    def __init__(self, config: Config, env: Mapping[str, str], mcp: Mapping[str, McpServer] | None = None) -> None:
+        self.config = config
+        self._env = env
+        self._mcp = dict(mcp or {})
+        self._clock = SystemClock()
+
+    async def serve(self, announce: Callable[[Running], None] = lambda running: None, *, signals: bool = True) -> None:
+        """Start, tell where it is, run until `stop` or a signal, end everything in order."""
+        async with contextlib.AsyncExitStack() as stack:
+            running = await self._start(stack, alone=signals)
+            announce(running)
+            await self._runner.serve(signals=signals)
+
+    def stop(self) -> None:
+        self._runner.stop()
+
+    async def ready(self) -> None:
+        await self._runner.ready()
+
+    async def _start(self, stack: contextlib.AsyncExitStack, *, alone: bool) -> Running:
+        """`alone`: the process is ours, and so is its log."""
+        config = self.config
+        data = Path(config.data)
+        redactor = configure_logging(config.log_format, config.log_level.upper()) if alone else Redactor()
+        sockets = open_sockets(_binding(config))
+        for listener in sockets:
+            stack.callback(listener.close)
+        store = await SqliteStore.open(data, durability=config.durability, spill_above=config.record_bytes)
+        stack.push_async_callback(store.close)
+        credentials = Credentials(store.documents, self._clock)
+        await credentials.load()
+        stack.push_async_callback(credentials.close)
+        token = await bootstrap_admin(credentials, data, self._env.get("FAIRLEAD_TOKEN"))
+        redactor.hide(token)
+        house = house_of(_binding(config), sockets)
+        kinds = agent_kinds(config, self._env, self._clock)
+        chosen = await choose_agent(config, kinds)
+        services = self._services(store, kinds, chosen.name, data, min(house.ports))
+        registry = self._registry = Registry(services)
+        gateway = SessionGateway(services, registry)
+        self._trust = TrustBook(store.documents, self._clock, self._describe, gateway.resolve_folder)
+        parts = Parts(
+            protocols=discover(),
+            gateway=gateway,
+            performers={**CredentialActions(credentials).performers(), **trust_performers(self._trust)},
+            credentials=credentials,
+            house=house,
+            clock=self._clock,
+            version=version("fairlead"),
+            base=config.public_url,
+            limits=DEFAULT_LIMITS,
+        )
+        self._runner = Runner(App(parts), _binding(config), sockets, self._clock)
+        await registry.start(kill_children=config.on_restart == "kill")
+        stack.push_async_callback(registry.stop)
+        url = config.public_url or self._runner.urls[0]
+        stack.callback(_tell_where(data, self._runner.urls[0]))
+        return Running(
+            url=url, urls=self._runner.urls, data=str(data), token=token, agent=chosen, version=version("fairlead")
+        )
+
+    def _services(
+        self, store: SqliteStore, kinds: Mapping[str, AgentKind], default: str, data: Path, port: int
+    ) -> Services:
+        config = self.config
+
+        async def trusted(folder: str) -> bool:
+            return await self._trust.is_trusted(folder)
+
+        async def make_room(session: str) -> None:
+            await self._registry.make_room(session)
+
+        return Services(
+            store=store,
+            clock=self._clock,
+            kinds=kinds,
+            default_agent=default,
+            policy=PolicySettings(
+                roots=tuple(os.path.realpath(root) for root in config.roots),
+                resolve=os.path.realpath,
+                rules=rules_of(config),
+                fences=Fences(folders=(os.path.realpath(data),), port=port),
+                home=self._env.get("HOME"),
+                allow_bypass=config.allow_bypass,
+            ),
+            new_uuid=lambda: str(uuid.uuid4()),
+            trusted=trusted,
+            make_room=make_room,
+            is_folder=os.path.isdir,
+            limits=Limits(
+                idle_s=config.idle_minutes * 60,
+                max_agents=config.max_agents or agents_by_memory(),
+                watcher_buffer=config.watcher_bytes,
+            ),
+            mcp=self._mcp,
+            mcp_configs={name: msgspec.to_builtins(server) for name, server in config.mcp.items()},
+        )
+
+    def _describe(self, folder: str) -> FolderReport:
+        return trust.describe(folder, self.config.claude_home or self._env.get("HOME", ""))
+
+
+@contextlib.asynccontextmanager
+async def running(
+    config: Config, env: Mapping[str, str], mcp: Mapping[str, McpServer] | None = None
+) -> AsyncIterator[Running]:
+    """A gateway inside this process, for tests and for programs that embed one."""
+    gateway = Gateway(config, env, mcp)
+    started: asyncio.Future[Running] = asyncio.get_running_loop().create_future()
+    task = asyncio.create_task(gateway.serve(started.set_result, signals=False))
+    either: set[asyncio.Future[Any]] = {started, task}
+    await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+    if not started.done():
+        await task
+    try:
+        await gateway.ready()
+        yield started.result()
+    finally:
+        gateway.stop()
+        await task
+
+
+def agent_kinds(config: Config, env: Mapping[str, str], clock: SystemClock) -> dict[str, AgentKind]:
+    """Every agent that can be asked for by name."""
+    settings = ClaudeSettings(host=env, executable=config.claude, home=config.claude_home, pass_env=config.pass_env)
+    demo = msgspec.structs.replace(settings, home=str(Path(config.data) / "demo-home"))
+    return {"claude": ClaudeKind(settings, clock), "demo": DemoKind(demo, clock)}
+
+
+async def choose_agent(config: Config, kinds: Mapping[str, AgentKind]) -> AgentInfo:
+    """The agent that sessions get: `auto` takes Claude Code where it is installed, else the demo."""
+    if config.agent != "auto":
+        return await kinds[config.agent].info()
+    found = await kinds["claude"].info()
+    return found if not found.problem else await kinds["demo"].info()
+
+
+def rules_of(config: Config) -> tuple[Rule, ...]:
+    return tuple(
+        parse_rule(text, behavior, "settings")
+        for texts, behavior in (
+            (config.deny, Behavior.DENY),
+            (config.ask, Behavior.ASK),
+            (config.allow, Behavior.ALLOW),
+        )
+        for text in texts
+    )
+
+
+def agents_by_memory() -> int:
+    """As many agents as fit into the memory that is free now, at least two."""
+    try:
+        pages = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError):
+        return 8
+    return max(2, min(MOST_AGENTS, pages // AGENT_BYTES))
+
+
+def _binding(config: Config) -> Binding:
+    return Binding(
+        host=config.host,
+        port=config.port,
+        tls_cert=Path(config.tls_cert) if config.tls_cert else None,
+        tls_key=Path(config.tls_key) if config.tls_key else None,
+        public_url=config.public_url,
+        insecure_lan=config.insecure_lan,
+        trusted_proxies=config.trusted_proxy,
+        origins=config.origins,
+    )
+
+
+def _tell_where(data: Path, url: str) -> Callable[[], Any]:
+    path = data / SERVER_FILE
+    draft = path.with_suffix(".new")
+    draft.write_text(json.dumps({"url": url, "pid": os.getpid()}))
+    draft.chmod(0o600)
+    draft.replace(path)
+    return lambda: path.unlink(missing_ok=True)
