@@ -175,6 +175,75 @@ async def test_a_second_initialize_replaces_the_hooks(tmp_path: Path) -> None:
         assert (await host.ask("SCRIPT:tool"))["result"] == "Done. The tool said: hi"
 
 
+async def test_a_hook_that_fails_blocks_when_the_host_said_so(tmp_path: Path) -> None:
+    async with demo(tmp_path) as host:
+        await host.control("initialize", hooks={"PreToolUse": [{"hookCallbackIds": ["h"], "onFailure": "block"}]})
+        await host.prompt("SCRIPT:tool")
+        request = await host.until(lambda r: r["type"] == "control_request")
+        body = {"subtype": "error", "request_id": request["request_id"], "error": "host broke"}
+        await host.send({"type": "control_response", "response": body})
+        assert "failed to answer its hook" in (await host.result())["result"]
+
+
+async def test_a_hook_can_end_the_run(tmp_path: Path) -> None:
+    async with demo(tmp_path) as host:
+        host.hook = lambda request: {"continue": False, "stopReason": "enough"}
+        await host.control("initialize", hooks={"PreToolUse": [{"hookCallbackIds": ["h"]}]})
+        assert (await host.ask("SCRIPT:tool"))["terminal_reason"] == "aborted_tools"
+
+
+async def test_no_schema_means_no_structured_output(tmp_path: Path) -> None:
+    async with demo(tmp_path) as host:
+        await host.control("initialize", jsonSchema=None, sdkMcpServers=None)
+        await host.ask("SCRIPT:text")
+        assert "StructuredOutput" not in host.of("init")[0]["tools"]
+
+
+async def test_files_are_rewound_to_a_prompt(tmp_path: Path) -> None:
+    prompts = [f"{n}1111111-1111-4111-8111-111111111111" for n in range(2)]
+    async with demo(tmp_path, env={"CLAUDE_CODE_ENABLE_SDK_FILE_CHECKPOINTING": "1"}) as host:
+        host.permit = allow
+        for uuid, prompt in zip(prompts, ("SCRIPT:write a.txt", "SCRIPT:edit a.txt"), strict=True):
+            await host.prompt(prompt, uuid=uuid)
+            await host.result()
+        file = host.cwd / "a.txt"
+        would = await host.control("rewind_files", user_message_id=prompts[1], dry_run=True)
+        assert would == {"canRewind": True, "filesChanged": [str(file)], "insertions": 1, "deletions": 1}
+        assert "goodbye" in file.read_text()
+        await host.control("rewind_files", user_message_id=prompts[1])
+        assert file.read_text() == "hello\nworld\n"
+        await host.control("rewind_files", user_message_id=prompts[0])
+        assert not file.exists()
+        assert "error" in await host.control("rewind_files", user_message_id="nowhere")
+
+
+async def test_a_queued_prompt_can_be_taken_back(tmp_path: Path) -> None:
+    async with demo(tmp_path) as host:
+        await host.prompt("SCRIPT:slow 3")
+        await host.until(lambda r: r.get("subtype") == "init")
+        await host.prompt("SCRIPT:text never", uuid="u9")
+        assert await host.control("cancel_async_message", message_uuid="u9") == {"cancelled": True}
+        assert await host.control("cancel_async_message", message_uuid="u9") == {"cancelled": False}
+        await host.result()
+        await host.end()
+        assert len(host.of("result")) == 1
+
+
+async def test_a_command_that_takes_too_long_is_ended(tmp_path: Path) -> None:
+    async with demo(tmp_path) as host:
+        host.permit = lambda request: {"behavior": "allow", "updatedInput": {"command": "sleep 60", "timeout": 50}}
+        assert "timed out" in (await host.ask("SCRIPT:bash touch a"))["result"]
+
+
+async def test_tools_that_cannot_do_it_say_so(tmp_path: Path) -> None:
+    async with demo(tmp_path) as host:
+        host.permit = allow
+        (host.cwd / "other.txt").write_text("nothing to find")
+        assert "not found" in (await host.ask("SCRIPT:edit other.txt"))["result"]
+        assert "Cannot write" in (await host.ask("SCRIPT:write other.txt/below"))["result"]
+        assert "No files found" in (await host.ask("SCRIPT:glob *.nothing"))["result"]
+
+
 async def test_an_interrupt_in_mid_tool_kills_the_command(tmp_path: Path) -> None:
     async with demo(tmp_path) as host:
         host.permit = allow

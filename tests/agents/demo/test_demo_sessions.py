@@ -39,6 +39,19 @@ async def test_a_resume_goes_on_with_the_cost(tmp_path: Path) -> None:
         assert usage["outputTokens"] == 2 * news["outputTokens"]
 
 
+async def test_a_message_sent_into_a_turn_is_part_of_the_history(tmp_path: Path) -> None:
+    async with demo(tmp_path) as host:
+        await host.prompt("SCRIPT:bash touch a")
+        request = await host.asked()
+        await host.prompt("SCRIPT:text steered")
+        await host.reply(request, allow(request["request"]))
+        session = (await host.result())["session_id"]
+        await host.end()
+    async with demo(tmp_path, "--resume", session) as host:
+        # user, assistant, tool result, the message sent, assistant; user
+        assert (await host.ask("SCRIPT:echo"))["result"] == "I see 6 messages."
+
+
 async def test_a_fork_has_the_history_under_its_own_id(tmp_path: Path) -> None:
     session = await first_session(tmp_path, "SCRIPT:text one")
     async with demo(tmp_path, "--resume", session, "--fork-session") as host:

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fairlead.agents.demo import records, tools
+from fairlead.agents.demo.checkpoints import Checkpoints
 from fairlead.agents.demo.controls import Controls, Refused
 from fairlead.agents.demo.execution import Executor
 from fairlead.agents.demo.flags import Options
@@ -33,6 +34,8 @@ from fairlead.agents.demo.transcript import (
 from fairlead.agents.demo.turns import Prompt, Turn, compact, lifecycle
 from fairlead.agents.demo.usage import Ledger
 from fairlead.agents.demo.wire import Wire
+
+_CHECKPOINTS = "CLAUDE_CODE_ENABLE_SDK_FILE_CHECKPOINTING"
 
 
 class Agent:
@@ -100,6 +103,7 @@ class Agent:
             messages=history.messages if history is not None else [],
             structured=options.structured,
             heartbeat=float(self._environ.get("FAIRLEAD_DEMO_HEARTBEAT") or 30),
+            checkpoints=Checkpoints() if self._environ.get(_CHECKPOINTS) == "1" else None,
             retries=int(self._environ.get("CLAUDE_CODE_MAX_RETRIES") or 2),
         )
 

@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable
 
 from fairlead.agents.demo import records
+from fairlead.agents.demo.checkpoints import NoCheckpoint
 from fairlead.agents.demo.flags import MODES
 from fairlead.agents.demo.records import VERSION, Record
 from fairlead.agents.demo.session import Session
@@ -46,7 +47,7 @@ class Controls:
 def _initialize(session: Session, request: Record) -> Record:
     hooks = request.get("hooks")
     session.hooks.register(hooks if isinstance(hooks, dict) else {})
-    session.structured = session.options.structured or "jsonSchema" in request
+    session.structured = session.options.structured or request.get("jsonSchema") is not None
     session.mcp.join([str(name) for name in request.get("sdkMcpServers") or []])
     return records.initialized(mode=session.grants.mode, pid=os.getpid(), config=str(session.config))
 
@@ -90,7 +91,13 @@ def _mcp_set_servers(session: Session, request: Record) -> Record:
 
 
 def _rewind_files(session: Session, request: Record) -> Record:
-    raise Refused("File rewinding is not enabled.")
+    if session.checkpoints is None:
+        raise Refused("File rewinding is not enabled.")
+    try:
+        dry_run = bool(request.get("dry_run"))
+        return session.checkpoints.rewind(str(request.get("user_message_id")), dry_run=dry_run)
+    except (NoCheckpoint, OSError) as error:
+        raise Refused(str(error)) from None
 
 
 def _context_usage(session: Session, request: Record) -> Record:

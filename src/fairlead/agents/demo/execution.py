@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import Any
 
 from fairlead.agents.demo import records, tools
@@ -34,6 +35,8 @@ class Executor:
 
     async def run(self, thread: Thread, call: Record, arguments: Record) -> Outcome:
         session, name = self._session, call["name"]
+        if session.checkpoints is not None and name in ("Write", "Edit"):
+            session.checkpoints.about_to_change(Path(str(arguments["file_path"])))
         match name:
             case "Bash" if arguments.get("run_in_background"):
                 return self._background_bash(call, arguments)

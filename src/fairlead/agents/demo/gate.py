@@ -67,6 +67,9 @@ class Gate:
         for answer in answers:
             said = answer.get("hookSpecificOutput")
             said = said if isinstance(said, dict) else {}
+            if answer.get("continue") is False:
+                why = str(answer.get("stopReason") or "A hook ended the run.")
+                raise Refusal(why, {"non_execution_kind": "user-rejected"}, interrupts=True)
             decision = said.get("permissionDecision") or ("deny" if answer.get("decision") == "block" else None)
             if decision is not None:
                 decided[decision] = str(said.get("permissionDecisionReason") or answer.get("reason") or "")

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from fairlead.agents.demo import records, tools
+from fairlead.agents.demo.checkpoints import Checkpoints
 from fairlead.agents.demo.flags import Options
 from fairlead.agents.demo.ids import epoch_ms, new_id
 from fairlead.agents.demo.permissions import Grants
@@ -62,6 +63,8 @@ class Session:
     heartbeat: float = 30.0
     """Seconds between two `tool_progress` records, as measured on the real CLI."""
     retries: int = 2
+    checkpoints: Checkpoints | None = None
+    """Kept only when the host asked for it by CLAUDE_CODE_ENABLE_SDK_FILE_CHECKPOINTING, as the real CLI does."""
     hooks: Hooks = field(init=False)
     mcp: McpServers = field(init=False)
 
@@ -151,6 +154,9 @@ class Hooks:
                 try:
                     answers.append(await self._session.wire.ask(request))
                 except HostRefused:
+                    if matcher.get("onFailure") == "block":
+                        answers.append({"decision": "block", "reason": "the host failed to answer its hook"})
+                        continue
                     self._session.say(
                         "informational",
                         content=f"{event}: the host answered hook callback {callback} with an error.",

@@ -159,6 +159,8 @@ class Turn:
             else:
                 line |= {"promptSource": "sdk", "turnOrigin": "sdk"}
             session.transcript.add(line)
+            if session.checkpoints is not None:
+                session.checkpoints.prompt(uuid)
             if session.options.replay and prompt.origin is None:
                 record = records.user(session.speaker, prompt.content, isReplay=True)
                 session.emit(record | {"uuid": uuid})
