@@ -53,9 +53,9 @@ def ending(result: ResultRecord, base: Base, cancelled: bool, error: str = "") -
         output=result.structured_output,
     )
     after = Base(
-        cost=max(total, base.cost),
+        cost=total,
         api_ms=max(api_ms, base.api_ms),
-        models={**base.models, **totals},
+        models=totals,
         api_before=base.api_before,
     )
     return told, after

@@ -45,7 +45,8 @@ def user(step: Step, record: UserRecord, thread: str) -> None:
 def _words(step: Step, record: UserRecord, content: tuple[Content, ...], thread: str) -> None:
     words = texts.read(plain_text(content))
     if words.kind == "interrupted":
-        turns.signal(step, Signal.INTERRUPT)
+        if not thread:
+            turns.signal(step, Signal.INTERRUPT)
         step.keep("user", "interrupted", thread=thread)
     elif words.kind == "task":
         tasks.notified_by_text(step, words.text)

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+K = TypeVar("K")
 V = TypeVar("V")
 
 RECORDS_SEEN: Final = 2048
@@ -17,6 +18,10 @@ STREAMED_SEEN: Final = 1024
 CALLS_SEEN: Final = 1024
 MESSAGES_KEPT: Final = 64
 THREADS_KEPT: Final = 256
+CALLS_OPEN: Final = 4096
+"""Far above any real turn: past it the oldest are forgotten, so that no agent can fill our memory."""
+STREAMS_OPEN: Final = 64
+PIECES_OPEN: Final = 1024
 HELD_RECORDS: Final = 256
 HELD_BYTES: Final = 1 << 20
 
@@ -41,7 +46,7 @@ def _hash(name: str) -> int:
     return int.from_bytes(hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
 
 
-def trim(table: dict[str, V], limit: int) -> None:
+def trim(table: dict[K, V], limit: int) -> None:
     """Forget the older half of a table that has outgrown its limit."""
     if len(table) > limit:
         for key in list(table)[: limit // 2]:

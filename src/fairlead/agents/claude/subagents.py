@@ -7,6 +7,7 @@ told in the main thread when the turn ends without it.
 from typing import Any, Final, Literal
 
 from fairlead.agents.claude.state import (
+    CALLS_OPEN,
     CALLS_SEEN,
     HELD_BYTES,
     HELD_RECORDS,
@@ -99,6 +100,7 @@ def called(
     state = step.state
     plan = arguments.get("plan")
     state.calls[call] = Call(name, thread, plan if name == "ExitPlanMode" and isinstance(plan, str) else "")
+    trim(state.calls, CALLS_OPEN)
     step.tell(
         ToolCalled,
         part=block,
@@ -191,6 +193,7 @@ def start(step: Step, call: str, thread: str, facts: dict[str, Any], background:
     state = step.state
     background = background or facts.get("run_in_background") is True
     state.subagents[call] = Subagent(thread, background)
+    trim(state.subagents, CALLS_OPEN)
     state.threads.pop(call, None)
     step.tell(
         SubagentStarted,

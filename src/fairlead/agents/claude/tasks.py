@@ -2,7 +2,7 @@
 
 from fairlead.agents.claude import subagents, texts, turns
 from fairlead.agents.claude.records import BackgroundTasks, TaskNotification, TaskProgress, TaskStarted, TaskUpdated
-from fairlead.agents.claude.state import Task
+from fairlead.agents.claude.state import CALLS_OPEN, Task, trim
 from fairlead.agents.claude.step import Step
 from fairlead.agents.claude.turns import Signal
 from fairlead.model.events import Notice, ToolProgress
@@ -16,6 +16,7 @@ def started(step: Step, record: TaskStarted) -> None:
     call = record.tool_use_id or ""
     background = record.is_backgrounded is True
     state.tasks[record.task_id] = Task(call, background)
+    trim(state.tasks, CALLS_OPEN)
     if record.task_type == _AGENT_TASK and call:
         subagent = state.subagents.get(call)
         if subagent is not None:
@@ -63,6 +64,7 @@ def changed(step: Step, record: BackgroundTasks) -> None:
     named = {task_id for task in record.tasks if isinstance(task_id := task.get("task_id"), str)}
     for task_id in named:
         _to_background(step, tasks.setdefault(task_id, Task()))
+    trim(tasks, CALLS_OPEN)
     for task_id in [key for key, task in tasks.items() if task.background and key not in named]:
         del tasks[task_id]
     step.keep("system", "background_tasks_changed")

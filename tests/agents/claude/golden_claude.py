@@ -1,0 +1,103 @@
+"""Golden cases of Claude's interpreter: `golden/claude/<case>/in.jsonl` and the events that they come to, `out.jsonl`.
+
+A line of `in.jsonl` is one input: `{"agent": record}`, `{"gateway": our line}`, `{"transcript": row}`,
+`{"interrupt": cause}` or `{"exit": reason}`. Run this file to write the outputs anew; then read the difference.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from fairlead.agents.claude.interpreter import ClaudeInterpreter
+from fairlead.agents.claude.records import interrupt_marker
+from fairlead.model import events
+from fairlead.model.agents import Outcome, Record
+from fairlead.model.ids import SessionId
+from fairlead.model.store import Origin
+
+GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "claude"
+SESSION = SessionId("11111111-1111-4111-8111-111111111111")
+
+Input = dict[str, Any]
+
+
+def cases() -> list[str]:
+    return sorted(path.parent.name for path in GOLDEN.glob("*/in.jsonl"))
+
+
+def inputs(case: str) -> list[Input]:
+    return [json.loads(line) for line in (GOLDEN / case / "in.jsonl").read_text().splitlines()]
+
+
+def raw(message: Any) -> bytes:
+    return json.dumps(message, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def feed(interpreter: ClaudeInterpreter, given: Input, number: int) -> Outcome:
+    """One input of a case; `number` makes the cause of an exit."""
+    ((kind, what),) = given.items()
+    if kind == "exit":
+        return interpreter.exited(what, f"exit-{number}")
+    if kind == "interrupt":
+        return interpreter.step(Record(interrupt_marker(what), "gateway"))
+    origin: Origin = msgspec.convert(kind, Origin)
+    return interpreter.step(Record(raw(what), origin))
+
+
+class Log:
+    """The core's part: gives seqs, tells them to the interpreter, lets entries go that are repeated."""
+
+    def __init__(self, interpreter: ClaudeInterpreter | None = None) -> None:
+        self.interpreter = interpreter or ClaudeInterpreter(SESSION)
+        self.told: list[tuple[int, events.Event]] = []
+        self.dropped: set[int] = set()
+        self._number = 0
+
+    def add(self, given: Input) -> Outcome:
+        self._number += 1
+        outcome = feed(self.interpreter, given, self._number)
+        for event in outcome.events:
+            self.told.append((len(self.told) + 1, event))
+            self.interpreter.placed(event, len(self.told))
+        self.dropped.update(outcome.drop)
+        return outcome
+
+    def run(self, case: list[Input]) -> "Log":
+        for given in case:
+            self.add(given)
+        return self
+
+    @property
+    def events(self) -> list[events.Event]:
+        return [event for _, event in self.told]
+
+    def lines(self) -> Iterator[dict[str, Any]]:
+        """As a client gets them live: every event, with its seq."""
+        for seq, event in self.told:
+            yield {"seq": seq, **json.loads(events.encode(event))}
+
+
+def output(case: list[Input]) -> list[str]:
+    """What a case comes to: each event with its seq, and after the events of an input what it let go."""
+    log = Log()
+    lines = []
+    for given in case:
+        before = len(log.told)
+        outcome = log.add(given)
+        for seq, event in log.told[before:]:
+            lines.append(raw({"seq": seq, **json.loads(events.encode(event))}).decode())
+        if outcome.drop:
+            lines.append(raw({"drop": list(outcome.drop)}).decode())
+    return lines
+
+
+def main() -> None:
+    for case in cases():
+        (GOLDEN / case / "out.jsonl").write_text("".join(line + "\n" for line in output(inputs(case))))
+
+
+if __name__ == "__main__":
+    main()

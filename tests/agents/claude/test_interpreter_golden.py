@@ -1,0 +1,324 @@
+"""Recorded traffic of the real CLI, and what it comes to. Change a golden file only after reading the difference."""
+
+import json
+from collections import Counter
+
+import pytest
+
+from agents.claude.golden_claude import GOLDEN, Log, cases, inputs, output
+from agents.claude.talk import all_of, kinds, the
+from fairlead.model import events as ev
+
+
+@pytest.mark.rules("S004-325")
+@pytest.mark.parametrize("case", cases())
+def test_golden(case: str) -> None:
+    expected = (GOLDEN / case / "out.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in output(inputs(case))] == [json.loads(line) for line in expected]
+
+
+def log_of(case: str) -> Log:
+    return Log().run(inputs(case))
+
+
+VERSIONS = ("2.1.37", "2.1.120", "2.1.325")
+
+
+@pytest.mark.parametrize("case", cases())
+def test_turns_and_calls_are_well_formed(case: str) -> None:
+    """One end for every turn, one end at most for a call, everything in its turn, every id once."""
+    log = log_of(case)
+    assert max(Counter(event.id for event in log.events).values()) == 1
+    open_turn = None
+    turns: set[str] = set()
+    calls: dict[str, int] = {}
+    subagents: set[str] = set()
+    for event in log.events:
+        if isinstance(event, ev.TurnStarted):
+            assert open_turn is None and event.turn is not None and event.turn not in turns
+            open_turn = event.turn
+            turns.add(event.turn)
+        assert event.turn == open_turn
+        if isinstance(event, ev.TurnEnded):
+            open_turn = None
+        elif isinstance(event, ev.ToolCalled):
+            assert event.call not in calls
+            calls[event.call] = 0
+        elif isinstance(event, ev.ToolEnded):
+            assert calls[event.call] == 0
+            calls[event.call] = 1
+        elif isinstance(event, ev.SubagentStarted):
+            subagents.add(event.child)
+        elif isinstance(event, ev.SubagentEnded):
+            assert event.child in subagents
+        if event.subagent is not None:
+            assert event.subagent in subagents
+    assert open_turn is None or "exit" not in inputs(case)[-1]
+    assert all(calls.values())
+
+
+@pytest.mark.parametrize("case", cases())
+def test_what_was_streamed_is_let_go_once_it_is_whole(case: str) -> None:
+    log = log_of(case)
+    by_seq = dict(log.told)
+    whole = {(event.message, event.block) for event in log.events if isinstance(event, ev.Block)}
+    for seq, event in log.told:
+        if isinstance(event, ev.Delta):
+            assert (seq in log.dropped) == ((event.message, event.block) in whole)
+    for seq in log.dropped:
+        gone = by_seq[seq]
+        assert isinstance(gone, ev.Delta) or (isinstance(gone, ev.RecordKept) and gone.record == "stream_event")
+    for event in log.events:
+        if isinstance(event, ev.Text | ev.Thinking):
+            told = "".join(by_seq[seq].text for seq, _ in event.marks)  # type: ignore[union-attr]  # marks name deltas
+            assert told in ("", event.text)
+            assert not event.marks or event.marks[-1][1] == len(event.text)
+
+
+@pytest.mark.rules("S004-077", "S004-244")
+def test_an_init_at_every_turn_is_no_new_session() -> None:
+    for version in VERSIONS:
+        log = log_of(f"{version}-compact")
+        assert len(all_of(log, ev.AgentReady)) == 1
+        assert len(all_of(log, ev.TurnStarted)) == 4
+
+
+@pytest.mark.rules("S004-079", "S004-319", "S004-343", "S004-344")
+def test_blocks_of_one_message_are_numbered_in_it() -> None:
+    for version in VERSIONS:
+        log = log_of(f"{version}-subagent")
+        said, called = all_of(log, ev.Text)[0], all_of(log, ev.ToolCalled)[0]
+        assert said.text == "Delegating."
+        assert (said.message, said.block, called.block) == (called.message, 0, 1)
+        assert called.input["description"] == "sub job"
+
+
+@pytest.mark.rules("S004-080")
+def test_thinking_is_streamed_and_told() -> None:
+    for version in VERSIONS:
+        log = log_of(f"{version}-thinking")
+        thought = the(log, ev.Thinking)
+        assert thought.text == "Let me think about this carefully."
+        assert thought.signature == "ZmFrZQ=="
+        assert thought.marks
+        assert [event.signature for event in all_of(log, ev.ThinkingDelta) if event.signature] == ["ZmFrZQ=="]
+
+
+@pytest.mark.rules("S004-062", "S004-083", "S004-155")
+def test_what_a_subagent_does_carries_its_name() -> None:
+    for version in VERSIONS:
+        log = log_of(f"{version}-subagent")
+        child = the(log, ev.SubagentStarted).child
+        inner = [event for event in all_of(log, ev.ToolCalled) if event.subagent is not None]
+        assert [event.subagent for event in inner] == [child]
+        assert the(log, ev.PermissionAsked).subagent == child
+        assert the(log, ev.SubagentEnded).status == "completed"
+
+
+@pytest.mark.rules("S004-036", "S004-113")
+def test_a_background_subagent_ends_in_a_turn_of_the_agents_own() -> None:
+    log = log_of("2.1.325-subagent")
+    first, second = all_of(log, ev.TurnStarted)
+    assert (first.trigger, second.trigger) == ("prompt", "agent")
+    ended = the(log, ev.SubagentEnded)
+    assert ended.turn == second.turn
+    assert ended.summary.startswith("FINAL after tool")
+    launched = all_of(log, ev.ToolEnded)[0]
+    assert (launched.name, launched.turn) == ("Agent", first.turn)
+    assert [turn.status for turn in all_of(log, ev.TurnEnded)] == ["completed", "completed"]
+
+
+@pytest.mark.rules("S004-165", "S004-266")
+def test_an_interrupted_turn_is_cancelled_and_the_next_one_works() -> None:
+    for version in VERSIONS:
+        log = log_of(f"{version}-interrupt_tool")
+        cancelled, completed = all_of(log, ev.TurnEnded)
+        assert (cancelled.status, cancelled.errors) == ("cancelled", ())
+        assert completed.status == "completed"
+        assert all_of(log, ev.ToolEnded)[0].status == "interrupted"
+        assert not any(event.via == "agent" for event in all_of(log, ev.UserMessage))
+
+
+def test_an_idle_interrupt_cancels_nothing() -> None:
+    for version in ("2.1.37", "2.1.325"):
+        statuses = [turn.status for turn in all_of(log_of(f"{version}-interrupt_idle"), ev.TurnEnded)]
+        assert statuses == ["completed", "completed"]
+
+
+@pytest.mark.rules("S004-084", "S004-088")
+def test_an_api_error_is_a_failed_turn_though_its_subtype_is_success() -> None:
+    for case in ("2.1.37-api_err400", "2.1.120-api_err529", "2.1.325-api_err400", "2.1.325-api_err529"):
+        log = log_of(case)
+        ended = all_of(log, ev.TurnEnded)[0]
+        said = next(event for event in all_of(log, ev.Text) if event.error)
+        assert said.model == "<synthetic>"
+        assert ended.status == "failed"
+        assert ended.reason == said.error
+        assert ended.errors == (said.text,)
+
+
+@pytest.mark.rules("S004-100", "S004-101", "S004-267", "S004-268")
+def test_a_limit_is_a_failed_turn_whatever_is_error_says() -> None:
+    for version in ("2.1.37", "2.1.325"):
+        for case, reason in [("max_turns", "error_max_turns"), ("max_budget", "error_max_budget_usd")]:
+            ended = all_of(log_of(f"{version}-{case}"), ev.TurnEnded)[0]
+            assert (ended.status, ended.reason) == ("failed", reason)
+    assert all_of(log_of("2.1.37-max_turns"), ev.TurnEnded)[0].errors == ()
+    assert all_of(log_of("2.1.325-max_turns"), ev.TurnEnded)[0].errors == ("Reached maximum number of turns (2)",)
+
+
+@pytest.mark.rules("S004-092", "S004-095")
+def test_costs_are_of_the_turn_in_every_version_and_after_a_resume() -> None:
+    for version in VERSIONS:
+        log = log_of(f"{version}-resume")
+        turns = all_of(log, ev.TurnEnded)
+        assert len(turns) == 3
+        for turn, requests in zip(turns, (1, 2, 1), strict=True):
+            usage = max(turn.usage.values(), key=lambda model: model.output)
+            assert (usage.input, usage.output) == (11 * requests, 42 * requests)
+            assert sum(model.cost_usd for model in turn.usage.values()) == pytest.approx(turn.cost_usd)
+        assert turns[0].cost_usd == turns[2].cost_usd
+
+
+@pytest.mark.rules("S004-263", "S004-107", "S004-108", "S004-109")
+def test_compaction_is_told_in_the_order_in_which_it_comes() -> None:
+    for version in VERSIONS:
+        log = log_of(f"{version}-compact")
+        assert [event.phase for event in all_of(log, ev.Compaction)] == ["started", "ended", "boundary"]
+        boundary = all_of(log, ev.Compaction)[-1]
+        assert boundary.trigger == "manual"
+        assert boundary.pre_tokens > 0
+
+
+@pytest.mark.rules("S004-263", "S004-264", "S004-104", "S004-105")
+def test_compaction_in_the_seeds_order_is_told_too() -> None:
+    log = log_of("every-type")
+    assert [event.phase for event in all_of(log, ev.Compaction)] == ["started", "boundary", "ended"]
+    assert (all_of(log, ev.Compaction)[1].trigger, all_of(log, ev.Compaction)[1].pre_tokens) == ("auto", 1234)
+
+
+@pytest.mark.rules("S004-106", "S004-103", "S004-339")
+def test_a_changed_mode_is_told_where_the_version_tells_it() -> None:
+    new = [event.mode for event in all_of(log_of("2.1.325-set_permission_mode"), ev.ModeChanged)]
+    assert new == ["acceptEdits", "plan", "default", "dontAsk", "auto", "acceptEdits"]
+    # 2.1.37 tells it only with the next init.
+    assert len(all_of(log_of("2.1.37-set_permission_mode"), ev.ModeChanged)) == 1
+
+
+@pytest.mark.rules("S004-110")
+def test_a_heartbeat_is_progress_of_its_call() -> None:
+    log = log_of("2.1.325-tool_progress")
+    progress = the(log, ev.ToolProgress)
+    assert (progress.call, progress.elapsed_s) == (the(log, ev.ToolCalled).call, 30)
+    assert progress.subagent is None
+
+
+def test_a_plan_and_a_question_are_told_as_such() -> None:
+    for version in VERSIONS:
+        assert the(log_of(f"{version}-exit_plan"), ev.PlanProposed).plan == "1. do it"
+    for version in ("2.1.37", "2.1.325"):
+        (question,) = the(log_of(f"{version}-ask_user_question"), ev.QuestionAsked).questions
+        assert question["question"] == "Which colour?"
+
+
+@pytest.mark.rules("S004-254", "S004-255")
+def test_a_replayed_prompt_is_not_told_again() -> None:
+    for version in ("2.1.120", "2.1.325"):
+        messages = all_of(log_of(f"{version}-resume_replay"), ev.UserMessage)
+        assert [event.via for event in messages] == ["prompt", "prompt"]
+
+
+@pytest.mark.rules("S004-279")
+def test_a_replayed_buffer_changes_nothing() -> None:
+    log = log_of("2.1.120-ws_reconnect_midstream")
+    streamed = "".join(event.text for event in all_of(log, ev.TextDelta)[:24])
+    assert streamed == all_of(log, ev.Text)[0].text
+    assert len(all_of(log, ev.TextDelta)) == 24 + 8
+
+
+def test_prompts_that_the_cli_had_queued_become_turns_of_its_own() -> None:
+    old = all_of(log_of("2.1.37-queue_two"), ev.TurnStarted)
+    assert [turn.trigger for turn in old] == ["prompt", "agent", "agent"]
+    for version in ("2.1.120", "2.1.325"):
+        merged = log_of(f"{version}-queue_two")
+        assert [turn.trigger for turn in all_of(merged, ev.TurnStarted)] == ["prompt", "agent"]
+        assert [message.via for message in all_of(merged, ev.UserMessage)] == ["prompt", "steer", "steer"]
+
+
+def test_a_killed_agent_leaves_a_failed_turn_and_its_partial_text() -> None:
+    log = log_of("2.1.325-kill9_then_resume")
+    assert [turn.status for turn in all_of(log, ev.TurnEnded)] == ["completed", "failed", "completed"]
+    failed = all_of(log, ev.TurnEnded)[1]
+    partial = [seq for seq, event in log.told if isinstance(event, ev.TextDelta) and event.turn == failed.turn]
+    assert partial and not log.dropped & set(partial)
+
+
+def test_a_local_commands_output_is_told_in_every_version() -> None:
+    assert the(log_of("2.1.37-slash_unknown"), ev.Notice).kind == "local_command"
+    for version in ("2.1.120", "2.1.325"):
+        said = the(log_of(f"{version}-slash_unknown"), ev.Text)
+        assert said.text.startswith("## Context Usage")
+        assert said.error == ""
+
+
+@pytest.mark.rules("S004-055", "S004-056", "S004-057", "S004-066")
+def test_what_is_no_conversation_is_not_shown_as_such() -> None:
+    log = log_of("every-type")
+    words = [event.text for event in all_of(log, ev.Text)]
+    assert "hidden" not in " ".join(words)
+    assert [event.message for event in all_of(log, ev.UserMessage) if event.synthetic] != []
+    assert "an old prompt" not in str([event.content for event in all_of(log, ev.UserMessage)])
+    assert not any(event.record in ("keep_alive", "control_response") for event in all_of(log, ev.RecordKept))
+
+
+@pytest.mark.rules("S004-116", "S004-117", "S004-118", "S004-119", "S004-120")
+def test_a_hooks_run_is_joined_by_its_id() -> None:
+    runs = all_of(log_of("every-type"), ev.HookProgress)
+    assert [(run.hook, run.phase, run.outcome) for run in runs] == [
+        ("h1", "started", ""),
+        ("h1", "progress", ""),
+        ("h1", "ended", "success"),
+        ("h2", "ended", "error"),
+        ("h3", "ended", "cancelled"),
+    ]
+
+
+@pytest.mark.rules("S004-099", "S004-102", "S004-269")
+def test_every_error_subtype_is_a_failure() -> None:
+    reasons = [turn.reason for turn in all_of(log_of("every-type"), ev.TurnEnded) if turn.status == "failed"]
+    assert reasons == [
+        "error_max_turns",
+        "error_max_budget_usd",
+        "error_max_structured_output_retries",
+        "error_during_execution",
+        "error_of_tomorrow",
+        "the result could not be read",
+    ]
+
+
+@pytest.mark.rules("S004-089", "S004-097", "S004-265")
+def test_a_success_has_its_text_and_its_structured_output() -> None:
+    ended = all_of(log_of("every-type"), ev.TurnEnded)[0]
+    assert (ended.status, ended.text, ended.output) == ("completed", "the end", {"x": 1})
+
+
+@pytest.mark.rules("S004-346")
+def test_unknown_records_and_blocks_are_kept_and_said_to_be_unknown() -> None:
+    unknown = [
+        (event.record, event.subtype) for event in all_of(log_of("every-type"), ev.RecordKept) if not event.known
+    ]
+    assert unknown == [
+        ("assistant", "new_block"),
+        ("system", "never_heard_of"),
+        ("brand_new_type", ""),
+        ("result", ""),
+    ]
+
+
+@pytest.mark.rules("S004-151", "S004-157")
+def test_a_permission_keeps_what_else_the_agent_said_of_it() -> None:
+    asked = the(log_of("every-type"), ev.PermissionAsked)
+    assert (asked.title, asked.reason, asked.blocked_path) == ("show the state", "workingDir", "/etc")
+    assert asked.suggestions == ("Bash(git:*)", "Read")
+    assert asked.data["mcp_server"] == "none"
+    assert kinds(log_of("every-type")).count("permission.asked") == 1

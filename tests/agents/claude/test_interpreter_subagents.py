@@ -1,0 +1,425 @@
+"""Calls, subagents and tasks: who made what, when it is over, and what waits for its parent."""
+
+from typing import Any
+
+import pytest
+
+from agents.claude.golden_claude import Input, Log
+from agents.claude.talk import (
+    agent,
+    all_of,
+    assistant,
+    init,
+    kinds,
+    permission,
+    piece,
+    prompt,
+    result,
+    result_of,
+    said,
+    start,
+    system,
+    text,
+    the,
+    use,
+    user,
+)
+from fairlead.agents.claude.state import CALLS_OPEN, HELD_RECORDS
+from fairlead.model import events as ev
+from fairlead.model.ids import subagent_id
+
+T = "toolu_task"
+CHILD = subagent_id(T)
+
+
+def task(call: str = T, tool: str = "Task", parent: str | None = None, **arguments: Any) -> Input:
+    facts = {"description": "job", "prompt": "do it", "subagent_type": "general-purpose"}
+    return assistant(use(call, tool, **{**facts, **arguments}), message=f"msg_{call}", parent=parent)
+
+
+def launched(call: str = T, agent_id: str = "a1") -> Input:
+    return result_of(
+        call, "launched", tool_use_result={"isAsync": True, "status": "async_launched", "agentId": agent_id}
+    )
+
+
+def started(task_id: str = "a1", call: str = T, **fields: Any) -> Input:
+    return system("task_started", task_id=task_id, tool_use_id=call, task_type="local_agent", **fields)
+
+
+def notified(task_id: str = "a1", call: str | None = T, status: str = "completed") -> Input:
+    return system("task_notification", task_id=task_id, tool_use_id=call, status=status, summary="done it")
+
+
+# --- calls -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.rules("S004-345")
+def test_a_result_ends_its_call_with_both_forms_of_it() -> None:
+    blocks = [{"type": "text", "text": "listed"}]
+    log = said(
+        prompt(),
+        assistant(use("toolu_1", command="ls")),
+        result_of("toolu_1", blocks, tool_use_result={"stdout": "listed"}),
+        assistant(use("toolu_2"), message="msg_2"),
+        result_of("toolu_2", "no", is_error=True),
+    )
+    good, bad = all_of(log, ev.ToolEnded)
+    assert (good.name, good.content, good.data, good.status) == ("Bash", blocks, {"stdout": "listed"}, "done")
+    assert (bad.content, bad.is_error, bad.status) == ("no", True, "failed")
+
+
+def test_a_second_result_of_a_call_is_only_kept() -> None:
+    log = said(prompt(), assistant(use("toolu_1")), result_of("toolu_1"), result_of("toolu_1", "again"))
+    assert the(log, ev.ToolEnded).content == "ok"
+    assert all_of(log, ev.RecordKept)[-1].subtype == "tool_result"
+
+
+def test_a_result_of_a_call_from_before_our_time_is_told() -> None:
+    log = said(prompt(), result_of("toolu_old"))
+    assert (the(log, ev.ToolEnded).call, the(log, ev.ToolEnded).name) == ("toolu_old", "")
+
+
+def test_several_results_in_one_record_are_several_ends_without_guessed_data() -> None:
+    results = [{"type": "tool_result", "tool_use_id": f"toolu_{number}", "content": str(number)} for number in (1, 2)]
+    log = said(prompt(), assistant(use("toolu_1"), use("toolu_2")), user(results, tool_use_result={"whose": "unknown"}))
+    assert [(event.call, event.data) for event in all_of(log, ev.ToolEnded)] == [("toolu_1", None), ("toolu_2", None)]
+
+
+def test_calls_left_open_end_with_the_turn() -> None:
+    log = said(
+        prompt(), assistant(use("toolu_1"), use("toolu_2")), result_of("toolu_1"), result("error_during_execution")
+    )
+    assert kinds(log)[-2:] == ["tool.ended", "turn.ended"]
+    closed = all_of(log, ev.ToolEnded)[-1]
+    assert (closed.call, closed.status, closed.is_error) == ("toolu_2", "interrupted", True)
+    assert the(log, ev.TurnEnded).closed == ("toolu_2",)
+
+
+def test_no_agent_can_fill_our_memory_with_calls() -> None:
+    log = said(prompt(), *(assistant(use(f"toolu_{number}"), message="m") for number in range(CALLS_OPEN + 1)))
+    assert len(log.interpreter.snapshot()) < 1 << 20
+
+
+# --- subagents in the foreground -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tool", ["Task", "Agent"])
+def test_a_subagent_begins_with_its_call_and_ends_with_its_result(tool: str) -> None:
+    done = {"status": "completed", "agentId": "a1", "content": [{"type": "text", "text": "its words"}]}
+    log = said(
+        prompt(),
+        task(tool=tool),
+        user([text("do it")], T),
+        assistant(text("working"), message="msg_s", parent=T),
+        result_of(T, "its words and notes", tool_use_result=done),
+    )
+    begun = the(log, ev.SubagentStarted)
+    assert (begun.child, begun.call, begun.subagent) == (CHILD, T, None)
+    assert (begun.title, begun.kind, begun.prompt, begun.background) == ("job", "general-purpose", "do it", False)
+    root = all_of(log, ev.UserMessage)[1]
+    assert (root.subagent, root.via, root.synthetic) == (CHILD, "agent", False)
+    assert the(log, ev.Text).subagent == CHILD
+    assert kinds(log)[-2:] == ["tool.ended", "subagent.ended"]
+    assert (the(log, ev.SubagentEnded).status, the(log, ev.SubagentEnded).summary) == ("completed", "its words")
+
+
+@pytest.mark.rules("S004-114")
+@pytest.mark.parametrize(("noted", "status"), [("completed", "completed"), ("failed", "failed"), ("killed", "stopped")])
+def test_the_notification_of_a_foreground_subagent_waits_for_its_result(noted: str, status: str) -> None:
+    log = said(prompt(), task(), started(), notified(status=noted), result_of(T, "words"))
+    assert kinds(log)[-2:] == ["tool.ended", "subagent.ended"]
+    assert (the(log, ev.SubagentEnded).status, the(log, ev.SubagentEnded).summary) == (status, "words")
+    assert log.interpreter.background == 0
+
+
+def test_a_failed_and_an_interrupted_subagent_are_told_as_such() -> None:
+    failed = said(prompt(), task(), result_of(T, "no", is_error=True))
+    assert the(failed, ev.SubagentEnded).status == "failed"
+    stopped = said(prompt(), task(), result_of(T, "x [Request interrupted by user for tool use]", is_error=True))
+    assert the(stopped, ev.SubagentEnded).status == "stopped"
+    assert the(stopped, ev.ToolEnded).status == "interrupted"
+
+
+def test_subagents_nest() -> None:
+    inner = subagent_id("toolu_inner")
+    log = said(
+        prompt(),
+        task(),
+        task("toolu_inner", parent=T),
+        assistant(text("deep"), message="msg_d", parent="toolu_inner"),
+        result_of("toolu_inner", parent=T),
+        result_of(T),
+    )
+    assert [(event.child, event.subagent) for event in all_of(log, ev.SubagentStarted)] == [
+        (CHILD, None),
+        (inner, CHILD),
+    ]
+    assert the(log, ev.Text).subagent == inner
+    assert [(event.child, event.subagent) for event in all_of(log, ev.SubagentEnded)] == [(inner, CHILD), (CHILD, None)]
+
+
+def test_an_interrupted_turn_stops_its_subagents_after_their_calls() -> None:
+    log = said(
+        prompt(),
+        task(),
+        assistant(use("toolu_in"), message="msg_s", parent=T),
+        {"interrupt": "i"},
+        result("error_during_execution"),
+    )
+    assert kinds(log)[-4:] == ["tool.ended", "tool.ended", "subagent.ended", "turn.ended"]
+    assert the(log, ev.SubagentEnded).status == "stopped"
+    assert set(the(log, ev.TurnEnded).closed) == {T, "toolu_in"}
+
+
+def test_a_tool_of_another_name_may_have_a_subagent() -> None:
+    log = said(
+        prompt(),
+        assistant(use("toolu_s", "Skill")),
+        assistant(text("inside"), message="msg_s", parent="toolu_s"),
+        result_of("toolu_s"),
+    )
+    assert kinds(log)[2:] == ["tool.called", "subagent.started", "text", "tool.ended", "subagent.ended"]
+    assert the(log, ev.SubagentStarted).title == "Skill"
+
+
+# --- in the background ----------------------------------------------------------------------------------------
+
+
+def test_a_background_subagent_outlives_its_result_and_the_turn() -> None:
+    log = said(
+        prompt(),
+        init(),
+        task("toolu_task", "Agent", run_in_background=True),
+        started(is_backgrounded=True),
+        launched(),
+        assistant(use("toolu_in"), message="msg_s", parent=T),
+        result(),
+    )
+    assert the(log, ev.SubagentStarted).background
+    assert all_of(log, ev.SubagentEnded) == []
+    assert the(log, ev.TurnEnded).closed == ()
+    assert log.interpreter.background == 1
+    assert (log.interpreter.turn, log.interpreter.busy) == (None, False)
+    log.run([result_of("toolu_in", parent=T)])
+    assert (log.interpreter.turn is None, log.interpreter.busy) == (False, False)
+    assert all_of(log, ev.ToolEnded)[-1].status == "done"
+    log.run([notified(), init()])
+    assert log.interpreter.busy
+    log.run([result()])
+    assert (the(log, ev.SubagentEnded).status, the(log, ev.SubagentEnded).summary) == ("completed", "done it")
+    assert [turn.trigger for turn in all_of(log, ev.TurnStarted)] == ["prompt", "agent"]
+    assert log.interpreter.background == 0
+
+
+def background(*more: Input) -> Log:
+    return said(prompt(), task(), started(is_backgrounded=True), launched(), result(), *more)
+
+
+def test_a_prompt_while_only_background_work_goes_on_is_a_turn_of_its_own() -> None:
+    log = background(assistant(text("still at it"), message="msg_s", parent=T), prompt("next"))
+    first, own, second = all_of(log, ev.TurnStarted)
+    assert (first.trigger, own.trigger, second.trigger) == ("prompt", "agent", "prompt")
+    assert [turn.status for turn in all_of(log, ev.TurnEnded)] == ["completed", "completed"]
+    assert all_of(log, ev.UserMessage)[-1].via == "prompt"
+    assert log.interpreter.busy
+    assert all_of(log, ev.SubagentEnded) == []
+
+
+def test_a_stopped_background_subagent_ends_the_turn_that_only_it_had_opened() -> None:
+    log = background(assistant(text("at it"), message="msg_s", parent=T), notified(status="stopped"))
+    assert kinds(log)[-2:] == ["subagent.ended", "turn.ended"]
+    assert log.interpreter.turn is None
+
+
+def test_one_of_two_stopped_subagents_leaves_the_turn_open() -> None:
+    other = "toolu_other"
+    log = said(
+        prompt(),
+        task(),
+        task(other),
+        launched(),
+        launched(other, "a2"),
+        result(),
+        assistant(text("x"), message="m", parent=T),
+        notified(status="stopped"),
+    )
+    assert log.interpreter.turn is not None
+    assert log.interpreter.background == 1
+
+
+def test_a_subagent_moved_to_the_background_lives_on() -> None:
+    log = said(prompt(), task(), started(), system("task_updated", task_id="a1", patch={"is_backgrounded": True}))
+    assert log.interpreter.background == 1
+    log.run([result_of(T, "now in the background"), result()])
+    assert all_of(log, ev.SubagentEnded) == []
+
+
+def test_a_subagent_that_is_spoken_to_again_begins_again() -> None:
+    log = background(notified(), started(description="more", is_backgrounded=True))
+    again = all_of(log, ev.SubagentStarted)[1]
+    assert (again.child, again.title, again.background) == (CHILD, "more", True)
+    log.run([notified()])
+    assert len(all_of(log, ev.SubagentEnded)) == 2
+
+
+def test_the_list_of_background_tasks_is_the_truth() -> None:
+    log = said(prompt(), system("background_tasks_changed", tasks=[{"task_id": "b1"}, {"task_id": "b2"}, {"x": 1}]))
+    assert log.interpreter.background == 2
+    log.run([system("background_tasks_changed", tasks=[{"task_id": "b2"}])])
+    assert log.interpreter.background == 1
+
+
+def test_a_background_shell_counts_until_it_is_told_to_be_over() -> None:
+    log = said(
+        prompt(),
+        assistant(use("toolu_b", run_in_background=True)),
+        result_of("toolu_b", tool_use_result={"backgroundTaskId": "b1"}),
+        result(),
+    )
+    assert log.interpreter.background == 1
+    log.run([system("task_notification", task_id="b1", status="completed", summary="Background command done")])
+    assert log.interpreter.background == 0
+    assert (the(log, ev.Notice).kind, the(log, ev.Notice).text) == ("task_notification", "Background command done")
+
+
+def test_a_shell_in_the_foreground_is_no_background_work() -> None:
+    log = said(
+        prompt(),
+        assistant(use("toolu_b")),
+        system("task_started", task_id="b1", tool_use_id="toolu_b", task_type="local_bash", is_backgrounded=False),
+        result_of("toolu_b"),
+    )
+    assert log.interpreter.background == 0
+    log.run([system("task_notification", task_id="b1", tool_use_id="toolu_b", status="completed")])
+    assert all_of(log, ev.Notice) == []
+
+
+def test_a_tool_that_asks_after_a_task_may_learn_that_it_is_over() -> None:
+    log = said(
+        prompt(),
+        assistant(use("toolu_b")),
+        result_of("toolu_b", tool_use_result={"backgroundTaskId": "b1"}),
+        assistant(use("toolu_o", "TaskOutput"), message="m2"),
+        result_of("toolu_o", tool_use_result={"task": {"task_id": "b1", "status": "running"}}),
+    )
+    assert log.interpreter.background == 1
+    log.run(
+        [
+            assistant(use("toolu_p", "TaskOutput"), message="m3"),
+            result_of("toolu_p", tool_use_result={"task": {"task_id": "b1", "status": "completed"}}),
+        ]
+    )
+    assert log.interpreter.background == 0
+
+
+def test_versions_without_task_messages_end_a_subagent_by_the_words_to_the_model() -> None:
+    words = (
+        f"<task-notification><task-id>a1</task-id><tool-use-id>{T}</tool-use-id><status>failed</status>"
+        "<summary>x</summary></task-notification>"
+    )
+    log = said(prompt(), task(), launched(), user(words))
+    assert the(log, ev.SubagentEnded).status == "failed"
+    assert len(all_of(log, ev.UserMessage)) == 1
+
+
+def test_progress_of_a_task_is_progress_of_its_call() -> None:
+    usage = {"duration_ms": 1500}
+    log = said(
+        prompt(),
+        task(),
+        started(),
+        system("task_progress", task_id="a1", tool_use_id=T, description="Reading", usage=usage),
+        launched(),
+        system("task_progress", task_id="a1", description="Writing"),
+        system("task_progress", task_id="zz"),
+    )
+    first, second = all_of(log, ev.ToolProgress)
+    assert (first.call, first.name, first.elapsed_s, first.note) == (T, "Task", 1.5, "Reading")
+    assert (second.call, second.note) == (T, "Writing")
+
+
+def test_a_permission_of_a_subagent_is_known_by_its_call_or_its_agent() -> None:
+    log = background(
+        permission("r1", call="toolu_unseen", agent_id="a1"),
+        assistant(use("toolu_in"), message="m", parent=T),
+        permission("r2", call="toolu_in"),
+    )
+    assert [event.subagent for event in all_of(log, ev.PermissionAsked)] == [CHILD, CHILD]
+    assert all_of(log, ev.TurnStarted)[-1].trigger == "agent"
+
+
+# --- what waits for its parent ----------------------------------------------------------------------------------
+
+
+def test_a_record_before_its_parent_is_kept_at_once_and_told_when_the_parent_comes() -> None:
+    early = assistant(text("early"), message="msg_s", parent=T)
+    log = said(prompt(), early)
+    assert kinds(log, kept=True)[2:] == ["record"]
+    log.add(task())
+    assert kinds(log)[2:] == ["tool.called", "subagent.started", "text"]
+    told = the(log, ev.Text)
+    assert (told.subagent, told.text) == (CHILD, "early")
+    assert told.id.startswith(early["agent"]["uuid"])
+
+
+def test_a_record_before_the_call_of_another_tool_makes_that_a_subagent() -> None:
+    log = said(
+        prompt(), assistant(text("early"), message="msg_s", parent="toolu_s"), assistant(use("toolu_s", "Skill"))
+    )
+    assert kinds(log)[2:] == ["tool.called", "subagent.started", "text"]
+
+
+@pytest.mark.parametrize("end", [result(), {"exit": "gone"}])
+def test_what_nobody_claims_goes_to_the_main_thread_and_is_said_to_be_unresolved(end: Input) -> None:
+    log = said(prompt(), assistant(text("whose"), message="msg_s", parent="toolu_never"), end)
+    notice = the(log, ev.Notice)
+    assert (notice.kind, notice.data) == ("unresolved", {"parent": "toolu_never", "records": 1})
+    assert the(log, ev.Text).subagent is None
+    assert kinds(log)[-1] == "turn.ended"
+
+
+def test_the_stream_of_an_unknown_thread_is_kept_and_let_go_with_its_message() -> None:
+    log = said(
+        prompt(),
+        start("msg_s", T),
+        piece(0, "early", parent=T),
+        agent("stream_event", event={"type": "message_stop"}, parent_tool_use_id=T),
+        task(),
+    )
+    assert not any(isinstance(event, ev.Delta) for event in log.events)
+    assert len(log.dropped) == 3
+
+
+def test_what_is_held_is_bounded() -> None:
+    log = said(
+        prompt(),
+        *(assistant(text("x"), message=f"m{number}", parent="toolu_never") for number in range(HELD_RECORDS + 3)),
+    )
+    assert len(all_of(log, ev.Text)) == 3
+    big = said(prompt(), assistant(text("x" * (2 << 20)), message="m", parent="toolu_never"))
+    assert len(all_of(big, ev.Text)) == 1
+
+
+# --- the end of the process -------------------------------------------------------------------------------------
+
+
+def test_the_exit_ends_everything_in_order() -> None:
+    log = background(
+        assistant(use("toolu_in"), message="m", parent=T), prompt(), assistant(use("toolu_1"), message="m1")
+    )
+    log.add({"exit": "killed"})
+    assert kinds(log)[-4:] == ["tool.ended", "tool.ended", "subagent.ended", "turn.ended"]
+    ended = all_of(log, ev.TurnEnded)[-1]
+    assert (ended.status, ended.reason) == ("failed", "killed")
+    assert set(ended.closed) == {"toolu_in", "toolu_1"}
+    assert the(log, ev.SubagentEnded).status == "stopped"
+    assert log.interpreter.background == 0
+    log.add({"exit": "again"})
+    assert kinds(log)[-1] == "turn.ended"
+
+
+def test_an_exit_without_a_turn_still_ends_background_work() -> None:
+    log = background({"exit": "idle"})
+    assert kinds(log)[-1] == "subagent.ended"
+    assert all_of(log, ev.SubagentEnded)[0].turn is None

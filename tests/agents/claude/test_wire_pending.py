@@ -1,0 +1,124 @@
+"""Requests in flight: each answer settles its own, everything ends, nothing odd harms."""
+
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairlead.agents.claude.control import BadAnswer
+from fairlead.agents.claude.pending import PendingRequests, default_timeout
+from fairlead.agents.claude.records import Answered
+from fairlead.model.errors import AgentGone, AgentRefused, AgentTimeout
+
+
+def success(request_id: str, response: Any = None) -> Answered:
+    return Answered(subtype="success", request_id=request_id, response=response)
+
+
+@pytest.mark.rules("S004-127", "S004-298")
+@given(st.integers(1, 30), st.integers())
+def test_answers_in_any_order_settle_exactly_their_own(count: int, seed: int) -> None:
+    pending: PendingRequests[int] = PendingRequests()
+    for number in range(count):
+        pending.add(f"r{number}", "interrupt", number, now=0)
+    order = list(range(count))
+    random.Random(seed).shuffle(order)
+    for number in order:
+        settled = pending.settle(success(f"r{number}", {"n": number}))
+        assert settled is not None
+        assert (settled.pending.token, settled.answer, settled.error) == (number, {"n": number}, None)
+    assert len(pending) == 0
+
+
+@pytest.mark.rules("S004-132", "S004-300")
+def test_double_late_and_unknown_answers_are_counted_and_harm_nothing() -> None:
+    pending: PendingRequests[str] = PendingRequests()
+    pending.add("r1", "set_permission_mode", "a", now=0)
+    pending.add("r2", "interrupt", "b", now=0)
+    assert pending.settle(success("r1", {"mode": "plan"})) is not None
+    assert pending.settle(success("r1")) is None
+    assert pending.settle(success("echo")) is None
+    assert [over.pending.request_id for over in pending.expire(100)] == ["r2"]
+    assert pending.settle(success("r2")) is None
+    assert (pending.repeated, pending.unknown, len(pending)) == (2, 1, 0)
+
+
+@pytest.mark.rules("S004-133")
+def test_every_request_has_a_deadline_of_its_own() -> None:
+    pending: PendingRequests[str] = PendingRequests()
+    pending.add("slow", "initialize", "a", now=1)
+    pending.add("quick", "no_such_thing", "b", now=2)
+    pending.add("given", "interrupt", "c", now=2, timeout=1)
+    assert pending.deadline == 3
+    assert pending.expire(2.9) == []
+    assert [over.pending.token for over in pending.expire(17)] == ["c", "b"]
+    over = pending.expire(61)
+    assert isinstance(over[0].error, AgentTimeout)
+    assert over[0].error.data == {"subtype": "initialize"}
+    assert pending.deadline is None
+
+
+def test_waiting_for_mcp_servers_and_the_start_takes_longer() -> None:
+    slow = [default_timeout(subtype) for subtype in ("initialize", "mcp_status", "mcp_message")]
+    assert slow == [60, 60, 60]
+    assert default_timeout("interrupt") == 15
+
+
+@pytest.mark.rules("S004-299")
+def test_closing_fails_all_and_takes_nothing_more() -> None:
+    pending: PendingRequests[str] = PendingRequests()
+    pending.add("r1", "interrupt", "a", now=0)
+    (over,) = pending.close("It exited with code 1.")
+    assert isinstance(over.error, AgentGone)
+    assert over.error.message == "It exited with code 1."
+    assert pending.close() == []
+    with pytest.raises(AgentGone):
+        pending.add("r2", "interrupt", "b", now=0)
+
+
+def test_a_request_can_be_given_up() -> None:
+    pending: PendingRequests[str] = PendingRequests()
+    pending.add("r1", "interrupt", "a", now=0)
+    given_up = pending.give_up("r1")
+    assert given_up is not None and given_up.token == "a"
+    assert pending.give_up("r1") is None
+    assert pending.settle(success("r1")) is None
+    assert pending.repeated == 1
+
+
+@pytest.mark.rules("S004-129", "S004-130")
+def test_an_error_answer_fails_its_request_and_brings_the_permissions_that_wait() -> None:
+    pending: PendingRequests[str] = PendingRequests()
+    pending.add("r1", "initialize", "a", now=0)
+    request = {"type": "control_request", "request_id": "q", "request": {"subtype": "can_use_tool"}}
+    answer = Answered(
+        subtype="error",
+        request_id="r1",
+        error="Already initialized",
+        pending_permission_requests=[request, "nonsense", {"request_id": 3}],
+    )
+    settled = pending.settle(answer)
+    assert settled is not None and isinstance(settled.error, AgentRefused)
+    assert "Already initialized" in settled.error.message
+    assert [(item.request_id, item.subtype) for item in settled.permissions] == [("q", "can_use_tool")]
+
+
+def test_an_error_without_words_still_fails_its_request() -> None:
+    pending: PendingRequests[str] = PendingRequests()
+    pending.add("r1", "interrupt", "a", now=0)
+    settled = pending.settle(Answered(subtype="error", request_id="r1"))
+    assert settled is not None and settled.error is not None
+    assert settled.permissions == ()
+
+
+@pytest.mark.rules("S004-302")
+def test_a_wrong_shape_fails_that_request_alone() -> None:
+    pending: PendingRequests[str] = PendingRequests()
+    pending.add("r1", "mcp_status", "a", now=0)
+    pending.add("r2", "mcp_status", "b", now=0)
+    wrong = pending.settle(success("r1", {"mcpServers": "none"}))
+    assert wrong is not None and isinstance(wrong.error, BadAnswer)
+    good = pending.settle(success("r2", {"mcpServers": []}))
+    assert good is not None and good.answer == {"mcpServers": []}

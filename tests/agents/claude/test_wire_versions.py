@@ -1,0 +1,45 @@
+"""What each version of the CLI can, as it was observed."""
+
+import pytest
+
+from fairlead.agents.claude.versions import abilities, parse_version
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        ("2.1.325 (Claude Code)", (2, 1, 325)),
+        ("2.1.37", (2, 1, 37)),
+        ("claude 2.0.0-beta", (2, 0, 0)),
+        ("none", None),
+        ("", None),
+    ],
+)
+def test_a_version_is_read_wherever_it_stands(text: str, version: tuple[int, int, int] | None) -> None:
+    assert parse_version(text) == version
+
+
+@pytest.mark.rules("S004-003")
+def test_dial_in_is_told_by_the_version() -> None:
+    works = {version: abilities(version).dial_in for version in [(2, 1, 37), (2, 1, 120), (2, 1, 121), (2, 1, 325)]}
+    assert list(works.values()) == [True, True, False, False]
+
+
+@pytest.mark.rules("S004-341")
+def test_the_modes_differ_by_version() -> None:
+    seed = {"default", "acceptEdits", "bypassPermissions", "plan", "delegate", "dontAsk"}
+    assert set(abilities((2, 1, 37)).modes) == seed
+    assert set(abilities((2, 1, 120)).modes) == seed
+    assert set(abilities((2, 1, 325)).modes) == seed - {"delegate"} | {"auto"}
+
+
+@pytest.mark.rules("S004-125", "S004-301")
+def test_what_would_end_an_old_version_or_do_nothing_in_a_new_one_is_known() -> None:
+    old, middle, new = (abilities(version) for version in [(2, 1, 37), (2, 1, 120), (2, 1, 325)])
+    assert [old.takes_cancel, middle.takes_cancel, new.takes_cancel] == [False, True, True]
+    assert [old.answers_unknown, middle.answers_unknown, new.answers_unknown] == [False, True, True]
+    assert [old.takes_environment, middle.takes_environment, new.takes_environment] == [True, True, False]
+    assert [old.tells_modes, middle.tells_modes, new.tells_modes] == [False, True, True]
+    assert [old.checks_modes, middle.checks_modes, new.checks_modes] == [False, False, True]
+    assert [old.tells_tasks, middle.tells_tasks] == [False, True]
+    assert [old.permission_outlives_crash, new.permission_outlives_crash] == [True, False]
