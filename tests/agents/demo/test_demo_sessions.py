@@ -100,6 +100,14 @@ async def test_a_given_session_id_is_used(tmp_path: Path) -> None:
         assert (await host.ask("SCRIPT:text"))["session_id"] == wanted
 
 
+async def test_an_id_that_has_a_transcript_is_refused_for_a_new_session(tmp_path: Path) -> None:
+    session = await first_session(tmp_path, "SCRIPT:text")
+    async with demo(tmp_path, "--session-id", session) as host:
+        assert await host.end() == 1
+        assert host.seen == []
+        assert await host.errors() == f"Error: Session ID {session} is already in use.\n"
+
+
 async def test_continue_takes_the_last_session(tmp_path: Path) -> None:
     await first_session(tmp_path, "SCRIPT:text one")
     session = await first_session(tmp_path, "SCRIPT:text two")

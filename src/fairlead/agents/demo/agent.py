@@ -38,6 +38,10 @@ from fairlead.agents.demo.wire import Wire
 _CHECKPOINTS = "CLAUDE_CODE_ENABLE_SDK_FILE_CHECKPOINTING"
 
 
+class SessionTaken(Exception):
+    """The id for a new session has a transcript already. Carries the sentence the real CLI prints."""
+
+
 class Agent:
     """One process, one session."""
 
@@ -57,6 +61,9 @@ class Agent:
         """The whole life; the exit code."""
         try:
             self._session = self._open()
+        except SessionTaken as error:
+            print(error, file=sys.stderr)
+            return 1
         except NoConversation as error:
             session_id = self._options.resume or self._options.session_id or new_uuid()
             print(error, file=sys.stderr)
@@ -87,7 +94,10 @@ class Agent:
         session_id = options.session_id or new_uuid()
         if resumed and not options.fork:
             session_id = resumed
-        transcript = Transcript(folder / f"{session_id}.jsonl", session_id, self._cwd, keep=options.keeps_transcript)
+        path = folder / f"{session_id}.jsonl"
+        if session_id != resumed and path.exists():
+            raise SessionTaken(f"Error: Session ID {session_id} is already in use.")
+        transcript = Transcript(path, session_id, self._cwd, keep=options.keeps_transcript)
         if history is not None:
             self._continue(history, transcript, fork=options.fork)
         return Session(
