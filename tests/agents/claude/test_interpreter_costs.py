@@ -1,0 +1,100 @@
+"""What a turn cost: differences of running totals, or what the CLI says of it."""
+
+from typing import Any
+
+import pytest
+
+from fairlead.agents.claude.costs import ending, next_process
+from fairlead.agents.claude.records import ResultRecord
+from fairlead.agents.claude.state import Base
+
+
+def used(inputs: float, cost: float) -> dict[str, Any]:
+    return {
+        "inputTokens": inputs,
+        "outputTokens": 2 * inputs,
+        "cacheReadInputTokens": 1,
+        "cacheCreationInputTokens": 0,
+        "costUSD": cost,
+        "contextWindow": 200_000,
+    }
+
+
+def result(total: float, models: dict[str, Any] | None = None, **fields: Any) -> ResultRecord:
+    return ResultRecord(**{"subtype": "success", "total_cost_usd": total, "modelUsage": models, **fields})
+
+
+@pytest.mark.rules("S004-092", "S004-094")
+def test_within_a_process_the_difference_counts() -> None:
+    first, base = ending(result(0.5, {"a": used(10, 0.5)}, duration_api_ms=100), Base(), False)
+    both = {"a": used(25, 0.6), "b": used(4, 0.2)}
+    second, _ = ending(result(0.8, both, duration_api_ms=250, duration_ms=400), base, False)
+    assert (first.cost_usd, first.api_ms) == (0.5, 100)
+    assert (second.cost_usd, second.api_ms, second.duration_ms) == (0.3, 150, 400)
+    assert (second.usage["a"].input, second.usage["a"].cost_usd, second.usage["b"].input) == (15, 0.1, 4)
+
+
+def test_a_new_process_counts_from_nothing() -> None:
+    _, base = ending(result(0.5, {"a": used(10, 0.5)}, duration_api_ms=100), Base(), False)
+    again, _ = ending(result(0.5, {"a": used(10, 0.5)}, duration_api_ms=90), next_process(base), False)
+    assert (again.cost_usd, again.usage["a"].input, again.api_ms) == (0.5, 10, 90)
+
+
+def test_what_the_cli_says_of_the_turn_is_taken_where_it_says_it() -> None:
+    since = {"a": used(3, 0.125)}
+    told, base = ending(result(9.0, {"a": used(900, 9.0)}, model_usage_since_last_result=since), Base(), False)
+    assert (told.cost_usd, told.usage["a"].input) == (0.125, 3)
+    assert base.cost == 9.0
+
+
+def test_a_process_that_goes_on_from_stored_totals_does_not_count_their_time() -> None:
+    _, base = ending(
+        result(1.0, {}, duration_api_ms=600, model_usage_since_last_result={"a": used(1, 1.0)}), Base(), False
+    )
+    going_on = result(1.25, {}, duration_api_ms=700, model_usage_since_last_result={"a": used(1, 0.25)})
+    assert ending(going_on, next_process(base), False)[0].api_ms == 100
+    anew = result(0.25, {}, duration_api_ms=80, model_usage_since_last_result={"a": used(1, 0.25)})
+    assert ending(anew, next_process(base), False)[0].api_ms == 80
+
+
+def test_a_local_commands_zero_does_not_begin_the_count_again() -> None:
+    _, base = ending(result(0.5, {}, duration_api_ms=130), Base(), False)
+    local, base = ending(result(0.5, {}, duration_api_ms=0), base, False)
+    after, _ = ending(result(0.7, {}, duration_api_ms=330), base, False)
+    assert (local.cost_usd, local.api_ms, after.cost_usd, after.api_ms) == (0, 0, 0.2, 200)
+
+
+def test_a_total_below_the_last_has_begun_anew() -> None:
+    _, base = ending(result(0.5), Base(), False)
+    lower, base = ending(result(0.2), base, False)
+    assert (lower.cost_usd, ending(result(0.3), base, False)[0].cost_usd) == (0.2, 0.1)
+
+
+def test_odd_numbers_are_left_out() -> None:
+    models = {"a": {"inputTokens": "many", "outputTokens": True, "costUSD": None}, "b": 7, "c": used(1, 0.0)}
+    assert set(ending(result(0, models), Base(), False)[0].usage) == {"c"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "cancelled", "error", "expected"),
+    [
+        ({}, False, "", ("completed", "")),
+        ({"is_error": True}, False, "", ("failed", "error")),
+        ({"is_error": True}, False, "rate_limit", ("failed", "rate_limit")),
+        ({"subtype": "error_max_turns", "is_error": False}, False, "", ("failed", "error_max_turns")),
+        ({"subtype": "error_during_execution", "is_error": True}, True, "", ("cancelled", "interrupted")),
+        ({}, True, "", ("cancelled", "interrupted")),
+    ],
+)
+def test_how_it_ended(fields: dict[str, Any], cancelled: bool, error: str, expected: tuple[str, str]) -> None:
+    told, _ = ending(result(0, **fields), Base(), cancelled, error)
+    assert (told.status, told.reason) == expected
+
+
+def test_noise_for_the_makers_of_the_cli_is_not_shown() -> None:
+    errors = ["[ede_diagnostic] result_type=user", "Reached the limit", 7]
+    assert ending(result(0, subtype="error_x", errors=errors), Base(), False)[0].errors == ("Reached the limit",)
+
+
+def test_the_text_of_a_failure_is_its_error() -> None:
+    assert ending(result(0, is_error=True, result="API Error: 529"), Base(), False)[0].errors == ("API Error: 529",)

@@ -1,0 +1,209 @@
+"""Two sources, one session: rows of the transcript after the wire, and how a turn without a result ended."""
+
+from typing import Any
+
+import pytest
+
+from agents.claude.golden_claude import Input, Log, inputs
+from agents.claude.talk import (
+    all_of,
+    assistant,
+    begin,
+    kinds,
+    piece,
+    prompt,
+    result,
+    row,
+    said,
+    start,
+    stop,
+    text,
+    the,
+    use,
+)
+from fairlead.model import events as ev
+from fairlead.model.ids import subagent_id
+
+
+def says(*blocks: Any, stop_reason: str | None = "end_turn", message: str = "msg_1", **fields: Any) -> Input:
+    content = {"id": message, "role": "assistant", "model": "m", "content": list(blocks), "stop_reason": stop_reason}
+    return row("assistant", content, **fields)
+
+
+def types(words: Any, **fields: Any) -> Input:
+    return row("user", {"role": "user", "content": words}, **fields)
+
+
+def copy_of(given: Input, stop_reason: str | None = None) -> Input:
+    """The transcript's copy of a record of the wire: the same uuid, and the true stop reason."""
+    record = given["agent"]
+    return {"transcript": {**record, "message": {**record["message"], "stop_reason": stop_reason}}}
+
+
+@pytest.mark.parametrize(
+    "case", ["2.1.37-subagent", "2.1.325-subagent", "2.1.325-thinking", "2.1.37-interrupt_tool", "2.1.37-compact"]
+)
+def test_the_transcript_of_what_the_wire_brought_adds_nothing_to_the_conversation(case: str) -> None:
+    version, scenario = case.split("-")
+    wire = Log().run(inputs(case))
+    before = len(wire.events)
+    rows = [given for given in inputs(f"{version}-transcript-{scenario}") if "transcript" in given]
+    # The prompts of these recordings had no uuid: their rows are not ours to recognise, and a subagent's root neither.
+    rows = [given for given in rows if given["transcript"]["type"] != "user" or "toolUseResult" in given["transcript"]]
+    wire.run(rows)
+    new = [event for event in wire.events[before:] if not isinstance(event, ev.RecordKept | ev.Notice)]
+    assert [ev.kind_of(event) for event in new] == []
+
+
+def test_our_prompts_row_is_recognised() -> None:
+    log = said(prompt("hello", "p1"), {"transcript": {"type": "user", "uuid": "p1", "message": {"content": "hello"}}})
+    assert len(all_of(log, ev.UserMessage)) == 1
+
+
+def test_what_the_wire_lacked_is_told_from_the_transcript() -> None:
+    first = assistant(text("first"))
+    log = said(prompt(), first, copy_of(first), says(use("toolu_1"), message="msg_2", stop_reason="tool_use"))
+    log.run([types([{"type": "tool_result", "tool_use_id": "toolu_1", "content": "x"}], toolUseResult={"stdout": "x"})])
+    log.run([says(text("last"), message="msg_3"), {"exit": "gateway lost"}])
+    assert kinds(log)[2:] == ["text", "tool.called", "tool.ended", "text", "turn.ended"]
+    assert the(log, ev.ToolEnded).data == {"stdout": "x"}
+    assert the(log, ev.TurnEnded).status == "completed"
+
+
+def test_a_block_that_broke_off_on_the_wire_is_completed_by_its_row() -> None:
+    log = said(prompt(), start(), begin(0, {"type": "text"}), piece(0, "ab"), says(text("abcd")))
+    assert [offset for _, offset in the(log, ev.Text).marks] == [2]
+    assert len(log.dropped) == 1
+
+
+def test_a_row_that_says_its_place_takes_it_and_no_other() -> None:
+    told = assistant(text("zero"))
+    log = said(prompt(), told, says(text("one"), apiBlockIndex=1), says(text("zero again"), apiBlockIndex=0))
+    assert [(event.block, event.text) for event in all_of(log, ev.Text)] == [(0, "zero"), (1, "one")]
+
+
+# --- how a turn without a result ended ------------------------------------------------------------------------
+
+
+def ended(*given: Input) -> Any:
+    return the(said(*given, {"exit": "gateway lost"}), ev.TurnEnded)
+
+
+def test_the_copy_of_a_known_record_says_that_it_was_the_last() -> None:
+    final = assistant(text("done"))
+    assert ended(prompt(), final).status == "failed"
+    final = assistant(text("done"))
+    assert ended(prompt(), final, copy_of(final, "end_turn")).status == "completed"
+
+
+def test_a_turn_is_over_by_its_rows_only_with_a_final_answer() -> None:
+    assert ended(types("hi"), says(text("done"))).status == "completed"
+    lost = ended(types("hi"), says(text("calling"), stop_reason="tool_use"))
+    assert (lost.status, lost.reason) == ("failed", "gateway lost")
+    assert ended(types("hi"), says(text("cut"), stop_reason=None)).status == "failed"
+    assert ended(types("hi"), says({"type": "thinking", "thinking": "x"})).status == "failed"
+    assert ended(types("hi")).status == "failed"
+    open_call = says(use("toolu_1"), stop_reason="tool_use")
+    assert ended(types("hi"), open_call).closed == ("toolu_1",)
+
+
+def test_an_old_versions_rows_have_no_stop_reasons() -> None:
+    assert ended(types("hi"), says(text("done"), stop_reason=None, version="2.1.37")).status == "completed"
+    call = says(use("toolu_1"), stop_reason=None, version="2.1.37", message="msg_2")
+    assert ended(types("hi"), says(text("then"), stop_reason=None, version="2.1.37"), call).status == "failed"
+
+
+def test_an_error_as_the_last_word_is_a_failure() -> None:
+    failed = ended(types("hi"), says(text("API Error"), stop_reason="stop_sequence", error="server_error"))
+    assert (failed.status, failed.reason) == ("failed", "server_error")
+
+
+def test_on_the_wire_the_stream_says_that_it_was_the_last() -> None:
+    final = [start(), begin(0, {"type": "text"}), piece(0, "a"), assistant(text("a")), *stop()]
+    assert ended(prompt(), *final).status == "completed"
+    assert ended(prompt(), *final[:-1]).status == "failed"
+    assert ended(prompt(), *final, start("msg_2")).status == "failed"
+    called = [start(), begin(0, use("toolu_1")), assistant(use("toolu_1")), *stop("tool_use")]
+    assert ended(prompt(), *called).status == "failed"
+
+
+def test_an_interrupt_before_the_exit_is_a_cancelled_turn() -> None:
+    assert ended(prompt(), {"interrupt": "i"}).status == "cancelled"
+    assert ended(types("hi"), types([text("[Request interrupted by user]")])).status == "cancelled"
+
+
+def test_the_next_prompt_in_a_transcript_ends_the_turn_before_it() -> None:
+    log = said(types("one"), says(text("a")), types("two"), says(text("b"), message="msg_2"), types("three", uuid="u3"))
+    assert [turn.status for turn in all_of(log, ev.TurnEnded)] == ["completed", "completed"]
+    assert [message.via for message in all_of(log, ev.UserMessage)] == ["prompt", "prompt", "prompt"]
+    log.run([types("and this")])
+    assert all_of(log, ev.UserMessage)[-1].via == "steer"
+
+
+def test_meta_rows_and_summaries_are_nobodys_words() -> None:
+    log = said(
+        types("hi"),
+        types("Caveat", isMeta=True),
+        types("This session is being continued", isCompactSummary=True),
+        row("system", subtype="compact_boundary", compactMetadata={"trigger": "auto", "preTokens": 5}),
+        row("system", subtype="microcompact_boundary", microcompactMetadata={"trigger": "auto", "preTokens": 7}),
+        row("system", subtype="turn_duration", durationMs=5),
+    )
+    assert [(message.via, message.synthetic) for message in all_of(log, ev.UserMessage)] == [
+        ("prompt", False),
+        ("agent", True),
+    ]
+    assert [event.pre_tokens for event in all_of(log, ev.Compaction)] == [5, 7]
+
+
+# --- sidechains ----------------------------------------------------------------------------------------------------
+
+T = "toolu_task"
+
+
+def side(given: Input, agent: str = "a1") -> Input:
+    return {"transcript": {**given["transcript"], "isSidechain": True, "agentId": agent}}
+
+
+def task() -> Input:
+    return says(use(T, "Task", description="job"), stop_reason="tool_use")
+
+
+def done(**fields: Any) -> Input:
+    block = {"type": "tool_result", "tool_use_id": T, "content": "ok"}
+    return types([block], toolUseResult={"status": "completed", "agentId": "a1"}, **fields)
+
+
+def test_a_subagents_rows_wait_until_its_id_is_known() -> None:
+    log = said(types("hi"), task(), side(types("do it")), side(says(text("deep"), message="m2")))
+    assert all_of(log, ev.Text) == []
+    log.add(done())
+    assert the(log, ev.Text).subagent == subagent_id(T)
+    assert all_of(log, ev.UserMessage)[-1].subagent == subagent_id(T)
+    assert all_of(log, ev.UserMessage)[-1].via == "agent"
+
+
+def test_progress_rows_tell_whose_an_id_is() -> None:
+    progress = row("progress", data={"type": "agent_progress", "agentId": "a1"}, parentToolUseID=T)
+    log = said(types("hi"), task(), progress, side(says(text("deep"), message="m2")))
+    assert the(log, ev.Text).subagent == subagent_id(T)
+
+
+def test_the_wire_tells_whose_an_id_is() -> None:
+    log = said(
+        prompt(),
+        assistant(use(T, "Task")),
+        assistant(text("wire"), message="m1", parent=T, agent_id="a1"),
+        side(says(text("row"), message="m2")),
+    )
+    assert [event.subagent for event in all_of(log, ev.Text)] == [subagent_id(T)] * 2
+
+
+def test_a_sidechain_that_nobody_knows_is_told_in_the_main_thread_at_the_end() -> None:
+    log = said(types("hi"), side(says(text("deep"), message="m2")), {"exit": "gone"})
+    assert the(log, ev.Notice).data == {"parent": "a1", "records": 1}
+    assert the(log, ev.Text).subagent is None
+
+
+def test_a_result_ends_a_turn_that_a_transcript_began() -> None:
+    assert the(said(types("hi"), says(text("a")), result(result="a")), ev.TurnEnded).text == "a"
