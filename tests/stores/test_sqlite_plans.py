@@ -1,0 +1,141 @@
+"""Work per call must not grow with the log: SQLite says itself how it would do each statement of the live path."""
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fairlead.model.ids import SessionId
+from fairlead.model.store import (
+    Batch,
+    Checkpoint,
+    ForkPoint,
+    KeptReply,
+    Lease,
+    SessionFilter,
+    Summary,
+)
+from fairlead.stores.sqlite import erasing, owners, reading, sessions
+from fairlead.stores.sqlite.appending import Append, Appender
+from fairlead.stores.sqlite.opening import Opened, open_folder
+from fairlead.stores.sqlite.spill import Spill
+from fairlead.testing.store_conformance import batch, new_session
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Iterator[Opened]:
+    opened = open_folder(tmp_path, "process", 0, alone=False)
+    yield opened
+    opened.index.close()
+    for db in (opened.writer, opened.maintenance, *opened.readers):
+        db.close()
+
+
+class Plans:
+    """The plan of every statement that `db` runs."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self.db = db
+        self.statements: list[str] = []
+
+    def __enter__(self) -> "Plans":
+        self.db.set_trace_callback(self.statements.append)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.db.set_trace_callback(None)
+
+    def steps(self) -> list[str]:
+        found = []
+        for statement in self.statements:
+            if statement.lstrip().lower().startswith(("select", "insert", "update", "delete")):
+                rows = self.db.execute(f"explain query plan {statement}").fetchall()
+                found += [f"{row[3]}: {statement.strip()[:60]}" for row in rows]
+        return found
+
+
+def fill(db: sqlite3.Connection, spill: Spill) -> tuple[Lease, Lease, Lease]:
+    """A log of some length, a fork of it, and a fork of the fork."""
+    appender = Appender(db)
+    appender.begin()
+    lease, _, _ = owners.claim(new_session(), "a", 0, None)(db)
+    appender.append(Append(lease, batch(*range(1, 301)), 0))
+    appender.flush()
+    fork, _, _ = owners.claim(new_session(), "a", 0, ForkPoint(lease.session, 200))(db)
+    appender.append(Append(fork, batch(*range(201, 301)), 200))
+    appender.flush()
+    nested, _, _ = owners.claim(new_session(), "a", 0, ForkPoint(fork.session, 250))(db)
+    return lease, fork, nested
+
+
+def everything(session: SessionId) -> Batch:
+    return batch(
+        *range(301, 400),
+        drop=range(280, 390),
+        summary=Summary(session=session),
+        checkpoints=(Checkpoint("c", 1, b""),),
+        replies=(KeptReply("k", b""),),
+    )
+
+
+def test_no_call_of_the_live_path_walks_through_a_table(opened: Opened, tmp_path: Path) -> None:
+    db, spill = opened.writer, Spill(tmp_path / "spill", sync=False)
+    lease, fork, nested = fill(db, spill)
+    with Plans(db) as plans:
+        appender = Appender(db)
+        appender.begin()
+        appender.append(Append(lease, everything(lease.session), 300))
+        appender.append(Append(lease, everything(lease.session), 300))
+        appender.flush()
+        for session in (lease.session, fork.session, nested.session):
+            reading.page_forward(db, spill, session, 100, 10, 1 << 20)
+            reading.page_backward(db, spill, session, None, 10, ())
+            reading.page_backward(db, spill, session, 220, 10, ("text", "user.message"))
+            owners.owner(db, session)
+            sessions.get_summary(db, session)
+        owners.claim(nested.session, "a", 0, None)(db)
+        owners.present("a", 1)(db)
+        owners.release(nested)(db)
+        sessions.list_sessions(db, SessionFilter(archived=None))
+        erasing.hidden(db)
+    steps = plans.steps()
+    assert len(steps) > 40
+    walks = [step for step in steps if step.startswith("SCAN") and "sessions_by_updated" not in step]
+    # A constant list of values, or the list of erased logs by its own small index.
+    assert [step for step in walks if "CONSTANT ROW" not in step and "logs_erased" not in step] == []
+    assert [step for step in steps if "TEMP B-TREE" in step] == []
+
+
+def test_the_number_of_steps_does_not_depend_on_the_length_of_the_log(opened: Opened, tmp_path: Path) -> None:
+    """Counted in SQLite's own instructions, which no busy machine can change."""
+    db, spill = opened.writer, Spill(tmp_path / "spill", sync=False)
+    appender = Appender(db)
+    counted = 0
+
+    def tick() -> int:
+        nonlocal counted
+        counted += 1
+        return 0
+
+    def cost(lease: Lease, head: int) -> int:
+        nonlocal counted
+        counted = 0
+        db.set_progress_handler(tick, 1)
+        appender.begin()
+        appender.append(Append(lease, batch(head + 1, head + 2, drop=(head - 1,)), head))
+        appender.flush()
+        reading.page_forward(db, spill, lease.session, head - 5, 5, 1 << 20)
+        reading.page_backward(db, spill, lease.session, None, 5, ())
+        db.set_progress_handler(None, 0)
+        return counted
+
+    costs = []
+    for length in (100, 10_000):
+        lease, _, head = owners.claim(new_session(), "a", 0, None)(db)
+        for first in range(1, length + 1, 100):
+            head = appender.append(Append(lease, batch(*range(first, first + 100)), head))
+        appender.flush()
+        cost(lease, head)
+        costs.append(cost(lease, head + 2))
+    assert costs[0] == costs[1]
