@@ -105,6 +105,8 @@ def signal(
     for action in actions:
         if action is Action.OPEN:
             state.turn = Turn(turn_id(step.session, step.source))
+            # Open at once: what an end releases must not open another.
+            state.phase = Phase.OWN if phase is Phase.IDLE else phase
             step.tell(TurnStarted, trigger="prompt" if sign is Signal.PROMPT else "agent")
         elif action is Action.CANCEL and state.turn is not None:
             state.turn.cancelled = True
