@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
 from collections import Counter
@@ -12,12 +13,16 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse, StreamingResponse
 from starlette.routing import Route, WebSocketRoute
-from starlette.websockets import WebSocket
+from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from fairlead.server.websocket import (
+    EXTENSION,
     Connection,
     Endpoint,
+    Keepalive,
+    Misuse,
     Options,
+    WebSocketDriver,
     binary_frame,
     driver_class,
     run_endpoint,
@@ -37,7 +42,18 @@ class Hub:
         self.subscribers: dict[str, set[Connection]] = {}
         self.closes: list[tuple[str, int]] = []
         self.seen: Counter[str] = Counter()
-        self.release = threading.Event()
+        self.gates: dict[str, asyncio.Event] = {}
+        self.loop: asyncio.AbstractEventLoop | None = None
+
+    async def wait_for_gate(self, name: str) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.gates[name] = asyncio.Event()
+        await self.gates[name].wait()
+
+    def open_gate(self, name: str) -> None:
+        wait_until(lambda: name in self.gates, f"someone at the gate {name}")
+        assert self.loop is not None
+        self.loop.call_soon_threadsafe(self.gates.pop(name).set)
 
 
 class Base:
@@ -174,7 +190,7 @@ class Flood(Base):
 
 
 class Valve(Base):
-    """Stops reading at every message; `hub.release` opens it again, asked by a second connection."""
+    """Stops reading at every message; "open" from a second connection starts it again."""
 
     name = "valve"
     stopped: Connection | None = None
@@ -245,6 +261,52 @@ def build_app(hub: Hub) -> Starlette:
         await ws.send_text("hello")
         await ws.close(4001, "enough")
 
+    async def late(ws: WebSocket) -> None:
+        await ws.accept()
+        await hub.wait_for_gate("late")
+        hub.closes.append(("late returned", await ws.scope["extensions"][EXTENSION].run(Echo(hub))))
+
+    async def undecided(ws: WebSocket) -> None:
+        await hub.wait_for_gate("undecided")
+        await ws.accept()
+        await ws.close(4002)
+
+    async def talks_to_the_dead(ws: WebSocket) -> None:
+        await ws.accept()
+        await hub.wait_for_gate("dead")
+        try:
+            while True:
+                await ws.send_text("x" * 65536)
+        except WebSocketDisconnect as error:
+            hub.closes.append(("talked to the dead", error.code))
+
+    async def impolite(ws: WebSocket) -> None:
+        connection = ws.scope["extensions"][EXTENSION]
+        for name, call in (
+            ("run before accept", lambda: connection.run(Echo(hub))),
+            ("send before accept", lambda: ws._send({"type": "websocket.send", "text": "x"})),
+        ):
+            try:
+                await call()
+            except Misuse:
+                hub.seen[name] += 1
+        await ws.accept()
+        try:
+            connection.configure(Options())
+        except Misuse:
+            hub.seen["configure after accept"] += 1
+        running = asyncio.ensure_future(connection.run(Echo(hub)))
+        await asyncio.sleep(0)
+        try:
+            await connection.run(Echo(hub))
+        except Misuse:
+            hub.seen["run twice"] += 1
+        await running
+
+    async def stuck(ws: WebSocket) -> None:
+        await ws.accept()
+        await hub.wait_for_gate("stuck")
+
     async def hello(request: Any) -> PlainTextResponse:
         return PlainTextResponse("hello")
 
@@ -267,25 +329,43 @@ def build_app(hub: Hub) -> Starlette:
             WebSocketRoute("/broken-later", broken_later),
             WebSocketRoute("/plain", plain),
             WebSocketRoute("/plain-once", plain_once),
+            WebSocketRoute("/late", late),
+            WebSocketRoute("/undecided", undecided),
+            WebSocketRoute("/dead", talks_to_the_dead),
+            WebSocketRoute("/impolite", impolite),
+            WebSocketRoute("/stuck", stuck),
         ]
     )
 
 
 class RunningServer:
-    def __init__(self, driver: str, loop: str = "uvloop", app: Any = None, **settings: Any) -> None:
+    def __init__(
+        self,
+        driver: str,
+        loop: str = "uvloop",
+        *,
+        close_timeout: float = 5.0,
+        keepalive: Keepalive | None = None,
+        **settings: Any,
+    ) -> None:
         self.driver = driver
         self.own = driver == "own"
         self.hub = Hub()
-        ws = {"ws": driver_class(close_timeout=1.0)} if self.own else stock_settings(SMALL)
+        driver_settings: dict[str, Any] = (
+            {"ws": driver_class(keepalive=keepalive, close_timeout=close_timeout)}
+            if self.own
+            else stock_settings(SMALL)
+        )
         listener = socket.socket()
         listener.bind(("127.0.0.1", 0))
         self.port: int = listener.getsockname()[1]
         config = uvicorn.Config(
-            app or build_app(self.hub),
+            build_app(self.hub),
             loop=loop,
             log_config=None,
             lifespan="off",
-            **{**ws, **settings},
+            **driver_settings,
+            **settings,
         )
         self.server = uvicorn.Server(config)
         self.thread = threading.Thread(target=self.server.run, kwargs={"sockets": [listener]})
@@ -296,10 +376,14 @@ class RunningServer:
     def connections(self) -> int:
         return len(self.server.server_state.connections)
 
+    def drivers(self) -> list[WebSocketDriver]:
+        return [one for one in self.server.server_state.connections if isinstance(one, WebSocketDriver)]
+
     def begin_stop(self) -> None:
         self.server.should_exit = True
 
     def stop(self) -> None:
         self.begin_stop()
         self.thread.join(20)
-        assert not self.thread.is_alive()
+        state = self.server.server_state
+        assert not self.thread.is_alive(), f"still there: {state.connections} {state.tasks}"

@@ -39,7 +39,9 @@ def masked_frame(
     if not mask:
         return head + payload
     key = key if key is not None else os.urandom(4)
-    return head + key + bytes(byte ^ key[i % 4] for i, byte in enumerate(payload))
+    size = len(payload)
+    pad = (key * (size // 4 + 1))[:size]
+    return head + key + (int.from_bytes(payload, "big") ^ int.from_bytes(pad, "big")).to_bytes(size, "big")
 
 
 def big_frame(opcode: int, size: int, *, fin: bool = True) -> bytes:
@@ -65,7 +67,7 @@ class RawClient:
         version: str = "13",
         key: str = KEY,
         receive_buffer: int | None = None,
-        method: str = "GET",
+        wait: bool = True,
     ) -> None:
         self.socket = socket.socket()
         self.socket.settimeout(TIMEOUT)
@@ -74,9 +76,13 @@ class RawClient:
         self.socket.connect(("127.0.0.1", port))
         self.buffer = b""
         self.socket.sendall(
-            f"{method} {path} HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: keep-alive, Upgrade\r\n"
+            f"GET {path} HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: keep-alive, Upgrade\r\n"
             f"Sec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: {version}\r\n{headers}\r\n".encode()
         )
+        if wait:
+            self.read_head()
+
+    def read_head(self) -> None:
         while b"\r\n\r\n" not in self.buffer:
             self._fill()
         head, _, self.buffer = self.buffer.partition(b"\r\n\r\n")

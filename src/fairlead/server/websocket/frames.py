@@ -74,7 +74,8 @@ def split_frames(data: bytes) -> Iterator[tuple[int, bytes]]:
     """The (head, payload) pairs of whole unmasked frames joined together: the inverse of build_frame."""
     offset = 0
     while offset < len(data):
-        head, length = data[offset : offset + 2]
+        head = data[offset]
+        length = data[offset + 1] if offset + 1 < len(data) else 0
         start = offset + 2
         if length == 126:
             start = offset + 4

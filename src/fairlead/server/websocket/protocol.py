@@ -181,8 +181,8 @@ class WebSocketDriver(asyncio.Protocol):
             raise Misuse("run() comes after websocket.accept")
         if not self._open:
             return self.code
-        self._done = self._loop.create_future()
         self.attach(endpoint)
+        self._done = self._loop.create_future()
         return await self._done
 
     # What the keepalive and the parser call.
@@ -381,7 +381,7 @@ class WebSocketDriver(asyncio.Protocol):
         self.resume_reading()
         if self._transport.can_write_eof():
             self._transport.write_eof()
-        self._cut_after(_LINGER)
+        self._cut_after(min(_LINGER, self.close_timeout))
 
     def _cut_after(self, delay: float) -> None:
         if self._close_timer is None:

@@ -1,0 +1,70 @@
+"""A stopping server says so to everybody, and does not wait for those who do not listen."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+import pytest
+
+from server.websocket.harness import RunningServer
+from server.websocket.rawclient import RawClient, wait_until
+
+CLOSE = 0x8
+
+
+@pytest.fixture(params=[("own", "uvloop"), ("own", "asyncio"), ("stock", "uvloop")], ids="-".join)
+def stopping(request: pytest.FixtureRequest) -> Iterator[RunningServer]:
+    driver, loop = request.param
+    running = RunningServer(driver, loop, close_timeout=0.2, timeout_graceful_shutdown=5)
+    yield running
+    running.stop()
+
+
+def test_open_connections_are_closed_with_1012(stopping: RunningServer) -> None:
+    with RawClient(stopping.port, "/echo") as first, RawClient(stopping.port, "/plain") as second:
+        first.text(b"x")
+        first.frame()
+        stopping.begin_stop()
+        for client in (first, second):
+            assert client.close_code() == 1012
+            client.send(CLOSE, struct.pack("!H", 1012))
+            assert client.at_eof()
+    stopping.stop()
+    assert ("echo", 1012) in stopping.hub.closes
+    assert ("plain", 1012) in stopping.hub.closes
+
+
+def test_a_deaf_client_does_not_hold_up_the_stop(stopping: RunningServer) -> None:
+    with RawClient(stopping.port, "/echo") as client:
+        client.text(b"x")
+        client.frame()
+        stopping.stop()
+
+
+def test_a_paused_connection_does_not_hold_up_the_stop(stopping: RunningServer) -> None:
+    with RawClient(stopping.port, "/valve") as client:
+        client.text(b"stop")
+        client.frame()
+        stopping.stop()
+        assert client.close_code() == 1012
+
+
+def test_an_application_that_never_returns_is_cancelled() -> None:
+    server = RunningServer("own", close_timeout=0.2, timeout_graceful_shutdown=1)
+    with RawClient(server.port, "/stuck") as client:
+        wait_until(lambda: "stuck" in server.hub.gates, "the application")
+        server.stop()
+        assert client.close_code() == 1012
+        assert client.at_eof()
+
+
+def test_a_pending_handshake_is_refused_with_503() -> None:
+    server = RunningServer("own", timeout_graceful_shutdown=5)
+    with RawClient(server.port, "/undecided", wait=False) as client:
+        wait_until(lambda: "undecided" in server.hub.gates, "the application")
+        server.begin_stop()
+        client.read_head()
+        assert client.status == 503
+    server.hub.open_gate("undecided")
+    server.stop()
