@@ -121,7 +121,7 @@ def _shell_fenced(analysis: ShellAnalysis, context: PolicyContext) -> str | None
     words = list(dict.fromkeys(path_words(analysis)))
     plain = "\n".join((analysis.raw, *(word.lead for word in words)))
     if context.fences.port is not None and (
-        _names_port(plain, context.fences) or _dials_port(analysis, context.fences)
+        _names_port(plain, context.fences) or _dials_port(analysis, plain, context.fences)
     ):
         return PORT
     folders = _folders(context)
@@ -187,13 +187,11 @@ def _names_port(text: str, fences: Fences) -> bool:
     return False
 
 
-def _dials_port(analysis: ShellAnalysis, fences: Fences) -> bool:
+def _dials_port(analysis: ShellAnalysis, text: str, fences: Fences) -> bool:
     """`nc localhost PORT`, `/dev/tcp/localhost/PORT`: host and port as words of their own."""
     port = str(fences.port)
-    for redirection in analysis.redirections:
-        parts = redirection.target.lead.split("/")
-        if parts[:2] == ["", "dev"] and parts[-1] == port and parts[2] in ("tcp", "udp"):
-            return True
+    if re.search(rf"/dev/(?:tcp|udp)/[^/\s]*/{port}(?![0-9])", text):
+        return True
     for command in analysis.commands:
         values = [word.value for word in command.words[1:] if word.value]
         if port in values and any(value != port and is_gateway_host(value, fences) for value in values):

@@ -14,7 +14,7 @@ from fairlead.model.policy import BadRule, Behavior, PermissionMode, Rule, forma
 from fairlead.sessions.policy.call import PolicyContext
 from fairlead.sessions.policy.modes import ModePolicy
 from fairlead.sessions.policy.paths import BadPath, absolute, static_part
-from fairlead.sessions.policy.shell_rules import ANYTHING, problem_with, shell_pattern
+from fairlead.sessions.policy.shell_rules import ANYTHING, problem_with
 from fairlead.sessions.policy.tools import PATH_TOOLS, SHELL_TOOL, canonical
 
 _MAX_UPDATES = 64  # the CLI suggests one or two; a person adds few
@@ -141,18 +141,11 @@ def check_rule(text: str, behavior: Behavior, context: PolicyContext, *, admin: 
             raise BadRule(text, problem)
     if behavior is not Behavior.ALLOW or admin:
         return rule
-    if tool == SHELL_TOOL and _allows_any_command(rule.content):
+    if tool == SHELL_TOOL and rule.content in (None, ANYTHING):
         raise BadRule(text, "would allow every command: name one, or let an admin set it")
     if tool in PATH_TOOLS:
         _check_path_rule(text, rule.content, context)
     return rule
-
-
-def _allows_any_command(content: str | None) -> bool:
-    if content is None or content == ANYTHING:
-        return True
-    words = shell_pattern(content).words
-    return bool(words) and words[0].open_end
 
 
 def _check_path_rule(text: str, content: str | None, context: PolicyContext) -> None:

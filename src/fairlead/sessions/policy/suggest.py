@@ -12,11 +12,11 @@ from fairlead.sessions.policy.line import ShellAnalysis, SimpleCommand
 from fairlead.sessions.policy.remember import check_rule
 from fairlead.sessions.policy.rules import allowing
 from fairlead.sessions.policy.tools import (
-    EDIT_TOOLS,
     FETCH_TOOL,
     NAMED_BY,
     PATH_TOOLS,
     QUESTION_TOOLS,
+    SEARCH_TOOLS,
     names,
 )
 
@@ -44,9 +44,7 @@ def suggest(call: ToolCall, context: PolicyContext) -> list[Rule]:
     facts = facts_of(call, context)
     if facts.malformed is not None or facts.tool in QUESTION_TOOLS:
         return []
-    choices: list[list[str | None]] = [_contents(call, facts)]
-    if facts.shell is not None:
-        choices = _shell_choices(facts.shell)
+    choices = _shell_choices(facts.shell) if facts.shell is not None else _other_choices(call, facts)
     for contents in choices:
         rules = _usable([Rule(Behavior.ALLOW, call.name, content) for content in contents], call, facts, context)
         if rules:
@@ -88,13 +86,14 @@ def _command_content(command: SimpleCommand) -> str:
     return command.raw
 
 
-def _contents(call: ToolCall, facts: Facts) -> list[str | None]:
+def _other_choices(call: ToolCall, facts: Facts) -> list[list[str | None]]:
     if facts.tool in PATH_TOOLS:
         path = facts.paths[0][0]
-        folder = path if facts.tool not in EDIT_TOOLS and facts.tool != "Read" else path.rpartition("/")[0]
-        return [f"{folder}/**"]
+        folder = path if facts.tool in SEARCH_TOOLS else path.rpartition("/")[0]
+        # A wildcard in a real name would make the rule wider than the folder.
+        return [] if "*" in folder or "?" in folder else [[f"{folder}/**"]]
     if facts.tool == FETCH_TOOL:
-        return [f"domain:{facts.host}"]
+        return [[f"domain:{facts.host}"]]
     if facts.tool in NAMED_BY and isinstance(call.input.get(NAMED_BY[facts.tool]), str):
-        return [call.input[NAMED_BY[facts.tool]]]
-    return [None]
+        return [[call.input[NAMED_BY[facts.tool]]]]
+    return [[None]]

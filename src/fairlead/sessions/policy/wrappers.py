@@ -31,6 +31,7 @@ WRAPPERS: dict[str, Wrapper] = {
     "builtin": Wrapper(),
     "exec": Wrapper(flags="cl", valued="a"),
     "nohup": Wrapper(),
+    "-": Wrapper(),  # zsh: with a dash before its name; env: with nothing of the environment
     "noglob": Wrapper(),
     "nocorrect": Wrapper(),
     "busybox": Wrapper(),

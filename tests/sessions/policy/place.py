@@ -1,0 +1,41 @@
+"""A made-up place to judge calls in: nothing of it exists, so links lead where they say."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fairlead.model.policy import Behavior, PermissionMode, Rule, Verdict, parse_rule
+from fairlead.sessions.policy import Fences, PolicyContext, ToolCall, decide
+
+DATA = "/home/me/.local/share/fairlead"
+FENCES = Fences((DATA,), 8765, frozenset({"gate.example"}))
+
+
+def rules(behavior: Behavior, texts: Sequence[str]) -> tuple[Rule, ...]:
+    return tuple(parse_rule(text, behavior) for text in texts)
+
+
+def place(
+    *,
+    allow: Sequence[str] = (),
+    deny: Sequence[str] = (),
+    ask: Sequence[str] = (),
+    mode: PermissionMode = PermissionMode.DEFAULT,
+    cwd: str = "/srv/project",
+    roots: tuple[str, ...] = ("/srv/project",),
+    fences: Fences = FENCES,
+    resolve: Callable[[str], str] = lambda path: path,
+    home: str | None = "/home/me",
+) -> PolicyContext:
+    """A context with these rules; the gateway's data lies in the home and its port is 8765."""
+    said = (*rules(Behavior.ALLOW, allow), *rules(Behavior.DENY, deny), *rules(Behavior.ASK, ask))
+    return PolicyContext(cwd, roots, mode, said, fences, resolve, home)
+
+
+def judge(name: str, given: Any, **where: Any) -> Verdict:
+    """The verdict about any call."""
+    return decide(ToolCall(name, given), place(**where))
+
+
+def judge_line(command: Any, **where: Any) -> Verdict:
+    """The verdict about a shell line."""
+    return judge("Bash", {"command": command}, **where)
