@@ -25,7 +25,7 @@ from fairlead.agents.claude.records import (
 )
 from fairlead.agents.claude.serving import Serving
 from fairlead.agents.claude.versions import Version, abilities
-from fairlead.agents.links.stdio import StdioLink
+from fairlead.agents.links import Link
 from fairlead.model.agents import AgentSink, Decision, Exit, Launch, Record
 from fairlead.model.commands import Settings
 from fairlead.model.errors import AgentFailed, AgentGone, BadMode, BadRequest
@@ -41,7 +41,7 @@ _CONTROL = b'"control_'
 class ClaudeAgent:
     """A running Claude. Implements `model.agents.Agent`."""
 
-    def __init__(self, link: StdioLink, sink: AgentSink, clock: Clock, version: Version) -> None:
+    def __init__(self, link: Link, sink: AgentSink, clock: Clock, version: Version) -> None:
         self._link = link
         self._sink = sink
         self._clock = clock

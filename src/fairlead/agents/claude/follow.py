@@ -66,6 +66,7 @@ async def follow(child: Child, config: Path, sink: AgentSink, after: MessageId |
             await _read(tail, leaving, sink)
     finally:
         leaving.cancel()
+        await asyncio.wait({leaving})
     await sink.exited(Exit())
 
 

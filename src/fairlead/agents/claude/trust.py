@@ -30,9 +30,11 @@ TREES: Final = (
 )
 """Folders whose files are read or run by the CLI. Not all of `.claude`: worktrees in it are whole checkouts."""
 
-MOST_FILES: Final = 2000
+SHOWN_FILES: Final = 2000
+"""So many are shown; all of them count."""
+
 MOST_BYTES: Final = 4 << 20
-"""Of one file: no settings file is near it; a larger one is named and counts by its size and time."""
+"""Of a file that is read for what it says: no settings file is near it."""
 
 _KNOWN: Final = frozenset({"hooks", "env", "permissions", "$schema"})
 
@@ -53,15 +55,16 @@ def describe(folder: str, home: str = "") -> FolderReport:
     root = Path(os.path.realpath(folder))
     found = _Found()
     digest = hashlib.sha256()
+    hidden = 0
     for name, path in _files(root, Path(os.path.realpath(home)) if home else None):
-        content = _read(path)
-        mark = _mark(path) if content is None else hashlib.sha256(content).hexdigest()
-        digest.update(f"{name}\0{mark}\0".encode("utf-8", "surrogateescape"))
-        found.files.append(name)
-        if len(found.files) >= MOST_FILES:
-            found.other.append(f"more than {MOST_FILES} files: only the first are shown")
-            break
-        _explain(name, content, found)
+        digest.update(f"{name}\0{_content_digest(path)}\0".encode("utf-8", "surrogateescape"))
+        if len(found.files) < SHOWN_FILES:
+            found.files.append(name)
+            _explain(name, path, found)
+        else:
+            hidden += 1
+    if hidden:
+        found.other.append(f"and {hidden} more files")
     return FolderReport(
         path=str(root),
         digest=digest.hexdigest(),
@@ -94,7 +97,14 @@ def _files(root: Path, home: Path | None) -> Iterator[tuple[str, Path]]:
 
 
 def _walk(root: Path, tree: str) -> Iterator[tuple[str, Path]]:
-    for parent, folders, names in os.walk(root / tree):
+    """The files below a folder, links followed as the CLI does, each folder once."""
+    seen = set()
+    for parent, folders, names in os.walk(root / tree, followlinks=True):
+        here = os.path.realpath(parent)
+        if here in seen:
+            folders.clear()
+            continue
+        seen.add(here)
         folders.sort()
         for name in sorted(names):
             path = Path(parent) / name
@@ -120,23 +130,23 @@ def _read(path: Path) -> bytes | None:
     return content if len(content) <= MOST_BYTES else None
 
 
-def _mark(path: Path) -> str:
+def _content_digest(path: Path) -> str:
     try:
-        told = path.stat()
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError:
-        return "gone"
-    return f"{told.st_size}:{told.st_mtime_ns}"
+        return "not readable"
 
 
-def _explain(name: str, content: bytes | None, found: _Found) -> None:
-    if content is None:
+def _explain(name: str, path: Path, found: _Found) -> None:
+    if name not in SETTINGS and not name.endswith(SERVERS):
+        found.other.append(name)
+    elif (content := _read(path)) is None:
         found.other.append(f"{name}: too large or not readable")
     elif name in SETTINGS:
         _explain_settings(name, _object(name, content, found), found)
-    elif name.endswith(SERVERS):
-        _explain_servers(name, _object(name, content, found).get("mcpServers"), found)
     else:
-        found.other.append(name)
+        _explain_servers(name, _object(name, content, found).get("mcpServers"), found)
 
 
 def _object(name: str, content: bytes, found: _Found) -> dict[str, Any]:

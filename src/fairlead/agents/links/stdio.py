@@ -13,7 +13,7 @@ WRITE_SECONDS = 30.0
 
 
 class StdioLink:
-    """Bytes to and from one child. Every call fails with AgentGone once the child reads no more."""
+    """Implements `Link`. Bytes to and from one child. Every call fails with AgentGone once the child reads no more."""
 
     def __init__(self, child: ChildHandle, clock: Clock, patience: Patience) -> None:
         self._child = child
@@ -67,13 +67,5 @@ class StdioLink:
 
     async def stop(self) -> Exit:
         """The ladder, bounded; how it ended."""
-        await self._child.end(self._patience)
-        return await self._exit() if not self._child.running else Exit(stderr=self._child.stderr)
-
-    async def ended(self) -> Exit:
-        """Wait for its end."""
-        return await self._exit()
-
-    async def _exit(self) -> Exit:
-        status = await self._child.wait()
+        status = await self._child.end(self._patience)
         return Exit(code=status.code, signal=status.signal, stderr=self._child.stderr)

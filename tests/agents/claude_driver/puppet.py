@@ -1,0 +1,177 @@
+"""What the driver's tests share: a link without a process, and a sink that remembers."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from fairlead.model.agents import Ask, Child, Exit, Record, ToolCheck
+from fairlead.model.errors import AgentGone
+from fairlead.model.ids import RequestId
+from fairlead.model.policy import Behavior, Verdict
+from fairlead.system.pipes import Take
+
+
+class FakeLink:
+    """Implements `links.Link`: a test says what the agent says, and sees what it was sent."""
+
+    def __init__(self) -> None:
+        self.sent: list[dict[str, Any]] = []
+        self.lines: list[bytes] = []
+        self.exit = Exit(code=0)
+        self.on_send: Callable[[dict[str, Any]], None] | None = None
+        self.stopped = 0
+        self._said: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._running = True
+
+    @property
+    def pid(self) -> int:
+        return 4711
+
+    @property
+    def running(self) -> bool:
+        return self._running
+
+    async def receive(self, take: Take) -> None:
+        while (data := await self._said.get()) is not None:
+            await take(data)
+
+    async def send(self, data: bytes) -> None:
+        if not self._running:
+            raise AgentGone("The agent reads no more.")
+        assert data.endswith(b"\n") and data.count(b"\n") == 1, data
+        self.lines.append(data)
+        message = msgspec.json.decode(data)
+        self.sent.append(message)
+        if self.on_send is not None:
+            self.on_send(message)
+
+    async def stop(self) -> Exit:
+        self.stopped += 1
+        self.die(self.exit)
+        return self.exit
+
+    def says(self, *messages: Any) -> None:
+        """One read of the gateway with these lines."""
+        self._said.put_nowait(b"".join(msgspec.json.encode(message) + b"\n" for message in messages))
+
+    def says_bytes(self, data: bytes) -> None:
+        self._said.put_nowait(data)
+
+    def die(self, exit: Exit) -> None:
+        if self._running:
+            self._running = False
+            self.exit = exit
+            self._said.put_nowait(None)
+
+    def answers_of(self, request_id: str) -> list[dict[str, Any]]:
+        """The inside of our answers to this request."""
+        answers = [m["response"] for m in self.sent if m["type"] == "control_response"]
+        return [answer for answer in answers if answer["request_id"] == request_id]
+
+
+def answers(link: FakeLink, *, silent: Sequence[str] = ()) -> None:
+    """Let the fake agent answer every control request at once with a bare success, but these."""
+
+    def answer(message: dict[str, Any]) -> None:
+        if message["type"] == "control_request" and message["request"]["subtype"] not in silent:
+            link.says(success(message["request_id"]))
+
+    link.on_send = answer
+
+
+def success(request_id: str, response: Any = None) -> dict[str, Any]:
+    inside = {"subtype": "success", "request_id": request_id}
+    return {"type": "control_response", "response": inside | ({} if response is None else {"response": response})}
+
+
+def asks(request_id: str, **request: Any) -> dict[str, Any]:
+    return {"type": "control_request", "request_id": request_id, "request": request}
+
+
+def hook(request_id: str, tool: str = "Bash", tool_input: Any = None, **more: Any) -> dict[str, Any]:
+    """The policy hook's callback, as the CLI sends it."""
+    told = {
+        "hook_event_name": "PreToolUse",
+        "permission_mode": "default",
+        "tool_name": tool,
+        "tool_input": {"command": "ls"} if tool_input is None else tool_input,
+        "tool_use_id": f"call-{request_id}",
+    }
+    fields = {"callback_id": "fairlead-policy", "input": told, "tool_use_id": f"call-{request_id}"}
+    return asks(request_id, subtype="hook_callback", **(fields | more))
+
+
+def can_use(request_id: str, tool: str = "Bash", tool_input: Any = None) -> dict[str, Any]:
+    given = {"command": "ls"} if tool_input is None else tool_input
+    call = f"call-{request_id}"
+    return asks(request_id, subtype="can_use_tool", tool_name=tool, input=given, tool_use_id=call)
+
+
+class MemorySink:
+    """Implements `model.agents.AgentSink` and `ChildRecorder`; `story` is everything in the order it came."""
+
+    def __init__(self) -> None:
+        self.story: list[tuple[str, Any]] = []
+        self.verdict: Verdict | Exception = Verdict(Behavior.ASK, "ask")
+        self.mcp_answer: Mapping[str, Any] | Exception | None = None
+        self.gate: asyncio.Event | None = None
+        self._news = asyncio.Event()
+
+    def _note(self, kind: str, what: Any) -> None:
+        self.story.append((kind, what))
+        self._news.set()
+
+    def all(self, kind: str) -> list[Any]:
+        return [what for name, what in self.story if name == kind]
+
+    @property
+    def raws(self) -> list[bytes]:
+        return [record.raw for record in self.all("record")]
+
+    async def until(self, true: Callable[[], object]) -> None:
+        async with asyncio.timeout(60):
+            while not true():
+                self._news.clear()
+                await self._news.wait()
+
+    async def record_with(self, words: bytes, start: int = 0) -> bytes:
+        await self.until(lambda: any(words in raw for raw in self.raws[start:]))
+        return next(raw for raw in self.raws[start:] if words in raw)
+
+    async def started(self, child: Child) -> None:
+        self._note("started", child)
+
+    async def records(self, batch: Sequence[Record]) -> None:
+        for record in batch:
+            self._note("record", record)
+        if self.gate is not None:
+            await self.gate.wait()
+
+    async def check(self, call: ToolCheck) -> Verdict:
+        self._note("check", call)
+        if isinstance(self.verdict, Exception):
+            raise self.verdict
+        return self.verdict
+
+    async def asked(self, ask: Ask) -> None:
+        self._note("asked", ask)
+
+    async def ask_cancelled(self, request: RequestId) -> None:
+        self._note("cancelled", request)
+
+    async def mcp(self, server: str, message: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        self._note("mcp", (server, message))
+        if isinstance(self.mcp_answer, Exception):
+            raise self.mcp_answer
+        return self.mcp_answer
+
+    async def exited(self, exit: Exit) -> None:
+        self._note("exited", exit)
+
+
+async def settled() -> None:
+    """Let all tasks run until each waits for something from outside."""
+    for _ in range(20):
+        await asyncio.sleep(0)

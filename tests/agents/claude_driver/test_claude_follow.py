@@ -1,0 +1,268 @@
+"""A CLI that outlived its gateway: its transcript is followed from a prompt on, to its real end."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agents.claude_driver.puppet import MemorySink
+from fairlead.agents.claude.follow import (
+    config_folder,
+    end,
+    find_transcript,
+    follow,
+    lines_backwards,
+    place_after,
+    transcript_path,
+)
+from fairlead.model.agents import Child, Exit
+from fairlead.model.ids import MessageId, SessionId
+from fairlead.system.clock import SystemClock
+from fairlead.system.process import Patience
+from fairlead.system.proctable import start_mark
+
+SESSION = SessionId("6a1f0b6e-5f5c-4c55-9a44-000000000001")
+PROMPT = MessageId("6a1f0b6e-5f5c-4c55-9a44-00000000000a")
+STEER = MessageId("6a1f0b6e-5f5c-4c55-9a44-00000000000b")
+
+
+def row(**fields: Any) -> bytes:
+    return json.dumps(fields).encode() + b"\n"
+
+
+def prompt_row(uuid: str, **more: Any) -> bytes:
+    return row(type="user", uuid=uuid, message={"role": "user", "content": "hi"}, **more)
+
+
+def said(text: str, parent: str = PROMPT) -> bytes:
+    content = [{"type": "text", "text": text}]
+    return row(type="assistant", uuid=f"u-{text}", parentUuid=parent, message={"id": "m", "content": content})
+
+
+@pytest.fixture
+def sleeper() -> Iterator["subprocess.Popen[bytes]"]:
+    """A process that lives until a test ends it; reaped by the test, as a process of another parent would be."""
+    process = subprocess.Popen([sys.executable, "-I", "-c", "import time; time.sleep(300)"], start_new_session=True)
+    yield process
+    process.kill()
+    process.wait()
+
+
+def child_of(path: Path, pid: int, started: str) -> Child:
+    return Child(
+        session=SESSION,
+        pid=pid,
+        started=started,
+        group=pid,
+        agent="claude",
+        agent_session=SESSION,
+        cwd="/w",
+        transcript=str(path),
+    )
+
+
+def dead(path: Path) -> Child:
+    return child_of(path, os.getpid(), "another/1")
+
+
+async def run(child: Child, after: MessageId | None = PROMPT, config: Path = Path("/nonexistent")) -> MemorySink:
+    sink = MemorySink()
+    async with asyncio.timeout(60):
+        await follow(child, config, sink, after, SystemClock())
+    assert sink.story[-1] == ("exited", Exit())
+    assert len(sink.all("exited")) == 1
+    return sink
+
+
+async def test_of_one_that_is_dead_the_rows_after_the_prompt_are_given(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    before = prompt_row("old") + said("old answer", "old")
+    path.write_bytes(before + prompt_row(PROMPT) + said("one") + said("two"))
+    sink = await run(dead(path))
+    assert [raw + b"\n" for raw in sink.raws] == [said("one"), said("two")]
+    assert {record.origin for record in sink.all("record")} == {"transcript"}
+
+
+async def test_a_living_one_is_followed_until_it_is_gone(tmp_path: Path, sleeper: "subprocess.Popen[bytes]") -> None:
+    path = tmp_path / "folder" / "t.jsonl"
+    sink = MemorySink()
+    child = child_of(path, sleeper.pid, start_mark(sleeper.pid))
+    following = asyncio.create_task(follow(child, tmp_path, sink, PROMPT, SystemClock()))
+    await asyncio.sleep(0)
+    path.parent.mkdir()
+    with path.open("ab", buffering=0) as file:
+        file.write(prompt_row(PROMPT))
+        file.write(said("one"))
+        await sink.record_with(b"u-one")
+        file.write(said("two")[:10])
+        file.write(said("two")[10:])
+        await sink.record_with(b"u-two")
+        assert not following.done()
+        # Its last word is written, then it dies: the word is not lost.
+        file.write(said("last"))
+        sleeper.kill()
+    await asyncio.wait_for(following, 60)
+    # The prompt itself may be among them, when the file came after we began to look: it is known by its uuid.
+    told = [json.loads(raw)["uuid"] for raw in sink.raws]
+    assert [name for name in told if name != PROMPT] == ["u-one", "u-two", "u-last"]
+    assert sink.story[-1] == ("exited", Exit())
+
+
+async def test_damaged_rows_are_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    nul = b"\0" * 5000
+    path.write_bytes(
+        prompt_row(PROMPT)
+        + b"no json\n\n   \n[1]\n"
+        + said("one")
+        + nul
+        + said("after nul")
+        + nul
+        + b"\n"
+        + b'{"type":"assistant","spliced":{"type"\n'
+        + b'{"type":"user","bad":"\xff\xfe"}\n'
+        + said("last")
+        + said("torn")[:-20]
+    )
+    sink = await run(dead(path))
+    assert [json.loads(raw.decode("utf-8", "replace")).get("uuid") for raw in sink.raws] == [
+        "u-one",
+        "u-after nul",
+        None,
+        "u-last",
+    ]
+
+
+async def test_a_last_row_without_its_newline_is_given(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    path.write_bytes(prompt_row(PROMPT) + said("one")[:-1])
+    assert [raw + b"\n" for raw in (await run(dead(path))).raws] == [said("one")]
+
+
+async def test_without_a_file_there_is_only_the_end(tmp_path: Path) -> None:
+    assert (await run(dead(tmp_path / "never" / "t.jsonl"))).raws == []
+
+
+async def test_a_file_elsewhere_is_found_by_the_session_s_name(tmp_path: Path) -> None:
+    path = tmp_path / "projects" / "odd-name" / f"{SESSION}.jsonl"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(prompt_row(PROMPT) + said("one"))
+    sink = await run(dead(tmp_path / "projects" / "expected" / f"{SESSION}.jsonl"), config=tmp_path)
+    assert len(sink.raws) == 1
+
+
+# --- where to begin ---------------------------------------------------------------------------------------
+
+
+def test_the_place_is_after_the_prompt_itself_not_after_rows_that_name_it(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    head = prompt_row("old") + prompt_row(PROMPT)
+    path.write_bytes(head + said("one", parent=PROMPT) + row(type="attachment", uuid="x", parentUuid=PROMPT))
+    assert place_after(path, PROMPT) == len(head)
+
+
+def test_a_prompt_that_was_never_written_down_is_after_the_end(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    path.write_bytes(prompt_row("old") + said("x"))
+    assert place_after(path, MessageId("not-there")) == path.stat().st_size
+    assert place_after(path, None) == path.stat().st_size
+    assert place_after(tmp_path / "no file", PROMPT) == 0
+
+
+def test_a_word_into_a_running_turn_begins_at_that_turn_s_prompt(tmp_path: Path) -> None:
+    """The steered word is written down when the agent takes it up, after rows that the gateway never saw."""
+    path = tmp_path / "t.jsonl"
+    head = prompt_row("old") + prompt_row(PROMPT)
+    result = row(type="user", uuid="r", toolUseResult={"stdout": "1"}, message={"role": "user", "content": []})
+    meta = prompt_row("m", isMeta=True) + prompt_row("s", isSidechain=True)
+    steered = row(type="attachment", uuid="a", attachment={"type": "queued_command", "source_uuid": STEER})
+    path.write_bytes(head + said("one") + result + meta + steered + said("two"))
+    assert place_after(path, STEER) == len(head)
+    path.write_bytes(result + steered)
+    assert place_after(path, STEER) == 0
+
+
+@given(st.binary(max_size=60), st.integers(1, 9))
+def test_reading_backwards_gives_the_lines_of_the_file(data: bytes, block: int) -> None:
+    file = os.memfd_create("lines")
+    try:
+        os.write(file, data)
+        found = list(lines_backwards(file, len(data), block))
+    finally:
+        os.close(file)
+    assert [line for _, line in reversed(found)] == data.split(b"\n")
+    assert found[0][0] == len(data)
+    for number, (after, line) in enumerate(found[1:], 1):
+        assert data[:after].endswith(line + b"\n"), (number, after, line)
+
+
+# --- where the file is ------------------------------------------------------------------------------------
+
+
+@pytest.mark.rules("S004-252")
+def test_every_character_that_is_no_letter_or_digit_becomes_a_dash() -> None:
+    config = config_folder({"HOME": "/home/ann"})
+    assert transcript_path(config, "/home/ann/my.app_x/ü", SESSION) == Path(
+        f"/home/ann/.claude/projects/-home-ann-my-app-x--/{SESSION}.jsonl"
+    )
+    assert config_folder({"HOME": "/home/ann", "CLAUDE_CONFIG_DIR": "/c"}) == Path("/c")
+
+
+def test_the_file_of_a_long_folder_is_found_by_its_own_name(tmp_path: Path) -> None:
+    cwd = "/" + "x" * 250
+    assert find_transcript(tmp_path, SESSION) is None
+    assert transcript_path(tmp_path, cwd, SESSION).parent.name == "-" + "x" * 199
+    there = tmp_path / "projects" / ("-" + "x" * 199 + "-hash") / f"{SESSION}.jsonl"
+    there.parent.mkdir(parents=True)
+    there.touch()
+    assert transcript_path(tmp_path, cwd, SESSION) == there
+
+
+# --- ending -----------------------------------------------------------------------------------------------
+
+
+async def test_it_is_ended_with_its_group(tmp_path: Path, sleeper: "subprocess.Popen[bytes]") -> None:
+    child = child_of(tmp_path, sleeper.pid, start_mark(sleeper.pid))
+    await end(child, SystemClock(), Patience())
+    assert sleeper.wait() == -signal.SIGTERM
+    await end(child, SystemClock(), Patience())
+
+
+async def test_another_process_with_its_number_is_left_alone(sleeper: "subprocess.Popen[bytes]") -> None:
+    await end(child_of(Path("/"), sleeper.pid, "another/1"), SystemClock(), Patience())
+    assert sleeper.poll() is None
+
+
+def stubborn_process() -> "tuple[subprocess.Popen[str], int]":
+    """One that heeds no SIGTERM, and the pid of what it started in a session of its own."""
+    code = (
+        "import signal, subprocess, time\n"
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "print(subprocess.Popen(['/bin/sleep', '300'], start_new_session=True).pid, flush=True)\n"
+        "time.sleep(300)\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-I", "-c", code], start_new_session=True, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    with process.stdout:
+        return process, int(process.stdout.readline())
+
+
+async def test_a_stubborn_one_is_killed_and_so_is_what_it_started() -> None:
+    process, tool = stubborn_process()
+    child = child_of(Path("/"), process.pid, start_mark(process.pid))
+    await end(child, SystemClock(), Patience(terminate=0.05, kill=60))
+    assert process.wait() == -signal.SIGKILL
+    async with asyncio.timeout(30):
+        while start_mark(tool):
+            await asyncio.sleep(0.01)

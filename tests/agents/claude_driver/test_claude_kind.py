@@ -1,0 +1,313 @@
+"""The whole driver on real processes: the demo agent, and small programs that misbehave."""
+
+import asyncio
+import json
+import os
+import resource
+import signal
+import sys
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents.claude_driver.puppet import MemorySink
+from fairlead.agents.claude.agent import ClaudeAgent
+from fairlead.agents.claude.kind import ClaudeKind, ClaudeSettings
+from fairlead.agents.demo.kind import DemoKind
+from fairlead.model.agents import AgentKind, Child, Decision, Launch, Record
+from fairlead.model.commands import Settings
+from fairlead.model.content import TextBlock
+from fairlead.model.errors import AgentGone, AgentMissing, BadMode, BadRequest
+from fairlead.model.ids import MessageId, SessionId
+from fairlead.model.policy import Behavior, Verdict
+from fairlead.system.clock import SystemClock
+from fairlead.system.process import Patience
+from fairlead.system.proctable import start_mark
+
+PATIENCE = Patience(close=20, terminate=20, kill=20)
+
+
+def new_session() -> SessionId:
+    return SessionId(str(uuid.uuid4()))
+
+
+class Bench:
+    """A folder to work in and a demo agent of its own."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        self.cwd = tmp_path / "work"
+        self.cwd.mkdir()
+        self.home = tmp_path / "home"
+        host = {"PATH": os.environ["PATH"], "ANTHROPIC_API_KEY": "secret"}
+        settings = ClaudeSettings(host=host, home=str(self.home), patience=PATIENCE)
+        self.kind = DemoKind(settings, SystemClock())
+        self.sink = MemorySink()
+        self.sink.verdict = Verdict(Behavior.ALLOW, "fine", by="rule")
+        self.session = new_session()
+
+    async def launch(self, **more: Any) -> ClaudeAgent:
+        settings = more.pop("settings", Settings())
+        launch = Launch(session=more.pop("session", self.session), cwd=str(self.cwd), settings=settings, **more)
+        return await self.kind.launch(launch, self.sink, self.sink)
+
+    async def prompt(self, agent: ClaudeAgent, text: str) -> MessageId:
+        message = MessageId(str(uuid.uuid4()))
+        await agent.write(self.kind.prompt([TextBlock(text)], message, ""))
+        return message
+
+    async def turn(self, agent: ClaudeAgent, text: str) -> dict[str, Any]:
+        start = len(self.sink.raws)
+        await self.prompt(agent, text)
+        return dict(json.loads(await self.result(start)))
+
+    async def result(self, start: int = 0) -> bytes:
+        return await self.sink.record_with(b'"type":"result"', start)
+
+    @property
+    def transcript(self) -> Path:
+        return Path(self.child.transcript)
+
+    @property
+    def child(self) -> Child:
+        child: Child = self.sink.all("started")[-1]
+        return child
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+async def test_a_turn_from_start_to_end(bench: Bench) -> None:
+    agent = await bench.launch()
+    kind: AgentKind = bench.kind
+    assert kind.name == bench.child.agent == "demo"
+    assert bench.sink.story[0][0] == "started"
+    assert (bench.child.pid, bench.child.session, bench.child.agent_session) == (
+        agent.pid,
+        bench.session,
+        bench.session,
+    )
+    assert start_mark(agent.pid) == bench.child.started
+    result = await bench.turn(agent, "SCRIPT:text hello")
+    assert result["subtype"] == "success"
+    assert "hello" in result["result"]
+    assert bench.transcript.exists()
+    assert any(b'"stream_event"' in raw for raw in bench.sink.raws)
+    ended = await agent.stop("done")
+    assert ended.code == 0
+    await bench.sink.until(lambda: bench.sink.all("exited"))
+    assert bench.sink.story[-1] == ("exited", ended)
+    assert start_mark(agent.pid) == ""
+    with pytest.raises(AgentGone):
+        await bench.prompt(agent, "late")
+
+
+async def test_the_info_of_the_demo_agent(bench: Bench) -> None:
+    info = await bench.kind.info()
+    assert (info.name, info.path, info.problem) == ("demo", sys.executable, "")
+    assert info.ways == {"stdio": "yes"}
+    assert info.version
+
+
+async def test_the_policy_is_asked_before_the_tool_and_a_deny_holds(bench: Bench) -> None:
+    bench.sink.verdict = Verdict(Behavior.DENY, "not in this house")
+    agent = await bench.launch()
+    await bench.turn(agent, "SCRIPT:bash touch made.txt")
+    assert [check.tool for check in bench.sink.all("check")] == ["Bash"]
+    assert not (bench.cwd / "made.txt").exists()
+    assert any(b"not in this house" in raw for raw in bench.sink.raws)
+    await agent.stop("done")
+
+
+@pytest.mark.parametrize("decision", [Decision("allow"), Decision("deny", "no")])
+async def test_a_person_decides(decision: Decision, bench: Bench) -> None:
+    bench.sink.verdict = Verdict(Behavior.ASK, "ask")
+    agent = await bench.launch()
+    await bench.prompt(agent, "SCRIPT:bash touch made.txt")
+    await bench.sink.until(lambda: bench.sink.all("asked"))
+    assert not (bench.cwd / "made.txt").exists()
+    await agent.answer(bench.sink.all("asked")[0].request, decision)
+    await bench.result()
+    assert (bench.cwd / "made.txt").exists() is (decision.behavior == "allow")
+    await agent.stop("done")
+
+
+async def test_an_interrupt_ends_the_turn_and_the_agent_goes_on(bench: Bench) -> None:
+    agent = await bench.launch()
+    await bench.prompt(agent, "SCRIPT:slow")
+    await bench.sink.record_with(b"text_delta")
+    await agent.interrupt()
+    await bench.result()
+    assert (await bench.turn(agent, "SCRIPT:text again"))["subtype"] == "success"
+    await agent.stop("done")
+
+
+async def test_a_crash_is_told_once_with_its_last_words_and_the_session_resumes(bench: Bench) -> None:
+    agent = await bench.launch()
+    await bench.turn(agent, "SCRIPT:text before")
+    await bench.prompt(agent, "SCRIPT:crash")
+    await bench.sink.until(lambda: bench.sink.all("exited"))
+    (ended,) = bench.sink.all("exited")
+    assert ended.code == 1
+    assert "crashed" in ended.stderr
+    with pytest.raises(AgentGone):
+        await agent.interrupt()
+    again = await bench.launch(resume=bench.session)
+    result = await bench.turn(again, "SCRIPT:text after")
+    assert result["session_id"] == bench.session
+    forked = new_session()
+    fork = await bench.launch(session=forked, resume=bench.session, fork=True)
+    assert (await bench.turn(fork, "SCRIPT:text fork"))["session_id"] == forked
+    await asyncio.gather(again.stop("done"), fork.stop("done"))
+
+
+async def test_killed_from_outside_it_is_told_by_its_signal(bench: Bench) -> None:
+    agent = await bench.launch()
+    os.kill(agent.pid, signal.SIGKILL)
+    await bench.sink.until(lambda: bench.sink.all("exited"))
+    assert bench.sink.all("exited")[0].signal == signal.SIGKILL
+
+
+async def test_a_conversation_that_is_not_there_is_told_in_the_agent_s_words(bench: Bench) -> None:
+    with pytest.raises(AgentGone, match="No conversation found"):
+        await bench.launch(resume=str(uuid.uuid4()))
+    assert [kind for kind, _ in bench.sink.story if kind != "record"] == ["started", "exited"]
+
+
+async def test_a_session_whose_file_cannot_be_resumed_gets_another_conversation(bench: Bench) -> None:
+    """2.1.37, killed at its first word, leaves a file that it neither resumes nor lets be used again."""
+    agent = await bench.launch()
+    await agent.stop("only to learn where the file is")
+    left = bench.transcript
+    left.parent.mkdir(parents=True, exist_ok=True)
+    left.write_text('{"type":"queue-operation","operation":"enqueue"}\n')
+    again = await bench.launch()
+    assert bench.child.agent_session != bench.session
+    assert (await bench.turn(again, "SCRIPT:text x"))["session_id"] == bench.child.agent_session
+    await again.stop("done")
+
+
+@pytest.mark.parametrize(
+    ("more", "error"),
+    [
+        ({"settings": Settings(mode="nonsense")}, BadMode),
+        ({"settings": Settings(model="--version")}, BadRequest),
+        ({"resume": "../../etc"}, BadRequest),
+    ],
+)
+async def test_a_bad_setting_starts_nothing(more: dict[str, Any], error: type[Exception], bench: Bench) -> None:
+    with pytest.raises(error):
+        await bench.launch(**more)
+    assert bench.sink.story == []
+
+
+async def test_a_folder_that_is_gone_is_named(bench: Bench) -> None:
+    bench.cwd.rmdir()
+    with pytest.raises(BadRequest, match="work"):
+        await bench.launch()
+
+
+async def test_a_process_that_cannot_be_recorded_is_ended_unheard(bench: Bench) -> None:
+    seen: list[Child] = []
+
+    async def refuse(child: Child) -> None:
+        seen.append(child)
+        raise OSError("disk full")
+
+    bench.sink.started = refuse  # type: ignore[method-assign]  # the store's side fails
+    with pytest.raises(OSError, match="disk full"):
+        await bench.launch()
+    assert start_mark(seen[0].pid) == ""
+    assert bench.sink.story == []
+
+
+async def test_one_that_outlived_its_gateway_is_followed_to_its_end(bench: Bench) -> None:
+    """The gateway is gone (its pipes close), the agent finishes its turn and writes it down."""
+    agent = await bench.launch()
+    await bench.turn(agent, "SCRIPT:text before")
+    message = await bench.prompt(agent, "SCRIPT:slowtool 1")
+    await bench.sink.until(lambda: len(bench.sink.all("check")) == 1)
+    later = MemorySink()
+    following = asyncio.create_task(bench.kind.follow(bench.child, later, message))
+    await asyncio.gather(agent.stop("as a dying gateway would"), asyncio.wait_for(following, 60))
+    rows = [json.loads(raw) for raw in later.raws]
+    assert not any("before" in json.dumps(row) for row in rows)
+    answers = [row for row in rows if row["type"] == "assistant"]
+    assert "Done" in json.dumps(answers[-1])
+    assert later.story[-1][0] == "exited"
+
+
+async def test_one_that_outlived_its_gateway_can_be_ended(bench: Bench) -> None:
+    agent = await bench.launch()
+    await bench.kind.end(bench.child)
+    await bench.sink.until(lambda: bench.sink.all("exited"))
+    assert start_mark(agent.pid) == ""
+
+
+def test_the_demo_never_uses_the_user_s_own_home() -> None:
+    with pytest.raises(ValueError, match="home of its own"):
+        DemoKind(ClaudeSettings(host={}), SystemClock())
+
+
+async def test_no_cli_is_told_before_anything_starts(tmp_path: Path) -> None:
+    kind = ClaudeKind(ClaudeSettings(host={"PATH": str(tmp_path)}), SystemClock())
+    sink = MemorySink()
+    with pytest.raises(AgentMissing):
+        await kind.launch(Launch(session=new_session(), cwd="/", settings=Settings()), sink, sink)
+    assert sink.story == []
+
+
+# --- agents that misbehave ----------------------------------------------------------------------------------
+
+FLOOD = """#!{python} -I
+import json, os, sys
+if "--version" in sys.argv:
+    print("2.1.325 (flood)")
+    raise SystemExit
+request = json.loads(sys.stdin.readline())
+answer = {{"subtype": "success", "request_id": request["request_id"], "response": {{}}}}
+print(json.dumps({{"type": "control_response", "response": answer}}), flush=True)
+sys.stdin.readline()
+line = json.dumps({{"type": "flood", "fill": "x" * 10_000}}) + "\\n"
+for number in range({count}):
+    sys.stdout.write(line)
+sys.stdout.flush()
+"""
+
+
+class SlowSink(MemorySink):
+    """Counts instead of keeping, and takes its time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bytes = 0
+        self.largest = 0
+
+    async def records(self, batch: Sequence[Record]) -> None:
+        size = sum(len(record.raw) for record in batch)
+        self.bytes += size
+        self.largest = max(self.largest, size)
+        for _ in range(3):
+            await asyncio.sleep(0)
+
+
+async def test_an_agent_that_floods_us_is_slowed_not_buffered(tmp_path: Path) -> None:
+    """100 MB of records through a slow sink: the peak of our memory hardly moves."""
+    program = tmp_path / "claude"
+    program.write_text(FLOOD.format(python=sys.executable, count=10_000))
+    program.chmod(0o755)
+    host = {"PATH": os.environ["PATH"]}
+    kind = ClaudeKind(ClaudeSettings(host=host, executable=str(program), home=str(tmp_path)), SystemClock())
+    sink = SlowSink()
+    agent = await kind.launch(Launch(session=new_session(), cwd="/", settings=Settings()), sink, sink)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    await agent.write(kind.prompt([TextBlock("go")], MessageId(str(uuid.uuid4())), ""))
+    await sink.until(lambda: sink.all("exited"))
+    assert sink.bytes > 100_000_000
+    assert sink.largest < 1_000_000
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    assert grown < 30 * 1024, f"{grown} KiB more at the peak"

@@ -1,0 +1,259 @@
+"""How the CLI is started: no value of a session can add or change a flag, and nothing leaks into its environment."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairlead.agents.claude.launch import (
+    ALWAYS,
+    BASIC_VARIABLES,
+    HOOK_SECONDS,
+    PASSED_VARIABLES,
+    arguments,
+    environment,
+    initialize,
+)
+from fairlead.model.agents import Launch
+from fairlead.model.commands import Settings
+from fairlead.model.errors import BadId, BadMode, BadRequest
+from fairlead.model.ids import SessionId
+
+VERSIONS = [(2, 1, 37), (2, 1, 120), (2, 1, 325)]
+NEW = VERSIONS[-1]
+SESSION = SessionId("6a1f0b6e-5f5c-4c55-9a44-000000000001")
+OTHER = "6a1f0b6e-5f5c-4c55-9a44-000000000002"
+
+FLAGS = {
+    "-p",
+    "--input-format",
+    "--output-format",
+    "--verbose",
+    "--permission-prompt-tool",
+    "--permission-mode",
+    "--include-partial-messages",
+    "--session-id",
+    "--resume",
+    "--fork-session",
+    "--resume-session-at",
+    "--model",
+    "--effort",
+    "--add-dir",
+    "--max-turns",
+    "--max-budget-usd",
+    "--setting-sources",
+}
+
+
+def argv(version: tuple[int, int, int] = NEW, *, settings: dict[str, Any] | None = None, **launch: Any) -> list[str]:
+    given_settings = Settings(**(settings or {}))
+    return arguments(Launch(session=SESSION, cwd="/w", settings=given_settings, **launch), version, SESSION)
+
+
+@pytest.mark.rules("S004-007")
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_launch_is_headless_and_speaks_json_both_ways(version: tuple[int, int, int]) -> None:
+    for given_argv in (argv(version), argv(version, resume=OTHER), argv(version, resume=OTHER, fork=True)):
+        assert given_argv[: len(ALWAYS)] == [
+            "-p",
+            "--input-format=stream-json",
+            "--output-format=stream-json",
+            "--verbose",
+            "--permission-prompt-tool=stdio",
+        ]
+
+
+def test_a_new_session_has_our_id_and_asks_for_partial_messages() -> None:
+    assert argv(trusted=True)[len(ALWAYS) :] == [
+        "--permission-mode=default",
+        "--include-partial-messages",
+        f"--session-id={SESSION}",
+    ]
+    assert "--include-partial-messages" not in argv(settings={"partial": False})
+
+
+def test_an_untrusted_folder_runs_with_the_user_s_settings_only() -> None:
+    for version in VERSIONS:
+        assert "--setting-sources=user" in argv(version)
+        assert not any("setting-sources" in word for word in argv(version, trusted=True))
+
+
+@pytest.mark.rules("S004-259")
+def test_resume_fork_and_the_place_to_go_on_from() -> None:
+    assert f"--resume={OTHER}" in argv(resume=OTHER)
+    assert not any("session-id" in word for word in argv(resume=OTHER))
+    forked = argv(resume=OTHER, fork=True, resume_at=SESSION)
+    assert f"--resume={OTHER}" in forked
+    assert "--fork-session" in forked
+    assert f"--session-id={SESSION}" in forked
+    assert f"--resume-session-at={SESSION}" in forked
+
+
+def test_settings_become_flags() -> None:
+    settings = {
+        "model": "opus[1m]",
+        "mode": "plan",
+        "effort": "high",
+        "directories": ("/a", "/b,c d"),
+        "max_turns": 3,
+        "max_budget_usd": 0.25,
+    }
+    told = argv(settings=settings)
+    assert told[-8:] == [
+        f"--session-id={SESSION}",
+        "--model=opus[1m]",
+        "--effort=high",
+        "--add-dir=/a",
+        "--add-dir=/b,c d",
+        "--max-turns=3",
+        "--max-budget-usd=0.25",
+        "--setting-sources=user",
+    ]
+    assert "--permission-mode=plan" in told
+    assert not any("effort" in word for word in argv(VERSIONS[0], settings=settings))
+
+
+@pytest.mark.parametrize(
+    ("settings", "launch", "error"),
+    [
+        ({"mode": "nonsense"}, {}, BadMode),
+        ({"mode": "--dangerously-skip-permissions"}, {}, BadMode),
+        ({"model": "-x"}, {}, BadRequest),
+        ({"model": "a b"}, {}, BadRequest),
+        ({"model": "a\n--settings=x"}, {}, BadRequest),
+        ({"effort": "--verbose"}, {}, BadRequest),
+        ({"directories": ("relative",)}, {}, BadRequest),
+        ({"directories": ("--settings",)}, {}, BadRequest),
+        ({"directories": ("/a\0b",)}, {}, BadRequest),
+        ({"directories": ("/a\nb",)}, {}, BadRequest),
+        ({"max_turns": 0}, {}, BadRequest),
+        ({"max_budget_usd": float("nan")}, {}, BadRequest),
+        ({"max_budget_usd": float("inf")}, {}, BadRequest),
+        ({"max_budget_usd": 1e-9}, {}, BadRequest),
+        ({}, {"resume": "--continue"}, BadId),
+        ({}, {"resume": OTHER, "resume_at": "x"}, BadId),
+        ({}, {"resume": OTHER.upper()}, BadId),
+    ],
+)
+def test_a_value_that_is_not_what_it_should_be_is_refused(
+    settings: dict[str, Any], launch: dict[str, Any], error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        argv(settings=settings, **launch)
+
+
+hostile = st.one_of(
+    st.text(max_size=40),
+    st.text(alphabet="-=,;\n\0 ab/$`'\"\\", max_size=40),
+    st.sampled_from(["-p", "--settings={}", "/a --settings", "--mcp-config=x", "a,--tools", "/-", "\0", ""]),
+)
+
+
+@given(
+    model=hostile,
+    mode=hostile | st.sampled_from(["default", "plan"]),
+    effort=hostile,
+    directories=st.lists(hostile | hostile.map(lambda text: "/" + text), max_size=3),
+    append=hostile,
+    resume=hostile | st.just(OTHER),
+    resume_at=hostile,
+    fork=st.booleans(),
+    version=st.sampled_from(VERSIONS),
+    budget=st.floats() | st.none(),
+    turns=st.integers() | st.none(),
+)
+def test_no_value_adds_or_changes_a_flag(
+    model: str,
+    mode: str,
+    effort: str,
+    directories: list[str],
+    append: str,
+    resume: str,
+    resume_at: str,
+    fork: bool,
+    version: tuple[int, int, int],
+    budget: float | None,
+    turns: int | None,
+) -> None:
+    settings = Settings(
+        model=model,
+        mode=mode,
+        effort=effort,
+        directories=tuple(directories),
+        append_prompt=append,
+        max_budget_usd=budget,
+        max_turns=turns,
+    )
+    launch = Launch(session=SESSION, cwd="/w", settings=settings, resume=resume, fork=fork, resume_at=resume_at)
+    try:
+        told = arguments(launch, version, SESSION)
+    except BadRequest:
+        return
+    # Every word is one of our flags, values hang on them, and none of them is there more often than we put it.
+    assert all(word.partition("=")[0] in FLAGS for word in told)
+    names = [word.partition("=")[0] for word in told]
+    assert all(names.count(name) == 1 for name in names if name != "--add-dir")
+    assert names.count("--add-dir") == len(directories)
+    assert "--setting-sources=user" in told
+    assert not any("\0" in word or "\n" in word for word in told)
+
+
+# --- the environment -----------------------------------------------------------------------------------
+
+
+def test_the_environment_is_built_from_nothing() -> None:
+    host = {
+        "PATH": "/bin",
+        "HOME": "/home/ann",
+        "ANTHROPIC_API_KEY": "key",
+        "AWS_SECRET_ACCESS_KEY": "secret",
+        "FAIRLEAD_TOKEN": "token",
+        "CLAUDECODE": "1",
+        "SSH_AUTH_SOCK": "/s",
+    }
+    assert environment(host) == {
+        "PATH": "/bin",
+        "HOME": "/home/ann",
+        "ANTHROPIC_API_KEY": "key",
+        "CLAUDE_CODE_ENABLE_SDK_FILE_CHECKPOINTING": "1",
+    }
+    assert environment(host, passed=("SSH_AUTH_SOCK", "NOT_SET"))["SSH_AUTH_SOCK"] == "/s"
+
+
+@pytest.mark.rules("S004-295", "S004-296", "S004-297")
+@pytest.mark.parametrize("name", ["CLAUDE_CODE_REMOTE", "CLAUDE_CODE_REMOTE_SESSION_ID", "CLAUDE_CODE_CONTAINER_ID"])
+def test_what_marks_a_remote_cli_is_set_only_when_configured(name: str) -> None:
+    assert name not in environment({name: "x"})
+    assert environment({name: "x"}, passed=(name,))[name] == "x"
+
+
+@given(st.dictionaries(st.sampled_from(["FAIRLEAD_TOKEN", "fairlead_url", "Fairlead_Data", "PATH", "X"]), st.text()))
+def test_the_gateway_s_own_variables_never_pass_whatever_is_configured(host: dict[str, str]) -> None:
+    told = environment(host, passed=tuple(host))
+    assert not any(name.upper().startswith("FAIRLEAD_") for name in told)
+
+
+def test_a_home_of_its_own_is_not_overruled_by_the_host() -> None:
+    told = environment({"HOME": "/home/ann", "CLAUDE_CONFIG_DIR": "/elsewhere"}, home="/data/home")
+    assert told["HOME"] == "/data/home"
+    assert "CLAUDE_CONFIG_DIR" not in told
+
+
+def test_the_lists_of_variables_hold_nothing_of_ours_and_no_name_twice() -> None:
+    names = [*BASIC_VARIABLES, *PASSED_VARIABLES]
+    assert len(names) == len(set(names))
+    assert not any(name.upper().startswith("FAIRLEAD") for name in names)
+
+
+# --- the first request -----------------------------------------------------------------------------------
+
+
+@pytest.mark.rules("S004-195")
+def test_the_hook_waits_longer_than_any_person_but_not_longer_than_a_timer_can() -> None:
+    told = initialize(Launch(session=SESSION, cwd="/w", settings=Settings()))
+    (matcher,) = told.fields["hooks"]["PreToolUse"]
+    assert matcher["timeout"] == HOOK_SECONDS
+    assert 7 * 24 * 3600 < HOOK_SECONDS < 2**31 / 1000
+    assert "matcher" not in matcher
+    assert set(told.fields) == {"hooks"}

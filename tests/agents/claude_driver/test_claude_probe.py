@@ -1,0 +1,92 @@
+"""Which CLI is installed and what it can be driven by."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from fairlead.agents.claude import probe
+from fairlead.agents.claude.kind import ClaudeKind, ClaudeSettings
+from fairlead.agents.claude.probe import Prober, find_executable, ways
+from fairlead.model.agents import AgentInfo
+from fairlead.model.errors import AgentMissing
+from fairlead.system.clock import SystemClock
+
+
+def program(folder: Path, body: str, name: str = "claude") -> Path:
+    folder.mkdir(exist_ok=True)
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.mark.rules("S004-003")
+def test_whether_it_dials_in_is_told_by_the_version() -> None:
+    assert ways((2, 1, 37))["dial-in"] == ways((2, 1, 120))["dial-in"] == "yes"
+    assert ways((2, 1, 121))["dial-in"] == ways((2, 1, 325))["dial-in"] == "no: this version refuses local hosts"
+    assert ways((2, 1, 325))["stdio"] == "yes"
+
+
+def test_the_configured_one_is_taken_before_the_one_in_path(tmp_path: Path) -> None:
+    in_path, other = program(tmp_path / "bin", ""), program(tmp_path / "own", "", "my-claude")
+    assert find_executable("", str(tmp_path / "bin")) == str(in_path)
+    assert find_executable(str(other), str(tmp_path / "bin")) == str(other)
+    with pytest.raises(AgentMissing, match="in PATH"):
+        find_executable("", str(tmp_path))
+    with pytest.raises(AgentMissing, match="--agent demo"):
+        find_executable(str(tmp_path / "nothing"), str(tmp_path / "bin"))
+
+
+async def test_info_tells_path_version_and_ways(tmp_path: Path) -> None:
+    path = program(tmp_path, 'test "$1" = --version && test -z "$SECRET" && echo "2.1.325 (Claude Code)"')
+    host = {"PATH": f"{tmp_path}:{os.defpath}", "SECRET": "x"}
+    info = await ClaudeKind(ClaudeSettings(host=host), SystemClock()).info()
+    assert info == AgentInfo(name="claude", path=str(path), version="2.1.325", ways=ways((2, 1, 325)))
+
+
+async def test_info_of_nothing_says_what_to_do(tmp_path: Path) -> None:
+    info = await ClaudeKind(ClaudeSettings(host={"PATH": str(tmp_path)}), SystemClock()).info()
+    assert info.path == ""
+    assert "Install it" in info.problem
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("echo hello", "hello"),
+        ("echo broken >&2; exit 1", "broken"),
+        ("exit 0", "nothing"),
+        ("echo 1.0.58", "older than 2.1.0"),
+        ("head -c 1000000 /dev/zero", "should tell a version"),
+    ],
+)
+async def test_a_program_that_is_no_cli_is_refused_with_its_own_words(body: str, words: str, tmp_path: Path) -> None:
+    path = program(tmp_path, body)
+    with pytest.raises(AgentMissing, match=words):
+        await Prober(SystemClock()).ask([str(path)], {"PATH": os.defpath})
+
+
+async def test_a_program_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe, "VERSION_SECONDS", 0.05)
+    with pytest.raises(AgentMissing, match="no answer"):
+        await Prober(SystemClock()).ask([str(program(tmp_path, "exec sleep 300"))], {"PATH": os.defpath})
+
+
+async def test_it_is_asked_once_until_the_file_changes(tmp_path: Path) -> None:
+    count = tmp_path / "count"
+    path = program(tmp_path, f"echo x >> {count}; echo 2.1.37")
+    prober = Prober(SystemClock())
+    env = {"PATH": os.defpath}
+    assert (await prober.ask([str(path)], env)).version == (2, 1, 37)
+    await prober.ask([str(path)], env)
+    assert count.read_text() == "x\n"
+    program(tmp_path, f"echo x >> {count}; echo 2.1.325 ")
+    assert (await prober.ask([str(path)], env)).version == (2, 1, 325)
+    with pytest.raises(AgentMissing, match="cannot be started"):
+        await prober.ask([str(tmp_path / "gone")], env)
+    broken = tmp_path / "broken"
+    broken.write_text("#!/nonexistent/interpreter\n")
+    broken.chmod(0o755)
+    with pytest.raises(AgentMissing, match="cannot be started"):
+        await prober.ask([str(broken)], env)

@@ -1,0 +1,69 @@
+"""The stdio link: a child's pipes with the model's errors."""
+
+import asyncio
+import sys
+
+import pytest
+
+from fairlead.agents.links.stdio import WRITE_SECONDS, StdioLink
+from fairlead.model.agents import Exit
+from fairlead.model.errors import AgentGone, AgentMissing, AgentTimeout, BadRequest
+from fairlead.system.clock import Clock, SystemClock
+from fairlead.system.process import Patience
+from fairlead.testing.clock import ManualClock
+
+
+def open_link(code: str, clock: Clock | None = None, cwd: str = "/") -> StdioLink:
+    return StdioLink.open(
+        [sys.executable, "-I", "-c", code], env={}, cwd=cwd, clock=clock or SystemClock(), patience=Patience()
+    )
+
+
+async def test_bytes_go_both_ways_and_stop_tells_the_end() -> None:
+    link = open_link(
+        "import sys\nfor line in sys.stdin: print(line.upper(), end='', flush=True)\nsys.stderr.write('bye')"
+    )
+    heard = bytearray()
+    first = asyncio.Event()
+
+    async def take(data: bytes) -> None:
+        heard.extend(data)
+        first.set()
+
+    receiving = asyncio.create_task(link.receive(take))
+    await link.send(b"hello\n")
+    await asyncio.wait_for(first.wait(), 30)
+    assert link.running
+    assert link.started
+    assert link.group == link.pid
+    assert await link.stop() == Exit(code=0, stderr="bye")
+    await receiving
+    assert heard == b"HELLO\n"
+    with pytest.raises(AgentGone):
+        await link.send(b"late\n")
+    assert await link.stop() == Exit(code=0, stderr="bye")
+
+
+def test_a_missing_program_and_a_missing_folder_are_told_apart() -> None:
+    async def missing() -> None:
+        clock = SystemClock()
+        with pytest.raises(AgentMissing, match="/nonexistent/claude"):
+            StdioLink.open(["/nonexistent/claude"], env={}, cwd="/", clock=clock, patience=Patience())
+        with pytest.raises(AgentMissing, match="Permission denied"):
+            StdioLink.open(["/etc/passwd"], env={}, cwd="/", clock=clock, patience=Patience())
+        with pytest.raises(BadRequest, match="/nonexistent/folder"):
+            open_link("", cwd="/nonexistent/folder")
+
+    asyncio.run(missing())
+
+
+async def test_an_agent_that_does_not_read_is_told_as_such() -> None:
+    clock = ManualClock()
+    link = open_link("import time; time.sleep(300)", clock)
+    sending = asyncio.create_task(link.send(b"x" * (1 << 20)))
+    await clock.advance(WRITE_SECONDS + 1)
+    with pytest.raises(AgentTimeout):
+        await sending
+    stopping = asyncio.create_task(link.stop())
+    await clock.advance(Patience().close + 0.1)
+    assert (await asyncio.wait_for(stopping, 30)).signal == 15
