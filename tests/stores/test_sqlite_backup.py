@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.model.errors import BadRequest, Damaged, FolderInUse, NotFound
+from fairlead.model.errors import BadRequest, Damaged, FolderInUse, NotFound, Unavailable
 from fairlead.model.store import Batch, Checkpoint, KeptReply, NewEntry, Reset, Summary
 from fairlead.stores.sqlite import SqliteStore, restore
 from fairlead.testing.store_conformance import (
@@ -103,6 +103,11 @@ async def test_a_backup_never_replaces_a_file(store: SqliteStore, tmp_path: Path
     (tmp_path / "backup").write_bytes(b"mine")
     await refusal(BadRequest, store.backup(tmp_path / "backup"))
     assert (tmp_path / "backup").read_bytes() == b"mine"
+
+
+async def test_a_backup_to_nowhere_is_told(store: SqliteStore, tmp_path: Path) -> None:
+    error = await refusal(Unavailable, store.backup(tmp_path / "absent" / "backup"))
+    assert str(tmp_path / "absent" / "backup") in error.message
 
 
 async def test_a_backup_that_fails_leaves_no_half(store: SqliteStore, tmp_path: Path) -> None:

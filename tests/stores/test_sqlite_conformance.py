@@ -5,11 +5,9 @@ from pathlib import Path
 
 import pytest
 
-pytest.register_assert_rewrite("fairlead.testing.store_conformance")
-
-from fairlead.stores.sqlite import opening  # noqa: E402
-from fairlead.testing.store_conformance import StoreConformance, Stores  # noqa: E402
-from stores.sqlite_stores import SqliteStores  # noqa: E402
+from fairlead.stores.sqlite import opening
+from fairlead.testing.store_conformance import StoreConformance, Stores
+from stores.sqlite_stores import SqliteStores
 
 
 class TestSqliteStore(StoreConformance):

@@ -4,16 +4,17 @@ import asyncio
 import resource
 import sqlite3
 import sys
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from fairlead.model.errors import Conflict, Damaged, Fenced, NoOwner, Unavailable
-from fairlead.model.store import Batch, Lease, NewEntry
+from fairlead.model.errors import BadRequest, Conflict, Damaged, Fenced, NoOwner, Unavailable
+from fairlead.model.store import Batch, Lease, NewEntry, SessionFilter
 from fairlead.stores.sqlite import SqliteStore
 from fairlead.stores.sqlite.faults import in_our_words, translated
-from fairlead.stores.sqlite.writer import Job, Outcome
+from fairlead.stores.sqlite.writer import Job, Outcome, _Order
 from fairlead.testing.store_conformance import batch, entry, new_session, read_all, refusal, seqs
 
 
@@ -172,3 +173,52 @@ def test_errors_of_ours_are_not_dressed_up(tmp_path: Path) -> None:
     (tmp_path / "garbage").write_bytes(b"x" * 5000)
     with pytest.raises(Damaged), translated(tmp_path):
         sqlite3.connect(tmp_path / "garbage").execute("select * from sqlite_master")
+
+
+async def test_a_cursor_that_is_none_is_refused(store: SqliteStore) -> None:
+    for before in ("no cursor", "!!", "bm8gY3Vyc29y", "\ud800"):
+        await refusal(BadRequest, store.sessions(SessionFilter(before=before)))
+
+
+async def test_what_is_stored_when_the_loop_is_gone_is_stored(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A loop that ends without closing its store hears nothing more; its last append is kept all the same."""
+    session = new_session()
+    held, release = threading.Event(), threading.Event()
+
+    def hold(_: sqlite3.Connection) -> None:
+        held.set()
+        release.wait(20)
+
+    def run() -> SqliteStore:
+        async def begin() -> SqliteStore:
+            store = await SqliteStore.open(tmp_path)
+            lease, _, head = await store.claim(session)
+            holding = asyncio.ensure_future(store._writer.do(hold))
+            appending = asyncio.ensure_future(store.append(lease, batch(1), head))
+            await asyncio.to_thread(held.wait)
+            holding.cancel()
+            appending.cancel()
+            return store
+
+        return asyncio.run(begin())
+
+    abandoned = await asyncio.to_thread(run)
+    release.set()
+    abandoned._writer._queue.put(_Order.CLOSE)
+    await asyncio.to_thread(abandoned._writer._thread.join)
+    assert "could be acknowledged" in caplog.text
+    other = await SqliteStore.open(tmp_path, _alone=False)
+    assert seqs(await read_all(other, session)) == [1]
+    await other.close()
+    await asyncio.to_thread(release_everything, abandoned)
+
+
+def release_everything(store: SqliteStore) -> None:
+    """What `close` does, without the loop that it needs."""
+    store._maintenance._queue.put(False)
+    store._maintenance._thread.join()
+    store._readers._threads.shutdown()
+    while not store._readers._idle.empty():
+        store._readers._idle.get_nowait().close()
+    assert store._lock is not None
+    store._lock.release()

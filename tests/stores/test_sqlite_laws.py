@@ -235,5 +235,5 @@ class StoreMachine(RuleBasedStateMachine):
             assert list(self.run(self.store.read(log.session, 0, 1000)).entries) == log.expected()
 
 
-StoreMachine.TestCase.settings = settings(max_examples=25, stateful_step_count=25, deadline=None)
+StoreMachine.TestCase.settings = settings(max_examples=15, stateful_step_count=25, deadline=None)
 TestStoreAgainstAModel = StoreMachine.TestCase

@@ -193,8 +193,36 @@ async def test_an_index_that_cannot_be_written_is_told_and_tried_again(store: Sq
     assert len(await store.search("entry")) == 1
 
 
+async def test_a_slice_of_the_index_is_taken_wholly_or_not_at_all(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease, _, head = await store.claim(new_session())
+    await store.append(lease, batch(1, 2, 3), head)
+
+    def broken(event: bytes) -> str:
+        raise RuntimeError("a mistake")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(search_module, "words_of", broken)
+        with pytest.raises(RuntimeError, match="a mistake"):
+            await store.indexed()
+    await store.indexed()
+    assert len(await store.search("entry")) == 3
+
+
 async def test_only_the_wanted_number_is_looked_for(store: SqliteStore) -> None:
     assert await store.search("words", limit=0) == ()
+
+
+def test_a_python_without_fts5_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Lacking(sqlite3.Connection):
+        def execute(self, *_: object) -> sqlite3.Cursor:
+            raise sqlite3.OperationalError("no such module: fts5")
+
+    assert search_module.has_fts5()
+    connect = sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", lambda file: connect(file, factory=Lacking))
+    assert not search_module.has_fts5()
 
 
 @pytest.fixture(scope="module")

@@ -6,18 +6,21 @@ client's old cursor is answered as a gap instead of being read as a place in a l
 """
 
 import os
+import shutil
 import sqlite3
 import uuid
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
-from fairlead.model.errors import BadRequest, NotFound
+from fairlead.model.errors import BadRequest, NotFound, Unavailable
 from fairlead.stores.sqlite.connections import DATABASE, SEARCH, SPILL, connect, make_private
 from fairlead.stores.sqlite.faults import damaged, translated
 from fairlead.stores.sqlite.lock import FolderLock
+from fairlead.stores.sqlite.power import new_log_ids
 from fairlead.stores.sqlite.schema import migrate
 from fairlead.stores.sqlite.spill import Spill
+from fairlead.system.clock import SystemClock
 
 Progress = Callable[[int, int], None]
 """Called with what is done and the whole, in bytes."""
@@ -32,15 +35,18 @@ def back_up(file: Path, spill: Spill, target: Path, progress: Progress | None = 
     if target.exists():
         raise BadRequest(f"{target} exists: a backup never replaces a file. Give another name.", target=str(target))
     part = target.with_name(f"{target.name}.part")
-    part.unlink(missing_ok=True)
     try:
+        part.unlink(missing_ok=True)
         with translated(target), closing(connect(file, read_only=True)) as source:
             _copy(source, part, progress)
             with closing(connect(part)) as copy:
                 _pack(copy, spill)
         os.replace(part, target)
+    except OSError as error:
+        raise Unavailable(f"{target} cannot be written ({error}).", target=str(target)) from error
     finally:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):
+            part.unlink()
 
 
 def restore(source: Path, folder: Path, *, overwrite: bool = False, progress: Progress | None = None) -> None:
@@ -50,12 +56,13 @@ def restore(source: Path, folder: Path, *, overwrite: bool = False, progress: Pr
         raise NotFound("backup", str(source))
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     database = folder / DATABASE
-    lock = FolderLock(folder, 0)
+    lock = FolderLock(folder, SystemClock().now_ms())
     try:
         if database.exists() and not overwrite:
             raise BadRequest(f"{database} exists: say --overwrite to replace it.", folder=str(folder))
-        part = folder / f"{DATABASE}.restoring"
+        part, files = folder / f"{DATABASE}.restoring", folder / f"{SPILL}.restoring"
         part.unlink(missing_ok=True)
+        shutil.rmtree(files, ignore_errors=True)
         try:
             with translated(source):
                 with closing(connect(source, read_only=True)) as backup:
@@ -63,15 +70,19 @@ def restore(source: Path, folder: Path, *, overwrite: bool = False, progress: Pr
                     _copy(backup, part, progress)
                 with closing(connect(part)) as copy:
                     migrate(copy, source)
-                    _unpack(copy, folder / SPILL)
+                    _unpack(copy, files)
                     _begin_anew(copy)
             for name in (DATABASE, SEARCH):
                 for end in ("-wal", "-shm"):
                     (folder / f"{name}{end}").unlink(missing_ok=True)
             (folder / SEARCH).unlink(missing_ok=True)
             os.replace(part, database)
+            shutil.rmtree(folder / SPILL, ignore_errors=True)
+            if files.exists():
+                os.replace(files, folder / SPILL)
         finally:
             part.unlink(missing_ok=True)
+            shutil.rmtree(files, ignore_errors=True)
     finally:
         lock.release()
 
@@ -130,8 +141,9 @@ def _unpack(copy: sqlite3.Connection, folder: Path) -> None:
 
 def _begin_anew(copy: sqlite3.Connection) -> None:
     copy.execute("begin")
-    for (log,) in copy.execute("select id from logs").fetchall():
-        copy.execute("update logs set log_id = ?, node = '' where id = ?", (uuid.uuid4().hex, log))
+    new_log_ids(copy)
+    copy.execute("update logs set node = ''")
     copy.execute("delete from nodes")
+    copy.execute("delete from meta where name = 'running'")
     copy.execute("update meta set value = ? where name = 'store_id'", (uuid.uuid4().hex,))
     copy.execute("commit")

@@ -2,6 +2,7 @@
 
 import os
 import sqlite3
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 from urllib.parse import quote
@@ -65,4 +66,6 @@ def open_writer(file: Path, durability: Durability) -> sqlite3.Connection:
 
 def make_private(file: Path) -> None:
     """Only its owner may read what agents said; SQLite gives its side files the same mode."""
-    os.close(os.open(file, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+    # Never opens one that is there: closing it again would take away the locks of this process's connections.
+    with suppress(FileExistsError):
+        os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))

@@ -134,6 +134,9 @@ class Maintenance:
             work()
         except sqlite3.Error as error:
             return in_our_words(error, self._index.file) or error
+        except Exception as error:
+            # A mistake of ours must not end the thread: somebody may be waiting for it.
+            return error
         return None
 
     def _quietly(self, work: Callable[[], None]) -> None:

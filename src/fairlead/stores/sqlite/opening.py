@@ -1,5 +1,6 @@
 """Opening a data folder: the lock and every connection, all of them or none."""
 
+import logging
 import sqlite3
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -8,11 +9,14 @@ from pathlib import Path
 from fairlead.stores.sqlite.connections import DATABASE, SEARCH, Durability, attach, connect, open_writer
 from fairlead.stores.sqlite.faults import translated
 from fairlead.stores.sqlite.lock import FolderLock
+from fairlead.stores.sqlite.power import begin_running
 from fairlead.stores.sqlite.search import Index, has_fts5
 from fairlead.stores.sqlite.sessions import add_functions
 
 # Reader threads: one may be deep in a search while the others serve pages.
 _READERS = 3
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,8 @@ def open_folder(folder: Path, durability: Durability, now_ms: int, *, alone: boo
             undo.callback(lock.release)
         writer = open_writer(file, durability)
         undo.callback(writer.close)
+        if alone:
+            _take_over(writer, file, durability)
         maintenance = connect(file)
         undo.callback(maintenance.close)
         with translated(search):
@@ -52,3 +58,11 @@ def open_folder(folder: Path, durability: Durability, now_ms: int, *, alone: boo
             readers.append(db)
         undo.pop_all()
         return Opened(lock, writer, maintenance, index, tuple(readers), fts)
+
+
+def _take_over(writer: sqlite3.Connection, file: Path, durability: Durability) -> None:
+    """Whoever has the lock is alone: the nodes that the file knows of are gone, however they went."""
+    with translated(file):
+        if begin_running(writer, durability):
+            _log.warning("%s was open when the power went: its logs begin anew for every client", file)
+        writer.execute("delete from nodes")

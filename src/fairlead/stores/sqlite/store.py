@@ -38,6 +38,7 @@ from fairlead.stores.sqlite.connections import DATABASE, SEARCH, SPILL, Durabili
 from fairlead.stores.sqlite.documents import SqliteDocuments
 from fairlead.stores.sqlite.maintenance import Maintenance
 from fairlead.stores.sqlite.opening import Opened, open_folder
+from fairlead.stores.sqlite.power import end_running
 from fairlead.stores.sqlite.readers import Readers
 from fairlead.stores.sqlite.spill import Spill
 from fairlead.stores.sqlite.watching import Subscriptions
@@ -107,7 +108,7 @@ class SqliteStore:
             with suppress(asyncio.CancelledError):
                 await self._leftovers
         with suppress(FairleadError):
-            await self._writer.do(owners.present(self.node, 0))
+            await self._writer.do(owners.present(self.node, 0) if self._lock is None else end_running)
         await self._readers.close()
         self._subscriptions.wake_all()
         # In this order: the last connection to a file copies its WAL back and removes it, which a reader cannot.
@@ -171,9 +172,10 @@ class SqliteStore:
         return claimed
 
     async def renew(self) -> float:
-        until = self._clock.now_ms() + int(_PRESENCE * 1000)
+        """Writes nothing while this process holds the folder's lock: no other node can be there to read it."""
         began = self._clock.monotonic()
-        await self._writer.do(owners.present(self.node, until))
+        if self._lock is None:
+            await self._writer.do(owners.present(self.node, self._clock.now_ms() + int(_PRESENCE * 1000)))
         return max(_PRESENCE * _BELIEVED - (self._clock.monotonic() - began), 0.0)
 
     async def release(self, lease: Lease) -> None:

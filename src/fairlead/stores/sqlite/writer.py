@@ -43,17 +43,14 @@ class _Order(enum.Enum):
 
 
 class Job:
-    __slots__ = ("call", "changes", "future")
+    __slots__ = ("call", "changes", "future", "size")
 
     def __init__(self, future: asyncio.Future[Any], call: Append | Call, changes: SessionId | None) -> None:
         self.future = future
         self.call = call
         self.changes = changes
         """The session whose owner or log this call changes; None for appends and for what concerns no log."""
-
-    @property
-    def size(self) -> int:
-        return self.call.size if isinstance(self.call, Append) else 0
+        self.size = call.size if isinstance(call, Append) else 0
 
 
 class Writer:
@@ -127,7 +124,7 @@ class Writer:
         self._db.execute("pragma busy_timeout = 0")
         try:
             self._db.execute("pragma wal_checkpoint(truncate)")
-        except sqlite3.OperationalError as error:
+        except sqlite3.Error as error:
             _log.warning("the WAL of %s stays long for now: %s", self._file, error)
         finally:
             self._db.execute(f"pragma busy_timeout = {BUSY_MS}")

@@ -1,0 +1,45 @@
+"""Noticing a power cut. With durability `process` one may take the last commits, and their seqs would then be given
+again to other entries: a client's cursor must not be read as a place in a log that went another way, so every log gets
+a new `log_id`.
+
+While a store is open, its file says so and names the boot of the machine; a file that still says so after another boot
+was not closed. Where the machine does not tell its boot (no `/proc`), nothing is noticed.
+"""
+
+import sqlite3
+import uuid
+from pathlib import Path
+
+import msgspec
+
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+
+
+class Running(msgspec.Struct, frozen=True):
+    boot: str
+    durability: str
+
+
+def begin_running(db: sqlite3.Connection, durability: str, boot_id: Path = _BOOT) -> bool:
+    """Note that the store is open, durable whatever the durability is; whether a power cut may have lost entries."""
+    boot = boot_id.read_text().strip() if boot_id.exists() else ""
+    row = db.execute("select value from meta where name = 'running'").fetchone()
+    before = None if row is None else msgspec.json.decode(row[0], type=Running)
+    lost = before is not None and before.durability == "process" and boot != before.boot and bool(boot and before.boot)
+    db.execute("begin immediate")
+    if lost:
+        new_log_ids(db)
+    now = msgspec.json.encode(Running(boot, durability)).decode()
+    db.execute("insert or replace into meta values ('running', ?)", (now,))
+    db.execute("commit")
+    db.execute("pragma wal_checkpoint(full)").fetchone()
+    return lost
+
+
+def end_running(db: sqlite3.Connection) -> None:
+    db.execute("delete from meta where name = 'running'")
+
+
+def new_log_ids(db: sqlite3.Connection) -> None:
+    for (log,) in db.execute("select id from logs").fetchall():
+        db.execute("update logs set log_id = ? where id = ?", (uuid.uuid4().hex, log))

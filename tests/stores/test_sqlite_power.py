@@ -1,0 +1,90 @@
+"""After a power cut no old cursor is taken for a place in a log that may have lost its end."""
+
+import json
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from fairlead.model.store import Reset
+from fairlead.stores.sqlite import SqliteStore
+from fairlead.stores.sqlite.connections import Durability
+from fairlead.stores.sqlite.power import begin_running
+from fairlead.testing.store_conformance import batch, following, new_session, seqs, take
+
+
+def killed_store(folder: Path, boot: str, durability: Durability) -> None:
+    """The file as a gateway left it that was running and never closed it."""
+    db = sqlite3.connect(folder / "fairlead.db")
+    db.execute(
+        "insert or replace into meta values ('running', ?)", (json.dumps({"boot": boot, "durability": durability}),)
+    )
+    db.execute("insert into nodes values ('other', 9000000000000)")
+    db.execute("update logs set node = 'other'")
+    db.commit()
+    db.close()
+
+
+async def reopened(folder: Path, boot: str = "", durability: Durability = "process") -> tuple[str, str]:
+    """The log's id before and after; with `boot` the store was not closed, and that was the machine's boot then."""
+    store = await SqliteStore.open(folder, durability=durability)
+    session = new_session()
+    lease, before, head = await store.claim(session)
+    await store.append(lease, batch(1, 2), head)
+    await store.close()
+    if boot:
+        killed_store(folder, boot, durability)
+    store = await SqliteStore.open(folder, durability=durability)
+    try:
+        # Whoever holds the lock is alone, whatever a dead node's presence says.
+        _, after, head = await store.claim(session)
+        assert head == 2
+        async with following(store, session, 1, before) as live:
+            first = (await take(live, 1))[0]
+        assert first == Reset("new_log", after) if after != before else seqs([first]) == [2]
+        return before, after
+    finally:
+        await store.close()
+
+
+BOOT = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+async def test_a_closed_store_keeps_its_log_ids(tmp_path: Path) -> None:
+    before, after = await reopened(tmp_path)
+    assert before == after
+
+
+async def test_a_killed_store_keeps_them_too(tmp_path: Path) -> None:
+    before, after = await reopened(tmp_path, BOOT)
+    assert before == after
+
+
+async def test_a_power_cut_gives_new_ones(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    before, after = await reopened(tmp_path, "an earlier one")
+    assert before != after
+    assert "when the power went" in caplog.text
+
+
+async def test_a_power_cut_that_can_have_lost_nothing_changes_nothing(tmp_path: Path) -> None:
+    before, after = await reopened(tmp_path, "an earlier one", "power")
+    assert before == after
+
+
+def test_a_machine_that_does_not_tell_its_boot(tmp_path: Path) -> None:
+    db = sqlite3.connect(":memory:", isolation_level=None)
+    db.execute("create table meta (name text primary key, value text)")
+    assert not begin_running(db, "process", tmp_path / "absent")
+    assert not begin_running(db, "process", tmp_path / "absent")
+
+
+async def test_a_cursor_above_the_head_is_told(tmp_path: Path) -> None:
+    store = await SqliteStore.open(tmp_path)
+    session = new_session()
+    lease, log_id, head = await store.claim(session)
+    await store.append(lease, batch(1, 2), head)
+    async with following(store, session, 7, log_id) as live:
+        reset, *rest = await take(live, 3)
+    await store.close()
+    assert reset == Reset("new_log", log_id)
+    assert seqs(rest) == [1, 2]
