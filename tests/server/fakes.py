@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 import httpx
 import msgspec
-from auth.memory import Dice, MemoryDocuments
 
+from auth.memory import Dice, MemoryDocuments
 from fairlead.auth.actions import CredentialActions
 from fairlead.auth.credentials import Credentials
 from fairlead.model import admin as act
@@ -20,7 +20,7 @@ from fairlead.model import queries as q
 from fairlead.model.auth import Identity
 from fairlead.model.errors import NotFound, Stale
 from fairlead.model.gateway import Cursor, Sink, Variant
-from fairlead.model.ids import SessionId
+from fairlead.model.ids import EventId, MessageId, SessionId
 from fairlead.model.store import Entry, SessionPage, Summary
 from fairlead.server.app import App, Parts
 from fairlead.server.binding import Binding, house_of, open_sockets
@@ -95,7 +95,7 @@ class FakeGateway:
 
     def say(self, text: str, session: SessionId = SESSION) -> Entry:
         seq = self.head(session) + 1
-        event = ev.Text(id=ev.EventId(f"e{seq}"), at=seq, message=ev.MessageId("m"), block=0, text=text)
+        event = ev.Text(id=EventId(f"e{seq}"), at=seq, message=MessageId("m"), block=0, text=text)
         entry = entry_of(event, seq)
         self.logs[session].append(entry)
         for watch in tuple(self.watches):
@@ -128,9 +128,7 @@ class FakeGateway:
             case q.GetSession(session=session):
                 self._known(session)
                 summary = Summary(session=session, title="A session", cwd="/home/somebody")
-                return q.SessionView(
-                    summary=summary, log_id=LOG_ID, head=self.head(session), settings=self.settings
-                )
+                return q.SessionView(summary=summary, log_id=LOG_ID, head=self.head(session), settings=self.settings)
             case q.ReadMessages(session=session) | q.ReadEvents(session=session):
                 self._known(session)
                 lines = tuple(msgspec.Raw(b'{"seq":%d,%s' % (e.seq, e.event[1:])) for e in self.logs[session])
@@ -183,7 +181,9 @@ class FakeTrust:
         return tuple(self.folders.values())
 
     async def inspect(self, who: Identity, path: str) -> act.FolderReport:
-        return act.FolderReport(path=path, digest="d1", trusted=path in self.folders, environment=("ANTHROPIC_BASE_URL",))
+        return act.FolderReport(
+            path=path, digest="d1", trusted=path in self.folders, environment=("ANTHROPIC_BASE_URL",)
+        )
 
     async def trust(self, who: Identity, path: str, digest: str) -> act.TrustedFolder:
         if digest != "d1":

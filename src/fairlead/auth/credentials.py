@@ -6,6 +6,7 @@ the store is seen at the next `load`, which also closes what has been revoked me
 
 import asyncio
 import logging
+import re
 from collections import defaultdict
 from collections.abc import Callable
 from secrets import token_bytes
@@ -29,6 +30,7 @@ KEYS: Final = "auth"
 URL_KEY: Final = "url-key"
 GIVEN: Final = "given"
 """The id of the token that the environment gave: valid while it is given, never stored."""
+_HEADER_SAFE: Final = re.compile(r"[!-~]+")
 _NAME_LENGTH: Final = 100
 _FLUSH_S: Final = 60.0
 """How late `last_used` may reach the store: it is for people, a write per request would cost more than it tells."""
@@ -79,6 +81,8 @@ class Credentials:
 
     def give(self, token: str) -> None:
         """Accept the token of the environment as an admin's, as long as this process lives."""
+        if not _HEADER_SAFE.fullmatch(token):
+            raise BadRequest("FAIRLEAD_TOKEN must consist of printable ASCII characters without spaces.")
         self._given = CredentialRecord(
             id=GIVEN,
             kind="token",

@@ -24,7 +24,7 @@ from fairlead.model.sockets import Opening, SocketRoute
 from fairlead.server.errors import error_response, unexpected
 from fairlead.server.gatekeeper import Gatekeeper
 from fairlead.server.limits import DEFAULT_LIMITS, Limits
-from fairlead.server.replies import refusal, send_response, send_stream
+from fairlead.server.replies import refusal, send_and_close, send_response, send_stream
 from fairlead.server.sockets import SocketEndpoint
 from fairlead.server.steps import Doer, Performers
 from fairlead.server.table import Match, RouteTable
@@ -39,6 +39,7 @@ GUARD: Final = "fairlead.guard"
 _UNKNOWN: Final = Demand(access="any")
 """What a path that is not there asks for: to strangers it looks like all the others."""
 _CHUNK: Final = 64 << 10
+_CLOSE: Final = ("connection", "close")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -88,7 +89,7 @@ class App:
         match = self.table.http(head.method, head.path)
         verdict = self._admit(scope, head, _UNKNOWN if match is None else demand_of(match.route))
         if isinstance(verdict, Refuse):
-            await self._send(send, refusal(verdict))
+            await send_and_close(send, receive, refusal(verdict), self._parts.clock)
             return
         if match is None:
             await self._send(send, self._missing(head))
@@ -96,6 +97,8 @@ class App:
         answer = await self._answer(match, head, verdict.identity, receive)
         if isinstance(answer, LogStream):
             await self._send_log(scope, receive, send, verdict.identity, answer)
+        elif _CLOSE in answer.headers:
+            await send_and_close(send, receive, answer, self._parts.clock)
         else:
             await self._send(send, answer)
 
@@ -116,12 +119,12 @@ class App:
             )
             return await self.doer.run(who, route.handle(request))
         except FairleadError as error:
-            closing = (("connection", "close"),) if isinstance(error, TooLarge) else ()
+            closing = (_CLOSE,) if isinstance(error, TooLarge) else ()
             answer = error_response(error)
             return Response(status=answer.status, body=answer.body, headers=closing)
         except TimeoutError:
             late = error_response(BadRequest("The body of the request did not come in time."))
-            return Response(status=408, body=late.body, headers=(("connection", "close"),))
+            return Response(status=408, body=late.body, headers=(_CLOSE,))
         except Exception as error:
             return error_response(unexpected(error, parts.fresh(), f"{head.method} {route.path}"))
 

@@ -3,8 +3,8 @@
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import count
-from typing import Final
+from itertools import count, islice
+from typing import Any, Final
 
 from fairlead.system.clock import Clock, Timer
 
@@ -29,6 +29,11 @@ class Limits:
 
 DEFAULT_LIMITS: Final = Limits()
 
+_PATIENCE_S: Final = 0.5
+"""So long nobody is put out for being one too many; many times what the loop needs to read what has come."""
+_STORM: Final = 4
+"""So many times the limit may stand there for a moment; beyond that nobody is patient."""
+
 
 class TokenBucket:
     """So many a second, as many at once after a rest."""
@@ -52,8 +57,9 @@ class TokenBucket:
 
 
 class WaitingRoom:
-    """Connections that have shown no credential yet. When it is full the one that waited longest has to go: a
-    client that means it shows its credential at once, so a flood of silent ones cannot keep it out."""
+    """Connections that have shown no credential yet. When there are too many, those that waited longest have to go:
+    a client that means it shows its credential at once, so a flood of silent ones cannot keep it out. Who has just
+    come is left alone, for its first bytes may be there and unread: a storm of good clients is no flood."""
 
     def __init__(self, clock: Clock, limits: Limits = DEFAULT_LIMITS, exempt: frozenset[str] = frozenset()) -> None:
         self._clock = clock
@@ -61,38 +67,55 @@ class WaitingRoom:
         # A proxy's address stands for many clients: only the whole counts for it.
         self._exempt = exempt
         self._numbers = count()
-        self._all: OrderedDict[int, tuple[str, Callable[[], None], Timer]] = OrderedDict()
+        self._all: OrderedDict[int, tuple[str, float, Callable[[], None]]] = OrderedDict()
         self._by_address: dict[str, OrderedDict[int, None]] = {}
+        self._timer: Timer | None = None
 
     def enter(self, address: str, put_out: Callable[[], None]) -> Callable[[], None]:
         """`put_out` is called when its place or its time is over; the returned function leaves the room."""
-        own = self._by_address.get(address, OrderedDict())
-        if address not in self._exempt and len(own) >= self._limits.waiting_per_address:
-            self._expire(next(iter(own)))
-        elif len(self._all) >= self._limits.waiting:
+        if len(self._all) >= self._limits.waiting * _STORM:
             self._expire(next(iter(self._all)))
         number = next(self._numbers)
-        timer = self._clock.call_later(self._limits.waiting_s, lambda: self._expire(number))
-        self._all[number] = (address, put_out, timer)
+        self._all[number] = (address, self._clock.monotonic(), put_out)
         self._by_address.setdefault(address, OrderedDict())[number] = None
+        if self._timer is None:
+            self._timer = self._clock.call_later(_PATIENCE_S, self._sweep)
         return lambda: self._leave(number)
 
     def __len__(self) -> int:
         return len(self._all)
 
+    def _sweep(self) -> None:
+        self._timer = None
+        now = self._clock.monotonic()
+        self._trim(self._all, len(self._all), now - self._limits.waiting_s)
+        for address, own in tuple(self._by_address.items()):
+            if address not in self._exempt:
+                self._trim(own, len(own) - self._limits.waiting_per_address, now - _PATIENCE_S)
+        self._trim(self._all, len(self._all) - self._limits.waiting, now - _PATIENCE_S)
+        if self._all:
+            self._timer = self._clock.call_later(_PATIENCE_S, self._sweep)
+
+    def _trim(self, queue: "OrderedDict[int, Any]", most: int, before: float) -> None:
+        """Put out up to `most` of those who came first, as long as they came before that time."""
+        for number in tuple(islice(queue, max(most, 0))):
+            if self._all[number][1] > before:
+                return
+            self._expire(number)
+
     def _expire(self, number: int) -> None:
-        waiting = self._all.get(number)
+        waiting = self._all[number]
         self._leave(number)
-        if waiting is not None:
-            waiting[1]()
+        waiting[2]()
 
     def _leave(self, number: int) -> None:
         waiting = self._all.pop(number, None)
         if waiting is None:
             return
-        address, _, timer = waiting
-        timer.cancel()
-        own = self._by_address[address]
+        own = self._by_address[waiting[0]]
         del own[number]
         if not own:
-            del self._by_address[address]
+            del self._by_address[waiting[0]]
+        if not self._all and self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

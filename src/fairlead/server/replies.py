@@ -1,5 +1,6 @@
 """Responses on their way out: the headers that every one has, and the sending of bytes and of streams."""
 
+import contextlib
 from collections.abc import AsyncIterator, Mapping
 from email.utils import formatdate
 from typing import Final
@@ -9,6 +10,11 @@ from starlette.types import Receive, Scope, Send
 
 from fairlead.auth.gate import Refuse
 from fairlead.model.routes import Response
+from fairlead.system.clock import Clock, within
+
+_LINGER_S: Final = 1.0
+_LINGER_BYTES: Final = 16 << 20
+"""Twice the largest body: a client that is a little over still gets its answer."""
 
 _ALWAYS: Final = {
     # Nothing of the API is a page: whatever a browser makes of it may do nothing.
@@ -37,6 +43,26 @@ async def send_response(send: Send, response: Response, now_ms: int, *, socket: 
     kind = "websocket.http.response" if socket else "http.response"
     await send({"type": f"{kind}.start", "status": response.status, "headers": headers_of(response, now_ms)})
     await send({"type": f"{kind}.body", "body": response.body})
+
+
+async def send_and_close(send: Send, receive: Receive, response: Response, clock: Clock) -> None:
+    """A response that ends the connection. What the client is still sending is taken for a moment and dropped:
+    closing on unread bytes resets the connection, and the client would not see why."""
+    headers = headers_of(response, clock.now_ms())
+    await send({"type": "http.response.start", "status": response.status, "headers": headers})
+    await send({"type": "http.response.body", "body": response.body, "more_body": True})
+    with contextlib.suppress(TimeoutError):
+        await within(clock, _LINGER_S, _take_in(receive))
+    await send({"type": "http.response.body", "body": b""})
+
+
+async def _take_in(receive: Receive) -> None:
+    taken = 0
+    while taken < _LINGER_BYTES:
+        message = await receive()
+        taken += len(message.get("body", b""))
+        if not message.get("more_body"):
+            return
 
 
 async def send_stream(

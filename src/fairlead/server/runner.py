@@ -15,10 +15,12 @@ from fairlead.server.binding import Binding, urls
 from fairlead.server.http import guarded_http
 from fairlead.server.limits import DEFAULT_LIMITS, Limits, WaitingRoom
 from fairlead.server.websocket import driver_class
-from fairlead.system.clock import Clock
+from fairlead.system.clock import Clock, within
 
 log = logging.getLogger("fairlead.server")
 
+_BACKLOG: Final = 512
+"""Connections that are taken before the first of them is read; half of what the waiting room bears at once."""
 GRACE_S: Final = 5
 """Seconds for requests under way when the server stops; sockets are told at once."""
 
@@ -53,6 +55,7 @@ class Runner:
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         self._app = app
+        self._clock = clock
         self._sockets = list(sockets)
         self.urls = urls(binding, sockets)
         self.room = WaitingRoom(clock, limits, frozenset(binding.trusted_proxies))
@@ -70,6 +73,7 @@ class Runner:
             proxy_headers=bool(binding.trusted_proxies),
             forwarded_allow_ips=list(binding.trusted_proxies),
             timeout_graceful_shutdown=GRACE_S,
+            backlog=_BACKLOG,
             ssl_certfile=binding.tls_cert,
             ssl_keyfile=binding.tls_key,
         )
@@ -83,7 +87,9 @@ class Runner:
             loop.add_signal_handler(number, self.stop)
         try:
             await self._server.serve(sockets=self._sockets)
-            await self._app.doer.settled()
+            if not self._server.force_exit:
+                with contextlib.suppress(TimeoutError):
+                    await within(self._clock, GRACE_S, self._app.doer.settled())
         finally:
             for number in handled:
                 loop.remove_signal_handler(number)

@@ -1,0 +1,236 @@
+"""Credentials: made, looked up, revoked; what is open with one ends with it."""
+
+from functools import partial
+
+import pytest
+
+from auth.memory import Dice, MemoryDocuments
+from fairlead.auth.credentials import SPACE, Credentials
+from fairlead.model.auth import Identity
+from fairlead.model.errors import BadRequest, NotFound, Unavailable
+from fairlead.testing.clock import ManualClock
+
+
+@pytest.fixture
+def documents() -> MemoryDocuments:
+    return MemoryDocuments()
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+async def credentials(documents: MemoryDocuments, clock: ManualClock) -> Credentials:
+    made = Credentials(documents, clock, Dice())
+    await made.load()
+    return made
+
+
+async def test_a_new_token_is_known_at_once_and_after_a_restart(
+    credentials: Credentials, documents: MemoryDocuments, clock: ManualClock
+) -> None:
+    made = await credentials.create("token", "laptop", ("chat", "view"))
+    expected = Identity(made.credential.id, "owner", "laptop", frozenset({"view", "chat"}))
+    assert credentials.bearer(made.secret) == expected
+    again = Credentials(documents, clock)
+    await again.load()
+    assert again.bearer(made.secret) == expected
+
+
+async def test_the_store_never_has_the_secret(credentials: Credentials, documents: MemoryDocuments) -> None:
+    made = await credentials.create("token", "laptop", ("view",))
+    code = await credentials.codes.create("phone", "owner", ("view",))
+    everything = documents.everything()
+    assert made.secret.encode() not in everything
+    assert made.secret.rpartition("_")[2].encode() not in everything
+    assert code.code.encode() not in everything
+
+
+async def test_a_secret_that_is_nearly_right_is_wrong(credentials: Credentials) -> None:
+    first = await credentials.create("token", "a", ("admin",))
+    second = await credentials.create("token", "b", ("view",))
+    swapped = f"fl_{first.credential.id}_{second.secret.rpartition('_')[2]}"
+    for wrong in ("", swapped, first.secret[:-1], f"fl_{first.credential.id}_{'a' * 52}", first.credential.id):
+        assert credentials.bearer(wrong) is None
+
+
+async def test_revoking_closes_what_is_open_and_nothing_else(credentials: Credentials) -> None:
+    bad = await credentials.create("token", "bad", ("view",))
+    good = await credentials.create("token", "good", ("view",))
+    closed: list[str] = []
+    for number in range(3):
+        credentials.attach(bad.credential.id, partial(closed.append, f"bad {number}"))
+    credentials.attach(good.credential.id, lambda: closed.append("good"))
+    left = credentials.attach(bad.credential.id, lambda: closed.append("left before"))
+    left()
+    ended = await credentials.revoke("token", bad.credential.id)
+    assert ended.revoked > 0
+    assert sorted(closed) == ["bad 0", "bad 1", "bad 2"]
+    assert credentials.bearer(bad.secret) is None
+    assert credentials.bearer(good.secret) is not None
+
+
+async def test_a_revoked_token_stays_revoked_after_a_restart_and_stays_in_the_list(
+    credentials: Credentials, documents: MemoryDocuments, clock: ManualClock
+) -> None:
+    made = await credentials.create("token", "a", ("view",))
+    await credentials.revoke("token", made.credential.id)
+    again = Credentials(documents, clock)
+    await again.load()
+    assert again.bearer(made.secret) is None
+    assert [record.revoked > 0 for record in again.list("token")] == [True]
+
+
+async def test_a_store_that_fails_does_not_keep_the_door_open(
+    credentials: Credentials, documents: MemoryDocuments, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = await credentials.create("token", "a", ("view",))
+    closed: list[int] = []
+    credentials.attach(made.credential.id, lambda: closed.append(1))
+
+    async def fail(space: str, key: str, value: object) -> None:
+        raise Unavailable("The disk is full.")
+
+    monkeypatch.setattr(documents, "put", fail)
+    with pytest.raises(Unavailable):
+        await credentials.revoke("token", made.credential.id)
+    assert closed == [1]
+    assert credentials.bearer(made.secret) is None
+
+
+async def test_loading_again_closes_what_another_process_revoked(
+    credentials: Credentials, documents: MemoryDocuments, clock: ManualClock
+) -> None:
+    made = await credentials.create("token", "a", ("view",))
+    closed: list[int] = []
+    credentials.attach(made.credential.id, lambda: closed.append(1))
+    elsewhere = Credentials(documents, clock)
+    await elsewhere.load()
+    await elsewhere.revoke("token", made.credential.id)
+    await credentials.load()
+    assert closed == [1]
+    assert credentials.bearer(made.secret) is None
+
+
+async def test_tickets_and_signed_links_die_with_their_credential(credentials: Credentials) -> None:
+    made = await credentials.create("token", "a", ("view",))
+    ticket = credentials.tickets.issue(made.credential.id)
+    path, _, query = credentials.sign(made.credential.id, "/v1/x", "a=1").url.partition("?")
+    assert credentials.ticket(ticket.ticket) is not None
+    assert credentials.signature(path, query) is not None
+    await credentials.revoke("token", made.credential.id)
+    assert credentials.ticket(ticket.ticket) is None
+    assert credentials.signature(path, query) is None
+
+
+async def test_a_device_is_not_revoked_as_a_token(credentials: Credentials) -> None:
+    made = await credentials.create("device", "phone", ("view",))
+    with pytest.raises(NotFound):
+        await credentials.revoke("token", made.credential.id)
+    with pytest.raises(NotFound):
+        await credentials.revoke("device", "nobody")
+    await credentials.revoke("device", made.credential.id)
+    await credentials.revoke("device", made.credential.id)
+
+
+@pytest.mark.parametrize("name", ["", "   ", "x" * 101, "a\x1b[31m", "a\x00"])
+async def test_a_bad_name_is_refused(credentials: Credentials, name: str) -> None:
+    with pytest.raises(BadRequest):
+        await credentials.create("token", name, ("view",))
+
+
+async def test_a_token_needs_known_scopes_and_a_known_user(credentials: Credentials) -> None:
+    with pytest.raises(BadRequest):
+        await credentials.create("token", "a", ())
+    with pytest.raises(BadRequest):
+        await credentials.create("token", "a", ("root",))  # type: ignore[arg-type]  # what the wire might bring
+    with pytest.raises(NotFound):
+        await credentials.create("token", "a", ("view",), "stranger")
+
+
+async def test_the_given_token_is_an_admins_and_is_not_stored(
+    credentials: Credentials, documents: MemoryDocuments
+) -> None:
+    credentials.give("swordfish")
+    found = credentials.bearer("swordfish")
+    assert found is not None and found.may("admin")
+    assert credentials.bearer("swordfish2") is None
+    assert credentials.list("token") == ()
+    ticket = credentials.tickets.issue(found.credential)
+    assert credentials.ticket(ticket.ticket) == found
+    await credentials.close()
+    assert documents.spaces.get(SPACE, {}) == {}
+
+
+async def test_a_given_token_in_our_own_form_works_too(credentials: Credentials) -> None:
+    token = "fl_abcdefgh_" + "a" * 52
+    credentials.give(token)
+    assert credentials.bearer(token) is not None
+
+
+async def test_a_given_token_that_no_header_can_carry_is_refused(credentials: Credentials) -> None:
+    for odd in ("two words", "schlüssel", "line\nbreak"):
+        with pytest.raises(BadRequest):
+            credentials.give(odd)
+
+
+async def test_the_last_use_reaches_the_store_later_and_once(
+    credentials: Credentials, documents: MemoryDocuments, clock: ManualClock
+) -> None:
+    made = await credentials.create("token", "a", ("view",))
+    stored = documents.spaces[SPACE][made.credential.id]
+    await clock.advance(5)
+    for _ in range(100):
+        credentials.bearer(made.secret)
+    assert documents.spaces[SPACE][made.credential.id] == stored
+    assert clock.waiting == 1
+    await clock.advance(60)
+    kept = await documents.get(SPACE, made.credential.id)
+    assert kept is not None and kept["last_used"] == made.credential.created + 5000
+    assert clock.waiting == 0
+
+
+async def test_closing_writes_the_last_use(
+    credentials: Credentials, documents: MemoryDocuments, clock: ManualClock
+) -> None:
+    made = await credentials.create("token", "a", ("view",))
+    await clock.advance(5)
+    credentials.bearer(made.secret)
+    await credentials.close()
+    kept = await documents.get(SPACE, made.credential.id)
+    assert kept is not None and kept["last_used"] > 0
+
+
+async def test_a_last_use_that_cannot_be_kept_harms_nobody(
+    credentials: Credentials, documents: MemoryDocuments, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = await credentials.create("token", "a", ("view",))
+    credentials.bearer(made.secret)
+
+    async def fail(space: str, key: str, value: object) -> None:
+        raise Unavailable("The disk is full.")
+
+    monkeypatch.setattr(documents, "put", fail)
+    await credentials.close()
+
+
+async def test_ids_that_are_taken_are_not_given_again(documents: MemoryDocuments, clock: ManualClock) -> None:
+    class Loaded:
+        """Dice that throw the same id twice."""
+
+        def __init__(self) -> None:
+            self.fives = 0
+
+        def __call__(self, size: int) -> bytes:
+            if size == 5:
+                self.fives += 1
+                return bytes([1 if self.fives < 3 else 2]) * 5
+            return bytes([7]) * size
+
+    credentials = Credentials(documents, clock, Loaded())
+    await credentials.load()
+    first = await credentials.create("token", "a", ("view",))
+    second = await credentials.create("token", "b", ("view",))
+    assert first.credential.id != second.credential.id

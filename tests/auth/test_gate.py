@@ -1,0 +1,243 @@
+"""The gate's decision, as a matrix: host, origin, site, credential and scope, each alone enough to be refused."""
+
+from typing import Any
+
+import pytest
+
+from fairlead.auth.gate import Allow, Demand, Refuse, decide
+from fairlead.auth.hosts import House, Origin
+from fairlead.model.auth import SCOPES, Identity, Scope
+from fairlead.model.requests import Head
+
+HOUSE = House(ports=frozenset({8787}), origins=frozenset({Origin("https", "friend.example", 443)}))
+VIEW = Demand(access="view")
+
+
+class Ring:
+    """Keys: `good` is a viewer's, `root` an admin's."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def bearer(self, secret: str) -> Identity | None:
+        self.asked.append(secret)
+        scopes: dict[str, frozenset[Scope]] = {"good": frozenset({"view"}), "root": frozenset({"admin"})}
+        return Identity(secret, "owner", secret, scopes[secret]) if secret in scopes else None
+
+    def ticket(self, ticket: str) -> Identity | None:
+        return self.bearer("good") if ticket == "t1" else None
+
+    def signature(self, path: str, query: str) -> Identity | None:
+        return self.bearer("good") if (path, query) == ("/v1/file", "sig=s1") else None
+
+
+def head(*headers: tuple[str, str], **other: Any) -> Head:
+    """A good request, but for what is given."""
+    names = {name for name, _ in headers}
+    good = (("host", "localhost:8787"), ("authorization", "Bearer good"))
+    values = tuple(pair for pair in good if pair[0] not in names) + tuple(pair for pair in headers if pair[1] != "-")
+    return Head(**{"method": "GET", "path": "/v1/x", "headers": values, "local": "127.0.0.1", **other})
+
+
+def verdict(request: Head, demand: Demand = VIEW) -> Allow | Refuse:
+    return decide(request, demand, HOUSE, Ring())
+
+
+def code(request: Head, demand: Demand = VIEW) -> str:
+    found = verdict(request, demand)
+    return found.code if isinstance(found, Refuse) else "allowed"
+
+
+both = pytest.mark.parametrize("socket", [False, True], ids=["http", "websocket"])
+
+
+@both
+def test_a_good_request_is_allowed_as_its_credential_says(socket: bool) -> None:
+    found = verdict(head(socket=socket))
+    assert isinstance(found, Allow)
+    assert found.identity.name == "good"
+
+
+@both
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        ("-", "bad_host"),
+        ("", "bad_host"),
+        ("localhost.:8787", "bad_host"),
+        ("localhost:8787/x", "bad_host"),
+        ("attacker.test", "foreign_host"),
+        ("attacker.test:8787", "foreign_host"),
+        ("127.0.0.1.nip.io:8787", "foreign_host"),
+        ("localhost", "foreign_host"),
+        ("127.1:8787", "foreign_host"),
+    ],
+)
+def test_a_foreign_or_odd_host_is_refused(socket: bool, host: str, expected: str) -> None:
+    assert code(head(("host", host), socket=socket)) == expected
+
+
+@both
+def test_two_hosts_are_refused_even_if_both_are_ours(socket: bool) -> None:
+    twice = head(("host", "localhost:8787"), ("host", "localhost:8787"), socket=socket)
+    assert code(twice) == "bad_host"
+
+
+@both
+@pytest.mark.parametrize(
+    "origin",
+    [
+        "null",
+        "",
+        "http://evil",
+        "http://localhost.evil",
+        "http://localhost.evil:8787",
+        "http://localhost:3000",
+        "http://localhost",
+        "https://localhost:8787",
+        "http://localhost:8787/",
+        "http://localhost:8787.evil",
+        "http://evil/http://localhost:8787",
+    ],
+)
+def test_a_foreign_origin_is_refused_whatever_the_credential(socket: bool, origin: str) -> None:
+    assert code(head(("origin", origin), socket=socket)) == "foreign_origin"
+    assert code(head(("origin", origin), socket=socket), Demand(access="public")) == "foreign_origin"
+
+
+@both
+def test_two_origins_are_refused(socket: bool) -> None:
+    ours = ("origin", "http://localhost:8787")
+    assert code(head(ours, ours, socket=socket)) == "foreign_origin"
+
+
+@both
+def test_our_own_origin_is_welcome(socket: bool) -> None:
+    for origin in ("http://localhost:8787", "http://127.0.0.1:8787", "http://[::1]:8787"):
+        assert code(head(("origin", origin), socket=socket)) == "allowed"
+
+
+def test_a_configured_origin_is_welcome_across_sites() -> None:
+    friend = (("origin", "https://friend.example"), ("sec-fetch-site", "cross-site"))
+    assert code(head(*friend, socket=True)) == "allowed"
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
+@pytest.mark.parametrize("site", ["cross-site", "same-site", "", "nonsense", "Same-Origin"])
+def test_a_change_from_another_site_is_refused(method: str, site: str) -> None:
+    assert code(head(("sec-fetch-site", site), method=method)) == "cross_site"
+
+
+@pytest.mark.parametrize("mode", ["no-cors", "cors", "navigate", "websocket"])
+def test_no_fetch_mode_makes_a_cross_site_request_good(mode: str) -> None:
+    crossing = (("sec-fetch-site", "cross-site"), ("sec-fetch-mode", mode))
+    assert code(head(*crossing, method="POST")) == "cross_site"
+    assert code(head(*crossing, socket=True)) == "cross_site"
+
+
+def test_a_change_from_here_or_from_no_page_is_allowed() -> None:
+    for site in ("same-origin", "none"):
+        assert code(head(("sec-fetch-site", site), method="POST")) == "allowed"
+
+
+@both
+def test_without_a_credential_nothing_but_public_is_open(socket: bool) -> None:
+    nobody = head(("authorization", "-"), socket=socket)
+    assert code(nobody) == "no_credential"
+    assert code(nobody, Demand(access="any")) == "no_credential"
+    assert code(nobody, Demand(access="public")) == "allowed"
+
+
+@both
+@pytest.mark.parametrize(
+    "value", ["Bearer bad", "Bearer", "Bearer ", "bearer  ", "good", "Basic good", "Bearer good extra", "Bearergood"]
+)
+def test_a_bad_credential_is_refused(socket: bool, value: str) -> None:
+    assert code(head(("authorization", value), socket=socket)) == "bad_credential"
+
+
+def test_the_schemes_case_does_not_matter() -> None:
+    assert code(head(("authorization", "bEARER good"))) == "allowed"
+
+
+def test_two_authorizations_are_refused() -> None:
+    assert code(head(("authorization", "Bearer good"), ("authorization", "Bearer root"))) == "bad_credential"
+
+
+def test_a_bad_header_is_not_made_good_by_a_good_query() -> None:
+    request = head(("authorization", "Bearer bad"), query="ticket=t1", socket=True)
+    assert code(request) == "bad_credential"
+
+
+@both
+def test_no_cookie_authorises_anything(socket: bool) -> None:
+    request = head(("authorization", "-"), ("cookie", "token=good; session=good; authorization=Bearer good"))
+    assert code(request) == "no_credential"
+
+
+def test_a_ticket_opens_sockets_only_and_is_handed_on_to_be_spent() -> None:
+    bare = ("authorization", "-")
+    found = verdict(head(bare, query="ticket=t1", socket=True))
+    assert isinstance(found, Allow) and found.ticket == "t1"
+    assert code(head(bare, query="ticket=t2", socket=True)) == "bad_credential"
+    assert code(head(bare, query="ticket=t1")) == "no_credential"
+
+
+def test_a_signature_opens_only_routes_that_say_so() -> None:
+    request = head(("authorization", "-"), path="/v1/file", query="sig=s1")
+    assert code(request, Demand(access="view", signed=True)) == "allowed"
+    assert code(request) == "no_credential"
+    assert code(head(("authorization", "-"), path="/v1/other", query="sig=s1"), Demand(access="view", signed=True)) == (
+        "bad_credential"
+    )
+
+
+def test_a_token_in_the_query_counts_only_under_the_routes_own_name() -> None:
+    request = head(("authorization", "-"), query="token=good", socket=True)
+    assert code(request) == "no_credential"
+    assert code(request, Demand(access="view", token_query="token")) == "allowed"
+    assert code(request, Demand(access="view", token_query="access_token")) == "no_credential"
+    assert code(head(("authorization", "-"), query="token="), Demand(access="view", token_query="token")) == (
+        "bad_credential"
+    )
+
+
+def test_an_overlong_query_holds_no_credential() -> None:
+    request = head(("authorization", "-"), query="&".join(["token=good"] * 101))
+    assert code(request, Demand(access="view", token_query="token")) == "no_credential"
+
+
+@both
+@pytest.mark.parametrize("scope", SCOPES)
+def test_the_credentials_scopes_decide(socket: bool, scope: Scope) -> None:
+    assert code(head(socket=socket), Demand(access=scope)) == ("allowed" if scope == "view" else "not_allowed")
+    assert code(head(("authorization", "Bearer root"), socket=socket), Demand(access=scope)) == "allowed"
+
+
+@both
+def test_scopes_that_a_request_claims_do_nothing(socket: bool) -> None:
+    forged = head(
+        ("x-scopes", "admin"),
+        ("x-fairlead-scope", "admin"),
+        ("x-forwarded-user", "owner"),
+        query="scopes=admin&scope=admin",
+        socket=socket,
+    )
+    assert code(forged, Demand(access="admin")) == "not_allowed"
+
+
+def test_the_peers_address_is_no_credential() -> None:
+    assert code(head(("authorization", "-"), peer="127.0.0.1")) == "no_credential"
+
+
+def test_no_credential_is_looked_up_before_the_place_is_right() -> None:
+    ring = Ring()
+    for wrong in (("host", "attacker.test"), ("origin", "http://evil"), ("sec-fetch-site", "cross-site")):
+        decide(head(wrong, method="POST"), VIEW, HOUSE, ring)
+    assert ring.asked == []
+
+
+def test_a_refusal_repeats_nothing_of_the_request() -> None:
+    found = verdict(head(("authorization", "Bearer sekrit"), path="/v1/private"))
+    assert isinstance(found, Refuse)
+    assert b"sekrit" not in found.body() and b"private" not in found.body()

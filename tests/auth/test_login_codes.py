@@ -1,0 +1,78 @@
+"""One-time login codes: spent once, whoever comes first, and only while they are young."""
+
+import asyncio
+
+import pytest
+
+from auth.memory import Dice, MemoryDocuments
+from fairlead.auth.credentials import Credentials
+from fairlead.auth.devices import OPEN_AT_MOST, SPACE, BadCode
+from fairlead.model.errors import TooMany
+from fairlead.testing.clock import ManualClock
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def documents() -> MemoryDocuments:
+    return MemoryDocuments()
+
+
+@pytest.fixture
+async def credentials(clock: ManualClock, documents: MemoryDocuments) -> Credentials:
+    made = Credentials(documents, clock, Dice())
+    await made.load()
+    return made
+
+
+async def test_a_code_becomes_a_device_with_its_scopes(credentials: Credentials) -> None:
+    code = await credentials.codes.create("", "owner", ("view", "chat"))
+    made = await credentials.login(code.code, "Firefox on desk")
+    assert made.credential.kind == "device"
+    assert made.credential.name == "Firefox on desk"
+    identity = credentials.bearer(made.secret)
+    assert identity is not None and identity.scopes == {"view", "chat"}
+
+
+async def test_of_many_who_come_with_one_code_one_gets_in(credentials: Credentials) -> None:
+    code = await credentials.codes.create("phone", "owner", ("view",))
+    came = await asyncio.gather(*(credentials.login(code.code, "") for _ in range(20)), return_exceptions=True)
+    assert sum(not isinstance(result, BaseException) for result in came) == 1
+    assert all(isinstance(result, BadCode) for result in came if isinstance(result, BaseException))
+    assert len(credentials.list("device")) == 1
+
+
+async def test_a_code_is_over_after_ten_minutes(credentials: Credentials, clock: ManualClock) -> None:
+    code = await credentials.codes.create("phone", "owner", ("view",))
+    await clock.advance(10 * 60 - 0.001)
+    late = await credentials.codes.create("phone", "owner", ("view",))
+    await clock.advance(0.001)
+    with pytest.raises(BadCode):
+        await credentials.login(code.code, "")
+    await credentials.login(late.code, "")
+
+
+@pytest.mark.parametrize("code", ["", "x", "a" * 52, "../../etc/passwd", "ü"])
+async def test_a_code_that_never_was_says_no_more_than_one_that_is_spent(credentials: Credentials, code: str) -> None:
+    real = await credentials.codes.create("phone", "owner", ("view",))
+    await credentials.login(real.code, "")
+    with pytest.raises(BadCode) as never:
+        await credentials.login(code, "")
+    with pytest.raises(BadCode) as spent:
+        await credentials.login(real.code, "")
+    assert (never.value.message, never.value.data) == (spent.value.message, spent.value.data)
+
+
+async def test_codes_nobody_used_are_forgotten_and_open_ones_are_bounded(
+    credentials: Credentials, clock: ManualClock, documents: MemoryDocuments
+) -> None:
+    for _ in range(OPEN_AT_MOST):
+        await credentials.codes.create("phone", "owner", ("view",))
+    with pytest.raises(TooMany):
+        await credentials.codes.create("phone", "owner", ("view",))
+    await clock.advance(601)
+    await credentials.codes.create("phone", "owner", ("view",))
+    assert len(documents.spaces[SPACE]) == 1

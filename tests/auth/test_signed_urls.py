@@ -1,0 +1,47 @@
+"""A signed link opens exactly what was signed, as whom it was signed for, until it is over."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairlead.auth.signed import sign, signer
+
+KEY = b"k" * 32
+PATHS = st.text(st.characters(codec="ascii", exclude_characters="?#\n\r\x00"), max_size=30).map(lambda text: f"/{text}")
+QUERIES = st.text(st.characters(codec="ascii", exclude_characters="#\n\r\x00"), max_size=30)
+
+
+def parts(url: str) -> tuple[str, str]:
+    path, _, query = url.partition("?")
+    return path, query
+
+
+@given(PATHS, QUERIES, st.from_regex(r"[a-z0-9]{8}", fullmatch=True), st.integers(1, 10**13))
+def test_what_was_signed_opens_until_it_is_over(path: str, query: str, credential: str, expires: int) -> None:
+    assert signer(KEY, *parts(sign(KEY, path, query, credential, expires)), expires - 1) == credential
+    assert signer(KEY, *parts(sign(KEY, path, query, credential, expires)), expires) is None
+
+
+@given(st.data())
+def test_a_link_that_was_changed_anywhere_opens_nothing(data: st.DataObject) -> None:
+    url = sign(KEY, "/v1/sessions/a/export", "format=html", "abcdefgh", 10**12)
+    place = data.draw(st.integers(0, len(url) - 1))
+    other = data.draw(st.characters(codec="ascii"))
+    changed = url[:place] + other + url[place + 1 :]
+    if changed != url:
+        assert signer(KEY, *parts(changed), 1) is None
+
+
+def test_nothing_can_be_added_behind_the_signature_or_before_it() -> None:
+    path, query = parts(sign(KEY, "/x", "format=html", "abcdefgh", 10**12))
+    assert signer(KEY, path, query, 1) == "abcdefgh"
+    for odd in (f"{query}&format=jsonl", f"a=1&{query}", f"{query}&{query.rpartition('&')[2]}", f"x{query}", ""):
+        assert signer(KEY, path, odd, 1) is None
+
+
+def test_another_key_signs_nothing_here() -> None:
+    assert signer(KEY, *parts(sign(b"z" * 32, "/x", "", "abcdefgh", 10**12)), 1) is None
+
+
+def test_malformed_signatures_are_just_wrong() -> None:
+    for odd in ("sig=", "sig=1", "sig=1.a.b", "sig=-1.a." + "0" * 64, "sig=9.é." + "0" * 64, "xsig=9.a." + "0" * 64):
+        assert signer(KEY, "/x", odd, 1) is None

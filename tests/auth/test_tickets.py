@@ -1,0 +1,66 @@
+"""Tickets open one socket, soon, and one client's do not push out another's."""
+
+from auth.memory import Dice
+from fairlead.auth.tickets import IN_ALL, PER_CREDENTIAL, Tickets
+from fairlead.testing.clock import ManualClock
+
+
+def make() -> tuple[Tickets, ManualClock]:
+    clock = ManualClock()
+    return Tickets(clock, Dice()), clock
+
+
+def test_a_ticket_is_spent_once() -> None:
+    tickets, _ = make()
+    ticket = tickets.issue("a").ticket
+    assert tickets.owner(ticket) == "a"
+    assert tickets.owner(ticket) == "a"
+    assert tickets.spend(ticket)
+    assert not tickets.spend(ticket)
+    assert tickets.owner(ticket) is None
+
+
+async def test_a_ticket_is_over_after_30_seconds() -> None:
+    tickets, clock = make()
+    issued = tickets.issue("a")
+    assert issued.expires == clock.now_ms() + 30_000
+    await clock.advance(29.9)
+    assert tickets.owner(issued.ticket) == "a"
+    await clock.advance(0.1)
+    assert tickets.owner(issued.ticket) is None
+    assert not tickets.spend(issued.ticket)
+
+
+def test_nobody_owns_a_ticket_that_was_not_issued() -> None:
+    tickets, _ = make()
+    tickets.issue("a")
+    assert tickets.owner("") is None
+    assert not tickets.spend("guess")
+
+
+def test_one_credential_cannot_push_out_anothers_tickets() -> None:
+    tickets, _ = make()
+    mine = tickets.issue("a").ticket
+    theirs = [tickets.issue("b").ticket for _ in range(IN_ALL * 2)]
+    assert tickets.owner(mine) == "a"
+    assert len(tickets) == 1 + PER_CREDENTIAL
+    assert tickets.owner(theirs[-1]) == "b"
+    assert tickets.owner(theirs[0]) is None
+
+
+async def test_memory_is_bounded_and_what_is_over_is_forgotten() -> None:
+    tickets, clock = make()
+    for number in range(IN_ALL + 10):
+        tickets.issue(f"c{number}")
+    assert len(tickets) == IN_ALL
+    await clock.advance(30)
+    tickets.issue("x")
+    assert len(tickets) == 1
+
+
+def test_revoking_drops_them() -> None:
+    tickets, _ = make()
+    one, two = tickets.issue("a").ticket, tickets.issue("b").ticket
+    tickets.drop("a")
+    assert tickets.owner(one) is None
+    assert tickets.owner(two) == "b"

@@ -1,0 +1,45 @@
+"""How a token is spelled, and that nothing of it is kept."""
+
+import re
+from secrets import token_bytes
+
+from auth.memory import Dice
+from fairlead.auth.tokens import CredentialRecord, digest, id_in, in_order, mint
+
+
+def record(secret: str) -> CredentialRecord:
+    return CredentialRecord(
+        id="abcdefgh", kind="token", name="x", user="owner", scopes=("view",), digest=digest(secret), created=1
+    )
+
+
+def test_a_token_names_its_id_and_has_256_bits_of_its_own() -> None:
+    name, token = mint(Dice())
+    assert re.fullmatch(r"fl_[a-z2-7]{8}_[a-z2-7]{52}", token)
+    assert id_in(token) == name
+
+
+def test_no_two_tokens_are_equal() -> None:
+    assert len({mint(token_bytes)[1] for _ in range(1000)}) == 1000
+
+
+def test_another_form_names_no_id() -> None:
+    _, token = mint(Dice())
+    for odd in ("", "fl__", "secret", token[:-1], token + "a", token.upper(), " " + token, token + "\n"):
+        assert id_in(odd) is None
+
+
+def test_only_the_whole_secret_fits() -> None:
+    _, token = mint(Dice())
+    kept = record(token)
+    assert kept.fits(token)
+    for wrong in ("", token[:-1], token + "a", token.replace("fl_", "fl-")):
+        assert not kept.fits(wrong)
+
+
+def test_a_view_holds_no_digest() -> None:
+    assert "digest" not in record("s").view().__struct_fields__
+
+
+def test_scopes_have_one_order_and_no_doubles() -> None:
+    assert in_order(("admin", "view", "view")) == ("view", "admin")

@@ -1,0 +1,40 @@
+"""Users are names, each once."""
+
+import pytest
+
+from auth.memory import MemoryDocuments
+from fairlead.auth.users import Users
+from fairlead.model.errors import BadRequest, NotFound, Stale
+from fairlead.testing.clock import ManualClock
+
+
+def make() -> Users:
+    return Users(MemoryDocuments(), ManualClock())
+
+
+async def test_users_are_added_once_and_listed_by_name() -> None:
+    users = make()
+    await users.add("zoe")
+    await users.add("ann")
+    with pytest.raises(Stale):
+        await users.add("ann")
+    assert [user.name for user in await users.list()] == ["ann", "zoe"]
+
+
+async def test_ensuring_a_user_twice_keeps_the_first() -> None:
+    users = make()
+    await users.ensure("owner")
+    before = await users.list()
+    await users.ensure("owner")
+    assert await users.list() == before
+
+
+async def test_a_stranger_is_not_found() -> None:
+    with pytest.raises(NotFound):
+        await make().check("nobody")
+
+
+@pytest.mark.parametrize("name", ["", "Ann", "-rf", "a b", "a/b", "x" * 65, "ä", "a\n"])
+async def test_odd_names_are_refused(name: str) -> None:
+    with pytest.raises(BadRequest):
+        await make().add(name)

@@ -1,0 +1,159 @@
+"""No route and no socket answers without a decision of the gate: every one of them, over the real port."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Iterable
+
+import pytest
+
+from fairlead.model import admin as act
+from fairlead.model.auth import SCOPES
+from fairlead.model.requests import Action
+from fairlead.server.app import demand_of
+from server.fakes import SESSION, Served, raw_request, serving
+
+PUBLIC = {"GET /health", "POST /v1/login"}
+"""By name and nothing else; whoever adds one has to say so here."""
+
+ORIGINS = ("null", "http://evil", "http://localhost.evil", "http://localhost:1")
+HOSTS = ("attacker.test", "127.0.0.1.nip.io", "", "localhost", "localhost.")
+
+
+@pytest.fixture
+async def served() -> AsyncIterator[Served]:
+    async with serving() as running:
+        yield running
+
+
+def path_of(template: str) -> str:
+    return re.sub(r"\{[^}]*\}", SESSION, template)
+
+
+def request(kind: str, path: str, headers: Iterable[str]) -> bytes:
+    method = "GET" if kind == "WS" else kind
+    upgrade = (
+        "Connection: Upgrade",
+        "Upgrade: websocket",
+        "Sec-WebSocket-Version: 13",
+        "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
+    )
+    lines = [f"{method} {path} HTTP/1.1", *(upgrade if kind == "WS" else ("Connection: close",)), *headers]
+    return ("\r\n".join(lines) + "\r\n\r\n").encode()
+
+
+def doors(served: Served) -> list[tuple[str, str]]:
+    """Everything that is served, and what is not there."""
+    routes = [(route.method, path_of(route.path)) for route in served.app.table.routes]
+    sockets = [("WS", path_of(route.path)) for route in served.app.table.sockets]
+    unknown = [("GET", "/"), ("GET", "/nothing"), ("POST", "/v1"), ("OPTIONS", "/v1/sessions"), ("PUT", "/v1/me")]
+    return [*routes, *sockets, *unknown, ("WS", "/nothing"), ("WS", "/v1/me"), ("GET", "/v1/ws")]
+
+
+async def status(served: Served, kind: str, path: str, *headers: str, host: str | None = None) -> int:
+    named = f"127.0.0.1:{served.port}" if host is None else host
+    answer = await raw_request(served.port, request(kind, path, (f"Host: {named}", *headers)))
+    return int(answer.split(b" ", 2)[1])
+
+
+async def statuses(served: Served, *headers: str, host: str | None = None) -> dict[str, int]:
+    asked = doors(served)
+    found = await asyncio.gather(*(status(served, kind, path, *headers, host=host) for kind, path in asked))
+    return {f"{kind} {path}": number for (kind, path), number in zip(asked, found, strict=True)}
+
+
+async def test_public_routes_are_the_named_ones(served: Served) -> None:
+    public = {f"{route.method} {route.path}" for route in served.app.table.routes if route.access == "public"}
+    assert public == PUBLIC
+    assert all(demand_of(socket).access in SCOPES for socket in served.app.table.sockets)
+
+
+async def test_without_a_credential_everything_is_401(served: Served) -> None:
+    found = await statuses(served)
+    assert len(found) > 40
+    assert {door for door, number in found.items() if number != 401} == PUBLIC
+    assert found["GET /health"] == 200
+
+
+@pytest.mark.parametrize(
+    "credential",
+    [
+        "Bearer",
+        "Bearer ",
+        "Bearer wrong",
+        "Bearer fl_aaaaaaaa_" + "a" * 52,
+        "Basic YWRtaW46YWRtaW4=",
+        "Bearer undefined",
+    ],
+)
+async def test_with_a_wrong_credential_everything_is_401(served: Served, credential: str) -> None:
+    found = await statuses(served, f"Authorization: {credential}")
+    assert {door for door, number in found.items() if number != 401} == PUBLIC
+
+
+@pytest.mark.parametrize("origin", ORIGINS)
+async def test_a_foreign_origin_is_403_even_with_the_admins_token(served: Served, origin: str) -> None:
+    found = await statuses(served, f"Origin: {origin}", f"Authorization: Bearer {served.admin}")
+    assert set(found.values()) == {403}
+
+
+@pytest.mark.parametrize("host", HOSTS)
+async def test_a_foreign_host_is_refused_even_with_the_admins_token(served: Served, host: str) -> None:
+    found = await statuses(served, f"Authorization: Bearer {served.admin}", host=host)
+    assert set(found.values()) <= {400, 421}
+
+
+async def test_two_hosts_are_refused(served: Served) -> None:
+    own = f"Host: 127.0.0.1:{served.port}"
+    found = await statuses(served, own, f"Authorization: Bearer {served.admin}")
+    assert set(found.values()) == {400}
+
+
+async def test_our_own_origin_opens_the_socket(served: Served) -> None:
+    own = f"Origin: http://127.0.0.1:{served.port}"
+    reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+    headers = (f"Host: localhost:{served.port}", own, f"Authorization: Bearer {served.admin}")
+    writer.write(request("WS", "/v1/ws", headers))
+    assert b" 101 " in await reader.readline()
+    writer.close()
+    await writer.wait_closed()
+
+
+async def test_every_route_refuses_a_credential_that_has_all_other_scopes(served: Served) -> None:
+    for route in served.app.table.routes:
+        if route.access in ("public", "any"):
+            continue
+        others = [scope for scope in SCOPES if scope not in (route.access, "admin")]
+        token = await served.token(*others, name=route.name)
+        assert await status(served, route.method, path_of(route.path), f"Authorization: Bearer {token}") == 403
+    for socket in served.app.table.sockets:
+        others = [scope for scope in SCOPES if scope not in (socket.access, "admin")]
+        token = await served.token(*others, name=f"socket {socket.name}")
+        assert await status(served, "WS", path_of(socket.path), f"Authorization: Bearer {token}") == 403
+
+
+async def test_what_is_not_there_is_404_to_those_who_may_come_in(served: Served) -> None:
+    token = f"Authorization: Bearer {served.admin}"
+    assert await status(served, "GET", "/nothing", token) == 404
+    assert await status(served, "WS", "/nothing", token) == 404
+    assert await status(served, "WS", "/v1/me", token) == 404
+    assert await status(served, "PUT", "/v1/me", token) == 405
+
+
+async def test_nothing_allows_another_origin_to_read(served: Served) -> None:
+    for kind, path in doors(served):
+        if kind == "WS":
+            continue
+        headers = (f"Host: 127.0.0.1:{served.port}", f"Authorization: Bearer {served.admin}")
+        answer = await raw_request(served.port, request(kind, path, headers))
+        head = answer.partition(b"\r\n\r\n")[0].lower()
+        assert b"access-control" not in head
+        assert b"set-cookie" not in head
+        assert b"\r\nserver:" not in head
+        assert b"x-content-type-options: nosniff" in head
+        assert b"cache-control: no-store" in head
+        assert b"content-security-policy: " in head
+
+
+async def test_every_action_has_somebody_who_performs_it(served: Served) -> None:
+    declared = {kind for kind in Action.__subclasses__() if kind.__module__ == act.__name__}
+    assert set(served.app.doer._performers) == declared
