@@ -138,13 +138,12 @@ class Fold:
         except msgspec.ValidationError:
             event = None
         self.seq = max(self.seq, seq)
-        if isinstance(event, ev.Delta):
-            # Written by offset, so that a piece told twice, or told anew from an earlier place, does no harm.
-            self._delta(event)
-        elif seq > self._done:
-            self._done = seq
-            if event is not None:
-                self._event(event)
+        # A piece is written by its offset: told twice, or anew from an earlier place, it does no harm.
+        delta = isinstance(event, ev.Delta)
+        if event is not None and (delta or seq > self._done):
+            self._event(event)
+        if not delta:
+            self._done = max(self._done, seq)
 
     def _delta(self, event: ev.Delta) -> None:
         key = (event.message, event.block)

@@ -69,17 +69,16 @@ class ClaudeInterpreter:
         if record.origin == "gateway":
             return self._ours(record)
         message = decode_row(record.raw) if record.origin == "transcript" else decode(record.raw)
-        if isinstance(message, ControlResponse | ControlCancel | KeepAlive):
+        if isinstance(message, ControlRequest) and message.subtype != "can_use_tool":
+            # Between the driver and the CLI. Not remembered either: a held hook is asked about under its own id.
             return Outcome()
-        source, seen = self._recognise(message, record)
-        step = self._step(source, record.origin, record.raw)
-        if seen:
+        step, seen = self._recognise(message, record)
+        if not seen:
+            self._interpret(step, message)
+        elif isinstance(message, AssistantRecord) and not message.parent_tool_use_id and not in_sidechain(message):
             # The transcript's copy of what the wire brought has the true stop reason.
-            if isinstance(message, AssistantRecord) and not message.parent_tool_use_id and not in_sidechain(message):
-                blocks.note_final(step, message)
-            return Outcome()
-        self._interpret(step, message)
-        return step.outcome()
+            blocks.note_final(step, message)
+        return self._outcome(step)
 
     def placed(self, event: Event, seq: int) -> None:
         if isinstance(event, Delta):
@@ -93,7 +92,7 @@ class ClaudeInterpreter:
             self._state.mode = event.mode
 
     def exited(self, reason: str, cause: str) -> Outcome:
-        step = self._step(cause, "", b"")
+        step = self._step(cause, Record(b"", ""))
         state = self._state
         subagents.release_all(step)
         ending = turns.judged(step, reason)
@@ -132,41 +131,41 @@ class ClaudeInterpreter:
 
     # --- recognising
 
-    def _step(self, source: str, origin: Origin, raw: bytes) -> Step:
+    def _step(self, source: str, record: Record, anonymous: bool = False) -> Step:
         self._state.expecting.clear()
-        return Step(self._session, self._state, source, origin, raw, self._replay)
+        return Step(self._session, self._state, source, record, self._replay, anonymous)
 
-    def _recognise(self, message: WireRecord, record: Record) -> tuple[str, bool]:
-        """The record's name, and whether it was here before."""
+    def _recognise(self, message: WireRecord, record: Record) -> tuple[Step, bool]:
+        """The step for a record, under the record's name, and whether it was here before."""
         state = self._state
         name = message.request_id if isinstance(message, ControlRequest) else getattr(message, "uuid", None)
         if not name:
             name = hashlib.sha256(record.raw).hexdigest()[:32]
             if record.origin != "transcript":
                 # Two equal lines of the wire are two; a row of a transcript is itself, however often it is read.
-                state.anonymous += 1
-                name = f"{name}-{state.anonymous}"
+                return self._step(f"{name}-{state.anonymous + 1}", record, anonymous=True), False
         streamed = isinstance(message, StreamRecord)
-        seen = state.streamed if streamed else state.records
-        if name in seen:
-            return name, True
-        seen.add(name, STREAMED_SEEN if streamed else RECORDS_SEEN)
-        return name, False
+        recent = state.streamed if streamed else state.records
+        seen = name in recent
+        if not seen:
+            recent.add(name, STREAMED_SEEN if streamed else RECORDS_SEEN)
+        return self._step(name, record), seen
+
+    def _outcome(self, step: Step) -> Outcome:
+        if step.anonymous and step.events:
+            # Only what is stored counts: read again from the log, the same records get the same names.
+            self._state.anonymous += 1
+        return step.outcome()
 
     def _ours(self, record: Record) -> Outcome:
         """A prompt that we hand to the agent, or the mark of an interrupt. Nothing else of ours has a meaning."""
         message = decode(record.raw)
+        step, seen = self._recognise(message, record)
         if isinstance(message, InterruptMarker):
-            step = self._step(message.cause, record.origin, record.raw)
             turns.signal(step, Signal.INTERRUPT)
-            return step.outcome()
-        if not isinstance(message, UserRecord):
-            return Outcome()
-        source, seen = self._recognise(message, record)
-        step = self._step(source, record.origin, record.raw)
-        if not seen:
+        elif isinstance(message, UserRecord) and not seen:
             said.prompt(step, message)
-        return step.outcome()
+        return self._outcome(step)
 
     # --- handing on
 
@@ -261,8 +260,7 @@ class ClaudeInterpreter:
     def _replay(self, step: Step, held: Held, thread: str) -> None:
         """A held record gets its meaning, under its own name."""
         message = decode(held.raw)
-        if not isinstance(message, UserRecord | AssistantRecord):
-            return
+        assert isinstance(message, UserRecord | AssistantRecord), "nothing else is held"
         outer = (step.source, step.origin, step.raw, step.released)
         step.source, step.raw, step.released = held.source, held.raw, True
         step.origin = msgspec.convert(held.origin, Origin)

@@ -12,14 +12,14 @@ from fairlead.model.ids import MessageId
 
 def prompt(step: Step, record: UserRecord) -> None:
     """A line of ours, or a prompt that a transcript shows: a turn of its own, or a word into the running one."""
-    actions = turns.signal(step, Signal.PROMPT)
-    if step.state.turn is not None:
+    steers = Action.STEER in turns.signal(step, Signal.PROMPT)
+    if steers and step.state.turn is not None:
         step.state.turn.final = False
     step.tell(
         UserMessage,
         message=MessageId(step.source),
         content=content_blocks(record.message.content),
-        via="steer" if Action.STEER in actions else "prompt",
+        via="steer" if steers else "prompt",
     )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fairlead.agents.claude.state import Held, State
-from fairlead.model.agents import Outcome
+from fairlead.model.agents import Outcome, Record
 from fairlead.model.events import Delta, Event, RecordKept
 from fairlead.model.ids import SessionId, SubagentId, TurnId, event_id, subagent_id
 from fairlead.model.store import Origin
@@ -14,15 +14,18 @@ Replay = Callable[["Step", Held, str], None]
 
 
 class Step:
-    """`source` names the record in the ids of its events."""
+    """`source` names the record in the ids of its events; `anonymous`: it had no name of its own."""
 
-    def __init__(self, session: SessionId, state: State, source: str, origin: Origin, raw: bytes, replay: Replay):
+    def __init__(
+        self, session: SessionId, state: State, source: str, record: Record, replay: Replay, anonymous: bool
+    ) -> None:
         self.session = session
         self.state = state
         self.source = source
-        self.origin = origin
-        self.raw = raw
+        self.origin: Origin = record.origin
+        self.raw = record.raw
         self.replay = replay
+        self.anonymous = anonymous
         self.released = False
         """A held record is being replayed: it was kept when it came, so it is not kept again."""
         self.events: list[Event] = []

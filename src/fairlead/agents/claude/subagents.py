@@ -243,11 +243,10 @@ def finish(step: Step, call: str, status: End, summary: str) -> None:
 
 def in_background(step: Step, thread: str) -> bool:
     """Whether a thread goes on after the turn: it or one above it is an open background subagent."""
-    state = step.state
-    for _ in range(len(state.subagents) + 1):
-        subagent = state.subagents.get(thread)
-        if subagent is None or subagent.background:
-            return subagent is not None
+    # No circles: a subagent's thread was known before its own call was.
+    while (subagent := step.state.subagents.get(thread)) is not None:
+        if subagent.background:
+            return True
         thread = subagent.thread
     return False
 
@@ -261,14 +260,9 @@ def close(step: Step, everything: bool = False) -> list[str]:
     state = step.state
     calls = list(state.calls) if everything else foreground_calls(step)
     _interrupt(step, calls)
-    for call in [key for key, sub in state.subagents.items() if everything or not _lives_on(step, key, sub)]:
-        if call in state.subagents:
-            finish(step, call, "stopped", "")
+    for call in [key for key in state.subagents if everything or not in_background(step, key)]:
+        finish(step, call, "stopped", "")
     return calls
-
-
-def _lives_on(step: Step, call: str, subagent: Subagent) -> bool:
-    return subagent.background or in_background(step, call)
 
 
 def _interrupt(step: Step, calls: list[str]) -> None:
