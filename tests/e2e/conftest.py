@@ -4,10 +4,10 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
-from tools.clis import program_path
 
 from e2e import harness
 from fairlead.testing.model_api import ScriptedModel
+from tools.clis import program_path
 
 
 @pytest.fixture(autouse=True)

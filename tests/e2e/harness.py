@@ -9,6 +9,7 @@ import socket
 from pathlib import Path
 
 import pytest
+
 from tools.clis import RELEASES, program_path
 
 OLDEST, LAST_DIAL_IN, NEWEST = (release.version for release in RELEASES)

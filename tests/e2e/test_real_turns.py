@@ -1,0 +1,207 @@
+"""The real CLI behind the whole gateway, over stdio: turns, streams, the queue, interrupts, settings, errors."""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from e2e.desk import Desk, at_desk, settings
+from e2e.harness import NEWEST, on_versions
+from fairlead.testing.model_api import ScriptedModel
+
+
+@pytest.fixture
+async def desk(claude: Path, cli_env: dict[str, str], cli_cwd: Path, tmp_path: Path) -> AsyncIterator[Desk]:
+    config = settings(
+        tmp_path / "data",
+        tmp_path,
+        agent="claude",
+        claude=str(claude),
+        pass_env=["IS_SANDBOX", "CLAUDE_CODE_MAX_RETRIES"],
+    )
+    async with at_desk(config, {**cli_env, "CLAUDE_CODE_MAX_RETRIES": "1"}, cli_cwd) as sitting:
+        yield sitting
+
+
+@on_versions()
+async def test_a_plain_turn_with_deltas(desk: Desk, version: str) -> None:
+    await desk.open("SCRIPT:long 40")
+    end = await desk.until("turn.ended")
+    assert end["status"] == "completed"
+    deltas = "".join(line["text"] for line in desk.all("text.delta"))
+    (text,) = desk.all("text")
+    assert deltas == text["text"]
+    assert desk.kinds().index("text.delta") < desk.kinds().index("text")
+    assert end["cost_usd"] > 0
+    (ready,) = desk.all("agent.ready")
+    assert (ready["version"], ready["agent_session"]) == (version, desk.session)
+    stored = await desk.raw()
+    assert "text.delta" not in [line["type"] for line in stored]
+
+
+@on_versions(NEWEST)
+async def test_three_turns_are_one_session_with_one_process(desk: Desk, model: ScriptedModel) -> None:
+    await desk.open("SCRIPT:text one")
+    await desk.until("turn.ended")
+    await desk.turn("SCRIPT:text two")
+    await desk.turn("SCRIPT:echo")
+    assert len(desk.all("agent.started")) == 1
+    assert int(desk.texts()[-1].split()[2]) >= 5, "the model was shown both turns before"
+    costs = [line["cost_usd"] for line in desk.all("turn.ended")]
+    assert max(costs) < 2 * min(costs), "each turn costs its own part, not the sum"
+
+
+@on_versions(NEWEST)
+async def test_a_queue_of_three_prompts_is_three_turns(desk: Desk) -> None:
+    await desk.open("SCRIPT:slow 4")
+    await desk.send("SCRIPT:text two")
+    await desk.send("SCRIPT:text three")
+    for _ in range(3):
+        assert (await desk.until("turn.ended"))["status"] == "completed"
+    assert [text.split()[-1] for text in desk.texts()] == ["tick", "two", "three"]
+    prompts = [line["message"] for line in desk.all("user.message")]
+    assert len(set(prompts)) == 3
+
+
+@on_versions(NEWEST)
+async def test_an_interrupt_in_mid_stream(desk: Desk) -> None:
+    await desk.open("SCRIPT:slow 200")
+    await desk.until("text.delta")
+    await desk.do("interrupt")
+    end = await desk.until("turn.ended")
+    assert (end["status"], end.get("errors", [])) == ("cancelled", [])
+    assert (await desk.turn("SCRIPT:text after"))["status"] == "completed"
+    await desk.raw()
+
+
+@on_versions(NEWEST)
+async def test_an_interrupt_in_mid_tool(desk: Desk) -> None:
+    await desk.open("SCRIPT:slowtool 60")
+    await desk.answer(await desk.until("permission.asked"))
+    await desk.until(lambda line: line["type"] == "permission.resolved")
+    await asyncio.sleep(0.5)
+    await desk.do("interrupt")
+    end = await desk.until("turn.ended")
+    assert end["status"] == "cancelled"
+    (ended,) = desk.all("tool.ended")
+    assert ended["call"] == desk.all("tool.called")[0]["call"]
+    assert (await desk.turn("SCRIPT:text after"))["status"] == "completed"
+
+
+@on_versions(NEWEST)
+async def test_an_interrupt_with_a_permission_pending_cancels_it(desk: Desk) -> None:
+    await desk.open("SCRIPT:bash touch x")
+    asked = await desk.until("permission.asked")
+    await desk.do("interrupt")
+    cancelled = await desk.until("permission.cancelled")
+    assert cancelled["request"] == asked["request"]
+    assert (await desk.until("turn.ended"))["status"] == "cancelled"
+
+
+@on_versions(NEWEST)
+async def test_mode_and_model_change_while_it_runs(desk: Desk, model: ScriptedModel) -> None:
+    await desk.open("SCRIPT:text one")
+    await desk.until("turn.ended")
+    await desk.do("set_model", model="claude-haiku-4-5")
+    await desk.do("set_mode", mode="acceptEdits")
+    await desk.do("set_thinking", budget=2000)
+    await desk.turn("SCRIPT:text two")
+    assert model.of("text")[-1].model == "claude-haiku-4-5"
+    assert [(line["mode"], line["by"] != "") for line in desk.all("mode.changed")] == [("acceptEdits", True)]
+    target = desk.cwd / "new.txt"
+    await desk.turn(f"SCRIPT:write {target}")
+    assert target.exists()
+    assert desk.all("permission.asked") == []
+
+
+@on_versions(NEWEST)
+@pytest.mark.parametrize("status", ["400", "429", "529"])
+async def test_an_api_error_is_a_failed_turn(desk: Desk, status: str) -> None:
+    await desk.open(f"SCRIPT:error {status}")
+    end = await desk.until("turn.ended")
+    assert end["status"] == "failed"
+    assert (await desk.turn("SCRIPT:text after"))["status"] == "completed"
+
+
+@on_versions()
+async def test_the_limit_of_turns_is_a_failed_turn(desk: Desk) -> None:
+    await desk.open(settings={"max_turns": 2, "mode": "default"})
+    await desk.send("SCRIPT:loop")
+    for _ in range(2):
+        await desk.answer(await desk.until("permission.asked"))
+    end = await desk.until("turn.ended")
+    assert end["status"] == "failed"
+    assert "max_turns" in end["reason"] or "turns" in " ".join(end.get("errors", []))
+
+
+@on_versions(NEWEST)
+async def test_resume_after_the_cli_was_killed(desk: Desk) -> None:
+    await desk.open("SCRIPT:text remember me")
+    await desk.until("turn.ended")
+    await desk.send("SCRIPT:slow 200")
+    await desk.until("text.delta")
+    os.kill(desk.all("agent.started")[0]["pid"], signal.SIGKILL)
+    end = await desk.until("turn.ended")
+    assert end["status"] == "failed"
+    exited = await desk.until("agent.exited")
+    assert (exited["signal"], exited["expected"]) == (9, False)
+    assert (await desk.turn("SCRIPT:echo"))["status"] == "completed"
+    assert desk.all("session.resumed")[0]["agent_session"] == desk.session
+    assert int(desk.texts()[-1].split()[2]) >= 4, "the model was shown what came before"
+    await desk.raw()
+
+
+@on_versions(NEWEST)
+async def test_a_fork_goes_its_own_way(desk: Desk) -> None:
+    parent = await desk.open("SCRIPT:text first")
+    await desk.until("turn.ended")
+    first = desk.all("user.message")[0]["message"]
+    await desk.turn("SCRIPT:text second")
+    before = [line for line in await desk.log() if line["type"] != "record"]
+    whole = await desk.http.post(f"/v1/sessions/{parent}/fork", json={})
+    early = await desk.http.post(f"/v1/sessions/{parent}/fork", json={"at": first})
+    seen = []
+    for made in (whole, early):
+        assert made.status_code == 201, made.text
+        desk.events.clear()
+        desk._taken = 0
+        await desk.watch(made.json()["session"])
+        await desk.send("SCRIPT:echo")
+        await desk.until(lambda line: line["type"] == "text" and "messages" in line["text"])
+        seen.append(desk.texts()[-1])
+        assert desk.all("agent.ready")[-1]["agent_session"] != parent
+    counts = [int(text.split()[2]) for text in seen]
+    assert counts[0] == counts[1] + 2, "the early fork does not know the second turn"
+    desk.session = parent
+    after = [line for line in await desk.log() if line["type"] != "record"]
+    assert after == before, "the parent is as it was"
+
+
+@on_versions(NEWEST)
+async def test_steering_reaches_the_model(desk: Desk, model: ScriptedModel) -> None:
+    await desk.open("SCRIPT:slowtool 2")
+    await desk.answer(await desk.until("permission.asked"))
+    await desk.do("steer", content=[{"type": "text", "text": "and mind the gap"}])
+    await desk.until("turn.ended")
+    assert desk.all("user.message")[-1]["via"] == "steer"
+    await model.wait_for(lambda request: "mind the gap" in str(request.last))
+
+
+@on_versions(NEWEST)
+async def test_compaction_is_told(desk: Desk) -> None:
+    await desk.open("SCRIPT:text one")
+    await desk.until("turn.ended")
+    await desk.turn("SCRIPT:text two")
+    await desk.send("/compact")
+    await desk.until(lambda line: line["type"] == "compaction" and line["phase"] == "boundary")
+    assert "started" in [line["phase"] for line in desk.all("compaction")]
+
+
+@on_versions(NEWEST)
+async def test_thinking_is_streamed_and_whole(desk: Desk) -> None:
+    await desk.open("SCRIPT:think")
+    await desk.until("turn.ended")
+    assert "".join(line.get("text", "") for line in desk.all("thinking.delta")) == desk.all("thinking")[0]["text"]
