@@ -217,14 +217,21 @@ def test_every_character_that_is_no_letter_or_digit_becomes_a_dash() -> None:
     assert config_folder({"HOME": "/home/ann", "CLAUDE_CONFIG_DIR": "/c"}) == Path("/c")
 
 
-def test_the_file_of_a_long_folder_is_found_by_its_own_name(tmp_path: Path) -> None:
-    cwd = "/" + "x" * 250
+def test_a_long_name_is_cut_and_gets_the_cli_s_hash() -> None:
+    """The hashes are those that 2.1.120 and 2.1.325 made for these folders."""
+    for word, expected in (("kl5w3euw", "osclm0"), ("z7nutub4", "ffb2m0")):
+        cwd = "/".join(["", "tmp", "drv", f"tmp{word}", "w", "x" * 120, "y" * 120])
+        name = transcript_path(Path("/c"), cwd, SESSION).parent.name
+        assert len(name.removesuffix(f"-{expected}")) == 200
+    assert transcript_path(Path("/c"), "/" + "\0" * 300, SESSION).parent.name.startswith("-" * 200)
+
+
+def test_a_file_is_found_by_its_own_name(tmp_path: Path) -> None:
     assert find_transcript(tmp_path, SESSION) is None
-    assert transcript_path(tmp_path, cwd, SESSION).parent.name == "-" + "x" * 199
-    there = tmp_path / "projects" / ("-" + "x" * 199 + "-hash") / f"{SESSION}.jsonl"
+    there = tmp_path / "projects" / "whatever" / f"{SESSION}.jsonl"
     there.parent.mkdir(parents=True)
     there.touch()
-    assert transcript_path(tmp_path, cwd, SESSION) == there
+    assert find_transcript(tmp_path, SESSION) == there
 
 
 # --- ending -----------------------------------------------------------------------------------------------

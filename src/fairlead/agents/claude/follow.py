@@ -37,19 +37,31 @@ def config_folder(env: Mapping[str, str]) -> Path:
 
 
 def transcript_path(config: Path, cwd: str, agent_session: str) -> Path:
-    """Where a session that works in `cwd` (with its links followed) is written down.
+    """Where a session that works in `cwd` (with its links followed) is written down."""
+    folder = unicodedata.normalize("NFC", cwd)
+    name = re.sub(r"[^a-zA-Z0-9]", "-", folder)
+    if len(name) > _LONGEST_NAME:
+        # So in 2.1.120 and 2.1.325; 2.1.37 does not cut, and writes nothing where the system refuses such a name.
+        name = f"{name[:_LONGEST_NAME]}-{_short_hash(folder)}"
+    return config / "projects" / name / f"{agent_session}.jsonl"
 
-    The name of a long folder ends with a hash that differs by the CLI's build: such a file is found by its own name,
-    which is the session's."""
-    name = re.sub(r"[^a-zA-Z0-9]", "-", unicodedata.normalize("NFC", cwd))
-    file = f"{agent_session}.jsonl"
-    if len(name) <= _LONGEST_NAME:
-        return config / "projects" / name / file
-    return find_transcript(config, agent_session) or config / "projects" / name[:_LONGEST_NAME] / file
+
+def _short_hash(text: str) -> str:
+    """The 32-bit string hash common in JavaScript, over UTF-16 units, in base 36."""
+    data = text.encode("utf-16-le", "surrogatepass")
+    value = 0
+    for index in range(0, len(data), 2):
+        value = (value * 31 + int.from_bytes(data[index : index + 2], "little")) & 0xFFFFFFFF
+    value = abs(value - (1 << 32) if value >= 1 << 31 else value)
+    digits = ""
+    while value or not digits:
+        value, digit = divmod(value, 36)
+        digits = "0123456789abcdefghijklmnopqrstuvwxyz"[digit] + digits
+    return digits
 
 
 def find_transcript(config: Path, agent_session: str) -> Path | None:
-    """The session's file in whichever folder it is."""
+    """The session's file in whichever folder it is: versions name their folders by different rules."""
     return next((config / "projects").glob(f"*/{agent_session}.jsonl"), None)
 
 
