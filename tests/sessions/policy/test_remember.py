@@ -163,7 +163,7 @@ def suggested(name: str, given_input: Any, **where: Any) -> list[str]:
         ("sudo ls", ["Bash(sudo ls)"]),
         ("ssh host uptime", ["Bash(ssh host uptime)"]),
         ("A=1 make", ["Bash(A=1 make)"]),
-        ("make && ls ${x:-y}", ["Bash(make && ls ${x:-y})"]),
+        ("make && ls ${x:-$y}", ["Bash(make && ls ${x:-$y})"]),
         ("make *.c", ["Bash(make *.c)"]),
         ("rm $x", ["Bash(rm $x)"]),
         ("echo hi > /etc/x", []),

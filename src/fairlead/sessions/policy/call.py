@@ -1,6 +1,6 @@
 """A tool call, where it is judged, and the facts that every judge needs, worked out once. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -8,9 +8,12 @@ import msgspec
 
 from fairlead.model.policy import PermissionMode, Rule
 from fairlead.sessions.policy.line import ShellAnalysis, Word
-from fairlead.sessions.policy.paths import BadPath, Resolve, inside_any, readings, static_part, tidy
+from fairlead.sessions.policy.paths import BadPath, Resolve, absolute, inside_any, readings, static_part, tidy
 from fairlead.sessions.policy.shell import analyse
+from fairlead.sessions.policy.shell_rules import path_words
 from fairlead.sessions.policy.tools import FETCH_TOOL, PATH_TOOLS, SEARCH_TOOLS, SHELL_TOOL, canonical
+
+_FOLLOWED_WORDS = 256  # words of one line whose links are followed; the rest is taken as written
 
 
 class ToolCall(msgspec.Struct, frozen=True):
@@ -43,11 +46,12 @@ class PolicyContext(msgspec.Struct, frozen=True):
         """Every real place that a path can mean here. Raises BadPath."""
         return readings(path, self.cwd, self.home, self.resolve)
 
-    def word_places(self, word: Word) -> tuple[str, ...]:
+    def word_places(self, word: Word, *, follow: bool = True) -> tuple[str, ...]:
         """The same for a shell word, whose `~` may be quoted. Raises BadPath for one that is not known."""
         if word.value is None:
             raise BadPath(word.raw)
-        return self.places(word.value if word.tilde or not word.value.startswith("~") else "./" + word.value)
+        path = word.value if word.tilde or not word.value.startswith("~") else "./" + word.value
+        return self.places(path) if follow else (tidy(absolute(path, self.cwd, self.home)),)
 
     def real(self, folders: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(place for folder in folders for place in self.places(folder))
@@ -61,7 +65,9 @@ class PolicyContext(msgspec.Struct, frozen=True):
 class Facts(msgspec.Struct, frozen=True):
     """What is known about a call. `malformed` says why its input is not what the tool takes.
 
-    `paths` holds, for each path of a file tool, every place that it can mean, and first as it was written.
+    `paths` holds, for each path of a file tool, every place that it can mean; `written` the same as it was written.
+    For a shell line, `words` holds the places of every word that could name a file, `targets` of the files that it
+    writes by redirection.
     """
 
     tool: str
@@ -69,6 +75,8 @@ class Facts(msgspec.Struct, frozen=True):
     shell: ShellAnalysis | None = None
     written: tuple[str, ...] = ()
     paths: tuple[tuple[str, ...], ...] = ()
+    words: tuple[tuple[str, ...], ...] = ()
+    targets: tuple[tuple[str, ...], ...] = ()
     host: str | None = None
     port: int | None = None
 
@@ -82,12 +90,30 @@ def facts_of(call: ToolCall, context: PolicyContext) -> Facts:
         command = call.input.get("command")
         if not isinstance(command, str) or not command.strip():
             return Facts(tool, malformed="it has no command")
-        return Facts(tool, shell=analyse(command))
+        analysis = analyse(command)
+        targets = (redirection.target for redirection in analysis.redirections if redirection.writes)
+        return Facts(
+            tool,
+            shell=analysis,
+            words=_places(path_words(analysis), context),
+            targets=_places(targets, context),
+        )
     if tool == FETCH_TOOL:
         return _fetch_facts(tool, call.input.get("url"))
     if tool in PATH_TOOLS:
         return _path_facts(tool, call.input, context)
     return Facts(tool)
+
+
+def _places(words: Iterable[Word], context: PolicyContext) -> tuple[tuple[str, ...], ...]:
+    """The places of all words whose value is known; the links of the first ones are followed."""
+    out: list[tuple[str, ...]] = []
+    for count, word in enumerate(dict.fromkeys(words)):
+        try:
+            out.append(context.word_places(word, follow=count < _FOLLOWED_WORDS))
+        except BadPath:
+            continue
+    return tuple(out)
 
 
 def _fetch_facts(tool: str, url: Any) -> Facts:

@@ -6,6 +6,7 @@ A fence, not a wall: an agent that may run free commands has its user's powers. 
 import ipaddress
 import re
 from collections.abc import Iterator, Mapping
+from string import ascii_letters, digits
 from typing import Any
 
 from fairlead.sessions.policy.call import Facts, Fences, PolicyContext, ToolCall
@@ -15,9 +16,10 @@ from fairlead.sessions.policy.shell_rules import path_words
 from fairlead.sessions.policy.tools import FETCH_TOOL, PROSE, SEARCH_TOOLS
 from fairlead.sessions.policy.wrappers import base_name
 
-_RESOLVED_WORDS = 256  # words of one line whose links are followed; the rest is compared as written
 _MAX_STRINGS = 1000
 _MAX_DEPTH = 8
+_MAX_HOST = 300  # a host name has at most 253 characters
+_HOST_CHARACTERS = ascii_letters + digits + "_.-"
 _COMMON_PORTS = (80, 443)
 
 FOLDER = "the gateway's own folder is closed to tools"
@@ -29,7 +31,7 @@ def fenced(call: ToolCall, facts: Facts, context: PolicyContext) -> str | None:
     """Why this call is refused by the fence; None when it is not."""
     fences = context.fences
     if facts.shell is not None:
-        return _shell_fenced(facts.shell, context)
+        return _shell_fenced(facts.shell, facts.words, context)
     if facts.tool == FETCH_TOOL and facts.host is not None and facts.port == fences.port:
         return PORT if fences.port not in _COMMON_PORTS or is_gateway_host(facts.host, fences) else None
     folders = _folders(context)
@@ -117,22 +119,20 @@ def _strings(value: Any, depth: int = 0) -> Iterator[str]:
             stack.extend((each, level + 1) for each in item[:_MAX_STRINGS])
 
 
-def _shell_fenced(analysis: ShellAnalysis, context: PolicyContext) -> str | None:
+def _shell_fenced(analysis: ShellAnalysis, places: tuple[tuple[str, ...], ...], context: PolicyContext) -> str | None:
     words = list(dict.fromkeys(path_words(analysis)))
     plain = "\n".join((analysis.raw, *(word.lead for word in words)))
-    if context.fences.port is not None and (
-        _names_port(plain, context.fences) or _dials_port(analysis, plain, context.fences)
-    ):
+    if _names_port(plain, context.fences) or _dials_port(analysis, plain, context.fences):
         return PORT
     folders = _folders(context)
     if any(_mentions(plain, spelling) for folder in folders for spelling in _spellings(folder, context.home)):
         return FOLDER
-    bases = [context.cwd, *_other_folders(analysis, context)]
-    for count, word in enumerate(words):
-        for base in bases:
-            if _word_leads_into(word, base, context, folders, follow=count < _RESOLVED_WORDS):
-                return FOLDER
-    return None
+    if any(inside_any(place, folders) for each in places for place in each):
+        return FOLDER
+    bases = _other_folders(analysis, context)
+    if any(_reaches(word, base, folders) for base in bases for word in words):
+        return FOLDER
+    return FOLDER if any(_globs_into(word, context, folders) for word in words if word.value is None) else None
 
 
 def _spellings(folder: str, home: str | None) -> list[str]:
@@ -158,37 +158,41 @@ def _other_folders(analysis: ShellAnalysis, context: PolicyContext) -> list[str]
     return out[:4]
 
 
-def _word_leads_into(word: Word, base: str, context: PolicyContext, folders: tuple[str, ...], *, follow: bool) -> bool:
+def _reaches(word: Word, base: str, folders: tuple[str, ...]) -> bool:
+    """Whether a relative word, seen from another folder, names something closed."""
+    return bool(word.value) and inside_any(tidy(f"{base}/{word.value}"), folders)
+
+
+def _globs_into(word: Word, context: PolicyContext, folders: tuple[str, ...]) -> bool:
+    """Whether a glob matches a closed folder, or something in it."""
     try:
-        path = absolute(word.raw if word.value is None else word.value, base, context.home)
-        if word.value is None:
-            # A glob: does it match a closed folder, or something in it?
-            plain = tidy(path)
-            return any(pattern_covers("/".join(plain.split("/")[: f.count("/") + 1]), f, below=False) for f in folders)
-        places = context.places(path) if follow else (tidy(path),)
+        parts = tidy(absolute(word.raw, context.cwd, context.home)).split("/")
     except BadPath:
         return False
-    return any(inside_any(place, folders) for place in places)
+    return any(pattern_covers("/".join(parts[: folder.count("/") + 1]), folder, below=False) for folder in folders)
 
 
 def _names_port(text: str, fences: Fences) -> bool:
     """Whether an address with the gateway's port stands in a text."""
     if fences.port is None:
         return False
-    expression = rf"([A-Za-z][A-Za-z0-9+.-]*://)?(\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9_.-]*):{fences.port}(?![0-9])"
-    for found in re.finditer(expression, text):
-        any_host = found[1] is not None and fences.port not in _COMMON_PORTS
+    for found in re.finditer(rf":{fences.port}(?![0-9])", text):
+        left = text[max(0, found.start() - _MAX_HOST) : found.start()]
+        host = left[left.rfind("[") :] if left.endswith("]") else left[len(left.rstrip(_HOST_CHARACTERS)) :]
+        before = left[: len(left) - len(host)]
+        scheme = before.endswith("://")
         # Without a host it is an address only at the start of a word: `"port":80` is none.
-        bare = not found[2] and not found[1]
-        if bare and found.start() and not text[found.start() - 1].isspace():
+        if not host and not scheme and before and not before[-1].isspace():
             continue
-        if any_host or is_gateway_host(found[2], fences):
+        if (scheme and fences.port not in _COMMON_PORTS) or is_gateway_host(host, fences):
             return True
     return False
 
 
 def _dials_port(analysis: ShellAnalysis, text: str, fences: Fences) -> bool:
     """`nc localhost PORT`, `/dev/tcp/localhost/PORT`: host and port as words of their own."""
+    if fences.port is None:
+        return False
     port = str(fences.port)
     if re.search(rf"/dev/(?:tcp|udp)/[^/\s]*/{port}(?![0-9])", text):
         return True

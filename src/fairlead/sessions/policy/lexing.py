@@ -16,7 +16,12 @@ _GLOB = frozenset("*?[]")
 # `~` and `=` are only special at the start (the latter in zsh), `^` is a pipe in very old shells.
 _EXPANDS_IN_QUOTES = re.compile(r"\$[A-Za-z0-9_({\[@*#?$!-]")
 _ANSI_C = re.compile(r"\$'(?:\\[\s\S]|[^'\\])*'")
-_SAFE_EXPANSION = re.compile(r"\$(?:[A-Za-z_][A-Za-z0-9_]*|[0-9?$!#@*-])|\$\{(?:[A-Za-z_][A-Za-z0-9_]*|[0-9]+)\}")
+# `$x`, `$1`, `${x}`, `${#x}`, and `${x:-text}`, `${x%text}` with text that is plain.
+_SAFE_EXPANSION = re.compile(
+    r"\$(?:[A-Za-z_][A-Za-z0-9_]*|[0-9?$!#@*-])"
+    r"|\$\{(?:#?[A-Za-z_][A-Za-z0-9_]*|[0-9]+)\}"
+    r"|\$\{[A-Za-z_][A-Za-z0-9_]*(?::?[-+]|%%?|##?)[\w./*?:,+@-]*\}"
+)
 _SAFE_ARITHMETIC = re.compile(r"\$\(\([0-9\s+*/%-]*\)\)")
 
 

@@ -8,7 +8,6 @@ Both are kept. To allow something all of them must be fine; to refuse it, one th
 import posixpath
 import re
 from collections.abc import Callable, Iterable
-from functools import lru_cache
 
 Resolve = Callable[[str], str]
 """The real path of an absolute path, links followed, the missing rest kept (os.path.realpath). May raise OSError."""
@@ -37,8 +36,10 @@ def absolute(path: str, cwd: str, home: str | None) -> str:
 def readings(path: str, cwd: str, home: str | None, resolve: Resolve) -> tuple[str, ...]:
     """Every real place that this path can mean. Raises BadPath."""
     full = absolute(path, cwd, home)
+    plain = tidy(full)
     try:
-        return tuple(dict.fromkeys((tidy(resolve(tidy(full))), tidy(resolve(full)))))
+        first = tidy(resolve(plain))
+        return (first,) if plain == full else tuple(dict.fromkeys((first, tidy(resolve(full)))))
     except (OSError, ValueError) as error:
         raise BadPath(path) from error
 
@@ -69,24 +70,37 @@ def pattern_covers(pattern: str, path: str, *, below: bool) -> bool:
 
     `below`: what lies in a matching folder is covered too. Refusing rules want that, allowing ones do not.
     """
-    expression = _expression(pattern)
-    if expression.fullmatch(path):
-        return True
-    while below and path not in ("/", ""):
-        path = path.rpartition("/")[0]
-        if expression.fullmatch(path or "/"):
-            return True
-    return False
-
-
-@lru_cache(maxsize=512)
-def _expression(pattern: str) -> re.Pattern[str]:
-    out: list[str] = []
-    for part in pattern.split("/"):
+    names = _parts(path)
+    # row[n]: whether the parts so far match the first n names. A table, not trying all ways: patterns and paths
+    # come from people who may mean harm.
+    row = [True] + [False] * len(names)
+    for part in _parts(pattern):
         if part == "**":
-            out.append("(?:/[^/]+)*")
-        elif part:
-            # Neighbouring stars say no more than one, and would make matching slow.
-            text = re.sub(r"\*+", "*", part)
-            out.append("/" + "".join({"*": "[^/]*", "?": "[^/]"}.get(char, re.escape(char)) for char in text))
-    return re.compile("".join(out) or "/", re.DOTALL)
+            first = row.index(True) if True in row else len(row)
+            row = [n >= first for n in range(len(row))]
+        else:
+            row = [False] + [row[n] and _match_name(part, name) for n, name in enumerate(names)]
+    return any(row) if below else row[-1]
+
+
+def _parts(path: str) -> list[str]:
+    return [part for part in path.split("/") if part]
+
+
+def _match_name(pattern: str, name: str) -> bool:
+    """`*` and `?` within one name: after a mismatch only the last star may take one character more."""
+    at = here = 0
+    star: tuple[int, int] | None = None  # where pattern and name go on after the last star
+    while here < len(name):
+        if at < len(pattern) and pattern[at] == "*":
+            at += 1
+            star = (at, here)
+        elif at < len(pattern) and pattern[at] in ("?", name[here]):
+            at += 1
+            here += 1
+        elif star is not None:
+            star = (star[0], star[1] + 1)
+            at, here = star
+        else:
+            return False
+    return not pattern[at:].strip("*")

@@ -12,17 +12,15 @@ from itertools import chain
 
 from fairlead.model.policy import Behavior, Rule, format_rule
 from fairlead.sessions.policy.call import Facts, PolicyContext, ToolCall
-from fairlead.sessions.policy.line import Word
+from fairlead.sessions.policy.line import ShellAnalysis
 from fairlead.sessions.policy.paths import BadPath, absolute, inside_any, pattern_covers, static_part, tidy
 from fairlead.sessions.policy.shell_rules import (
     ANYTHING,
     changes_folder,
     coverage,
     may_be_refused_by,
-    path_words,
     refused_by,
     shell_pattern,
-    written,
 )
 from fairlead.sessions.policy.tools import (
     EDIT_TOOLS,
@@ -64,7 +62,7 @@ def speaks_for(rule: Rule, tool: str) -> bool:
 def refuses(rule: Rule, call: ToolCall, facts: Facts, context: PolicyContext) -> Match:
     """Whether a deny or ask rule holds against a call."""
     if facts.shell is not None and canonical(rule.tool) in PATH_TOOLS and rule.content is not None:
-        return _path_rule_on_shell(rule, facts, context)
+        return _path_rule_on_shell(rule, rule.content, facts, context)
     if not speaks_for(rule, facts.tool):
         return Match.NO
     if rule.content is None:
@@ -79,7 +77,8 @@ def refuses(rule: Rule, call: ToolCall, facts: Facts, context: PolicyContext) ->
             return Match.YES
         return Match.MAYBE if may_be_refused_by(facts.shell, pattern) else Match.NO
     if facts.tool in PATH_TOOLS:
-        return _yes(_path_refused(rule.content, tuple(chain(facts.written, *facts.paths)), context))
+        patterns = _patterns(rule.content, context, as_written=True)
+        return _yes(_covers(patterns, tuple(chain(facts.written, *facts.paths))))
     if facts.tool == FETCH_TOOL and rule.content.startswith("domain:"):
         domain = rule.content.removeprefix("domain:").removeprefix("*.").lower()
         host = (facts.host or "").lower()
@@ -98,7 +97,7 @@ def allowing(call: ToolCall, facts: Facts, context: PolicyContext) -> tuple[str 
     if facts.shell is not None:
         contents = [rule.content for rule in rules if rule.content is not None]
         covered = coverage(facts.shell, [shell_pattern(content) for content in contents])
-        missing = covered.missing or _bad_redirection(facts, context)
+        missing = covered.missing or _bad_redirection(facts.shell, context)
         if missing is not None:
             return None, missing
         return ", ".join(f"{SHELL_TOOL}({contents[index]})" for index in covered.used), ""
@@ -145,42 +144,30 @@ def _patterns(content: str, context: PolicyContext, *, as_written: bool = False)
     return tuple(f"{place.rstrip('/')}/{rest}" if rest else place for place in found)
 
 
-def _path_refused(content: str, places: tuple[str, ...], context: PolicyContext) -> bool:
-    patterns = _patterns(content, context, as_written=True)
+def _covers(patterns: tuple[str, ...], places: tuple[str, ...]) -> bool:
+    """Whether a refusing rule's patterns cover any of these places."""
     return any(pattern_covers(pattern, place, below=True) for pattern in patterns for place in places)
 
 
-def _path_rule_on_shell(rule: Rule, facts: Facts, context: PolicyContext) -> Match:
+def _path_rule_on_shell(rule: Rule, content: str, facts: Facts, context: PolicyContext) -> Match:
     """A closed path is closed to redirections too; a word that names it is enough for reading, and asks for edits."""
-    if facts.shell is None or rule.content is None:
-        return Match.NO
+    patterns = _patterns(content, context, as_written=True)
     editing = canonical(rule.tool) in EDIT_TOOLS
-    if editing:
-        targets = [redirection.target for redirection in written(facts.shell)]
-        if any(_word_refused(rule.content, target, context) for target in targets):
-            return Match.YES
-    if any(_word_refused(rule.content, word, context) for word in path_words(facts.shell)):
+    if editing and any(_covers(patterns, places) for places in facts.targets):
+        return Match.YES
+    if any(_covers(patterns, places) for places in facts.words):
         return Match.MAYBE if editing else Match.YES
     return Match.NO
-
-
-def _word_refused(content: str, word: Word, context: PolicyContext) -> bool:
-    try:
-        return _path_refused(content, context.word_places(word), context)
-    except BadPath:
-        return False
 
 
 def _may_write(places: tuple[str, ...], context: PolicyContext) -> bool:
     return context.inside(places) and not any(PROTECTED_NAMES.intersection(place.split("/")) for place in places)
 
 
-def _bad_redirection(facts: Facts, context: PolicyContext) -> str | None:
+def _bad_redirection(analysis: ShellAnalysis, context: PolicyContext) -> str | None:
     """The first redirection of a line that no rule can allow, in words."""
-    if facts.shell is None:
-        return None
-    moved = changes_folder(facts.shell)
-    for redirection in facts.shell.redirections:
+    moved = changes_folder(analysis)
+    for redirection in analysis.redirections:
         target = redirection.target
         if target.value in _DEVICES:
             continue

@@ -28,20 +28,17 @@ from fairlead.sessions.policy.grammar import (
     TOKENS,
     WITH_WORDS,
     WORDS,
-    is_harmless_variable,
 )
 from fairlead.sessions.policy.heredocs import expands, find_end, read_delimiter
 from fairlead.sessions.policy.lexing import DELIMITERS, forbidden_character, is_safe_expansion, read_word
 from fairlead.sessions.policy.line import (
     Assignment,
     Problem,
-    Redirection,
     ShellAnalysis,
-    SimpleCommand,
     Trouble,
     Word,
 )
-from fairlead.sessions.policy.wrappers import RESERVED, unwrap
+from fairlead.sessions.policy.listing import Listing
 
 _LANGUAGE = Language(tree_sitter_bash.language())
 
@@ -51,14 +48,14 @@ def analyse(command: str) -> ShellAnalysis:
     return _analyse(command, 0)
 
 
-@lru_cache(maxsize=256)
+# The same line is judged a few times in a row: by the hook, when it is asked about, for a suggestion.
+@lru_cache(maxsize=32)
 def _analyse(command: str, level: int) -> ShellAnalysis:
+    if len(command) > MAX_BYTES or len(source := command.encode(errors="surrogatepass")) > MAX_BYTES:
+        return _refused(command, Trouble.TOO_LONG, f"the line is longer than {MAX_BYTES} bytes")
     bad = forbidden_character(command)
     if bad is not None:
         return _refused(command, Trouble.CONTROL, f"the line contains the character U+{ord(bad):04X}")
-    source = command.encode()
-    if len(source) > MAX_BYTES:
-        return _refused(command, Trouble.TOO_LONG, f"the line has {len(source)} bytes, more than {MAX_BYTES}")
     if len(SIGN.findall(command)) > MAX_SIGNS:
         return _refused(command, Trouble.TOO_LONG, f"the line has more than {MAX_SIGNS} quotes and operators")
     if level > MAX_UNWRAP:
@@ -76,33 +73,18 @@ class _Reader:
     def __init__(self, command: str, source: bytes, level: int) -> None:
         self.command = command
         self.source = source
-        self.level = level
         self.seen = bytearray(len(source))
-        self.commands: list[SimpleCommand] = []
-        self.redirections: list[Redirection] = []
-        self.assignments: list[Assignment] = []
-        self.problems: list[Problem] = []
+        self.out = Listing(lambda code: _analyse(code, level + 1))
 
     def analysis(self) -> ShellAnalysis:
         root = Parser(_LANGUAGE).parse(self.source).root_node
         if root.has_error:
-            self.problem(Trouble.PARSE, "the line is not understood by the shell grammar")
-        if re.search(rb"(?<![ \t])\\\n", self.source):
-            self.problem(Trouble.LEXING, "a word is continued on the next line")
+            self.out.problem(Trouble.PARSE, "the line is not understood by the shell grammar")
         self.statement(root, 0)
         self.check_all_seen()
-        return ShellAnalysis(
-            self.command,
-            tuple(self.commands),
-            tuple(self.redirections),
-            tuple(self.assignments),
-            tuple(self.problems),
-        )
+        return self.out.analysis(self.command)
 
-    # What is found
-
-    def problem(self, kind: Trouble, text: str, command: int | None = None) -> None:
-        self.problems.append(Problem(kind, text, command))
+    # The text, and which of its bytes are accounted for
 
     def text(self, start: int, end: int) -> str:
         return self.source[start:end].decode(errors="replace")
@@ -114,9 +96,11 @@ class _Reader:
         self.seen[start:end] = b"\1" * (end - start)
 
     def check_all_seen(self) -> None:
-        left = bytes(byte for byte, seen in zip(self.source, self.seen, strict=True) if not seen)
-        if left.replace(b"\\\n", b"").strip(b" \t\n"):
-            self.problem(Trouble.LEXING, "the grammar passed over a part of the line")
+        """What is left may only be space, and newlines escaped behind space: elsewhere they would join words."""
+        left = bytes(0 if seen else byte for byte, seen in zip(self.source, self.seen, strict=True))
+        joins = any(self.source[m.start() - 1 : m.start()].strip(b" \t\n") for m in re.finditer(rb"\\\n", left))
+        if joins or left.replace(b"\\\n", b"").translate(None, b"\0 \t\n"):
+            self.out.problem(Trouble.LEXING, "the grammar passed over a part of the line")
 
     # Statements
 
@@ -124,7 +108,7 @@ class _Reader:
         """Read a statement, or any node that contains statements."""
         if depth > MAX_DEPTH:
             self.mark(node)
-            self.problem(Trouble.NESTING, "the line is nested too deeply")
+            self.out.problem(Trouble.NESTING, "the line is nested too deeply")
             return
         kind = node.type
         if kind in ONE_LINE:
@@ -136,8 +120,8 @@ class _Reader:
         elif kind == "heredoc_redirect":
             self.heredoc(node, depth)
         elif kind == "variable_assignment":
-            self.assignments.append(self.assignment(node, depth))
-            self.check_variable(self.assignments[-1].name, exported=False)
+            self.out.assignments.append(self.assignment(node, depth))
+            self.out.variable(self.out.assignments[-1].name, exported=False)
         elif kind in ("declaration_command", "unset_command"):
             self.declaration(node, depth)
         elif kind == "test_command":
@@ -154,12 +138,12 @@ class _Reader:
             variable = node.child_by_field_name("variable")
             if variable is not None:
                 self.mark(variable)
-                self.check_variable(self.text(variable.start_byte, variable.end_byte), exported=False)
+                self.out.variable(self.text(variable.start_byte, variable.end_byte), exported=False)
         for child in node.children:
             if child.type == "variable_name":
                 continue
             if child.type in WORDS and node.type in WITH_WORDS:
-                self.word(child.start_byte, child.end_byte, [child], depth)
+                self.out.kept_text(self.word(child.start_byte, child.end_byte, [child], depth))
             elif child.is_named:
                 self.statement(child, depth + 1)
             elif child.type in TOKENS:
@@ -180,14 +164,14 @@ class _Reader:
             "ERROR": (Trouble.PARSE, "the line is not understood by the shell grammar"),
         }
         kind, text = named.get(node.type, (Trouble.EXPANSION, f"what {node.type} does is not known before it runs"))
-        self.problem(kind, text)
+        self.out.problem(kind, text)
         self.look_through(node, depth + 1)
         self.mark(node)
 
     def look_through(self, node: Node, depth: int) -> None:
         """Find the commands inside whatever this is."""
         if depth > MAX_DEPTH:
-            self.problem(Trouble.NESTING, "the line is nested too deeply")
+            self.out.problem(Trouble.NESTING, "the line is nested too deeply")
             return
         for child in node.children:
             if child.type == "command" or child.type in BODIES:
@@ -199,11 +183,11 @@ class _Reader:
         """A newline ends a command; the grammar reads on over some."""
         for left, right in pairwise(node.children):
             if b"\n" in self.source[left.end_byte : right.start_byte].replace(b"\\\n", b""):
-                self.problem(Trouble.LEXING, "a command goes on after the end of its line")
+                self.out.problem(Trouble.LEXING, "a command goes on after the end of its line")
 
     def comment(self, node: Node) -> None:
         if node.start_byte and self.source[node.start_byte - 1] not in DELIMITERS:
-            self.problem(Trouble.LEXING, "a comment begins inside a word")
+            self.out.problem(Trouble.LEXING, "a comment begins inside a word")
         self.mark(node)
 
     # Words
@@ -226,7 +210,7 @@ class _Reader:
         raw = self.text(start, end)
         word = read_word(raw, places)
         if word is None:
-            self.problem(Trouble.LEXING, f"{raw[:80]!r} is not plainly one word")
+            self.out.problem(Trouble.LEXING, f"{raw[:80]!r} is not plainly one word")
             return Word(raw, None, "")
         return word
 
@@ -235,13 +219,13 @@ class _Reader:
         before = self.source[start - 1] if start else 0x20
         after = self.source[end] if end < len(self.source) else 0x20
         if before not in DELIMITERS | {0x60} or after not in DELIMITERS | {0x60}:
-            self.problem(Trouble.LEXING, f"{self.text(start, end)[:80]!r} runs together with what is beside it")
+            self.out.problem(Trouble.LEXING, f"{self.text(start, end)[:80]!r} runs together with what is beside it")
 
     def collect_expansions(self, node: Node, holes: list[Node], depth: int) -> None:
         if node.type in EXPANSIONS:
             holes.append(node)
         elif depth > MAX_DEPTH:
-            self.problem(Trouble.NESTING, "the line is nested too deeply")
+            self.out.problem(Trouble.NESTING, "the line is nested too deeply")
         else:
             for child in node.children:
                 self.collect_expansions(child, holes, depth + 1)
@@ -277,9 +261,9 @@ class _Reader:
         for child in extra:
             self.statement(child, depth + 1)
         for assignment in assignments:
-            self.check_variable(assignment.name, exported=True)
+            self.out.variable(assignment.name, exported=True)
         if words:
-            self.add_command(words, tuple(assignments), self.text(parts[0].start_byte, parts[-1].end_byte))
+            self.out.command(words, tuple(assignments), self.text(parts[0].start_byte, parts[-1].end_byte))
 
     def words(self, parts: list[Node], depth: int) -> list[Word]:
         """The grammar cuts some words in two (`"a"'b'\\c`): parts without a gap are one word."""
@@ -294,68 +278,13 @@ class _Reader:
     def declaration(self, node: Node, depth: int) -> None:
         """export, declare, unset ...: as a command like any other, its assignments as words."""
         words = tuple(self.words(list(node.children), depth))
-        self.add_command(words, (), self.text(node.start_byte, node.end_byte))
+        self.out.command(words, (), self.text(node.start_byte, node.end_byte))
 
     def assignment(self, node: Node, depth: int) -> Assignment:
         name, _, _ = self.text(node.start_byte, node.end_byte).partition("=")
-        return Assignment(name, self.word(node.start_byte, node.end_byte, [node], depth))
-
-    def check_variable(self, name: str, *, exported: bool) -> None:
-        if not is_harmless_variable(name, exported=exported):
-            self.problem(Trouble.ASSIGNMENT, f"the variable {name[:80]} can change what programs do")
-
-    def add_command(
-        self,
-        words: tuple[Word, ...],
-        assignments: tuple[Assignment, ...],
-        raw: str,
-        within: int | None = None,
-        named: int = 0,
-        nested: int = 0,
-    ) -> None:
-        """List a command and whatever it hides."""
-        index = len(self.commands)
-        name = words[0].value
-        if name is None or words[0].tilde or name in RESERVED:
-            self.commands.append(SimpleCommand(words, raw, assignments, within, named))
-            self.problem(Trouble.DYNAMIC_COMMAND, f"which command {words[0].raw[:80]!r} is cannot be known", index)
-            return
-        if words[0].raw != name:
-            self.problem(Trouble.DISGUISE, f"the command {name[:80]!r} is written as {words[0].raw[:80]!r}", index)
-        hidden = unwrap(words)
-        if not hidden.transparent:
-            self.commands.append(SimpleCommand(words, raw, assignments, within, named, hidden.least))
-        outer = within if hidden.transparent else index
-        if hidden.trouble is not None:
-            self.problem(hidden.trouble[0], hidden.trouble[1], index)
-        for variable in hidden.assignments:
-            self.check_variable(variable, exported=True)
-        for target in hidden.writes:
-            self.redirections.append(Redirection(">", target, True))
-        for inner in hidden.inner:
-            if inner.code is not None:
-                self.add_code(inner.code, index, inner.named)
-            elif nested >= MAX_UNWRAP:
-                self.problem(Trouble.NESTING, "too many commands are hidden in one another")
-            else:
-                text = " ".join(word.raw for word in inner.words)
-                count = named if hidden.transparent else inner.named
-                self.add_command(inner.words, (), text, outer, count, nested + 1)
-
-    def add_code(self, code: str, within: int, named: int) -> None:
-        """Shell text inside a word: a line of its own, whose commands belong to the one that reads it."""
-        inner = _analyse(code, self.level + 1)
-        base = len(self.commands)
-        for command in inner.commands:
-            outer, count = (within, named) if command.within is None else (command.within + base, command.named)
-            self.commands.append(
-                SimpleCommand(command.words, command.raw, command.assignments, outer, count, command.least)
-            )
-        self.redirections.extend(inner.redirections)
-        self.assignments.extend(inner.assignments)
-        for problem in inner.problems:
-            index = within if problem.command is None else problem.command + base
-            self.problem(problem.kind, problem.text, index)
+        word = self.word(node.start_byte, node.end_byte, [node], depth)
+        self.out.kept_text(word)
+        return Assignment(name, word)
 
     # Redirections
 
@@ -375,16 +304,9 @@ class _Reader:
         words = self.words(targets, depth)
         if len(words) != 1:
             # The grammar gives `> out -n` both words; only the first is the target.
-            self.problem(Trouble.LEXING, "a redirection has more than one word")
+            self.out.problem(Trouble.LEXING, "a redirection has more than one word")
         for word in words:
-            self.add_redirection(operator, word)
-
-    def add_redirection(self, operator: str, target: Word) -> None:
-        if operator == "<<<" or (
-            operator in (">&", "<&") and target.value is not None and _is_descriptor(target.value)
-        ):
-            return
-        self.redirections.append(Redirection(operator, target, writes=operator not in ("<", "<&")))
+            self.out.redirection(operator, word)
 
     def heredoc(self, node: Node, depth: int) -> None:
         parts: dict[str, Node] = {}
@@ -402,7 +324,7 @@ class _Reader:
             else:
                 self.not_vouched(child, depth)
         if not self.heredoc_is_plain(parts, last, tabs=node.children[0].type == "<<-"):
-            self.problem(Trouble.LEXING, "what belongs to the here-document is not plain")
+            self.out.problem(Trouble.LEXING, "what belongs to the here-document is not plain")
             self.look_through(node, depth)
 
     def heredoc_is_plain(self, parts: dict[str, Node], last: int, *, tabs: bool) -> bool:
@@ -444,7 +366,3 @@ class _Reader:
 def _is_arithmetic(node: Node) -> bool:
     """`((...))`: the grammar calls it a compound statement too."""
     return node.type == "compound_statement" and bool(node.children) and node.children[0].type == "(("
-
-
-def _is_descriptor(target: str) -> bool:
-    return target.rstrip("-").isdecimal() or target == "-"

@@ -10,7 +10,7 @@ from math import inf
 
 import msgspec
 
-from fairlead.sessions.policy.line import OPEN, UNKNOWABLE, Problem, Redirection, ShellAnalysis, SimpleCommand, Word
+from fairlead.sessions.policy.line import OPEN, UNKNOWABLE, Problem, ShellAnalysis, SimpleCommand, Word
 from fairlead.sessions.policy.shell import analyse
 from fairlead.sessions.policy.wrappers import base_name
 
@@ -191,7 +191,3 @@ def path_words(analysis: ShellAnalysis) -> list[Word]:
         if equals and value and "/" not in name:
             words.append(Word(value, value if word.value is not None else None, value, value.startswith("~")))
     return words
-
-
-def written(analysis: ShellAnalysis) -> list[Redirection]:
-    return [redirection for redirection in analysis.redirections if redirection.writes]

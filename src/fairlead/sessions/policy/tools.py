@@ -29,9 +29,11 @@ PATH_TOOLS = {**READ_TOOLS, **EDIT_TOOLS}
 
 FETCH_TOOL = "WebFetch"
 
-# They touch only the agent's own lists, and processes that were allowed when they began.
+# They touch only the agent's own lists, and processes that were allowed when they began. A subagent (Task) does
+# nothing by itself: each of its own calls is judged; a structured answer is the agent's last word; plan mode binds.
 HARMLESS_TOOLS = names(
-    "TodoWrite TodoRead BashOutput KillShell TaskOutput TaskStop TaskCreate TaskGet TaskList TaskUpdate ToolSearch"
+    "TodoWrite TodoRead BashOutput KillShell TaskOutput TaskStop TaskCreate TaskGet TaskList TaskUpdate ToolSearch "
+    "Task StructuredOutput EnterPlanMode"
 )
 
 # A person answers these, whatever the mode and the rules allow.

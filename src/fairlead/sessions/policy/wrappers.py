@@ -99,6 +99,7 @@ RESERVED = names(
     "if then elif else fi for while until do done case esac select function in { } ! [[ ]] coproc end foreach"
 )
 
+_MATHS = names("printf test [ wait exit return break continue shift logout kill")
 _SET_WORDS = re.compile(r"-[eux]*o?|pipefail|errexit|nounset|xtrace")
 _FIND_EXECS = names("-exec -execdir -ok -okdir")
 _FIND_WRITES = names("-fprint -fprint0 -fprintf -fls")
@@ -162,11 +163,16 @@ def _evaluates(name: str, words: Sequence[Word]) -> bool:
     """Builtins that are harmless except with certain options, which must then not be hidden either."""
     if name == "set":
         return any(word.value is None or not _SET_WORDS.fullmatch(word.value) for word in words[1:])
+    if name not in _MATHS:
+        return False
+    # zsh reads numbers as arithmetic, and arithmetic runs what stands in a subscript.
+    if any("$" in word.value or "`" in word.value for word in words[1:] if word.value is not None):
+        return True
     if name == "printf":
         return len(words) > 1 and (words[1].value is None or words[1].value.startswith("-v"))
-    if name == "test" or name == "[":
-        return any(word.value in ("-v", "-R") for word in words[1:])
-    return name == "wait" and any(word.value is None or word.value.startswith("-") for word in words[1:])
+    if name == "wait":
+        return any(word.value is None or word.value.startswith("-") for word in words[1:])
+    return any(word.value in ("-v", "-R") for word in words[1:])
 
 
 def _code(words: Sequence[Word], named: int) -> Unwrapped:
@@ -269,19 +275,24 @@ def _unwrap_shell(name: str, words: Sequence[Word]) -> Unwrapped:
 def _unwrap_find(words: Sequence[Word]) -> Unwrapped:
     inner: list[Inner] = []
     writes: list[Word] = []
-    for index, word in enumerate(words):
+    at = 1
+    while at < len(words):
+        word = words[at]
         if word.value in _FIND_EXECS:
-            end = next((i for i in range(index + 1, len(words)) if words[i].value in (";", "+")), len(words))
-            hidden = tuple(UNKNOWN_WORD if "{}" in each.raw else each for each in words[index + 1 : end])
-            if not hidden:
+            end = next((i for i in range(at + 1, len(words)) if words[i].value in (";", "+")), None)
+            if end is None or end == at + 1:
                 return _hides("find")
+            hidden = tuple(UNKNOWN_WORD if "{}" in each.raw else each for each in words[at + 1 : end])
             inner.append(Inner(hidden, named=end))
+            at = end
         elif word.value == "-delete":
-            inner.append(Inner((Word("rm", "rm", "rm"), UNKNOWN_WORD), named=index + 1))
+            inner.append(Inner((Word("rm", "rm", "rm"), UNKNOWN_WORD), named=at + 1))
         elif word.value in _FIND_WRITES:
-            writes.append(words[index + 1] if index + 1 < len(words) else UNKNOWN_WORD)
+            at += 1
+            writes.append(words[at] if at < len(words) else UNKNOWN_WORD)
         elif word.value is None and (not word.lead or word.lead[0] == "-"):
             return _hides("find")  # it could become -exec
+        at += 1
     return Unwrapped(inner=tuple(inner), writes=tuple(writes))
 
 
