@@ -15,15 +15,15 @@ Form = Literal["text", "json"]
 
 _STANDARD: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "color_message", "taskName"}
 _BARE: Final = re.compile(r"[^\s\"'=\x00-\x1f\x7f-\x9f]+")
-_SECRET_FIELD: Final = r"[\"']?\b(?:authorization|token|ticket|secret|cookie)[\"']?\s*[=:]\s*[\"']?"
+_QUOTE: Final = r"(?:\\?[\"'])?"
+_IS: Final = rf"{_QUOTE}\s*[=:]\s*{_QUOTE}"
 _RULES: Final = (
     (re.compile(r"\b(fl_[a-z2-7]{8})_[a-z2-7]+"), r"\1_***"),
-    (re.compile(r"(?i)\b(bearer\s+)[^\s\"',}]+"), r"\1***"),
-    (re.compile(r"(?i)([?&#](?:access_)?(?:token|ticket|sig|code|login|key)=)[^&\s\"'#]+"), r"\1***"),
-    (
-        re.compile(r"(?i)([\"']?\b(?:authorization|token|ticket|secret|cookie)[\"']?\s*[=:]\s*[\"']?)[^\s\"'&,}]+"),
-        r"\1***",
-    ),
+    # The whole value of these headers, scheme and all; then what stands alone.
+    (re.compile(rf"(?i)\b((?:proxy-)?authorization{_IS}|cookie{_IS})[^\"'\\,}}]+"), r"\1***"),
+    (re.compile(r"(?i)\b(bearer\s+)[^\s\"',}\\]+"), r"\1***"),
+    (re.compile(r"(?i)([?&#](?:access_)?(?:token|ticket|sig|code|login|key)=)[^&\s\"'#\\]+"), r"\1***"),
+    (re.compile(rf"(?i)\b((?:token|ticket|secret){_IS})[^\s\"'&,}}\\]+"), r"\1***"),
 )
 
 

@@ -1,0 +1,98 @@
+"""Before the gate: a flood of silent or endless connections is bounded, and a good client still gets in."""
+
+import asyncio
+import contextlib
+
+from fairlead.server.http import HEAD_LIMIT
+from fairlead.server.limits import Limits
+from server.fakes import Served, raw_request, serving, until
+
+SMALL = Limits(waiting=40, waiting_per_address=20)
+
+
+class Idle:
+    """Connections that say a little and then nothing."""
+
+    def __init__(self) -> None:
+        self.opened: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
+
+    async def open(self, port: int, count: int, said: bytes) -> None:
+        for _ in range(count):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(said)
+            self.opened.append((reader, writer))
+
+    async def close(self) -> None:
+        for _, writer in self.opened:
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+
+
+HALF = b"GET /v1/ws HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\n"
+
+
+async def good(served: Served) -> int:
+    async with served.client() as client:
+        return (await client.get("/v1/me")).status_code
+
+
+async def test_idle_upgrades_are_bounded_and_a_good_client_still_connects() -> None:
+    async with serving(SMALL) as served:
+        idle = Idle()
+        await idle.open(served.port, 300, HALF)
+        assert len(served.runner.room) <= 160
+        assert await good(served) == 200
+        await until(lambda: len(served.runner.room) <= 20)
+        assert await good(served) == 200
+        await idle.close()
+        await until(lambda: len(served.runner.room) == 0)
+
+
+async def test_an_endless_head_is_cut_off() -> None:
+    async with serving() as served:
+        line = b"x-a: " + b"y" * 1000 + b"\r\n"
+        many = await raw_request(served.port, b"GET /health HTTP/1.1\r\n" + line * (HEAD_LIMIT // 1000 + 2))
+        assert many.startswith(b"HTTP/1.1 400 ")
+        with contextlib.suppress(ConnectionError):
+            one = await raw_request(served.port, b"GET /health HTTP/1.1\r\nx-a: " + b"y" * (1 << 20))
+            assert one == b"" or one.startswith(b"HTTP/1.1 400 ")
+        assert await good(served) == 200
+
+
+async def test_who_was_let_in_once_waits_no_more() -> None:
+    async with serving() as served:
+        async with served.client() as client:
+            await client.get("/v1/me")
+            assert len(served.runner.room) == 0
+        async with served.client(None) as nobody:
+            await nobody.get("/health")
+            assert len(served.runner.room) == 1
+        await until(lambda: len(served.runner.room) == 0)
+
+
+async def test_a_refused_request_gets_no_second_one_on_its_connection() -> None:
+    async with serving() as served:
+        request = f"GET /v1/me HTTP/1.1\r\nHost: localhost:{served.port}\r\n\r\n".encode()
+        answer = await raw_request(served.port, request * 3)
+        assert answer.count(b"HTTP/1.1 401 ") == 1
+
+
+async def test_an_idle_connection_is_ended_after_its_time() -> None:
+    async with serving(Limits(waiting_s=0.2)) as served:
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+        with contextlib.suppress(ConnectionError):
+            assert await asyncio.wait_for(reader.read(), 10) == b""
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+
+
+async def test_a_storm_of_good_clients_all_get_in() -> None:
+    async with serving(SMALL) as served:
+        request = (
+            f"GET /v1/me HTTP/1.1\r\nHost: localhost:{served.port}\r\n"
+            f"Authorization: Bearer {served.admin}\r\nConnection: close\r\n\r\n"
+        ).encode()
+        answers = await asyncio.gather(*(raw_request(served.port, request) for _ in range(100)))
+        assert all(answer.startswith(b"HTTP/1.1 200 ") for answer in answers)

@@ -1,0 +1,49 @@
+"""Protocols are found: folders of ours, and entry points of others."""
+
+import importlib
+import pkgutil
+from importlib.metadata import EntryPoint
+from typing import Any
+
+import pytest
+
+from fairlead.clients.native import PROTOCOL
+from fairlead.model.routes import ClientProtocol
+from fairlead.server import protocols
+from fairlead.server.errors import CannotServe
+
+
+def test_the_native_protocol_is_found() -> None:
+    assert PROTOCOL in protocols.discover()
+
+
+def test_a_protocol_of_another_package_is_found_by_its_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
+    point = EntryPoint("theirs", "fairlead.clients.native:PROTOCOL", protocols.GROUP)
+    monkeypatch.setattr(protocols, "entry_points", lambda group: [point])
+    assert protocols.discover()[-1] is PROTOCOL
+
+
+def test_an_entry_point_that_is_no_protocol_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    point = EntryPoint("theirs", "fairlead.clients.native:document", protocols.GROUP)
+    monkeypatch.setattr(protocols, "entry_points", lambda group: [point])
+    with pytest.raises(CannotServe, match="theirs"):
+        protocols.discover()
+
+
+def test_a_folder_without_a_protocol_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Module:
+        name = "happy"
+
+    def load(name: str) -> Any:
+        return object()
+
+    monkeypatch.setattr(pkgutil, "iter_modules", lambda path: [Module()])
+    monkeypatch.setattr(importlib, "import_module", load)
+    with pytest.raises(CannotServe, match=r"fairlead\.clients\.happy"):
+        protocols.discover()
+
+
+def test_every_protocol_has_a_name_of_its_own() -> None:
+    names = [protocol.name for protocol in protocols.discover()]
+    assert len(names) == len(set(names))
+    assert all(isinstance(protocol, ClientProtocol) for protocol in protocols.discover())

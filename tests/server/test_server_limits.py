@@ -1,0 +1,102 @@
+"""How fast one may ask, and how many may stand before the gate."""
+
+from functools import partial
+
+from fairlead.server.limits import Limits, TokenBucket, WaitingRoom
+from fairlead.testing.clock import ManualClock
+
+
+async def test_a_bucket_gives_its_rate_and_no_more() -> None:
+    clock = ManualClock()
+    bucket = TokenBucket(clock, 50)
+    assert [bucket.take() for _ in range(51)] == [True] * 50 + [False]
+    await clock.advance(0.1)
+    assert [bucket.take() for _ in range(6)] == [True] * 5 + [False]
+    await clock.advance(3600)
+    assert [bucket.take() for _ in range(51)] == [True] * 50 + [False]
+
+
+class Crowd:
+    def __init__(self, room: WaitingRoom) -> None:
+        self.room = room
+        self.out: list[str] = []
+
+    def come(self, address: str, name: str) -> None:
+        self.room.enter(address, partial(self.out.append, name))
+
+
+async def test_who_shows_nothing_for_ten_seconds_is_put_out() -> None:
+    clock = ManualClock()
+    crowd = Crowd(WaitingRoom(clock))
+    crowd.come("a", "first")
+    leave = crowd.room.enter("a", partial(crowd.out.append, "good"))
+    leave()
+    leave()
+    await clock.advance(9.4)
+    assert crowd.out == []
+    await clock.advance(1.2)
+    assert crowd.out == ["first"]
+    assert len(crowd.room) == 0
+    assert clock.waiting == 0
+
+
+async def test_a_storm_is_borne_and_a_flood_of_silent_ones_is_cut_down() -> None:
+    clock = ManualClock()
+    crowd = Crowd(WaitingRoom(clock, Limits(waiting=10, waiting_per_address=4)))
+    for number in range(40):
+        crowd.come("flood", f"f{number}")
+    assert crowd.out == []
+    await clock.advance(0.6)
+    assert len(crowd.room) == 4
+    assert crowd.out == [f"f{number}" for number in range(36)]
+
+
+async def test_others_keep_their_places_when_one_address_floods() -> None:
+    clock = ManualClock()
+    crowd = Crowd(WaitingRoom(clock, Limits(waiting=10, waiting_per_address=4)))
+    crowd.come("good", "good")
+    for number in range(20):
+        crowd.come("flood", f"f{number}")
+    await clock.advance(0.6)
+    assert "good" not in crowd.out
+    assert len(crowd.room) == 5
+
+
+async def test_many_addresses_share_the_whole() -> None:
+    clock = ManualClock()
+    crowd = Crowd(WaitingRoom(clock, Limits(waiting=10, waiting_per_address=4)))
+    for number in range(30):
+        crowd.come(f"address {number}", str(number))
+    await clock.advance(0.6)
+    assert len(crowd.room) == 10
+    assert crowd.out == [str(number) for number in range(20)]
+
+
+def test_beyond_a_storm_the_oldest_goes_at_once() -> None:
+    crowd = Crowd(WaitingRoom(ManualClock(), Limits(waiting=10, waiting_per_address=4)))
+    for number in range(50):
+        crowd.come("flood", str(number))
+    assert len(crowd.room) == 40
+    assert crowd.out == [str(number) for number in range(10)]
+
+
+async def test_a_proxy_stands_for_many() -> None:
+    clock = ManualClock()
+    crowd = Crowd(WaitingRoom(clock, Limits(waiting=10, waiting_per_address=4), exempt=frozenset({"proxy"})))
+    for number in range(9):
+        crowd.come("proxy", str(number))
+    await clock.advance(0.6)
+    assert len(crowd.room) == 9
+
+
+async def test_who_has_just_come_is_left_alone_until_the_next_look() -> None:
+    clock = ManualClock()
+    crowd = Crowd(WaitingRoom(clock, Limits(waiting=10, waiting_per_address=2)))
+    crowd.come("a", "old")
+    await clock.advance(0.4)
+    for number in range(4):
+        crowd.come("a", f"young {number}")
+    await clock.advance(0.2)
+    assert crowd.out == ["old"]
+    await clock.advance(0.5)
+    assert crowd.out == ["old", "young 0", "young 1"]

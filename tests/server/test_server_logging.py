@@ -1,0 +1,122 @@
+"""Log lines: one a record, with fields, and never a secret."""
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from fairlead.server.logging import LineFormatter, Redactor, configure_logging
+from server.fakes import serving
+
+TOKEN = "fl_abcdefgh_" + "a" * 52
+
+
+def line(form: str, message: str, redactor: Redactor | None = None, **extra: object) -> str:
+    record = logging.makeLogRecord({"name": "fairlead.x", "levelname": "INFO", "msg": message, "created": 0.0, **extra})
+    return LineFormatter("json" if form == "json" else "text", redactor or Redactor()).format(record)
+
+
+def test_a_line_has_its_fields() -> None:
+    assert line("text", "connect", peer="127.0.0.1", who="Ann Onym") == (
+        '1970-01-01T00:00:00.000Z info    fairlead.x: connect peer=127.0.0.1 who="Ann Onym"'
+    )
+    assert json.loads(line("json", "connect", peer="127.0.0.1", count=3)) == {
+        "at": "1970-01-01T00:00:00.000Z",
+        "level": "info",
+        "logger": "fairlead.x",
+        "event": "connect",
+        "peer": "127.0.0.1",
+        "count": 3,
+    }
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_nothing_in_it_makes_a_second_line_or_speaks_to_the_terminal(form: str) -> None:
+    told = line(form, "a\nb\x1b[31m", path="/x\r\nfake level=error", who="\x1b]0;title\x07")
+    assert "\n" not in told and "\r" not in told and "\x1b" not in told and "\x07" not in told
+
+
+def test_a_trace_stays_on_the_line() -> None:
+    try:
+        raise ValueError("broken")
+    except ValueError as error:
+        told = line("text", "unexpected error", exc_info=(type(error), error, error.__traceback__))
+    assert "ValueError: broken" in told and "\n" not in told
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+@pytest.mark.parametrize(
+    "message",
+    [
+        f"GET /v1/ws?token={TOKEN} HTTP/1.1",
+        "GET /v1/ws?ticket=SECRETSECRET HTTP/1.1",
+        "GET /v1/ws?a=1&ticket=SECRETSECRET&b=2 HTTP/1.1",
+        "GET /x?sig=1.a.SECRETSECRET",
+        "GET /x?access_token=SECRETSECRET",
+        "open http://127.0.0.1:1/#login=SECRETSECRET",
+        "Authorization: Bearer SECRETSECRET",
+        "{'authorization': 'Bearer SECRETSECRET'}",
+        '{"authorization": "Basic SECRETSECRET"}',
+        "bearer SECRETSECRET",
+        "token=SECRETSECRET",
+        "Cookie: SECRETSECRET",
+        f"made {TOKEN} just now",
+    ],
+)
+def test_secrets_are_masked_wherever_they_stand(form: str, message: str) -> None:
+    for told in (line(form, message), line(form, "x", query=message), line(form, "x", query={"inner": message})):
+        assert "SECRETSECRET" not in told
+        assert "a" * 52 not in told
+
+
+def test_a_secret_of_no_form_is_masked_once_it_was_told() -> None:
+    redactor = Redactor()
+    redactor.hide("swordfish")
+    redactor.hide("")
+    assert "swordfish" not in line("text", "the word is swordfish", redactor)
+
+
+def test_ordinary_words_are_left_alone() -> None:
+    told = line("text", "turn ended", tokens=1234, path="/v1/tokens", code="not_found", ticket_count=3)
+    assert "tokens=1234" in told and "/v1/tokens" in told and "code=not_found" in told
+
+
+@pytest.fixture
+def root_logger() -> Iterator[logging.Logger]:
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    uvicorn_level = logging.getLogger("uvicorn").level
+    yield root
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    logging.getLogger("uvicorn").setLevel(uvicorn_level)
+
+
+async def test_what_libraries_write_goes_through_the_same_formatter(root_logger: logging.Logger) -> None:
+    stream = io.StringIO()
+    configure_logging("json", stream=stream)
+    logging.getLogger("uvicorn.error").warning('%s - "%s"', "1.2.3.4", f"GET /?token={TOKEN}")
+    logging.getLogger("uvicorn.error").info("Started server process")
+    told = [json.loads(text) for text in stream.getvalue().splitlines()]
+    assert [entry["event"] for entry in told] == ['1.2.3.4 - "GET /?token=***"']
+
+
+async def test_a_whole_conversation_logs_its_life_and_no_secret(root_logger: logging.Logger) -> None:
+    stream = io.StringIO()
+    configure_logging("json", "DEBUG", stream)
+    async with serving() as served:
+        async with served.client() as client:
+            await client.get("/v1/me", params={"token": TOKEN})
+            made = (await client.post("/v1/tokens", json={"name": "x"})).json()
+        async with served.client(None) as client:
+            refused = await client.get("/v1/sessions", params={"token": TOKEN})
+            assert refused.status_code == 401
+    told = stream.getvalue()
+    events = [json.loads(text) for text in told.splitlines()]
+    assert {"refused"} <= {entry["event"] for entry in events}
+    refusal = next(entry for entry in events if entry["event"] == "refused")
+    assert (refusal["path"], refusal["status"], refusal["code"]) == ("/v1/sessions", 401, "no_credential")
+    for secret in (served.admin, made["secret"], TOKEN):
+        assert secret not in told

@@ -1,0 +1,226 @@
+"""One socket's endpoint on a connection made by hand: what it writes when, and when it stops reading."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from fairlead.clients.native.codec import JsonCodec
+from fairlead.model import commands as cmd
+from fairlead.model.auth import Identity
+from fairlead.model.errors import FairleadError
+from fairlead.model.sockets import Do, HangUp, Run, Subscribe, Tell, Unsubscribe, Write
+from fairlead.server.limits import Limits
+from fairlead.server.sockets import REVOKED, SocketEndpoint
+from fairlead.server.steps import Doer
+from fairlead.testing.clock import ManualClock
+from server.fakes import OTHER, SESSION, FakeGateway, until
+
+ADMIN = Identity("c", "owner", "admin", frozenset({"admin"}))
+
+
+class Wire:
+    """A connection whose other end takes what it wants."""
+
+    def __init__(self) -> None:
+        self.peer: tuple[str, int] | None = None
+        self.closed = False
+        self.sent: list[bytes] = []
+        self.untaken = 0
+        self.pauses: list[bool] = []
+        self.code = 0
+
+    def send(self, frame: bytes) -> None:
+        if not self.closed:
+            self.sent.append(frame)
+            self.untaken += len(frame)
+
+    def send_text(self, payload: bytes) -> None:
+        self.send(payload)
+
+    def send_compressed(self, payload: bytes, binary: bool = False) -> None:
+        self.send(payload)
+
+    def close(self, code: int = 1000, reason: str = "") -> None:
+        self.closed = True
+        self.code = code
+
+    def write_buffer_size(self) -> int:
+        return self.untaken
+
+    def pause_reading(self) -> None:
+        self.pauses.append(True)
+
+    def resume_reading(self) -> None:
+        self.pauses.append(False)
+
+
+class Script:
+    """A conversation that does what the message says."""
+
+    def __init__(self, **does: Sequence[Do]) -> None:
+        self.does = does
+        self.heard: list[Any] = []
+
+    def opened(self) -> Sequence[Do]:
+        return (Write(b"hello"),)
+
+    def received(self, data: bytes, text: bool) -> Sequence[Do]:
+        return self.does[data.decode()]
+
+    def answered(self, tag: Any, answer: Any) -> Sequence[Do]:
+        self.heard.append((tag, answer))
+        return (Write(f"<{tag}>".encode()),)
+
+    def failed(self, tag: Any, error: FairleadError) -> Sequence[Do]:
+        self.heard.append((tag, error.code))
+        return (Write(f"!{tag}".encode()),)
+
+    def throttled(self, data: bytes, text: bool, error: FairleadError) -> Sequence[Do]:
+        return self.failed("throttled", error)
+
+
+class Room:
+    def __init__(self, limits: Limits | None = None, **does: Sequence[Do]) -> None:
+        self.gateway = FakeGateway()
+        self.script = Script(**does)
+        self.doer = Doer(self.gateway, {})
+        self.clock = ManualClock()
+        self.endpoint = SocketEndpoint(self.script, ADMIN, self.doer, self.clock, limits or Limits(), lambda: "id")
+        self.wire = Wire()
+
+    def open(self) -> None:
+        self.endpoint.on_open(self.wire)
+
+    def say(self, *messages: str) -> None:
+        """All in one read of the socket."""
+        for message in messages:
+            self.endpoint.on_message(self.wire, message.encode(), True)
+        self.endpoint.on_batch_end(self.wire)
+
+    def take(self) -> None:
+        """The other end takes everything."""
+        self.wire.untaken = 0
+        self.endpoint.on_drain(self.wire)
+
+
+CODEC = JsonCodec()
+INTERRUPT = cmd.Interrupt(session=SESSION)
+
+
+async def test_what_one_read_causes_is_one_write() -> None:
+    room = Room(a=(Write(b"1"), Write(b"2")))
+    room.open()
+    room.say("a", "a", "a")
+    assert room.wire.sent == [b"hello", b"121212"]
+
+
+async def test_a_conversation_can_hang_up_after_a_last_word() -> None:
+    room = Room(bye=(Write(b"last"), HangUp(4000, "enough")))
+    room.open()
+    room.say("bye")
+    assert (room.wire.sent, room.wire.code) == ([b"hello", b"last"], 4000)
+
+
+async def test_whoever_takes_no_answer_is_not_read() -> None:
+    room = Room(Limits(unread=100), a=(Write(b"x" * 60),))
+    room.open()
+    room.say("a")
+    assert room.wire.pauses == []
+    room.say("a")
+    assert room.wire.pauses == [True]
+    room.take()
+    assert room.wire.pauses == [True, False]
+
+
+async def test_a_full_house_of_commands_stops_the_reading_until_some_are_done() -> None:
+    room = Room(Limits(in_flight=3), a=(Run("t", INTERRUPT, "lane"),))
+    room.gateway.hold.add(cmd.Interrupt)
+    room.open()
+    room.say("a", "a")
+    assert room.wire.pauses == []
+    room.say("a")
+    room.take()
+    assert room.wire.pauses == [True]
+    room.gateway.release.set()
+    await room.doer.settled()
+    await asyncio.sleep(0)
+    assert room.wire.pauses == [True, False]
+    assert [tag for tag, _ in room.script.heard] == ["t"] * 3
+
+
+async def test_a_watch_starts_after_its_verdict_was_written() -> None:
+    room = Room(sub=(Subscribe("s", SESSION, None, CODEC),))
+    room.open()
+    room.say("sub")
+    await room.doer.settled()
+    assert room.wire.sent == [b"hello", b"<s>"]
+    room.gateway.say("now")
+    assert len(room.wire.sent) == 3
+
+
+async def test_a_drained_socket_tells_its_watches() -> None:
+    room = Room(sub=(Subscribe("s", SESSION, None, CODEC), Subscribe("o", OTHER, None, CODEC)))
+    room.open()
+    room.say("sub")
+    await room.doer.settled()
+    room.take()
+    assert [watch.drains for watch in room.gateway.watches] == [1, 1]
+
+
+async def test_leaving_while_a_watch_is_being_opened_leaves_nothing_behind() -> None:
+    room = Room(sub=(Subscribe("s", SESSION, None, CODEC),))
+    room.open()
+    room.say("sub")
+    await asyncio.sleep(0)
+    room.endpoint.on_close(room.wire, 1006)
+    await room.doer.settled()
+    assert room.gateway.watches == []
+    assert room.script.heard == []
+
+
+async def test_subscribing_after_leaving_does_nothing() -> None:
+    room = Room(sub=(Subscribe("s", SESSION, None, CODEC),))
+    room.open()
+    room.say("sub")
+    room.endpoint.on_close(room.wire, 1006)
+    await room.doer.settled()
+    assert room.gateway.watches == []
+
+
+async def test_unsubscribing_waits_for_the_subscription_before_it() -> None:
+    room = Room(both=(Subscribe("s", SESSION, None, CODEC), Unsubscribe("u", SESSION)))
+    room.open()
+    room.say("both")
+    await room.doer.settled()
+    assert [tag for tag, _ in room.script.heard] == ["s", "u"]
+    assert room.gateway.watches == []
+
+
+async def test_telling_needs_a_watch_of_ones_own() -> None:
+    room = Room(tell=(Tell("t", SESSION, "typing"),), sub=(Subscribe("s", SESSION, None, CODEC),))
+    room.open()
+    room.say("tell")
+    assert room.script.heard == [("t", "busy")]
+    room.say("sub")
+    await room.doer.settled()
+    room.say("tell")
+    assert room.gateway.signals == [("admin", SESSION, "typing", None)]
+
+
+async def test_a_credential_revoked_before_the_socket_is_open_ends_it_at_once() -> None:
+    room = Room()
+    room.endpoint.revoked()
+    room.open()
+    assert (room.wire.sent, room.wire.code) == ([], REVOKED)
+
+
+async def test_too_many_messages_are_answered_and_not_acted_on() -> None:
+    room = Room(Limits(commands_per_s=2), a=(Run("t", INTERRUPT, "lane"),))
+    room.open()
+    room.say("a", "a", "a")
+    await until(lambda: len(room.gateway.commands) == 2)
+    assert ("throttled", "too_many") in room.script.heard
+    await room.clock.advance(0.5)
+    room.say("a")
+    await room.doer.settled()
+    assert len(room.gateway.commands) == 3
