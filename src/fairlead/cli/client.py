@@ -1,0 +1,332 @@
+"""The gateway's native protocol from the client's side: REST calls, and one session's events over reconnects.
+
+Nothing here prints. A lost connection is made good with the cursor: every event comes once, in order.
+"""
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from types import TracebackType
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+import httpx
+import msgspec
+import websockets.asyncio.client as websocket
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
+from websockets.typing import Subprotocol
+
+from fairlead.cli.errors import CliError, Failed, Missing, Unreachable, Usage, of_code, of_status
+from fairlead.cli.place import Place
+from fairlead.model import events as ev
+from fairlead.model.ids import is_uuid
+from fairlead.model.queries import EventPage, SessionView
+from fairlead.model.store import SessionPage, Summary
+
+T = TypeVar("T")
+Locate = Callable[[], Place]
+
+READ_SECONDS = 90.0
+"""An answer may wait for the agent's own: the longest of those (initialize, mcp) is 60 s."""
+PREFIX = 4
+"""A session may be named by so many of its first characters, if no other begins with them."""
+
+
+class _Error(msgspec.Struct):
+    code: str = ""
+    message: str = ""
+
+
+class _ErrorBody(msgspec.Struct):
+    error: _Error
+
+
+class Api:
+    """REST. Every failure is a `CliError`."""
+
+    def __init__(self, locate: Locate) -> None:
+        self.locate = locate
+        self._place = locate()
+        self._http = self._client(self._place)
+
+    async def __aenter__(self) -> "Api":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._http.aclose()
+
+    @staticmethod
+    def _client(place: Place) -> httpx.AsyncClient:
+        return httpx.AsyncClient(
+            base_url=place.url,
+            headers={"authorization": f"Bearer {place.token}"},
+            timeout=httpx.Timeout(READ_SECONDS, connect=10.0),
+            # A proxy of the environment is for the world outside, never for this machine.
+            trust_env=not place.local,
+        )
+
+    @property
+    def local(self) -> bool:
+        """The gateway is on this machine: a folder here is a folder there."""
+        return self._place.local
+
+    async def refresh(self) -> None:
+        """The gateway may have come back at another address."""
+        place = self.locate()
+        if place != self._place:
+            await self._http.aclose()
+            self._place, self._http = place, self._client(place)
+
+    async def call(
+        self, method: str, path: str, kind: type[T], *, query: dict[str, Any] | None = None, body: Any = None
+    ) -> T:
+        content = None if body is None else msgspec.json.encode(body)
+        headers = {} if body is None else {"content-type": "application/json"}
+        try:
+            answer = await self._http.request(method, path, params=query, content=content, headers=headers)
+        except httpx.TransportError as error:
+            raise unreachable(self._place.url, error) from error
+        if answer.is_success:
+            try:
+                return msgspec.json.decode(answer.content, type=kind)
+            except msgspec.DecodeError as error:
+                raise Failed(f"{self._place.url} gave an answer that is not understood: {error}") from error
+        raise _refusal(answer, self._place.url)
+
+    async def get(self, path: str, kind: type[T], /, **query: Any) -> T:
+        wanted = {name: value for name, value in query.items() if value not in (None, "")}
+        return await self.call("GET", path, kind, query=wanted)
+
+    async def post(self, path: str, kind: type[T], body: Any) -> T:
+        return await self.call("POST", path, kind, body=body)
+
+    # --- what several commands do -------------------------------------------------------------------------
+
+    async def sessions(self, **query: Any) -> AsyncIterator[Summary]:
+        """Newest first, all pages."""
+        before: str | None = None
+        while True:
+            page = await self.get("/v1/sessions", SessionPage, before=before, limit=200, **query)
+            for summary in page.sessions:
+                yield summary
+            if not page.next:
+                return
+            before = page.next
+
+    async def session(self, name: str) -> str:
+        """The id of the session that `name` (an id, or the beginning of one) means. Usage, Missing."""
+        wanted = name.strip().lower()
+        if is_uuid(wanted):
+            return wanted
+        if len(wanted) < PREFIX or not set(wanted) <= set("0123456789abcdef-"):
+            raise Usage(f"{name[:80]!r} is not a session: give its id or at least {PREFIX} of its first characters.")
+        found = [s.session async for s in self.sessions(archived="any") if s.session.startswith(wanted)]
+        if not found:
+            raise Missing(f"There is no session that begins with {wanted}. See all of them with: fairlead ls --all")
+        if len(found) > 1:
+            raise Usage(f"{len(found)} sessions begin with {wanted}: give more characters. {', '.join(found[:5])}")
+        return found[0]
+
+    async def view(self, session: str) -> SessionView:
+        return await self.get(f"/v1/sessions/{session}", SessionView)
+
+    async def history(self, session: str, last: int) -> list[bytes]:
+        """The last so many events that say something, page by page from the end."""
+        found: list[bytes] = []
+        before: int | None = None
+        while len(found) < last:
+            wanted = min(last - len(found), 500)
+            page = await self.get(f"/v1/sessions/{session}/messages", EventPage, before=before, limit=wanted)
+            found = [*(bytes(raw) for raw in page.events), *found]
+            if page.next is None:
+                break
+            before = page.next
+        return found
+
+    async def events(self, session: str, after: int) -> AsyncIterator["Line"]:
+        """The log from a place to its end of now."""
+        while True:
+            page = await self.get(f"/v1/sessions/{session}/events", EventPage, after=after, limit=1000)
+            for raw in page.events:
+                yield read_line(bytes(raw), page.log_id)
+            if page.next is None:
+                return
+            after = page.next
+
+
+def segment(text: str) -> str:
+    """An id of somebody else's making as a part of a path."""
+    return quote(text, safe="")
+
+
+def unreachable(url: str, error: Exception) -> Unreachable:
+    why = str(error) or type(error).__name__
+    return Unreachable(f"No gateway answers at {url} ({why}). Start one with: fairlead serve")
+
+
+def _refusal(answer: httpx.Response, url: str) -> CliError:
+    try:
+        told = msgspec.json.decode(answer.content, type=_ErrorBody).error
+    except msgspec.DecodeError:
+        return of_status(answer.status_code, f"{url} answered {answer.status_code}: is this a Fairlead gateway?")
+    message = told.message
+    if answer.status_code == 401:
+        message += " Give a token that this gateway knows with FAIRLEAD_TOKEN or --token."
+    return of_status(answer.status_code, message, told.code)
+
+
+# --- one session's events ---------------------------------------------------------------------------------
+
+
+class Line(msgspec.Struct, frozen=True):
+    """One event as it came. `event` is None for a kind that this version does not know."""
+
+    seq: int
+    log_id: str
+    raw: bytes
+    event: ev.Event | None
+
+
+class Note(msgspec.Struct, frozen=True):
+    """What happened to the connection. `gap`: the log is not the one that was read before; it comes from its start."""
+
+    kind: str
+    text: str
+
+
+class Patience(msgspec.Struct, frozen=True):
+    """How long a lost gateway is waited for: about half a minute, a restart takes a few seconds."""
+
+    tries: int = 12
+    first: float = 0.2
+    longest: float = 4.0
+
+    def delay(self, attempt: int) -> float:
+        return min(self.first * 2.0**attempt, self.longest)
+
+
+class _Place(msgspec.Struct):
+    seq: int
+
+
+class _Frame(msgspec.Struct):
+    """Whatever the gateway sends: an event has a seq, all else a type that says what it is."""
+
+    type: str = ""
+    seq: int | None = None
+    verdict: str = ""
+    log_id: str = ""
+    code: str = ""
+    message: str = ""
+
+
+def read_line(raw: bytes, log_id: str) -> Line:
+    try:
+        event = ev.decode(raw)
+    except msgspec.ValidationError:
+        event = None
+    return Line(msgspec.json.decode(raw, type=_Place).seq, log_id, raw, event)
+
+
+class Watch:
+    """A session's events from a cursor on, for as long as somebody reads them.
+
+    The connection may break as often as it likes: `Note`s tell of it, no event is lost and none comes twice.
+    Unreachable when the gateway stays away longer than patience has it; every other `CliError` at once."""
+
+    def __init__(
+        self,
+        locate: Locate,
+        session: str,
+        after: int,
+        log_id: str = "",
+        *,
+        patience: Patience | None = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._locate = locate
+        self._session = session
+        self.seq = after
+        self.log_id = log_id
+        self._patience = patience or Patience()
+        self._sleep = sleep
+
+    async def __aiter__(self) -> AsyncIterator[Line | Note]:
+        attempt = 0
+        lost = False
+        while True:
+            cause: Exception = EOFError("it closed the connection")
+            try:
+                async with self._connect() as socket:
+                    async for told in self._subscribed(socket):
+                        attempt = 0
+                        if lost:
+                            lost = False
+                            yield Note("back", "The gateway is back.")
+                        if told is not None:
+                            yield told
+            except InvalidStatus as error:
+                status = error.response.status_code
+                if status < 500 and status != 429:
+                    raise _handshake(error, self._locate().url) from error
+                cause = error
+            except (OSError, ConnectionClosed, InvalidHandshake, TimeoutError, EOFError) as error:
+                cause = error
+            except Unreachable as error:
+                # The file that tells where it is goes with the gateway.
+                cause = error
+            if not lost:
+                lost = True
+                yield Note("lost", "The gateway is away; waiting for it.")
+            if attempt >= self._patience.tries:
+                raise Unreachable(
+                    f"The gateway did not come back ({cause}). Nothing is lost: start it with: fairlead serve\n"
+                    f"then go on with: fairlead attach {self._session}"
+                ) from cause
+            await self._sleep(self._patience.delay(attempt))
+            attempt += 1
+
+    def _connect(self) -> websocket.connect:
+        place = self._locate()
+        scheme, _, rest = place.url.partition("://")
+        secure: ssl.SSLContext | None = httpx.create_ssl_context() if scheme == "https" else None
+        return websocket.connect(
+            f"{'wss' if secure else 'ws'}://{rest}/v1/ws",
+            additional_headers={"Authorization": f"Bearer {place.token}"},
+            subprotocols=[Subprotocol("fairlead.v1.json")],
+            ssl=secure,
+            max_size=None,
+            compression=None,
+            proxy=None if place.local else True,
+        )
+
+    async def _subscribed(self, socket: websocket.ClientConnection) -> AsyncIterator[Line | Note | None]:
+        """None when the subscription stands: there may be nothing to tell for a long time."""
+        wanted = {"type": "subscribe", "id": 1, "session": self._session, "after": self.seq, "log_id": self.log_id}
+        await socket.send(msgspec.json.encode(wanted).decode())
+        async for raw in socket:
+            data = raw.encode() if isinstance(raw, str) else raw
+            frame = msgspec.json.decode(data, type=_Frame)
+            if frame.seq is not None and frame.type not in ("reply", "subscribed"):
+                if frame.seq > self.seq:
+                    line = read_line(data, self.log_id)
+                    self.seq = frame.seq
+                    yield line
+            elif frame.type == "subscribed":
+                self.log_id = frame.log_id
+                yield None
+                if frame.verdict == "gap":
+                    self.seq = 0
+                    yield Note("gap", "This is not the log that was read before: here it is from its beginning.")
+            elif frame.type == "error":
+                raise of_code(frame.code, frame.message)
+
+
+def _handshake(error: InvalidStatus, url: str) -> CliError:
+    try:
+        told = msgspec.json.decode(error.response.body or b"", type=_ErrorBody).error
+    except msgspec.DecodeError:
+        told = _Error(message=f"{url} answered {error.response.status_code}.")
+    return of_status(error.response.status_code, told.message, told.code)

@@ -1,0 +1,177 @@
+"""`fairlead run`: one prompt, its answer live, an exit code."""
+
+import os
+import sys
+import uuid
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+
+from fairlead.cli.errors import Denied, ExitCode, Unreachable, Usage
+from fairlead.cli.options import Data, Json, NoColor, Token, Url, absolute, asynchronously, examples
+from fairlead.cli.place import Wanted
+
+if TYPE_CHECKING:
+    from fairlead.cli.client import Api
+    from fairlead.model import events as ev
+    from fairlead.model.ids import MessageId
+    from fairlead.model.queries import SessionView
+
+
+def register(app: typer.Typer) -> None:
+    app.command(
+        epilog=examples(
+            'fairlead run "explain this repository"',
+            'fairlead run "fix the failing test" --cwd ~/code/app --mode acceptEdits',
+            'fairlead run "and now the docs" --session 3f2a',
+            'fairlead run "run the tests" --yes-to "Bash(pytest:*)" --json',
+            "git diff | fairlead run -",
+        )
+    )(run)
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """What the command line asked for."""
+
+    text: str
+    session: str | None = None
+    cwd: str | None = None
+    title: str = ""
+    agent: str = ""
+    model: str | None = None
+    mode: str | None = None
+    yes_to: tuple[str, ...] = ()
+    wait: bool = False
+    json: bool = False
+    no_color: bool = False
+
+
+def run(
+    prompt: Annotated[str, typer.Argument(help="What to ask; - reads it from stdin.")],
+    cwd: Annotated[str | None, typer.Option(metavar="DIR", help="Folder to work in (this one).")] = None,
+    model: Annotated[str | None, typer.Option(metavar="MODEL", help="Which model the agent uses.")] = None,
+    mode: Annotated[
+        str | None, typer.Option(metavar="MODE", help="Permission mode: default, plan, acceptEdits, ...")
+    ] = None,
+    agent: Annotated[str | None, typer.Option(metavar="AGENT", help="Which agent: claude or demo.")] = None,
+    session: Annotated[str | None, typer.Option(metavar="ID", help="Go on with this session.")] = None,
+    title: Annotated[str | None, typer.Option(metavar="TITLE", help="Title of the new session.")] = None,
+    yes_to: Annotated[
+        list[str] | None, typer.Option(metavar="RULE", help='Allow what this rule covers, such as "Bash(ls:*)".')
+    ] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Without a terminal: wait until somebody answers.")] = False,
+    json: Json = False,
+    no_color: NoColor = False,
+    url: Url = None,
+    token: Token = None,
+    data: Data = None,
+) -> None:
+    """Run a prompt in a new session, or go on with one, and show the answer as it comes.
+
+    Ctrl-C interrupts the turn; a second one leaves it running. The exit code is 0 if the turn completed, 1 if it
+    failed or waits for an answer that nobody here can give, 130 if you interrupted it.
+    """
+    if session and (cwd or title or agent):
+        raise Usage("--cwd, --title and --agent are for a new session: leave them out with --session.")
+    text = sys.stdin.read() if prompt == "-" else prompt
+    if not text.strip():
+        raise Usage('The prompt is empty. Say what to do: fairlead run "explain this repository"')
+    job = Job(
+        text=text,
+        session=session,
+        cwd=cwd,
+        title=title or "",
+        agent=agent or "",
+        model=model,
+        mode=mode,
+        yes_to=tuple(yes_to or ()),
+        wait=wait,
+        json=json,
+        no_color=no_color,
+    )
+    ended = asynchronously(_run(Wanted(url, token, data), job))
+    if ended.status != "completed":
+        raise typer.Exit(ExitCode.INTERRUPTED if ended.status == "cancelled" else ExitCode.FAILED)
+
+
+async def _run(wanted: Wanted, job: Job) -> "ev.TurnEnded":
+    from fairlead.cli.accepting import accepting
+    from fairlead.cli.client import Api
+    from fairlead.cli.output import Printer, console, hint
+    from fairlead.cli.render import Renderer
+    from fairlead.cli.talk import Manner, Talk
+    from fairlead.model import events as ev
+    from fairlead.model.ids import MessageId
+
+    rules = accepting(job.yes_to)
+    message = MessageId(str(uuid.uuid4()))
+    async with Api(wanted.find) as api:
+        view = await _opened(api, job)
+        session, cwd = view.summary.session, view.summary.cwd
+        manner = Manner(
+            json=job.json,
+            ask=not job.json and sys.stdin.isatty() and sys.stdout.isatty(),
+            wait=job.wait,
+            accepts=lambda event: rules(event, cwd),
+        )
+        talk = Talk(api, session, Printer(console(no_color=job.no_color)), Renderer(frozenset({message})), manner)
+        if not job.json:
+            hint(f"session {session}")
+        for waiting in view.pending:
+            talk.pending(ev.decode(bytes(waiting.event)))
+        await _send(api, session, job.text, message)
+        return await talk.run(message, view.head if job.session else 0, view.log_id)
+
+
+async def _opened(api: "Api", job: Job) -> "SessionView":
+    """The session to talk in, with the settings asked for."""
+    from fairlead.model.commands import Reply
+
+    if job.session is None:
+        return await _created(api, job)
+    session = await api.session(job.session)
+    changes = {name: value for name, value in (("mode", job.mode), ("model", job.model)) if value is not None}
+    if changes:
+        await api.call("PATCH", f"/v1/sessions/{session}/settings", Reply, body=changes)
+    return await api.view(session)
+
+
+async def _created(api: "Api", job: Job) -> "SessionView":
+    from fairlead.cli.output import hint
+    from fairlead.clients.native.bodies import CreateSession
+    from fairlead.model.commands import Reply, Settings
+
+    here = os.getcwd() if api.local else ""
+    folder = absolute(job.cwd) if job.cwd and api.local else job.cwd or here
+    body = CreateSession(
+        session=str(uuid.uuid4()),
+        cwd=folder,
+        title=job.title,
+        agent=job.agent,
+        settings=Settings(model=job.model or "", mode=job.mode or "default"),
+    )
+    try:
+        made = await api.post("/v1/sessions", Reply, body)
+    except Denied as error:
+        if error.code != "outside_roots" or job.cwd:
+            raise
+        # Nobody asked for this folder in particular: the gateway's own choice will do.
+        made = await api.post("/v1/sessions", Reply, msgspec.structs.replace(body, cwd=""))
+        view = await api.view(made.session)
+        hint(f"{here} is outside the folders that the gateway allows; working in {view.summary.cwd}")
+        return view
+    return await api.view(made.session)
+
+
+async def _send(api: "Api", session: str, text: str, message: "MessageId") -> None:
+    """The message has an id of ours: repeating it after a lost connection sends nothing twice."""
+    from fairlead.clients.native.bodies import PostMessage
+    from fairlead.model.commands import Reply
+
+    body = PostMessage(text=text, id=message)
+    try:
+        await api.post(f"/v1/sessions/{session}/messages", Reply, body)
+    except Unreachable:
+        await api.refresh()
+        await api.post(f"/v1/sessions/{session}/messages", Reply, body)

@@ -1,0 +1,147 @@
+"""`fairlead serve`: the gateway itself."""
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from fairlead.cli.options import NoColor, environment, examples, listed
+
+if TYPE_CHECKING:
+    from fairlead.wiring import Running
+
+Text = str | None
+
+
+def register(app: typer.Typer) -> None:
+    app.command(
+        epilog=examples(
+            "fairlead serve",
+            "fairlead serve --agent demo --port 8000",
+            "fairlead serve --roots ~/code,~/notes --data ~/.fairlead",
+            "fairlead serve --host 0.0.0.0 --tls-cert cert.pem --tls-key key.pem",
+        )
+    )(serve)
+
+
+def serve(
+    host: Annotated[Text, typer.Option(metavar="HOST", help="Address to listen on (127.0.0.1).")] = None,
+    port: Annotated[int | None, typer.Option(metavar="PORT", help="Port to listen on (7433); 0: a free one.")] = None,
+    data: Annotated[Text, typer.Option(metavar="DIR", help="The data folder.")] = None,
+    agent: Annotated[
+        Literal["auto", "claude", "demo"] | None, typer.Option(help="Which agent runs sessions (auto).")
+    ] = None,
+    roots: Annotated[
+        list[str] | None, typer.Option(metavar="DIR[,DIR]", help="Folders that sessions may work in (your home).")
+    ] = None,
+    claude: Annotated[Text, typer.Option(metavar="PATH", help="The Claude Code executable (found in PATH).")] = None,
+    claude_home: Annotated[Text, typer.Option(metavar="DIR", help="HOME of the agents' processes (yours).")] = None,
+    max_agents: Annotated[
+        int | None, typer.Option(metavar="N", help="Agent processes at once (by free memory).")
+    ] = None,
+    on_restart: Annotated[
+        Literal["follow", "kill"] | None, typer.Option(help="Agents that outlived an earlier gateway (follow).")
+    ] = None,
+    durability: Annotated[
+        Literal["process", "power"] | None, typer.Option(help="What an acknowledged event survives (process).")
+    ] = None,
+    tls_cert: Annotated[Text, typer.Option(metavar="FILE", help="Certificate: serve over TLS.")] = None,
+    tls_key: Annotated[Text, typer.Option(metavar="FILE", help="Private key of the certificate.")] = None,
+    public_url: Annotated[Text, typer.Option(metavar="URL", help="Address of the TLS proxy in front.")] = None,
+    trusted_proxy: Annotated[
+        list[str] | None, typer.Option(metavar="ADDRESS", help="Proxy whose X-Forwarded-* is believed.")
+    ] = None,
+    insecure_lan: Annotated[
+        bool | None, typer.Option("--insecure-lan", help="Listen on a network without TLS.")
+    ] = None,
+    allow_bypass: Annotated[
+        bool | None, typer.Option("--allow-bypass", help="Sessions may use the mode bypassPermissions.")
+    ] = None,
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"] | None, typer.Option(help="How much is logged (info).")
+    ] = None,
+    log_format: Annotated[Literal["text", "json"] | None, typer.Option(help="How log lines look (text).")] = None,
+    config: Annotated[
+        Path | None, typer.Option(envvar="FAIRLEAD_CONFIG", metavar="FILE", help="Settings file, TOML.")
+    ] = None,
+    no_color: NoColor = False,
+) -> None:
+    """Start the gateway and run it until Ctrl-C.
+
+    Every option is a setting that can also stand in the settings file or the environment; see `fairlead config show`.
+    """
+    from fairlead import config as settings
+
+    given: dict[str, Any] = {
+        "host": host,
+        "port": port,
+        "data": data,
+        "agent": agent,
+        "roots": list(listed(roots)) or None,
+        "claude": claude,
+        "claude_home": claude_home,
+        "max_agents": max_agents,
+        "on_restart": on_restart,
+        "durability": durability,
+        "tls_cert": tls_cert,
+        "tls_key": tls_key,
+        "public_url": public_url,
+        "trusted_proxy": list(listed(trusted_proxy)) or None,
+        "insecure_lan": insecure_lan,
+        "allow_bypass": allow_bypass,
+        "log_level": log_level,
+        "log_format": log_format,
+    }
+    loaded = settings.load(environment(), given, config)
+    _serve(loaded.config, no_color=no_color)
+
+
+def _serve(config: Any, *, no_color: bool) -> None:
+    from fairlead.cli.output import hint
+
+    hint("Starting the gateway ...")
+    from fairlead.wiring import Gateway
+
+    def announce(running: "Running") -> None:
+        for line in announcement(running):
+            hint(line)
+
+    async def serving() -> None:
+        await Gateway(config, environment()).serve(announce)
+
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(serving())
+    hint("Stopped.")
+
+
+def _loop_factory() -> Any:
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
+
+
+def announcement(running: "Running") -> list[str]:
+    """Where it is, what it found, and what to type next."""
+    agent = running.agent
+    found = " ".join(part for part in (agent.version, f"({agent.path})" if agent.path else "") if part)
+    lines = [
+        f"Fairlead {running.version} serves at {running.url}",
+        *(f"             and at {url}" for url in running.urls if url != running.url),
+        f"  data     {running.data}",
+        f"  agent    {agent.name} {found}".rstrip(),
+    ]
+    if agent.problem:
+        lines.append(f"           {agent.problem}")
+    elif agent.name == "demo":
+        lines.append("           scripted, no model behind it; install Claude Code for the real thing")
+    return [
+        *lines,
+        "  browser  fairlead login prints a one-time link",
+        "Try, in another terminal:",
+        '  fairlead run "SCRIPT:tool"' if agent.name == "demo" else '  fairlead run "explain this repository"',
+        "  fairlead ls",
+        "Ctrl-C stops the gateway.",
+    ]

@@ -1,0 +1,207 @@
+"""`fairlead du` and `fairlead prune`: what takes room, and how to get it back."""
+
+import re
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fairlead.cli.errors import CliError, Failed, Missing, Usage
+from fairlead.cli.options import Data, Json, NoColor, Token, Url, asynchronously, examples
+from fairlead.cli.place import Wanted
+
+if TYPE_CHECKING:
+    from fairlead.cli.client import Api
+    from fairlead.model.store import Summary
+
+_UNITS = {"h": 3600, "d": 86400, "w": 7 * 86400}
+
+
+def register(app: typer.Typer) -> None:
+    app.command(epilog=examples("fairlead du", "fairlead du --top 50 --json"))(du)
+    app.command(
+        epilog=examples(
+            "fairlead prune --older-than 30d --dry-run",
+            "fairlead prune --older-than 12w --archived-only",
+            "fairlead prune --before 2025-01-31 --yes",
+        )
+    )(prune)
+
+
+# --- du --------------------------------------------------------------------------------------------------
+
+
+def du(
+    top: Annotated[int, typer.Option(min=0, metavar="N", help="So many of the largest sessions.")] = 10,
+    json: Json = False,
+    no_color: NoColor = False,
+    data: Annotated[
+        str | None, typer.Option("--data", envvar="FAIRLEAD_DATA", metavar="DIR", help="The data folder.")
+    ] = None,
+) -> None:
+    """Show what the data folder's bytes are spent on, by kind and by session."""
+    from fairlead.cli.output import hint, json_line, size, table
+
+    folder = Wanted(data=data).folder()
+    kinds, sessions = measured(folder, top)
+    if json:
+        for name, count in kinds:
+            json_line({"kind": name, "bytes": count})
+        for row in sessions:
+            json_line({"session": row[0], "title": row[1], "entries": row[2], "bytes": row[3]})
+        return
+    hint(str(folder))
+    table(("SIZE", "WHAT"), [[size(count), name] for name, count in kinds], no_color=no_color)
+    if sessions:
+        print()
+        rows = [[size(count), str(entries), session[:8], title] for session, title, entries, count in sessions]
+        table(("SIZE", "EVENTS", "SESSION", "TITLE"), rows, no_color=no_color)
+
+
+def measured(folder: Path, top: int) -> tuple[list[tuple[str, int]], list[tuple[str, str, int, int]]]:
+    """(kind, bytes) and (session, title, entries, bytes), largest first. Missing."""
+    from contextlib import closing
+
+    from fairlead.stores.sqlite.connections import DATABASE, SEARCH, SPILL, connect
+    from fairlead.stores.sqlite.faults import translated
+
+    database = folder / DATABASE
+    if not database.exists():
+        raise Missing(f"{folder} holds no sessions: no gateway has run on it. Name another folder with --data.")
+    with translated(database), closing(connect(database, read_only=True)) as db:
+        (free,), (page,) = (db.execute(f"pragma {name}").fetchone() for name in ("freelist_count", "page_size"))
+        sessions = db.execute(
+            "select l.session, coalesce(nullif(s.title, ''), s.first_prompt, ''), count(*),"
+            " sum(coalesce(length(cast(e.event as blob)), 0) + coalesce(length(cast(e.raw as blob)), 0)) as bytes"
+            " from entries e join logs l on l.id = e.log left join sessions s on s.session = l.session"
+            " where l.session is not null group by l.id order by bytes desc limit ?",
+            (top,),
+        ).fetchall()
+    kinds = [
+        ("sessions (fairlead.db)", _bytes(folder, DATABASE) - free * page),
+        ("room to be used again (fairlead.db)", free * page),
+        ("search index", _bytes(folder, SEARCH)),
+        ("large records", sum(f.stat().st_size for f in (folder / SPILL).rglob("*") if f.is_file())),
+    ]
+    return [(name, max(0, count)) for name, count in kinds], [tuple(row) for row in sessions]
+
+
+def _bytes(folder: Path, name: str) -> int:
+    files = (folder / f"{name}{end}" for end in ("", "-wal", "-shm"))
+    return sum(file.stat().st_size for file in files if file.exists())
+
+
+# --- prune -----------------------------------------------------------------------------------------------
+
+
+def prune(
+    before: Annotated[str | None, typer.Option(metavar="DATE", help="Last used before this day, 2025-01-31.")] = None,
+    older_than: Annotated[str | None, typer.Option(metavar="AGE", help="Not used for so long: 12h, 30d, 8w.")] = None,
+    archived_only: Annotated[bool, typer.Option("--archived-only", help="Only archived ones.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say which.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    json: Json = False,
+    no_color: NoColor = False,
+    url: Url = None,
+    token: Token = None,
+    data: Data = None,
+) -> None:
+    """Delete sessions that were not used for long. The agents' own files stay; there is no way back."""
+    limit = cutoff(before, older_than, time.time())
+    asynchronously(
+        _prune(
+            Wanted(url, token, data),
+            limit,
+            archived="true" if archived_only else "any",
+            dry_run=dry_run,
+            yes=yes,
+            json=json,
+            no_color=no_color,
+        )
+    )
+
+
+def cutoff(before: str | None, older_than: str | None, now: float) -> int:
+    """Milliseconds since 1970 before which a session is old. Usage."""
+    if (before is None) == (older_than is None):
+        raise Usage("Say which sessions: --older-than 30d or --before 2025-01-31.")
+    if older_than is not None:
+        match = re.fullmatch(r"(\d{1,5})([hdw])", older_than.strip().lower())
+        if match is None:
+            raise Usage(f"--older-than {older_than[:40]!r} is not an age: 12h, 30d or 8w are.")
+        return int((now - int(match[1]) * _UNITS[match[2]]) * 1000)
+    try:
+        day = datetime.fromisoformat(before or "")
+    except ValueError:
+        raise Usage(f"--before {str(before)[:40]!r} is not a date: 2025-01-31 is one.") from None
+    moment = day.timestamp() if day.tzinfo else day.astimezone().timestamp()
+    if moment > now:
+        raise Usage(f"--before {before} is in the future.")
+    return int(moment * 1000)
+
+
+async def _prune(
+    wanted: Wanted, limit: int, *, archived: str, dry_run: bool, yes: bool, json: bool, no_color: bool
+) -> None:
+    from fairlead.cli.client import Api
+    from fairlead.cli.output import hint, json_line, table
+
+    async with Api(wanted.find) as api:
+        # One that works or waits is in use, however long ago its last event was.
+        found = [
+            summary
+            async for summary in api.sessions(archived=archived)
+            if summary.updated < limit and summary.state == "idle"
+        ]
+        if not found:
+            hint("No session is that old.")
+            return
+        if not json:
+            rows = [[s.session[:8], _day(s.updated), s.title or s.first_prompt] for s in found]
+            table(("ID", "USED", "TITLE"), rows, no_color=no_color)
+        if dry_run:
+            for summary in found if json else ():
+                json_line({"session": summary.session, "deleted": False})
+            hint(f"{len(found)} would be deleted.")
+            return
+        if not yes:
+            _confirm(len(found))
+        done = await _delete(api, found, json=json)
+        hint(f"{done} deleted.")
+        if done < len(found):
+            raise Failed(f"{len(found) - done} could not be deleted; see above.")
+
+
+async def _delete(api: "Api", found: "list[Summary]", *, json: bool) -> int:
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress
+
+    from fairlead.cli.output import console, hint, json_line
+
+    target = console(err=True)
+    done = 0
+    columns: tuple[Any, ...] = (BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, console=target, transient=True, disable=not target.is_terminal) as progress:
+        for summary in progress.track(found, description="Deleting"):
+            try:
+                await api.call("DELETE", f"/v1/sessions/{summary.session}", dict[str, Any])
+            except CliError as error:
+                hint(f"{summary.session}: {error.message}")
+                continue
+            done += 1
+            if json:
+                json_line({"session": summary.session, "deleted": True})
+    return done
+
+
+def _confirm(count: int) -> None:
+    if not sys.stdin.isatty():
+        raise Usage("There is no terminal to ask on: say --yes to delete them, or --dry-run to only look.")
+    if not typer.confirm(f"Delete {count} session{'s' if count > 1 else ''} for good?", default=False, err=True):
+        raise Failed("Nothing was deleted.")
+
+
+def _day(at: int) -> str:
+    return datetime.fromtimestamp(at / 1000, UTC).strftime("%Y-%m-%d")

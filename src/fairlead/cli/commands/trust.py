@@ -1,0 +1,106 @@
+"""`fairlead trust`: see what a folder's own settings would do, and let them."""
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+
+from fairlead.cli.errors import Failed, Missing, Usage
+from fairlead.cli.options import Data, Json, NoColor, Token, Url, absolute, asynchronously, examples
+from fairlead.cli.place import Wanted
+
+if TYPE_CHECKING:
+    from fairlead.model.admin import FolderReport
+
+
+def register(app: typer.Typer) -> None:
+    app.command(
+        epilog=examples(
+            "fairlead trust ~/code/app",
+            "fairlead trust --list",
+            "fairlead trust ~/code/app --remove",
+        )
+    )(trust)
+
+
+def trust(
+    folder: Annotated[str | None, typer.Argument(metavar="DIR", help="The project's folder.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    show: Annotated[bool, typer.Option("--list", help="Which folders are trusted.")] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Trust this folder no more.")] = False,
+    json: Json = False,
+    no_color: NoColor = False,
+    url: Url = None,
+    token: Token = None,
+    data: Data = None,
+) -> None:
+    """Trust a project's own settings, after showing its hooks, MCP servers, environment and allow rules.
+
+    Until a folder is trusted, its sessions run with your settings only. A changed file asks again.
+    """
+    if show == (folder is not None):
+        raise Usage("Name a folder, or say --list.")
+    asynchronously(_trust(Wanted(url, token, data), folder, yes=yes, remove=remove, json=json, no_color=no_color))
+
+
+async def _trust(wanted: Wanted, folder: str | None, *, yes: bool, remove: bool, json: bool, no_color: bool) -> None:
+    from fairlead.cli.client import Api
+    from fairlead.cli.output import hint, json_line, say
+    from fairlead.clients.native.bodies import TrustBody, TrustList, Untrusted
+    from fairlead.model.admin import FolderReport, TrustedFolder
+
+    async with Api(wanted.find) as api:
+        if folder is None:
+            for known in (await api.get("/v1/trust", TrustList)).folders:
+                json_line(known) if json else say(known.path)
+            return
+        path = absolute(folder) if api.local else folder
+        if remove:
+            gone = await api.call("DELETE", "/v1/trust", Untrusted, query={"path": path})
+            if not gone.removed:
+                raise Missing(f"{path} was not trusted. See which are with: fairlead trust --list")
+            hint(f"{path} is trusted no more.")
+            return
+        report = await api.get("/v1/trust", FolderReport, path=path)
+        if json:
+            json_line(report)
+        else:
+            _show(report, no_color=no_color)
+        if report.trusted:
+            hint(f"{report.path} is trusted already.")
+            return
+        if not yes:
+            _confirm(report)
+        done = await api.post("/v1/trust", TrustedFolder, TrustBody(path=path, digest=report.digest))
+        hint(f"{done.path} is trusted as it is now.")
+
+
+def _confirm(report: "FolderReport") -> None:
+    if not sys.stdin.isatty():
+        raise Usage("There is no terminal to ask on: look at what is shown, then say --yes.")
+    if not typer.confirm(f"Trust {report.path}?", default=False, err=True):
+        raise Failed("Nothing was changed.")
+
+
+def _show(report: "FolderReport", *, no_color: bool) -> None:
+    from fairlead.cli.output import say
+    from fairlead.cli.plain import visible
+
+    def part(title: str, lines: list[str]) -> None:
+        say(f"{title}: {'none' if not lines else ''}".rstrip(), style="bold", no_color=no_color)
+        for line in lines:
+            say(f"  {visible(line)}", no_color=no_color)
+
+    say(f"{report.path}", style="bold", no_color=no_color)
+    part("Files", list(report.files))
+    part("Hooks (commands that run by themselves)", [_flat(hook) for hook in report.hooks])
+    part("MCP servers (programs that the agent starts)", [_flat(server) for server in report.mcp_servers])
+    part("Environment", list(report.environment))
+    part("Allow rules", list(report.permissions))
+    if report.other:
+        part("Other settings", list(report.other))
+
+
+def _flat(value: object) -> str:
+    return msgspec.json.encode(value).decode()

@@ -1,0 +1,22 @@
+"""A text in the person's own editor."""
+
+import os
+import shlex
+import subprocess
+import tempfile
+from pathlib import Path
+
+from fairlead.cli.errors import Usage
+
+
+def edit(text: str, suffix: str) -> str | None:
+    """The text as it was saved; None if the editor gave up. Usage, if there is no editor."""
+    command = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi")
+    with tempfile.TemporaryDirectory(prefix="fairlead-") as folder:
+        file = Path(folder) / f"input{suffix}"
+        file.write_text(text, encoding="utf-8")
+        try:
+            code = subprocess.run([*command, str(file)], check=False).returncode
+        except OSError as error:
+            raise Usage(f"The editor {command[0]} cannot be started ({error.strerror}): set EDITOR.") from error
+        return file.read_text(encoding="utf-8", errors="replace") if code == 0 else None

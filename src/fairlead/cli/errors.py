@@ -1,0 +1,109 @@
+"""What a command ends with: exit codes that scripts may rely on, and the errors that carry them.
+
+CliError
+  Failed         1    the turn or the command failed
+  Usage          2    the command line or a setting is wrong
+  Unreachable    3    no gateway answers
+  Denied         4    the credential is missing, wrong, or may not do this
+  Missing        5    there is no such session, request, token, file
+  Interrupted  130    Ctrl-C
+
+Every message says what to do next.
+"""
+
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import Any, ClassVar
+
+from fairlead.model.errors import FairleadError
+
+
+class ExitCode(IntEnum):
+    OK = 0
+    FAILED = 1
+    USAGE = 2
+    UNREACHABLE = 3
+    DENIED = 4
+    MISSING = 5
+    INTERRUPTED = 130
+
+
+MEANINGS: dict[ExitCode, str] = {
+    ExitCode.OK: "it worked; of `run`: the turn completed",
+    ExitCode.FAILED: "the turn or the command failed; of `doctor`: something is wrong",
+    ExitCode.USAGE: "the command line or a setting is wrong",
+    ExitCode.UNREACHABLE: "no gateway could be reached",
+    ExitCode.DENIED: "the token is missing or wrong, or may not do this",
+    ExitCode.MISSING: "there is no such session, request, token or file",
+    ExitCode.INTERRUPTED: "interrupted with Ctrl-C",
+}
+"""For the reference."""
+
+
+class CliError(Exception):
+    """`code` is the gateway's stable code where it has one."""
+
+    exit_code: ClassVar[ExitCode] = ExitCode.FAILED
+
+    def __init__(self, message: str, code: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code
+
+
+class Failed(CliError):
+    pass
+
+
+class Usage(CliError):
+    exit_code = ExitCode.USAGE
+
+
+class Unreachable(CliError):
+    exit_code = ExitCode.UNREACHABLE
+
+
+class Denied(CliError):
+    exit_code = ExitCode.DENIED
+
+
+class Missing(CliError):
+    exit_code = ExitCode.MISSING
+
+
+class Interrupted(CliError):
+    exit_code = ExitCode.INTERRUPTED
+
+    def __init__(self, message: str = "Interrupted.") -> None:
+        super().__init__(message)
+
+
+def _codes(kind: type[FairleadError] = FairleadError) -> Iterator[tuple[str, int]]:
+    yield kind.code, kind.status
+    for child in kind.__subclasses__():
+        yield from _codes(child)
+
+
+def of_status(status: int, message: str, code: str = "") -> CliError:
+    """The error for an HTTP answer of the gateway."""
+    kind: type[CliError] = Failed
+    if status in (401, 403):
+        kind = Denied
+    elif status == 404:
+        kind = Missing
+    elif status in (400, 405, 413, 415, 422):
+        kind = Usage
+    return kind(message, code)
+
+
+def of_code(code: str, message: str) -> CliError:
+    """The error for an `error` frame, which has a code and no status; an unknown code is a failure."""
+    return of_status(dict(_codes()).get(code, 500), message, code)
+
+
+def of_error(error: FairleadError) -> CliError:
+    """The error for one of ours, raised in this process."""
+    exit_code: Any = getattr(error, "exit_code", None)
+    if exit_code == ExitCode.USAGE:
+        return Usage(error.message, error.code)
+    return of_status(error.status, error.message, error.code)

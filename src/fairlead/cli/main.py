@@ -1,0 +1,87 @@
+"""The entry point: which commands there are, and how a failure becomes a line and an exit code.
+
+Rule: nothing of the server is imported here; `fairlead --help` is quick.
+"""
+
+import os
+import sys
+from typing import Annotated, NoReturn
+
+import typer
+
+from fairlead.cli.commands import (
+    access,
+    attach,
+    backup,
+    configuration,
+    doctor,
+    logs,
+    ls,
+    permit,
+    run,
+    send,
+    serve,
+    storage,
+    trust,
+)
+from fairlead.cli.errors import CliError, ExitCode, of_error
+from fairlead.cli.options import examples
+from fairlead.model.errors import FairleadError
+
+app = typer.Typer(
+    name="fairlead",
+    help="One gateway for coding-agent sessions: run them, keep every event, watch and steer from any client.",
+    epilog=examples(
+        "fairlead serve",
+        'fairlead run "explain this repository"',
+        "fairlead ls",
+        "fairlead COMMAND --help shows the options of one command, with examples.",
+    ),
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
+for family in (serve, run, ls, attach, send, permit, logs, trust, access, backup, storage, configuration, doctor):
+    family.register(app)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"fairlead {version('fairlead')}")
+        raise typer.Exit()
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    # A letter that this terminal's encoding lacks must not end a command.
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+    try:
+        app(prog_name="fairlead")
+    except CliError as error:
+        _end(error)
+    except FairleadError as error:
+        _end(of_error(error))
+    except BrokenPipeError:
+        # Whoever read our output has enough; Python must not try to write the rest at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(ExitCode.FAILED)
+
+
+def _end(error: CliError) -> NoReturn:
+    from fairlead.cli.output import hint
+
+    hint(f"fairlead: {error.message}")
+    sys.exit(error.exit_code)

@@ -1,0 +1,68 @@
+"""The options that several commands share, each said once."""
+
+import asyncio
+import os
+from collections.abc import Coroutine
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from fairlead.cli.errors import Interrupted
+
+T = TypeVar("T")
+_GATEWAY = "Gateway"
+
+Url = Annotated[
+    str | None,
+    typer.Option(
+        "--url",
+        envvar="FAIRLEAD_URL",
+        metavar="URL",
+        help="Address of the gateway. Without it: the one that serves the data folder.",
+        rich_help_panel=_GATEWAY,
+    ),
+]
+Token = Annotated[
+    str | None,
+    typer.Option(
+        "--token",
+        envvar="FAIRLEAD_TOKEN",
+        metavar="TOKEN",
+        help="Token for the gateway. Without it: the one kept in the data folder.",
+        rich_help_panel=_GATEWAY,
+    ),
+]
+Data = Annotated[
+    str | None,
+    typer.Option("--data", envvar="FAIRLEAD_DATA", metavar="DIR", help="The data folder.", rich_help_panel=_GATEWAY),
+]
+Json = Annotated[bool, typer.Option("--json", help="Plain JSON lines on stdout, for scripts.")]
+NoColor = Annotated[bool, typer.Option("--no-color", help="No colours; the variable NO_COLOR says the same.")]
+SessionArg = Annotated[str, typer.Argument(metavar="ID", help="A session's id, or at least 4 of its first characters.")]
+
+
+def listed(texts: list[str] | None) -> tuple[str, ...]:
+    """Options that may be repeated or separated by commas."""
+    return tuple(part.strip() for text in texts or () for part in text.split(",") if part.strip())
+
+
+def asynchronously(work: Coroutine[Any, Any, T]) -> T:
+    """Run a command's coroutine; Ctrl-C ends it as an interruption."""
+    try:
+        return asyncio.run(work)
+    except KeyboardInterrupt:
+        raise Interrupted() from None
+
+
+def examples(*lines: str) -> str:
+    """A command's epilog: examples as a person would type them. The first character keeps the lines as they are."""
+    return "\n".join(["\b", "Examples:", *(f"  {line}" for line in lines)])
+
+
+def absolute(folder: str) -> str:
+    """A folder of this machine as the gateway takes it."""
+    return os.path.abspath(os.path.expanduser(folder))
+
+
+def environment() -> dict[str, str]:
+    return dict(os.environ)

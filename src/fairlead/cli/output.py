@@ -1,0 +1,126 @@
+"""Where words go: what was asked for to stdout, what is said about it to stderr. Colour on a terminal only."""
+
+import os
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from typing import IO, Any
+
+import msgspec
+from rich.cells import cell_len, set_cell_size
+from rich.console import Console
+from rich.text import Text
+
+from fairlead.cli.plain import clean
+from fairlead.cli.render import Flow, Piece, Row
+
+
+def console(*, no_color: bool = False, err: bool = False, file: IO[str] | None = None) -> Console:
+    """Nothing printed is ever taken for markup; NO_COLOR and a missing terminal are respected."""
+    target = file or (sys.stderr if err else sys.stdout)
+    no_color = no_color or bool(os.environ.get("NO_COLOR"))
+    terminal = target.isatty()
+    return Console(
+        file=target,
+        markup=False,
+        emoji=False,
+        highlight=False,
+        soft_wrap=True,
+        no_color=no_color,
+        force_terminal=terminal and not no_color,
+        color_system="auto" if terminal and not no_color else None,
+    )
+
+
+def say(text: str, *, err: bool = False, style: str = "", no_color: bool = False) -> None:
+    console(err=err, no_color=no_color).print(Text(clean(text), style=style))
+
+
+def hint(text: str) -> None:
+    """About what is done, for a person: never mixed with what a script reads."""
+    say(text, err=True)
+
+
+def json_line(value: Any) -> None:
+    """One object of ours, one line."""
+    raw_line(msgspec.json.encode(value))
+
+
+def raw_line(data: bytes) -> None:
+    """JSON escapes every control character, so a line is one line."""
+    sys.stdout.buffer.write(data + b"\n")
+    sys.stdout.buffer.flush()
+
+
+class Printer:
+    """Pieces onto a console. Knows whether the cursor is in the middle of a line."""
+
+    def __init__(self, target: Console) -> None:
+        self._console = target
+        self._column_zero = True
+
+    def show(self, pieces: Iterable[Piece]) -> None:
+        for piece in pieces:
+            match piece:
+                case Flow():
+                    self._flow(piece)
+                case Row():
+                    self.fresh()
+                    text = Text("  " * piece.indent)
+                    for words, style in piece.spans:
+                        text.append(words, style=style or None)
+                    if piece.spans:
+                        self._console.print(text)
+        self._console.file.flush()
+
+    def fresh(self) -> None:
+        """Begin a new line unless one has just begun."""
+        if not self._column_zero:
+            self._console.print()
+            self._column_zero = True
+
+    def ask(self, text: str) -> None:
+        """A prompt: the cursor stays behind it until the person has typed the line's end."""
+        self.fresh()
+        self._console.print(Text(text, style="bold"), end="")
+        self._console.file.flush()
+
+    def _flow(self, piece: Flow) -> None:
+        if piece.text:
+            self._console.print(Text(piece.text, style=piece.style), end="")
+            self._column_zero = piece.text.endswith("\n")
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, no_color: bool = False) -> None:
+    """Columns for reading. On a terminal the last one is cut to the width; in a pipe nothing is."""
+    target = console(no_color=no_color)
+    cells = [[clean(cell).replace("\n", " ").replace("\t", " ") for cell in line] for line in rows]
+    widths = [max(cell_len(line[i]) for line in [list(head), *cells]) for i in range(len(head))]
+    room = target.width if target.is_terminal else None
+    for number, line in enumerate([list(head), *cells]):
+        parts = [set_cell_size(cell, widths[i]) for i, cell in enumerate(line[:-1])]
+        text = "  ".join([*parts, line[-1]])
+        if room is not None and cell_len(text) > room:
+            text = set_cell_size(text, room - 1) + "…"
+        target.print(Text(text.rstrip(), style="bold" if number == 0 else ""))
+
+
+def ago(at: int, now_ms: int | None = None) -> str:
+    """A moment as people say it."""
+    if at <= 0:
+        return "never"
+    gone = max(0, ((time.time_ns() // 1_000_000 if now_ms is None else now_ms) - at) // 1000)
+    for size, word in ((86400, "d"), (3600, "h"), (60, "min")):
+        if gone >= size:
+            return f"{gone // size} {word} ago"
+    return "now" if gone < 5 else f"{gone} s ago"
+
+
+def size(count: int) -> str:
+    """Bytes as people say them."""
+    value = float(count)
+    for unit in ("B", "kB", "MB", "GB"):
+        if value < 1000 or unit == "GB":
+            return f"{count} B" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1000
+    return f"{count} B"

@@ -1,0 +1,349 @@
+"""Events as lines to read. Pure: events in, pieces out; who prints them knows about terminals.
+
+The main thread's text and thinking flow as they come; what is inside a subagent comes block by block, indented. A
+block that was told in part is completed, never repeated: what was shown is counted in characters of the block.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final, assert_never
+
+import msgspec
+
+from fairlead.cli.plain import Cleaner, clean, one_line, said, visible
+from fairlead.model import events as ev
+from fairlead.model.content import plain_text
+from fairlead.model.ids import MessageId
+
+RESULT_LINES: Final = 4
+"""Lines of a tool's result that are shown; the log has the rest."""
+PLAIN_KEYS: Final = ("command", "file_path", "path", "pattern", "url", "query", "description", "prompt")
+"""Fields of a tool's input that say the most, best first."""
+
+
+class Flow(msgspec.Struct, frozen=True):
+    """Goes on where the last piece ended, on the same line."""
+
+    text: str
+    style: str = ""
+
+
+class Row(msgspec.Struct, frozen=True):
+    """A line of its own: spans of (text, style); none: whatever follows begins a line. `indent` in steps of two."""
+
+    spans: tuple[tuple[str, str], ...]
+    indent: int = 0
+
+
+Piece = Flow | Row
+
+
+def row(*spans: tuple[str, str], indent: int = 0) -> Row:
+    return Row(spans, indent)
+
+
+def call_summary(tool: str, given: dict[str, Any], limit: int = 200) -> str:
+    """What a tool call does, on one line."""
+    for key in PLAIN_KEYS:
+        if isinstance(given.get(key), str) and given[key]:
+            return one_line(given[key], limit)
+    return one_line(msgspec.json.encode(given).decode(), limit) if given else ""
+
+
+def asked_rows(event: ev.PermissionAsked | ev.QuestionAsked | ev.PlanProposed) -> Iterator[Row]:
+    """What a person is asked, whole and with nothing hidden."""
+    match event:
+        case ev.PermissionAsked():
+            yield row(("? ", "bold yellow"), (f"{visible(event.tool)} asks for permission", "bold"))
+            if event.title:
+                yield row((visible(event.title), ""), indent=1)
+            for name, value in event.input.items():
+                text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+                lines = visible(text).split("\n")
+                yield row((f"{visible(name)}: ", "dim"), (lines[0], ""), indent=1)
+                yield from (row((line, ""), indent=2) for line in lines[1:])
+            if event.reason:
+                yield row((visible(event.reason), "dim"), indent=1)
+        case ev.QuestionAsked():
+            for question in event.questions:
+                yield from question_rows(question)
+        case ev.PlanProposed():
+            yield row(("? ", "bold yellow"), ("The agent proposes a plan", "bold"))
+            yield from (row((line, ""), indent=1) for line in visible(event.plan).split("\n"))
+
+
+def question_rows(question: dict[str, Any]) -> Iterator[Row]:
+    yield row(("? ", "bold yellow"), (visible(str(question.get("question", ""))), "bold"))
+    for number, option in enumerate(options(question), start=1):
+        described = f"  {visible(option[1])}" if option[1] else ""
+        yield row((f"{number}. ", "cyan"), (visible(option[0]), ""), (described, "dim"), indent=1)
+
+
+def options(question: dict[str, Any]) -> list[tuple[str, str]]:
+    """(label, description) of each; what is odd is left out."""
+    found = question.get("options")
+    if not isinstance(found, list):
+        return []
+    return [(str(o.get("label", "")), str(o.get("description", ""))) for o in found if isinstance(o, dict)]
+
+
+def money_and_time(event: ev.TurnEnded) -> str:
+    tokens = sum(usage.input + usage.output + usage.cache_read + usage.cache_write for usage in event.usage.values())
+    parts = [f"${event.cost_usd:.4f}" if event.cost_usd else "", seconds(event.duration_ms)]
+    parts.append(f"{tokens} tokens" if tokens else "")
+    return " · ".join(part for part in parts if part)
+
+
+def seconds(ms: int) -> str:
+    if ms < 60_000:
+        return f"{ms / 1000:.1f} s"
+    return f"{ms // 60_000} min {ms // 1000 % 60} s"
+
+
+class Renderer:
+    """One session's reader. `hidden` are messages that need no repeating: the reader typed them."""
+
+    def __init__(self, hidden: frozenset[MessageId] = frozenset()) -> None:
+        self.hidden = set(hidden)
+        self._depth: dict[str, int] = {}
+        self._shown: dict[tuple[str, int], int] = {}
+        self._cleaner = Cleaner()
+        self._flowing: tuple[str, int] | None = None
+        self._working = False
+
+    def step(self, event: ev.Event) -> list[Piece]:
+        return list(self._step(event))
+
+    def _step(self, event: ev.Event) -> Iterator[Piece]:
+        match event:
+            case ev.TextDelta() | ev.ThinkingDelta():
+                yield from self._delta(event)
+            case ev.Text() | ev.Thinking():
+                yield from self._block(event)
+            case ev.SessionOpened() | ev.SessionForked() | ev.SessionResumed() | ev.SessionChanged():
+                yield from self._session(event)
+            case ev.SessionClosed():
+                yield self._note(event, f"session closed: {event.reason}")
+            case ev.AgentStarted() | ev.AgentReady() | ev.InputDelta() | ev.ToolProgress() | ev.RecordKept():
+                pass
+            case ev.AgentExited():
+                yield from self._exited(event)
+            case ev.TurnStarted():
+                self._working = True
+                if event.trigger == "agent":
+                    yield self._note(event, "the agent goes on by itself")
+            case ev.TurnEnded():
+                yield from self._turn_ended(event)
+            case ev.UserMessage():
+                yield from self._user(event)
+            case ev.ToolCalled() | ev.ToolEnded():
+                yield from self._tool(event)
+            case ev.SubagentStarted() | ev.SubagentEnded():
+                yield from self._subagent(event)
+            case ev.PermissionAsked() | ev.QuestionAsked() | ev.PlanProposed():
+                yield from self._asked(event)
+            case ev.PermissionResolved() | ev.PermissionCancelled():
+                yield from self._decided(event)
+            case ev.ModeChanged():
+                yield self._note(event, f"mode: {event.mode}")
+            case ev.ModelChanged():
+                yield self._note(event, f"model: {event.model or 'the default'}")
+            case ev.ThinkingChanged():
+                yield self._note(event, f"thinking budget: {event.budget}")
+            case ev.Compaction():
+                yield from self._compaction(event)
+            case ev.RateLimit():
+                yield from self._rate_limit(event)
+            case ev.HookProgress():
+                if event.phase == "ended" and event.exit_code:
+                    yield self._note(event, f"hook {event.name} ended with code {event.exit_code}")
+            case ev.Notice():
+                if event.text:
+                    yield self._note(event, event.text)
+            case ev.MessageQueued() | ev.MessageDequeued() | ev.MessageCancelled() | ev.MessageMoved():
+                yield from self._queue(event)
+            case ev.InterruptAsked():
+                yield self._note(event, f"interrupt asked by {event.by or 'somebody'}", "yellow")
+            case ev.Rewound():
+                yield self._note(event, "files were put back as they were")
+            case ev.Failure():
+                yield self._row(event, ("✗ ", "red"), (f"{clean(event.code)}: {clean(event.message)}", "red"))
+            case _:
+                assert_never(event)
+
+    # --- helpers ---------------------------------------------------------------------------------------
+
+    def _indent(self, event: ev.Event) -> int:
+        return self._depth.get(event.subagent or "", 1) if event.subagent else 0
+
+    def _row(self, event: ev.Event, *spans: tuple[str, str], deeper: int = 0) -> Row:
+        return Row(spans, self._indent(event) + deeper)
+
+    def _note(self, event: ev.Event, text: str, style: str = "dim") -> Row:
+        return self._row(event, (f"— {one_line(text, 500)}", style))
+
+    # --- what was said -----------------------------------------------------------------------------------
+
+    def _delta(self, event: ev.TextDelta | ev.ThinkingDelta) -> Iterator[Piece]:
+        if event.subagent:
+            return
+        key = (event.message, event.block)
+        shown = self._shown.get(key, 0)
+        if event.offset > shown:
+            return  # something is missing: the whole block brings it
+        piece = event.text[shown - event.offset :]
+        if piece:
+            self._shown[key] = shown + len(piece)
+            style = "dim italic" if isinstance(event, ev.ThinkingDelta) else ""
+            yield from self._flow(key, piece, style)
+
+    def _flow(self, key: tuple[str, int], piece: str, style: str) -> Iterator[Piece]:
+        if self._flowing != key:
+            yield from self._flow_ended()
+            self._flowing = key
+            yield row()
+        yield Flow(self._cleaner.feed(piece), style)
+
+    def _flow_ended(self) -> Iterator[Piece]:
+        if self._flowing is not None:
+            yield Flow(self._cleaner.end())
+        self._flowing = None
+
+    def _block(self, event: ev.Text | ev.Thinking) -> Iterator[Piece]:
+        key = (event.message, event.block)
+        style = "dim italic" if isinstance(event, ev.Thinking) else ""
+        if isinstance(event, ev.Text) and event.error:
+            style = "red"
+        if event.subagent:
+            for line in clean(event.text).splitlines():
+                yield self._row(event, (line, style))
+            return
+        rest = event.text[self._shown.pop(key, 0) :]
+        if rest:
+            yield from self._flow(key, rest, style)
+        if self._flowing == key:
+            yield from self._flow_ended()
+            yield row()
+
+    def _user(self, event: ev.UserMessage) -> Iterator[Piece]:
+        if event.message in self.hidden or event.subagent or event.synthetic:
+            return
+        text = clean(plain_text(event.content)) or "(no text)"
+        lines = text.split("\n")
+        who = f"{one_line(event.by, 40)} " if event.by and event.via != "agent" else ""
+        yield row()
+        yield self._row(event, (f"{who}> ", "bold cyan"), (lines[0], "cyan"))
+        yield from (self._row(event, (line, "cyan"), deeper=1) for line in lines[1:])
+
+    # --- tools and subagents -------------------------------------------------------------------------------
+
+    def _tool(self, event: ev.ToolCalled | ev.ToolEnded) -> Iterator[Piece]:
+        if isinstance(event, ev.ToolCalled):
+            self._shown.pop((event.message, event.block), None)
+            summary = call_summary(event.name, event.input)
+            yield self._row(event, ("● ", "green"), (one_line(event.name, 80), "bold"), (f"  {summary}", ""))
+            return
+        style = {"done": "dim", "failed": "red", "interrupted": "yellow"}[event.status]
+        style = "red" if event.is_error and event.status == "done" else style
+        lines = [line for line in clean(said(event.content)).split("\n") if line.strip()]
+        if not lines:
+            lines = ["(no output)" if event.status == "done" else event.status]
+        more = len(lines) - RESULT_LINES
+        for number, line in enumerate(lines[:RESULT_LINES]):
+            yield self._row(event, ("└ " if number == 0 else "  ", style), (one_line_kept(line), style), deeper=1)
+        if more > 0:
+            yield self._row(event, (f"  … {more} more line{'s' if more > 1 else ''}", "dim"), deeper=1)
+
+    def _subagent(self, event: ev.SubagentStarted | ev.SubagentEnded) -> Iterator[Piece]:
+        if isinstance(event, ev.SubagentStarted):
+            self._depth[event.child] = self._indent(event) + 1
+            about = [one_line(event.title or event.prompt, 200), event.kind]
+            about.append("in the background" if event.background else "")
+            text = " · ".join(clean(part) for part in about if part)
+            yield self._row(event, ("┌ subagent ", "magenta"), (text, ""), deeper=1)
+        else:
+            indent = self._depth.pop(event.child, self._indent(event) + 1)
+            style = "magenta" if event.status == "completed" else "red"
+            yield Row(((f"└ subagent {event.status} ", style), (one_line(event.summary, 200), "dim")), indent)
+
+    # --- what a person is asked ------------------------------------------------------------------------------
+
+    def _asked(self, event: ev.PermissionAsked | ev.QuestionAsked | ev.PlanProposed) -> Iterator[Piece]:
+        for asked in asked_rows(event):
+            yield Row(asked.spans, asked.indent + self._indent(event))
+
+    def _decided(self, event: ev.PermissionResolved | ev.PermissionCancelled) -> Iterator[Piece]:
+        if isinstance(event, ev.PermissionCancelled):
+            yield self._note(event, f"the request was withdrawn: {event.reason}")
+            return
+        allowed = event.behavior == "allow"
+        if allowed and not event.asked:
+            return
+        by = event.by if event.how == "person" else f"the {event.how} {event.rule}".strip()
+        why = f": {event.message}" if event.message and not allowed else ""
+        kept = f", and always {', '.join(event.remembered)}" if event.remembered else ""
+        text = one_line(f"{'allowed' if allowed else 'denied'} by {by or 'somebody'}{kept}{why}", 500)
+        yield self._row(event, ("✓ " if allowed else "✗ ", "green" if allowed else "red"), (text, ""), deeper=1)
+
+    # --- the rest ----------------------------------------------------------------------------------------------
+
+    def _session(
+        self, event: ev.SessionOpened | ev.SessionForked | ev.SessionResumed | ev.SessionChanged
+    ) -> Iterator[Piece]:
+        match event:
+            case ev.SessionOpened():
+                yield self._note(event, f"session in {event.cwd} ({event.agent}) {event.title}")
+            case ev.SessionForked():
+                yield self._note(event, f"forked from {event.parent}")
+            case ev.SessionResumed():
+                pass
+            case ev.SessionChanged():
+                if event.title is not None:
+                    yield self._note(event, f"title: {event.title}")
+                if event.archived is not None:
+                    yield self._note(event, "archived" if event.archived else "not archived any more")
+
+    def _exited(self, event: ev.AgentExited) -> Iterator[Piece]:
+        if event.expected:
+            return
+        yield self._row(event, ("✗ ", "red"), (one_line(f"the agent ended: {event.reason}", 500), "red"))
+        for line in clean(event.stderr).strip().splitlines()[-RESULT_LINES:]:
+            yield self._row(event, (line, "dim"), deeper=1)
+
+    def _turn_ended(self, event: ev.TurnEnded) -> Iterator[Piece]:
+        self._working = False
+        self._shown.clear()
+        yield from self._flow_ended()
+        figures = money_and_time(event)
+        if event.status == "completed":
+            yield self._row(event, (f"— completed · {figures}", "dim"))
+            return
+        why = event.reason or "; ".join(event.errors)
+        style = "red" if event.status == "failed" else "yellow"
+        text = f"— {event.status}{': ' + one_line(why, 1000) if why else ''}"
+        yield self._row(event, (text, style), (f" · {figures}", "dim"))
+
+    def _compaction(self, event: ev.Compaction) -> Iterator[Piece]:
+        if event.phase == "started":
+            yield self._note(event, "the agent shortens its memory of this session")
+        elif event.phase == "boundary":
+            tokens = f" (it had {event.pre_tokens} tokens)" if event.pre_tokens else ""
+            yield self._note(event, f"memory shortened{tokens}")
+
+    def _rate_limit(self, event: ev.RateLimit) -> Iterator[Piece]:
+        status = str(event.info.get("status", ""))
+        if status and status != "allowed":
+            yield self._note(event, f"rate limit: {status}", "yellow")
+
+    def _queue(
+        self, event: ev.MessageQueued | ev.MessageDequeued | ev.MessageCancelled | ev.MessageMoved
+    ) -> Iterator[Piece]:
+        # A message that finds the agent idle leaves the queue at once: nothing to tell.
+        if isinstance(event, ev.MessageQueued) and self._working:
+            yield self._note(event, f"waits for its turn: {plain_text(event.content)}")
+        elif isinstance(event, ev.MessageCancelled):
+            yield self._note(event, f"a waiting message was taken back ({event.reason})")
+
+
+def one_line_kept(line: str) -> str:
+    """A line of a result, its spaces kept, cut where no terminal is wider."""
+    return line if len(line) <= 400 else line[:399] + "…"

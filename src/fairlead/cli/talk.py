@@ -1,0 +1,331 @@
+"""A conversation on a terminal or for a script: one loop takes events, typed lines, Ctrl-C and timers, in turn.
+
+One inbox, one consumer: whatever happens is handled to its end before the next thing, so nothing here needs a lock.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from fairlead.cli.asking import Asked, Dialog, Edit
+from fairlead.cli.client import Api, Line, Note, Patience, Watch, segment
+from fairlead.cli.editor import edit
+from fairlead.cli.errors import CliError, Failed, Interrupted, Missing, Unreachable
+from fairlead.cli.output import Printer, hint, raw_line
+from fairlead.cli.render import Renderer, row
+from fairlead.clients.native.bodies import AnswerPermission, PostMessage
+from fairlead.model import events as ev
+from fairlead.model.commands import Reply
+from fairlead.model.ids import MessageId
+
+GRACE = 0.3
+"""Seconds before a person is asked: the policy, or another client, may answer first."""
+AHEAD = 1000
+"""Events read ahead of what is shown; beyond that the socket waits."""
+
+
+class Typed(msgspec.Struct, frozen=True):
+    """A line, or None at the end of the input."""
+
+    text: str | None
+
+
+class Due(msgspec.Struct, frozen=True):
+    """The grace of a request is over."""
+
+    request: str
+
+
+class CtrlC(msgspec.Struct, frozen=True):
+    pass
+
+
+class Manner(msgspec.Struct, frozen=True, kw_only=True):
+    """How to talk. `ask`: there is a person at this terminal. `wait`: stay when somebody else has to answer.
+    `accepts` gives the rule of --yes-to under which a request is allowed, if any."""
+
+    json: bool = False
+    ask: bool = False
+    wait: bool = False
+    chat: bool = False
+    accepts: Callable[[ev.PermissionAsked], str | None] = lambda event: None
+    patience: Patience = Patience()
+
+
+class Talk:
+    """One session, from a cursor on. `run` ends with the turn of a message, `attach` when the person leaves."""
+
+    def __init__(self, api: Api, session: str, printer: Printer, renderer: Renderer, manner: Manner) -> None:
+        self._api = api
+        self.session = session
+        self._printer = printer
+        self._renderer = renderer
+        self._manner = manner
+        self._inbox: asyncio.Queue[Line | Note | Typed | Due | CtrlC | BaseException] = asyncio.Queue()
+        self._room = asyncio.Semaphore(AHEAD)
+        self._asked: dict[str, Asked] = {}
+        self._dialog: Dialog | None = None
+        self._turn: str | None = None
+        self._mine: MessageId | None = None
+        self._my_turn: str | None = None
+        self._interrupted = False
+        self._left = False
+        self._input = bytearray()
+
+    # --- the two ways --------------------------------------------------------------------------------------
+
+    async def run(self, message: MessageId, after: int, log_id: str) -> ev.TurnEnded:
+        """Until the turn of `message` has ended. Failed, if it never got one."""
+        self._mine = message
+        ended = await self._loop(after, log_id)
+        assert ended is not None
+        return ended
+
+    async def attach(self, after: int, log_id: str) -> None:
+        """Until the person leaves."""
+        await self._loop(after, log_id)
+
+    def show(self, line: Line) -> None:
+        """Print an event, and remember what it leaves open."""
+        if self._manner.json:
+            raw_line(line.raw)
+        elif line.event is not None:
+            self._printer.show(self._renderer.step(line.event))
+        if line.event is not None:
+            self._note(line.event)
+
+    def pending(self, event: ev.Event) -> None:
+        """A request from before the cursor that still waits."""
+        self._note(event)
+        if not self._manner.json:
+            self._printer.show(self._renderer.step(event))
+
+    # --- the loop ------------------------------------------------------------------------------------------
+
+    async def _loop(self, after: int, log_id: str) -> ev.TurnEnded | None:
+        watching = asyncio.create_task(self._watch(after, log_id))
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGINT, self._sigint, asyncio.current_task())
+        if self._manner.ask or self._manner.chat:
+            loop.add_reader(sys.stdin.fileno(), self._readable)
+        for request in self._asked:
+            self._inbox.put_nowait(Due(request))
+        try:
+            while True:
+                item = await self._inbox.get()
+                if isinstance(item, BaseException):
+                    raise item
+                ended, leave = await self._handle(item)
+                if ended is not None or leave:
+                    return ended
+        except asyncio.CancelledError:
+            if not self._left:
+                raise
+            raise self._leaving() from None
+        finally:
+            watching.cancel()
+            loop.remove_signal_handler(signal.SIGINT)
+            if self._manner.ask or self._manner.chat:
+                loop.remove_reader(sys.stdin.fileno())
+            self._printer.fresh()
+
+    async def _watch(self, after: int, log_id: str) -> None:
+        try:
+            async for told in Watch(self._api.locate, self.session, after, log_id, patience=self._manner.patience):
+                await self._room.acquire()
+                self._inbox.put_nowait(told)
+        except Exception as error:
+            self._inbox.put_nowait(error)
+
+    def _readable(self) -> None:
+        data = os.read(sys.stdin.fileno(), 65536)
+        self._input += data
+        if not data:
+            asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
+            self._inbox.put_nowait(Typed(None))
+        *lines, rest = self._input.split(b"\n")
+        self._input = bytearray(rest)
+        for line in lines:
+            self._inbox.put_nowait(Typed(line.decode("utf-8", "replace")))
+
+    async def _handle(self, item: Line | Note | Typed | Due | CtrlC) -> tuple[ev.TurnEnded | None, bool]:
+        """(the end of our turn, whether to leave)."""
+        match item:
+            case Line():
+                self._room.release()
+                return await self._line(item), False
+            case Note():
+                self._room.release()
+                await self._noted(item)
+            case Due():
+                await self._due(item.request)
+            case CtrlC():
+                await self._ctrl_c()
+            case Typed():
+                return None, await self._typed(item.text)
+        return None, False
+
+    # --- events ----------------------------------------------------------------------------------------------
+
+    async def _line(self, line: Line) -> ev.TurnEnded | None:
+        self.show(line)
+        event = line.event
+        match event:
+            case ev.PermissionAsked() | ev.QuestionAsked() | ev.PlanProposed():
+                asyncio.get_running_loop().call_later(GRACE, self._inbox.put_nowait, Due(event.request))
+            case ev.PermissionResolved() | ev.PermissionCancelled():
+                if self._dialog is not None and self._dialog.event.request == event.request:
+                    self._dialog = None
+                    await self._ask_next()
+            case ev.MessageCancelled() if event.message == self._mine:
+                if self._interrupted:
+                    raise Interrupted("The message was taken back before its turn came.")
+                raise Failed("The message was taken back before its turn came.")
+            case ev.TurnEnded() if self._my_turn is not None and event.turn == self._my_turn:
+                return event
+            case _:
+                pass
+        return None
+
+    def _note(self, event: ev.Event) -> None:
+        match event:
+            case ev.TurnStarted():
+                self._turn = event.turn
+                self._interrupted = False
+            case ev.TurnEnded():
+                self._turn = None
+            case ev.UserMessage() if event.message == self._mine:
+                self._my_turn = event.turn or self._turn
+            case ev.PermissionAsked() | ev.QuestionAsked() | ev.PlanProposed():
+                self._asked[event.request] = event
+            case ev.PermissionResolved() | ev.PermissionCancelled():
+                self._asked.pop(event.request, None)
+            case _:
+                pass
+
+    async def _noted(self, note: Note) -> None:
+        self._printer.fresh()
+        if note.kind == "back":
+            await self._api.refresh()
+        hint(f"— {note.text}")
+
+    # --- what a person is asked ------------------------------------------------------------------------------
+
+    async def _due(self, request: str) -> None:
+        event = self._asked.get(request)
+        if event is None:
+            return
+        if isinstance(event, ev.PermissionAsked) and (rule := self._manner.accepts(event)) is not None:
+            await self._answer(request, AnswerPermission(behavior="allow", remember=(rule,)))
+        elif self._manner.ask:
+            if self._dialog is None:
+                self._begin(event)
+        elif not self._manner.wait:
+            raise Failed(
+                "The agent waits for an answer, and there is no terminal to ask on. It stays open; answer it with:\n"
+                f"  fairlead permit {self.session} --allow     (or --deny, or --answer for a question)\n"
+                f"and follow with: fairlead attach {self.session}\n"
+                "Use --wait to stay until somebody answers."
+            )
+
+    def _begin(self, event: Asked) -> None:
+        self._dialog = Dialog(event)
+        self._printer.ask(self._dialog.prompt)
+
+    async def _ask_next(self) -> None:
+        for event in self._asked.values():
+            self._begin(event)
+            return
+
+    async def _answer(self, request: str, body: AnswerPermission) -> None:
+        try:
+            await self._api.post(f"/v1/permissions/{segment(request)}", Reply, body)
+        except CliError as error:
+            if isinstance(error, Unreachable):
+                raise
+            # Somebody was first, or the answer is not a good one: the request is asked again while it is open.
+            self._printer.show([row((f"— {error.message}", "yellow"))])
+            if self._manner.ask and request in self._asked and error.code != "stale":
+                self._begin(self._asked[request])
+
+    # --- the person ------------------------------------------------------------------------------------------
+
+    async def _typed(self, text: str | None) -> bool:
+        """Whether to leave."""
+        if self._dialog is None:
+            if not self._manner.chat:
+                return False
+            if text is None:
+                return True
+            if text.strip():
+                await self._send(text)
+            return False
+        if text is None:
+            raise Failed("The input has ended; the request stays open. Answer it with: fairlead permit " + self.session)
+        dialog = self._dialog
+        answer = dialog.typed(text)
+        if isinstance(answer, Edit):
+            answer = dialog.edited(await self._edit(answer.input))
+        if answer is not None:
+            self._dialog = None
+            await self._answer(dialog.event.request, answer)
+        else:
+            if dialog.problem:
+                self._printer.show([row((dialog.problem, "yellow"))])
+            self._printer.ask(dialog.prompt)
+        return False
+
+    async def _edit(self, given: dict[str, Any]) -> str | None:
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(sys.stdin.fileno())
+        try:
+            text = msgspec.json.format(msgspec.json.encode(given), indent=2).decode()
+            return await asyncio.to_thread(edit, text, ".json")
+        finally:
+            loop.add_reader(sys.stdin.fileno(), self._readable)
+
+    async def _send(self, text: str) -> None:
+        message = MessageId(str(uuid.uuid4()))
+        self._renderer.hidden.add(message)
+        try:
+            await self._api.post(f"/v1/sessions/{self.session}/messages", Reply, PostMessage(text=text, id=message))
+        except CliError as error:
+            self._printer.show([row((f"— not sent: {error.message}", "red"))])
+
+    def _sigint(self, main: "asyncio.Task[Any] | None") -> None:
+        """The second one does not wait for what the first one began."""
+        if self._interrupted and main is not None:
+            self._left = True
+            main.cancel()
+        else:
+            self._inbox.put_nowait(CtrlC())
+
+    def _leaving(self) -> Interrupted:
+        return Interrupted(f"Left; the session goes on. Come back with: fairlead attach {self.session}")
+
+    async def _ctrl_c(self) -> None:
+        """The first interrupts the turn, the second leaves it running."""
+        if self._turn is None and self._mine is None:
+            raise self._leaving()
+        self._interrupted = True
+        self._printer.fresh()
+        hint("— interrupting; Ctrl-C again leaves it running")
+        try:
+            if self._mine is None or self._my_turn is not None or not await self._withdraw(self._mine):
+                await self._api.post(f"/v1/sessions/{self.session}/interrupt", Reply, {})
+        except CliError as error:
+            hint(f"— {error.message}")
+
+    async def _withdraw(self, message: MessageId) -> bool:
+        """Ours still waits behind somebody's turn: that one is not ours to interrupt. False: it has just begun."""
+        try:
+            await self._api.call("DELETE", f"/v1/sessions/{self.session}/queue/{message}", Reply)
+        except Missing:
+            return False
+        return True
