@@ -30,13 +30,13 @@ CALLS = [READ, WRITE, EDIT, NOTEBOOK, BASH, FETCH, TODO, TASK, AGENT, QUESTION, 
 
 # Per mode, what happens without any rule: in the order of CALLS.
 TABLE = {
-    "default": "allow ask ask ask ask ask allow ask ask ask ask ask ask",
-    "auto": "allow ask ask ask ask ask allow ask ask ask ask ask ask",
-    "acceptEdits": "allow allow allow allow ask ask allow ask ask ask ask ask ask",
+    "default": "allow ask ask ask ask ask allow allow allow ask ask ask ask",
+    "auto": "allow ask ask ask ask ask allow allow allow ask ask ask ask",
+    "acceptEdits": "allow allow allow allow ask ask allow allow allow ask ask ask ask",
     "bypassPermissions": "allow allow allow allow allow allow allow allow allow ask ask allow allow",
-    "plan": "allow deny deny deny deny ask allow ask ask ask ask ask ask",
-    "delegate": "deny deny deny deny deny deny allow ask ask ask ask deny deny",
-    "dontAsk": "allow deny deny deny deny deny allow deny deny ask ask deny deny",
+    "plan": "allow deny deny deny deny ask allow allow allow ask ask ask ask",
+    "delegate": "deny deny deny deny deny deny allow allow allow ask ask deny deny",
+    "dontAsk": "allow deny deny deny deny deny allow allow allow ask ask deny deny",
 }
 
 
@@ -207,11 +207,15 @@ class TestRules:
     def test_the_same_tool_under_another_versions_name(self) -> None:
         for call in (TASK, AGENT):
             for name in ("Task", "Agent"):
-                assert judge(*call, allow=[name]).behavior is ALLOW
-                assert judge(*call, allow=[f"{name}(Explore)"]).behavior is ALLOW
-                assert judge(*call, allow=[f"{name}(Other)"]).behavior is ASK
-                assert judge(*call, allow=["Task"], deny=[f"{name}(Explore)"]).behavior is DENY
-                assert judge(*call, allow=["Task"], deny=[f"{name}(Other)"]).behavior is ALLOW
+                assert judge(*call, deny=[name]).behavior is DENY
+                assert judge(*call, deny=[f"{name}(Explore)"]).behavior is DENY
+                assert judge(*call, deny=[f"{name}(Other)"]).behavior is ALLOW
+
+    def test_tools_chosen_by_a_name(self) -> None:
+        skill = ("Skill", {"skill": "pdf"})
+        assert judge(*skill, allow=["Skill(pdf)"]).behavior is ALLOW
+        assert judge(*skill, allow=["Skill(other)"]).behavior is ASK
+        assert judge(*skill, allow=["Skill"], deny=["Skill(pdf)"]).behavior is DENY
 
     def test_mcp_tools_and_servers(self) -> None:
         for rule in ("mcp__db__query", "mcp__db", "mcp__db__*"):

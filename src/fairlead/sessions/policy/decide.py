@@ -98,7 +98,7 @@ def _by_allowance(call: ToolCall, facts: Facts, context: PolicyContext) -> Verdi
     if allowed is not None:
         return Verdict(Behavior.ALLOW, f"allowed by {allowed}", allowed, "rule")
     if facts.tool in HARMLESS_TOOLS:
-        return Verdict(Behavior.ALLOW, "it touches only the agent's own lists")
+        return Verdict(Behavior.ALLOW, "by itself it does nothing outside the agent")
     if facts.tool in READ_TOOLS:
         if all(context.inside(places) for places in facts.paths):
             return Verdict(Behavior.ALLOW, "it only reads inside the session's folders")
