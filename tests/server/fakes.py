@@ -206,6 +206,7 @@ class Served:
     runner: Runner
     port: int
     admin: str
+    done: asyncio.Task[None]
     tokens: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -230,7 +231,7 @@ class Served:
 
 @contextlib.asynccontextmanager
 async def serving(
-    limits: Limits = DEFAULT_LIMITS, binding: Binding | None = None, **parts: Any
+    limits: Limits = DEFAULT_LIMITS, binding: Binding | None = None, signals: bool = False, **parts: Any
 ) -> AsyncIterator[Served]:
     """The native protocol on a free port of 127.0.0.1."""
     chosen = binding or Binding(port=0)
@@ -259,14 +260,14 @@ async def serving(
         )
     )
     runner = Runner(app, chosen, sockets, clock, limits)
-    serving_task = asyncio.create_task(runner.serve())
+    done = asyncio.create_task(runner.serve(signals=signals))
     await runner.ready()
     port = sockets[0].getsockname()[1]
     try:
-        yield Served(gateway, credentials, documents, app, runner, port, admin.secret)
+        yield Served(gateway, credentials, documents, app, runner, port, admin.secret, done)
     finally:
         runner.stop()
-        await serving_task
+        await done
         await credentials.close()
 
 

@@ -112,7 +112,7 @@ class App:
                 who=who,
                 fresh=parts.fresh(),
                 version=parts.version,
-                base=parts.base or f"{'https' if head.secure else 'http'}://{head.first('host')}",
+                base=parts.base.rstrip("/") or f"{'https' if head.secure else 'http'}://{head.first('host')}",
                 params=match.params,
                 query=parse_query(head.query),
                 body=body,

@@ -1,0 +1,111 @@
+"""Where the server listens: never open to others by mistake, and clear words when it cannot start."""
+
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fairlead.auth.hosts import Origin
+from fairlead.server.binding import Binding, check_binding, house_of, open_sockets, urls
+from fairlead.server.errors import BadSetting, BadTls, CannotServe, PortInUse, UnsafeBind
+
+TLS = Path(__file__).parent / "tls"
+PAIR: dict[str, Any] = {"tls_cert": TLS / "cert.pem", "tls_key": TLS / "key.pem"}
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1", "127.0.0.2"])
+def test_loopback_needs_nothing_more(host: str) -> None:
+    check_binding(Binding(host=host))
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "", "192.0.2.1", "2001:db8::1"])
+def test_any_other_address_needs_one_of_three_and_they_are_named(host: str) -> None:
+    with pytest.raises(UnsafeBind) as unsafe:
+        check_binding(Binding(host=host))
+    for way in ("--tls-cert", "--tls-key", "--public-url", "--insecure-lan"):
+        assert way in unsafe.value.message
+    assert unsafe.value.exit_code == 2
+    check_binding(Binding(host=host, **PAIR))
+    check_binding(Binding(host=host, public_url="https://gw.example"))
+    check_binding(Binding(host=host, insecure_lan=True))
+
+
+@pytest.mark.parametrize(
+    ("setting", "kind"),
+    [
+        ({"tls_cert": TLS / "cert.pem"}, BadTls),
+        ({"tls_key": TLS / "key.pem"}, BadTls),
+        ({"tls_cert": TLS / "missing.pem", "tls_key": TLS / "key.pem"}, BadTls),
+        ({"tls_cert": TLS / "key.pem", "tls_key": TLS / "key.pem"}, BadTls),
+        ({"tls_cert": Path(__file__), "tls_key": Path(__file__)}, BadTls),
+        ({"public_url": "http://gw.example"}, BadSetting),
+        ({"public_url": "gw.example"}, BadSetting),
+        ({"public_url": "https://gw.example/path"}, BadSetting),
+        ({"public_url": "https://user@gw.example"}, BadSetting),
+        ({"origins": ("friend.example",)}, BadSetting),
+        ({"origins": ("*",)}, BadSetting),
+        ({"trusted_proxies": ("proxy.example",)}, BadSetting),
+        ({"trusted_proxies": ("*",)}, BadSetting),
+        ({"port": 65536}, BadSetting),
+        ({"port": -1}, BadSetting),
+        ({"host": "no such host"}, BadSetting),
+        ({"host": "a" * 300}, BadSetting),
+    ],
+)
+def test_a_setting_that_cannot_be_is_told(setting: dict[str, Any], kind: type[CannotServe]) -> None:
+    with pytest.raises(kind) as wrong:
+        check_binding(Binding(**setting))
+    assert wrong.value.exit_code == 2
+
+
+def test_a_port_in_use_is_named() -> None:
+    taken = open_sockets(Binding(port=0))
+    taken[0].listen()
+    port = taken[0].getsockname()[1]
+    with pytest.raises(PortInUse, match=f"127.0.0.1:{port} is in use"):
+        open_sockets(Binding(port=port))
+    for listener in taken:
+        listener.close()
+
+
+def test_an_address_that_is_not_ours_is_told() -> None:
+    with pytest.raises(BadSetting, match=r"192\.0\.2\.1"):
+        open_sockets(Binding(host="192.0.2.1", port=0, insecure_lan=True))
+
+
+def test_a_name_is_bound_on_all_its_addresses_with_one_port() -> None:
+    listeners = open_sockets(Binding(host="localhost", port=0))
+    assert len({listener.getsockname()[1] for listener in listeners}) == 1
+    for listener in listeners:
+        listener.close()
+
+
+def test_the_house_knows_its_port_its_name_and_its_friends() -> None:
+    binding = Binding(
+        host="localhost", port=0, public_url="https://GW.example:8443/", origins=("https://friend.example",)
+    )
+    listeners = open_sockets(binding)
+    house = house_of(binding, listeners)
+    assert house.ports == {listeners[0].getsockname()[1]}
+    assert house.names == {"localhost"}
+    assert house.public == Origin("https", "gw.example", 8443)
+    assert house.origins == {Origin("https", "friend.example", 443)}
+    for listener in listeners:
+        listener.close()
+
+
+def test_a_wildcard_is_no_name() -> None:
+    binding = Binding(host="0.0.0.0", port=0, insecure_lan=True)
+    listeners = open_sockets(binding)
+    assert house_of(binding, listeners).names == frozenset()
+    assert urls(binding, listeners) == (f"http://127.0.0.1:{listeners[0].getsockname()[1]}",)
+    for listener in listeners:
+        listener.close()
+
+
+def test_urls_are_for_people() -> None:
+    with socket.socket(socket.AF_INET6) as listener:
+        listener.bind(("::1", 0))
+        port = listener.getsockname()[1]
+        assert urls(Binding(host="::1", **PAIR), [listener]) == (f"https://[::1]:{port}",)
