@@ -116,9 +116,8 @@ async def test_a_remembered_rule_answers_the_second_call(desk: Desk) -> None:
 async def test_two_calls_at_once_are_asked_and_answered_each(desk: Desk) -> None:
     await desk.open("SCRIPT:parallel")
     first = await desk.until("permission.asked")
-    second = await desk.until("permission.asked")
-    await desk.answer(second)
     await desk.answer(first, "deny")
+    await desk.answer(await desk.until("permission.asked"))
     await desk.until("turn.ended")
     assert {line["call"]: line["is_error"] for line in desk.all("tool.ended") if "is_error" in line} == {
         first["call"]: True
@@ -187,8 +186,8 @@ async def test_a_background_subagent_reports_in_a_turn_of_its_own(desk: Desk) ->
     await desk.until("subagent.ended")
     folded = desk.folded()
     assert [agent.background for agent in folded.subagents.values()] == [True]
-    await desk.until(lambda line: line["type"] == "turn.started" and line.get("trigger") == "agent")
     await desk.until("turn.ended")
+    assert [line.get("trigger", "prompt") for line in desk.all("turn.started")] == ["prompt", "agent"]
     ends = [line["status"] for line in desk.all("turn.ended")]
     assert len(ends) >= 2
     assert set(ends) == {"completed"}
@@ -277,7 +276,7 @@ async def test_our_deny_holds_in_a_trusted_project_too(desk: Desk) -> None:
     given = json.loads(settings_file.read_text())
     settings_file.write_text(json.dumps({"permissions": given["permissions"]}))
     (desk.cwd / ".mcp.json").unlink()
-    report = (await desk.http.get("/v1/trust/folder", params={"path": str(desk.cwd)})).json()
+    report = (await desk.http.get("/v1/trust", params={"path": str(desk.cwd)})).json()
     trusted = await desk.http.post("/v1/trust", json={"path": str(desk.cwd), "digest": report["digest"]})
     assert trusted.status_code in (200, 201), trusted.text
     target = desk.cwd / "made"
