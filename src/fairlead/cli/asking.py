@@ -22,10 +22,13 @@ class Edit(msgspec.Struct, frozen=True):
 
 
 class Dialog:
-    """`prompt` is what to show; feed lines to `typed` until it gives an answer or an `Edit`."""
+    """`prompt` is what to show; feed lines to `typed` until it gives an answer or an `Edit`.
 
-    def __init__(self, event: Asked) -> None:
+    `always` are the rules that an "always" would remember."""
+
+    def __init__(self, event: Asked, always: tuple[str, ...] = ()) -> None:
         self.event = event
+        self.always = always
         self.problem = ""
         self._answers: dict[str, Any] = {}
 
@@ -33,7 +36,7 @@ class Dialog:
     def prompt(self) -> str:
         match self.event:
             case ev.PermissionAsked():
-                always = f", [a]lways {visible(', '.join(self.event.suggestions))}" if self.event.suggestions else ""
+                always = f", [a]lways {visible(', '.join(self.always))}" if self.always else ""
                 return f"Allow? [y]es, [n]o (n REASON){always}, [e]dit the input: "
             case ev.PlanProposed():
                 return "Approve the plan? [y]es, [n]o (n WHAT TO CHANGE): "
@@ -53,8 +56,8 @@ class Dialog:
                 return AnswerPermission(behavior="allow")
             case "n" | "no":
                 return AnswerPermission(behavior="deny", message=rest.strip())
-            case "a" | "always" if isinstance(self.event, ev.PermissionAsked) and self.event.suggestions:
-                return AnswerPermission(behavior="allow", remember=self.event.suggestions)
+            case "a" | "always" if isinstance(self.event, ev.PermissionAsked) and self.always:
+                return AnswerPermission(behavior="allow", remember=self.always)
             case "e" | "edit" if isinstance(self.event, ev.PermissionAsked):
                 return Edit(self.event.input)
         self.problem = "Please type y or n." if text else ""

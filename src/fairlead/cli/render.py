@@ -41,7 +41,7 @@ def row(*spans: tuple[str, str], indent: int = 0) -> Row:
     return Row(spans, indent)
 
 
-def call_summary(tool: str, given: dict[str, Any], limit: int = 200) -> str:
+def call_summary(given: dict[str, Any], limit: int = 200) -> str:
     """What a tool call does, on one line."""
     for key in PLAIN_KEYS:
         if isinstance(given.get(key), str) and given[key]:
@@ -239,7 +239,8 @@ class Renderer:
     def _tool(self, event: ev.ToolCalled | ev.ToolEnded) -> Iterator[Piece]:
         if isinstance(event, ev.ToolCalled):
             self._shown.pop((event.message, event.block), None)
-            summary = call_summary(event.name, event.input)
+            # What it asks is shown with the request that follows.
+            summary = "" if event.name in ("AskUserQuestion", "ExitPlanMode") else call_summary(event.input)
             yield self._row(event, ("● ", "green"), (one_line(event.name, 80), "bold"), (f"  {summary}", ""))
             return
         style = {"done": "dim", "failed": "red", "interrupted": "yellow"}[event.status]

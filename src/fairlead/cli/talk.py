@@ -19,6 +19,7 @@ from fairlead.cli.editor import edit
 from fairlead.cli.errors import CliError, Failed, Interrupted, Missing, Unreachable
 from fairlead.cli.output import Printer, hint, raw_line
 from fairlead.cli.render import Renderer, row
+from fairlead.cli.rules import always
 from fairlead.clients.native.bodies import AnswerPermission, PostMessage
 from fairlead.model import events as ev
 from fairlead.model.commands import Reply
@@ -48,13 +49,14 @@ class CtrlC(msgspec.Struct, frozen=True):
 
 class Manner(msgspec.Struct, frozen=True, kw_only=True):
     """How to talk. `ask`: there is a person at this terminal. `wait`: stay when somebody else has to answer.
-    `accepts` gives the rule of --yes-to under which a request is allowed, if any."""
+    `cwd` is the session's folder. `accepts`: the request is allowed beforehand (--yes-to)."""
 
     json: bool = False
     ask: bool = False
     wait: bool = False
     chat: bool = False
-    accepts: Callable[[ev.PermissionAsked], str | None] = lambda event: None
+    cwd: str = ""
+    accepts: Callable[[ev.PermissionAsked], bool] = lambda event: False
     patience: Patience = Patience()
 
 
@@ -221,8 +223,8 @@ class Talk:
         event = self._asked.get(request)
         if event is None:
             return
-        if isinstance(event, ev.PermissionAsked) and (rule := self._manner.accepts(event)) is not None:
-            await self._answer(request, AnswerPermission(behavior="allow", remember=(rule,)))
+        if isinstance(event, ev.PermissionAsked) and self._manner.accepts(event):
+            await self._answer(request, AnswerPermission(behavior="allow"))
         elif self._manner.ask:
             if self._dialog is None:
                 self._begin(event)
@@ -235,7 +237,7 @@ class Talk:
             )
 
     def _begin(self, event: Asked) -> None:
-        self._dialog = Dialog(event)
+        self._dialog = Dialog(event, always(event, self._manner.cwd))
         self._printer.ask(self._dialog.prompt)
 
     async def _ask_next(self) -> None:

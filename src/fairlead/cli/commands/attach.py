@@ -42,7 +42,7 @@ async def _attach(wanted: Wanted, name: str, last: int, *, json: bool, no_color:
         session = await api.session(name)
         view = await api.view(session)
         terminal = not json and sys.stdin.isatty() and sys.stdout.isatty()
-        manner = Manner(json=json, ask=terminal, chat=terminal, wait=True)
+        manner = Manner(json=json, ask=terminal, chat=terminal, wait=True, cwd=view.summary.cwd)
         talk = Talk(api, session, Printer(console(no_color=no_color)), Renderer(), manner)
         raws = await api.history(session, last)
         lines = [read_line(raw, view.log_id) for raw in raws]

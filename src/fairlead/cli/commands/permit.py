@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from fairlead.cli.asking import Asked
     from fairlead.cli.client import Api
     from fairlead.clients.native.bodies import AnswerPermission
+    from fairlead.model.queries import SessionView
 
 
 def register(app: typer.Typer) -> None:
@@ -84,10 +85,12 @@ async def _permit(wanted: Wanted, name: str, given: Answer, *, json: bool, no_co
     from fairlead.cli.client import Api
     from fairlead.cli.output import Printer, console, json_line, raw_line
     from fairlead.cli.render import asked_rows
+    from fairlead.cli.rules import always
 
     async with Api(wanted.find) as api:
         session = await api.session(name)
-        waiting = await _waiting(api, session, given.request)
+        view = await api.view(session)
+        waiting = _waiting(view, given.request)
         if given.given:
             if len(waiting) > 1:
                 named = ", ".join(event.request for event in waiting)
@@ -105,15 +108,14 @@ async def _permit(wanted: Wanted, name: str, given: Answer, *, json: bool, no_co
         printer = Printer(console(no_color=no_color))
         for event in waiting:
             printer.show(asked_rows(event))
-            await _answer(api, event, _ask(event, printer))
+            await _answer(api, event, _ask(event, always(event, view.summary.cwd)))
 
 
-async def _waiting(api: "Api", session: str, request: str | None) -> "list[Asked]":
-    from fairlead.clients.native.bodies import Permissions
+def _waiting(view: "SessionView", request: str | None) -> "list[Asked]":
     from fairlead.model import events as ev
 
-    found = await api.get(f"/v1/sessions/{session}/permissions", Permissions)
-    events = [ev.decode(bytes(view.event)) for view in found.permissions]
+    session = view.summary.session
+    events = [ev.decode(bytes(pending.event)) for pending in view.pending]
     asked = [e for e in events if isinstance(e, ev.PermissionAsked | ev.QuestionAsked | ev.PlanProposed)]
     if request is not None:
         asked = [event for event in asked if event.request == request]
@@ -152,13 +154,13 @@ async def _answer(api: "Api", event: "Asked", body: "AnswerPermission") -> objec
     return reply
 
 
-def _ask(event: "Asked", printer: object) -> "AnswerPermission":
+def _ask(event: "Asked", rules: tuple[str, ...]) -> "AnswerPermission":
     """Line by line on the terminal."""
     from fairlead.cli.asking import Dialog, Edit
     from fairlead.cli.editor import edit
     from fairlead.cli.output import hint
 
-    dialog = Dialog(event)
+    dialog = Dialog(event, rules)
     while True:
         try:
             line = input(dialog.prompt)

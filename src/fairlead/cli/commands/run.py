@@ -96,10 +96,10 @@ def run(
 
 
 async def _run(wanted: Wanted, job: Job) -> "ev.TurnEnded":
-    from fairlead.cli.accepting import accepting
     from fairlead.cli.client import Api
     from fairlead.cli.output import Printer, console, hint
     from fairlead.cli.render import Renderer
+    from fairlead.cli.rules import accepting
     from fairlead.cli.talk import Manner, Talk
     from fairlead.model import events as ev
     from fairlead.model.ids import MessageId
@@ -114,14 +114,16 @@ async def _run(wanted: Wanted, job: Job) -> "ev.TurnEnded":
             ask=not job.json and sys.stdin.isatty() and sys.stdout.isatty(),
             wait=job.wait,
             accepts=lambda event: rules(event, cwd),
+            cwd=cwd,
         )
         talk = Talk(api, session, Printer(console(no_color=job.no_color)), Renderer(frozenset({message})), manner)
         if not job.json:
-            hint(f"session {session}")
+            hint(f"session {session} in {cwd} ({view.summary.agent})")
         for waiting in view.pending:
             talk.pending(ev.decode(bytes(waiting.event)))
         await _send(api, session, job.text, message)
-        return await talk.run(message, view.head if job.session else 0, view.log_id)
+        # Scripts get a new session's events from the first one; a person knows that it was opened.
+        return await talk.run(message, 0 if job.json and not job.session else view.head, view.log_id)
 
 
 async def _opened(api: "Api", job: Job) -> "SessionView":

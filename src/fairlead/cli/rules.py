@@ -1,0 +1,39 @@
+"""Permission rules on this side, read by the gateway's own policy: `--yes-to RULE`, and what "always" offers."""
+
+import os
+from collections.abc import Callable
+
+from fairlead.model.events import Event, PermissionAsked
+from fairlead.model.policy import Behavior, PermissionMode, Rule, format_rule, parse_rule
+from fairlead.sessions.policy import Fences, PolicyContext, ToolCall, decide, suggest
+
+
+def accepting(texts: tuple[str, ...]) -> Callable[[PermissionAsked, str], bool]:
+    """The function that tells whether these rules cover a request in a folder. BadRule."""
+    rules = tuple(parse_rule(text, Behavior.ALLOW) for text in texts)
+
+    def accepts(event: PermissionAsked, cwd: str) -> bool:
+        verdict = decide(ToolCall(event.tool, event.input), _context(cwd, rules))
+        return verdict.behavior is Behavior.ALLOW and verdict.by == "rule"
+
+    return accepts
+
+
+def always(event: Event, cwd: str) -> tuple[str, ...]:
+    """What an "always" would remember: the narrowest rules of use, else what the agent suggests itself."""
+    if not isinstance(event, PermissionAsked):
+        return ()
+    found = suggest(ToolCall(event.tool, event.input), _context(cwd, ()))
+    return tuple(format_rule(rule) for rule in found) or event.suggestions
+
+
+def _context(cwd: str, rules: tuple[Rule, ...]) -> PolicyContext:
+    return PolicyContext(
+        cwd=cwd or "/",
+        roots=(cwd or "/",),
+        mode=PermissionMode.DEFAULT,
+        rules=rules,
+        fences=Fences(),
+        resolve=os.path.realpath,
+        home=os.environ.get("HOME"),
+    )
