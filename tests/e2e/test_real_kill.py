@@ -1,0 +1,86 @@
+"""kill -9 of the gateway while the real CLI works: it is followed to its end, and its answer is in the log once."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from e2e.harness import NEWEST, OLDEST, on_versions
+from fairlead.testing.fold import Fold
+from faults.gateway_process import GatewayProcess
+from faults.gateway_process import _each as processes
+from faults.native_client import NativeClient
+
+Line = dict[str, Any]
+
+
+@pytest.fixture
+async def gateway(claude: Path, cli_env: dict[str, str], tmp_path: Path) -> AsyncIterator[GatewayProcess]:
+    process = GatewayProcess(tmp_path, agent="claude", claude=str(claude), pass_env=["IS_SANDBOX"], allow=["Bash"])
+    process.env = cli_env
+    async with process:
+        yield process
+
+
+def kinds(lines: list[Line], kind: str) -> list[Line]:
+    return [line for line in lines if line["type"] == kind]
+
+
+async def after_the_turn(gateway: GatewayProcess, session: str) -> list[Line]:
+    async with asyncio.timeout(90):
+        while True:
+            lines = await gateway.stored(session)
+            if kinds(lines, "turn.ended") and kinds(lines, "agent.exited"):
+                return lines
+            await asyncio.sleep(0.1)
+
+
+async def at_work(gateway: GatewayProcess, prompt: str) -> NativeClient:
+    client = NativeClient(await gateway.create())
+    await client.come(gateway)
+    await client.send(prompt)
+    return client
+
+
+async def killed(gateway: GatewayProcess, client: NativeClient) -> list[Line]:
+    """Kill the gateway, start it again; the log when the turn is over, which the client saw without a gap."""
+    await gateway.kill()
+    await client.gone()
+    await gateway.start()
+    assert (await client.come(gateway))["verdict"] == "ok"
+    lines = await after_the_turn(gateway, client.session)
+    await client.until("agent.exited")
+    fold = Fold()
+    for line in lines:
+        fold.apply(line)
+    assert client.folded() == fold.state
+    await client.go()
+    return lines
+
+
+@on_versions(OLDEST, NEWEST)
+async def test_killed_in_mid_text(gateway: GatewayProcess) -> None:
+    client = await at_work(gateway, "SCRIPT:slow 12")
+    await client.until("text.delta")
+    lines = await killed(gateway, client)
+    assert [line["text"] for line in kinds(lines, "text")] == ["tick " * 12]
+    assert [line["status"] for line in kinds(lines, "turn.ended")] == ["completed"]
+    assert len(kinds(lines, "agent.started")) == 1, "one process ran"
+
+
+@on_versions(OLDEST, NEWEST)
+async def test_killed_in_mid_tool(gateway: GatewayProcess) -> None:
+    client = await at_work(gateway, "SCRIPT:slowtool 3")
+    await client.until("permission.resolved")
+    async with asyncio.timeout(60):
+        while not any(b"time.sleep" in word for _, argv in processes("cmdline") for word in argv):
+            await asyncio.sleep(0.02)
+    lines = await killed(gateway, client)
+    (ended,) = kinds(lines, "tool.ended")
+    assert ended["call"] == kinds(lines, "tool.called")[0]["call"]
+    assert not ended.get("is_error")
+    assert [line["status"] for line in kinds(lines, "turn.ended")] == ["completed"]
+    assert "Done" in kinds(lines, "text")[-1]["text"]
+    assert len(kinds(lines, "agent.started")) == 1, "one process ran"
