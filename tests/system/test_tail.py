@@ -5,8 +5,10 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from asyncinotify import Inotify
 
 from fairlead.system import tail as tail_module
 from fairlead.system.clock import SystemClock
@@ -127,6 +129,31 @@ async def test_a_removed_file_may_come_back(tmp_path: Path) -> None:
         await read_until(tail, b"two")
 
 
+async def test_a_folder_that_goes_while_we_begin_to_watch_it_is_looked_for_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "folder" / "log"
+    path.parent.mkdir()
+    add_watch = Inotify.add_watch
+    calls = 0
+
+    def slow_add(self: Inotify, *args: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 1:  # between the look and the watch
+            path.parent.rmdir()
+        watch = add_watch(self, *args)
+        if calls == 2:  # between the watch and the second look
+            path.parent.mkdir()
+        return watch
+
+    monkeypatch.setattr(Inotify, "add_watch", slow_add)
+    with FileTail(path, clock=SystemClock()) as tail:
+        later(lambda: append(path, b"one"))
+        await read_until(tail, b"one")
+    assert calls > 2
+
+
 async def test_no_descriptor_stays(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(b"one")
@@ -135,6 +162,17 @@ async def test_no_descriptor_stays(tmp_path: Path) -> None:
         tail.read()
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(tail.changed(), 0.01)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+async def test_a_watch_that_cannot_be_set_leaves_no_descriptor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: Inotify, *args: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Inotify, "add_watch", refuse)
+    before = len(os.listdir("/proc/self/fd"))
+    with FileTail(tmp_path / "log", clock=ManualClock()) as tail:
+        assert tail.read() == b""
     assert len(os.listdir("/proc/self/fd")) == before
 
 

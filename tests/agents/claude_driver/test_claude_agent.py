@@ -529,6 +529,71 @@ async def test_a_sink_that_fails_ends_the_agent(caplog: pytest.LogCaptureFixture
     assert "could not be handed on" in caplog.text
 
 
+async def test_a_sink_that_cannot_take_the_end_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    rig = await Rig().start()
+    failed = asyncio.Event()
+
+    async def broken(exit: Exit) -> None:
+        failed.set()
+        raise RuntimeError("disk full")
+
+    rig.sink.exited = broken  # type: ignore[method-assign]  # the store's side fails
+    rig.link.die(Exit(code=0))
+    await failed.wait()
+    await settled()
+    assert "could not be told" in caplog.text
+
+
+async def test_a_question_that_cannot_be_put_to_anybody_is_logged_and_stays_open(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    rig = await Rig().start()
+
+    async def broken(ask: Ask) -> None:
+        raise RuntimeError("disk full")
+
+    rig.sink.asked = broken  # type: ignore[method-assign]  # the store's side fails
+    rig.link.says(can_use("r1"), can_use("r1"))
+    await settled()
+    assert "a request of the agent failed" in caplog.text
+    assert rig.link.answers_of("r1") == []
+    await rig.end()
+
+
+async def test_a_request_withdrawn_while_the_policy_thinks_gets_no_answer() -> None:
+    for version, verdict in ((NEW, Behavior.DENY), (OLD, Behavior.ASK)):
+        rig = Rig(version)
+        thinking = asyncio.Event()
+
+        async def check(call: ToolCheck, thinking: asyncio.Event = thinking, verdict: Behavior = verdict) -> Verdict:
+            await thinking.wait()
+            return Verdict(verdict, "slow")
+
+        rig.sink.check = check  # type: ignore[method-assign]  # a policy that takes its time
+        await rig.start()
+        rig.link.says(hook("h1"))
+        await settled()
+        rig.link.says({"type": "control_cancel_request", "request_id": "h1"})
+        await settled()
+        thinking.set()
+        await settled()
+        assert rig.link.answers_of("h1") == []
+        assert rig.sink.all("asked") == rig.sink.all("cancelled") == []
+        await rig.end()
+
+
+async def test_a_request_of_ours_that_is_cancelled_is_forgotten() -> None:
+    rig = await Rig().start()
+    rig.link.on_send = None
+    asking = asyncio.create_task(rig.agent.interrupt())
+    await settled()
+    asking.cancel()
+    await settled()
+    rig.link.says(success(rig.link.sent[-1]["request_id"]))
+    await rig.end()
+    assert asking.cancelled()
+
+
 async def test_a_start_that_fails_tells_the_agent_s_own_words() -> None:
     rig = Rig()
     starting = asyncio.create_task(rig.agent.start(Launch(session=SESSION, cwd="/w", settings=Settings())))

@@ -248,6 +248,47 @@ async def test_one_that_outlived_its_gateway_can_be_ended(bench: Bench) -> None:
     assert start_mark(agent.pid) == ""
 
 
+async def test_a_forgotten_session_leaves_no_file(bench: Bench) -> None:
+    agent = await bench.launch()
+    await bench.turn(agent, "SCRIPT:text x")
+    await agent.stop("done")
+    beside = bench.transcript.with_suffix("") / "subagents"
+    beside.mkdir(parents=True)
+    neighbour = bench.transcript.with_name("other.jsonl")
+    neighbour.touch()
+    for bad in ("..", "", "*"):
+        await bench.kind.forget(bad, str(bench.cwd))
+    assert bench.transcript.exists()
+    elsewhere = bench.transcript.parent.with_name("elsewhere")
+    elsewhere.mkdir()
+    moved = bench.transcript.rename(elsewhere / bench.transcript.name)
+    await bench.kind.forget(bench.session, str(bench.cwd))
+    assert not moved.exists()
+    bench.transcript.write_text("again")
+    await bench.kind.forget(bench.session, str(bench.cwd))
+    assert not bench.transcript.exists()
+    assert not beside.exists()
+    assert neighbour.exists()
+
+
+def test_what_the_kind_makes_of_our_words() -> None:
+    kind = ClaudeKind(ClaudeSettings(host={}), SystemClock())
+    session = new_session()
+    assert kind.name == "claude"
+    assert kind.interpreter(session).turn is None
+    marker = kind.interrupting("why")
+    assert marker.origin == "gateway"
+    assert json.loads(marker.raw)["cause"] == "why"
+    prompt = kind.prompt([TextBlock("hi")], MessageId(session), "their-id")
+    assert json.loads(prompt.raw) == {
+        "type": "user",
+        "message": {"role": "user", "content": "hi"},
+        "parent_tool_use_id": None,
+        "session_id": "their-id",
+        "uuid": session,
+    }
+
+
 def test_the_demo_never_uses_the_user_s_own_home() -> None:
     with pytest.raises(ValueError, match="home of its own"):
         DemoKind(ClaudeSettings(host={}), SystemClock())

@@ -107,9 +107,9 @@ class ClaudeKind:
 
     async def forget(self, agent_session: str, cwd: str) -> None:
         """Delete the CLI's own files of a session: its transcript and, beside it, its subagents'."""
-        path = following.transcript_path(following.config_folder(self._environment()), _real(cwd), agent_session)
         if is_uuid(agent_session):
-            await asyncio.to_thread(_remove, path)
+            config = following.config_folder(self._environment())
+            await asyncio.to_thread(_remove, config, _real(cwd), agent_session)
 
     async def end(self, child: Child) -> None:
         await following.end(child, self._clock, self._settings.patience)
@@ -132,7 +132,9 @@ class ClaudeKind:
         return Path(child.transcript).parent.parent.parent
 
 
-def _remove(transcript: Path) -> None:
+def _remove(config: Path, cwd: str, agent_session: str) -> None:
+    expected = following.transcript_path(config, cwd, agent_session)
+    transcript = expected if expected.exists() else following.find_transcript(config, agent_session) or expected
     transcript.unlink(missing_ok=True)
     shutil.rmtree(transcript.with_suffix(""), ignore_errors=True)
 
