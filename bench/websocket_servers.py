@@ -1,0 +1,110 @@
+"""The servers that websocket_relay.py compares: each prints its port, then sends what /pub gets to every /sub.
+
+Run as `python bench/websocket_servers.py own|stock|websockets`.
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+from contextlib import suppress
+from typing import Any
+
+import uvicorn
+import uvloop
+from starlette.applications import Starlette
+from starlette.routing import WebSocketRoute
+from starlette.websockets import WebSocket
+from websockets.asyncio.server import ServerConnection, broadcast, serve
+from websockets.exceptions import ConnectionClosed
+
+from fairlead.server.websocket import (
+    Connection,
+    Options,
+    driver_class,
+    run_endpoint,
+    stock_settings,
+    text_frame,
+)
+
+
+class Room:
+    """Frames of one read are built once, joined, and written once to each subscriber."""
+
+    def __init__(self) -> None:
+        self.members: set[Connection] = set()
+        self.pending: list[bytes] = []
+
+
+class Peer:
+    def __init__(self, room: Room, publishes: bool) -> None:
+        self.room = room
+        self.publishes = publishes
+
+    def on_open(self, conn: Connection) -> None:
+        if not self.publishes:
+            self.room.members.add(conn)
+
+    def on_message(self, conn: Connection, data: bytes, text: bool) -> None:
+        self.room.pending.append(text_frame(data))
+
+    def on_drain(self, conn: Connection) -> None:
+        """Nothing is held back here."""
+
+    def on_batch_end(self, conn: Connection) -> None:
+        if self.room.pending:
+            frames = b"".join(self.room.pending)
+            self.room.pending.clear()
+            for member in self.room.members:
+                member.send(frames)
+
+    def on_close(self, conn: Connection, code: int) -> None:
+        self.room.members.discard(conn)
+
+
+def run_uvicorn(settings: dict[str, Any]) -> None:
+    room = Room()
+
+    async def join(ws: WebSocket) -> None:
+        endpoint = Peer(room, publishes=ws.url.path == "/pub")
+        # Room for the whole burst: this measures speed, not what is done about slow readers.
+        options = Options(max_write_buffer=64 << 20)
+        await run_endpoint(ws.scope, ws.receive, ws.send, endpoint, options=options)
+
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    print(listener.getsockname()[1], flush=True)
+    app = Starlette(routes=[WebSocketRoute("/pub", join), WebSocketRoute("/sub", join)])
+    config = uvicorn.Config(app, loop="uvloop", log_level="error", lifespan="off", **settings)
+    uvicorn.Server(config).run(sockets=[listener])
+
+
+async def run_websockets() -> None:
+    members: set[ServerConnection] = set()
+
+    async def handle(connection: ServerConnection) -> None:
+        assert connection.request is not None
+        if connection.request.path == "/sub":
+            members.add(connection)
+            await connection.wait_closed()
+            members.discard(connection)
+        else:
+            with suppress(ConnectionClosed):  # the load client leaves without a close frame
+                async for message in connection:
+                    broadcast(members, message)
+
+    async with serve(handle, "127.0.0.1", 0, compression=None) as server:
+        print(next(iter(server.sockets)).getsockname()[1], flush=True)
+        await server.serve_forever()
+
+
+if __name__ == "__main__":
+    match sys.argv[1]:
+        case "own":
+            run_uvicorn({"ws": driver_class()})
+        case "stock":
+            run_uvicorn(stock_settings(Options()))
+        case "websockets":
+            uvloop.run(run_websockets())  # the same event loop for all
+        case other:
+            sys.exit(f"unknown server {other!r}: own, stock or websockets")
