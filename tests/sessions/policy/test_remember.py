@@ -194,6 +194,7 @@ def test_what_always_allow_would_remember_for_a_shell_line(line: str, expected: 
         ("ExitPlanMode", {"plan": ""}, []),
         ("Bash", {}, []),
         ("odd name", {}, []),
+        ("odd(name)", {}, []),
     ],
 )
 def test_what_always_allow_would_remember_for_other_tools(name: str, given_input: Any, expected: list[str]) -> None:

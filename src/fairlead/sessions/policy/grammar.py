@@ -9,7 +9,7 @@ from fairlead.sessions.policy.tools import names
 
 # The grammar's error recovery is quadratic: 60 KB of `a|` take it a minute, these bounds less than a second.
 MAX_BYTES = 16 * 1024
-MAX_SIGNS = 4096
+MAX_SIGNS = 2048
 SIGN = re.compile(r"[^\w\s./,:%+@-]")
 MAX_DEPTH = 60  # nodes within nodes; the interpreter's own recursion limit is 1000
 MAX_UNWRAP = 5  # commands within commands: sudo env timeout sh -c ...

@@ -134,15 +134,12 @@ class _Reader:
             self.not_vouched(node, depth)
 
     def body(self, node: Node, depth: int) -> None:
-        if node.type == "for_statement":
-            variable = node.child_by_field_name("variable")
-            if variable is not None:
-                self.mark(variable)
-                self.out.variable(self.text(variable.start_byte, variable.end_byte), exported=False)
         for child in node.children:
             if child.type == "variable_name":
-                continue
-            if child.type in WORDS and node.type in WITH_WORDS:
+                # What a for or select counts in.
+                self.mark(child)
+                self.out.variable(self.text(child.start_byte, child.end_byte), exported=False)
+            elif child.type in WORDS and node.type in WITH_WORDS:
                 self.out.kept_text(self.word(child.start_byte, child.end_byte, [child], depth))
             elif child.is_named:
                 self.statement(child, depth + 1)
@@ -235,8 +232,6 @@ class _Reader:
         if node.type in ("command_substitution", "process_substitution"):
             if not raw.startswith(("$(", "<(", ">(", "`")) or raw.startswith("$((") or "\\`" in raw:
                 self.not_vouched(node, depth)
-            elif depth > MAX_DEPTH:
-                self.statement(node, depth)
             else:
                 self.body(node, depth)
         elif is_safe_expansion(raw):
