@@ -151,11 +151,12 @@ def _block(
     made: list[dict[str, Any]] = []
     call = f"call-{name}-{index}"
     text = "".join(pieces)
-    block: dict[str, Any] = {
+    blocks: dict[str, dict[str, Any]] = {
         "text": {"type": "text", "text": text},
         "thinking": {"type": "thinking", "thinking": text, "signature": "s"},
         "tool_use": {"type": "tool_use", "id": call, "name": "Bash", "input": {"command": text}},
-    }[kind]
+    }
+    block = blocks[kind]
     if streamed:
         start = {"type": kind, "id": call, "name": "Bash"} if kind == "tool_use" else {"type": kind}
         made.append(_stream(next(count), type="content_block_start", index=index, content_block=start))

@@ -48,9 +48,10 @@ _KNOWN = TextBlock | ThinkingBlock | ImageBlock | ToolUseBlock | ToolResultBlock
 def content_block(data: Any) -> Content:
     """One decoded JSON block as a typed one; nothing is refused, what is odd becomes `OtherBlock`."""
     try:
-        return msgspec.convert(data, _KNOWN)
+        known: Content = msgspec.convert(data, _KNOWN)
     except msgspec.ValidationError:
         return OtherBlock(data)
+    return known
 
 
 def content_blocks(data: Any) -> tuple[Content, ...]:

@@ -46,6 +46,11 @@ class Entry(msgspec.Struct, frozen=True):
     raw: bytes | None = None
 
 
+def event_line(session: SessionId, entry: Entry) -> bytes:
+    """An event as clients get it: the stored JSON with its place in front."""
+    return b'{"seq":%d,"prev":%d,"session":"%s",%s' % (entry.seq, entry.prev, session.encode(), entry.event[1:])
+
+
 class Page(msgspec.Struct, frozen=True):
     """`truncated`: entries between what was asked for and the first one here are gone for good (retention)."""
 

@@ -7,7 +7,7 @@ import msgspec
 from fairlead.model import queries as q
 from fairlead.model.errors import NotFound
 from fairlead.model.ids import SessionId
-from fairlead.model.store import Entry, Page, SessionFilter, Summary
+from fairlead.model.store import Page, SessionFilter, Summary, event_line
 from fairlead.sessions.registry import Registry
 from fairlead.sessions.services import Services
 from fairlead.sessions.state import Pending, SessionState
@@ -44,11 +44,6 @@ TELLING = (
     "rewound",
     "error",
 )
-
-
-def event_line(session: SessionId, entry: Entry) -> bytes:
-    """An event as clients get it: the stored JSON with its place in front."""
-    return b'{"seq":%d,"prev":%d,"session":"%s",%s' % (entry.seq, entry.prev, session.encode(), entry.event[1:])
 
 
 class Answers:

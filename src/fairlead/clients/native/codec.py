@@ -11,7 +11,7 @@ import msgspec
 from fairlead.clients.native.errors import BadFrame
 from fairlead.model.frames import binary_frame, text_frame
 from fairlead.model.ids import SessionId
-from fairlead.model.store import Entry
+from fairlead.model.store import Entry, event_line
 
 JSON: Final = "fairlead.v1.json"
 MSGPACK: Final = "fairlead.v1.msgpack"
@@ -19,11 +19,6 @@ SUBPROTOCOLS: Final = (JSON, MSGPACK)
 
 _json = msgspec.json.Encoder()
 _msgpack = msgspec.msgpack.Encoder()
-
-
-def event_line(session: SessionId, entry: Entry) -> bytes:
-    """An event as clients get it: the stored JSON with its place in front."""
-    return b'{"seq":%d,"prev":%d,"session":"%s",%s' % (entry.seq, entry.prev, session.encode(), entry.event[1:])
 
 
 class Codec(Protocol):

@@ -1,8 +1,7 @@
 """The log as lines: what was stored, one event each, with its place in front."""
 
-from fairlead.clients.native.codec import event_line
 from fairlead.model.ids import SessionId
-from fairlead.model.store import Entry
+from fairlead.model.store import Entry, event_line
 
 
 class JsonlRenderer:
