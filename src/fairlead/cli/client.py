@@ -299,6 +299,7 @@ class Watch:
             ssl=secure,
             max_size=None,
             compression=None,
+            close_timeout=1.0,
             proxy=None if place.local else True,
         )
 

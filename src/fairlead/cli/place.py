@@ -4,6 +4,7 @@ import ipaddress
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Annotated
 from urllib.parse import urlsplit
 
 import msgspec
@@ -27,8 +28,10 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class ServerFile(msgspec.Struct, frozen=True):
+    """What the serving process leaves in the data folder."""
+
     url: str
-    pid: int = 0
+    pid: Annotated[int, msgspec.Meta(gt=0)]
 
 
 class Wanted(msgspec.Struct, frozen=True):
@@ -91,11 +94,25 @@ def is_loopback(url: str) -> bool:
 
 
 def read_server_file(folder: Path) -> ServerFile | None:
-    """None: nobody serves on this folder (or it cannot be read)."""
+    """None: nobody serves on this folder (or it cannot be read).
+
+    A gateway that was killed leaves its file behind: another program may have the port now and must not get the token."""
     try:
-        return msgspec.json.decode((folder / SERVER_FILE).read_bytes(), type=ServerFile)
+        server = msgspec.json.decode((folder / SERVER_FILE).read_bytes(), type=ServerFile)
     except (OSError, msgspec.DecodeError):
         return None
+    return server if _alive(server.pid) else None
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        # Somebody else's process, or a number that no process has: connecting will tell.
+        return True
+    return True
 
 
 def token_of(folder: Path) -> str:

@@ -132,6 +132,7 @@ class Talk:
             raise self._leaving() from None
         finally:
             watching.cancel()
+            await asyncio.wait({watching})
             loop.remove_signal_handler(signal.SIGINT)
             if self._manner.ask or self._manner.chat:
                 loop.remove_reader(sys.stdin.fileno())

@@ -1,0 +1,107 @@
+"""A gateway with the demo agent in a thread of its own, and the commands run in this process against it."""
+
+import asyncio
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import pytest
+
+from fairlead.cli.main import main
+from fairlead.config import Config
+from fairlead.wiring import Running, running
+
+
+class Ran(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        """The output of --json."""
+        return [msgspec.json.decode(line) for line in self.out.splitlines()]
+
+
+class House(NamedTuple):
+    """A running gateway: where it is, and the folder that its sessions may work in."""
+
+    running: Running
+    data: Path
+    project: Path
+
+
+Fairlead = Callable[..., Ran]
+
+
+@pytest.fixture
+def fairlead(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Fairlead:
+    """Runs a command as the entry point does. Nothing of the developer's own settings is seen."""
+    for name in [name for name in os.environ if name.startswith("FAIRLEAD_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "xdg-data"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg-config"))
+    monkeypatch.setenv("COLUMNS", "100")
+
+    def call(*words: str) -> Ran:
+        monkeypatch.setattr(sys, "argv", ["fairlead", *words])
+        capsys.readouterr()
+        code = 0
+        try:
+            main()
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+        shown = capsys.readouterr()
+        return Ran(code, shown.out, shown.err)
+
+    return call
+
+
+@pytest.fixture(scope="session")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    """One gateway for all tests of a run: they make sessions of their own."""
+    data, project = tmp_path_factory.mktemp("data"), tmp_path_factory.mktemp("project")
+    config = Config(port=0, data=str(data), agent="demo", roots=(str(project),))
+    started: list[Running | BaseException] = []
+    ready = threading.Event()
+    loop = asyncio.new_event_loop()
+    stop = asyncio.Event()
+
+    async def serve() -> None:
+        env = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+        async with running(config, env) as told:
+            started.append(told)
+            ready.set()
+            await stop.wait()
+
+    def work() -> None:
+        try:
+            loop.run_until_complete(serve())
+        except BaseException as error:
+            started.append(error)
+            ready.set()
+        finally:
+            loop.close()
+
+    thread = threading.Thread(target=work, name="gateway")
+    thread.start()
+    assert ready.wait(60)
+    told = started[0]
+    if isinstance(told, BaseException):
+        raise told
+    yield House(told, data, project)
+    loop.call_soon_threadsafe(stop.set)
+    thread.join(60)
+    assert not thread.is_alive()
+
+
+@pytest.fixture
+def house(served: House, fairlead: Fairlead, monkeypatch: pytest.MonkeyPatch) -> House:
+    """The gateway, as commands find it: by the data folder, from inside the project."""
+    monkeypatch.setenv("FAIRLEAD_DATA", str(served.data))
+    monkeypatch.chdir(served.project)
+    return served

@@ -1,0 +1,75 @@
+"""Nothing that somebody else says reaches the terminal as a command to it."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairlead.cli.plain import Cleaner, clean, one_line, said, visible
+
+CLIPBOARD = "\x1b]52;c;ZXZpbA==\x07"
+LINK = "\x1b]8;;https://evil.example/\x1b\\click\x1b]8;;\x1b\\"
+
+# Enough of what sequences are made of that random texts contain whole, cut and nested ones.
+PIECES = st.text(
+    st.sampled_from(list("ab;52[]\\\n\tmHP0?!c") + ["\x1b", "\x07", "\x9b", "\x9d", "\x9c", "\r", "\u202e"])
+)
+
+
+@pytest.mark.parametrize(
+    ("said_by_agent", "shown"),
+    [
+        (f"before{CLIPBOARD}after", "beforeafter"),
+        (LINK, "click"),
+        ("\x1b]0;title\x07x", "x"),
+        ("\x1b[31mred\x1b[0m", "red"),
+        ("\x9b2Jgone\x9d52;c;eA==\x9c", "gone"),
+        ("\x1bPq#0\x1b\\sixel", "sixel"),
+        ("\x1bc\x1b(Breset", "reset"),
+        ("a\rb\x08c\x00d\x7fe\x85", "abcde"),
+        ("\u202etxt.exe\u2066", "txt.exe"),
+        ("tab\tand\nline", "tab\tand\nline"),
+        ("[bold]not markup[/bold] :smile:", "[bold]not markup[/bold] :smile:"),
+    ],
+)
+def test_sequences_are_taken_out_and_words_stay(said_by_agent: str, shown: str) -> None:
+    assert clean(said_by_agent) == shown
+
+
+def test_an_endless_sequence_swallows_nothing() -> None:
+    assert clean("\x1b]52;c;" + "A" * 5000) == "52;c;" + "A" * 5000
+    assert clean("\x1b]0;no end\nthe next line") == "0;no end\nthe next line"
+
+
+@given(PIECES)
+def test_what_is_shown_has_no_control_character_but_newline_and_tab(text: str) -> None:
+    assert all(c.isprintable() or c in "\n\t" for c in clean(text))
+    assert all(c.isprintable() or c in "\n\t" for c in visible(text))
+
+
+@given(st.lists(PIECES))
+def test_a_text_in_pieces_is_cleaned_like_the_whole(pieces: list[str]) -> None:
+    cleaner = Cleaner()
+    shown = "".join(cleaner.feed(piece) for piece in pieces) + cleaner.end()
+    assert shown == clean("".join(pieces))
+
+
+def test_a_sequence_cut_in_two_is_not_shown_in_halves() -> None:
+    cleaner = Cleaner()
+    assert cleaner.feed("a\x1b]52;c;ZX") == "a"
+    assert cleaner.feed("ZpbA==\x07b") == "b"
+    assert cleaner.end() == ""
+
+
+def test_who_has_to_decide_sees_what_cannot_be_seen() -> None:
+    assert visible("rm -rf x\x1b[1A\u202e\u200b") == "rm -rf x\\u{1b}[1A\\u{202e}\\u{200b}"
+
+
+def test_a_long_text_on_one_line_is_cut() -> None:
+    assert one_line("a\n  b\tc", 20) == "a b c"
+    assert one_line("x" * 100, 10) == "x" * 9 + "…"
+
+
+def test_the_words_of_odd_results() -> None:
+    assert said(None) == ""
+    assert said([{"type": "text", "text": "one"}, "two", {"type": "image"}]) == "one\ntwo\n(an image)"
+    assert said({"odd": 1}) == '{"odd":1}'
