@@ -7,7 +7,7 @@ import msgspec
 
 from fairlead.clients.native.errors import UnknownField, UnknownType
 from fairlead.model.commands import Command, Create, Fork, Send, Steer
-from fairlead.model.content import Content, TextBlock, content_block
+from fairlead.model.content import Content, OtherBlock, TextBlock, content_block
 from fairlead.model.errors import BadId, BadRequest
 from fairlead.model.ids import MessageId, is_uuid, session_id
 
@@ -33,10 +33,9 @@ def command(kind: str, fields: dict[str, Any], fresh: Callable[[], str]) -> Comm
         said = content(fields.pop("text", None), fields.pop("content", None))
         fields["content"] = ()
     refuse_unknown(fields, _FIELDS[found])
-    if found is Create:
-        fields.setdefault("session", fresh())
-    if found is Fork:
-        fields.setdefault("child", fresh())
+    new = {Create: "session", Fork: "child"}.get(found)
+    if new is not None and new not in fields:
+        fields[new] = fresh()
     for name in ("session", "child"):
         if isinstance(fields.get(name), str):
             fields[name] = session_id(fields[name])
@@ -58,10 +57,17 @@ def content(text: Any, blocks: Any) -> tuple[Content, ...]:
         return (TextBlock(text),)
     if not isinstance(blocks, list) or not blocks:
         raise BadRequest("content must be a list of blocks that is not empty.", field="content")
-    for block in blocks:
-        if not isinstance(block, dict) or block.get("type") not in _SAYABLE:
-            raise BadRequest(f"A block of content has one of the types {', '.join(sorted(_SAYABLE))}.", field="content")
-    return tuple(content_block(block) for block in blocks)
+    return tuple(_said(block) for block in blocks)
+
+
+def _said(block: Any) -> Content:
+    kind = block.get("type") if isinstance(block, dict) else None
+    if not isinstance(kind, str) or kind not in _SAYABLE:
+        raise BadRequest(f"A block of content has one of the types {', '.join(sorted(_SAYABLE))}.", field="content")
+    made = content_block(block)
+    if isinstance(made, OtherBlock) and kind != "document":
+        raise BadRequest(f"A block of the type {kind} lacks something, or has it in a wrong type.", field="content")
+    return made
 
 
 def message_id(given: str | None) -> MessageId | None:

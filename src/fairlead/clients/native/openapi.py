@@ -5,7 +5,6 @@ from typing import Any, Final
 
 import msgspec
 
-from fairlead.model.errors import FairleadError
 from fairlead.model.routes import Param, Route
 
 _REF: Final = "#/components/schemas/{name}"
@@ -136,11 +135,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     return value
-
-
-def codes(root: type[FairleadError] = FairleadError) -> dict[str, int]:
-    """Every stable code and its HTTP status."""
-    found = {root.code: root.status}
-    for kind in root.__subclasses__():
-        found.update(codes(kind))
-    return found

@@ -1,0 +1,85 @@
+"""Drives a conversation without a server: frames in, everything it does out, as plain objects."""
+
+import itertools
+from typing import Any
+
+import msgspec
+
+from fairlead.clients.native.codec import CODECS, JSON
+from fairlead.clients.native.conversation import NativeConversation
+from fairlead.model.auth import Identity, Scope
+from fairlead.model.commands import Base, Reply
+from fairlead.model.requests import Head
+from fairlead.model.sockets import Do, HangUp, Opening, Run, Subscribe, Subscribed, Tell, Unsubscribe, Write
+
+HEADS = {0x81: True, 0x82: False}
+
+
+def frames(data: bytes) -> list[tuple[bool, bytes]]:
+    """(text, payload) of frames joined together."""
+    found = []
+    while data:
+        length, start = data[1], 2
+        if length > 125:
+            size = 2 if length == 126 else 8
+            length, start = int.from_bytes(data[2 : 2 + size], "big"), 2 + size
+        found.append((HEADS[data[0]], data[start : start + length]))
+        data = data[start + length :]
+    return found
+
+
+class Dialogue:
+    """A core that says yes to everything stands behind it."""
+
+    def __init__(self, *scopes: Scope, subprotocol: str = "") -> None:
+        numbers = itertools.count(1)
+        who = Identity("c1", "owner", "Ann", frozenset(scopes or ("admin",)))
+        opening = Opening(
+            head=Head(method="GET", path="/v1/ws", socket=True),
+            who=who,
+            version="1.2.3",
+            fresh=lambda: f"00000000-0000-4000-8000-{next(numbers):012d}",
+            subprotocol=subprotocol,
+        )
+        self.conversation = NativeConversation(opening)
+        self.codec = CODECS[subprotocol or JSON]
+
+    def open(self) -> list[Any]:
+        return [seen for thing in self.conversation.opened() for seen in self._see(thing)]
+
+    def say(self, message: Any) -> list[Any]:
+        """An object is sent as a frame, text and bytes as they are."""
+        if isinstance(message, str | bytes):
+            data = message.encode() if isinstance(message, str) else message
+            return self.raw(data, isinstance(message, str))
+        text = self.codec is CODECS[JSON]
+        return self.raw((msgspec.json if text else msgspec.msgpack).encode(message), text)
+
+    def raw(self, data: bytes, text: bool) -> list[Any]:
+        return [seen for thing in self.conversation.received(data, text) for seen in self._see(thing)]
+
+    def _see(self, thing: Do) -> list[Any]:
+        match thing:
+            case Write():
+                return [
+                    (msgspec.json if text else msgspec.msgpack).decode(payload)
+                    for text, payload in frames(thing.frames)
+                ]
+            case Run(step=Base() as step):
+                told = {"does": msgspec.json.decode(msgspec.json.encode(step)), "lane": thing.lane}
+                reply = Reply(session=step.session, seq=7)
+                return [told, *self._answer(thing.tag, reply)]
+            case Subscribe():
+                cursor = None if thing.cursor is None else msgspec.to_builtins(thing.cursor)
+                told = {"does": "subscribe", "session": thing.session, "cursor": cursor, "variant": thing.variant.key}
+                return [told, *self._answer(thing.tag, Subscribed(thing.session, "ok", "log-1", 7))]
+            case Unsubscribe():
+                told = {"does": "unsubscribe", "session": thing.session}
+                return [told, *self._answer(thing.tag, None)]
+            case Tell():
+                return [{"does": "tell", "session": thing.session, "kind": thing.kind, "data": thing.data}]
+            case Run() | HangUp():
+                raise AssertionError(thing)
+
+    def _answer(self, tag: Any, answer: Any) -> list[Any]:
+        return [seen for thing in self.conversation.answered(tag, answer) for seen in self._see(thing)]
