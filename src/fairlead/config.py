@@ -85,6 +85,13 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     ] = False
     origins: Annotated[tuple[str, ...], _described("Further origins whose pages may use this gateway.")] = ()
     frame_bytes: Annotated[int, _described("Largest message a client may send."), msgspec.Meta(ge=1024)] = 8 << 20
+    commands_per_second: Annotated[
+        float, _described("How many commands one socket may give in a second."), msgspec.Meta(gt=0)
+    ] = 50.0
+    waiting_sockets: Annotated[
+        int, _described("Connections that may wait before they have shown a credential."), msgspec.Meta(ge=1)
+    ] = 256
+    waiting_per_address: Annotated[int, _described("The same, from one address."), msgspec.Meta(ge=1)] = 32
     record_bytes: Annotated[
         int,
         _described("Largest record of an agent kept in the database; larger ones go to a file."),

@@ -23,9 +23,9 @@ from fairlead.config import Config
 from fairlead.model.admin import FolderReport
 from fairlead.model.agents import AgentInfo, AgentKind
 from fairlead.model.policy import Behavior, Rule, parse_rule
+from fairlead.server import limits as serving
 from fairlead.server.app import App, Parts
 from fairlead.server.binding import Binding, house_of, open_sockets
-from fairlead.server.limits import DEFAULT_LIMITS
 from fairlead.server.logging import Redactor, configure_logging
 from fairlead.server.protocols import discover
 from fairlead.server.runner import Runner
@@ -102,6 +102,7 @@ class Gateway:
         registry = self._registry = Registry(services)
         gateway = SessionGateway(services, registry)
         self._trust = TrustBook(store.documents, self._clock, self._describe, gateway.resolve_folder)
+        limits = server_limits(config)
         parts = Parts(
             protocols=discover(),
             gateway=gateway,
@@ -111,9 +112,9 @@ class Gateway:
             clock=self._clock,
             version=version("fairlead"),
             base=config.public_url,
-            limits=DEFAULT_LIMITS,
+            limits=limits,
         )
-        self._runner = Runner(App(parts), _binding(config), sockets, self._clock)
+        self._runner = Runner(App(parts), _binding(config), sockets, self._clock, limits)
         await registry.start(kill_children=config.on_restart == "kill")
         stack.push_async_callback(registry.stop)
         url = config.public_url or self._runner.urls[0]
@@ -217,6 +218,17 @@ def agents_by_memory() -> int:
     except (ValueError, OSError):
         return 8
     return max(2, min(MOST_AGENTS, pages // AGENT_BYTES))
+
+
+def server_limits(config: Config) -> serving.Limits:
+    return serving.Limits(
+        message_bytes=config.frame_bytes,
+        commands_per_s=config.commands_per_second,
+        waiting=config.waiting_sockets,
+        waiting_per_address=config.waiting_per_address,
+        # Twice a watcher's buffer, so that somebody who is behind with history is still heard.
+        unread=2 * config.watcher_bytes,
+    )
 
 
 def _binding(config: Config) -> Binding:

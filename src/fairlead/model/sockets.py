@@ -114,4 +114,4 @@ class SocketRoute(msgspec.Struct, frozen=True, kw_only=True):
     about: str = ""
     subprotocols: tuple[str, ...] = ()
     token_query: str = ""
-    message_limit: int = MESSAGE_LIMIT
+    message_limit: int | None = None

@@ -213,7 +213,7 @@ class App:
         log.info("connect", extra={**about, "subprotocol": subprotocol})
         code = 1006
         try:
-            options = Options(max_message=route.message_limit)
+            options = Options(max_message=route.message_limit or self._parts.limits.message_bytes)
             code = await run_endpoint(scope, receive, send, endpoint, options=options, subprotocol=subprotocol or None)
         finally:
             detach()

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import count, islice
 from typing import Any, Final
 
+from fairlead.model.sockets import MESSAGE_LIMIT
 from fairlead.system.clock import Clock, Timer
 
 
@@ -13,6 +14,8 @@ from fairlead.system.clock import Clock, Timer
 class Limits:
     """The design's numbers, which settings can change, and a few of our own."""
 
+    message_bytes: int = MESSAGE_LIMIT
+    """One inbound message of a socket whose route names no limit of its own."""
     commands_per_s: float = 50.0
     waiting: int = 256
     waiting_per_address: int = 32
