@@ -1,0 +1,89 @@
+"""Settings: where they come from, which wins, and what is said when one is wrong."""
+
+from pathlib import Path
+
+import pytest
+
+from fairlead.config import BadSetting, Config, describe, load, names
+
+HOME = {"HOME": "/home/ann"}
+
+
+def test_without_anything_the_defaults_count() -> None:
+    config = load(HOME).config
+    assert (config.host, config.port, config.agent) == ("127.0.0.1", 7433, "auto")
+    assert config.data == "/home/ann/.local/share/fairlead"
+    assert config.roots == ("/home/ann",)
+
+
+def test_the_command_line_wins_over_the_environment_and_that_over_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text('port = 1\nagent = "demo"\nallow = ["Bash(ls:*)"]\n')
+    env = {**HOME, "FAIRLEAD_PORT": "2", "FAIRLEAD_AGENT": "claude"}
+    loaded = load(env, {"agent": "auto", "host": None}, file)
+    assert (loaded.config.port, loaded.config.agent, loaded.config.allow) == (2, "auto", ("Bash(ls:*)",))
+    assert loaded.sources["port"] == "environment FAIRLEAD_PORT"
+    assert loaded.sources["agent"] == "command line"
+    assert loaded.sources["allow"] == f"file {file}"
+    assert "host" not in loaded.sources
+
+
+def test_every_setting_has_a_variable_and_a_description(tmp_path: Path) -> None:
+    for name in names():
+        assert describe(name).endswith(".") or describe(name).endswith("...")
+    values = {
+        "bool": ("FAIRLEAD_INSECURE_LAN", "yes", "insecure_lan", True),
+        "tuple": ("FAIRLEAD_ROOTS", "/a, /b", "roots", ("/a", "/b")),
+        "float": ("FAIRLEAD_IDLE_MINUTES", "1.5", "idle_minutes", 1.5),
+        "word": ("FAIRLEAD_DURABILITY", "power", "durability", "power"),
+    }
+    for variable, text, name, expected in values.values():
+        assert getattr(load({**HOME, variable: text}).config, name) == expected
+    servers = load({**HOME, "FAIRLEAD_MCP": 'db = {command = "db-server"}'}).config.mcp
+    assert servers["db"].command == "db-server"
+
+
+@pytest.mark.parametrize(
+    ("env", "words"),
+    [
+        ({"FAIRLEAD_PORTT": "1"}, "Did you mean port?"),
+        ({"FAIRLEAD_PORT": "many"}, "Expected `int`"),
+        ({"FAIRLEAD_PORT": "70000"}, "<= 65535"),
+        ({"FAIRLEAD_AGENT": "cobol"}, "Invalid enum value"),
+        ({"FAIRLEAD_INSECURE_LAN": "perhaps"}, "Expected `bool`"),
+        ({"FAIRLEAD_MCP": "not toml at all ["}, "Expected `object`"),
+        ({"FAIRLEAD_CONFIG": "/nowhere/config.toml"}, "there is no such file"),
+    ],
+)
+def test_a_wrong_setting_is_named_with_its_source(env: dict[str, str], words: str) -> None:
+    with pytest.raises(BadSetting) as caught:
+        load({**HOME, **env})
+    assert words in caught.value.message
+    assert caught.value.code == "bad_setting"
+
+
+def test_a_file_that_is_not_toml_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text("port = = 1")
+    with pytest.raises(BadSetting, match="not TOML"):
+        load(HOME, file=file)
+    with pytest.raises(BadSetting, match="cannot be read"):
+        load(HOME, file=tmp_path)
+
+
+def test_an_unknown_key_of_the_file_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text("zzz = 1")
+    with pytest.raises(BadSetting, match="no such setting"):
+        load(HOME, file=file)
+
+
+def test_the_default_file_is_used_if_it_is_there(tmp_path: Path) -> None:
+    (tmp_path / "fairlead").mkdir()
+    (tmp_path / "fairlead" / "config.toml").write_text("port = 9")
+    assert load({**HOME, "XDG_CONFIG_HOME": str(tmp_path)}).config.port == 9
+
+
+def test_variables_that_are_no_settings_are_left_alone() -> None:
+    assert load({**HOME, "FAIRLEAD_TOKEN": "x", "FAIRLEAD_URL": "y"}).config == load(HOME).config
+    assert isinstance(load(HOME).config, Config)
