@@ -1,0 +1,71 @@
+"""The AsyncAPI document is what the code says, and real frames fit it."""
+
+import os
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from openapi_schema_validator import OAS31Validator
+
+from clients.native.asyncapi import document
+from clients.native.dialogue import Dialogue, frames
+from fairlead.clients.native.codec import JsonCodec
+from fairlead.model import events as ev
+from fairlead.model.ids import EventId, MessageId, SessionId
+from fairlead.model.store import Entry
+
+ROOT = Path(__file__).parents[3]
+FILE = ROOT / "docs" / "reference" / "asyncapi.yaml"
+GOLDEN = ROOT / "tests" / "golden" / "native"
+
+
+@pytest.fixture(scope="module")
+def made() -> Any:
+    return document(version("fairlead"))
+
+
+def check(made: Any, message: str, value: Any) -> None:
+    schema = {**made["components"]["messages"][message]["payload"], "components": made["components"]}
+    OAS31Validator(schema).validate(value)
+
+
+def test_the_file_in_the_docs_is_up_to_date(made: Any) -> None:
+    """FAIRLEAD_WRITE=1 writes it."""
+    if os.environ.get("FAIRLEAD_WRITE") == "1":
+        FILE.write_bytes(msgspec.yaml.encode(made))
+    assert msgspec.yaml.decode(FILE.read_bytes()) == made
+
+
+@pytest.mark.parametrize("case", ["commands", "subscriptions"])
+def test_good_frames_of_the_golden_cases_fit(made: Any, case: str) -> None:
+    for line in (GOLDEN / case / "in.jsonl").read_text().splitlines():
+        frame = msgspec.json.decode(line)
+        check(made, f"{frame['type']}.request", frame)
+    for line in (GOLDEN / case / "out.jsonl").read_text().splitlines():
+        frame = msgspec.json.decode(line)
+        if "does" not in frame:
+            check(made, frame["type"], frame)
+
+
+def test_errors_fit(made: Any) -> None:
+    for line in (GOLDEN / "bad-frames" / "out.jsonl").read_text().splitlines():
+        frame = msgspec.json.decode(line)
+        check(made, frame["type"], frame)
+
+
+def test_an_event_and_a_passing_matter_fit(made: Any) -> None:
+    session = SessionId("11111111-1111-4111-8111-111111111111")
+    event = ev.Text(id=EventId("e"), at=1, message=MessageId("m"), block=0, text="x", marks=((1, 2),))
+    entry = Entry(2, 1, 1, "text", ev.encode(event))
+    check(made, "event", msgspec.json.decode(frames(JsonCodec().encode(session, entry))[0][1]))
+    for kind in ("presence", "typing"):
+        check(made, kind, msgspec.json.decode(frames(JsonCodec().signal(session, kind, "Ann", ["Ann"]))[0][1]))
+
+
+def test_every_frame_that_is_accepted_is_described(made: Any) -> None:
+    described = {name.removesuffix(".request") for name in made["components"]["messages"] if name.endswith(".request")}
+    for kind in described:
+        (answer, *_) = Dialogue().say({"type": kind})
+        assert answer.get("code") != "unknown_type", kind
