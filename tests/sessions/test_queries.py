@@ -1,0 +1,253 @@
+"""What clients ask and watch: pages from the end, cursors and their verdicts, totals, exports, presence."""
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+
+from fairlead.model import queries as q
+from fairlead.model.auth import Identity
+from fairlead.model.errors import NotAllowed, NotFound
+from fairlead.model.gateway import Cursor
+from fairlead.model.ids import SessionId
+from fairlead.model.store import Entry, SessionFilter
+from sessions.rig import ANN, BOB, CHILD, SESSION, Rig
+
+NOBODY = Identity("n", "n", "n", frozenset())
+
+
+class Seqs:
+    key = "seqs"
+
+    def encode(self, session: SessionId, entry: Entry) -> bytes:
+        return b"%d " % entry.seq
+
+    def signal(self, session: SessionId, kind: str, name: str, data: Any) -> bytes:
+        return f"{kind}:{name} ".encode()
+
+
+class Wire:
+    def __init__(self) -> None:
+        self.sent = b""
+
+    def send(self, data: bytes) -> None:
+        self.sent += data
+
+    def backlog(self) -> int:
+        return 0
+
+    @property
+    def seqs(self) -> list[int]:
+        return [int(word) for word in self.sent.split() if word.isdigit()]
+
+
+async def finished(rig: Rig, turns: int = 1) -> None:
+    agent = await rig.working("turn 0")
+    await agent.text("answer 0")
+    await agent.result()
+    for number in range(1, turns):
+        await rig.send(f"turn {number}")
+        await agent.prompted()
+        await agent.ready()
+        await agent.text(f"answer {number}")
+        await agent.result()
+
+
+async def watch(rig: Rig, cursor: Cursor | None, who: Identity = ANN) -> tuple[Any, Wire]:
+    wire = Wire()
+    watching = await rig.gateway.watch(who, SESSION, cursor, Seqs(), wire)
+    watching.start()
+    return watching, wire
+
+
+async def test_history_comes_page_by_page_from_the_end(rig: Rig) -> None:
+    await finished(rig, 3)
+    seen: list[Any] = []
+    before = None
+    while True:
+        page = await rig.gateway.ask(ANN, q.ReadMessages(SESSION, before, 4))
+        seen = [*(msgspec.json.decode(line) for line in page.events), *seen]
+        if page.next is None:
+            break
+        before = page.next
+    assert [line["text"] for line in seen if line["type"] == "text"] == ["answer 0", "answer 1", "answer 2"]
+    assert [line["seq"] for line in seen] == sorted({line["seq"] for line in seen})
+    assert all(line["session"] == SESSION for line in seen)
+    assert not {"record", "text.delta", "message.queued"} & {line["type"] for line in seen}
+
+
+async def test_events_are_read_forward_to_the_head(rig: Rig) -> None:
+    await finished(rig)
+    after, count = 0, 0
+    while True:
+        page = await rig.gateway.ask(ANN, q.ReadEvents(SESSION, after, 3))
+        count += len(page.events)
+        if page.next is None:
+            break
+        after = page.next
+    assert count == len(await rig.log())
+    assert (await rig.gateway.ask(ANN, q.ReadEvents(SESSION, page.head, 3))).events == ()
+
+
+async def test_a_session_is_shown_as_it_stands(rig: Rig) -> None:
+    agent = await rig.working("one")
+    await rig.send("two")
+    await agent.call("c1", command="touch x")
+    await agent.ask("r1", "c1", command="touch x")
+    view = await rig.gateway.ask(ANN, q.GetSession(SESSION))
+    assert view.summary.state == "waiting"
+    assert (view.turn, view.head) == (rig.state().turn, rig.loaded().core.log.head)
+    assert [msgspec.json.decode(item.event)["request"] for item in view.pending] == ["r1"]
+    assert [item.content[0]["text"] for item in view.queue] == ["two"]
+    assert (await rig.gateway.ask(ANN, q.ReadQueue(SESSION)))[0].by == "ann"
+
+
+async def test_what_waits_for_a_person_is_found_in_all_sessions(rig: Rig) -> None:
+    agent = await rig.working("one")
+    await rig.open(CHILD)
+    await agent.call("c1", command="touch x")
+    await agent.ask("r1", "c1", command="touch x")
+    (everywhere,) = await rig.gateway.ask(ANN, q.ListPermissions())
+    (here,) = await rig.gateway.ask(ANN, q.ListPermissions(SESSION))
+    assert everywhere == here
+    assert everywhere.session == SESSION
+    assert (await rig.gateway.ask(ANN, q.FindPermission("r1"))).session == SESSION
+    assert await rig.gateway.ask(ANN, q.ListPermissions(CHILD)) == ()
+    with pytest.raises(NotFound):
+        await rig.gateway.ask(ANN, q.FindPermission("r2"))
+
+
+async def test_usage_is_summed_over_sessions(rig: Rig) -> None:
+    await finished(rig, 2)
+    await rig.open(CHILD)
+    one = await rig.gateway.ask(ANN, q.ReadUsage(SESSION))
+    everything = await rig.gateway.ask(ANN, q.ReadUsage())
+    assert (one.turns, one.cost_usd, one.sessions) == (2, 0.25, 1)
+    assert (everything.turns, everything.cost_usd, everything.sessions) == (2, 0.25, 2)
+
+
+async def test_sessions_are_listed_and_what_was_said_is_found(rig: Rig) -> None:
+    await finished(rig)
+    page = await rig.gateway.ask(ANN, q.ListSessions(SessionFilter()))
+    assert [summary.session for summary in page.sessions] == [SESSION]
+    await rig.store.indexed()
+    hits = await rig.gateway.ask(ANN, q.SearchText("answer"))
+    assert [hit.session for hit in hits] == [SESSION]
+
+
+async def test_unknown_sessions_are_told_and_leave_nothing_behind(rig: Rig) -> None:
+    for query in (
+        q.GetSession(CHILD),
+        q.ReadMessages(CHILD),
+        q.ReadEvents(CHILD),
+        q.ReadQueue(CHILD),
+        q.ReadUsage(CHILD),
+    ):
+        with pytest.raises(NotFound):
+            await rig.gateway.ask(ANN, kind(CHILD))
+    with pytest.raises(NotFound):
+        await rig.gateway.watch(ANN, CHILD, None, Seqs(), Wire())
+    assert CHILD not in rig.registry._feeds
+
+
+async def test_looking_needs_the_scope_view(rig: Rig) -> None:
+    await rig.open()
+    with pytest.raises(NotAllowed):
+        await rig.gateway.ask(NOBODY, q.GetSession(SESSION))
+    with pytest.raises(NotAllowed):
+        await rig.gateway.watch(NOBODY, SESSION, None, Seqs(), Wire())
+    with pytest.raises(NotAllowed):
+        await anext(rig.gateway.export(NOBODY, SESSION))
+
+
+async def test_a_known_cursor_is_ok_and_gets_exactly_the_rest(rig: Rig) -> None:
+    await finished(rig)
+    head = rig.loaded().core.log.head
+    log_id = rig.loaded().core.log.log_id
+    watching, wire = await watch(rig, Cursor(3, log_id))
+    assert (watching.verdict, watching.head, watching.log_id) == ("ok", head, log_id)
+    await rig.until(lambda: watching.live)
+    assert wire.seqs == list(range(4, head + 1))
+    watching.close()
+
+
+@pytest.mark.parametrize("cursor", [Cursor(3, "another log"), Cursor(10**6), Cursor(-1)])
+async def test_a_cursor_that_means_nothing_here_is_a_gap_and_gets_everything(rig: Rig, cursor: Cursor) -> None:
+    await finished(rig)
+    watching, wire = await watch(rig, cursor)
+    assert watching.verdict == "gap"
+    await rig.until(lambda: watching.live)
+    assert wire.seqs[0] == 1
+    watching.close()
+
+
+async def test_without_a_cursor_only_what_comes_is_sent(rig: Rig) -> None:
+    agent = await rig.working("one")
+    watching, wire = await watch(rig, None)
+    await rig.until(lambda: watching.live)
+    await agent.text("now")
+    assert wire.seqs == [rig.loaded().core.log.head]
+    watching.close()
+
+
+async def test_a_session_that_is_not_loaded_can_be_watched(rig: Rig) -> None:
+    await finished(rig)
+    await rig.registry.remove(SESSION)
+    watching, wire = await watch(rig, Cursor(0))
+    await rig.until(lambda: watching.live)
+    head = wire.seqs[-1]
+    await rig.send("again")
+    await rig.until(lambda: wire.seqs[-1] > head)
+    assert wire.seqs == sorted(set(wire.seqs))
+    watching.close()
+
+
+async def test_the_last_to_leave_an_unloaded_session_takes_its_feed_along(rig: Rig) -> None:
+    await finished(rig)
+    await rig.registry.remove(SESSION)
+    watching, _ = await watch(rig, None)
+    assert SESSION in rig.registry._feeds
+    watching.close()
+    assert SESSION not in rig.registry._feeds
+
+
+async def test_typing_reaches_the_others(rig: Rig) -> None:
+    await rig.open()
+    one, ann = await watch(rig, None)
+    two, bob = await watch(rig, None, BOB)
+    await rig.until(lambda: one.live and two.live)
+    rig.gateway.signal(ANN, SESSION, "typing", None)
+    assert b"typing:ann" in bob.sent
+    assert b"typing" not in ann.sent
+    view = await rig.gateway.ask(ANN, q.GetSession(SESSION))
+    assert view.watchers == ("ann", "bob")
+    one.close()
+    two.close()
+
+
+async def test_an_export_is_the_whole_log(rig: Rig) -> None:
+    await finished(rig, 2)
+    entries = [entry.seq async for entry in rig.gateway.export(ANN, SESSION)]
+    assert entries == list(range(1, len(await rig.log()) + 1))
+
+
+async def test_sessions_without_a_process_leave_memory_and_come_back(rig: Rig) -> None:
+    rig.services = msgspec.structs.replace(rig.services, limits=msgspec.structs.replace(rig.limits, loaded_sessions=1))
+    rig.registry.services = rig.services
+    sessions = [SessionId(f"0000000{n}-2222-3333-4444-555555555555") for n in range(4)]
+    for session in sessions:
+        await rig.open(session, title=session[:8])
+        await rig.clock.advance(1)
+    await rig.registry.remove(sessions[3])
+    await rig.registry.get(sessions[3])
+    assert len(rig.registry.all_loaded()) <= 2
+    views = await asyncio.gather(*(rig.gateway.ask(ANN, q.GetSession(session)) for session in sessions))
+    assert [view.summary.title for view in views] == [session[:8] for session in sessions]
+
+
+async def test_two_who_ask_at_once_get_one_session(rig: Rig) -> None:
+    await rig.open()
+    await rig.registry.remove(SESSION)
+    one, two = await asyncio.gather(rig.registry.get(SESSION), rig.registry.get(SESSION))
+    assert one is two

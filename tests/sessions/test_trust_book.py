@@ -1,0 +1,59 @@
+"""Trusted folders: as they were shown, until a file changes."""
+
+from pathlib import Path
+
+import pytest
+
+from fairlead.agents.claude.trust import describe
+from fairlead.model.errors import NotAllowed, Stale
+from fairlead.sessions.trust import TrustBook
+from sessions.rig import ANN, BOB, Rig
+
+
+@pytest.fixture
+def project(rig: Rig) -> Path:
+    (rig.cwd / ".claude").mkdir()
+    (rig.cwd / ".claude" / "settings.json").write_text('{"permissions": {"allow": ["Bash"]}}')
+    return rig.cwd
+
+
+@pytest.fixture
+def book(rig: Rig) -> TrustBook:
+    return TrustBook(rig.store.documents, rig.clock, describe, rig.gateway.resolve_folder)
+
+
+async def test_a_folder_is_trusted_after_it_was_shown(book: TrustBook, project: Path) -> None:
+    assert not await book.is_trusted(str(project))
+    report = await book.inspect(ANN, str(project))
+    assert not report.trusted
+    assert any("Bash" in rule for rule in report.permissions)
+    trusted = await book.trust(ANN, str(project), report.digest)
+    assert (trusted.path, trusted.by) == (report.path, "ann")
+    assert await book.is_trusted(str(project))
+    assert [folder.path for folder in await book.trusted(ANN)] == [report.path]
+    assert (await book.inspect(ANN, str(project))).trusted
+
+
+async def test_a_changed_file_asks_again(book: TrustBook, project: Path) -> None:
+    report = await book.inspect(ANN, str(project))
+    await book.trust(ANN, str(project), report.digest)
+    (project / ".claude" / "settings.json").write_text('{"hooks": {}}')
+    assert not await book.is_trusted(str(project))
+    with pytest.raises(Stale):
+        await book.trust(ANN, str(project), report.digest)
+
+
+async def test_trust_can_be_taken_back(book: TrustBook, project: Path) -> None:
+    report = await book.inspect(ANN, str(project))
+    await book.trust(ANN, str(project), report.digest)
+    assert await book.untrust(ANN, str(project))
+    assert not await book.untrust(ANN, str(project))
+    assert not await book.is_trusted(str(project))
+
+
+async def test_only_an_admin_trusts(book: TrustBook, project: Path) -> None:
+    report = await book.inspect(BOB, str(project))
+    with pytest.raises(NotAllowed):
+        await book.trust(BOB, str(project), report.digest)
+    with pytest.raises(NotAllowed):
+        await book.untrust(BOB, str(project))
