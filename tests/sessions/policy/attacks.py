@@ -171,6 +171,8 @@ ATTACKS = [
     "echo a\u00a0b; rm x",
     "echo\u2003hi",
     "echo #'\nrm x #'",
+    "echo hi;\\ echo x",
+    "echo hi &[0]",
     "echo a#'\nrm x\n'; rm x",
     # functions, aliases, builtins that change what words mean
     "echo() { rm x; }; echo",

@@ -150,7 +150,19 @@ def test_every_redirection_to_a_file_is_found(line: str, expected: list[tuple[st
         ("A=1 b", Trouble.ASSIGNMENT),
         ("'a' b", Trouble.DISGUISE),
         ("a\x07", Trouble.CONTROL),
+        (")echo hi", Trouble.PARSE),
+        ("(echo hi", Trouble.PARSE),  # the grammar only misses the bracket
+        ("echo hi >", Trouble.PARSE),
         ("a\\\nb", Trouble.LEXING),
+        ("echo hi;\\ echo x", Trouble.LEXING),  # bash runs a program named " echo"
+        ("echo hi;\\\necho x", Trouble.LEXING),
+        ("echo hi &[0]", Trouble.LEXING),  # bash runs "[0]", the grammar sees a test
+        ("[! -f x ]", Trouble.LEXING),
+        ("{echo; }", Trouble.LEXING),
+        ("echo =~\nrm x", Trouble.LEXING),
+        ("echo >\nx", Trouble.LEXING),
+        ("cat <<EOF |\necho hi\nrm x\nEOF", Trouble.LEXING),
+        ("cat <<EOF\nhi\nEOF;\nEOF", Trouble.LEXING),
         ("(" * 200 + "a" + ")" * 200, Trouble.NESTING),
         ("echo " + '"$(' * 70 + "a" + ')"' * 70, Trouble.NESTING),
         ("[[ " + "! " * 100 + "-f x ]]", Trouble.EXPANSION),

@@ -320,7 +320,8 @@ class _Reader:
                 self.not_vouched(child, depth)
         if not self.heredoc_is_plain(parts, last, tabs=node.children[0].type == "<<-"):
             self.out.problem(Trouble.LEXING, "what belongs to the here-document is not plain")
-            self.look_through(node, depth)
+            if "heredoc_body" in parts:
+                self.look_through(parts["heredoc_body"], depth)
 
     def heredoc_is_plain(self, parts: dict[str, Node], last: int, *, tabs: bool) -> bool:
         """Whether grammar and shell agree about the here-document, and its text runs nothing."""
