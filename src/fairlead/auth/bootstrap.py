@@ -24,7 +24,7 @@ async def bootstrap_admin(credentials: Credentials, data: Path, given: str | Non
         record = await credentials.restore(kept)
         if record is not None and not record.revoked:
             return kept
-    new = await credentials.create("token", "admin (made at the first start)", ("admin",))
+    new = await credentials.create("token", "admin", ("admin",))
     _write(path, new.secret)
     return new.secret
 

@@ -27,8 +27,6 @@ Access = Scope | Literal["public", "any"]
 """What a route asks for. Public routes are few and named; `any` is any valid credential. There is no default."""
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
-BODY_LIMIT = 8 << 20
-"""Bytes of a request's body; the same as of an inbound frame, for both carry the same prompts."""
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,8 +111,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     """One HTTP route. `body`, `answer` (one type, or several) and `query` describe it in the reference.
 
     `token_query`: a name of the query that carries our token, for clients that can set no header.
-    `signed`: a short-lived signed URL opens it too. A path has parameters as `{name}`; a last `{name...}` takes
-    the rest of the path."""
+    `signed`: a short-lived signed URL opens it too. `body_limit`: bytes of a body, where it is to be less than
+    usual. A path has parameters as `{name}`; a last `{name...}` takes the rest of the path."""
 
     method: str
     path: str
@@ -128,7 +126,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     query: tuple[Param, ...] = ()
     token_query: str = ""
     signed: bool = False
-    body_limit: int = BODY_LIMIT
+    body_limit: int | None = None
 
     def __post_init__(self) -> None:
         if self.method not in METHODS or not self.path.startswith("/"):

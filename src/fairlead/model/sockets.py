@@ -15,9 +15,6 @@ from fairlead.model.gateway import Cursor, Variant
 from fairlead.model.ids import SessionId
 from fairlead.model.requests import Head, Step
 
-MESSAGE_LIMIT = 8 << 20
-"""Bytes of one inbound message (design: limits)."""
-
 
 class Write(msgspec.Struct, frozen=True):
     """Ready frames, from `model.frames`."""
@@ -105,7 +102,8 @@ class SocketRoute(msgspec.Struct, frozen=True, kw_only=True):
     """One WebSocket path. No socket is public: the gate decides before the upgrade.
 
     `subprotocols` in the order of our preference, the first also for a client that asks for none; a client that
-    asks only for others is refused. `token_query` as of a route; a single-use ticket opens every socket."""
+    asks only for others is refused. `token_query` as of a route; a single-use ticket opens every socket.
+    `message_limit`: bytes of one inbound message, where it is to be less than usual."""
 
     path: str
     access: Scope

@@ -106,7 +106,8 @@ class App:
         parts, route = self._parts, match.route
         try:
             seconds = parts.limits.waiting_s if route.access == "public" else parts.limits.body_s
-            body = await within(parts.clock, seconds, _read_body(head, route.body_limit, receive))
+            most = parts.limits.message_bytes if route.body_limit is None else route.body_limit
+            body = await within(parts.clock, seconds, _read_body(head, most, receive))
             request = Request(
                 head=head,
                 who=who,

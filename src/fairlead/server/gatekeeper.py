@@ -9,8 +9,6 @@ from fairlead.model.requests import Head
 
 log = logging.getLogger("fairlead.gate")
 
-_SPENT = Refuse(401, "bad_credential", "The credential is not valid.")
-
 
 class Gatekeeper:
     def __init__(self, house: House, credentials: Credentials) -> None:
@@ -19,9 +17,11 @@ class Gatekeeper:
 
     def admit(self, head: Head, demand: Demand) -> Allow | Refuse:
         verdict = decide(head, demand, self.house, self._credentials)
-        if isinstance(verdict, Allow) and verdict.ticket and not self._credentials.tickets.spend(verdict.ticket):
-            verdict = _SPENT
-        if isinstance(verdict, Refuse):
+        if isinstance(verdict, Allow):
+            if verdict.ticket:
+                # Nothing was awaited since the decision, so nobody else can have spent it.
+                self._credentials.tickets.spend(verdict.ticket)
+        else:
             kind = "websocket" if head.socket else head.method
             fields = {
                 "peer": head.peer,

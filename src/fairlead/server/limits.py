@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from itertools import count, islice
 from typing import Any, Final
 
-from fairlead.model.sockets import MESSAGE_LIMIT
 from fairlead.system.clock import Clock, Timer
 
 
@@ -14,8 +13,8 @@ from fairlead.system.clock import Clock, Timer
 class Limits:
     """The design's numbers, which settings can change, and a few of our own."""
 
-    message_bytes: int = MESSAGE_LIMIT
-    """One inbound message of a socket whose route names no limit of its own."""
+    message_bytes: int = 8 << 20
+    """Of one inbound message, and of a request's body (both carry the same prompts), where a route says no less."""
     commands_per_s: float = 50.0
     waiting: int = 256
     waiting_per_address: int = 32

@@ -143,9 +143,9 @@ class HtmlRenderer:
         node.parts.append(text)
 
     def _subagent(self, event: ev.SubagentStarted) -> None:
+        # Its prompt is not shown here: it stands in the call's input and comes as the subagent's first message.
         title = words(event.title or event.kind or "Subagent")
-        asked = f'<div class="user"><p>{words(event.prompt)}</p></div>' if event.prompt else ""
-        node = _Node(f"<details><summary>Subagent: {title}</summary>{asked}", "</details>\n", open=True)
+        node = _Node(f"<details><summary>Subagent: {title}</summary>", "</details>\n", open=True)
         call = self._calls.get(event.call)
         if call is None:
             self._put(event.subagent, node)

@@ -92,7 +92,11 @@ def image(source: Any) -> str:
 def head(summary: Summary) -> str:
     title = words(summary.title or summary.first_prompt[:80] or "Session")
     facts = [words(fact) for fact in (summary.cwd, summary.agent, summary.model) if fact]
-    facts += [f"{summary.turns} turns", f"${summary.cost_usd:.4f}", moment(summary.created)]
+    facts += [
+        "1 turn" if summary.turns == 1 else f"{summary.turns} turns",
+        f"${summary.cost_usd:.4f}",
+        moment(summary.created),
+    ]
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
