@@ -24,7 +24,7 @@ def result(total: float, models: dict[str, Any] | None = None, **fields: Any) ->
     return ResultRecord(**{"subtype": "success", "total_cost_usd": total, "modelUsage": models, **fields})
 
 
-@pytest.mark.rules("S004-092", "S004-094")
+@pytest.mark.rules("S004-092")
 def test_within_a_process_the_difference_counts() -> None:
     first, base = ending(result(0.5, {"a": used(10, 0.5)}, duration_api_ms=100), Base(), False)
     both = {"a": used(25, 0.6), "b": used(4, 0.2)}

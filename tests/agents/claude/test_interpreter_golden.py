@@ -197,7 +197,7 @@ def test_compaction_in_the_seeds_order_is_told_too() -> None:
     assert (all_of(log, ev.Compaction)[1].trigger, all_of(log, ev.Compaction)[1].pre_tokens) == ("auto", 1234)
 
 
-@pytest.mark.rules("S004-106", "S004-103", "S004-339")
+@pytest.mark.rules("S004-106", "S004-103")
 def test_a_changed_mode_is_told_where_the_version_tells_it() -> None:
     new = [event.mode for event in all_of(log_of("2.1.325-set_permission_mode"), ev.ModeChanged)]
     assert new == ["acceptEdits", "plan", "default", "dontAsk", "auto", "acceptEdits"]

@@ -25,7 +25,6 @@ def test_dial_in_is_told_by_the_version() -> None:
     assert list(works.values()) == [True, True, False, False]
 
 
-@pytest.mark.rules("S004-341")
 def test_the_modes_differ_by_version() -> None:
     seed = {"default", "acceptEdits", "bypassPermissions", "plan", "delegate", "dontAsk"}
     assert set(abilities((2, 1, 37)).modes) == seed
