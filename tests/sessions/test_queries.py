@@ -137,13 +137,7 @@ async def test_sessions_are_listed_and_what_was_said_is_found(rig: Rig) -> None:
 
 
 async def test_unknown_sessions_are_told_and_leave_nothing_behind(rig: Rig) -> None:
-    for query in (
-        q.GetSession(CHILD),
-        q.ReadMessages(CHILD),
-        q.ReadEvents(CHILD),
-        q.ReadQueue(CHILD),
-        q.ReadUsage(CHILD),
-    ):
+    for kind in (q.GetSession, q.ReadMessages, q.ReadEvents, q.ReadQueue, q.ReadUsage):
         with pytest.raises(NotFound):
             await rig.gateway.ask(ANN, kind(CHILD))
     with pytest.raises(NotFound):
