@@ -12,6 +12,7 @@ import pytest
 
 from fairlead.model import commands as cmd
 from fairlead.server.binding import Binding
+from fairlead.server.limits import Limits
 from server.fakes import SESSION, Served, serving, until
 
 TLS = Path(__file__).parent / "tls"
@@ -29,6 +30,17 @@ async def test_over_tls_our_origin_is_https() -> None:
             assert (await client.get("/v1/me", headers={"origin": plain})).status_code == 403
             link = (await client.post("/v1/login-codes", json={})).json()
             assert link["url"].startswith(f"{base}/#login=")
+
+
+async def test_a_tls_handshake_that_does_not_come_is_not_waited_for() -> None:
+    binding = Binding(port=0, tls_cert=TLS / "cert.pem", tls_key=TLS / "key.pem")
+    async with serving(Limits(waiting_s=0.1), binding) as served:
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+        with contextlib.suppress(ConnectionError):
+            assert await asyncio.wait_for(reader.read(), 10) == b""
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
 
 
 async def status(served: Served, **headers: str) -> int:

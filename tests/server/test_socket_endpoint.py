@@ -10,7 +10,7 @@ from fairlead.model.auth import Identity
 from fairlead.model.errors import FairleadError
 from fairlead.model.sockets import Do, HangUp, Run, Subscribe, Tell, Unsubscribe, Write
 from fairlead.server.limits import Limits
-from fairlead.server.sockets import REVOKED, SocketEndpoint
+from fairlead.server.sockets import REVOKED, SocketEndpoint, SocketHost
 from fairlead.server.steps import Doer
 from fairlead.testing.clock import ManualClock
 from server.fakes import OTHER, SESSION, FakeGateway, until
@@ -85,7 +85,8 @@ class Room:
         self.script = Script(**does)
         self.doer = Doer(self.gateway, {})
         self.clock = ManualClock()
-        self.endpoint = SocketEndpoint(self.script, ADMIN, self.doer, self.clock, limits or Limits(), lambda: "id")
+        host = SocketHost(self.doer, self.clock, limits or Limits(), lambda: "id")
+        self.endpoint = SocketEndpoint(self.script, ADMIN, host, name="native", peer="127.0.0.1")
         self.wire = Wire()
 
     def open(self) -> None:

@@ -51,6 +51,7 @@ class Credentials:
         self._clock = clock
         self._random = random
         self._records: dict[str, CredentialRecord] = {}
+        self._identities: dict[str, Identity] = {}
         self._given: CredentialRecord | None = None
         self._url_key = b""
         self._live: defaultdict[str, set[Callable[[], None]]] = defaultdict(set)
@@ -103,7 +104,7 @@ class Credentials:
         if record is None or not record.fits(secret) or record.revoked:
             return None
         self._touch(record)
-        return record.identity()
+        return self._known(record)
 
     def ticket(self, ticket: str) -> Identity | None:
         owner = self.tickets.owner(ticket)
@@ -116,7 +117,13 @@ class Credentials:
     def identity(self, credential: str) -> Identity | None:
         """Of a credential that is valid now."""
         record = self._given if credential == GIVEN else self._records.get(credential)
-        return None if record is None or record.revoked else record.identity()
+        return None if record is None or record.revoked else self._known(record)
+
+    def _known(self, record: CredentialRecord) -> Identity:
+        """One object for all sockets of a credential; what it says of a record never changes."""
+        if record.id not in self._identities:
+            self._identities[record.id] = record.identity()
+        return self._identities[record.id]
 
     # --- changes
 
@@ -189,6 +196,7 @@ class Credentials:
         return detach
 
     def _end(self, credential: str) -> None:
+        self._identities.pop(credential, None)
         self.tickets.drop(credential)
         closers = self._live.pop(credential, set())
         if closers:

@@ -4,10 +4,9 @@ Rule: one match serves the gate and the handler, and every request passes `_admi
 or a conversation beside it, for HTTP and WebSocket alike. Frameworks' routers are not used for that reason.
 """
 
-import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 from uuid import uuid4
 
 from starlette.types import Receive, Scope, Send
@@ -25,13 +24,11 @@ from fairlead.server.errors import error_response, unexpected
 from fairlead.server.gatekeeper import Gatekeeper
 from fairlead.server.limits import DEFAULT_LIMITS, Limits
 from fairlead.server.replies import refusal, send_and_close, send_response, send_stream
-from fairlead.server.sockets import SocketEndpoint
+from fairlead.server.sockets import SocketEndpoint, SocketHost
 from fairlead.server.steps import Doer, Performers
 from fairlead.server.table import Match, RouteTable
 from fairlead.server.websocket import Options, run_endpoint
 from fairlead.system.clock import Clock, within
-
-log = logging.getLogger("fairlead.server")
 
 GUARD: Final = "fairlead.guard"
 """Where a connection that waits for its first credential stands in scope["extensions"]."""
@@ -65,14 +62,15 @@ class App:
         self.doer = Doer(parts.gateway, parts.performers)
         self._parts = parts
         self._keeper = Gatekeeper(parts.house, parts.credentials)
+        self._sockets = SocketHost(self.doer, parts.clock, parts.limits, parts.fresh)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        # Not a coroutine of its own: it would stay in memory as long as its socket does.
         if scope["type"] == "http":
-            await self._http(scope, receive, send)
-        elif scope["type"] == "websocket":
-            await self._websocket(scope, receive, send)
-        else:
-            raise RuntimeError(f"there is nothing to do for {scope['type']} here")
+            return self._http(scope, receive, send)
+        if scope["type"] == "websocket":
+            return self._websocket(scope, receive, send)
+        raise RuntimeError(f"there is nothing to do for {scope['type']} here")
 
     def _admit(self, scope: Scope, head: Head, demand: Demand) -> Allow | Refuse:
         verdict = self._keeper.admit(head, demand)
@@ -169,56 +167,49 @@ class App:
     # --- WebSocket
 
     async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        opened = self._open_socket(scope)
+        if isinstance(opened, Response):
+            await self._send(send, opened, socket=True)
+            return
+        endpoint, options, subprotocol, detach = opened
+        del opened
+        try:
+            await run_endpoint(scope, receive, send, endpoint, options=options, subprotocol=subprotocol)
+        finally:
+            detach()
+
+    def _open_socket(self, scope: Scope) -> Response | tuple[SocketEndpoint, Options, str | None, Callable[[], None]]:
+        """Not asynchronous: from the gate's decision on, a credential that is revoked ends this socket; and what
+        only the handshake needs is gone when it is over."""
         head = head_of(scope)
         match = self.table.socket(head.path)
         verdict = self._admit(scope, head, _UNKNOWN if match is None else demand_of(match.route))
         if isinstance(verdict, Refuse):
-            await self._send(send, refusal(verdict), socket=True)
-            return
+            return refusal(verdict)
         if match is None:
-            await self._send(send, error_response(NotFound("socket", head.path)), socket=True)
-            return
+            return error_response(NotFound("socket", head.path))
+        parts, route, who = self._parts, match.route, verdict.identity
         try:
-            subprotocol = choose_subprotocol(match.route, scope.get("subprotocols", []))
-            query = parse_query(head.query)
-        except BadRequest as error:
-            await self._send(send, error_response(error), socket=True)
-            return
-        await self._converse(scope, receive, send, match, verdict.identity, head, subprotocol, query)
-
-    async def _converse(
-        self,
-        scope: Scope,
-        receive: Receive,
-        send: Send,
-        match: Match[SocketRoute],
-        who: Identity,
-        head: Head,
-        subprotocol: str,
-        query: dict[str, str],
-    ) -> None:
-        parts, route = self._parts, match.route
-        opening = Opening(
-            head=head,
-            who=who,
-            version=parts.version,
-            fresh=parts.fresh,
-            subprotocol=subprotocol,
-            params=match.params,
-            query=query,
+            opening = Opening(
+                head=head,
+                who=who,
+                version=parts.version,
+                fresh=parts.fresh,
+                subprotocol=choose_subprotocol(route, scope.get("subprotocols", [])),
+                params=match.params,
+                query=parse_query(head.query),
+            )
+            conversation = route.open(opening)
+        except FairleadError as error:
+            return error_response(error)
+        endpoint = SocketEndpoint(conversation, who, self._sockets, name=route.name, peer=head.peer)
+        options = Options(max_message=route.message_limit or parts.limits.message_bytes)
+        return (
+            endpoint,
+            options,
+            opening.subprotocol or None,
+            parts.credentials.attach(who.credential, endpoint.revoked),
         )
-        endpoint = SocketEndpoint(route.open(opening), who, self.doer, parts.clock, parts.limits, parts.fresh)
-        # Nothing was awaited since the gate decided: a credential revoked from here on ends this socket.
-        detach = parts.credentials.attach(who.credential, endpoint.revoked)
-        about: dict[str, Any] = {"peer": head.peer, "socket": route.name, "who": who.name, "credential": who.credential}
-        log.info("connect", extra={**about, "subprotocol": subprotocol})
-        code = 1006
-        try:
-            options = Options(max_message=route.message_limit or self._parts.limits.message_bytes)
-            code = await run_endpoint(scope, receive, send, endpoint, options=options, subprotocol=subprotocol or None)
-        finally:
-            detach()
-            log.info("disconnect", extra={**about, "code": code, **endpoint.counts()})
 
 
 def head_of(scope: Scope) -> Head:

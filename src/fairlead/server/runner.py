@@ -6,13 +6,14 @@ import logging
 import signal
 import socket
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Final
 
 import uvicorn
 
 from fairlead.server.app import App
 from fairlead.server.binding import Binding, urls
-from fairlead.server.http import guarded_http
+from fairlead.server.http import GuardedHttp, guarded_http
 from fairlead.server.limits import DEFAULT_LIMITS, Limits, WaitingRoom
 from fairlead.server.websocket import driver_class
 from fairlead.system.clock import Clock, within
@@ -26,13 +27,28 @@ GRACE_S: Final = 5
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's loop wakes ten times a second to look whether it should stop, and its signal handling ends the
-    process; ours waits for the word."""
+    """uvicorn waits a minute for a TLS handshake, wakes ten times a second to look whether it should stop, and ends
+    the process by its own signal handling; ours is stricter, sleeps, and waits for the word."""
 
-    def __init__(self, config: uvicorn.Config) -> None:
+    def __init__(self, config: uvicorn.Config, http: type[GuardedHttp], handshake_s: float) -> None:
         super().__init__(config)
+        self._http = http
+        self._handshake_s = handshake_s
         self.ready = asyncio.Event()
         self.stopping = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """As uvicorn does it for sockets that are open, but for the time that a TLS handshake may take."""
+        config, loop = self.config, asyncio.get_running_loop()
+        make = partial(self._http, config=config, server_state=self.server_state, app_state={})
+        patience = None if config.ssl is None else self._handshake_s
+        self.servers = [
+            await loop.create_server(
+                make, sock=listener, ssl=config.ssl, backlog=config.backlog, ssl_handshake_timeout=patience
+            )
+            for listener in sockets or ()
+        ]
+        self.started = True
 
     async def main_loop(self) -> None:
         self.ready.set()
@@ -59,9 +75,10 @@ class Runner:
         self._sockets = list(sockets)
         self.urls = urls(binding, sockets)
         self.room = WaitingRoom(clock, limits, frozenset(binding.trusted_proxies))
+        http = guarded_http(self.room)
         config = uvicorn.Config(
             app,
-            http=guarded_http(self.room),
+            http=http,
             ws=driver_class(),
             interface="asgi3",
             lifespan="off",
@@ -77,7 +94,7 @@ class Runner:
             ssl_certfile=binding.tls_cert,
             ssl_keyfile=binding.tls_key,
         )
-        self._server = _Server(config)
+        self._server = _Server(config, http, limits.waiting_s)
 
     async def serve(self, *, signals: bool = False) -> None:
         """Until `stop`. `signals`: SIGINT and SIGTERM stop it; a second one does not wait for anybody."""

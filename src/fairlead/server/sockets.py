@@ -62,36 +62,53 @@ class _Sink:
         return self._connection.write_buffer_size()
 
 
-class SocketEndpoint:
-    """Implements `server.websocket.Endpoint`."""
+@dataclass(frozen=True, slots=True)
+class SocketHost:
+    """What all sockets of a server share."""
 
-    def __init__(
-        self,
-        conversation: Conversation,
-        who: Identity,
-        doer: Doer,
-        clock: Clock,
-        limits: Limits,
-        fresh: Callable[[], str],
-    ) -> None:
+    doer: Doer
+    clock: Clock
+    limits: Limits
+    fresh: Callable[[], str]
+
+
+class SocketEndpoint:
+    """Implements `server.websocket.Endpoint`. `name` and `peer` are for the log."""
+
+    __slots__ = (
+        "_bucket",
+        "_connection",
+        "_conversation",
+        "_host",
+        "_lanes",
+        "_messages",
+        "_name",
+        "_out",
+        "_paused",
+        "_peer",
+        "_revoked",
+        "_running",
+        "_watches",
+        "_watching",
+        "_who",
+    )
+
+    def __init__(self, conversation: Conversation, who: Identity, host: SocketHost, *, name: str, peer: str) -> None:
         self._conversation = conversation
         self._who = who
-        self._doer = doer
-        self._limits = limits
-        self._fresh = fresh
-        self._bucket = TokenBucket(clock, limits.commands_per_s)
+        self._host = host
+        self._name = name
+        self._peer = peer
+        self._bucket = TokenBucket(host.clock, host.limits.commands_per_s)
         self._connection: Connection | None = None
         self._out: list[bytes] = []
         self._lanes: dict[str, deque[_Slot]] = {}
         self._watches: dict[SessionId, Watch] = {}
         self._watching: dict[SessionId, asyncio.Task[None]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._running = 0
         self._revoked = False
         self._paused = False
         self._messages = 0
-
-    def counts(self) -> dict[str, int]:
-        return {"messages": self._messages}
 
     def revoked(self) -> None:
         """Its credential is no longer valid."""
@@ -102,6 +119,7 @@ class SocketEndpoint:
     # --- what the connection calls
 
     def on_open(self, conn: Connection) -> None:
+        self._log("connect")
         self._connection = conn
         if self._revoked:
             self._hang_up(REVOKED, "the credential was revoked")
@@ -114,7 +132,7 @@ class SocketEndpoint:
         if self._bucket.take():
             self._do(self._conversation.received(data, text))
         else:
-            rate = f"{self._limits.commands_per_s:g}"
+            rate = f"{self._host.limits.commands_per_s:g}"
             self._do(self._conversation.throttled(data, text, TooMany(f"At most {rate} messages a second are taken.")))
 
     def on_batch_end(self, conn: Connection) -> None:
@@ -127,12 +145,17 @@ class SocketEndpoint:
 
     def on_close(self, conn: Connection, code: int) -> None:
         """Steps under way are not cancelled: what was asked for happens, only nobody hears the answer here."""
+        self._log("disconnect", code=code, messages=self._messages)
         self._connection = None
         self._out.clear()
         watches = tuple(self._watches.values())
         self._watches.clear()
         for watch in watches:
             watch.close()
+
+    def _log(self, event: str, **more: Any) -> None:
+        who = {"who": self._who.name, "credential": self._who.credential}
+        log.info(event, extra={"peer": self._peer, "socket": self._name, **who, **more})
 
     # --- doing
 
@@ -161,7 +184,7 @@ class SocketEndpoint:
         frames = b"".join(self._out)
         self._out.clear()
         connection.send(frames)
-        if connection.write_buffer_size() > self._limits.unread:
+        if connection.write_buffer_size() > self._host.limits.unread:
             self._pause()
 
     def _hang_up(self, code: int, reason: str) -> None:
@@ -171,7 +194,7 @@ class SocketEndpoint:
 
     def _tell(self, tell: Tell) -> None:
         if tell.session in self._watches:
-            self._doer.gateway.signal(self._who, tell.session, tell.kind, tell.data)
+            self._host.doer.gateway.signal(self._who, tell.session, tell.kind, tell.data)
         else:
             self._do(self._conversation.failed(tell.tag, Busy("Subscribe to the session first.", session=tell.session)))
 
@@ -185,7 +208,7 @@ class SocketEndpoint:
 
     async def _perform(self, run: Run, slot: _Slot) -> None:
         try:
-            answer = await self._doer.do(self._who, run.step)
+            answer = await self._host.doer.do(self._who, run.step)
         except Exception as error:
             told = self._known(error, type(run.step).__name__)
             slot.settle = lambda: self._conversation.failed(run.tag, told)
@@ -200,7 +223,7 @@ class SocketEndpoint:
         self._flush()
 
     def _known(self, error: Exception, what: str) -> FairleadError:
-        return error if isinstance(error, FairleadError) else unexpected(error, self._fresh(), what)
+        return error if isinstance(error, FairleadError) else unexpected(error, self._host.fresh(), what)
 
     # --- watches: one after the other for each session
 
@@ -223,19 +246,19 @@ class SocketEndpoint:
 
     async def _subscribe(self, wanted: Subscribe) -> None:
         self._stop_watching(wanted.session)
-        if len(self._watches) >= self._limits.watches_per_socket:
-            raise TooMany(f"One socket watches at most {self._limits.watches_per_socket} sessions.")
+        if len(self._watches) >= self._host.limits.watches_per_socket:
+            raise TooMany(f"One socket watches at most {self._host.limits.watches_per_socket} sessions.")
         connection = self._connection
         if connection is None:
             return
         sink = _Sink(connection)
-        watch = await self._doer.gateway.watch(self._who, wanted.session, wanted.cursor, wanted.variant, sink)
+        watch = await self._host.doer.gateway.watch(self._who, wanted.session, wanted.cursor, wanted.variant, sink)
         if self._connection is None:
             watch.close()
             return
         self._watches[wanted.session] = watch
         told = Subscribed(wanted.session, watch.verdict, watch.log_id, watch.head)
-        log.info("subscribe", extra={"who": self._who.name, "session": wanted.session, "verdict": watch.verdict})
+        self._log("subscribe", session=wanted.session, verdict=watch.verdict, head=watch.head)
         self._do(self._conversation.answered(wanted.tag, told))
         self._flush()
         watch.start()
@@ -252,15 +275,15 @@ class SocketEndpoint:
     # --- how much is under way
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = self._doer.spawn(work)
-        self._tasks.add(task)
+        task = self._host.doer.spawn(work)
+        self._running += 1
         task.add_done_callback(self._finished)
-        if len(self._tasks) >= self._limits.in_flight:
+        if self._running >= self._host.limits.in_flight:
             self._pause()
         return task
 
     def _finished(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
+        self._running -= 1
         self._read_on()
 
     def _pause(self) -> None:
@@ -272,6 +295,6 @@ class SocketEndpoint:
         connection = self._connection
         if not self._paused or connection is None:
             return
-        if len(self._tasks) < self._limits.in_flight and connection.write_buffer_size() <= self._limits.unread:
+        if self._running < self._host.limits.in_flight and connection.write_buffer_size() <= self._host.limits.unread:
             self._paused = False
             connection.resume_reading()

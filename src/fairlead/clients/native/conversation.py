@@ -45,14 +45,19 @@ _TYPING_FIELDS: Final = frozenset(_TypingFrame.__struct_fields__)
 class NativeConversation:
     """`tag` of a step is the head of its answer: the client's `id`, if there was one."""
 
+    # The opening itself is not kept: a request's head is more than all the rest of an idle socket.
+    __slots__ = ("_codec", "_fresh", "_version", "_who")
+
     def __init__(self, opening: Opening) -> None:
-        self._opening = opening
+        self._who = opening.who
+        self._version = opening.version
+        self._fresh = opening.fresh
         self._codec: Codec = CODECS[opening.subprotocol or JSON]
 
     def opened(self) -> Sequence[Do]:
-        who = self._opening.who
+        who = self._who
         you = {"credential": who.credential, "user": who.user, "name": who.name, "scopes": sorted(who.scopes)}
-        hello = {"type": "hello", "protocol": PROTOCOL_NAME, "version": self._opening.version, "you": you}
+        hello = {"type": "hello", "protocol": PROTOCOL_NAME, "version": self._version, "you": you}
         return (Write(self._codec.frame(hello)),)
 
     def received(self, data: bytes, text: bool) -> Sequence[Do]:
@@ -112,7 +117,7 @@ class NativeConversation:
             case "typing":
                 return self._typing(fields, tag)
             case _ if kind in KINDS:
-                made = command(kind, fields, self._opening.fresh)
+                made = command(kind, fields, self._fresh)
                 return (Run(tag, made, made.session),)
             case _:
                 raise UnknownType(f"There is no frame of the type {kind[:40]!r}.", type=kind[:40])
@@ -120,7 +125,7 @@ class NativeConversation:
     def _typing(self, fields: dict[str, Any], tag: dict[str, Any]) -> Sequence[Do]:
         refuse_unknown(fields, _TYPING_FIELDS)
         frame = convert(fields, _TypingFrame)
-        if not self._opening.who.may("chat"):
+        if not self._who.may("chat"):
             raise NotAllowed("Typing needs the scope chat.", scope="chat")
         return (Tell(tag, session_id(frame.session), "typing", {"active": frame.active}),)
 
