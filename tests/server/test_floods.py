@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import random
 
 from fairlead.server.http import HEAD_LIMIT
 from fairlead.server.limits import Limits
@@ -96,3 +97,31 @@ async def test_a_storm_of_good_clients_all_get_in() -> None:
         ).encode()
         answers = await asyncio.gather(*(raw_request(served.port, request) for _ in range(100)))
         assert all(answer.startswith(b"HTTP/1.1 200 ") for answer in answers)
+
+
+async def test_garbage_harms_nobody(rng: random.Random) -> None:
+    """Good requests with bytes changed, cut or repeated at random: answered or cut off, and the next one served."""
+    async with serving() as served:
+        request = (
+            f"POST /v1/sessions HTTP/1.1\r\nHost: localhost:{served.port}\r\nAuthorization: Bearer {served.admin}\r\n"
+            'Content-Length: 13\r\nConnection: close\r\n\r\n{"title":"x"}'
+        ).encode()
+        for _ in range(150):
+            broken = bytearray(request)
+            for _ in range(rng.randrange(1, 6)):
+                place = rng.randrange(len(broken))
+                match rng.randrange(3):
+                    case 0:
+                        broken[place] = rng.randrange(256)
+                    case 1:
+                        del broken[place]
+                    case _:
+                        broken[place:place] = broken[place : place + rng.randrange(40)]
+            _, writer = await asyncio.open_connection("127.0.0.1", served.port)
+            writer.write(bytes(broken))
+            with contextlib.suppress(OSError):
+                await writer.drain()
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+        assert await good(served) == 200

@@ -1,9 +1,11 @@
 """Log lines: one a record, with fields, and never a secret."""
 
+import ast
 import io
 import json
 import logging
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -120,3 +122,24 @@ async def test_a_whole_conversation_logs_its_life_and_no_secret(root_logger: log
     assert (refusal["path"], refusal["status"], refusal["code"]) == ("/v1/sessions", 401, "no_credential")
     for secret in (served.admin, made["secret"], TOKEN):
         assert secret not in told
+
+
+def told_events(path: Path) -> set[str]:
+    """The names of events that a file logs: the first argument of every call of a logger."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
+            owner, first = ast.unparse(node.func.value), node.args[0]
+            logs = owner == "log" or (owner == "self" and node.func.attr == "_log")
+            if logs and isinstance(first, ast.Constant):
+                found.add(str(first.value))
+    return found
+
+
+def test_every_event_of_the_server_and_the_gate_is_in_the_reference() -> None:
+    root = Path(__file__).parents[2]
+    page = (root / "docs" / "reference" / "logs.md").read_text()
+    source = root / "src" / "fairlead"
+    named = set().union(*(told_events(path) for path in (*source.glob("auth/*.py"), *source.glob("server/*.py"))))
+    assert {"connect", "disconnect", "refused"} <= named
+    assert [event for event in sorted(named) if f"\n| {event} |" not in page] == []

@@ -273,13 +273,13 @@ async def test_revoking_closes_every_socket_of_the_credential_and_no_other(serve
             pass
 
 
-async def test_a_client_that_asks_too_fast_is_told_so_and_stays(served: Served) -> None:
-    async with dial(served) as client:
+async def test_a_client_that_asks_too_fast_is_told_so_and_stays() -> None:
+    async with serving(Limits(commands_per_s=2)) as served, dial(served) as client:
         for number in range(80):
             await client.ask(id=number, type="ping")
         heard = [await client.hear() for _ in range(80)]
         refused = [frame for frame in heard if frame["type"] == "error"]
-        assert len([frame for frame in heard if frame["type"] == "pong"]) >= 50
+        assert len([frame for frame in heard if frame["type"] == "pong"]) >= 2
         assert refused and {frame["code"] for frame in refused} == {"too_many"}
         assert sorted(frame["id"] for frame in heard) == list(range(80))
 

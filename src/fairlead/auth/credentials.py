@@ -148,6 +148,7 @@ class Credentials:
             )
             if await self._documents.add(SPACE, key, msgspec.to_builtins(record)):
                 self._records[key] = record
+                log.info("credential made", extra={"credential": key, "kind": kind, "user": user, "scopes": scopes})
                 return NewCredential(secret=secret, credential=record.view())
 
     async def restore(self, secret: str) -> CredentialRecord | None:
@@ -168,7 +169,8 @@ class Credentials:
             record = msgspec.structs.replace(record, revoked=self._clock.now_ms())
             # First for this process, then for the next: a store that fails must not keep the door open.
             self._records[credential] = record
-            self._end(credential)
+            closed = self._end(credential)
+            log.info("credential revoked", extra={"credential": credential, "kind": kind, "sockets": closed})
             await self._documents.put(SPACE, credential, msgspec.to_builtins(record))
         return record
 
@@ -195,14 +197,14 @@ class Credentials:
 
         return detach
 
-    def _end(self, credential: str) -> None:
+    def _end(self, credential: str) -> int:
+        """How many were open with it."""
         self._identities.pop(credential, None)
         self.tickets.drop(credential)
         closers = self._live.pop(credential, set())
-        if closers:
-            log.info("credential revoked", extra={"credential": credential, "sockets": len(closers)})
         for close in closers:
             close()
+        return len(closers)
 
     # --- last use
 
