@@ -4,6 +4,8 @@ import asyncio
 import contextlib
 import random
 
+import pytest
+
 from fairlead.server.http import HEAD_LIMIT
 from fairlead.server.limits import Limits
 from server.fakes import Served, raw_request, serving, until
@@ -99,7 +101,7 @@ async def test_a_storm_of_good_clients_all_get_in() -> None:
         assert all(answer.startswith(b"HTTP/1.1 200 ") for answer in answers)
 
 
-async def test_garbage_harms_nobody(rng: random.Random) -> None:
+async def test_garbage_harms_nobody(rng: random.Random, caplog: pytest.LogCaptureFixture) -> None:
     """Good requests with bytes changed, cut or repeated at random: answered or cut off, and the next one served."""
     async with serving() as served:
         request = (
@@ -125,3 +127,4 @@ async def test_garbage_harms_nobody(rng: random.Random) -> None:
             with contextlib.suppress(OSError):
                 await writer.wait_closed()
         assert await good(served) == 200
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
