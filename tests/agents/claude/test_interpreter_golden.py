@@ -322,3 +322,43 @@ def test_a_permission_keeps_what_else_the_agent_said_of_it() -> None:
     assert asked.suggestions == ("Bash(git:*)", "Read")
     assert asked.data["mcp_server"] == "none"
     assert kinds(log_of("every-type")).count("permission.asked") == 1
+
+
+def test_a_prompt_beside_background_work_has_its_own_turn_and_the_work_its_own() -> None:
+    log = log_of("2.1.325-background_and_prompt")
+    assert [turn.trigger for turn in all_of(log, ev.TurnStarted)] == ["prompt", "prompt", "agent"]
+    assert [turn.closed for turn in all_of(log, ev.TurnEnded)] == [(), (), ()]
+    inner = [event for event in all_of(log, ev.ToolEnded) if event.subagent is not None]
+    assert [(event.name, event.status) for event in inner] == [("Bash", "done")]
+
+
+def test_an_interrupt_beside_the_turn_stops_background_work_and_opens_nothing() -> None:
+    log = log_of("2.1.325-interrupt_background")
+    assert the(log, ev.SubagentEnded).status == "stopped"
+    assert [turn.trigger for turn in all_of(log, ev.TurnStarted)] == ["prompt", "prompt"]
+    assert [turn.status for turn in all_of(log, ev.TurnEnded)] == ["completed", "completed"]
+
+
+@pytest.mark.rules("S004-164", "S004-166")
+def test_an_interrupt_in_the_middle_of_a_text_keeps_what_was_said() -> None:
+    """2.1.37 drops the partial text: its deltas are all there is, and they stay."""
+    log = log_of("2.1.37-interrupt_text")
+    cancelled, completed = all_of(log, ev.TurnEnded)
+    assert (cancelled.status, completed.status) == ("cancelled", "completed")
+    partial = {seq for seq, event in log.told if isinstance(event, ev.TextDelta) and event.turn == cancelled.turn}
+    assert partial
+    assert not partial & log.dropped
+
+
+def test_nested_subagents_of_the_real_cli() -> None:
+    outer, inner = all_of(log_of("2.1.325-nested_subagents"), ev.SubagentStarted)
+    assert (outer.subagent, inner.subagent) == (None, outer.child)
+
+
+def test_a_background_shell_reports_in_a_turn_of_the_agents_own() -> None:
+    log = log_of("2.1.325-background_shell")
+    assert [turn.trigger for turn in all_of(log, ev.TurnStarted)] == ["prompt", "agent"]
+    for version in ("2.1.37", "2.1.325"):
+        notice = the(log_of(f"{version}-background_shell"), ev.Notice)
+        assert notice.kind == "task_notification"
+        assert notice.data["status"] == "completed"

@@ -232,6 +232,24 @@ def test_a_stopped_background_subagent_ends_the_turn_that_only_it_had_opened() -
     assert log.interpreter.turn is None
 
 
+def test_the_last_words_of_a_stopped_subagent_open_no_turn() -> None:
+    """As 2.1.325 tells it when background work is interrupted: its call's end and the interruption come last."""
+    log = said(
+        prompt(),
+        task(),
+        started(is_backgrounded=True),
+        launched(),
+        assistant(use("toolu_in"), message="m", parent=T),
+        result(),
+        notified(status="stopped"),
+        result_of("toolu_in", "rejected", parent=T, is_error=True),
+        user([text("[Request interrupted by user for tool use]")], T),
+    )
+    assert log.interpreter.turn is None
+    assert len(all_of(log, ev.TurnStarted)) == 1
+    assert (all_of(log, ev.ToolEnded)[-1].call, all_of(log, ev.ToolEnded)[-1].status) == ("toolu_in", "interrupted")
+
+
 def test_one_of_two_stopped_subagents_leaves_the_turn_open() -> None:
     other = "toolu_other"
     log = said(

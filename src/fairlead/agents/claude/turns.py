@@ -117,8 +117,11 @@ def signal(
 
 
 def speaks(step: Step, thread: str) -> None:
-    """The agent works in `thread`."""
-    signal(step, Signal.SIDE if thread else Signal.MAIN)
+    """The agent works in `thread`. The last words of a subagent that is over open no turn: nothing would end it."""
+    if not thread:
+        signal(step, Signal.MAIN)
+    elif thread in step.state.subagents:
+        signal(step, Signal.SIDE)
 
 
 def end_if_over(step: Step) -> None:

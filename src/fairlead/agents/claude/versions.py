@@ -31,8 +31,6 @@ class Abilities(msgspec.Struct, frozen=True, kw_only=True):
     """The permission modes it knows; any other is refused by us, since old versions accept nonsense."""
     dial_in: bool
     """`--sdk-url` to a local host works."""
-    checks_modes: bool
-    """It refuses an unknown mode, and bypass unless launched for it."""
     tells_modes: bool
     """A changed mode is told by a system/status; else the answer to set_permission_mode is all there is."""
     answers_unknown: bool
@@ -41,12 +39,8 @@ class Abilities(msgspec.Struct, frozen=True, kw_only=True):
     """A control_cancel_request of ours is accepted; else it ends the process."""
     takes_environment: bool
     """update_environment_variables has an effect."""
-    tells_tasks: bool
-    """Subagents and background shells are told by system/task_* messages."""
     stops_in_transcript: bool
     """The transcript's assistant rows have their true stop_reason; else it is always null."""
-    permission_outlives_crash: bool
-    """An answer to can_use_tool is still taken after a kill and `--resume` (over dial-in)."""
 
 
 _OLD_MODES: Final = ("default", "acceptEdits", "bypassPermissions", "plan", "delegate", "dontAsk")
@@ -58,12 +52,9 @@ def abilities(version: Version) -> Abilities:
     return Abilities(
         modes=_NEW_MODES if new else _OLD_MODES,
         dial_in=version <= _V120,
-        checks_modes=new,
         tells_modes=middle,
         answers_unknown=middle,
         takes_cancel=middle,
         takes_environment=not new,
-        tells_tasks=middle,
         stops_in_transcript=middle,
-        permission_outlives_crash=not new,
     )
