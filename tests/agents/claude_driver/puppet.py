@@ -103,10 +103,10 @@ def hook(request_id: str, tool: str = "Bash", tool_input: Any = None, **more: An
     return asks(request_id, subtype="hook_callback", **(fields | more))
 
 
-def can_use(request_id: str, tool: str = "Bash", tool_input: Any = None) -> dict[str, Any]:
+def can_use(request_id: str, tool: str = "Bash", tool_input: Any = None, call: str = "") -> dict[str, Any]:
     given = {"command": "ls"} if tool_input is None else tool_input
-    call = f"call-{request_id}"
-    return asks(request_id, subtype="can_use_tool", tool_name=tool, input=given, tool_use_id=call)
+    name = call or f"call-{request_id}"
+    return asks(request_id, subtype="can_use_tool", tool_name=tool, input=given, tool_use_id=name)
 
 
 class MemorySink:

@@ -23,7 +23,7 @@ from fairlead.model.errors import (
     Stale,
 )
 from fairlead.model.ids import CallId, RequestId, SessionId
-from fairlead.model.policy import Behavior, Verdict
+from fairlead.model.policy import Behavior, Verdict, VerdictBy
 from fairlead.testing.clock import ManualClock
 
 NEW = (2, 1, 325)
@@ -264,31 +264,45 @@ async def test_what_the_cli_withdraws_is_told_and_takes_no_answer() -> None:
 # --- versions whose hook cannot ask -----------------------------------------------------------------------
 
 
-async def test_an_old_cli_s_hook_is_held_while_a_person_is_asked() -> None:
-    """2.1.37 takes a hook's `ask` as no word at all: its own allow rules and modes would decide."""
+MCP_TOOL = "mcp__theirs__act"
+
+
+async def test_an_old_cli_is_told_to_ask_where_a_rule_of_ours_makes_it() -> None:
+    """2.1.37 takes a hook's `ask` as no word at all; the ask rules that it was launched with then hold."""
     rig = await Rig(OLD).start()
-    rig.link.says(hook("h1", "Bash", {"command": "touch x"}))
+    rig.link.says(hook("h1", "Bash"), hook("h2", "AskUserQuestion"), hook("h3", "ExitPlanMode"))
+    for request in ("h1", "h2", "h3"):
+        answer = await rig.answer_to(request)
+        assert answer["response"]["hookSpecificOutput"]["permissionDecision"] == "ask"
+    assert rig.sink.all("asked") == []
+    await rig.end()
+
+
+async def test_an_old_cli_s_hook_is_held_for_a_tool_that_no_rule_covers() -> None:
+    """Its own allow rules and modes would decide about a tool of an MCP server."""
+    rig = await Rig(OLD).start()
+    rig.link.says(hook("h1", MCP_TOOL, {"a": 1}))
     await rig.sink.until(lambda: rig.sink.all("asked"))
     assert rig.link.answers_of("h1") == []
-    assert rig.sink.all("asked") == [Ask(RequestId("h1"), CallId("call-h1"), "Bash", {"command": "touch x"})]
+    assert rig.sink.all("asked") == [Ask(RequestId("h1"), CallId("call-h1"), MCP_TOOL, {"a": 1})]
     # The log shows it as any other request, and before it is put to anybody.
     shown = msgspec.json.decode(rig.sink.raws[-1])
     assert shown["request"]["subtype"] == "can_use_tool"
     assert shown["request"]["tool_use_id"] == "call-h1"
     assert [kind for kind, _ in rig.sink.story[-2:]] == ["record", "asked"]
     await rig.clock.advance(24 * 3600)
-    await rig.agent.answer(RequestId("h1"), Decision("allow", updated_input={"command": "touch y"}))
+    await rig.agent.answer(RequestId("h1"), Decision("allow", updated_input={"a": 2}))
     assert (await rig.answer_to("h1"))["response"]["hookSpecificOutput"] == {
         "hookEventName": "PreToolUse",
         "permissionDecision": "allow",
-        "updatedInput": {"command": "touch y"},
+        "updatedInput": {"a": 2},
     }
     await rig.end()
 
 
 async def test_a_denied_hook_of_an_old_cli_may_end_the_run() -> None:
     rig = await Rig(OLD).start()
-    rig.link.says(hook("h1"), hook("h2"))
+    rig.link.says(hook("h1", MCP_TOOL), hook("h2", MCP_TOOL))
     await rig.sink.until(lambda: len(rig.sink.all("asked")) == 2)
     await rig.agent.answer(RequestId("h1"), Decision("deny", "no"))
     await rig.agent.answer(RequestId("h2"), Decision("deny", "no", interrupt=True))
@@ -303,22 +317,12 @@ async def test_a_denied_hook_of_an_old_cli_may_end_the_run() -> None:
 
 async def test_a_held_hook_that_the_cli_withdraws_is_a_cancelled_request() -> None:
     rig = await Rig(OLD).start()
-    rig.link.says(hook("h1"))
+    rig.link.says(hook("h1", MCP_TOOL))
     await rig.sink.until(lambda: rig.sink.all("asked"))
     rig.link.says({"type": "control_cancel_request", "request_id": "h1"})
     await rig.sink.until(lambda: rig.sink.all("cancelled"))
     with pytest.raises(Stale):
         await rig.agent.answer(RequestId("h1"), Decision("allow"))
-    await rig.end()
-
-
-async def test_questions_and_plans_of_an_old_cli_are_not_held_since_it_asks_by_itself() -> None:
-    rig = await Rig(OLD).start()
-    rig.link.says(hook("h1", "AskUserQuestion"), hook("h2", "ExitPlanMode"))
-    for request in ("h1", "h2"):
-        answer = await rig.answer_to(request)
-        assert answer["response"]["hookSpecificOutput"]["permissionDecision"] == "ask"
-    assert rig.sink.all("asked") == []
     await rig.end()
 
 
@@ -331,6 +335,43 @@ async def test_without_a_rule_of_ours_an_old_cli_s_own_rules_may_still_deny() ->
     rig.sink.verdict = Verdict(Behavior.ALLOW, "rule", rule="Bash(ls)", by="rule")
     rig.link.says(hook("h2"))
     assert (await rig.answer_to("h2"))["response"]["hookSpecificOutput"]["permissionDecision"] == "allow"
+    await rig.end()
+
+
+@pytest.mark.parametrize(("version", "by"), [((2, 1, 120), "rule"), (OLD, "mode")])
+async def test_a_cli_that_asks_again_what_the_hook_allowed_is_answered_without_anybody(
+    version: tuple[int, int, int], by: VerdictBy
+) -> None:
+    """2.1.120 with its ask rules asks in spite of the hook's allow; 2.1.37 where the hook said nothing."""
+    rig = await Rig(version).start()
+    rig.sink.verdict = Verdict(Behavior.ALLOW, "fine", by=by)
+    rig.link.says(hook("x"), hook("y"))
+    await rig.answer_to("y")
+    before = len(rig.sink.raws)
+    rig.link.says(can_use("r1", call="call-x"))
+    assert (await rig.answer_to("r1"))["response"] == {
+        "behavior": "allow",
+        "updatedInput": {"command": "ls"},
+        "toolUseID": "call-x",
+    }
+    assert len(rig.sink.raws) == before
+    # Once only, and only for exactly that call.
+    rig.link.says(can_use("r2", call="call-x"), can_use("r3", tool_input={"command": "rm"}, call="call-y"))
+    await rig.sink.until(lambda: len(rig.sink.all("asked")) == 2)
+    assert [ask.request for ask in rig.sink.all("asked")] == ["r2", "r3"]
+    await rig.end()
+
+
+async def test_what_the_hook_allowed_is_not_remembered_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "MOST_OPEN", 2)
+    rig = await Rig((2, 1, 120)).start()
+    rig.sink.verdict = Verdict(Behavior.ALLOW, "fine", by="rule")
+    for name in "abc":
+        rig.link.says(hook(name))
+        await rig.answer_to(name)
+    rig.link.says(*[can_use(f"r-{name}", call=f"call-{name}") for name in "abc"])
+    await rig.sink.until(lambda: rig.sink.all("asked"))
+    assert [ask.request for ask in rig.sink.all("asked")] == ["r-a"]
     await rig.end()
 
 
@@ -498,6 +539,47 @@ async def test_when_it_is_gone_all_that_waited_fails_and_the_sink_hears_it_once_
     assert len(rig.sink.all("exited")) == 1
 
 
+@pytest.mark.parametrize("version", [OLD, NEW])
+async def test_an_agent_that_is_ended_is_first_refused_what_it_waits_for(version: tuple[int, int, int]) -> None:
+    """Measured on 2.1.37 and 2.1.120: an open hook whose input closes lets the tool run by the project's rules."""
+    rig = Rig(version)
+
+    async def never(call: ToolCheck) -> Verdict:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    rig.sink.check = never  # type: ignore[method-assign]  # a policy that never answers
+    await rig.start()
+    rig.link.says(hook("h1"), hook("h2"), can_use("r1"))
+    await settled()
+    stopping = asyncio.create_task(rig.agent.stop("closed"))
+    await settled()
+    for request in ("h1", "h2"):
+        (answer,) = rig.link.answers_of(request)
+        assert answer["response"]["hookSpecificOutput"]["permissionDecision"] == "deny"
+    assert rig.link.answers_of("r1") == []
+    assert await stopping == Exit(code=0)
+    # What was begun for it never ends by itself: the end is told all the same.
+    await rig.clock.advance(serving.CLOSING_SECONDS + 1)
+    await rig.sink.until(lambda: rig.sink.all("exited"))
+    await settled()
+
+
+async def test_an_agent_that_does_not_hear_the_refusal_is_ended_nonetheless() -> None:
+    rig = await Rig(OLD).start()
+    rig.link.says(hook("h1", MCP_TOOL))
+    await rig.sink.until(lambda: rig.sink.all("asked"))
+
+    async def stuck(data: bytes) -> None:
+        await asyncio.Event().wait()
+
+    rig.link.send = stuck  # type: ignore[method-assign]  # its pipe is full
+    stopping = asyncio.create_task(rig.agent.stop("closed"))
+    await rig.clock.advance(3)
+    assert await stopping == Exit(code=0)
+    await rig.sink.until(lambda: rig.sink.all("exited"))
+
+
 async def test_an_mcp_call_that_still_runs_ends_with_the_agent() -> None:
     rig = Rig()
     cancelled = asyncio.Event()
@@ -571,7 +653,7 @@ async def test_a_request_withdrawn_while_the_policy_thinks_gets_no_answer() -> N
 
         rig.sink.check = check  # type: ignore[method-assign]  # a policy that takes its time
         await rig.start()
-        rig.link.says(hook("h1"))
+        rig.link.says(hook("h1", MCP_TOOL))
         await settled()
         rig.link.says({"type": "control_cancel_request", "request_id": "h1"})
         await settled()

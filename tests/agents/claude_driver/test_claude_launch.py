@@ -1,5 +1,6 @@
 """How the CLI is started: no value of a session can add or change a flag, and nothing leaks into its environment."""
 
+import json
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from fairlead.agents.claude.launch import (
     arguments,
     environment,
     initialize,
+    must_hold,
 )
 from fairlead.model.agents import Launch
 from fairlead.model.commands import Settings
@@ -43,6 +45,7 @@ FLAGS = {
     "--max-turns",
     "--max-budget-usd",
     "--setting-sources",
+    "--settings",
 }
 
 
@@ -77,6 +80,28 @@ def test_an_untrusted_folder_runs_with_the_user_s_settings_only() -> None:
     for version in VERSIONS:
         assert "--setting-sources=user" in argv(version)
         assert not any("setting-sources" in word for word in argv(version, trusted=True))
+
+
+def test_older_versions_get_an_ask_rule_for_every_tool_that_acts() -> None:
+    """Above their allow rules and modes: a gateway that dies with a question open must not let the tool run."""
+    for version in ((2, 1, 37), (2, 1, 120)):
+        (flag,) = [
+            word for word in argv(version, mcp=("ours",), settings={"mcp_servers": ("theirs",)}) if "ask" in word
+        ]
+        name, _, value = flag.partition("=")
+        assert name == "--settings"
+        rules = json.loads(value)["permissions"]["ask"]
+        assert {"Bash", "Write", "Edit", "NotebookEdit", "WebFetch", "mcp__*", "mcp__ours", "mcp__theirs"} <= set(rules)
+        assert json.loads(value) == {"permissions": {"ask": rules}}
+    assert not any(word.startswith("--settings") for word in argv(NEW))
+
+
+def test_a_hook_waits_itself_only_where_no_rule_makes_the_cli_ask() -> None:
+    assert must_hold("mcp__theirs__act", (2, 1, 37))
+    assert must_hold("SomethingNew", (2, 1, 37))
+    assert not must_hold("Bash", (2, 1, 37))
+    assert not must_hold("AskUserQuestion", (2, 1, 37))
+    assert not must_hold("mcp__theirs__act", (2, 1, 120))
 
 
 @pytest.mark.rules("S004-259")
@@ -127,6 +152,8 @@ def test_settings_become_flags() -> None:
         ({"directories": ("--settings",)}, {}, BadRequest),
         ({"directories": ("/a\0b",)}, {}, BadRequest),
         ({"directories": ("/a\nb",)}, {}, BadRequest),
+        ({"mcp_servers": ('a"]}}',)}, {"version": (2, 1, 37)}, BadRequest),
+        ({"mcp_servers": ("",)}, {"version": (2, 1, 37)}, BadRequest),
         ({"max_turns": 0}, {}, BadRequest),
         ({"max_budget_usd": float("nan")}, {}, BadRequest),
         ({"max_budget_usd": float("inf")}, {}, BadRequest),
@@ -139,8 +166,9 @@ def test_settings_become_flags() -> None:
 def test_a_value_that_is_not_what_it_should_be_is_refused(
     settings: dict[str, Any], launch: dict[str, Any], error: type[Exception]
 ) -> None:
+    version = launch.pop("version", NEW)
     with pytest.raises(error):
-        argv(settings=settings, **launch)
+        argv(version, settings=settings, **launch)
 
 
 hostile = st.one_of(
@@ -156,6 +184,7 @@ hostile = st.one_of(
     effort=hostile,
     directories=st.lists(hostile | hostile.map(lambda text: "/" + text), max_size=3),
     append=hostile,
+    servers=st.lists(hostile, max_size=2),
     resume=hostile | st.just(OTHER),
     resume_at=hostile,
     fork=st.booleans(),
@@ -169,6 +198,7 @@ def test_no_value_adds_or_changes_a_flag(
     effort: str,
     directories: list[str],
     append: str,
+    servers: list[str],
     resume: str,
     resume_at: str,
     fork: bool,
@@ -182,6 +212,7 @@ def test_no_value_adds_or_changes_a_flag(
         effort=effort,
         directories=tuple(directories),
         append_prompt=append,
+        mcp_servers=tuple(servers),
         max_budget_usd=budget,
         max_turns=turns,
     )

@@ -5,13 +5,14 @@ about it; `exited` comes once, after the last record, for every process that was
 """
 
 import asyncio
+import contextlib
 import logging
 import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fairlead.agents.claude.control import OtherRequest, request_line
-from fairlead.agents.claude.launch import ASK_BINDS_SINCE, initialize, needs_restart
+from fairlead.agents.claude.launch import initialize, needs_restart
 from fairlead.agents.claude.lines import LineSplitter, Oversize, encode_line
 from fairlead.agents.claude.pending import PendingRequests, Settled, default_timeout
 from fairlead.agents.claude.records import (
@@ -30,9 +31,12 @@ from fairlead.model.agents import AgentSink, Decision, Exit, Launch, Record
 from fairlead.model.commands import Settings
 from fairlead.model.errors import AgentFailed, AgentGone, BadMode, BadRequest
 from fairlead.model.ids import RequestId
-from fairlead.system.clock import Clock
+from fairlead.system.clock import Clock, within
 
 logger = logging.getLogger("fairlead.agents.claude")
+
+REFUSING_SECONDS = 2.0
+"""What an agent that is to be ended may take to read our last refusals."""
 
 _CONTROL = b'"control_'
 """No control message lacks it; lines without it need no second reading here. Other lines with it are just read."""
@@ -49,7 +53,7 @@ class ClaudeAgent:
         self._splitter = LineSplitter()
         self._in_order = asyncio.Lock()
         self._pending: PendingRequests[asyncio.Future[Any]] = PendingRequests()
-        self._serving = Serving(sink, link.send, self._deliver, clock, ask_binds=version >= ASK_BINDS_SINCE)
+        self._serving = Serving(sink, link.send, self._deliver, clock, version)
         self._ready = False
         self._complaints: tuple[str, ...] = ()
         self._life: asyncio.Task[Exit] | None = None
@@ -65,11 +69,11 @@ class ClaudeAgent:
             if launch.settings.thinking is not None:
                 await self.set_thinking(launch.settings.thinking)
         except AgentFailed as error:
-            await self._link.stop()
+            await self._end()
             ended = await self._life
             raise AgentGone(_why(error, ended, self._complaints), code=ended.code, signal=ended.signal) from error
         except BaseException:
-            await self._link.stop()
+            await self._end()
             raise
         self._ready = True
 
@@ -80,7 +84,7 @@ class ClaudeAgent:
         except Exception:
             # The store's side failed: what the agent says cannot be kept, so it must not go on.
             logger.exception("the agent's records could not be handed on", extra={"pid": self.pid})
-        ended = await self._link.stop()
+        ended = await self._end()
         self._settle(self._pending.close("The agent has exited."))
         await self._serving.close()
         try:
@@ -92,6 +96,11 @@ class ClaudeAgent:
     async def stop(self, reason: str) -> Exit:
         """The ladder. The sink is told by `exited`, which may come after this returns."""
         logger.info("the agent is ended", extra={"pid": self.pid, "reason": reason})
+        return await self._end()
+
+    async def _end(self) -> Exit:
+        with contextlib.suppress(AgentFailed, TimeoutError):
+            await within(self._clock, REFUSING_SECONDS, self._serving.refuse_hooks())
         return await self._link.stop()
 
     # --- what it says ------------------------------------------------------------------------------------
@@ -102,11 +111,20 @@ class ClaudeAgent:
     async def _hand_on(self, lines: Sequence[bytes | Oversize]) -> None:
         if not lines:
             return
-        batch = [Record(_stand_in(line) if isinstance(line, Oversize) else line) for line in lines]
-        await self._deliver(batch)
-        for record in batch:
+        batch: list[Record] = []
+        todo: list[WireRecord] = []
+        for line in lines:
+            record = Record(_stand_in(line) if isinstance(line, Oversize) else line)
             if _CONTROL in record.raw or not self._ready:
-                self._act(decode(record.raw))
+                message = decode(record.raw)
+                if isinstance(message, ControlRequest) and self._serving.repeats(message):
+                    continue
+                todo.append(message)
+            batch.append(record)
+        if batch:
+            await self._deliver(batch)
+        for message in todo:
+            self._act(message)
 
     async def _deliver(self, batch: list[Record]) -> None:
         async with self._in_order:

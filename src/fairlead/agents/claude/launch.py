@@ -36,6 +36,30 @@ _EFFORT_SINCE: Final[Version] = (2, 1, 120)
 ASK_BINDS_SINCE: Final[Version] = (2, 1, 120)
 """From here on a PreToolUse hook's `ask` makes the CLI ask. Before, its own allow rules and modes go first."""
 
+BLOCKS_SINCE: Final[Version] = (2, 1, 325)
+"""From here on a hook that gets no answer blocks its tool. Before, the CLI goes on by its own rules: measured, a
+gateway that dies with the question open lets the tool run where the project allows it, or in the mode bypass."""
+
+ASKED_BY_RULE: Final = frozenset(
+    {
+        "Bash",
+        "CronCreate",
+        "Edit",
+        "EnterWorktree",
+        "MultiEdit",
+        "NotebookEdit",
+        "SendMessage",
+        "WebFetch",
+        "WebSearch",
+        "Write",
+    }
+)
+"""Tools that act. Older versions get an ask rule for each: it stands above their allow rules and modes, so that what
+our hook could not decide is asked over the wire, and refused when nobody is there."""
+
+ALWAYS_ASKED: Final = frozenset({"AskUserQuestion", "ExitPlanMode"})
+"""Tools about which every version asks a person, whatever a hook or a rule says (measured)."""
+
 BASIC_VARIABLES: Final = (
     "PATH",
     "HOME",
@@ -84,6 +108,7 @@ HOOK_SECONDS: Final = 1_000_000
 timers and be no wait at all."""
 
 _MODEL: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@\[\]-]{0,199}")
+_SERVER: Final = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 
 
@@ -115,7 +140,21 @@ def arguments(launch: Launch, version: Version, agent_session: str) -> list[str]
     if not launch.trusted:
         # Measured on all three: the project's hooks, MCP servers, allow rules, variables, agents and skills stay out.
         flags.append("--setting-sources=user")
+    if version < BLOCKS_SINCE:
+        flags.append(f"--settings={_ask_rules(launch)}")
     return flags
+
+
+def must_hold(tool: str, version: Version) -> bool:
+    """Whether a hook must wait for the person itself: no rule of ours makes this version ask about this tool."""
+    return version < ASK_BINDS_SINCE and tool not in ASKED_BY_RULE and tool not in ALWAYS_ASKED
+
+
+def _ask_rules(launch: Launch) -> str:
+    servers = dict.fromkeys((*launch.mcp, *launch.settings.mcp_servers))
+    # The star is known to 2.1.120 and means nothing to 2.1.37.
+    rules = [*sorted(ASKED_BY_RULE), "mcp__*", *(f"mcp__{_server(name)}" for name in servers)]
+    return msgspec.json.encode({"permissions": {"ask": rules}}).decode()
 
 
 def _conversation(launch: Launch, agent_session: str) -> list[str]:
@@ -187,6 +226,12 @@ def _mode(mode: str, version: Version) -> str:
 def _model(name: str) -> str:
     if _MODEL.fullmatch(name) is None:
         raise BadSetting("model", f"is no name of a model: {name[:80]!r}")
+    return name
+
+
+def _server(name: str) -> str:
+    if _SERVER.fullmatch(name) is None:
+        raise BadSetting("mcp_servers", f"takes names of letters, digits, dots and dashes, not {name[:80]!r}")
     return name
 
 

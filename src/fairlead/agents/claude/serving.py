@@ -4,21 +4,23 @@ Every request is served by a task of its own, so that the CLI's output is read o
 that the CLI withdraws gets no answer; whatever was begun for it is finished, since a half-written log is worse.
 
 CLIs before 2.1.120 take a hook's `ask` as "by your own rules" and let a project's allow rules or a mode decide
-(measured). There the hook itself is held open while the person is asked, and answered with what they said.
+(measured). For tools that no ask rule of ours covers there (see launch.py) the hook itself is held open while the
+person is asked, and answered with what they said.
 """
 
 import asyncio
-import contextlib
 import logging
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final
 
 import msgspec
 
 from fairlead.agents.claude import control
-from fairlead.agents.claude.launch import POLICY_HOOK
+from fairlead.agents.claude.launch import ASK_BINDS_SINCE, BLOCKS_SINCE, POLICY_HOOK, must_hold
 from fairlead.agents.claude.lines import encode_line
 from fairlead.agents.claude.records import ControlRequest
+from fairlead.agents.claude.versions import Version
 from fairlead.model.agents import AgentSink, Ask, Decision, Record, ToolCheck
 from fairlead.model.errors import AgentFailed, FairleadError, Stale
 from fairlead.model.ids import CallId, RequestId
@@ -33,10 +35,7 @@ MOST_OPEN: Final = 1000
 CLOSING_SECONDS: Final = 10.0
 """How long what was begun for a dead CLI may take to end."""
 
-ALWAYS_ASKED: Final = frozenset({"AskUserQuestion", "ExitPlanMode"})
-"""Tools about which every version asks a person, whatever a hook or a rule says (measured): never held."""
-
-Send = Callable[[bytes], Awaitable[None]]
+Send = Callable[[bytes], Coroutine[Any, Any, None]]
 Deliver = Callable[[list[Record]], Awaitable[None]]
 
 
@@ -54,15 +53,28 @@ class _Open:
 class Serving:
     """The open requests of one CLI process."""
 
-    def __init__(self, sink: AgentSink, send: Send, deliver: Deliver, clock: Clock, *, ask_binds: bool) -> None:
+    def __init__(self, sink: AgentSink, send: Send, deliver: Deliver, clock: Clock, version: Version) -> None:
         self._sink = sink
         self._send = send
         self._deliver = deliver
         self._clock = clock
-        self._ask_binds = ask_binds
+        self._version = version
         self._open: dict[str, _Open] = {}
+        self._allowed: OrderedDict[str, dict[str, Any]] = OrderedDict()
         self._tasks: set[asyncio.Task[None]] = set()
         self._interruptible: set[asyncio.Task[None]] = set()
+
+    def repeats(self, record: ControlRequest) -> bool:
+        """Whether this asks what the hook has just allowed: then it is answered, and nobody else need know.
+
+        Versions that are launched with ask rules (see launch.py) ask in spite of the hook's word."""
+        asked = control.asked(record)
+        if not isinstance(asked, control.CanUseTool) or self._allowed.get(asked.tool_use_id) != asked.input:
+            return False
+        del self._allowed[asked.tool_use_id]
+        allow = control.Allow(updatedInput=asked.input, toolUseID=asked.tool_use_id)
+        self._start(self._send(control.answer_line(record.request_id, allow)))
+        return True
 
     def take(self, record: ControlRequest) -> None:
         """A request came. Returns at once."""
@@ -100,6 +112,13 @@ class Serving:
         answer = _hook_answer(decision) if opened.held else _permission_answer(decision, opened.ask)
         await self._reply(opened, control.answer_line, answer)
 
+    async def refuse_hooks(self) -> None:
+        """Before its input is closed: an open hook without an answer would leave the tool to the CLI's own rules."""
+        for opened in list(self._open.values()):
+            if opened.record.subtype == "hook_callback":
+                await self._reply(opened, control.answer_line, _denial("The gateway ends this agent."))
+                opened.withdrawn = True
+
     async def close(self) -> None:
         """The CLI is gone: nothing can be answered any more; return when all that was begun has ended."""
         for opened in self._open.values():
@@ -107,9 +126,15 @@ class Serving:
         self._open.clear()
         for task in self._interruptible:
             task.cancel()
-        if self._tasks:
-            with contextlib.suppress(TimeoutError):
-                await within(self._clock, CLOSING_SECONDS, asyncio.gather(*self._tasks, return_exceptions=True))
+        begun = set(self._tasks)
+        if not begun:
+            return
+        try:
+            await within(self._clock, CLOSING_SECONDS, asyncio.wait(begun))
+        except TimeoutError:
+            logger.error("what the agent had asked for does not end", extra={"open": len(begun)})
+            for task in begun:
+                task.cancel()
 
     # --- one request -----------------------------------------------------------------------------------
 
@@ -140,13 +165,17 @@ class Serving:
             # An error answer would let the CLI go on by its own rules: what cannot be decided is denied.
             logger.exception("the policy failed", extra={"call": call, "tool": check.tool_name})
             verdict = Verdict(Behavior.DENY, "The gateway could not decide about this call.")
-        if verdict.behavior is Behavior.ASK and not self._ask_binds and check.tool_name not in ALWAYS_ASKED:
+        if verdict.behavior is Behavior.ASK and must_hold(check.tool_name, self._version):
             await self._hold(opened, tool_check, verdict)
             return
+        if verdict.behavior is Behavior.ALLOW and self._version < BLOCKS_SINCE:
+            self._allowed[call] = check.tool_input
+            if len(self._allowed) > MOST_OPEN:
+                self._allowed.popitem(last=False)
         await self._reply(opened, control.answer_line, self._verdict(verdict))
 
     def _verdict(self, verdict: Verdict) -> control.HookAnswer:
-        if verdict.behavior is Behavior.ALLOW and not self._ask_binds and verdict.by != "rule":
+        if verdict.behavior is Behavior.ALLOW and self._version < ASK_BINDS_SINCE and verdict.by != "rule":
             # In these versions our allow would outrank the user's own deny rules: without a rule, theirs decide.
             return control.HookAnswer()
         return control.HookAnswer(
