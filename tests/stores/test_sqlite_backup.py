@@ -10,7 +10,7 @@ import pytest
 
 from fairlead.model.errors import BadRequest, Damaged, FolderInUse, NotFound, Unavailable
 from fairlead.model.store import Batch, Checkpoint, KeptReply, NewEntry, Reset, Summary
-from fairlead.stores.sqlite import SqliteStore, restore
+from fairlead.stores.sqlite import SqliteStore, backup, restore
 from fairlead.testing.store_conformance import (
     assert_stored,
     batch,
@@ -72,7 +72,11 @@ async def test_a_backup_restores_everything_under_new_log_ids(store: SqliteStore
         await second.close()
 
 
-async def test_a_backup_is_of_one_moment_while_others_write(store: SqliteStore, tmp_path: Path) -> None:
+async def test_a_backup_is_of_one_moment_while_others_write(
+    store: SqliteStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backup, "_PAGES", 8)
+    told: list[int] = []
     leases = [(await store.claim(new_session()))[0] for _ in range(2)]
     for lease in leases:
         await store.append(lease, Batch(entries=tuple(entry(n, raw=b"x" * 900) for n in range(1, 1001))), 0)
@@ -87,9 +91,12 @@ async def test_a_backup_is_of_one_moment_while_others_write(store: SqliteStore, 
             head += 1
 
     writing = asyncio.ensure_future(write())
-    await store.backup(tmp_path / "backup")
+    await store.backup(tmp_path / "backup", lambda done, _: told.append(done))
     stop.set()
     await writing
+    # It never began again, whatever was written meanwhile.
+    assert told == sorted(told)
+    assert len(told) > 50
     restore(tmp_path / "backup", tmp_path / "second")
     second = await SqliteStore.open(tmp_path / "second")
     first, other = [seqs(await read_all(second, lease.session, limit=500)) for lease in leases]

@@ -136,6 +136,22 @@ async def test_many_calls_of_one_moment_share_a_commit(store: SqliteStore, monke
     assert len(delivered) < 25
 
 
+async def test_calls_of_one_commit_see_each_other_in_order(store: SqliteStore) -> None:
+    session = new_session()
+    lease, _, head = await store.claim(session)
+    release = threading.Event()
+    holding = asyncio.ensure_future(store._writer.do(lambda _: release.wait(20)))
+    appending = asyncio.ensure_future(store.append(lease, batch(1, 2), head))
+    claiming = asyncio.ensure_future(store.claim(session))
+    late = asyncio.ensure_future(store.append(lease, batch(3), 2))
+    await asyncio.sleep(0)
+    release.set()
+    await holding
+    assert await appending == 2
+    assert (await claiming)[2] == 2
+    await refusal(Fenced, late)
+
+
 async def test_the_writer_looks_again_when_another_connection_changed_the_file(store: SqliteStore) -> None:
     session = new_session()
     lease, _, head = await store.claim(session)

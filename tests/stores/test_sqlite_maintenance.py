@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fairlead.model.errors import NotFound, Unavailable
-from fairlead.model.store import Batch, ForkPoint, Lease
+from fairlead.model.store import Batch, Checkpoint, ForkPoint, KeptReply, Lease
 from fairlead.stores.sqlite import SqliteStore, erasing, maintenance
 from fairlead.testing.store_conformance import batch, entry, new_session, read_all, refusal, seqs
 
@@ -126,6 +126,13 @@ async def test_erasing_a_long_log_lets_others_through(store: SqliteStore) -> Non
     assert rows(store, "logs") == 1
 
 
+async def test_everything_of_an_erased_log_is_removed(store: SqliteStore) -> None:
+    lease, _, head = await store.claim(new_session())
+    await store.append(lease, batch(1, checkpoints=(Checkpoint("c", 1, b""),), replies=(KeptReply("k", b""),)), head)
+    await store.erase(lease.session)
+    assert [rows(store, table) for table in ("logs", "entries", "checkpoints", "replies")] == [0, 0, 0, 0]
+
+
 async def test_an_interrupted_erase_is_finished_by_the_next_start(tmp_path: Path) -> None:
     store = await SqliteStore.open(tmp_path)
     lease = await long_log(store)
@@ -184,13 +191,13 @@ async def test_closing_interrupts_the_removal_of_leftovers(tmp_path: Path) -> No
 
 async def test_a_parent_goes_with_its_last_fork(store: SqliteStore) -> None:
     lease = await long_log(store, 10)
-    forks = [(await store.claim(new_session(), ForkPoint(lease.session, seq)))[0] for seq in (4, 7)]
+    forks = [(await store.claim(new_session(), ForkPoint(lease.session, seq)))[0] for seq in (7, 4)]
     await store.erase(lease.session)
     assert rows(store, "entries") == 7
-    await store.erase(forks[1].session)
-    assert rows(store, "entries") == 4
-    assert seqs(await read_all(store, forks[0].session)) == [1, 2, 3, 4]
     await store.erase(forks[0].session)
+    assert rows(store, "entries") == 4
+    assert seqs(await read_all(store, forks[1].session)) == [1, 2, 3, 4]
+    await store.erase(forks[1].session)
     assert (rows(store, "entries"), rows(store, "logs")) == (0, 0)
 
 

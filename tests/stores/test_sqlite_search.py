@@ -155,6 +155,7 @@ def spoil(file: Path, how: str) -> None:
         file.write_bytes(b"")
     else:
         db = sqlite3.connect(file)
+        db.execute("delete from texts")
         db.execute(
             {
                 "of another log": "update cursor set store_id = 'other'",
@@ -208,6 +209,14 @@ async def test_a_slice_of_the_index_is_taken_wholly_or_not_at_all(
             await store.indexed()
     await store.indexed()
     assert len(await store.search("entry")) == 3
+
+
+async def test_what_is_gone_from_the_log_is_not_found(store: SqliteStore) -> None:
+    lease, _, head = await store.claim(new_session())
+    head = await store.append(lease, batch(1, 2), head)
+    await store.indexed()
+    await store.append(lease, batch(drop=(1,)), head)
+    assert [hit.seq for hit in await store.search("entry")] == [2]
 
 
 async def test_only_the_wanted_number_is_looked_for(store: SqliteStore) -> None:

@@ -669,7 +669,7 @@ class StoreConformance:
         assert await store.find(session, "k") is None
         assert await store.checkpoint(session, "c") is None
         newer, other, head = await store.claim(session)
-        assert (head, other != log_id) == (0, True)
+        assert (head, other != log_id, newer.epoch > lease.epoch) == (0, True, True)
         await refusal(Fenced, store.append(lease, batch(1), 0))
         await store.append(newer, batch(1), 0)
         assert seqs(await read_all(store, session)) == [1]

@@ -130,7 +130,9 @@ class Appender:
         return found
 
     def _landed(self, log: _Log, call: Append) -> bool:
-        """Whether this very call was stored before: its caller could not know and asks again."""
+        """Whether this very call was stored before: its caller could not know and asks again.
+
+        Each row names the seq before it, so that equal rows up to the head leave no room for others between them."""
         entries, dropped = call.batch.entries, set(call.batch.drop)
         if not entries or entries[-1].seq != log.head or not _ascending(call.expected_head, entries):
             return False
@@ -143,12 +145,12 @@ class Appender:
         }
         prev = call.expected_head
         for entry in entries:
-            row = stored.pop(entry.seq, None)
+            row = stored.get(entry.seq)
             was_dropped = row is None and entry.seq in dropped and entry.seq != log.head
             if not was_dropped and row != _row(log, entry, prev, call.spilled.get(entry.seq)):
                 return False
             prev = entry.seq
-        return not stored
+        return True
 
     def _drop(self, log: _Log, seqs: Sequence[int]) -> None:
         self.flush()
