@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from fairlead.clients.native import admin, sessions
+from fairlead.clients.native import admin, overview, sessions
 from fairlead.clients.native.codec import SUBPROTOCOLS
 from fairlead.clients.native.conversation import NativeConversation
 from fairlead.clients.native.openapi import document
@@ -17,6 +17,7 @@ def openapi(request: Request) -> Steps:
 
 ROUTES: Final = (
     *sessions.ROUTES,
+    *overview.ROUTES,
     *admin.ROUTES,
     Route(
         method="GET",

@@ -12,7 +12,7 @@ from fairlead.clients.native.page import POLICY
 from fairlead.model import commands as cmd
 from fairlead.model import queries as q
 from fairlead.model.errors import BadRequest
-from fairlead.model.ids import MessageId, RequestId, SessionId, session_id
+from fairlead.model.ids import MessageId, SessionId, session_id
 from fairlead.model.routes import LogStream, Param, Request, Response, Route, Steps, json_response
 from fairlead.model.store import SessionFilter, SessionPage
 
@@ -21,11 +21,11 @@ _LAST_SEQ: Final = 10**15
 _LIMIT = Param("limit", int, f"At most so many, up to {PAGE_LIMIT}.")
 
 
-def _session(request: Request) -> SessionId:
+def session_of(request: Request) -> SessionId:
     return session_id(request.params["session"])
 
 
-def _key(request: Request) -> str:
+def idempotency_key(request: Request) -> str:
     return check_key(request.head.first("idempotency-key"))
 
 
@@ -40,7 +40,7 @@ def _first_key(key: str) -> str:
 def create(request: Request) -> Steps:
     body = request.json(b.CreateSession)
     said = None if body.text is None and body.content is None else content(body.text, body.content)
-    key = _key(request)
+    key = idempotency_key(request)
     made: cmd.Reply = yield cmd.Create(
         session=session_id(body.session or request.fresh),
         key=key,
@@ -74,12 +74,12 @@ def list_sessions(request: Request) -> Steps:
 
 
 def get(request: Request) -> Steps:
-    return json_response((yield q.GetSession(_session(request))))
+    return json_response((yield q.GetSession(session_of(request))))
 
 
 def patch(request: Request) -> Steps:
     body = request.json(b.PatchSession)
-    session = _session(request)
+    session = session_of(request)
     if body.title is None and body.archived is None:
         raise BadRequest("Say what to change: title, archived.")
     reply: Any = None
@@ -94,40 +94,42 @@ def delete(request: Request) -> Steps:
     files = request.query.get("files", "false")
     if files not in ("true", "false"):
         raise BadRequest("files must be true or false.", field="files")
-    return json_response((yield cmd.Delete(session=_session(request), files=files == "true")))
+    return json_response((yield cmd.Delete(session=session_of(request), files=files == "true")))
 
 
 def fork(request: Request) -> Steps:
     body = request.json(b.ForkSession)
     at = None if body.at is None else MessageId(body.at)
     child = session_id(body.child or request.fresh)
-    reply = yield cmd.Fork(session=_session(request), key=_key(request), child=child, at=at, title=body.title)
+    reply = yield cmd.Fork(
+        session=session_of(request), key=idempotency_key(request), child=child, at=at, title=body.title
+    )
     return json_response(reply, 201)
 
 
 def interrupt(request: Request) -> Steps:
-    return json_response((yield cmd.Interrupt(session=_session(request), key=_key(request))))
+    return json_response((yield cmd.Interrupt(session=session_of(request), key=idempotency_key(request))))
 
 
 def close(request: Request) -> Steps:
-    return json_response((yield cmd.Close(session=_session(request))))
+    return json_response((yield cmd.Close(session=session_of(request))))
 
 
 def rewind(request: Request) -> Steps:
     body = request.json(b.RewindSession)
-    reply = yield cmd.Rewind(session=_session(request), message=MessageId(body.message), dry_run=body.dry_run)
+    reply = yield cmd.Rewind(session=session_of(request), message=MessageId(body.message), dry_run=body.dry_run)
     return json_response(reply)
 
 
 def control(request: Request) -> Steps:
     body = request.json(b.ControlAgent)
-    return json_response((yield cmd.Control(session=_session(request), subtype=body.subtype, fields=body.fields)))
+    return json_response((yield cmd.Control(session=session_of(request), subtype=body.subtype, fields=body.fields)))
 
 
 def settings(request: Request) -> Steps:
     """The three that an agent takes while it runs have commands of their own; the rest goes by a restart."""
     body = request.json(b.PatchSettings)
-    session = _session(request)
+    session = session_of(request)
     changes = {name: value for name, value in msgspec.structs.asdict(body).items() if value is not msgspec.UNSET}
     if not changes:
         raise BadRequest("Say what to change, for instance mode or model.")
@@ -151,14 +153,16 @@ def settings(request: Request) -> Steps:
 def messages(request: Request) -> Steps:
     before = request.whole("before", 0, 1, _LAST_SEQ) or None
     limit = request.whole("limit", 100, 1, PAGE_LIMIT)
-    return json_response((yield q.ReadMessages(_session(request), before, limit)))
+    return json_response((yield q.ReadMessages(session_of(request), before, limit)))
 
 
 def post_message(request: Request) -> Steps:
     body = request.json(b.PostMessage)
     said = content(body.text, body.content)
     kind: type[cmd.Send | cmd.Steer] = cmd.Steer if body.steer else cmd.Send
-    reply = yield kind(session=_session(request), key=_key(request), content=said, message=message_id(body.id))
+    reply = yield kind(
+        session=session_of(request), key=idempotency_key(request), content=said, message=message_id(body.id)
+    )
     return json_response(reply)
 
 
@@ -168,7 +172,7 @@ def events(request: Request) -> Steps:
         raise BadRequest("format must be json or jsonl.", field="format")
     after = request.whole("after", 0, 0, _LAST_SEQ)
     limit = request.whole("limit", 500, 1, PAGE_LIMIT)
-    page: q.EventPage = yield q.ReadEvents(_session(request), after, limit)
+    page: q.EventPage = yield q.ReadEvents(session_of(request), after, limit)
     if form == "json":
         return json_response(page)
     place = (("fairlead-log-id", page.log_id), ("fairlead-head", str(page.head)))
@@ -178,7 +182,7 @@ def events(request: Request) -> Steps:
 
 
 def export(request: Request) -> Steps:
-    session = _session(request)
+    session = session_of(request)
     form = request.query.get("format", "jsonl")
     view: q.SessionView = yield q.GetSession(session)
     if form == "jsonl":
@@ -197,63 +201,7 @@ def _file(session: SessionId, suffix: str) -> tuple[tuple[str, str], ...]:
     return (("content-disposition", f'attachment; filename="{session}.{suffix}"'),)
 
 
-# --- the queue, permissions, usage, search ------------------------------------------------------------
-
-
-def queue(request: Request) -> Steps:
-    return json_response(b.Queue((yield q.ReadQueue(_session(request)))))
-
-
-def move(request: Request) -> Steps:
-    body = request.json(b.MoveQueued)
-    if body.position < 0:
-        raise BadRequest("position counts from 0.", field="position")
-    message = MessageId(request.params["message"])
-    return json_response((yield cmd.MoveMessage(session=_session(request), message=message, position=body.position)))
-
-
-def cancel(request: Request) -> Steps:
-    message = MessageId(request.params["message"])
-    return json_response((yield cmd.CancelMessage(session=_session(request), message=message)))
-
-
-def permissions(request: Request) -> Steps:
-    session = _session(request) if "session" in request.params else None
-    return json_response(b.Permissions((yield q.ListPermissions(session))))
-
-
-def answer(request: Request) -> Steps:
-    body = request.json(b.AnswerPermission)
-    found: q.PendingView = yield q.FindPermission(request.params["request"])
-    reply = yield cmd.Answer(
-        session=found.session,
-        key=_key(request),
-        request=RequestId(request.params["request"]),
-        behavior=body.behavior,
-        message=body.message,
-        updated_input=body.updated_input,
-        remember=body.remember,
-        answers=body.answers,
-        interrupt=body.interrupt,
-    )
-    return json_response(reply)
-
-
-def usage(request: Request) -> Steps:
-    session = _session(request) if "session" in request.params else None
-    return json_response((yield q.ReadUsage(session)))
-
-
-def search(request: Request) -> Steps:
-    words = request.query.get("q", "").strip()
-    if not words:
-        raise BadRequest("q must have the words to look for.", field="q")
-    session = request.query.get("session")
-    hits = yield q.SearchText(words, request.whole("limit", 20, 1, 200), session_id(session) if session else None)
-    return json_response(b.Hits(hits))
-
-
-_S = "/v1/sessions/{session}"
+PATH: Final = "/v1/sessions/{session}"
 
 ROUTES: Final = (
     Route(
@@ -286,7 +234,7 @@ ROUTES: Final = (
     ),
     Route(
         method="GET",
-        path=_S,
+        path=PATH,
         access="view",
         name="sessions.get",
         handle=get,
@@ -295,7 +243,7 @@ ROUTES: Final = (
     ),
     Route(
         method="PATCH",
-        path=_S,
+        path=PATH,
         access="chat",
         name="sessions.patch",
         handle=patch,
@@ -305,7 +253,7 @@ ROUTES: Final = (
     ),
     Route(
         method="DELETE",
-        path=_S,
+        path=PATH,
         access="chat",
         name="sessions.delete",
         handle=delete,
@@ -315,7 +263,7 @@ ROUTES: Final = (
     ),
     Route(
         method="POST",
-        path=f"{_S}/fork",
+        path=f"{PATH}/fork",
         access="chat",
         name="sessions.fork",
         handle=fork,
@@ -326,7 +274,7 @@ ROUTES: Final = (
     ),
     Route(
         method="GET",
-        path=f"{_S}/messages",
+        path=f"{PATH}/messages",
         access="view",
         name="messages.list",
         handle=messages,
@@ -336,7 +284,7 @@ ROUTES: Final = (
     ),
     Route(
         method="POST",
-        path=f"{_S}/messages",
+        path=f"{PATH}/messages",
         access="chat",
         name="messages.post",
         handle=post_message,
@@ -346,7 +294,7 @@ ROUTES: Final = (
     ),
     Route(
         method="GET",
-        path=f"{_S}/events",
+        path=f"{PATH}/events",
         access="view",
         name="events.list",
         handle=events,
@@ -360,7 +308,7 @@ ROUTES: Final = (
     ),
     Route(
         method="POST",
-        path=f"{_S}/interrupt",
+        path=f"{PATH}/interrupt",
         access="chat",
         name="sessions.interrupt",
         handle=interrupt,
@@ -369,7 +317,7 @@ ROUTES: Final = (
     ),
     Route(
         method="PATCH",
-        path=f"{_S}/settings",
+        path=f"{PATH}/settings",
         access="chat",
         name="sessions.settings",
         handle=settings,
@@ -379,7 +327,7 @@ ROUTES: Final = (
     ),
     Route(
         method="POST",
-        path=f"{_S}/close",
+        path=f"{PATH}/close",
         access="chat",
         name="sessions.close",
         handle=close,
@@ -388,7 +336,7 @@ ROUTES: Final = (
     ),
     Route(
         method="POST",
-        path=f"{_S}/rewind",
+        path=f"{PATH}/rewind",
         access="chat",
         name="sessions.rewind",
         handle=rewind,
@@ -398,7 +346,7 @@ ROUTES: Final = (
     ),
     Route(
         method="POST",
-        path=f"{_S}/control",
+        path=f"{PATH}/control",
         access="admin",
         name="sessions.control",
         handle=control,
@@ -408,95 +356,7 @@ ROUTES: Final = (
     ),
     Route(
         method="GET",
-        path=f"{_S}/queue",
-        access="view",
-        name="queue.list",
-        handle=queue,
-        about="Messages that wait for their turn.",
-        answer=b.Queue,
-    ),
-    Route(
-        method="PATCH",
-        path=f"{_S}/queue/{{message}}",
-        access="chat",
-        name="queue.move",
-        handle=move,
-        about="Move a waiting message.",
-        body=b.MoveQueued,
-        answer=cmd.Reply,
-    ),
-    Route(
-        method="DELETE",
-        path=f"{_S}/queue/{{message}}",
-        access="chat",
-        name="queue.cancel",
-        handle=cancel,
-        about="Take a waiting message back.",
-        answer=cmd.Reply,
-    ),
-    Route(
-        method="GET",
-        path=f"{_S}/permissions",
-        access="view",
-        name="permissions.of_session",
-        handle=permissions,
-        about="What this session asks a person.",
-        answer=b.Permissions,
-    ),
-    Route(
-        method="GET",
-        path="/v1/permissions",
-        access="view",
-        name="permissions.list",
-        handle=permissions,
-        about="What all sessions ask a person.",
-        answer=b.Permissions,
-    ),
-    Route(
-        method="POST",
-        path="/v1/permissions/{request}",
-        access="approve",
-        name="permissions.answer",
-        handle=answer,
-        about="Answer a permission, a question or a plan. The first answer wins.",
-        body=b.AnswerPermission,
-        answer=cmd.Reply,
-    ),
-    Route(
-        method="GET",
-        path=f"{_S}/usage",
-        access="view",
-        name="usage.of_session",
-        handle=usage,
-        about="Turns, tokens and cost of one session.",
-        answer=q.UsageView,
-    ),
-    Route(
-        method="GET",
-        path="/v1/usage",
-        access="view",
-        name="usage.all",
-        handle=usage,
-        about="Turns, tokens and cost of all sessions.",
-        answer=q.UsageView,
-    ),
-    Route(
-        method="GET",
-        path="/v1/search",
-        access="view",
-        name="search",
-        handle=search,
-        about="Full text over what was said.",
-        answer=b.Hits,
-        query=(
-            Param("q", str, "The words.", required=True),
-            Param("limit", int, "At most so many, up to 200."),
-            Param("session", str, "Only in this session."),
-        ),
-    ),
-    Route(
-        method="GET",
-        path=f"{_S}/export",
+        path=f"{PATH}/export",
         access="view",
         name="sessions.export",
         handle=export,
