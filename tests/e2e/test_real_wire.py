@@ -1,0 +1,280 @@
+"""What the seed says of the CLI itself, over stdio: its flags, its life cycle, resume and fork, its modes."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+
+import pytest
+
+from e2e.harness import NEWEST, OLDEST, on_versions
+from e2e.wire import ASKING, BASE, RealCli, real_cli
+from fairlead.agents.claude import control
+from fairlead.testing.model_api import ScriptedModel
+
+Start = Callable[..., AbstractAsyncContextManager[RealCli]]
+
+
+@pytest.fixture
+def start(claude: Path, cli_env: dict[str, str], cli_cwd: Path) -> Start:
+    env = {**cli_env, "CLAUDE_CODE_MAX_RETRIES": "1", "CLAUDE_CODE_ENABLE_SDK_FILE_CHECKPOINTING": "1"}
+    return lambda *arguments, **more: real_cli(claude, env, cli_cwd, *arguments, **more)
+
+
+@on_versions()
+@pytest.mark.rules("S004-031", "S004-037", "S004-052", "S004-053", "S004-065", "S004-144", "S004-145", "S004-146")
+@pytest.mark.rules("S004-147", "S004-148", "S004-240", "S004-241", "S004-249", "S004-328")
+async def test_initialize_then_three_turns_on_one_process(start: Start) -> None:
+    async with start() as cli:
+        told = await cli.set_up()
+        assert cli.all("system", "init") == [], "nothing but the answer before the first prompt"
+        assert {"name", "description"} <= told["commands"][0].keys()
+        assert isinstance(told["output_style"], str)
+        assert all(isinstance(style, str) for style in told["available_output_styles"])
+        assert {"value", "displayName", "description"} <= told["models"][0].keys()
+        assert isinstance(told["account"], dict)
+        names = [await _prompted(cli, f"SCRIPT:text {n}") for n in range(3)]
+        kinds = [m["type"] for m in cli.seen if m["type"] in ("control_response", "system", "assistant", "result")]
+        assert kinds.index("control_response") < kinds.index("system") < kinds.index("assistant")
+        assert kinds.index("assistant") < kinds.index("result")
+        assert len(cli.all("system", "init")) == 3
+        assert cli.process.returncode is None
+        await _written(cli, names[-1])
+        rows = [json.loads(line) for line in cli.transcript().read_text().splitlines()]
+        assert set(names) <= {row.get("uuid") for row in rows}
+
+
+async def _prompted(cli: RealCli, text: str) -> str:
+    name = await cli.prompt(text)
+    result = await cli.until("result")
+    assert result["subtype"] == "success"
+    return name
+
+
+async def _written(cli: RealCli, uuid: str) -> None:
+    """The transcript lags behind the wire."""
+    async with asyncio.timeout(30):
+        while uuid not in cli.transcript().read_text():
+            await asyncio.sleep(0.02)
+
+
+@on_versions(OLDEST)
+@pytest.mark.rules("S004-135")
+async def test_initialize_is_optional(start: Start) -> None:
+    async with start() as cli:
+        assert (await cli.turn("SCRIPT:text"))["subtype"] == "success"
+
+
+@on_versions(OLDEST)
+async def test_another_output_format_ends_it_with_its_own_words(start: Start) -> None:
+    base = tuple("text" if BASE[place - 1] == "--output-format" else word for place, word in enumerate(BASE))
+    async with start(base=(*base, *ASKING)) as cli:
+        await cli.write(b"{}\n")
+        assert await cli.close() != 0
+        assert cli.stderr
+
+
+@on_versions()
+@pytest.mark.rules("S004-010", "S004-329")
+async def test_deltas_come_with_their_flag_alone(start: Start) -> None:
+    async with start() as cli:
+        await cli.turn("SCRIPT:long 30")
+        assert cli.all("stream_event") == [], "--verbose is not enough"
+    async with start("--include-partial-messages") as cli:
+        await cli.prompt("SCRIPT:slow 6")
+        await cli.until(lambda m: m["type"] == "stream_event" and m["event"]["type"] == "content_block_delta")
+        assert cli.all("assistant") == [], "output while it is made"
+        await cli.until("result")
+        assert len(cli.all("stream_event")) > 6
+
+
+@on_versions()
+@pytest.mark.rules("S004-011", "S004-012", "S004-216", "S004-217", "S004-334", "S004-335", "S004-336")
+async def test_the_first_model_and_mode_are_those_of_the_flags(start: Start, cli_cwd: Path) -> None:
+    async with start("--model", "claude-haiku-4-5", "--permission-mode", "acceptEdits") as cli:
+        await cli.turn(f"SCRIPT:write {cli_cwd / 'a.txt'}")
+        assert (cli.init["model"], cli.init["permissionMode"]) == ("claude-haiku-4-5", "acceptEdits")
+        assert cli.asked() == [], "edits are approved"
+        assert (cli_cwd / "a.txt").exists()
+        await cli.turn("SCRIPT:bash python3 -c 1")
+        assert cli.asked() == ["Bash"], "other tools still ask"
+    async with start("--permission-mode", "default") as cli:
+        await cli.turn(f"SCRIPT:write {cli_cwd / 'b.txt'}")
+        assert cli.asked() == ["Write"]
+
+
+@on_versions()
+@pytest.mark.rules("S004-013", "S004-215")
+async def test_allowed_tools_are_not_asked_about(start: Start, cli_cwd: Path) -> None:
+    async with start("--allowedTools", "Write") as cli:
+        await cli.turn(f"SCRIPT:write {cli_cwd / 'a.txt'}")
+        assert cli.asked() == []
+        assert (cli_cwd / "a.txt").exists()
+
+
+@on_versions()
+@pytest.mark.rules("S004-014", "S004-015", "S004-239", "S004-253", "S004-256", "S004-257", "S004-327")
+async def test_resume_and_continue_go_on_with_the_conversation(start: Start, model: ScriptedModel) -> None:
+    async with start() as cli:
+        await cli.turn("SCRIPT:text remember me")
+        session = cli.init["session_id"]
+        assert await cli.close() == 0
+    for arguments in (("--resume", session), ("--continue",)):
+        async with start(*arguments) as cli:
+            await cli.set_up()
+            asked = len(model.requests)
+            assert cli.all("system", "init") == []
+            assert len(model.requests) == asked, "it waits for a prompt"
+            await cli.turn("SCRIPT:echo")
+            assert cli.init["session_id"] == session
+            assert int(cli.all("result")[-1]["result"].split()[2]) >= 3
+            assert await cli.close() == 0
+
+
+@on_versions()
+@pytest.mark.rules("S004-258", "S004-260", "S004-261", "S004-262")
+async def test_a_fork_has_its_own_id_and_leaves_the_original_alone(start: Start) -> None:
+    async with start() as cli:
+        await cli.turn("SCRIPT:text first")
+        first = cli.all("assistant")[-1]["uuid"]
+        await cli.turn("SCRIPT:text second")
+        session = cli.init["session_id"]
+        await cli.close()
+        before = cli.transcript(session).read_bytes()
+    counts = []
+    for more in ((), ("--resume-session-at", first)):
+        async with start("--resume", session, "--fork-session", *more) as cli:
+            await cli.turn("SCRIPT:echo")
+            assert cli.init["session_id"] != session
+            counts.append(int(cli.all("result")[-1]["result"].split()[2]))
+            await cli.close()
+            assert cli.transcript(session).read_bytes() == before
+    assert counts[0] == counts[1] + 2, "history is cut after that message"
+
+
+@on_versions()
+@pytest.mark.rules("S004-016")
+async def test_the_limit_of_turns_ends_the_query(start: Start) -> None:
+    async with start("--max-turns", "2") as cli:
+        result = await cli.turn("SCRIPT:loop")
+        assert (result["subtype"], result["num_turns"]) == ("error_max_turns", 3)
+
+
+@on_versions()
+@pytest.mark.rules("S004-245", "S004-246", "S004-247")
+async def test_a_prompt_whose_uuid_was_seen_is_skipped(start: Start, model: ScriptedModel) -> None:
+    async with start("--replay-user-messages") as cli:
+        name = await _prompted(cli, "SCRIPT:text once")
+        await cli.prompt("SCRIPT:text once", name)
+        await cli.until(lambda m: m["type"] == "user" and bool(m.get("isReplay")) and m.get("uuid") == name)
+        for _ in range(2):
+            await cli.write(b'{"type":"user","message":{"role":"user","content":"SCRIPT:text nameless"},')
+            await cli.write(b'"parent_tool_use_id":null,"session_id":""}\n')
+            await cli.until("result")
+        asked = [request.argument for request in model.of("text")]
+        assert (asked.count("once"), asked.count("nameless")) == (1, 2)
+
+
+@on_versions()
+@pytest.mark.rules("S004-243")
+async def test_prompts_sent_while_it_works_are_worked_off_in_order(start: Start, version: str) -> None:
+    async with start() as cli:
+        await cli.prompt("SCRIPT:slow 4")
+        await cli.prompt("SCRIPT:text two")
+        await cli.prompt("SCRIPT:text three")
+        await cli.until(lambda m: m["type"] == "result" and m["result"].endswith("three"))
+        results = [m["result"].split()[-1] for m in cli.all("result")]
+        assert results == (["tick", "two", "three"] if version == OLDEST else ["tick", "three"])
+
+
+@on_versions(NEWEST)
+@pytest.mark.rules("S004-248")
+async def test_closing_its_input_after_the_result_ends_it(start: Start) -> None:
+    async with start() as cli:
+        await cli.turn("SCRIPT:text")
+        assert await cli.close() == 0
+
+
+@on_versions()
+@pytest.mark.rules("S004-164", "S004-166", "S004-332")
+async def test_an_interrupt_aborts_the_turn_and_the_next_prompt_works(start: Start) -> None:
+    async with start("--include-partial-messages") as cli:
+        await cli.prompt("SCRIPT:slow 200")
+        await cli.until(lambda m: m["type"] == "stream_event" and m["event"]["type"] == "content_block_delta")
+        await cli.got(control.Interrupt())
+        assert (await cli.until("result"))["subtype"] == "error_during_execution"
+        assert (await cli.turn("SCRIPT:text after"))["subtype"] == "success"
+
+
+@on_versions()
+@pytest.mark.rules("S004-167", "S004-168", "S004-169", "S004-214", "S004-340")
+async def test_the_mode_is_set_by_request(start: Start, version: str, cli_cwd: Path) -> None:
+    async with start() as cli:
+        await cli.set_up()
+        assert (await cli.got(control.SetPermissionMode(mode="dontAsk")))["mode"] == "dontAsk"
+        await cli.turn(f"SCRIPT:write {cli_cwd / 'a.txt'}")
+        assert cli.asked() == []
+        assert not (cli_cwd / "a.txt").exists(), "what no rule allows is denied"
+        answer = await cli.ask(control.SetPermissionMode(mode="bypassPermissions"))
+        if version == OLDEST:
+            assert answer["subtype"] == "success", "the old CLI takes anything: the gateway must refuse it"
+        else:
+            assert "bypassPermissions" in answer["error"]
+
+
+@on_versions()
+@pytest.mark.rules("S004-213", "S004-337")
+async def test_bypass_asks_nobody(start: Start, cli_cwd: Path) -> None:
+    async with start("--permission-mode", "bypassPermissions", "--dangerously-skip-permissions") as cli:
+        await cli.turn(f"SCRIPT:bash touch {cli_cwd / 'a'}")
+        assert cli.asked() == []
+        assert (cli_cwd / "a").exists()
+
+
+@on_versions()
+@pytest.mark.rules("S004-338")
+async def test_plan_mode_shows_the_plan_for_approval(start: Start) -> None:
+    async with start("--permission-mode", "plan") as cli:
+        await cli.turn("SCRIPT:plan")
+        assert cli.asked() == ["ExitPlanMode"]
+
+
+@on_versions()
+@pytest.mark.rules("S004-170", "S004-171", "S004-172", "S004-173", "S004-174")
+async def test_model_and_thinking_are_set_by_request(start: Start, model: ScriptedModel, version: str) -> None:
+    async with start() as cli:
+        await cli.turn("SCRIPT:text a")
+        told = await cli.got(control.SetModel(model="claude-haiku-4-5"))
+        assert told == ({"model": "claude-haiku-4-5"} if version == NEWEST else {})
+        assert not await cli.got(control.SetMaxThinkingTokens(max_thinking_tokens=2000))
+        await cli.turn("SCRIPT:text b")
+        await cli.got(control.SetModel(model="default"))
+        assert not await cli.got(control.SetMaxThinkingTokens(max_thinking_tokens=None))
+        await cli.turn("SCRIPT:text c")
+        first, second, third = (request.model for request in model.of("text"))
+        assert second == "claude-haiku-4-5"
+        assert first == third != second
+
+
+@on_versions()
+@pytest.mark.rules("S004-330")
+async def test_an_api_error_is_a_result_with_is_error(start: Start) -> None:
+    async with start() as cli:
+        result = await cli.turn("SCRIPT:error 400")
+        assert (result["subtype"], result["is_error"]) == ("success", True)
+
+
+@on_versions()
+@pytest.mark.rules("S004-190", "S004-191", "S004-192")
+async def test_rewinding_puts_the_files_back(start: Start, cli_cwd: Path) -> None:
+    target = cli_cwd / "a.txt"
+    async with start("--permission-mode", "acceptEdits") as cli:
+        name = await _prompted(cli, f"SCRIPT:write {target}")
+        assert target.exists()
+        dry = await cli.got(control.RewindFiles(user_message_id=name, dry_run=True))
+        assert dry["canRewind"] is True
+        assert dry["filesChanged"] == [str(target)]
+        assert target.exists()
+        assert (await cli.got(control.RewindFiles(user_message_id=name)))["canRewind"] is True
+        assert not target.exists()
