@@ -1,4 +1,4 @@
-"""What the driver's tests share: a link without a process, and a sink that remembers."""
+"""What the driver's tests share: a link without a process, a sink that remembers, a driver between the two."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -6,11 +6,14 @@ from typing import Any
 
 import msgspec
 
-from fairlead.model.agents import Ask, Child, Exit, Record, ToolCheck
+from fairlead.agents.claude.agent import ClaudeAgent
+from fairlead.model.agents import Ask, Child, Exit, Launch, Record, ToolCheck
+from fairlead.model.commands import Settings
 from fairlead.model.errors import AgentGone
-from fairlead.model.ids import RequestId
+from fairlead.model.ids import RequestId, SessionId
 from fairlead.model.policy import Behavior, Verdict
 from fairlead.system.pipes import Take
+from fairlead.testing.clock import ManualClock
 
 
 class FakeLink:
@@ -175,3 +178,34 @@ async def settled() -> None:
     """Let all tasks run until each waits for something from outside."""
     for _ in range(20):
         await asyncio.sleep(0)
+
+
+NEW = (2, 1, 325)
+OLD = (2, 1, 37)
+MCP_TOOL = "mcp__theirs__act"
+SESSION = SessionId("6a1f0b6e-5f5c-4c55-9a44-000000000001")
+
+
+class Rig:
+    """A started driver with all that is around it."""
+
+    def __init__(self, version: tuple[int, int, int] = NEW) -> None:
+        self.link = FakeLink()
+        self.sink = MemorySink()
+        self.clock = ManualClock()
+        self.agent = ClaudeAgent(self.link, self.sink, self.clock, version)
+
+    async def start(self, **settings: Any) -> "Rig":
+        answers(self.link)
+        await self.agent.start(Launch(session=SESSION, cwd="/w", settings=Settings(**settings), mcp=("ours",)))
+        return self
+
+    async def end(self) -> None:
+        self.link.die(Exit(code=0))
+        await self.sink.until(lambda: self.sink.all("exited"))
+
+    async def answer_to(self, request_id: str) -> dict[str, Any]:
+        await settled()
+        found = self.link.answers_of(request_id)
+        assert len(found) == 1, found
+        return found[0]
