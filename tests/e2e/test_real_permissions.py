@@ -65,6 +65,7 @@ async def desk(
 
 
 @on_versions()
+@pytest.mark.rules("S004-326")
 async def test_an_allowed_tool_runs(desk: Desk) -> None:
     target = desk.cwd / "made"
     await desk.open(f"SCRIPT:bash touch {target}")
@@ -101,6 +102,7 @@ async def test_a_changed_input_is_what_runs(desk: Desk) -> None:
 
 
 @on_versions()
+@pytest.mark.rules("S004-326")
 async def test_a_remembered_rule_answers_the_second_call(desk: Desk) -> None:
     await desk.open("SCRIPT:twice")
     await desk.answer(await desk.until("permission.asked"), remember=["Bash(touch:*)"])
@@ -241,6 +243,7 @@ def hostile(folder: Path) -> Path:
 
 
 @on_versions()
+@pytest.mark.rules("S004-326")
 @pytest.mark.parametrize("rules", [{"deny": ["Bash(touch:*)"]}])
 async def test_nothing_of_a_hostile_project_runs_before_trust_and_our_deny_holds(desk: Desk) -> None:
     marker = hostile(desk.cwd)

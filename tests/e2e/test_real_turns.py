@@ -27,6 +27,7 @@ async def desk(claude: Path, cli_env: dict[str, str], cli_cwd: Path, tmp_path: P
 
 
 @on_versions()
+@pytest.mark.rules("S004-320")
 async def test_a_plain_turn_with_deltas(desk: Desk, version: str) -> None:
     await desk.open("SCRIPT:long 40")
     end = await desk.until("turn.ended")
@@ -36,6 +37,7 @@ async def test_a_plain_turn_with_deltas(desk: Desk, version: str) -> None:
     assert deltas == text["text"]
     assert desk.kinds().index("text.delta") < desk.kinds().index("text")
     assert end["cost_usd"] > 0
+    assert (end.get("reason", ""), end["model_turns"]) == ("", 1)
     (ready,) = desk.all("agent.ready")
     assert (ready["version"], ready["agent_session"]) == (version, desk.session)
     stored = await desk.raw()

@@ -40,6 +40,8 @@ async def test_a_request_waits_for_a_person_and_the_answer_reaches_the_agent(rig
     agent = await asking(rig)
     assert rig.state().phase == "waiting"
     assert agent.answers == []
+    asked = next(event for event in await rig.log() if isinstance(event, ev.PermissionAsked))
+    assert asked.suggestions == ("Bash(touch x)",), "what an always-allow would remember, by our own policy"
     await rig.do(answer(), BOB)
     assert agent.answers == [("r1", Decision("allow", updated_input={"command": "touch x"}, call=CallId("c1")))]
     (event,) = await resolved(rig)

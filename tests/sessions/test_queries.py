@@ -103,6 +103,7 @@ async def test_a_session_is_shown_as_it_stands(rig: Rig) -> None:
     assert (await rig.gateway.ask(ANN, q.ReadQueue(SESSION)))[0].by == "ann"
 
 
+@pytest.mark.rules("S004-303")
 async def test_what_waits_for_a_person_is_found_in_all_sessions(rig: Rig) -> None:
     agent = await rig.working("one")
     await rig.open(CHILD)

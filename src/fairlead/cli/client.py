@@ -5,7 +5,8 @@ Nothing here prints. A lost connection is made good with the cursor: every event
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
 from types import TracebackType
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -253,14 +254,15 @@ class Watch:
         self._patience = patience or Patience()
         self._sleep = sleep
 
-    async def __aiter__(self) -> AsyncIterator[Line | Note]:
+    async def told(self) -> AsyncGenerator[Line | Note, None]:
+        """To be closed by its reader (`contextlib.aclosing`): that closes the connection."""
         attempt = 0
         lost = False
         while True:
             cause: Exception = EOFError("it closed the connection")
             try:
-                async with self._connect() as socket:
-                    async for told in self._subscribed(socket):
+                async with self._connect() as socket, aclosing(self._subscribed(socket)) as events:
+                    async for told in events:
                         attempt = 0
                         if lost:
                             lost = False
@@ -303,7 +305,7 @@ class Watch:
             proxy=None if place.local else True,
         )
 
-    async def _subscribed(self, socket: websocket.ClientConnection) -> AsyncIterator[Line | Note | None]:
+    async def _subscribed(self, socket: websocket.ClientConnection) -> AsyncGenerator[Line | Note | None, None]:
         """None when the subscription stands: there may be nothing to tell for a long time."""
         wanted = {"type": "subscribe", "id": 1, "session": self._session, "after": self.seq, "log_id": self.log_id}
         await socket.send(msgspec.json.encode(wanted).decode())

@@ -9,6 +9,7 @@ import signal
 import sys
 import uuid
 from collections.abc import Callable
+from contextlib import aclosing
 from typing import Any
 
 import msgspec
@@ -139,10 +140,12 @@ class Talk:
             self._printer.fresh()
 
     async def _watch(self, after: int, log_id: str) -> None:
+        watch = Watch(self._api.locate, self.session, after, log_id, patience=self._manner.patience)
         try:
-            async for told in Watch(self._api.locate, self.session, after, log_id, patience=self._manner.patience):
-                await self._room.acquire()
-                self._inbox.put_nowait(told)
+            async with aclosing(watch.told()) as events:
+                async for told in events:
+                    await self._room.acquire()
+                    self._inbox.put_nowait(told)
         except Exception as error:
             self._inbox.put_nowait(error)
 

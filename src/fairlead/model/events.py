@@ -124,7 +124,8 @@ class TurnStarted(Base, frozen=True, kw_only=True, tag="turn.started"):
 
 
 class TurnEnded(Base, frozen=True, kw_only=True, tag="turn.ended"):
-    """`closed` names the calls that were still open and are over with it."""
+    """`closed` names the calls that were still open and are over with it; `model_turns` counts the model's answers
+    as the agent does."""
 
     status: TurnStatus
     reason: str = ""
@@ -132,6 +133,7 @@ class TurnEnded(Base, frozen=True, kw_only=True, tag="turn.ended"):
     cost_usd: float = 0.0
     duration_ms: int = 0
     api_ms: int = 0
+    model_turns: int = 0
     usage: dict[str, Usage] = {}
     errors: tuple[str, ...] = ()
     closed: tuple[CallId, ...] = ()

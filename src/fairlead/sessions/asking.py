@@ -21,6 +21,7 @@ from fairlead.sessions.core import Core
 from fairlead.sessions.policy import ModePolicy, PolicyContext, ToolCall
 from fairlead.sessions.policy import decide as judge
 from fairlead.sessions.policy.remember import Memory, remember
+from fairlead.sessions.policy.suggest import suggest
 
 logger = logging.getLogger("fairlead.permission")
 
@@ -45,6 +46,10 @@ class Asking:
 
     def judge(self, tool: str, tool_input: Mapping[str, Any]) -> Verdict:
         return judge(ToolCall(tool, tool_input), self.context())
+
+    def suggest(self, tool: str, tool_input: Mapping[str, Any]) -> tuple[str, ...]:
+        """What an "always allow" of this call would remember."""
+        return tuple(format_rule(rule) for rule in suggest(ToolCall(tool, tool_input), self.context()))
 
     def remembered(self, rules: Sequence[str], *, admin: bool) -> tuple[str, ...]:
         """The rules that an answer asks to remember, checked; raises what is wrong with the first bad one."""

@@ -5,8 +5,8 @@ Rule: nothing waits for the agent or a client while the lock is held; only the s
 
 import asyncio
 import logging
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 import msgspec
 
@@ -90,6 +90,7 @@ class Core:
         self.lock = asyncio.Lock()
         self.listener: Listener | None = None
         self.mode_asked: tuple[str, str] | None = None
+        self.suggest: Callable[[str, dict[str, Any]], tuple[str, ...]] = lambda tool, tool_input: ()
         self._since_checkpoint = 0
 
     @property
@@ -137,7 +138,10 @@ class Core:
         )
 
     def seen(self, event: ev.Event) -> ev.Event:
-        """What the core knows better than the interpreter: who asked for a mode, and whether ours follows it."""
+        """What the core knows better than the interpreter: who asked for a mode, whether ours follows it, and which
+        rules of ours would answer a request for good."""
+        if isinstance(event, ev.PermissionAsked):
+            return msgspec.structs.replace(event, suggestions=self.suggest(event.tool, event.input))
         if not isinstance(event, ev.ModeChanged):
             return event
         if self.mode_asked is not None and self.mode_asked[0] == event.mode:

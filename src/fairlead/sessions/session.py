@@ -37,6 +37,7 @@ class Session:
         self.core = core
         self.kind = kind
         self.asking = Asking(core)
+        core.suggest = self.asking.suggest
         self.runner = Runner(core, kind, self.asking)
         core.listener = self
 
@@ -138,7 +139,7 @@ class Session:
         core = self.core
         async with core.lock:
             reply = cmd.Reply(session=core.session, seq=core.log.head, data={"idle": True})
-            if core.interpreter.turn is None:
+            if core.interpreter.turn is None and not core.interpreter.background:
                 return reply
             cause = core.services.new_uuid()
             marker = self.kind.interrupting(cause)

@@ -48,6 +48,7 @@ def ending(result: ResultRecord, base: Base, cancelled: bool, error: str = "") -
         cost_usd=round(cost, _DIGITS),
         duration_ms=int(result.duration_ms or 0),
         api_ms=int(_less(api_ms, api_base)),
+        model_turns=int(result.num_turns or 0),
         usage={name: _usage(numbers) for name, numbers in models.items() if any(numbers.values())},
         errors=said,
         output=result.structured_output,

@@ -89,6 +89,7 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
     cost_usd: float = 0.0
     duration_ms: int = 0
     api_ms: int = 0
+    model_turns: int = 0
     usage: dict[str, Usage] = {}
     errors: tuple[str, ...] = ()
     output: Any = None
@@ -143,6 +144,7 @@ def _end(step: Step, ending: Ending, closed: list[str] | None) -> None:
         cost_usd=ending.cost_usd,
         duration_ms=ending.duration_ms,
         api_ms=ending.api_ms,
+        model_turns=ending.model_turns,
         usage=ending.usage,
         errors=ending.errors,
         closed=tuple(CallId(call) for call in closed),

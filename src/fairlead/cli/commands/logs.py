@@ -1,5 +1,6 @@
 """`fairlead logs`: a session's log from a place on."""
 
+from contextlib import aclosing
 from typing import Annotated
 
 import typer
@@ -54,9 +55,10 @@ async def _logs(wanted: Wanted, name: str, since: int, *, follow: bool, json: bo
         printer.fresh()
         if not follow:
             return
-        async for told in Watch(api.locate, session, last, log_id):
-            if isinstance(told, Line):
-                show(told)
-            else:
-                printer.fresh()
-                hint(f"— {told.text}")
+        async with aclosing(Watch(api.locate, session, last, log_id).told()) as events:
+            async for told in events:
+                if isinstance(told, Line):
+                    show(told)
+                else:
+                    printer.fresh()
+                    hint(f"— {told.text}")
