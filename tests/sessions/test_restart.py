@@ -60,6 +60,32 @@ async def test_a_child_that_outlived_its_gateway_is_followed_to_its_answer(tmp_p
     await rig.stop()
 
 
+async def test_a_conversation_whose_id_was_never_told_goes_on(tmp_path: Path) -> None:
+    """Killed after the prompt and before the agent's first word: what it then wrote down is the session's history."""
+    rig = await Rig(tmp_path).start()
+    await rig.open()
+    await rig.send("one")
+    await (await rig.kind.launched()).prompted()
+    rig.kind.transcript = [row("assistant", "u9", [{"type": "text", "text": "hi"}], id="m1", stop_reason="end_turn")]
+    rig = await restarted(rig)
+    assert (await ended(rig)).status == "completed"
+    await rig.send("two")
+    assert (await rig.kind.launched(2)).launch.resume == SESSION
+    await rig.stop()
+
+
+async def test_a_conversation_that_was_never_written_down_begins_anew(tmp_path: Path) -> None:
+    rig = await Rig(tmp_path).start()
+    await rig.open()
+    await rig.send("one")
+    await (await rig.kind.launched()).prompted()
+    rig = await restarted(rig)
+    assert (await ended(rig)).status == "failed"
+    await rig.send("two")
+    assert (await rig.kind.launched(2)).launch.resume == ""
+    await rig.stop()
+
+
 async def test_what_the_wire_brought_is_not_told_again_by_the_transcript(tmp_path: Path) -> None:
     rig, agent = await working(tmp_path)
     await agent.text("said once", "m1")

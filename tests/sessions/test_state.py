@@ -151,6 +151,8 @@ def test_a_fork_has_its_parents_past_but_not_what_was_under_way() -> None:
         state=child,
     )
     assert (ready.agent_session, ready.fork_from, ready.resumable) == ("agent-2", "", True)
+    own = fold(ev.SessionResumed(id=EventId("s"), agent_session="agent-2"), state=child)
+    assert (own.agent_session, own.fork_from, own.fork_at, own.resumable) == ("agent-2", "", "", True)
 
 
 def test_a_session_opened_to_resume_knows_what_to_resume() -> None:

@@ -219,7 +219,7 @@ class Runner:
     async def follow(self, child: Child, *, end: bool) -> None:
         """It outlived its gateway: its transcript is followed to its exit, and only then is the session free again."""
         self.following = True
-        link = _Link(self, f"{child.pid}-{child.started}", None)
+        link = _Link(self, f"{child.pid}-{child.started}", None, child.agent_session)
         try:
             await self._cancel_pending("agent lost its gateway")
             if end:
@@ -288,7 +288,8 @@ class Runner:
             if transition.events or transition.stage.drop:
                 await core.commit(transition, patient=True)
 
-    async def exited(self, exit: Exit, cause: str, *, followed: bool) -> None:
+    async def exited(self, exit: Exit, cause: str, *, followed: bool, conversation: str = "") -> None:
+        """`conversation`: the agent's id of what it wrote down while nobody heard it."""
         core = self.core
         reason = self._stop_reason or (LOST if followed else _describe(exit))
         async with core.lock:
@@ -303,6 +304,9 @@ class Runner:
                     )
                 )
             self._close_turn(transition, reason, cause)
+            if conversation and not core.state.resumable:
+                # We died before the agent told its id: without it the next process would begin anew.
+                transition.add(ev.SessionResumed(id=event_id(cause, "session.resumed"), agent_session=conversation))
             transition.add(
                 ev.AgentExited(
                     id=event_id(cause, "agent.exited"),
@@ -321,10 +325,12 @@ class Runner:
 class _Link(AgentSink):
     """One process's way back to us: what an earlier one still says can never be taken for the present one's."""
 
-    def __init__(self, runner: Runner, cause: str, launch: Launch | None) -> None:
+    def __init__(self, runner: Runner, cause: str, launch: Launch | None, followed: str = "") -> None:
         self._runner = runner
         self._cause = cause
         self._launch = launch
+        self._followed = followed
+        self._heard = False
         self.gone = False
         self.ended = asyncio.Event()
         self.last_words = ""
@@ -334,6 +340,7 @@ class _Link(AgentSink):
         await self._runner.started(child, self._launch)
 
     async def records(self, batch: Sequence[Record]) -> None:
+        self._heard = True
         await self._runner.records(batch)
 
     async def check(self, call: ToolCheck) -> Verdict:
@@ -356,7 +363,8 @@ class _Link(AgentSink):
     async def exited(self, exit: Exit) -> None:
         self.gone = True
         self.last_words = exit.stderr.strip()
-        await self._runner.exited(exit, self._cause, followed=self._launch is None)
+        conversation = self._followed if self._heard else ""
+        await self._runner.exited(exit, self._cause, followed=self._launch is None, conversation=conversation)
         self.ended.set()
         self._runner.pump()
 

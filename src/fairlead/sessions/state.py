@@ -130,9 +130,7 @@ def evolve(state: SessionState, event: ev.Event, seq: int, encoded: bytes = b"")
         case ev.SessionForked():
             return _forked(state, event)
         case ev.SessionResumed():
-            # A fork resumes its parent's conversation under an id of its own, which the agent tells later.
-            known = state.agent_session or ("" if state.fork_from else event.agent_session)
-            return _change(state, agent_session=known, resumable=bool(known), closed=False, updated=event.at)
+            return _resumed(state, event)
         case ev.SessionChanged():
             return _changed(state, event)
         case ev.SessionClosed():
@@ -205,6 +203,21 @@ def _forked(state: SessionState, event: ev.SessionForked) -> SessionState:
         fork_from=state.agent_session,
         fork_at=event.message or "",
         agent_session="",
+    )
+
+
+def _resumed(state: SessionState, event: ev.SessionResumed) -> SessionState:
+    if state.fork_from == event.agent_session:
+        # A fork resumes its parent's conversation under an id of its own, which comes later.
+        return _change(state, closed=False, updated=event.at)
+    return _change(
+        state,
+        agent_session=state.agent_session or event.agent_session,
+        resumable=True,
+        fork_from="",
+        fork_at="",
+        closed=False,
+        updated=event.at,
     )
 
 
