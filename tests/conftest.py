@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from tools import rules  # noqa: E402
-from tools.pytest_house import NoSkips, RuleResults, skips_fail  # noqa: E402
+from tools.pytest_house import NoSkips, RuleResults, Shard, skips_fail  # noqa: E402
 
 # A shared machine says nothing about our speed: no example fails for being slow.
 settings.register_profile("fairlead", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -22,7 +22,12 @@ settings.load_profile("fairlead")
 SEED = int(os.environ.get("FAIRLEAD_SEED") or random.SystemRandom().randrange(2**32))
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--shard", default="1/1", help="run one share of the tests: 2/3 is the second of three")
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(Shard(config.getoption("--shard")), "fairlead-shard")
     if skips_fail():
         config.pluginmanager.register(NoSkips(), "fairlead-no-skips")
     results = RuleResults(rules.RESULTS, rules.known_rules())

@@ -1,11 +1,13 @@
-"""Two pytest plugins of this house: skips that fail where nothing may be left out, and the count of rules shown.
+"""The pytest plugins of this house: skips that fail where nothing may be left out, the count of rules shown, and a
+share of the tests for one of several processes.
 
-tests/conftest.py registers both; they live here so that tests can run them on test suites of their own.
+tests/conftest.py registers them; they live here so that tests can run them on test suites of their own.
 """
 
 import fcntl
 import json
 import os
+import zlib
 from collections.abc import Collection
 from pathlib import Path
 
@@ -84,3 +86,19 @@ class RuleResults:
             fresh = self.path.with_suffix(".new")
             fresh.write_text(json.dumps(merged, indent=1, sort_keys=True))
             fresh.replace(self.path)
+
+
+class Shard:
+    """Keeps one share of the tests, by their names: `2/3` is the second of three. Together the shares are all."""
+
+    def __init__(self, share: str) -> None:
+        number, _, count = share.partition("/")
+        self.number, self.count = int(number), int(count)
+        if not 1 <= self.number <= self.count:
+            raise pytest.UsageError(f"--shard {share}: K/N with K from 1 to N is expected")
+
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        mine = [item for item in items if zlib.crc32(item.nodeid.encode()) % self.count == self.number - 1]
+        others = [item for item in items if zlib.crc32(item.nodeid.encode()) % self.count != self.number - 1]
+        items[:] = mine
+        config.hook.pytest_deselected(items=others)

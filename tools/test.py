@@ -6,11 +6,13 @@ summary at the end says which did. Standard library only: it runs before .venv e
 """
 
 import argparse
+import contextlib
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -41,6 +43,8 @@ class Part:
     commands: tuple[tuple[str, ...], ...]
     isolated: bool = False
     """Runs where loopback is the only network (tools/innet), if this machine allows that."""
+    shards: int = 1
+    """Processes that share the tests of each command, at the same time."""
 
 
 PARTS = (
@@ -56,6 +60,7 @@ PARTS = (
         "unit, golden, laws",
         240,
         ((*COVERED_PYTEST, "tests", "--ignore=tests/e2e", "-m", "not fault and not long"),),
+        shards=2,
     ),
     Part("coverage", "coverage floor", 60, ((PYTHON, "-m", "tools.coverage_floor"),)),
     Part("wheel", "the wheel, installed", 90, ((PYTHON, "-m", "tools.wheel"),)),
@@ -65,6 +70,7 @@ PARTS = (
         420,
         ((*PYTEST, "tests/e2e", "-m", "not fault and not long"),),
         isolated=True,
+        shards=2,
     ),
     Part("faults", "faults", 180, ((*PYTEST, "tests", "-m", "fault and not long"),), isolated=True),
     Part("rules", "rules shown", 30, ((PYTHON, "-m", "tools.rules"),)),
@@ -78,16 +84,35 @@ class Result:
     failed: bool
 
 
-def run(argv: Sequence[str], seconds: float) -> int:
-    """The exit code; the command's whole process group is ended when its time is up or we are interrupted."""
-    child = subprocess.Popen(argv, cwd=ROOT, start_new_session=True)
-    try:
-        return child.wait(timeout=max(seconds, 1))
-    except subprocess.TimeoutExpired:
-        print(f"test: time is up, ending: {' '.join(argv)}", flush=True)
-        return 124
-    finally:
-        end_group(child)
+def run(argv: Sequence[str], seconds: float, shards: int = 1) -> int:
+    """The first exit code that is not 0; all process groups are ended when time is up or we are interrupted."""
+    deadline = time.monotonic() + max(seconds, 1)
+    with contextlib.ExitStack() as stack:
+        outputs = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(shards - 1)]
+        # The first share speaks as it goes; the others when they are done, so that lines do not mix.
+        children = [
+            subprocess.Popen(
+                [*argv, f"--shard={number}/{shards}"] if shards > 1 else argv,
+                cwd=ROOT,
+                start_new_session=True,
+                stdout=output,
+                stderr=output,
+            )
+            for number, output in enumerate([None, *outputs], 1)
+        ]
+        try:
+            codes = [child.wait(timeout=max(deadline - time.monotonic(), 1)) for child in children]
+        except subprocess.TimeoutExpired:
+            print(f"test: time is up, ending: {' '.join(argv)}", flush=True)
+            codes = [124]
+        finally:
+            for child in children:
+                end_group(child)
+            for output in outputs:
+                output.seek(0)
+                sys.stdout.buffer.write(output.read())
+                sys.stdout.flush()
+    return next((code for code in codes if code), 0)
 
 
 def end_group(child: subprocess.Popen[bytes]) -> None:
@@ -119,7 +144,7 @@ def run_part(part: Part, deadline: float) -> Result:
     begun = time.monotonic()
     failed = False
     for argv in part.commands:
-        code = run(innet(argv) if part.isolated else argv, deadline - time.monotonic())
+        code = run(innet(argv) if part.isolated else argv, deadline - time.monotonic(), part.shards)
         if code == PYTEST_FOUND_NOTHING and "pytest" in argv:
             print("test: no test belongs to this part, so it shows nothing: that is a failure", flush=True)
         failed = failed or code != 0

@@ -18,7 +18,7 @@ Line = dict[str, Any]
 
 @pytest.fixture
 async def gateway(claude: Path, cli_env: dict[str, str], tmp_path: Path) -> AsyncIterator[GatewayProcess]:
-    process = GatewayProcess(tmp_path, agent="claude", claude=str(claude), pass_env=["IS_SANDBOX"], allow=["Bash"])
+    process = GatewayProcess(tmp_path, agent="claude", claude=claude, pass_env="IS_SANDBOX", allow="Bash")
     process.env = cli_env
     async with process:
         yield process
