@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from e2e.desk import Desk, at_desk, settings
-from e2e.harness import NEWEST, on_versions
+from e2e.harness import NEWEST, OLDEST, on_versions
 from fairlead.testing.model_api import ScriptedModel
 
 
@@ -207,3 +207,22 @@ async def test_thinking_is_streamed_and_whole(desk: Desk) -> None:
     await desk.open("SCRIPT:think")
     await desk.until("turn.ended")
     assert "".join(line.get("text", "") for line in desk.all("thinking.delta")) == desk.all("thinking")[0]["text"]
+
+
+@on_versions(OLDEST)
+@pytest.mark.rules("S004-008")
+async def test_a_cli_that_refuses_its_flags_is_told_in_its_own_words(
+    claude: Path, cli_env: dict[str, str], cli_cwd: Path, tmp_path: Path
+) -> None:
+    """As if somebody had changed the flags of a launch: the program exits at once."""
+    other = tmp_path / "claude"
+    other.write_text(f'#!/bin/bash\nexec {claude} "${{@/--output-format=stream-json/--output-format=text}}"\n')
+    other.chmod(0o755)
+    config = settings(tmp_path / "data", tmp_path, agent="claude", claude=str(other), pass_env=["IS_SANDBOX"])
+    async with at_desk(config, cli_env, cli_cwd) as desk:
+        await desk.open("SCRIPT:text")
+        exited = await desk.until("agent.exited")
+        assert "stream-json" in exited["stderr"]
+        failure = await desk.until("error")
+        assert (failure["code"], "stream-json" in failure["message"]) == ("agent_gone", True)
+        assert (await desk.until("turn.ended"))["status"] == "failed"

@@ -258,6 +258,30 @@ async def test_model_and_thinking_are_set_by_request(start: Start, model: Script
 
 
 @on_versions()
+@pytest.mark.rules("S004-094", "S004-150")
+async def test_a_second_initialize_and_the_usage_of_a_query(start: Start, version: str) -> None:
+    async with start() as cli:
+        await cli.set_up()
+        again = await cli.ask(control.Initialize())
+        if version == NEWEST:
+            assert again["subtype"] == "success"
+        else:
+            assert (again["subtype"], again["error"]) == ("error", "Already initialized")
+        usage = (await cli.turn("SCRIPT:text"))["usage"]
+        for name in ("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"):
+            assert isinstance(usage[name], int)
+
+
+@on_versions()
+@pytest.mark.rules("S004-339")
+async def test_the_mode_delegate_is_known_to_old_versions_alone(start: Start, version: str) -> None:
+    async with start() as cli:
+        await cli.set_up()
+        answer = await cli.ask(control.SetPermissionMode(mode="delegate"))
+        assert answer["subtype"] == ("error" if version == NEWEST else "success")
+
+
+@on_versions()
 @pytest.mark.rules("S004-330")
 async def test_an_api_error_is_a_result_with_is_error(start: Start) -> None:
     async with start() as cli:
