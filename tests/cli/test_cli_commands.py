@@ -144,7 +144,7 @@ def test_ls_and_search_find_a_session(fairlead: Fairlead, house: House) -> None:
     session = new_session(fairlead, "SCRIPT:text xylophone")
     listed = fairlead("ls", "--search", "xylophone")
     assert session[:8] in listed.out
-    assert listed.out.splitlines()[0].split() == "ID STATE USED TURNS COST AGENT FOLDER TITLE".split()
+    assert listed.out.splitlines()[0].split() == ["ID", "STATE", "USED", "TURNS", "COST", "AGENT", "FOLDER", "TITLE"]
     assert [line["session"] for line in fairlead("ls", "--search", "xylophone", "--json").lines] == [session]
     found = fairlead("search", "xylophone", "--json", "--session", session)
     assert found.code == 0

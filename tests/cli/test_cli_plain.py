@@ -11,7 +11,7 @@ LINK = "\x1b]8;;https://evil.example/\x1b\\click\x1b]8;;\x1b\\"
 
 # Enough of what sequences are made of that random texts contain whole, cut and nested ones.
 PIECES = st.text(
-    st.sampled_from(list("ab;52[]\\\n\tmHP0?!c") + ["\x1b", "\x07", "\x9b", "\x9d", "\x9c", "\r", "\u202e"])
+    st.sampled_from([*list("ab;52[]\\\n\tmHP0?!c"), "\x1b", "\x07", "\x9b", "\x9d", "\x9c", "\r", "\u202e"])
 )
 
 

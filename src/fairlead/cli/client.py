@@ -213,14 +213,18 @@ class _Place(msgspec.Struct):
 
 
 class _Frame(msgspec.Struct):
-    """Whatever the gateway sends: an event has a seq, all else a type that says what it is."""
+    """Whatever the gateway sends: an event has a place in the log, all else a type that says what it is.
+
+    Only what is the same in all of them: a field may mean one thing in an event and another beside it."""
 
     type: str = ""
     seq: int | None = None
-    verdict: str = ""
-    log_id: str = ""
-    code: str = ""
-    message: str = ""
+    prev: int | None = None
+
+
+class _Subscribed(msgspec.Struct):
+    verdict: str
+    log_id: str
 
 
 def read_line(raw: bytes, log_id: str) -> Line:
@@ -312,19 +316,21 @@ class Watch:
         async for raw in socket:
             data = raw.encode() if isinstance(raw, str) else raw
             frame = msgspec.json.decode(data, type=_Frame)
-            if frame.seq is not None and frame.type not in ("reply", "subscribed"):
+            if frame.seq is not None and frame.prev is not None:
                 if frame.seq > self.seq:
                     line = read_line(data, self.log_id)
                     self.seq = frame.seq
                     yield line
             elif frame.type == "subscribed":
-                self.log_id = frame.log_id
+                answer = msgspec.json.decode(data, type=_Subscribed)
+                self.log_id = answer.log_id
                 yield None
-                if frame.verdict == "gap":
+                if answer.verdict == "gap":
                     self.seq = 0
                     yield Note("gap", "This is not the log that was read before: here it is from its beginning.")
             elif frame.type == "error":
-                raise of_code(frame.code, frame.message)
+                refused = msgspec.json.decode(data, type=_Error)
+                raise of_code(refused.code, refused.message)
 
 
 def _handshake(error: InvalidStatus, url: str) -> CliError:

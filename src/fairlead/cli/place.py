@@ -96,7 +96,7 @@ def is_loopback(url: str) -> bool:
 def read_server_file(folder: Path) -> ServerFile | None:
     """None: nobody serves on this folder (or it cannot be read).
 
-    A gateway that was killed leaves its file behind: another program may have the port now and must not get the token."""
+    A gateway that was killed leaves its file: another program may have its port by now, and must not get the token."""
     try:
         server = msgspec.json.decode((folder / SERVER_FILE).read_bytes(), type=ServerFile)
     except (OSError, msgspec.DecodeError):
