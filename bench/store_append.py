@@ -2,9 +2,10 @@
 
     python bench/store_append.py [--durability process|power] [--folder DIR]
 
-Three figures for the store and, where it makes sense, the same work done by hand beside it in the same run:
+Four figures for the store and, where it makes sense, the same work done by hand beside it in the same run:
 throughput (many sessions append at once, one batch in flight each), latency of a lone append (enqueue to commit, seen
-by the caller), and whether the work per append grows with the log (100 entries against 100,000).
+by the caller), the same under the load of many streaming sessions, and whether the work per append grows with the log
+(100 entries against 100,000).
 """
 
 import argparse
@@ -49,6 +50,30 @@ async def latencies(store: SqliteStore, lease: Lease, head: int, count: int, pau
     return taken
 
 
+async def paced(store: SqliteStore, leases: Sequence[Lease], per_second: int, seconds: float) -> None:
+    """The load of that many sessions whose agents stream: the store's share of one core, and what an append waits."""
+    count = int(per_second * seconds)
+
+    async def stream(number: int, lease: Lease) -> list[float]:
+        # By the clock and spread over the interval: sessions that sleep after each append would fall into step.
+        start = time.perf_counter() + number / len(leases) / per_second
+        head, taken = 0, []
+        for n in range(count):
+            await asyncio.sleep(start + n / per_second - time.perf_counter())
+            asked = time.perf_counter()
+            head = await store.append(lease, Batch(entries=entries(head + 1, 1)), head)
+            taken.append(time.perf_counter() - asked)
+        return taken
+
+    busy, began = time.process_time(), time.perf_counter()
+    taken = await asyncio.gather(*(stream(number, lease) for number, lease in enumerate(leases)))
+    busy, elapsed = time.process_time() - busy, time.perf_counter() - began
+    print(
+        f"  {len(leases)} sessions, {per_second} events/s each ({len(leases) * count / elapsed:,.0f} events/s):"
+        f" {described([one for some in taken for one in some])}, {busy / elapsed:.0%} of a core"
+    )
+
+
 def described(taken: Sequence[float]) -> str:
     cuts = statistics.quantiles(taken, n=1000)
     return " ".join(f"{name} {cuts[at] * 1e6:.0f}" for name, at in (("p50", 499), ("p90", 899), ("p99", 989))) + " us"
@@ -88,6 +113,7 @@ async def measure(folder: Path, durability: Durability) -> None:
     for pause in (0.0, 0.002):
         taken = await latencies(store, await fresh(), 0, 2000, pause)
         print(f"  lone append, {pause * 1000:.0f} ms apart: {described(taken)}")
+    await paced(store, [await fresh() for _ in range(300)], 15, 4.0)
     lease = await fresh()
     head = await grow(store, lease, 0, 1, 100)
     short = await latencies(store, lease, head, 1000, 0)

@@ -1,6 +1,7 @@
 """A full disk, a poisoned call, a lost file: who asked is told, the others go on, and nothing acknowledged is lost."""
 
 import asyncio
+import base64
 import resource
 import sqlite3
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from fairlead.model.errors import BadRequest, Conflict, Damaged, Fenced, NoOwner, Unavailable
-from fairlead.model.store import Batch, Lease, NewEntry, SessionFilter
+from fairlead.model.store import Batch, Lease, NewEntry, SessionFilter, Summary
 from fairlead.stores.sqlite import SqliteStore
 from fairlead.stores.sqlite.faults import in_our_words, translated
 from fairlead.stores.sqlite.writer import Job, Outcome, _Order
@@ -121,7 +122,7 @@ async def test_a_poisoned_call_fails_alone(store: SqliteStore) -> None:
     assert await store.append(leases[2], batch(1), 0) == 1
 
 
-async def test_many_calls_of_one_moment_share_a_commit(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_waits_meanwhile_shares_a_commit(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
     leases = [(await store.claim(new_session()))[0] for _ in range(50)]
     delivered: list[int] = []
     deliver = store._writer._deliver
@@ -131,9 +132,17 @@ async def test_many_calls_of_one_moment_share_a_commit(store: SqliteStore, monke
         deliver(group, outcomes)
 
     monkeypatch.setattr(store._writer, "_deliver", counted)
-    await asyncio.gather(*(store.append(lease, batch(1), 0) for lease in leases))
-    assert sum(delivered) == 50
-    assert len(delivered) < 25
+    release = threading.Event()
+    holding = asyncio.ensure_future(store._writer.do(lambda _: release.wait(20)))
+    await asyncio.sleep(0)
+    while not store._writer._queue.empty():
+        await asyncio.sleep(0.001)
+    appending = [asyncio.ensure_future(store.append(lease, batch(1), 0)) for lease in leases]
+    await asyncio.sleep(0)
+    release.set()
+    await holding
+    assert await asyncio.gather(*appending) == [1] * 50
+    assert delivered == [1, 50]
 
 
 async def test_calls_of_one_commit_see_each_other_in_order(store: SqliteStore) -> None:
@@ -194,6 +203,22 @@ def test_errors_of_ours_are_not_dressed_up(tmp_path: Path) -> None:
 async def test_a_cursor_that_is_none_is_refused(store: SqliteStore) -> None:
     for before in ("no cursor", "!!", "bm8gY3Vyc29y", "\ud800"):
         await refusal(BadRequest, store.sessions(SessionFilter(before=before)))
+
+
+async def test_numbers_and_words_beyond_sqlite_are_no_trouble(store: SqliteStore) -> None:
+    lease, _, head = await store.claim(new_session())
+    await store.append(lease, batch(1, 2, summary=Summary(session=lease.session, title="T")), head)
+    for huge in (1 << 62, 1 << 63, 1 << 80):
+        assert seqs(await store.read(lease.session, 0, huge)) == [1, 2]
+        assert seqs(await store.read(lease.session, -huge, huge)) == [1, 2]
+        assert seqs(await store.read(lease.session, huge, huge)) == []
+        assert seqs(await store.tail(lease.session, huge, huge)) == [1, 2]
+        assert seqs(await store.tail(lease.session, -huge, huge)) == []
+        assert len((await store.sessions(SessionFilter(limit=huge))).sessions) == 1
+        for updated in (huge, -huge):
+            before = base64.urlsafe_b64encode(f"{updated} x".encode()).decode()
+            assert len((await store.sessions(SessionFilter(before=before))).sessions) == (updated > 0)
+    assert (await store.sessions(SessionFilter(words="\ud800 \0 T"))).sessions == ()
 
 
 async def test_what_is_stored_when_the_loop_is_gone_is_stored(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from fairlead.model.errors import Damaged, FolderInUse, Unavailable
+from fairlead.model.ids import SessionId
 from fairlead.model.store import SessionFilter, Summary
 from fairlead.stores.sqlite import SqliteStore
 from fairlead.stores.sqlite.connections import connect, make_private
@@ -175,35 +176,46 @@ async def test_a_database_of_another_program_is_refused_and_not_touched(tmp_path
     assert file.read_bytes() == before
 
 
-def spoil_entries(file: Path) -> None:
-    """Write over the root of the table of entries, found by what the file itself says."""
-    db = sqlite3.connect(file)
-    (root,) = db.execute("select rootpage from sqlite_master where name = 'entries'").fetchone()
-    (size,) = db.execute("pragma page_size").fetchone()
-    db.close()
-    with open(file, "r+b") as out:
-        out.seek((root - 1) * size)
-        out.write(b"\xee" * size)
+def spoil(file: Path, words: bytes) -> None:
+    """Write over the first page that holds `words`."""
+    data = file.read_bytes()
+    page = data.index(words) // 4096 * 4096
+    file.write_bytes(data[:page] + b"\xee" * 4096 + data[page + 4096 :])
 
 
-async def test_a_malformed_page_is_named_when_it_is_met(tmp_path: Path) -> None:
-    store = await SqliteStore.open(tmp_path)
+async def filled(folder: Path) -> tuple[SessionId, int]:
+    store = await SqliteStore.open(folder)
     session = new_session()
     lease, _, head = await store.claim(session)
     for _ in range(20):
         head = await store.append(lease, batch(*range(head + 1, head + 51)), head)
     await store.close()
+    return session, head
+
+
+async def test_a_malformed_table_is_refused(tmp_path: Path) -> None:
+    await filled(tmp_path)
     file = tmp_path / "fairlead.db"
-    spoil_entries(file)
+    spoil(file, b'"entry 1000"')
+    error = await refusal(Damaged, SqliteStore.open(tmp_path))
+    assert str(file) in error.message
+    assert "fairlead restore" in error.message
+
+
+async def test_a_malformed_page_is_named_when_it_is_met(tmp_path: Path) -> None:
+    session, head = await filled(tmp_path)
+    file = tmp_path / "fairlead.db"
+    spoil(file, b'"entry 1"')
     store = await SqliteStore.open(tmp_path)
     try:
-        for call in (store.read(session, 0, 10), store.append((await store.claim(session))[0], batch(5000), head)):
+        lease, _, _ = await store.claim(session)
+        for call in (store.read(session, 0, 10), store.append(lease, batch(drop=(1,)), head)):
             error = await refusal(Damaged, call)
             assert str(file) in error.message
             assert "fairlead restore" in error.message
         # What does not need that page goes on.
-        await store.documents.put("s", "k", 1)
-        assert await store.documents.get("s", "k") == 1
+        assert await store.append(lease, batch(head + 1), head) == head + 1
+        assert seqs(await store.tail(session, None, 2)) == [head, head + 1]
     finally:
         await store.close()
 

@@ -134,7 +134,6 @@ async def test_words_whose_entries_were_lost_with_the_power_go_too(tmp_path: Pat
     await store.close()
     db = sqlite3.connect(tmp_path / "fairlead.db")
     db.execute("delete from entries where seq = 3")
-    db.execute("update sqlite_sequence set seq = 2 where name = 'entries'")
     db.commit()
     db.close()
     store = await SqliteStore.open(tmp_path)
@@ -269,3 +268,15 @@ def test_words_that_are_operators_are_words(opened: Opened) -> None:
     for words in ("NOT a", "a OR b", "the word", "b"):
         assert len(search_module.search(opened.readers[0], words, 5, None, fts=True)) == 1
     assert search_module.search(opened.readers[0], "NOT absent", 5, None, fts=True) == ()
+
+
+async def test_an_entry_after_a_dropped_one_is_found(store: SqliteStore) -> None:
+    """The newest entry of all logs is dropped after the index has passed it: the next one must not take its number."""
+    first, other = [(await store.claim(new_session()))[0] for _ in range(2)]
+    await store.append(first, batch(1, 2), 0)
+    await store.append(other, batch(1), 0)
+    await store.indexed()
+    await store.erase(other.session)
+    await store.append(first, Batch(entries=(entry(3, "afterwards"),)), 2)
+    await store.indexed()
+    assert [hit.seq for hit in await store.search("afterwards")] == [3]

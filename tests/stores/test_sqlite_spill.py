@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from fairlead.model.errors import Conflict, Damaged, Unavailable
-from fairlead.model.store import Batch, ForkPoint, NewEntry
+from fairlead.model.ids import SessionId
+from fairlead.model.store import Batch, ForkPoint, Lease, NewEntry
 from fairlead.stores.sqlite import SqliteStore
+from fairlead.stores.sqlite.spill import Spill
 from fairlead.testing.store_conformance import assert_stored, batch, new_session, read_all, refusal, seqs
 
 
@@ -94,6 +96,16 @@ async def test_files_go_with_their_log_unless_a_fork_shows_them(store: SqliteSto
     await store.erase(parent)
     assert files(store) == []
     assert os.listdir(store.folder / "spill") == []
+
+
+def test_sweeping_leaves_what_is_named_newer_or_not_ours(tmp_path: Path) -> None:
+    spill = Spill(tmp_path, sync=False)
+    old, named, newer = (spill.write(Lease(SessionId("s"), "a", epoch), 1, b"data") for epoch in (3, 4, 6))
+    (tmp_path / "s" / "notes.txt").write_text("somebody's")
+    spill.sweep("s", 5, lambda name: name == named)
+    assert sorted(os.listdir(tmp_path / "s")) == sorted([named[2:], newer[2:], "notes.txt"])
+    assert not (tmp_path / old).exists()
+    spill.sweep("absent", 5, lambda name: False)
 
 
 async def test_an_append_of_usual_size_writes_no_file(store: SqliteStore) -> None:

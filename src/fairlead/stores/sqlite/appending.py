@@ -14,15 +14,15 @@ import msgspec
 from fairlead.model.errors import Conflict, Fenced
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Batch, Lease, NewEntry
-from fairlead.stores.sqlite.reading import HEAD, NO_END
+from fairlead.stores.sqlite.reading import HEAD, NO_END, last_entry
 from fairlead.stores.sqlite.sessions import PUT_SUMMARY, summary_row
 
 # Rows per statement. Each statement gives the interpreter lock away and must win it back, which takes 5 ms when the
-# event loop is busy; 64 rows of 11 values stay below the 999 that every build of SQLite takes.
+# event loop is busy; 64 rows of 12 values stay below the 999 that every build of SQLite takes.
 _CHUNKS = (64, 16, 4, 1)
 _COLUMNS = ("log", "seq", "prev", "epoch", "at", "kind", "event", "origin", "raw", "event_file", "raw_file")
-_ROW = f"({', '.join('?' * len(_COLUMNS))})"
-_INSERTS = {n: f"insert into entries ({', '.join(_COLUMNS)}) values {', '.join([_ROW] * n)}" for n in _CHUNKS}
+_ROW = f"(?, {', '.join('?' * len(_COLUMNS))})"
+_INSERTS = {n: f"insert into entries (id, {', '.join(_COLUMNS)}) values {', '.join([_ROW] * n)}" for n in _CHUNKS}
 _DELETES = {n: f"delete from entries where log = ? and seq in ({', '.join('?' * n)})" for n in _CHUNKS}
 OWNER = "select id, node, epoch, base, forked_at from logs where session = ?"
 # More logs than one gateway runs at once; beyond it everything is looked up again, which is slower and just as right.
@@ -66,6 +66,10 @@ class Appender:
         self._logs: dict[SessionId, _Log] = {}
         self._rows: list[tuple[Any, ...]] = []
         self._version = 0
+        # The number of the newest entry. Counted here and not by SQLite, which would give the number of a dropped
+        # entry again (the index has passed it) or, told not to, write one page more with every commit.
+        self._last = 0
+        self._last_is_known = False
 
     def begin(self) -> None:
         """At the start of every transaction: forget what another connection may have changed."""
@@ -73,6 +77,7 @@ class Appender:
         if version != self._version or len(self._logs) > _REMEMBERED:
             self._version = version
             self._logs.clear()
+            self._last_is_known = False
 
     def look_again(self) -> None:
         """A log changed hands, was forked or went."""
@@ -113,8 +118,13 @@ class Appender:
 
     def flush(self) -> None:
         """Write the gathered rows."""
+        if self._rows and not self._last_is_known:
+            self._last = max(self._last, last_entry(self._db))
+            self._last_is_known = True
         for part in _chunked(self._rows):
-            self._db.execute(_INSERTS[len(part)], [value for row in part for value in row])
+            numbered = enumerate(part, self._last + 1)
+            self._db.execute(_INSERTS[len(part)], [value for number, row in numbered for value in (number, *row)])
+            self._last += len(part)
         self._rows.clear()
 
     def _log(self, session: SessionId) -> _Log | None:

@@ -10,6 +10,7 @@ from fairlead.stores.sqlite.connections import DATABASE, SEARCH, Durability, att
 from fairlead.stores.sqlite.faults import translated
 from fairlead.stores.sqlite.lock import FolderLock
 from fairlead.stores.sqlite.power import begin_running
+from fairlead.stores.sqlite.reading import last_entry
 from fairlead.stores.sqlite.search import Index, has_fts5
 from fairlead.stores.sqlite.sessions import add_functions
 
@@ -45,6 +46,9 @@ def open_folder(folder: Path, durability: Durability, now_ms: int, *, alone: boo
             _take_over(writer, file, durability)
         maintenance = connect(file)
         undo.callback(maintenance.close)
+        with translated(file):
+            # A first look at the largest table: better refused now than at the first message.
+            last_entry(maintenance)
         with translated(search):
             index = Index(search, maintenance, fts=fts)
         undo.callback(index.close)

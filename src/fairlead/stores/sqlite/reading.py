@@ -66,7 +66,7 @@ def page_forward(
     entries: list[Entry] = []
     prev: int | None = None
     size = 0
-    for row in _rows_forward(db, view.stretches, after, limit):
+    for row in _rows_forward(db, view.stretches, after, min(limit, NO_END)):
         entry = _entry(spill, row, predecessor(db, view.stretches, row[0]) if prev is None else prev)
         size += len(entry.event) + len(entry.raw or b"")
         if entries and size > max_bytes:
@@ -80,7 +80,7 @@ def page_backward(
     db: sqlite3.Connection, spill: Spill, session: SessionId, before: int | None, limit: int, kinds: Sequence[str]
 ) -> Page:
     view = shown(db, session)
-    rows = _rows_backward(db, view.stretches, NO_END if before is None else before, limit, kinds)
+    rows = _rows_backward(db, view.stretches, NO_END if before is None else before, min(limit, NO_END), kinds)
     entries: list[Entry] = []
     for row in reversed(rows):
         # With `kinds` the neighbour in the page need not be the neighbour in the log.
@@ -97,6 +97,11 @@ def predecessor(db: sqlite3.Connection, stretches: Sequence[Stretch], seq: int) 
             if found is not None:
                 return found
     return 0
+
+
+def last_entry(db: sqlite3.Connection) -> int:
+    """The number of the newest entry of all logs."""
+    return int(db.execute("select max(id) from entries").fetchone()[0] or 0)
 
 
 def _rows_forward(db: sqlite3.Connection, stretches: Sequence[Stretch], after: int, limit: int) -> Iterator[_Row]:

@@ -38,7 +38,7 @@ create index logs_erased on logs (id) where erased is not null;
 create table nodes (node text primary key, until integer not null) without rowid;
 
 create table entries (
-    id integer primary key autoincrement,
+    id integer primary key,
     log integer not null references logs (id),
     seq integer not null,
     prev integer not null,

@@ -18,7 +18,8 @@ import msgspec
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Hit
 from fairlead.stores.sqlite.connections import connect, make_private
-from fairlead.stores.sqlite.reading import Stretch, shown
+from fairlead.stores.sqlite.reading import Stretch, last_entry, shown
+from fairlead.stores.sqlite.sessions import plain
 
 INDEXED = ("user.message", "text", "plan.proposed", "session.opened", "session.changed")
 
@@ -105,14 +106,14 @@ class Index:
         self._db.close()
 
     def is_behind(self) -> bool:
-        return self._cursor() < _last_entry(self._log)
+        return self._cursor() < last_entry(self._log)
 
     def advance(self) -> None:
         """Take one slice of the log."""
         self._db.execute("begin immediate")
         try:
             first = self._cursor()
-            last = min(first + _SLICE, _last_entry(self._log))
+            last = min(first + _SLICE, last_entry(self._log))
             rows = self._log.execute(_NEWS, (first, last, *INDEXED))
             texts = [(*row[:5], text) for row in rows if (text := words_of(row[5]))]
             self._db.executemany("insert or ignore into texts values (?, ?, ?, ?, ?, ?)", texts)
@@ -139,9 +140,9 @@ def _opened(file: Path, log: sqlite3.Connection, *, fts: bool) -> sqlite3.Connec
     db = connect(file)
     try:
         if _fits(db, kind, store_id):
-            # A power cut may have taken the log's last entries after their words were indexed.
-            db.execute("delete from texts where id > ?", (_last_entry(log),))
-            db.execute("update cursor set entry = min(entry, ?)", (_last_entry(log),))
+            # Numbers above the newest entry will be given again: it was dropped, or a power cut took it.
+            db.execute("delete from texts where id > ?", (last_entry(log),))
+            db.execute("update cursor set entry = min(entry, ?)", (last_entry(log),))
             return db
     except sqlite3.DatabaseError:
         # Whatever is wrong with it: nothing is in it that the log does not have.
@@ -165,18 +166,12 @@ def _fits(db: sqlite3.Connection, kind: int, store_id: str) -> bool:
     return row is not None and row[0] == store_id
 
 
-def _last_entry(log: sqlite3.Connection) -> int:
-    """The highest number ever given to an entry, also when that entry was dropped since."""
-    row = log.execute("select seq from sqlite_sequence where name = 'entries'").fetchone()
-    return int(row[0]) if row else 0
-
-
 # --- the side that reads
 
 
 def search(db: sqlite3.Connection, words: str, limit: int, session: SessionId | None, *, fts: bool) -> Sequence[Hit]:
     """Every word must occur, the last one may be a beginning. Best first: by rank, without FTS the newest."""
-    wanted = _clean(words).split()
+    wanted = plain(words).split()
     if not wanted or limit <= 0:
         return ()
     within: tuple[Stretch, ...] = () if session is None else shown(db, session).stretches
@@ -207,11 +202,6 @@ def search(db: sqlite3.Connection, words: str, limit: int, session: SessionId | 
         if len(hits) == limit:
             break
     return tuple(hits)
-
-
-def _clean(words: str) -> str:
-    """Without what SQLite cannot take: NUL ends its strings, half of a surrogate pair has no UTF-8."""
-    return words.replace("\0", " ").encode(errors="replace").decode()
 
 
 def _expression(words: Sequence[str]) -> str:

@@ -12,6 +12,8 @@ from fairlead.model.store import SessionFilter, SessionPage, Summary
 
 _FIELDS = tuple(field.name for field in msgspec.structs.fields(Summary))
 _LIST = f"select {', '.join(_FIELDS)} from sessions"
+# What SQLite takes for an integer, and one less: a page is asked for with one row more.
+_LARGEST = (1 << 63) - 2
 PUT_SUMMARY = f"insert or replace into sessions ({', '.join(_FIELDS)}) values ({', '.join('?' * len(_FIELDS))})"
 
 
@@ -40,14 +42,19 @@ def list_sessions(db: sqlite3.Connection, wanted: SessionFilter) -> SessionPage:
     if wanted.state:
         conditions.append("state = ?")
         values.append(wanted.state)
-    for word in wanted.words.split():
+    for word in plain(wanted.words).split():
         conditions.append("instr(folded(title || char(10) || first_prompt), ?)")
         values.append(word.casefold())
-    limit = max(wanted.limit, 1)
+    limit = min(max(wanted.limit, 1), _LARGEST)
     query = f"{_LIST} where {' and '.join(conditions)} order by updated desc, session desc limit ?"
     found = [_summary(row) for row in db.execute(query, (*values, limit + 1))]
     page = tuple(found[:limit])
     return SessionPage(page, _cursor(page[-1]) if len(found) > limit else "")
+
+
+def plain(words: str) -> str:
+    """Without what SQLite cannot take: NUL ends its strings, half of a surrogate pair has no UTF-8."""
+    return words.replace("\0", " ").encode(errors="replace").decode()
 
 
 def add_functions(db: sqlite3.Connection) -> None:
@@ -67,6 +74,6 @@ def _cursor(last: Summary) -> str:
 def _place(cursor: str) -> tuple[int, str]:
     try:
         updated, _, session = base64.urlsafe_b64decode(cursor.encode()).decode().partition(" ")
-        return int(updated), session
+        return max(-_LARGEST, min(int(updated), _LARGEST)), session
     except ValueError as error:
         raise BadRequest("`before` is not a cursor: use the `next` of the page before.", before=cursor[:80]) from error
