@@ -186,7 +186,13 @@ async def running(
 
 def agent_kinds(config: Config, env: Mapping[str, str], clock: SystemClock) -> dict[str, AgentKind]:
     """Every agent that can be asked for by name."""
-    settings = ClaudeSettings(host=env, executable=config.claude, home=config.claude_home, pass_env=config.pass_env)
+    settings = ClaudeSettings(
+        host=env,
+        executable=config.claude,
+        home=config.claude_home,
+        pass_env=config.pass_env,
+        spill=str(Path(config.data) / "oversize"),
+    )
     demo = msgspec.structs.replace(settings, home=str(Path(config.data) / "demo-home"))
     return {"claude": ClaudeKind(settings, clock), "demo": DemoKind(demo, clock)}
 

@@ -82,3 +82,33 @@ def test_a_message_is_one_object_and_exactly_one_newline(message: dict[str, obje
     assert line.endswith(b"}\n")
     assert line.count(b"\n") == 1
     assert json.loads(line) == message
+
+
+class Kept:
+    """A spill that can be looked at."""
+
+    def __init__(self) -> None:
+        self.open = b""
+        self.files: list[bytes] = []
+
+    def write(self, piece: bytes) -> None:
+        self.open += piece
+
+    def done(self) -> str:
+        self.files.append(self.open)
+        self.open = b""
+        return f"file {len(self.files)}"
+
+
+@given(st.lists(st.binary(max_size=40).map(lambda line: line.replace(b"\n", b"").replace(b"\r", b"")), max_size=6))
+def test_a_line_above_the_limit_is_spilled_whole_and_named(lines: list[bytes]) -> None:
+    for cut in (1, 7, 1000):
+        spill = Kept()
+        splitter = LineSplitter(limit=16, kept=4, spill=spill)
+        data = b"".join(line + b"\n" for line in lines)
+        found = [line for at in range(0, len(data), cut) for line in splitter.feed(data[at : at + cut])]
+        long = [line for line in lines if len(line) > 16]
+        assert spill.files == long
+        assert [line for line in found if isinstance(line, Oversize)] == [
+            Oversize(line[:4], len(line), f"file {number}") for number, line in enumerate(long, 1)
+        ]

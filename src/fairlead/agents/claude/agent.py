@@ -13,7 +13,7 @@ from typing import Any
 
 from fairlead.agents.claude.control import OtherRequest, request_line
 from fairlead.agents.claude.launch import initialize, needs_restart
-from fairlead.agents.claude.lines import LineSplitter, Oversize, encode_line
+from fairlead.agents.claude.lines import LineSplitter, Oversize, Spill, encode_line
 from fairlead.agents.claude.pending import PendingRequests, Settled, default_timeout
 from fairlead.agents.claude.records import (
     ControlCancel,
@@ -45,12 +45,12 @@ _CONTROL = b'"control_'
 class ClaudeAgent:
     """A running Claude. Implements `model.agents.Agent`."""
 
-    def __init__(self, link: Link, sink: AgentSink, clock: Clock, version: Version) -> None:
+    def __init__(self, link: Link, sink: AgentSink, clock: Clock, version: Version, spill: Spill | None = None) -> None:
         self._link = link
         self._sink = sink
         self._clock = clock
         self._version = version
-        self._splitter = LineSplitter()
+        self._splitter = LineSplitter(spill=spill)
         self._in_order = asyncio.Lock()
         self._pending: PendingRequests[asyncio.Future[Any]] = PendingRequests()
         self._serving = Serving(sink, link.send, self._deliver, clock, version)
@@ -230,6 +230,6 @@ def _why(error: AgentFailed, ended: Exit, complaints: tuple[str, ...]) -> str:
 
 
 def _stand_in(line: Oversize) -> bytes:
-    """What stands in the log for a line that is too long to keep."""
+    """What stands in the log for a line that is too long to keep; its `subtype`, which the event has, is the file."""
     head = line.head.decode("utf-8", "replace")
-    return encode_line({"type": "fairlead_oversize", "size": line.size, "head": head})[:-1]
+    return encode_line({"type": "fairlead_oversize", "subtype": line.place, "size": line.size, "head": head})[:-1]

@@ -23,15 +23,18 @@ from fairlead.model.errors import AgentMissing
 from fairlead.model.ids import MessageId, SessionId, is_uuid
 from fairlead.system.clock import Clock
 from fairlead.system.process import Patience
+from fairlead.system.spill import SpillFiles
 
 
 class ClaudeSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """`host` is the gateway's own environment, of which the agent gets only what is named (see launch.py)."""
+    """`host` is the gateway's own environment, of which the agent gets only what is named (see launch.py); `spill`
+    is a folder for records that are too large to keep, which are cut where there is none."""
 
     host: Mapping[str, str]
     executable: str = ""
     home: str = ""
     pass_env: tuple[str, ...] = ()
+    spill: str = ""
     patience: Patience = Patience()
 
 
@@ -98,7 +101,8 @@ class ClaudeKind:
         except BaseException:
             await link.stop()
             raise
-        agent = ClaudeAgent(link, sink, self._clock, found.version)
+        spill = SpillFiles(Path(self._settings.spill), launch.session) if self._settings.spill else None
+        agent = ClaudeAgent(link, sink, self._clock, found.version, spill)
         await agent.start(launch)
         return agent
 

@@ -1,21 +1,31 @@
 """NDJSON framing: bytes in any cut become whole lines, objects become one line. No meaning, no I/O."""
 
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
 RECORD_LIMIT: Final = 64 << 20
-"""Bytes of one record; the design's limit. A longer line is reported, never buffered whole."""
+"""Bytes of one record; the design's limit. A longer line is spilled as it comes, never buffered whole."""
 
 KEPT_OF_OVERSIZE: Final = 64 << 10
 """How much of a line above the limit is kept: enough to see what it was."""
 
 
 class Oversize(msgspec.Struct, frozen=True):
-    """A line above the limit: its first bytes, and how long it was."""
+    """A line above the limit: its first bytes, how long it was, and where all of it was put."""
 
     head: bytes
     size: int
+    place: str = ""
+
+
+class Spill(Protocol):
+    """Takes a line that is too long to keep, piece by piece."""
+
+    def write(self, piece: bytes) -> None: ...
+    def done(self) -> str:
+        """The line is over: the name of the place where it is."""
+        ...
 
 
 class LineSplitter:
@@ -23,8 +33,9 @@ class LineSplitter:
 
     Blank lines are skipped, `\\r\\n` counts as one end. `end` gives a last line that had no newline."""
 
-    def __init__(self, limit: int = RECORD_LIMIT, kept: int = KEPT_OF_OVERSIZE) -> None:
+    def __init__(self, limit: int = RECORD_LIMIT, kept: int = KEPT_OF_OVERSIZE, spill: Spill | None = None) -> None:
         self._limit = limit
+        self._spill = spill
         self._kept = min(kept, limit)
         self._parts: list[bytes] = []
         self._size = 0
@@ -46,16 +57,20 @@ class LineSplitter:
     def _add(self, piece: bytes) -> None:
         if not piece:
             return
+        over = self._size > self._limit
         self._size += len(piece)
         if self._size <= self._limit:
             self._parts.append(piece)
-        else:
-            # Over the limit: only the head is kept, the rest is counted.
-            self._parts = [b"".join([*self._parts, piece])[: self._kept]]
+            return
+        # Over the limit: only the head is kept here, all of it is spilled.
+        if self._spill is not None:
+            for part in [piece] if over else [*self._parts, piece]:
+                self._spill.write(part)
+        self._parts = [b"".join([*self._parts, piece])[: self._kept]]
 
     def _flush(self, lines: list[bytes | Oversize]) -> None:
         if self._size > self._limit:
-            lines.append(Oversize(self._parts[0], self._size))
+            lines.append(Oversize(self._parts[0], self._size, self._spill.done() if self._spill else ""))
         else:
             line = b"".join(self._parts).removesuffix(b"\r")
             if line.strip():
