@@ -1,0 +1,191 @@
+"""A gateway in a process of its own, so that tests can kill it; and the processes that it leaves behind.
+
+Rule: everything started here is found again by its data folder and ended by pid: no test leaves a process.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import httpx
+
+TOKEN = "fl_" + "faults" * 8
+PATIENCE = 60.0
+"""How long a thing may take on a busy machine; nothing is asserted about the time itself."""
+
+PROGRAM = Path(sys.executable).with_name("fairlead")
+
+
+class GatewayProcess:
+    """One data folder and, at most times, one `fairlead serve` on it. Starting again keeps the folder.
+
+    Settings go by the environment, lists with commas between."""
+
+    def __init__(self, folder: Path, **settings: Any) -> None:
+        self.folder = folder
+        self.data = folder / "data"
+        self.cwd = folder / "project"
+        self.cwd.mkdir(exist_ok=True)
+        self.settings: dict[str, Any] = {
+            "data": self.data,
+            "port": 0,
+            "agent": "demo",
+            "roots": self.cwd,
+            "log_level": "warning",
+            **settings,
+        }
+        self.env: dict[str, str] = {}
+        """Further variables of the gateway's process."""
+        self.url = ""
+        self._process: subprocess.Popen[bytes] | None = None
+
+    async def __aenter__(self) -> "GatewayProcess":
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.clean_up()
+
+    # --- its life
+
+    def spawn(self, prefix: tuple[str, ...] = ()) -> None:
+        """Begin to start; `started` waits for it."""
+        env = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.folder),
+            "FAIRLEAD_TOKEN": TOKEN,
+            "LANG": "C.UTF-8",
+        } | self.env
+        env |= {f"FAIRLEAD_{name.upper()}": str(value) for name, value in self.settings.items()}
+        argv = [*prefix, str(PROGRAM), "serve"]
+        with (self.folder / "gateway.log").open("ab") as log:
+            # A group of its own: a signal to us, Ctrl-C say, is not one to it.
+            self._process = subprocess.Popen(argv, env=env, stdout=log, stderr=log, process_group=0)
+
+    async def start(self) -> None:
+        self.spawn()
+        await self.started()
+
+    async def started(self) -> None:
+        """Until it takes connections."""
+        async with asyncio.timeout(PATIENCE):
+            while not self._told():
+                assert self.process.poll() is None, f"the gateway ended with {self.process.returncode}: {self.log()}"
+                await asyncio.sleep(0.005)
+        async with httpx.AsyncClient(base_url=self.url) as http:
+            assert (await http.get("/health")).status_code == 200
+
+    def _told(self) -> bool:
+        try:
+            told = json.loads((self.data / "server.json").read_bytes())
+        except (FileNotFoundError, ValueError):
+            return False
+        self.url = told["url"]
+        return bool(told["pid"] == self.pid)
+
+    @property
+    def process(self) -> "subprocess.Popen[bytes]":
+        assert self._process is not None
+        return self._process
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def signal(self, number: signal.Signals) -> None:
+        os.kill(self.pid, number)
+
+    async def kill(self) -> None:
+        """As the kernel's killer does it: no word to anybody."""
+        self.signal(signal.SIGKILL)
+        await self.wait()
+
+    async def wait(self) -> int:
+        """Its exit code; negative for a signal."""
+        async with asyncio.timeout(PATIENCE):
+            while (code := self.process.poll()) is None:
+                await asyncio.sleep(0.005)
+        return code
+
+    async def clean_up(self) -> None:
+        """End the gateway and everything that works with its data folder."""
+        if self._process is not None and self._process.poll() is None:
+            await self.kill()
+        while left := list(self.offspring()):
+            for pid in left:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            await asyncio.sleep(0.01)
+
+    # --- looking
+
+    def log(self) -> str:
+        return (self.folder / "gateway.log").read_text(errors="replace")[-4000:]
+
+    def resident(self) -> int:
+        """Bytes of memory that the gateway has in use."""
+        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1]) * 1024
+        raise AssertionError("the gateway is gone")
+
+    def offspring(self) -> Iterator[int]:
+        """Agents, and what they started: all processes whose HOME lies in our folder, but not the gateway."""
+        home = f"HOME={self.folder}".encode()
+        for pid, environment in _each("environ"):
+            if any(variable.startswith(home) for variable in environment) and pid != self._gateway_pid():
+                yield pid
+
+    def agents(self, session: str) -> list[int]:
+        """The agents of one session."""
+        name = session.encode()
+        return [pid for pid, argv in _each("cmdline") if any(name in word for word in argv) and pid != os.getpid()]
+
+    def _gateway_pid(self) -> int | None:
+        return self._process.pid if self._process is not None and self._process.poll() is None else None
+
+    # --- asking by REST
+
+    def http(self) -> httpx.AsyncClient:
+        return httpx.AsyncClient(
+            base_url=self.url, headers={"Authorization": f"Bearer {TOKEN}"}, timeout=PATIENCE, trust_env=False
+        )
+
+    async def create(self, **fields: Any) -> str:
+        async with self.http() as http:
+            answer = await http.post("/v1/sessions", json={"cwd": str(self.cwd), **fields})
+            assert answer.status_code == 201, answer.text
+            return str(answer.json()["session"])
+
+    async def stored(self, session: str) -> list[dict[str, Any]]:
+        """The whole log, as it is in the store now."""
+        lines: list[dict[str, Any]] = []
+        after = 0
+        async with self.http() as http:
+            while True:
+                answer = await http.get(f"/v1/sessions/{session}/events", params={"after": after, "limit": 500})
+                page: Mapping[str, Any] = answer.json()
+                lines.extend(page["events"])
+                if page.get("next") is None:
+                    return lines
+                after = page["next"]
+
+
+def _each(file: str) -> Iterator[tuple[int, list[bytes]]]:
+    """(pid, NUL-separated words of /proc/pid/file) of every living process that may be looked at."""
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            with contextlib.suppress(OSError):
+                words = Path(f"/proc/{entry}/{file}").read_bytes()
+                if words:
+                    yield int(entry), words.split(b"\0")

@@ -1,0 +1,174 @@
+"""What must hold of a session's log, whatever was killed: the checks, without any I/O.
+
+`Ledger` remembers what clients were sent and holds the log to it. `check_log` needs the log alone.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+Line = dict[str, Any]
+
+DELTAS = {"text.delta": "text", "thinking.delta": "thinking", "input.delta": "tool.called"}
+"""Each kind of delta, and the block that repeats it and takes its place in the log."""
+ASKING = frozenset({"permission.asked", "question.asked", "plan.proposed"})
+
+
+class Ledger:
+    def __init__(self) -> None:
+        self._sent: dict[int, Line] = {}
+
+    def note(self, lines: Iterable[Line]) -> None:
+        """What a client was sent. A seq means one event for ever."""
+        for line in lines:
+            told = _content(line)
+            before = self._sent.setdefault(line["seq"], told)
+            assert before == told, f"seq {line['seq']} was used twice: {before} and {told}"
+
+    def check(self, stored: Sequence[Line]) -> None:
+        """Everything that was sent is in the log with the same content, or is a delta that its block covers."""
+        self.note(stored)
+        present = {line["seq"] for line in stored}
+        blocks = {(line["message"], line.get("block", 0)): line for line in stored if line["type"] in DELTAS.values()}
+        for seq, told in self._sent.items():
+            if seq in present or (_is_stream(told) and seq < stored[-1]["seq"]):
+                continue
+            assert told["type"] in DELTAS, f"seq {seq} was sent and is not in the log: {told}"
+            block = blocks.get((told["message"], told["block"]))
+            assert block is not None, f"the delta {seq} was sent, is gone, and no block repeats it: {told}"
+            _check_covered(seq, told, block)
+
+
+def _is_stream(line: Line) -> bool:
+    """The frame of a streamed message (its start, its stop): its bytes are kept only until the message is."""
+    return line["type"] == "record" and line["record"] == "stream_event"
+
+
+def _content(line: Line) -> Line:
+    # `prev` names the neighbour, which changes when deltas go.
+    return {name: value for name, value in line.items() if name != "prev"}
+
+
+def _check_covered(seq: int, delta: Line, block: Line) -> None:
+    assert block["type"] == DELTAS[delta["type"]]
+    assert block["seq"] > seq
+    piece = delta.get("text", "")
+    if delta["type"] == "input.delta":
+        piece = delta["json"]
+    end = delta["offset"] + len(piece)
+    if block["type"] != "tool.called":
+        assert block["text"][delta["offset"] : end] == piece, f"the block says otherwise than the delta {seq}"
+    marks = [tuple(mark) for mark in block.get("marks", ())]
+    assert marks == sorted(marks)
+    assert marks, f"the block {block['seq']} has no marks, and deltas of it were sent"
+    for at, told in marks:
+        assert at != seq or told == end, f"mark {at}: {told} of {end} characters"
+
+
+def check_log(stored: Sequence[Line], *, idle: bool) -> None:
+    """`idle`: nothing is under way, so everything that began has ended."""
+    seqs = [line["seq"] for line in stored]
+    assert seqs == sorted(set(seqs)), "seqs ascend"
+    for before, line in zip([0, *seqs], stored, strict=False):
+        # Deltas may go between two pages that we read.
+        right = line["prev"] == before if idle else line["prev"] <= before
+        assert right, f"the one before {line['seq']} is {before}, and it names {line['prev']}"
+    times = [line["at"] for line in stored]
+    assert times == sorted(times)
+    twice = [name for name, count in Counter(line["id"] for line in stored).items() if count > 1]
+    assert not twice, f"events told twice: {[line for line in stored if line['id'] in twice]}"
+    _check_once(stored, "turn.started", {"turn.ended"}, "turn", idle)
+    _check_once(stored, "tool.called", {"tool.ended"}, "call", idle, closed_by_turn=True)
+    _check_once(stored, "subagent.started", {"subagent.ended"}, "child", idle)
+    _check_once(stored, ASKING, {"permission.resolved", "permission.cancelled"}, "request", idle)
+    _check_once(stored, "message.queued", {"message.dequeued", "message.cancelled"}, "message", idle)
+    _check_agents(stored)
+    ran = Counter(line["message"] for line in stored if line["type"] == "user.message")
+    assert all(count == 1 for count in ran.values()), f"run twice: {ran}"
+
+
+def _check_once(
+    stored: Sequence[Line],
+    begins: str | frozenset[str],
+    ends: set[str],
+    name: str,
+    idle: bool,
+    *,
+    closed_by_turn: bool = False,
+) -> None:
+    """Whatever begins, begins once and ends at most once, later; once exactly when nothing is under way."""
+    kinds = {begins} if isinstance(begins, str) else begins
+    begun: set[str] = set()
+    over: set[str] = set()
+    closed: set[str] = set()
+    for line in stored:
+        if line["type"] in kinds:
+            assert line[name] not in begun, f"{name} {line[name]} begins twice"
+            begun.add(line[name])
+        elif line["type"] in ends and line[name] in begun:
+            assert line[name] not in over, f"{name} {line[name]} ends twice"
+            over.add(line[name])
+        elif line["type"] == "turn.ended" and closed_by_turn:
+            closed.update(line.get("closed", ()))
+    if idle:
+        assert begun <= over | closed, f"never ended: {begun - over - closed}"
+
+
+def _check_agents(stored: Sequence[Line]) -> None:
+    """One process at a time: each start comes after the exit of the one before."""
+    running: int | None = None
+    for line in stored:
+        if line["type"] == "agent.started":
+            assert running is None, f"agent {line['pid']} started while {running} ran"
+            running = line["pid"]
+        elif line["type"] == "agent.exited":
+            running = None
+
+
+def is_prompt(line: Line) -> bool:
+    """A message of a person: not what a subagent was told, nor what the agent said to itself."""
+    return line["type"] == "user.message" and "subagent" not in line and line.get("via", "prompt") == "prompt"
+
+
+def ends(stored: Sequence[Line]) -> dict[str, Line]:
+    """The end of each message's turn."""
+    turns = {line["turn"]: line["message"] for line in stored if is_prompt(line)}
+    return {turns[line["turn"]]: line for line in stored if line["type"] == "turn.ended" and line["turn"] in turns}
+
+
+def check_truth(end: Line, transcript: Sequence[Line], message: str) -> None:
+    """A turn completed if the agent wrote its final answer down, and failed for want of its gateway if not."""
+    answered = final_answer(transcript, message)
+    if end["status"] == "completed":
+        assert answered is not None, f"completed, but the agent wrote no answer: {end}"
+        assert end.get("text", "") in ("", answered), f"not what the agent said: {end}"
+    else:
+        assert (end["status"], end["reason"]) == ("failed", "gateway lost"), end
+        assert answered is None, f"failed, but the agent answered {answered!r}"
+
+
+def final_answer(transcript: Sequence[Line], prompt: str) -> str | None:
+    """What the agent wrote down as the last word to a prompt; None if it came to none."""
+    said: str | None = None
+    after = False
+    for row in transcript:
+        if row.get("type") == "user" and not row.get("toolUseResult") and not row.get("isSidechain"):
+            after = row.get("uuid") == prompt
+        elif after and row.get("type") == "assistant" and not row.get("isSidechain"):
+            message = row["message"]
+            texts = [block["text"] for block in message["content"] if block["type"] == "text"]
+            if message.get("stop_reason") == "end_turn" and texts:
+                said = "".join(texts)
+    return said
+
+
+def read_transcript(text: str) -> list[Line]:
+    """The rows of an agent's own file; a line that a crash tore is none."""
+    rows = []
+    for line in text.splitlines():
+        try:
+            rows.append(json.loads(line))
+        except ValueError:
+            continue
+    return rows

@@ -1,0 +1,196 @@
+"""A client of the native socket that keeps what it was sent, with its cursor, over any number of connections."""
+
+import asyncio
+import contextlib
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidMessage
+
+from fairlead.testing.fold import Fold, FoldState
+from faults.gateway_process import PATIENCE, TOKEN, GatewayProcess
+from faults.ledger import Line, is_prompt
+
+Wanted = Callable[[Line], bool]
+
+
+class Hangup(Exception):
+    """There is no connection, or it ended before the answer came."""
+
+
+class NativeClient:
+    """Watches one session. `lines` is everything it was ever sent of it, over all its connections, in order."""
+
+    def __init__(self, session: str, token: str = TOKEN) -> None:
+        self.session = session
+        self.token = token
+        self.log_id = ""
+        self.lines: list[Line] = []
+        self.errors: list[Line] = []
+        self.over: set[str] = set()
+        """Messages of ours whose turn has ended."""
+        self.settled: set[str] = set()
+        """Requests that were decided or cancelled."""
+        self._turns: dict[str, str] = {}
+        self.close_code: int | None = None
+        self._ids = itertools.count(1)
+        self._answers: dict[int, asyncio.Future[Line]] = {}
+        self._news = asyncio.Condition()
+        self._socket: ClientConnection | None = None
+        self._listening: asyncio.Task[None] | None = None
+
+    @property
+    def seq(self) -> int:
+        return self.lines[-1]["seq"] if self.lines else 0
+
+    # --- coming and going
+
+    async def come(self, gateway: GatewayProcess) -> Line:
+        """Connect and go on where it was; the answer to the subscription."""
+        await self.connect(gateway)
+        answer = await self.ask("subscribe", after=self.seq, log_id=self.log_id)
+        assert answer["type"] == "subscribed", answer
+        self.log_id = self.log_id or answer["log_id"]
+        return answer
+
+    async def connect(self, gateway: GatewayProcess, **options: Any) -> None:
+        url = gateway.url.replace("http", "ws", 1) + "/v1/ws"
+        headers = {"Authorization": f"Bearer {self.token}"}
+        try:
+            self._socket = await connect(
+                url, additional_headers=headers, max_size=None, proxy=None, open_timeout=PATIENCE, **options
+            )
+        except (InvalidMessage, OSError):
+            raise Hangup from None
+        self.close_code = None
+        self._listening = asyncio.create_task(self._listen(self._socket))
+
+    async def go(self) -> None:
+        """Leave; what was on the way is not waited for."""
+        if self._socket is not None and self._listening is not None:
+            self._socket.transport.abort()
+            await asyncio.wait({self._listening})
+            self._socket = None
+            self._raise_what_it_found()
+
+    async def gone(self) -> None:
+        """Wait until the gateway has ended the connection."""
+        assert self._listening is not None
+        async with asyncio.timeout(PATIENCE):
+            await asyncio.wait({self._listening})
+
+    async def _listen(self, socket: ClientConnection) -> None:
+        decode = msgspec.json.Decoder().decode
+        try:
+            while True:
+                line = decode(await socket.recv(decode=False))
+                if "prev" in line:
+                    self._event(line)
+                elif line["type"] == "error" and "id" not in line:
+                    self.errors.append(line)
+                elif line.get("id") in self._answers:
+                    self._answers.pop(line["id"]).set_result(line)
+                async with self._news:
+                    self._news.notify_all()
+        except ConnectionClosed:
+            pass
+        finally:
+            self.close_code = socket.close_code
+            for waiting in self._answers.values():
+                if not waiting.done():
+                    waiting.set_exception(Hangup())
+                    waiting.exception()
+            self._answers.clear()
+            async with self._news:
+                self._news.notify_all()
+
+    def _event(self, line: Line) -> None:
+        # In order, each once, and none left out unseen: what the law of a subscription says.
+        assert line["session"] == self.session
+        assert line["seq"] > self.seq, f"{line['seq']} after {self.seq}"
+        assert line["prev"] <= self.seq, f"a hole: {line['prev']} before {line['seq']}, last seen {self.seq}"
+        self.lines.append(line)
+        if is_prompt(line):
+            self._turns[line["turn"]] = line["message"]
+        elif line["type"] == "turn.ended" and line["turn"] in self._turns:
+            self.over.add(self._turns[line["turn"]])
+        elif line["type"] in ("permission.resolved", "permission.cancelled"):
+            self.settled.add(line["request"])
+
+    # --- asking
+
+    async def ask(self, kind: str, **fields: Any) -> Line:
+        """One frame and its answer, which may be an error. Hangup."""
+        number = next(self._ids)
+        answer = self._answers[number] = asyncio.get_running_loop().create_future()
+        assert self._socket is not None
+        try:
+            await self._socket.send(
+                msgspec.json.encode({"id": number, "type": kind, "session": self.session, **fields}), text=True
+            )
+        except ConnectionClosed:
+            raise Hangup from None
+        return await asyncio.wait_for(answer, PATIENCE)
+
+    async def send(self, text: str, **fields: Any) -> Line:
+        return await self.ask("send", text=text, **fields)
+
+    # --- waiting and looking
+
+    async def until(self, wanted: str | Wanted, *, since: int = 0, patience: float | None = PATIENCE) -> Line:
+        """The first event above the seq `since` that fits, now or later. Hangup if the connection ends first."""
+        fits: Wanted = (lambda line: bool(line["type"] == wanted)) if isinstance(wanted, str) else wanted
+        looked = 0
+        line: Line = {}
+
+        def found() -> bool:
+            nonlocal looked, line
+            while looked < len(self.lines):
+                line = self.lines[looked]
+                looked += 1
+                if line["seq"] > since and fits(line):
+                    return True
+            return False
+
+        await self.holds(found, str(wanted), patience=patience)
+        return line
+
+    async def holds(self, condition: Callable[[], bool], what: str = "", *, patience: float | None = PATIENCE) -> None:
+        """Until `condition` holds; it is looked at after every frame. Hangup."""
+        async with self._news:
+            try:
+                async with asyncio.timeout(patience):
+                    while not condition():
+                        if self._listening is None or self._listening.done():
+                            self._raise_what_it_found()
+                            raise Hangup
+                        await self._news.wait()
+            except TimeoutError:
+                kinds = [line["type"] for line in self.lines[-20:]]
+                raise AssertionError(f"{what or condition} did not come; the last were {kinds}") from None
+
+    def _raise_what_it_found(self) -> None:
+        if self._listening is not None and not self._listening.cancelled():
+            with contextlib.suppress(asyncio.InvalidStateError):
+                if (error := self._listening.exception()) is not None:
+                    raise error
+
+    async def passed(self, seq: int) -> None:
+        """Until it has seen everything up to `seq`."""
+        await self.until(lambda line: line["seq"] >= seq)
+
+    def all(self, kind: str) -> list[Line]:
+        return [line for line in self.lines if line["type"] == kind]
+
+    def folded(self) -> FoldState:
+        return folded(self.lines)
+
+
+def folded(lines: list[Line]) -> FoldState:
+    fold = Fold()
+    for line in lines:
+        fold.apply(line)
+    return fold.state

@@ -1,0 +1,164 @@
+"""kill -9 of the gateway at random moments of streaming turns: nothing that anybody was told is lost or doubled."""
+
+import asyncio
+import random
+import uuid
+from pathlib import Path
+
+import pytest
+
+from faults.gateway_process import PATIENCE, GatewayProcess
+from faults.ledger import ASKING, Ledger, Line, check_log, check_truth, ends, is_prompt, read_transcript
+from faults.native_client import Hangup, NativeClient, folded
+
+pytestmark = pytest.mark.fault
+
+SCRIPTS = ("long 60", "long 200", "burst 3000", "think", "tool", "twice", "subagent tool", "subagent text", "write f")
+"""`write` asks a person; all else is allowed by rules."""
+RULES = "Bash,Agent,Task"
+
+
+class Trial:
+    """One session whose gateway is killed again and again."""
+
+    def __init__(self, gateway: GatewayProcess, session: str, rng: random.Random) -> None:
+        self.gateway = gateway
+        self.rng = rng
+        self.session = session
+        self.stays = NativeClient(session)
+        self.comes_and_goes = NativeClient(session)
+        self.ledger = Ledger()
+        self.wanted: dict[str, str] = {}
+        """Messages of ours by id; repeated until acknowledged."""
+        self.acknowledged: set[str] = set()
+        self.pids: dict[int, str] = {}
+
+    async def round(self, *, kill: bool = True) -> None:
+        """Resume, say something, and be killed at some moment of what follows."""
+        verdict = await self.stays.come(self.gateway)
+        assert verdict["verdict"] == "ok", verdict
+        for _ in range(self.rng.choice((1, 1, 2, 3))):
+            self.wanted[str(uuid.UUID(int=self.rng.getrandbits(128), version=4))] = self.rng.choice(SCRIPTS)
+        work = [asyncio.create_task(job) for job in (self._speak(), self._answer(), self._visit())]
+        # Some moments are at the start of things, some deep in a stream, some after the last turn's end.
+        moment = self.rng.choice((0, 1, 3, 10, 30, 60, 100, 300, 1000, 2500))
+        try:
+            if kill:
+                await self._sees(moment)
+                await self.gateway.kill()
+                await self.stays.gone()
+            else:
+                await self.stays.holds(self._settled, f"the end of {self.wanted}")
+        except Hangup:
+            raise AssertionError(f"the gateway ended by itself: {self.gateway.log()}") from None
+        finally:
+            for job in work:
+                job.cancel()
+            outcomes = await asyncio.gather(*work, return_exceptions=True)
+        for outcome in outcomes:
+            if isinstance(outcome, Exception) and not isinstance(outcome, Hangup):
+                raise outcome
+        await self.comes_and_goes.go()
+
+    async def _sees(self, count: int) -> None:
+        """Until that many events have come, or nothing is left to come."""
+        goal = len(self.stays.lines) + count
+        await self.stays.holds(lambda: len(self.stays.lines) >= goal or self._settled(), f"{count} events")
+
+    def _settled(self) -> bool:
+        """All messages are acknowledged and their turns over."""
+        return self.wanted.keys() <= self.acknowledged & self.stays.over
+
+    async def _speak(self) -> None:
+        """Messages under ids of ours: what was not acknowledged is said again, and must not run twice."""
+        for message, script in self.wanted.items():
+            if message not in self.acknowledged:
+                answer = await self.stays.send(f"SCRIPT:{script}", message=message)
+                assert answer["type"] == "reply", answer
+                self.acknowledged.add(message)
+
+    async def _answer(self) -> None:
+        """A person who allows what is asked, mostly."""
+        tried: set[str] = set()
+
+        def pending(line: Line) -> bool:
+            return line["type"] in ASKING and line["request"] not in self.stays.settled | tried
+
+        while True:
+            asked = await self.stays.until(pending, patience=None)
+            tried.add(asked["request"])
+            if self.rng.random() < 0.8:
+                answer = await self.stays.ask("answer", request=asked["request"], behavior="allow")
+                # Stale: the turn went on without us.
+                assert answer["type"] == "reply" or answer["code"] in ("stale", "not_found"), answer
+            else:
+                await self.stays.ask("interrupt")
+
+    async def _visit(self) -> None:
+        """The other client: connects, sees some, leaves, over and over."""
+        while True:
+            verdict = await self.comes_and_goes.come(self.gateway)
+            assert verdict["verdict"] == "ok", verdict
+            await self._visited(len(self.comes_and_goes.lines) + self.rng.randrange(200))
+            await self.comes_and_goes.go()
+
+    async def _visited(self, goal: int) -> None:
+        await self.comes_and_goes.holds(lambda: len(self.comes_and_goes.lines) >= goal, patience=None)
+
+    async def look(self, *, idle: bool) -> list[Line]:
+        """Hold the log to what clients were sent, and to itself."""
+        stored = await self.gateway.stored(self.session)
+        for client in (self.stays, self.comes_and_goes):
+            self.ledger.note(client.lines)
+        self.ledger.check(stored)
+        check_log(stored, idle=idle)
+        assert len(self.gateway.agents(self.session)) <= 1
+        queued = {line["message"] for line in stored if line["type"] == "message.queued"}
+        assert self.acknowledged <= queued, "an acknowledged message is in the log"
+        return stored
+
+    async def settle(self) -> None:
+        """Let everything come to its end, then look at the whole."""
+        await self.round(kill=False)
+        async with asyncio.timeout(PATIENCE):
+            while len(ends(stored := await self.gateway.stored(self.session))) < len(self.wanted):
+                await asyncio.sleep(0.02)
+        stored = await self.look(idle=True)
+        await self.stays.passed(stored[-1]["seq"])
+        await self.comes_and_goes.come(self.gateway)
+        await self.comes_and_goes.passed(stored[-1]["seq"])
+        stored = await self.look(idle=True)
+        whole = folded(stored)
+        assert self.stays.folded() == whole
+        assert self.comes_and_goes.folded() == whole
+        assert {line["message"] for line in stored if is_prompt(line)} == self.wanted.keys()
+        transcript = self._transcript()
+        for message, end in ends(stored).items():
+            if end["status"] != "cancelled":
+                check_truth(end, transcript, message)
+        await self.stays.go()
+        await self.comes_and_goes.go()
+
+    def _transcript(self) -> list[Line]:
+        (file,) = (self.gateway.data / "demo-home").glob(f".claude/projects/*/{self.session}.jsonl")
+        return read_transcript(file.read_text())
+
+
+async def kill_often(folder: Path, rng: random.Random, times: int, per_session: int) -> None:
+    async with GatewayProcess(folder, allow=RULES) as gateway:
+        for first in range(0, times, per_session):
+            trial = Trial(gateway, await gateway.create(), rng)
+            for _ in range(min(per_session, times - first)):
+                await trial.round()
+                await gateway.start()
+                await trial.look(idle=False)
+            await trial.settle()
+
+
+async def test_a_gateway_killed_twenty_times_loses_nothing(tmp_path: Path, rng: random.Random) -> None:
+    await kill_often(tmp_path, rng, times=20, per_session=10)
+
+
+@pytest.mark.long
+async def test_a_gateway_killed_a_thousand_times_loses_nothing(tmp_path: Path, rng: random.Random) -> None:
+    await kill_often(tmp_path, rng, times=1000, per_session=10)
