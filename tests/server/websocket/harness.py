@@ -303,6 +303,13 @@ def build_app(hub: Hub) -> Starlette:
             hub.seen["run twice"] += 1
         await running
 
+    async def plain_slow(ws: WebSocket) -> None:
+        await ws.accept()
+        await ws.receive_text()
+        await hub.wait_for_gate("plain-slow")
+        async for text in ws.iter_text():
+            await ws.send_text(text[:6])
+
     async def stuck(ws: WebSocket) -> None:
         await ws.accept()
         await hub.wait_for_gate("stuck")
@@ -334,6 +341,7 @@ def build_app(hub: Hub) -> Starlette:
             WebSocketRoute("/dead", talks_to_the_dead),
             WebSocketRoute("/impolite", impolite),
             WebSocketRoute("/stuck", stuck),
+            WebSocketRoute("/plain-slow", plain_slow),
         ]
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 import zlib
 
 import pytest
@@ -9,6 +10,7 @@ import websockets
 from websockets.extensions.permessage_deflate import ClientPerMessageDeflateFactory, PerMessageDeflate
 
 from fairlead.server.websocket.deflate import negotiate
+from server.websocket.events import Fault, parse
 from server.websocket.harness import RunningServer
 from server.websocket.rawclient import RawClient, masked_frame
 
@@ -114,6 +116,18 @@ def test_a_bad_compressed_message_is_answered_with_its_code(own_server: RunningS
         client.raw(data)
         assert client.close_code() == code
         assert client.at_eof()
+
+
+def test_a_bomb_is_not_unpacked_beyond_the_limit() -> None:
+    bomb = masked_frame(BINARY, deflated(bytes(64 << 20)), reserved=COMPRESSED)
+    tracemalloc.start()
+    try:
+        events = parse([bomb], max_message=1 << 20, inflate=True)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert events == [Fault(1009)]
+    assert peak < 4 << 20
 
 
 async def test_the_websockets_client_agrees(own_server: RunningServer) -> None:

@@ -176,7 +176,35 @@ def test_a_plain_application_waits_for_a_slow_peer_and_is_woken_when_it_leaves(o
         own_server.hub.open_gate("dead")
         (driver,) = own_server.drivers()
         wait_until(lambda: driver.write_buffer_size() > 65536, "a full buffer")
+        with RawClient(own_server.port, "/echo") as other:  # the loop is free: the application waits
+            other.text(b"x")
+            assert other.frame() == (0x81, b"x")
+        assert not driver.closed
+        assert driver.write_buffer_size() < 1 << 20
     wait_until(lambda: ("talked to the dead", 1006) in own_server.hub.closes, "the error")
+
+
+def test_a_plain_application_that_is_behind_is_not_read_for(own_server: RunningServer) -> None:
+    messages = [b"%06d" % number + b"e" * 50_000 for number in range(400)]
+    data = b"".join(masked_frame(TEXT, message, key=b"abcd") for message in [b"first", *messages])
+    with RawClient(own_server.port, "/plain-slow") as client:
+        sent = send_until_blocked(client, data)
+        assert sent < len(data)
+        own_server.hub.open_gate("plain-slow")
+        client.raw(data[sent:])
+        assert [client.frame()[1] for _ in messages] == [message[:6] for message in messages]
+
+
+def test_a_cancelled_application_takes_its_connection_with_it(own_server: RunningServer) -> None:
+    own_server.hub.closes.clear()
+    with RawClient(own_server.port, "/echo") as client:
+        client.text(b"x")
+        client.frame()
+        (driver,) = own_server.drivers()
+        (task,) = own_server.server.server_state.tasks
+        driver._loop.call_soon_threadsafe(task.cancel)
+        assert client.at_eof()
+    wait_until(lambda: own_server.hub.closes == [("echo", 1006)], "on_close")
 
 
 def test_calls_out_of_order_are_refused(own_server: RunningServer) -> None:

@@ -50,6 +50,20 @@ def test_a_paused_connection_does_not_hold_up_the_stop(stopping: RunningServer) 
         assert client.close_code() == 1012
 
 
+@pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
+def test_the_answer_of_a_paused_peer_is_heard(loop: str) -> None:
+    # No time-out would come to help here: only reading on ends the connection.
+    server = RunningServer("own", loop, close_timeout=3600, timeout_graceful_shutdown=20)
+    with RawClient(server.port, "/valve") as client:
+        client.text(b"stop")
+        client.frame()
+        server.begin_stop()
+        assert client.close_code() == 1012
+        client.send(CLOSE, struct.pack("!H", 1012))
+        assert client.at_eof()
+        server.stop()
+
+
 def test_an_application_that_never_returns_is_cancelled() -> None:
     server = RunningServer("own", close_timeout=0.2, timeout_graceful_shutdown=1)
     with RawClient(server.port, "/stuck") as client:
