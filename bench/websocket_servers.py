@@ -73,6 +73,7 @@ def run_uvicorn(settings: dict[str, Any]) -> None:
 
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
+    listener.listen(2048)  # before the port is told: the load client connects at once
     print(listener.getsockname()[1], flush=True)
     app = Starlette(routes=[WebSocketRoute("/pub", join), WebSocketRoute("/sub", join)])
     config = uvicorn.Config(app, loop="uvloop", log_level="error", lifespan="off", **settings)
