@@ -16,7 +16,7 @@ from fairlead.model.ids import MessageId
 
 RESULT_LINES: Final = 4
 """Lines of a tool's result that are shown; the log has the rest."""
-PLAIN_KEYS: Final = ("command", "file_path", "path", "pattern", "url", "query", "description", "prompt")
+PLAIN_KEYS: Final = ("command", "file_path", "pattern", "path", "url", "query", "description", "prompt")
 """Fields of a tool's input that say the most, best first."""
 
 
@@ -43,6 +43,9 @@ def row(*spans: tuple[str, str], indent: int = 0) -> Row:
 
 def call_summary(given: dict[str, Any], limit: int = 200) -> str:
     """What a tool call does, on one line."""
+    if isinstance(todos := given.get("todos"), list):
+        done = sum(isinstance(todo, dict) and todo.get("status") == "completed" for todo in todos)
+        return f"{done} of {len(todos)} done"
     for key in PLAIN_KEYS:
         if isinstance(given.get(key), str) and given[key]:
             return one_line(given[key], limit)
@@ -230,7 +233,7 @@ class Renderer:
         text = clean(plain_text(event.content)) or "(no text)"
         lines = text.split("\n")
         who = f"{one_line(event.by, 40)} " if event.by and event.via != "agent" else ""
-        yield row()
+        yield row(("", ""))
         yield self._row(event, (f"{who}> ", "bold cyan"), (lines[0], "cyan"))
         yield from (self._row(event, (line, "cyan"), deeper=1) for line in lines[1:])
 
@@ -241,7 +244,8 @@ class Renderer:
             self._shown.pop((event.message, event.block), None)
             # What it asks is shown with the request that follows.
             summary = "" if event.name in ("AskUserQuestion", "ExitPlanMode") else call_summary(event.input)
-            yield self._row(event, ("● ", "green"), (one_line(event.name, 80), "bold"), (f"  {summary}", ""))
+            about = (f"  {summary}", "") if summary else ("", "")
+            yield self._row(event, ("● ", "green"), (one_line(event.name, 80), "bold"), about)
             return
         style = {"done": "dim", "failed": "red", "interrupted": "yellow"}[event.status]
         style = "red" if event.is_error and event.status == "done" else style
@@ -264,7 +268,8 @@ class Renderer:
         else:
             indent = self._depth.pop(event.child, self._indent(event) + 1)
             style = "magenta" if event.status == "completed" else "red"
-            yield Row(((f"└ subagent {event.status} ", style), (one_line(event.summary, 200), "dim")), indent)
+            summary = f" {one_line(event.summary, 200)}" if event.summary else ""
+            yield Row(((f"└ subagent {event.status}", style), (summary, "dim")), indent)
 
     # --- what a person is asked ------------------------------------------------------------------------------
 

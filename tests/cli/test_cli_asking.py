@@ -1,0 +1,107 @@
+"""A person's answers, as typed."""
+
+from typing import Any
+
+import pytest
+
+from fairlead.cli.asking import Dialog, Edit, answers_from, chosen
+from fairlead.clients.native.bodies import AnswerPermission
+from fairlead.model import events as ev
+from fairlead.model.ids import CallId, EventId, RequestId
+
+COLOURS: dict[str, Any] = {
+    "question": "Which colour?",
+    "header": "Colour",
+    "options": [{"label": "Red", "description": "warm"}, {"label": "Blue", "description": "cool"}],
+}
+SIZES: dict[str, Any] = {
+    "question": "Which sizes?",
+    "header": "Size",
+    "options": [{"label": "S"}, {"label": "L"}],
+    "multiSelect": True,
+}
+    "question": "Which sizes?",
+    "header": "Size",
+    "options": [{"label": "S"}, {"label": "L"}],
+    "multiSelect": True,
+}
+
+
+def permission() -> ev.PermissionAsked:
+    return ev.PermissionAsked(
+        id=EventId("e"), request=RequestId("r"), call=CallId("c"), tool="Bash", input={"command": "ls"}
+    )
+
+
+def question(*questions: dict[str, Any]) -> ev.QuestionAsked:
+    return ev.QuestionAsked(id=EventId("e"), request=RequestId("r"), call=CallId("c"), questions=questions)
+
+
+@pytest.mark.parametrize(
+    ("typed", "answer"),
+    [
+        ("y", AnswerPermission(behavior="allow")),
+        (" YES ", AnswerPermission(behavior="allow")),
+        ("n", AnswerPermission(behavior="deny")),
+        ("n use the other branch", AnswerPermission(behavior="deny", message="use the other branch")),
+        ("a", AnswerPermission(behavior="allow", remember=("Bash(ls:*)",))),
+        ("e", Edit({"command": "ls"})),
+    ],
+)
+def test_a_permission_is_answered_with_one_word(typed: str, answer: AnswerPermission | Edit) -> None:
+    assert Dialog(permission(), ("Bash(ls:*)",)).typed(typed) == answer
+
+
+@pytest.mark.parametrize("typed", ["", "maybe", "yess", "allow"])
+def test_nothing_is_allowed_by_a_word_that_is_not_yes(typed: str) -> None:
+    dialog = Dialog(permission())
+    assert dialog.typed(typed) is None
+    assert dialog.prompt.startswith("Allow?")
+
+
+def test_always_is_offered_only_with_a_rule() -> None:
+    assert "lways" not in Dialog(permission()).prompt
+    assert Dialog(permission()).typed("a") is None
+    assert "Bash(ls:*)" in Dialog(permission(), ("Bash(ls:*)",)).prompt
+
+
+def test_a_changed_input_is_allowed_and_a_broken_one_asked_again() -> None:
+    dialog = Dialog(permission())
+    assert dialog.edited(None) is None
+    assert dialog.edited("[1]") is None
+    assert "JSON" in dialog.problem
+    assert dialog.edited('{"command":"pwd"}') == AnswerPermission(behavior="allow", updated_input={"command": "pwd"})
+
+
+def test_a_plan_is_approved_or_sent_back() -> None:
+    plan = ev.PlanProposed(id=EventId("e"), request=RequestId("r"), call=CallId("c"), plan="1. x")
+    assert Dialog(plan).typed("y") == AnswerPermission(behavior="allow")
+    assert Dialog(plan).typed("n smaller") == AnswerPermission(behavior="deny", message="smaller")
+    assert Dialog(plan).typed("e") is None
+    assert "plan" in Dialog(plan).prompt
+
+
+def test_questions_are_asked_one_after_the_other() -> None:
+    dialog = Dialog(question(COLOURS, SIZES))
+    assert dialog.prompt.startswith("Colour")
+    assert dialog.typed("") is None
+    assert dialog.typed("2") is None
+    assert dialog.prompt.startswith("Size: numbers")
+    answers = {"Which colour?": "Blue", "Which sizes?": "S, L"}
+    assert dialog.typed("1, 2") == AnswerPermission(behavior="allow", answers=answers)
+
+
+def test_a_question_takes_own_words_and_can_be_declined() -> None:
+    assert chosen(COLOURS, "green, please") == "green, please"
+    assert chosen(COLOURS, "3") == "3"
+    declined = Dialog(question(COLOURS)).typed("-")
+    assert isinstance(declined, AnswerPermission)
+    assert declined.behavior == "deny"
+
+
+def test_answers_of_the_command_line_name_their_question() -> None:
+    both = question(COLOURS, SIZES)
+    assert answers_from(both, ["Colour=1", "2=S"]) == {"Which colour?": "Red", "Which sizes?": "S"}
+    assert answers_from(question(COLOURS), ["Blue"]) == {"Which colour?": "Blue"}
+    with pytest.raises(ValueError, match="names none"):
+        answers_from(both, ["Shape=round"])
