@@ -20,11 +20,6 @@ SIZES: dict[str, Any] = {
     "options": [{"label": "S"}, {"label": "L"}],
     "multiSelect": True,
 }
-    "question": "Which sizes?",
-    "header": "Size",
-    "options": [{"label": "S"}, {"label": "L"}],
-    "multiSelect": True,
-}
 
 
 def permission() -> ev.PermissionAsked:
