@@ -133,17 +133,12 @@ class Asking:
             if core.state.find_pending(request) is None:
                 return
             transition = core.begin()
-            transition.add(self._cancellation(request, reason))
+            transition.cancel([request], reason)
             await core.commit(transition, patient=True)
 
     async def _note_undelivered(self, resolved: ev.PermissionResolved) -> None:
         core = self.core
         async with core.lock:
             transition = core.begin()
-            transition.add(self._cancellation(resolved.request, "agent died before it heard"))
+            transition.cancel([resolved.request], "agent died before it heard")
             await core.commit(transition, patient=True)
-
-    def _cancellation(self, request: RequestId, reason: str) -> ev.PermissionCancelled:
-        return ev.PermissionCancelled(
-            id=event_id(request, "permission.cancelled"), turn=self.core.state.turn, request=request, reason=reason
-        )

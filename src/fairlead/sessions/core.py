@@ -5,7 +5,7 @@ Rule: nothing waits for the agent or a client while the lock is held; only the s
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -50,10 +50,10 @@ class Transition:
         self.events.append(event)
         self._core.interpreter.placed(event, entry.seq)
         if isinstance(event, ev.ToolEnded):
-            self._settle([item.request for item in self.state.pending if item.call == event.call], "the tool has ended")
+            self.cancel([item.request for item in self.state.pending if item.call == event.call], "the tool has ended")
         elif isinstance(event, ev.TurnEnded):
             # A background subagent's request outlives the turn that started it.
-            self._settle([item.request for item in self.state.pending if item.subagent is None], "the turn has ended")
+            self.cancel([item.request for item in self.state.pending if item.subagent is None], "the turn has ended")
         return entry
 
     def record(self, record: Record, by: str = "") -> None:
@@ -70,7 +70,8 @@ class Transition:
     def keep_reply(self, key: str, reply: Reply) -> None:
         self.replies.append(KeptReply(key, msgspec.json.encode(reply)))
 
-    def _settle(self, requests: Sequence[RequestId], reason: str) -> None:
+    def cancel(self, requests: Iterable[RequestId], reason: str) -> None:
+        """Requests that nobody needs to answer any more."""
         for request in requests:
             self.add(
                 ev.PermissionCancelled(

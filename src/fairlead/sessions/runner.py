@@ -17,7 +17,7 @@ from fairlead.model.errors import AgentGone, FairleadError, NotFound
 from fairlead.model.ids import MessageId, RequestId, event_id
 from fairlead.model.policy import Verdict
 from fairlead.sessions.asking import Asking
-from fairlead.sessions.core import Core
+from fairlead.sessions.core import Core, Transition
 
 logger = logging.getLogger("fairlead.agent")
 
@@ -134,7 +134,7 @@ class Runner:
             self._close_turn(transition, error.message, cause)
             await core.commit(transition, patient=True)
 
-    def _close_turn(self, transition: Any, reason: str, cause: str) -> None:
+    def _close_turn(self, transition: Transition, reason: str, cause: str) -> None:
         outcome = self.core.interpreter.exited(reason, cause)
         for event in outcome.events:
             transition.add(event)
@@ -247,15 +247,7 @@ class Runner:
             if not core.state.pending:
                 return
             transition = core.begin()
-            for item in core.state.pending:
-                transition.add(
-                    ev.PermissionCancelled(
-                        id=event_id(item.request, "permission.cancelled"),
-                        turn=core.state.turn,
-                        request=item.request,
-                        reason=reason,
-                    )
-                )
+            transition.cancel([item.request for item in core.state.pending], reason)
             await core.commit(transition, patient=True)
 
     # --- what the process tells --------------------------------------------------------------------------
@@ -294,15 +286,7 @@ class Runner:
         reason = self._stop_reason or (LOST if followed else _describe(exit))
         async with core.lock:
             transition = core.begin()
-            for item in core.state.pending:
-                transition.add(
-                    ev.PermissionCancelled(
-                        id=event_id(item.request, "permission.cancelled"),
-                        turn=core.state.turn,
-                        request=item.request,
-                        reason="the agent has exited",
-                    )
-                )
+            transition.cancel([item.request for item in core.state.pending], "the agent has exited")
             self._close_turn(transition, reason, cause)
             if conversation and not core.state.resumable:
                 # We died before the agent told its id: without it the next process would begin anew.
