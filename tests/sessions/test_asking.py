@@ -197,3 +197,15 @@ async def test_a_repeated_answer_with_a_key_is_answered_from_the_log(rig: Rig) -
     again = await rig.do(answer(key="k"))
     assert (again.seq, again.repeated) == (first.seq, True)
     assert len(agent.answers) == 1
+
+
+async def test_a_session_reads_freely_in_its_own_folders_alone(rig: Rig) -> None:
+    """The gateway's roots say where a session may be opened; they open no neighbour's files to it."""
+    agent = await rig.working("one")
+    (rig.folder / "neighbour").mkdir()
+    secret = str(rig.folder / "neighbour" / "secret")
+    assert (await agent.check("c1", "Read", file_path=str(rig.cwd / "a"))).behavior == "allow"
+    assert (await agent.check("c2", "Read", file_path=secret)).behavior == "ask"
+    settings = cmd.Settings(directories=(str(rig.folder / "neighbour"),))
+    await rig.do(cmd.Configure(session=SESSION, settings=settings))
+    assert (await agent.check("c3", "Read", file_path=secret)).behavior == "allow"

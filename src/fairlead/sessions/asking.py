@@ -36,7 +36,8 @@ class Asking:
         remembered = tuple(parse_rule(text, Behavior.ALLOW) for text in state.rules)
         return PolicyContext(
             cwd=state.cwd,
-            roots=(*policy.roots, *state.settings.directories),
+            # The gateway's roots say where sessions may be; within one, its own folders are what counts.
+            roots=state.settings.directories,
             mode=parse_mode(state.settings.mode),
             rules=(*policy.rules, *remembered),
             fences=policy.fences,
