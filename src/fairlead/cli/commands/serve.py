@@ -30,7 +30,8 @@ def serve(
     port: Annotated[int | None, typer.Option(metavar="PORT", help="Port to listen on (7433); 0: a free one.")] = None,
     data: Annotated[Text, typer.Option(metavar="DIR", help="The data folder.")] = None,
     agent: Annotated[
-        Literal["auto", "claude", "demo"] | None, typer.Option(help="Which agent runs sessions (auto).")
+        Literal["auto", "claude", "demo"] | None,
+        typer.Option(metavar="auto|claude|demo", help="Which agent runs sessions (auto)."),
     ] = None,
     roots: Annotated[
         list[str] | None, typer.Option(metavar="DIR[,DIR]", help="Folders that sessions may work in (your home).")
@@ -41,10 +42,12 @@ def serve(
         int | None, typer.Option(metavar="N", help="Agent processes at once (by free memory).")
     ] = None,
     on_restart: Annotated[
-        Literal["follow", "kill"] | None, typer.Option(help="Agents that outlived an earlier gateway (follow).")
+        Literal["follow", "kill"] | None,
+        typer.Option(metavar="follow|kill", help="Agents that outlived an earlier gateway (follow)."),
     ] = None,
     durability: Annotated[
-        Literal["process", "power"] | None, typer.Option(help="What an acknowledged event survives (process).")
+        Literal["process", "power"] | None,
+        typer.Option(metavar="process|power", help="What an acknowledged event survives (process)."),
     ] = None,
     tls_cert: Annotated[Text, typer.Option(metavar="FILE", help="Certificate: serve over TLS.")] = None,
     tls_key: Annotated[Text, typer.Option(metavar="FILE", help="Private key of the certificate.")] = None,
@@ -59,9 +62,13 @@ def serve(
         bool | None, typer.Option("--allow-bypass", help="Sessions may use the mode bypassPermissions.")
     ] = None,
     log_level: Annotated[
-        Literal["debug", "info", "warning", "error"] | None, typer.Option(help="How much is logged (info).")
+        Literal["debug", "info", "warning", "error"] | None,
+        typer.Option(metavar="debug|info|warning|error", help="How much is logged (info)."),
     ] = None,
-    log_format: Annotated[Literal["text", "json"] | None, typer.Option(help="How log lines look (text).")] = None,
+    log_format: Annotated[
+        Literal["text", "json"] | None,
+        typer.Option(metavar="text|json", help="How log lines look (text)."),
+    ] = None,
     config: Annotated[
         Path | None, typer.Option(envvar="FAIRLEAD_CONFIG", metavar="FILE", help="Settings file, TOML.")
     ] = None,

@@ -1,0 +1,89 @@
+"""Every command explains itself, and the reference pages are what the commands and settings are."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cli.conftest import Fairlead
+from fairlead import config
+from fairlead.cli import reference
+from fairlead.cli.errors import MEANINGS, ExitCode
+
+ROOT = Path(__file__).resolve().parents[2]
+COMMANDS = [name for name, _ in reference.commands()]
+LEAVES = {name for name, command in reference.commands() if not hasattr(command, "commands")}
+# What the issue promises, by name.
+PROMISED = {
+    *("serve", "run", "ls", "attach", "send", "permit", "logs", "search", "trust", "login", "backup", "restore", "du"),
+    *("prune", "doctor", "token add", "token ls", "token revoke", "user add", "config show"),
+}
+
+
+def test_every_promised_command_is_there_and_no_other() -> None:
+    assert {f"fairlead {name}" for name in PROMISED} == LEAVES
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_of_every_command_has_an_example_that_names_it(name: str, fairlead: Fairlead) -> None:
+    ran = fairlead(*name.split()[1:], "--help")
+    assert ran.code == 0
+    examples = ran.out.partition("Examples:\n")[2]
+    assert f"{name} " in f"{examples} " or f"{name}\n" in examples
+
+
+@pytest.mark.parametrize("name", sorted(LEAVES))
+def test_an_option_that_there_is_not_exits_2(name: str, fairlead: Fairlead) -> None:
+    assert fairlead(*name.split()[1:], "--no-such-option").code == ExitCode.USAGE
+
+
+@pytest.mark.parametrize("name", ["cli.md", "settings.md"])
+def test_the_reference_is_up_to_date(name: str) -> None:
+    """If this fails: python -m fairlead.cli.reference docs/reference"""
+    assert (ROOT / "docs" / "reference" / name).read_text() == reference.pages()[name]
+
+
+def test_every_setting_is_documented_with_its_variable() -> None:
+    page = reference.settings_page()
+    for name in config.names():
+        assert config.describe(name)
+        assert f"| `{name}` |" in page
+        assert f"`FAIRLEAD_{name.upper()}`" in page
+
+
+def test_every_setting_but_tables_and_limits_is_an_option_of_serve(fairlead: Fairlead) -> None:
+    shown = fairlead("serve", "--help").out
+    options = {option.replace("-", "_") for option in re.findall(r"--([a-z-]+)", shown)}
+    assert {"host", "port", "data", "agent", "roots", "claude", "claude_home"} <= options
+    assert options - set(config.names()) == {"config", "no_color", "help"}
+
+
+def test_every_exit_code_has_its_meaning() -> None:
+    assert set(MEANINGS) == set(ExitCode)
+
+
+def test_the_version_is_told(fairlead: Fairlead) -> None:
+    ran = fairlead("--version")
+    assert ran.code == 0
+    assert re.fullmatch(r"fairlead \d+\.\d+\.\d+\S*\n", ran.out)
+
+
+def test_help_imports_nothing_of_the_server() -> None:
+    """A test of what `fairlead --help` costs that does not look at a clock."""
+    code = (
+        "import sys; sys.argv = ['fairlead', '--help']\n"
+        "from fairlead.cli.main import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "print('loaded:', *sorted(sys.modules))"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(ran.stdout.partition("loaded:")[2].split())
+    for heavy in ("fairlead.wiring", "fairlead.server", "starlette", "uvicorn", "httpx", "websockets", "tree_sitter"):
+        assert heavy not in loaded
+
+
+def test_completion_is_offered(fairlead: Fairlead) -> None:
+    assert "--install-completion" in fairlead("--help").out
