@@ -181,9 +181,10 @@ def test_ages_and_dates() -> None:
     now = 1_700_000_000.0
     assert cutoff(None, "2d", now) == int((now - 2 * 86400) * 1000)
     assert cutoff("2023-01-01T00:00:00+00:00", None, now) == 1_672_531_200_000
-    for bad in ((None, None), ("2023-01-01", "1d"), ("2999-01-01", None)):
+    bad: list[tuple[str | None, str | None]] = [(None, None), ("2023-01-01", "1d"), ("2999-01-01", None)]
+    for before, older_than in bad:
         with pytest.raises(Usage):
-            cutoff(*bad, now)
+            cutoff(before, older_than, now)
 
 
 def test_words_for_times_and_sizes() -> None:

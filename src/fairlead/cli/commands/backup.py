@@ -1,7 +1,7 @@
 """`fairlead backup` and `fairlead restore`: the data folder as one file, and back."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -31,7 +31,8 @@ def backup(
     """Copy everything into one file, as of this moment. The gateway may run meanwhile."""
     from fairlead.cli.output import hint, size
     from fairlead.stores.sqlite.backup import back_up
-    from fairlead.stores.sqlite.connections import DATABASE, SPILL
+    from fairlead.stores.sqlite.connections import DATABASE, SPILL, connect
+    from fairlead.stores.sqlite.faults import translated
     from fairlead.stores.sqlite.spill import Spill
 
     folder = Wanted(data=data).folder()
@@ -41,6 +42,8 @@ def backup(
         raise Missing(f"There is nothing to back up in {folder}: no gateway has run on it. Name another with --data.")
     if not target.parent.is_dir():
         raise Usage(f"There is no folder {target.parent}: make it first.")
+    with translated(database), closing(connect(database, read_only=True)) as db:
+        db.execute("select 1 from sqlite_master").fetchone()
     with _bar("Backing up") as told:
         back_up(database, Spill(folder / SPILL, sync=False), target, told)
     hint(f"{target} has {size(target.stat().st_size)}. It holds everything that was said: keep it private.")
