@@ -8,6 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from fairlead.model.frames import binary_frame, build_frame, text_frame
+
+__all__ = ["binary_frame", "build_frame", "close_frame", "ping_frame", "pong_frame", "split_frames", "text_frame"]
+
 CONTINUATION: Final = 0x0
 TEXT: Final = 0x1
 BINARY: Final = 0x2
@@ -26,25 +30,6 @@ NO_STATUS: Final = 1005
 """Reported, never sent: the peer's close frame carried no code."""
 ABNORMAL: Final = 1006
 """Reported, never sent: the connection ended without a close frame."""
-
-
-def build_frame(head: int, payload: bytes) -> bytes:
-    """One unmasked frame; `head` is the whole first byte (FIN, reserved bits, opcode)."""
-    length = len(payload)
-    if length < 126:
-        return bytes((head, length)) + payload
-    if length < 65536:
-        return bytes((head, 126, length >> 8, length & 255)) + payload
-    return bytes((head, 127)) + length.to_bytes(8, "big") + payload
-
-
-def text_frame(payload: bytes) -> bytes:
-    """`payload` is UTF-8; it is not checked, because every caller has just encoded it."""
-    return build_frame(FIN | TEXT, payload)
-
-
-def binary_frame(payload: bytes) -> bytes:
-    return build_frame(FIN | BINARY, payload)
 
 
 def ping_frame(payload: bytes = b"") -> bytes:
