@@ -532,6 +532,36 @@ async def test_a_store_that_is_unavailable_slows_the_agent_and_loses_nothing(
     assert [event.text for event in await rig.log() if isinstance(event, ev.Text)] == ["slow"]
 
 
+async def test_whoever_asks_is_told_while_the_agents_words_wait_for_the_store(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = await rig.working("one")
+    append = rig.store.append
+    tried, full = asyncio.Event(), asyncio.Event()
+
+    async def failing(*args: Any) -> int:
+        tried.set()
+        await full.wait()
+        raise Unavailable("The disk is full.")
+
+    monkeypatch.setattr(rig.store, "append", failing)
+    said = asyncio.create_task(agent.text("slow"))
+    await tried.wait()
+    early = asyncio.create_task(rig.send("while it is tried"))
+    await asyncio.sleep(0)
+    full.set()
+    with pytest.raises(Unavailable, match="The disk is full"):
+        await early
+    with pytest.raises(Unavailable, match="The disk is full"):
+        await rig.send("while it waits")
+    monkeypatch.setattr(rig.store, "append", append)
+    await rig.clock.advance(1)
+    await said
+    await rig.send("later")
+    queued = [event for event in await rig.log() if isinstance(event, ev.MessageQueued)]
+    assert len(queued) == 2
+
+
 async def test_names_of_people_are_on_what_they_did(rig: Rig) -> None:
     await rig.open()
     await rig.do(cmd.Rename(session=SESSION, title="By Bob"), BOB)

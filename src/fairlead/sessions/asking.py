@@ -107,7 +107,7 @@ class Asking:
     async def answer(self, command: Answer, by: str, agent: Agent | None, *, admin: bool) -> Reply:
         """A person's answer: durable, then told to the agent."""
         core = self.core
-        async with core.lock:
+        async with core.for_client():
             command = msgspec.structs.replace(command, remember=self.remembered(command.remember, admin=admin))
             resolved, _ = decide.answer(core.state, command, by, core.services.new_uuid(), self.judge)
             transition = core.begin()

@@ -4,8 +4,9 @@ Rule: nothing waits for the agent or a client while the lock is held; only the s
 """
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -80,6 +81,10 @@ class Transition:
             )
 
 
+def _future() -> "asyncio.Future[Unavailable]":
+    return asyncio.get_running_loop().create_future()
+
+
 class Core:
     """State, interpreter and log of one session."""
 
@@ -89,6 +94,8 @@ class Core:
         self.state = state
         self.interpreter = interpreter
         self.lock = asyncio.Lock()
+        self._stalled = _future()
+        """Done while a patient commit waits for the store: has the store's error."""
         self.listener: Listener | None = None
         self.mode_asked: tuple[str, str] | None = None
         self.suggest: Callable[[str, dict[str, Any]], tuple[str, ...]] = lambda tool, tool_input: ()
@@ -101,6 +108,24 @@ class Core:
     def begin(self) -> Transition:
         """Needs the lock."""
         return Transition(self)
+
+    @contextlib.asynccontextmanager
+    async def for_client(self) -> AsyncIterator[None]:
+        """The lock, for a client's command. Unavailable, if whoever has it waits for a store that takes nothing."""
+        taking = asyncio.ensure_future(self.lock.acquire())
+        either: set[asyncio.Future[Any]] = {taking, self._stalled}
+        try:
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            if not taking.done():
+                error = self._stalled.result()
+                raise Unavailable(error.message, **error.data)
+            yield
+        finally:
+            if not taking.done():
+                taking.cancel()
+                await asyncio.wait({taking})
+            if not taking.cancelled():
+                self.lock.release()
 
     async def commit(self, transition: Transition, *, patient: bool = False) -> None:
         """Store what was staged and make it the present. Needs the lock.
@@ -117,12 +142,19 @@ class Core:
                 if not patient:
                     raise
                 logger.error("store unavailable", extra={"session": self.session, "error": error.message})
-                await self.services.clock.sleep(self.services.limits.retry_s)
+                await self._wait_out(error)
         self.state = state
         if checkpoints:
             self._since_checkpoint = 0
         if self.listener is not None and transition.events:
             self.listener.committed(transition.events)
+
+    async def _wait_out(self, error: Unavailable) -> None:
+        self._stalled.set_result(error)
+        try:
+            await self.services.clock.sleep(self.services.limits.retry_s)
+        finally:
+            self._stalled = _future()
 
     def _checkpoints(self, transition: Transition) -> tuple[Checkpoint, ...]:
         self._since_checkpoint += len(transition.events)

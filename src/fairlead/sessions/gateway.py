@@ -103,7 +103,7 @@ class SessionGateway:
         parent = await self.registry.get(command.session)
         if await self.store.summary(command.child) is not None:
             raise Stale(f"There is a session {command.child} already.", session=command.child)
-        async with parent.core.lock:
+        async with parent.core.for_client():
             state = parent.core.state
             if command.at is None and parent.core.interpreter.turn is not None:
                 raise Busy("A turn is running: fork at an earlier message, or wait for its end.")

@@ -95,7 +95,7 @@ class Runner:
         """Into the running turn; the seq of the message."""
         agent = self.running()
         core = self.core
-        async with core.lock:
+        async with core.for_client():
             record = self.kind.prompt(tuple(content), message, core.state.agent_session)
             transition = core.begin()
             transition.record(record, by=by)

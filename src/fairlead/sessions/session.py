@@ -94,7 +94,7 @@ class Session:
     async def _log(self, command: cmd.Command, decided: Any) -> cmd.Reply:
         """A command that is one event and nothing else."""
         core = self.core
-        async with core.lock:
+        async with core.for_client():
             transition = core.begin()
             entry = transition.add(decided(core.services.new_uuid()))
             reply = cmd.Reply(session=core.session, seq=entry.seq)
@@ -108,7 +108,7 @@ class Session:
     async def _send(self, command: cmd.Send, by: str) -> cmd.Reply:
         core = self.core
         message = command.message or MessageId(core.services.new_uuid())
-        async with core.lock:
+        async with core.for_client():
             transition = core.begin()
             entry = transition.add(decide.send(core.state, command, by, message))
             reply = cmd.Reply(session=core.session, seq=entry.seq, message=message)
@@ -129,7 +129,7 @@ class Session:
         if not keys:
             return
         core = self.core
-        async with core.lock:
+        async with core.for_client():
             transition = core.begin()
             for key in keys:
                 transition.keep_reply(key, reply)
@@ -137,7 +137,7 @@ class Session:
 
     async def _interrupt(self, command: cmd.Interrupt, by: str) -> cmd.Reply:
         core = self.core
-        async with core.lock:
+        async with core.for_client():
             reply = cmd.Reply(session=core.session, seq=core.log.head, data={"idle": True})
             if core.interpreter.turn is None and not core.interpreter.background:
                 return reply
