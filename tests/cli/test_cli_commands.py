@@ -257,7 +257,7 @@ def test_backup_while_it_runs_then_restore_elsewhere(fairlead: Fairlead, house: 
     assert "--force" in refused.err
     assert fairlead("restore", str(target), "--data", str(elsewhere), "--force").code == 0
     running = fairlead("restore", str(target), "--force")
-    assert running.code == 1
+    assert running.code == 2
     assert "in use" in running.err
     assert fairlead("restore", str(tmp_path / "nothing")).code == 5
     assert fairlead("backup", str(tmp_path / "no" / "folder.db")).code == 2

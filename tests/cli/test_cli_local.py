@@ -153,7 +153,7 @@ def test_a_damaged_data_folder_is_told_by_du_and_backup(fairlead: Fairlead, tmp_
     (tmp_path / "fairlead.db").write_bytes(b"this is not a database" * 100)
     for words in (("du",), ("backup", str(tmp_path / "b.db"))):
         ran = fairlead(*words, "--data", str(tmp_path))
-        assert ran.code == 1
+        assert ran.code == 2
         assert "fairlead.db" in ran.err
         assert "Traceback" not in ran.err
 
@@ -164,7 +164,7 @@ def test_restore_refuses_what_is_not_a_backup(fairlead: Fairlead, tmp_path: Path
         db.execute("create table t (x)")
     db.close()
     ran = fairlead("restore", str(other), "--data", str(tmp_path / "data"))
-    assert ran.code == 1
+    assert ran.code == 2
     assert not (tmp_path / "data" / "fairlead.db").exists()
 
 

@@ -2,7 +2,7 @@
 
 CliError
   Failed         1    the turn or the command failed
-  Usage          2    the command line or a setting is wrong
+  Usage          2    the command line, a setting or the data folder is wrong
   Unreachable    3    no gateway answers
   Denied         4    the credential is missing, wrong, or may not do this
   Missing        5    there is no such session, request, token, file
@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from enum import IntEnum
 from typing import Any, ClassVar
 
-from fairlead.model.errors import FairleadError
+from fairlead.model.errors import Damaged, FairleadError, FolderInUse
 
 
 class ExitCode(IntEnum):
@@ -31,7 +31,7 @@ class ExitCode(IntEnum):
 MEANINGS: dict[ExitCode, str] = {
     ExitCode.OK: "it worked; of `run`: the turn completed",
     ExitCode.FAILED: "the turn or the command failed; of `doctor`: something is wrong",
-    ExitCode.USAGE: "the command line or a setting is wrong",
+    ExitCode.USAGE: "the command line, a setting or the data folder is wrong",
     ExitCode.UNREACHABLE: "no gateway could be reached",
     ExitCode.DENIED: "the token is missing or wrong, or may not do this",
     ExitCode.MISSING: "there is no such session, request, token or file",
@@ -104,6 +104,7 @@ def of_code(code: str, message: str) -> CliError:
 def of_error(error: FairleadError) -> CliError:
     """The error for one of ours, raised in this process."""
     exit_code: Any = getattr(error, "exit_code", None)
-    if exit_code == ExitCode.USAGE:
+    # A data folder that is taken, damaged or too new: another one must be named, or this one mended.
+    if exit_code == ExitCode.USAGE or isinstance(error, Damaged | FolderInUse):
         return Usage(error.message, error.code)
     return of_status(error.status, error.message, error.code)

@@ -103,15 +103,16 @@ def seconds(ms: int) -> str:
 
 
 class Renderer:
-    """One session's reader. `hidden` are messages that need no repeating: the reader typed them."""
+    """One session's reader. `hidden` are messages that need no repeating: the reader typed them. `working`: a turn
+    was running before the first event."""
 
-    def __init__(self, hidden: frozenset[MessageId] = frozenset()) -> None:
+    def __init__(self, hidden: frozenset[MessageId] = frozenset(), *, working: bool = False) -> None:
         self.hidden = set(hidden)
         self._depth: dict[str, int] = {}
         self._shown: dict[tuple[str, int], int] = {}
         self._cleaner = Cleaner()
         self._flowing: tuple[str, int] | None = None
-        self._working = False
+        self._working = working
 
     def step(self, event: ev.Event) -> list[Piece]:
         return list(self._step(event))

@@ -25,6 +25,7 @@ from fairlead.clients.native.bodies import AnswerPermission, PostMessage
 from fairlead.model import events as ev
 from fairlead.model.commands import Reply
 from fairlead.model.ids import MessageId
+from fairlead.model.queries import SessionView
 
 GRACE = 0.3
 """Seconds before a person is asked: the policy, or another client, may answer first."""
@@ -64,9 +65,9 @@ class Manner(msgspec.Struct, frozen=True, kw_only=True):
 class Talk:
     """One session, from a cursor on. `run` ends with the turn of a message, `attach` when the person leaves."""
 
-    def __init__(self, api: Api, session: str, printer: Printer, renderer: Renderer, manner: Manner) -> None:
+    def __init__(self, api: Api, view: SessionView, printer: Printer, renderer: Renderer, manner: Manner) -> None:
         self._api = api
-        self.session = session
+        self.session = view.summary.session
         self._printer = printer
         self._renderer = renderer
         self._manner = manner
@@ -74,7 +75,7 @@ class Talk:
         self._room = asyncio.Semaphore(AHEAD)
         self._asked: dict[str, Asked] = {}
         self._dialog: Dialog | None = None
-        self._turn: str | None = None
+        self._turn = view.turn
         self._mine: MessageId | None = None
         self._my_turn: str | None = None
         self._interrupted = False

@@ -43,7 +43,7 @@ async def _attach(wanted: Wanted, name: str, last: int, *, json: bool, no_color:
         view = await api.view(session)
         terminal = not json and sys.stdin.isatty() and sys.stdout.isatty()
         manner = Manner(json=json, ask=terminal, chat=terminal, wait=True, cwd=view.summary.cwd)
-        talk = Talk(api, session, Printer(console(no_color=no_color)), Renderer(), manner)
+        talk = Talk(api, view, Printer(console(no_color=no_color)), Renderer(), manner)
         raws = await api.history(session, last)
         lines = [read_line(raw, view.log_id) for raw in raws]
         for line in lines:

@@ -116,7 +116,8 @@ async def _run(wanted: Wanted, job: Job) -> "ev.TurnEnded":
             accepts=lambda event: rules(event, cwd),
             cwd=cwd,
         )
-        talk = Talk(api, session, Printer(console(no_color=job.no_color)), Renderer(frozenset({message})), manner)
+        renderer = Renderer(frozenset({message}), working=view.turn is not None)
+        talk = Talk(api, view, Printer(console(no_color=job.no_color)), renderer, manner)
         if not job.json:
             hint(f"session {session} in {cwd} ({view.summary.agent})")
         for waiting in view.pending:

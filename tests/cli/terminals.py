@@ -1,0 +1,104 @@
+"""Commands as processes of their own: on a terminal that a test can type on, or in the background."""
+
+import fcntl
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+
+SGR = re.compile(r"\x1b\[[0-9;]*m")
+PATIENCE = 60.0
+"""Seconds that a test waits for a thing to happen before it fails; on an idle machine it takes one."""
+
+_PLAIN = "from fairlead.cli.main import main; main()"
+# Ctrl-C is the terminal's doing: it must be the process's own.
+_ON_TERMINAL = f"import fcntl, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); {_PLAIN}"
+
+
+def environment(data: Path, **more: str) -> dict[str, str]:
+    """Nothing of the developer's own settings."""
+    kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+    return {**kept, "FAIRLEAD_DATA": str(data), "TERM": "xterm-256color", **more}
+
+
+def background(env: Mapping[str, str], cwd: Path, *words: str) -> subprocess.Popen[str]:
+    """A command without a terminal."""
+    return subprocess.Popen(
+        [sys.executable, "-c", _PLAIN, *words],
+        env=dict(env),
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+class Terminal:
+    """A command on a terminal of 100 columns. `seen` is everything that it wrote, `text` the same without colours."""
+
+    def __init__(self, env: Mapping[str, str], cwd: Path, *words: str) -> None:
+        self._master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _ON_TERMINAL, *words],
+            env=dict(env),
+            cwd=cwd,
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            start_new_session=True,
+        )
+        os.close(slave)
+        self.seen = ""
+        self._place = 0
+
+    def __enter__(self) -> "Terminal":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        os.close(self._master)
+
+    @property
+    def text(self) -> str:
+        return SGR.sub("", self.seen)
+
+    def type(self, text: str) -> None:
+        os.write(self._master, text.encode())
+
+    def wait_for(self, text: str) -> None:
+        """Until it has written this, after what was waited for before."""
+        until = time.monotonic() + PATIENCE
+        while text not in self.text[self._place :]:
+            assert self._read(until), f"it never wrote {text!r}; it wrote: {self.text}"
+        self._place = self.text.index(text, self._place) + len(text)
+
+    def end(self) -> int:
+        """Until it has ended; its exit code."""
+        until = time.monotonic() + PATIENCE
+        while self._read(until):
+            pass
+        return self._process.wait(PATIENCE)
+
+    def _read(self, until: float) -> bool:
+        ready, _, _ = select.select([self._master], [], [], max(0.0, until - time.monotonic()))
+        try:
+            data = os.read(self._master, 65536) if ready else b""
+        except OSError:
+            data = b""  # the terminal's other side is closed
+        self.seen += data.decode("utf-8", "replace")
+        return bool(data)

@@ -1,0 +1,185 @@
+"""`fairlead serve` as a process: how it starts, tells where it is, ends, and comes back."""
+
+import json
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.conftest import Fairlead
+from cli.terminals import PATIENCE, background, environment
+
+
+class Server:
+    """A gateway's process on one data folder and one port, which can be killed and started again."""
+
+    def __init__(self, folder: Path) -> None:
+        self.data, self.project = folder / "data", folder / "project"
+        self.project.mkdir()
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = free.getsockname()[1]
+        self.env = environment(self.data)
+        self.process: subprocess.Popen[str] | None = None
+
+    def start(self, *more: str) -> subprocess.Popen[str]:
+        """Until it serves, or has ended."""
+        options = ("--agent", "demo", "--port", str(self.port), "--roots", str(self.project), *more)
+        process = self.process = background(self.env, self.project, "serve", *options)
+        until = time.monotonic() + PATIENCE
+        while process.poll() is None and self.url is None:
+            assert time.monotonic() < until, "the gateway did not start"
+            time.sleep(0.02)
+        return process
+
+    @property
+    def url(self) -> str | None:
+        """As the running process tells it."""
+        assert self.process is not None
+        try:
+            told = json.loads((self.data / "server.json").read_text())
+        except (OSError, ValueError):
+            return None
+        return str(told["url"]) if told["pid"] == self.process.pid else None
+
+    def end(self, how: signal.Signals) -> tuple[int, str]:
+        """Its exit code and what it said."""
+        assert self.process is not None
+        self.process.send_signal(how)
+        out, err = self.process.communicate(timeout=PATIENCE)
+        code, self.process = self.process.returncode, None
+        return code, out + err
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    made = Server(tmp_path)
+    yield made
+    if made.process is not None:
+        made.end(signal.SIGTERM)
+
+
+def lines_of(process: "subprocess.Popen[str]") -> tuple[int, list[dict[str, Any]], str]:
+    out, err = process.communicate(timeout=PATIENCE)
+    return process.returncode, [json.loads(line) for line in out.splitlines()], err
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
+def test_it_tells_where_it_is_and_ends_in_order(server: Server, how: signal.Signals) -> None:
+    server.start()
+    token = server.data / "admin-token"
+    assert token.stat().st_mode & 0o077 == 0
+    assert (server.data / "server.json").stat().st_mode & 0o077 == 0
+    secret = token.read_text().strip()
+    code, said = server.end(how)
+    assert code == 0
+    for part in (
+        f"http://127.0.0.1:{server.port}",
+        str(server.data),
+        "demo",
+        "fairlead login",
+        "fairlead run",
+        "Stopped.",
+    ):
+        assert part in said
+    assert secret not in said
+    assert not (server.data / "server.json").exists()
+
+
+def test_a_second_one_on_the_same_folder_is_refused_and_names_the_first(server: Server) -> None:
+    first = server.start()
+    second = background(server.env, server.project, "serve", "--agent", "demo", "--port", "0")
+    _, err = second.communicate(timeout=PATIENCE)
+    assert second.returncode == 2
+    assert str(first.pid) in err
+    assert "Traceback" not in err
+
+
+def test_a_port_that_is_taken_exits_2(server: Server) -> None:
+    with socket.create_server(("127.0.0.1", server.port)):
+        process = server.start()
+        _, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 2
+    assert "--port" in err
+    assert "Traceback" not in err
+
+
+def test_the_token_of_the_environment_opens_it(
+    server: Server, fairlead: Fairlead, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.env["FAIRLEAD_TOKEN"] = "given-by-the-environment"
+    server.start()
+    assert server.url is not None
+    monkeypatch.setenv("FAIRLEAD_URL", server.url)
+    assert fairlead("ls", "--token", "given-by-the-environment").code == 0
+    assert fairlead("ls", "--token", "another").code == 4
+    _, said = server.end(signal.SIGINT)
+    assert "given-by-the-environment" not in said
+
+
+@pytest.mark.fault
+def test_run_goes_on_over_a_killed_gateway_without_a_gap_or_a_double(server: Server, fairlead: Fairlead) -> None:
+    server.start()
+    run = background(server.env, server.project, "run", "--json", "SCRIPT:slow 16")
+    assert run.stdout is not None
+    first = run.stdout.readline()
+    session = json.loads(first)["session"]
+    seen = [json.loads(first)]
+    while seen[-1]["type"] != "text.delta":
+        seen.append(json.loads(run.stdout.readline()))
+    server.end(signal.SIGKILL)
+    server.start()
+    code, rest, err = lines_of(run)
+    events = [*seen, *rest]
+    seqs = [event["seq"] for event in events]
+    assert code == 0, err
+    assert seqs == sorted(set(seqs))
+    assert "The gateway is back." in err
+    assert events[-1]["type"] == "turn.ended"
+    (text,) = [event["text"] for event in events if event["type"] == "text"]
+    assert text == "tick " * 16
+    logged = {event["seq"]: event for event in fairlead("logs", session, "--json", "--data", str(server.data)).lines}
+    # What was told is in the log, but for the pieces of a block that is there as a whole.
+    told = [event for event in events if event["type"] != "record" and not event["type"].endswith(".delta")]
+    # `prev` names what is before an entry now, and those pieces are gone.
+    assert [{**logged[event["seq"]], "prev": 0} for event in told] == [{**event, "prev": 0} for event in told]
+
+
+@pytest.mark.fault
+def test_the_text_of_a_run_is_printed_once_over_a_killed_gateway(server: Server) -> None:
+    server.start()
+    run = background(server.env, server.project, "run", "SCRIPT:slow 16")
+    assert run.stdout is not None
+    assert run.stderr is not None
+    shown = run.stdout.read(len("tick tick"))
+    server.end(signal.SIGKILL)
+    server.start()
+    with run:
+        shown += run.stdout.read()
+        assert run.wait(PATIENCE) == 0, run.stderr.read()
+    assert shown.replace("\n", "").startswith("tick " * 16 + "— completed")
+
+
+@pytest.mark.fault
+def test_logs_follow_what_another_client_does(server: Server, fairlead: Fairlead) -> None:
+    server.start()
+    session = fairlead("run", "--json", "SCRIPT:text one", "--data", str(server.data)).lines[0]["session"]
+    logs = background(server.env, server.project, "logs", session, "-f", "--json")
+    assert logs.stdout is not None
+    ends = 0
+    while not ends:
+        ends += json.loads(logs.stdout.readline())["type"] == "turn.ended"
+    assert fairlead("send", session, "SCRIPT:text two", "--data", str(server.data)).code == 0
+    texts = []
+    while ends < 2:
+        event = json.loads(logs.stdout.readline())
+        ends += event["type"] == "turn.ended"
+        texts += [event["text"]] if event["type"] == "text" else []
+    assert texts == ["Hello from the scripted model. two"]
+    logs.send_signal(signal.SIGINT)
+    logs.communicate(timeout=PATIENCE)
+    assert logs.returncode == 130
