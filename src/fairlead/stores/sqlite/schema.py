@@ -114,7 +114,9 @@ def migrate(db: sqlite3.Connection, file: Path, steps: Sequence[str] = STEPS) ->
         db.execute("insert or replace into meta values ('written_by', ?)", (own_version(),))
         db.execute("commit")
     except BaseException:
-        db.execute("rollback")
+        # Some errors (a full disk) have ended the transaction already.
+        if db.in_transaction:
+            db.execute("rollback")
         raise
 
 
