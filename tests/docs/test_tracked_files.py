@@ -16,7 +16,8 @@ REGISTRY = re.compile(
 
 
 def tracked_files() -> list[str]:
-    listed = subprocess.run(["git", "-c", "safe.directory=*", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True)
+    command = ["git", "-c", "safe.directory=*", "ls-files", "-z"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     return [file for file in listed.stdout.split("\0") if file and (ROOT / file).is_file()]
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+
 from tools import clis
 from tools.clis import RELEASES, InstallFailed, cache_folder, fetch, program_path
 

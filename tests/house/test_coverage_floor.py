@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+
 from tools import coverage_floor
 from tools.coverage_floor import FileCover, RoomCover, by_room, describe, read_files
 

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from tools import test as runner
 from tools.test import PARTS, Part, Result
 

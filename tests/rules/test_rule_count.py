@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+
 from tools import rules
 from tools.rules import Count, Outcome, RuleError, Seed
 
