@@ -31,9 +31,9 @@ class GatewayProcess:
 
     def __init__(self, folder: Path, **settings: Any) -> None:
         self.folder = folder
-        self.data = folder / "data"
+        self.data = Path(str(settings.get("data", folder / "data")))
         self.cwd = folder / "project"
-        self.cwd.mkdir(exist_ok=True)
+        self.cwd.mkdir(exist_ok=True, parents=True)
         self.settings: dict[str, Any] = {
             "data": self.data,
             "port": 0,
@@ -45,6 +45,10 @@ class GatewayProcess:
         self.env: dict[str, str] = {}
         """Further variables of the gateway's process."""
         self.url = ""
+        self.prefix: tuple[str, ...] = ()
+        """Words in front of the program: to run it in a namespace."""
+        self.seen_data = self.data
+        """Where we see the data folder, if that is elsewhere for the gateway."""
         self._process: subprocess.Popen[bytes] | None = None
 
     async def __aenter__(self) -> "GatewayProcess":
@@ -58,7 +62,7 @@ class GatewayProcess:
 
     # --- its life
 
-    def spawn(self, prefix: tuple[str, ...] = ()) -> None:
+    def spawn(self) -> None:
         """Begin to start; `started` waits for it."""
         env = {
             "PATH": os.environ["PATH"],
@@ -67,7 +71,7 @@ class GatewayProcess:
             "LANG": "C.UTF-8",
         } | self.env
         env |= {f"FAIRLEAD_{name.upper()}": str(value) for name, value in self.settings.items()}
-        argv = [*prefix, str(PROGRAM), "serve"]
+        argv = [*self.prefix, str(PROGRAM), "serve"]
         with (self.folder / "gateway.log").open("ab") as log:
             # A group of its own: a signal to us, Ctrl-C say, is not one to it.
             self._process = subprocess.Popen(argv, env=env, stdout=log, stderr=log, process_group=0)
@@ -87,7 +91,7 @@ class GatewayProcess:
 
     def _told(self) -> bool:
         try:
-            told = json.loads((self.data / "server.json").read_bytes())
+            told = json.loads((self.seen_data / "server.json").read_bytes())
         except (FileNotFoundError, ValueError):
             return False
         self.url = told["url"]
@@ -149,7 +153,9 @@ class GatewayProcess:
     def agents(self, session: str) -> list[int]:
         """The agents of one session."""
         name = session.encode()
-        return [pid for pid, argv in _each("cmdline") if any(name in word for word in argv) and pid != os.getpid()]
+        found = {pid for pid, argv in _each("cmdline") if any(name in word for word in argv)}
+        # A child of theirs has their words until it has become the program that it was made for.
+        return sorted(pid for pid in found if _parent(pid) not in found)
 
     def _gateway_pid(self) -> int | None:
         return self._process.pid if self._process is not None and self._process.poll() is None else None
@@ -189,3 +195,9 @@ def _each(file: str) -> Iterator[tuple[int, list[bytes]]]:
                 words = Path(f"/proc/{entry}/{file}").read_bytes()
                 if words:
                     yield int(entry), words.split(b"\0")
+
+
+def _parent(pid: int) -> int | None:
+    with contextlib.suppress(OSError):
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    return None

@@ -31,18 +31,19 @@ class Ledger:
         self.note(stored)
         present = {line["seq"] for line in stored}
         blocks = {(line["message"], line.get("block", 0)): line for line in stored if line["type"] in DELTAS.values()}
+        marks = {block["seq"]: _marks(block) for block in blocks.values()}
         for seq, told in self._sent.items():
             if seq in present or (_is_stream(told) and seq < stored[-1]["seq"]):
                 continue
             assert told["type"] in DELTAS, f"seq {seq} was sent and is not in the log: {told}"
             block = blocks.get((told["message"], told["block"]))
             assert block is not None, f"the delta {seq} was sent, is gone, and no block repeats it: {told}"
-            _check_covered(seq, told, block)
+            _check_covered(seq, told, block, marks[block["seq"]])
 
 
 def _is_stream(line: Line) -> bool:
     """The frame of a streamed message (its start, its stop): its bytes are kept only until the message is."""
-    return line["type"] == "record" and line["record"] == "stream_event"
+    return (line["type"], line.get("record")) == ("record", "stream_event")
 
 
 def _content(line: Line) -> Line:
@@ -50,20 +51,21 @@ def _content(line: Line) -> Line:
     return {name: value for name, value in line.items() if name != "prev"}
 
 
-def _check_covered(seq: int, delta: Line, block: Line) -> None:
+def _marks(block: Line) -> dict[int, int]:
+    """How many characters of a block had been told with which seq."""
+    marks = [tuple(mark) for mark in block.get("marks", ())]
+    assert marks == sorted(marks)
+    return dict(marks)
+
+
+def _check_covered(seq: int, delta: Line, block: Line, marks: dict[int, int]) -> None:
     assert block["type"] == DELTAS[delta["type"]]
     assert block["seq"] > seq
-    piece = delta.get("text", "")
-    if delta["type"] == "input.delta":
-        piece = delta["json"]
+    piece = delta["json"] if delta["type"] == "input.delta" else delta.get("text", "")
     end = delta["offset"] + len(piece)
     if block["type"] != "tool.called":
         assert block["text"][delta["offset"] : end] == piece, f"the block says otherwise than the delta {seq}"
-    marks = [tuple(mark) for mark in block.get("marks", ())]
-    assert marks == sorted(marks)
-    assert marks, f"the block {block['seq']} has no marks, and deltas of it were sent"
-    for at, told in marks:
-        assert at != seq or told == end, f"mark {at}: {told} of {end} characters"
+    assert marks.get(seq) == end, f"of the block {end} characters were told with {seq}, its mark says {marks.get(seq)}"
 
 
 def check_log(stored: Sequence[Line], *, idle: bool) -> None:

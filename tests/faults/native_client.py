@@ -41,6 +41,8 @@ class NativeClient:
         self._news = asyncio.Condition()
         self._socket: ClientConnection | None = None
         self._listening: asyncio.Task[None] | None = None
+        self._reads = asyncio.Event()
+        self._reads.set()
 
     @property
     def seq(self) -> int:
@@ -76,6 +78,13 @@ class NativeClient:
             self._socket = None
             self._raise_what_it_found()
 
+    def stop_reading(self) -> None:
+        """From here on the connection stands open and nobody takes what comes."""
+        self._reads.clear()
+
+    def read_on(self) -> None:
+        self._reads.set()
+
     async def gone(self) -> None:
         """Wait until the gateway has ended the connection."""
         assert self._listening is not None
@@ -86,6 +95,7 @@ class NativeClient:
         decode = msgspec.json.Decoder().decode
         try:
             while True:
+                await self._reads.wait()
                 line = decode(await socket.recv(decode=False))
                 if "prev" in line:
                     self._event(line)

@@ -1,0 +1,104 @@
+"""A full disk: who asks is told, the agent waits, nothing acknowledged is lost, and it goes on when there is room."""
+
+import asyncio
+import sys
+import uuid
+from pathlib import Path
+
+import pytest
+
+from faults.gateway_process import PATIENCE, GatewayProcess
+from faults.ledger import Ledger, Line, check_log, ends
+from faults.native_client import NativeClient, folded
+from faults.small_disk import SmallDisk
+
+pytestmark = pytest.mark.fault
+
+WORDS = 20_000
+LARGE = "so many words " * 8000
+"""A message that needs many pages: what room is left in the log's last ones does not hold it."""
+
+
+async def refused(client: NativeClient) -> str:
+    """Say something large until it is refused; the id of the message that was."""
+    for _ in range(100):
+        message = str(uuid.uuid4())
+        answer = await client.send(f"{LARGE} SCRIPT:text", message=message)
+        if answer["type"] == "error":
+            assert answer["code"] == "unavailable", answer
+            return message
+    raise AssertionError("the disk takes everything")
+
+
+async def repeated(client: NativeClient, text: str, message: str) -> Line:
+    """Say it until it is taken: the gateway looks for room again after a moment."""
+    async with asyncio.timeout(PATIENCE):
+        while (answer := await client.send(text, message=message))["type"] == "error":
+            assert answer["code"] == "unavailable", answer
+            await asyncio.sleep(0.05)
+    return answer
+
+
+async def test_a_full_disk_in_mid_turn(tmp_path: Path) -> None:
+    with SmallDisk(tmp_path / "data") as disk:
+        async with on(disk, tmp_path) as gateway:
+            client = NativeClient(await gateway.create())
+            await client.come(gateway)
+            first = await client.send(f"SCRIPT:burst {WORDS}")
+            await client.until("text.delta")
+            disk.fill(gateway.pid)
+            lost = await refused(client)
+            # Reading works: somebody who comes now sees what was acknowledged.
+            other = NativeClient(client.session)
+            assert (await other.come(gateway))["verdict"] == "ok"
+            await other.passed(first["seq"])
+            async with gateway.http() as http:
+                answer = await http.post("/v1/sessions", json={"cwd": str(gateway.cwd), "title": LARGE[:200]})
+                assert (answer.status_code, answer.json()["error"]["code"]) == (503, "unavailable"), answer.text
+            disk.make_room()
+            assert not (await repeated(client, "SCRIPT:text", lost)).get("repeated"), "it was refused, so it is new"
+            await client.holds(lambda: {first["message"], lost} <= client.over, "both turns")
+            await other.passed(client.seq)
+            stored = await gateway.stored(client.session)
+            check_log(stored, idle=False)
+            assert {end["status"] for end in ends(stored).values()} == {"completed"}
+            text = next(line for line in stored if line["type"] == "text")
+            assert text["text"] == "word " * WORDS
+            ledger = Ledger()
+            for watcher in (client, other):
+                ledger.note(watcher.lines)
+                await watcher.go()
+            ledger.check(stored)
+            # And it was durable: a gateway that is killed now has it all.
+            await gateway.kill()
+            await gateway.start()
+            after = await gateway.stored(client.session)
+            assert after[: len(stored)] == stored
+            assert folded(after).said == folded(stored).said
+
+
+async def test_no_gateway_starts_on_a_full_disk(tmp_path: Path) -> None:
+    with SmallDisk(tmp_path / "data") as disk:
+        async with on(disk, tmp_path) as gateway:
+            await gateway.create()
+            disk.fill(gateway.pid)
+            await gateway.kill()
+            gateway.spawn()
+            assert await gateway.wait() == 1, gateway.log()
+            assert "Traceback" not in gateway.log(), gateway.log()
+            assert str(gateway.data) in gateway.log(), "names the folder that is full"
+            disk.make_room()
+            await gateway.start()
+
+
+def on(disk: SmallDisk, folder: Path) -> GatewayProcess:
+    """A gateway whose data folder is that disk, and the agents' own files elsewhere."""
+    program = folder / "claude"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m fairlead.agents.demo "$@"\n')
+    program.chmod(0o755)
+    home = folder / "agents-home"
+    home.mkdir()
+    gateway = GatewayProcess(folder, allow="Bash", agent="claude", claude=program, claude_home=home)
+    gateway.seen_data = disk.seen
+    gateway.prefix = disk.prefix
+    return gateway

@@ -1,0 +1,120 @@
+"""Who is slow makes nobody else slow, and who is fast fills no memory: slow clients, a stalled store, loud agents."""
+
+import asyncio
+import contextlib
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from faults.gateway_process import PATIENCE, GatewayProcess
+from faults.ledger import check_log
+from faults.native_client import NativeClient, folded
+
+pytestmark = pytest.mark.fault
+
+DELTAS = 200_000
+BURSTS = 10
+MEGABYTE = 1 << 20
+
+
+class Memory:
+    """How much the gateway's memory grows at most while this lasts."""
+
+    def __init__(self, gateway: GatewayProcess) -> None:
+        self.grown = 0
+        self._gateway = gateway
+
+    async def __aenter__(self) -> "Memory":
+        self._looking = asyncio.create_task(self._look(self._gateway.resident()))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._looking.cancel()
+        await asyncio.wait({self._looking})
+
+    async def _look(self, before: int) -> None:
+        while True:
+            self.grown = max(self.grown, self._gateway.resident() - before)
+            await asyncio.sleep(0.02)
+
+
+async def test_a_client_that_does_not_read_is_nobody_elses_matter(tmp_path: Path) -> None:
+    async with GatewayProcess(tmp_path) as gateway:
+        session = await gateway.create()
+        quick, slow = NativeClient(session), NativeClient(session)
+        await quick.come(gateway)
+        await quick.send("SCRIPT:text")
+        await quick.until("turn.ended")
+        await slow.come(gateway)
+        slow.stop_reading()
+        async with Memory(gateway) as memory:
+            # One after the other: a block's own size is the agent's affair, and grows with its deltas.
+            for _ in range(BURSTS):
+                sent = await quick.send(f"SCRIPT:burst {DELTAS // BURSTS}")
+            await quick.holds(lambda: sent["message"] in quick.over, "the end of the bursts", patience=None)
+        assert len(quick.all("text.delta")) >= DELTAS
+        assert sent["message"] not in slow.over
+        print(f"grown by {memory.grown / MEGABYTE:.1f} MB for {DELTAS} deltas")
+        assert memory.grown < 40 * MEGABYTE
+        slow.read_on()
+        # Whether its socket lived or was given up for dead in the meantime: it goes on from its cursor.
+        while slow.seq < quick.seq:
+            with contextlib.suppress(Exception):
+                await slow.passed(quick.seq)
+                break
+            assert (await slow.come(gateway))["verdict"] == "ok"
+        stored = await gateway.stored(session)
+        check_log(stored, idle=True)
+        whole = folded(stored)
+        assert quick.folded() == whole
+        assert slow.folded() == whole
+        await quick.go()
+        await slow.go()
+
+
+async def test_an_agent_is_as_fast_as_the_store(tmp_path: Path) -> None:
+    """The store takes nothing for a while: the agent waits in its own write, and the gateway holds a few batches."""
+    async with GatewayProcess(tmp_path) as gateway:
+        client = NativeClient(await gateway.create())
+        await client.come(gateway)
+        await client.send("SCRIPT:text")
+        await client.until("turn.ended")
+        (agent,) = gateway.agents(client.session)
+        said = written_by(agent)
+        sent = await client.send(f"SCRIPT:burst {DELTAS}")
+        await client.until("text.delta", since=sent["seq"])
+        with contextlib.closing(sqlite3.connect(gateway.data / "fairlead.db", timeout=PATIENCE)) as db:
+            db.execute("begin immediate")
+            already = written_by(agent) - said
+            async with Memory(gateway) as memory:
+                await stands_still(agent)
+            stuck = written_by(agent) - said
+        print(f"{already >> 10} kB said before, {stuck - already >> 10} kB more; grown by {memory.grown >> 10} kB")
+        assert stuck - already < 4 * MEGABYTE
+        assert memory.grown < 16 * MEGABYTE
+        await client.holds(lambda: sent["message"] in client.over, "the end of the burst", patience=None)
+        end = client.all("turn.ended")[-1]
+        assert (end["status"], end["text"]) == ("completed", "word " * DELTAS)
+        assert written_by(agent) - said > 10 * stuck - 9 * already
+        await client.go()
+
+
+def written_by(pid: int) -> int:
+    """Bytes that a process has written so far."""
+    for line in Path(f"/proc/{pid}/io").read_text().splitlines():
+        if line.startswith("wchar:"):
+            return int(line.split()[1])
+    raise AssertionError(f"{pid} is gone")
+
+
+async def stands_still(pid: int) -> None:
+    """Until a process has written nothing for a while."""
+    same = 0
+    last = -1
+    async with asyncio.timeout(PATIENCE):
+        while same < 20:
+            now = written_by(pid)
+            same = same + 1 if now == last else 0
+            last = now
+            await asyncio.sleep(0.05)
