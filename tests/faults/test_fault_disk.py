@@ -83,11 +83,13 @@ async def test_no_gateway_starts_on_a_full_disk(tmp_path: Path) -> None:
             await gateway.create()
             disk.fill(gateway.pid)
             await gateway.kill()
+            gateway.prefix = disk.prefix
             gateway.spawn()
             assert await gateway.wait() == 1, gateway.log()
             assert "Traceback" not in gateway.log(), gateway.log()
             assert str(gateway.data) in gateway.log(), "names the folder that is full"
             disk.make_room()
+            gateway.prefix = disk.prefix
             await gateway.start()
 
 
