@@ -16,6 +16,7 @@ from pathlib import Path
 from types import TracebackType
 
 SGR = re.compile(r"\x1b\[[0-9;]*m")
+PASSING = re.compile(r"\r\x1b\[2K(?:[⠀-⣿][^\r\n]*)?")
 PATIENCE = 60.0
 """Seconds that a test waits for a thing to happen before it fails; on an idle machine it takes one."""
 
@@ -44,7 +45,8 @@ def background(env: Mapping[str, str], cwd: Path, *words: str) -> subprocess.Pop
 
 
 class Terminal:
-    """A command on a terminal of 100 columns. `seen` is everything that it wrote, `text` the same without colours."""
+    """A command on a terminal of 100 columns. `seen` is everything that it wrote, `text` what is left to read of it:
+    without colours and passing lines."""
 
     def __init__(self, env: Mapping[str, str], cwd: Path, *words: str) -> None:
         self._master, slave = pty.openpty()
@@ -75,7 +77,7 @@ class Terminal:
 
     @property
     def text(self) -> str:
-        return SGR.sub("", self.seen)
+        return PASSING.sub("", SGR.sub("", self.seen))
 
     def type(self, text: str) -> None:
         os.write(self._master, text.encode())

@@ -19,7 +19,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_the_data_folder_tells_address_and_token(folder: Path) -> None:
-    assert Wanted(data=str(folder)).find({}) == Place("https://gateway.example:8443", "secret")
+    assert Wanted(data=str(folder)).find({}) == Place("https://gateway.example:8443", "secret", own=True)
     assert Wanted().find({"FAIRLEAD_DATA": str(folder)}).token == "secret"
 
 

@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from cli.conftest import Fairlead
-from cli.terminals import PATIENCE, background, environment
+from cli.terminals import PATIENCE, Terminal, background, environment
+
+TLS = Path(__file__).resolve().parents[1] / "server" / "tls"
 
 
 class Server:
@@ -108,6 +110,19 @@ def test_a_port_that_is_taken_exits_2(server: Server) -> None:
     assert "Traceback" not in err
 
 
+def test_over_tls_the_own_gateway_is_known_and_another_must_prove_itself(
+    server: Server, fairlead: Fairlead, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.start("--tls-cert", str(TLS / "cert.pem"), "--tls-key", str(TLS / "key.pem"))
+    assert fairlead("run", "SCRIPT:text tls", "--data", str(server.data)).code == 0
+    elsewhere = ("ls", "--url", f"https://localhost:{server.port}", "--data", str(server.data))
+    refused = fairlead(*elsewhere)
+    assert refused.code == 3
+    assert "SSL_CERT_FILE" in refused.err
+    monkeypatch.setenv("SSL_CERT_FILE", str(TLS / "cert.pem"))
+    assert fairlead(*elsewhere).code == 0
+
+
 def test_the_token_of_the_environment_opens_it(
     server: Server, fairlead: Fairlead, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -162,6 +177,54 @@ def test_the_text_of_a_run_is_printed_once_over_a_killed_gateway(server: Server)
         shown += run.stdout.read()
         assert run.wait(PATIENCE) == 0, run.stderr.read()
     assert shown.replace("\n", "").startswith("tick " * 16 + "— completed")
+
+
+@pytest.mark.fault
+def test_an_answer_that_finds_nobody_does_not_end_the_run(server: Server) -> None:
+    """The agent outlives its gateway, but its request does not: the run goes on to the turn's true end."""
+    server.start()
+    with Terminal(server.env, server.project, "run", "SCRIPT:bash echo one") as terminal:
+        terminal.wait_for("Allow?")
+        server.end(signal.SIGKILL)
+        terminal.wait_for("The gateway is away")
+        terminal.type("y\n")
+        terminal.wait_for("asked again when it is back")
+        server.start()
+        terminal.wait_for("The gateway is back.")
+        terminal.wait_for("agent lost its gateway")
+        terminal.wait_for("completed")
+        assert terminal.end() == 0
+
+
+def test_whoever_reads_only_the_beginning_ends_the_command_quietly(server: Server, fairlead: Fairlead) -> None:
+    server.start()
+    session = fairlead("run", "--json", "SCRIPT:long 3000", "--data", str(server.data)).lines[0]["session"]
+    logs = background(server.env, server.project, "logs", session, "-f", "--json")
+    assert logs.stdout is not None
+    assert logs.stderr is not None
+    logs.stdout.readline()
+    logs.stdout.close()
+    assert fairlead("send", session, "SCRIPT:long 3000", "--data", str(server.data)).code == 0
+    with logs:
+        assert logs.stderr.read() == ""
+        assert logs.wait(PATIENCE) == 1
+
+
+def test_a_follower_without_a_keyboard_leaves_the_turn_alone(server: Server, fairlead: Fairlead) -> None:
+    server.start()
+    run = background(server.env, server.project, "run", "--json", "SCRIPT:slow 12")
+    assert run.stdout is not None
+    session = json.loads(run.stdout.readline())["session"]
+    attach = background(server.env, server.project, "attach", session, "--json")
+    assert attach.stdout is not None
+    while json.loads(attach.stdout.readline())["type"] != "text.delta":
+        pass
+    attach.send_signal(signal.SIGINT)
+    attach.communicate(timeout=PATIENCE)
+    assert attach.returncode == 130
+    code, lines, err = lines_of(run)
+    assert code == 0, err
+    assert lines[-1]["status"] == "completed"
 
 
 @pytest.mark.fault

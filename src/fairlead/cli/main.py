@@ -24,7 +24,7 @@ from fairlead.cli.commands import (
     storage,
     trust,
 )
-from fairlead.cli.errors import CliError, ExitCode, of_error
+from fairlead.cli.errors import CliError, ExitCode, Failed, of_error
 from fairlead.cli.options import examples
 from fairlead.model.errors import FairleadError
 
@@ -78,6 +78,8 @@ def main() -> None:
         # Whoever read our output has enough; Python must not try to write the rest at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(ExitCode.FAILED)
+    except OSError as error:
+        _end(Failed(f"{error.filename or 'A file'} cannot be used: {error.strerror or error}."))
 
 
 def _end(error: CliError) -> NoReturn:

@@ -4,15 +4,18 @@ import os
 import sys
 import time
 from collections.abc import Iterable, Sequence
-from typing import IO, Any
+from typing import IO, Any, Final
 
 import msgspec
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
-from fairlead.cli.plain import clean
+from fairlead.cli.plain import clean, one_line
 from fairlead.cli.render import Flow, Piece, Row
+
+_WIPE: Final = "\r\x1b[2K"
+"""Back to the line's start, and the line is empty: understood by every terminal that understands colours."""
 
 
 def console(*, no_color: bool = False, err: bool = False, file: IO[str] | None = None) -> Console:
@@ -53,13 +56,16 @@ def raw_line(data: bytes) -> None:
 
 
 class Printer:
-    """Pieces onto a console. Knows whether the cursor is in the middle of a line."""
+    """Pieces onto a console. Knows whether the cursor is in the middle of a line, and whether the line is a passing
+    one (`status`), which whatever comes next takes the place of."""
 
     def __init__(self, target: Console) -> None:
         self._console = target
         self._column_zero = True
+        self._passing = False
 
     def show(self, pieces: Iterable[Piece]) -> None:
+        self._wipe()
         for piece in pieces:
             match piece:
                 case Flow():
@@ -73,8 +79,21 @@ class Printer:
                         self._console.print(text)
         self._console.file.flush()
 
+    def status(self, text: str) -> None:
+        """What goes on, until something is said; only on a terminal, and never in the middle of a line."""
+        if self._column_zero and self._console.is_terminal:
+            self._console.file.write(f"{_WIPE}{one_line(text, self._console.width - 1)}")
+            self._console.file.flush()
+            self._passing = True
+
+    def _wipe(self) -> None:
+        if self._passing:
+            self._console.file.write(_WIPE)
+            self._passing = False
+
     def fresh(self) -> None:
         """Begin a new line unless one has just begun."""
+        self._wipe()
         if not self._column_zero:
             self._console.print()
             self._column_zero = True

@@ -17,10 +17,11 @@ TOKEN_FILE = "admin-token"
 
 
 class Place(msgspec.Struct, frozen=True):
-    """A gateway's address and what opens it."""
+    """A gateway's address and what opens it. `own`: it is the one that serves this data folder, on this machine."""
 
     url: str
     token: str
+    own: bool = False
 
     @property
     def local(self) -> bool:
@@ -54,7 +55,7 @@ class Wanted(msgspec.Struct, frozen=True):
                 f"No gateway runs on {folder}. Start one with: fairlead serve\n"
                 "For one elsewhere, name it with --url or FAIRLEAD_URL, or its data folder with --data."
             )
-        return Place(server.url.rstrip("/"), self.token or token_of(folder))
+        return Place(server.url.rstrip("/"), self.token or token_of(folder), own=True)
 
     def folder(self, env: Mapping[str, str] | None = None) -> Path:
         """The data folder. Usage, if a setting is wrong."""

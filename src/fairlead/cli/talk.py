@@ -4,6 +4,7 @@ One inbox, one consumer: whatever happens is handled to its end before the next 
 """
 
 import asyncio
+import itertools
 import os
 import signal
 import sys
@@ -29,6 +30,8 @@ from fairlead.model.queries import SessionView
 
 GRACE = 0.3
 """Seconds before a person is asked: the policy, or another client, may answer first."""
+TICK = 0.2
+SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 AHEAD = 1000
 """Events read ahead of what is shown; beyond that the socket waits."""
 
@@ -80,6 +83,8 @@ class Talk:
         self._my_turn: str | None = None
         self._interrupted = False
         self._left = False
+        self._calls: dict[str, str] = {}
+        self._since = asyncio.get_running_loop().time()
         self._input = bytearray()
 
     # --- the two ways --------------------------------------------------------------------------------------
@@ -113,7 +118,7 @@ class Talk:
     # --- the loop ------------------------------------------------------------------------------------------
 
     async def _loop(self, after: int, log_id: str) -> ev.TurnEnded | None:
-        watching = asyncio.create_task(self._watch(after, log_id))
+        tasks = {asyncio.create_task(self._watch(after, log_id)), asyncio.create_task(self._tell_time())}
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGINT, self._sigint, asyncio.current_task())
         if self._manner.ask or self._manner.chat:
@@ -133,8 +138,9 @@ class Talk:
                 raise
             raise self._leaving() from None
         finally:
-            watching.cancel()
-            await asyncio.wait({watching})
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
             loop.remove_signal_handler(signal.SIGINT)
             if self._manner.ask or self._manner.chat:
                 loop.remove_reader(sys.stdin.fileno())
@@ -149,6 +155,17 @@ class Talk:
                     self._inbox.put_nowait(told)
         except Exception as error:
             self._inbox.put_nowait(error)
+
+    async def _tell_time(self) -> None:
+        """While the agent works and says nothing: that it works, at what, and for how long."""
+        if not self._manner.ask or self._manner.chat:
+            return  # a person types on that line, or nobody looks
+        clock = asyncio.get_running_loop().time
+        for tick in itertools.count():
+            await asyncio.sleep(TICK)
+            if self._turn is not None and self._dialog is None:
+                what = list(self._calls.values())[-1] if self._calls else "working"
+                self._printer.status(f"{SPINNER[tick % len(SPINNER)]} {what} · {clock() - self._since:.0f} s")
 
     def _readable(self) -> None:
         data = os.read(sys.stdin.fileno(), 65536)
@@ -205,8 +222,14 @@ class Talk:
             case ev.TurnStarted():
                 self._turn = event.turn
                 self._interrupted = False
+                self._since = asyncio.get_running_loop().time()
             case ev.TurnEnded():
                 self._turn = None
+                self._calls.clear()
+            case ev.ToolCalled():
+                self._calls[event.call] = event.name
+            case ev.ToolEnded():
+                self._calls.pop(event.call, None)
             case ev.UserMessage() if event.message == self._mine:
                 self._my_turn = event.turn or self._turn
             case ev.PermissionAsked() | ev.QuestionAsked() | ev.PlanProposed():
@@ -218,9 +241,12 @@ class Talk:
 
     async def _noted(self, note: Note) -> None:
         self._printer.fresh()
+        hint(f"— {note.text}")
         if note.kind == "back":
             await self._api.refresh()
-        hint(f"— {note.text}")
+            for request in self._asked:
+                # An answer may have found nobody to take it.
+                self._inbox.put_nowait(Due(request))
 
     # --- what a person is asked ------------------------------------------------------------------------------
 
@@ -253,9 +279,9 @@ class Talk:
     async def _answer(self, request: str, body: AnswerPermission) -> None:
         try:
             await self._api.post(f"/v1/permissions/{segment(request)}", Reply, body)
+        except Unreachable:
+            self._printer.show([row(("— the gateway is away: asked again when it is back", "yellow"))])
         except CliError as error:
-            if isinstance(error, Unreachable):
-                raise
             # Somebody was first, or the answer is not a good one: the request is asked again while it is open.
             self._printer.show([row((f"— {error.message}", "yellow"))])
             if self._manner.ask and request in self._asked and error.code != "stale":
@@ -318,7 +344,7 @@ class Talk:
 
     async def _ctrl_c(self) -> None:
         """The first interrupts the turn, the second leaves it running."""
-        if self._turn is None and self._mine is None:
+        if self._mine is None and (self._turn is None or not self._manner.chat):
             raise self._leaving()
         self._interrupted = True
         self._printer.fresh()

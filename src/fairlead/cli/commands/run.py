@@ -1,5 +1,6 @@
 """`fairlead run`: one prompt, its answer live, an exit code."""
 
+import asyncio
 import os
 import sys
 import uuid
@@ -169,12 +170,18 @@ async def _created(api: "Api", job: Job) -> "SessionView":
 
 async def _send(api: "Api", session: str, text: str, message: "MessageId") -> None:
     """The message has an id of ours: repeating it after a lost connection sends nothing twice."""
+    from fairlead.cli.client import Patience
     from fairlead.clients.native.bodies import PostMessage
     from fairlead.model.commands import Reply
 
-    body = PostMessage(text=text, id=message)
-    try:
-        await api.post(f"/v1/sessions/{session}/messages", Reply, body)
-    except Unreachable:
-        await api.refresh()
-        await api.post(f"/v1/sessions/{session}/messages", Reply, body)
+    body, patience = PostMessage(text=text, id=message), Patience()
+    for attempt in range(patience.tries + 1):
+        try:
+            if attempt:
+                await api.refresh()
+            await api.post(f"/v1/sessions/{session}/messages", Reply, body)
+            return
+        except Unreachable:
+            if attempt == patience.tries:
+                raise
+            await asyncio.sleep(patience.delay(attempt))

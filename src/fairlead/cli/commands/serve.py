@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from fairlead.cli.errors import Usage
 from fairlead.cli.options import NoColor, environment, examples, listed
 
 if TYPE_CHECKING:
@@ -117,8 +118,13 @@ def _serve(config: Any, *, no_color: bool) -> None:
     async def serving() -> None:
         await Gateway(config, environment()).serve(announce)
 
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(serving())
+    try:
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            runner.run(serving())
+    except OSError as error:
+        raise Usage(
+            f"{error.filename or config.data} cannot be used: {error.strerror}. See: fairlead doctor"
+        ) from error
     hint("Stopped.")
 
 
