@@ -71,14 +71,18 @@ class Gateway:
         """Start, tell where it is, run until `stop` or a signal, end everything in order."""
         async with contextlib.AsyncExitStack() as stack:
             running = await self._start(stack, alone=signals)
-            announce(running)
-            await self._runner.serve(signals=signals)
+            serving = asyncio.create_task(self._runner.serve(signals=signals))
+            ready = asyncio.create_task(self._runner.ready())
+            await asyncio.wait({serving, ready}, return_when=asyncio.FIRST_COMPLETED)
+            if ready.done():
+                # Told only now: who reads where it is can connect.
+                stack.callback(_tell_where(Path(running.data), running.urls[0]))
+                announce(running)
+            ready.cancel()
+            await serving
 
     def stop(self) -> None:
         self._runner.stop()
-
-    async def ready(self) -> None:
-        await self._runner.ready()
 
     async def _start(self, stack: contextlib.AsyncExitStack, *, alone: bool) -> Running:
         """`alone`: the process is ours, and so is its log."""
@@ -118,7 +122,6 @@ class Gateway:
         await registry.start(kill_children=config.on_restart == "kill")
         stack.push_async_callback(registry.stop)
         url = config.public_url or self._runner.urls[0]
-        stack.callback(_tell_where(data, self._runner.urls[0]))
         return Running(
             url=url, urls=self._runner.urls, data=str(data), token=token, agent=chosen, version=version("fairlead")
         )
@@ -177,7 +180,6 @@ async def running(
     if not started.done():
         await task
     try:
-        await gateway.ready()
         yield started.result()
     finally:
         gateway.stop()

@@ -52,7 +52,7 @@ class Lines:
         return entry.event + b"\n"
 
     def signal(self, session: SessionId, kind: str, name: str, data: Any) -> bytes:
-        return f"{kind} {name}\n".encode() if kind == "typing" else b""
+        return f"{kind} {name} {','.join(data or ())}\n".encode()
 
 
 class Socket:
@@ -196,8 +196,21 @@ async def test_typing_goes_to_the_others_and_presence_names_everybody_once() -> 
     watcher(feed, bob, Lines(), who=BOB)
     await settle()
     feed.signal("typing", "ann", None, but=ANN)
-    assert (ann.sent, bob.sent) == (b"", b"typing ann\n")
+    assert b"typing" not in ann.sent
+    assert bob.sent.endswith(b"typing ann \n")
     assert feed.names == ("ann", "bob")
+
+
+async def test_presence_is_told_when_somebody_comes_or_goes_not_for_every_window() -> None:
+    _, feed = make()
+    ann = Socket()
+    watcher(feed, ann, Lines())
+    await settle()
+    more = [watcher(feed, Socket(), Lines(), who=BOB) for _ in range(5)]
+    await settle()
+    for window in more:
+        window.close()
+    assert ann.sent.decode().splitlines() == ["presence bob ann,bob", "presence bob ann"]
 
 
 @given(st.lists(st.sampled_from(["append", "drain", "tick", "join"]), max_size=60))

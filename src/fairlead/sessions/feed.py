@@ -7,6 +7,7 @@ from its cursor, a page at a time, as its sink drains, and is live again when it
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
@@ -32,6 +33,7 @@ class Feed:
         self.store = store
         self.head = 0
         self._groups: dict[str, tuple[Variant, set[Watcher]]] = {}
+        self._present: Counter[str] = Counter()
 
     def publish(self, entries: Sequence[Entry]) -> None:
         """Hand stored entries to everybody who is live. Called right after the append, in order."""
@@ -61,8 +63,7 @@ class Feed:
     @property
     def names(self) -> tuple[str, ...]:
         """Who watches, each name once."""
-        names = {watcher.who.name for _, watchers in self._groups.values() for watcher in watchers}
-        return tuple(sorted(names))
+        return tuple(sorted(self._present))
 
     @property
     def empty(self) -> bool:
@@ -71,7 +72,9 @@ class Feed:
     def join(self, watcher: "Watcher") -> None:
         _, watchers = self._groups.setdefault(watcher.variant.key, (watcher.variant, set()))
         watchers.add(watcher)
-        self.signal("presence", watcher.who.name, self.names)
+        self._present[watcher.who.name] += 1
+        if self._present[watcher.who.name] == 1:
+            self.signal("presence", watcher.who.name, self.names)
 
     def leave(self, watcher: "Watcher") -> None:
         variant, watchers = self._groups.get(watcher.variant.key, (None, set()))
@@ -80,7 +83,10 @@ class Feed:
         watchers.discard(watcher)
         if not watchers:
             del self._groups[watcher.variant.key]
-        self.signal("presence", watcher.who.name, self.names)
+        self._present[watcher.who.name] -= 1
+        if not self._present[watcher.who.name]:
+            del self._present[watcher.who.name]
+            self.signal("presence", watcher.who.name, self.names)
 
 
 class Watcher:
