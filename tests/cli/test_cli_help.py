@@ -57,7 +57,7 @@ def test_every_setting_but_tables_and_limits_is_an_option_of_serve(fairlead: Fai
     shown = fairlead("serve", "--help").out
     options = {option.replace("-", "_") for option in re.findall(r"--([a-z-]+)", shown)}
     assert {"host", "port", "data", "agent", "roots", "claude", "claude_home"} <= options
-    assert options - set(config.names()) == {"config", "no_color", "help"}
+    assert options - set(config.names()) == {"config", "help"}
 
 
 def test_every_exit_code_has_its_meaning() -> None:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from fairlead.cli.errors import Usage
-from fairlead.cli.options import NoColor, environment, examples, listed
+from fairlead.cli.options import environment, examples, listed
 
 if TYPE_CHECKING:
+    from fairlead.config import Config
     from fairlead.wiring import Running
 
 Text = str | None
@@ -73,7 +74,6 @@ def serve(
     config: Annotated[
         Path | None, typer.Option(envvar="FAIRLEAD_CONFIG", metavar="FILE", help="Settings file, TOML.")
     ] = None,
-    no_color: NoColor = False,
 ) -> None:
     """Start the gateway and run it until Ctrl-C.
 
@@ -102,10 +102,10 @@ def serve(
         "log_format": log_format,
     }
     loaded = settings.load(environment(), given, config)
-    _serve(loaded.config, no_color=no_color)
+    _serve(loaded.config)
 
 
-def _serve(config: Any, *, no_color: bool) -> None:
+def _serve(config: "Config") -> None:
     from fairlead.cli.output import hint
 
     hint("Starting the gateway ...")
