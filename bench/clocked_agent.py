@@ -1,0 +1,99 @@
+"""An agent that only talks: speaks just enough of Claude's wire to be measured. Standard library only.
+
+paced N RATE   N deltas, RATE a second, each saying when it left
+burst N        N deltas as fast as they go, then the block that repeats them
+fill N         N records that nobody knows: each stays in the log as an event
+"""
+
+import json
+import os
+import sys
+import time
+from typing import Any
+
+BATCH = 100
+"""Lines to a write, when they go as fast as they can."""
+
+
+def line(message: dict[str, Any]) -> bytes:
+    return json.dumps(message, separators=(",", ":")).encode() + b"\n"
+
+
+def say(data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(1, view) :]
+
+
+class Turn:
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def stream(self, number: object, event: dict[str, Any]) -> bytes:
+        uuid = f"{self.name}-{number}"
+        return line({"type": "stream_event", "uuid": uuid, "parent_tool_use_id": None, "event": event})
+
+    def delta(self, number: object, text: str) -> bytes:
+        event = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text}}
+        return self.stream(number, event)
+
+    def run(self, kind: str, count: int, rate: int) -> None:
+        body = {"id": f"m-{self.name}", "role": "assistant", "model": "m", "content": [], "usage": {}}
+        if kind == "fill":
+            self.write([self.stored(number) for number in range(count)])
+        else:
+            say(self.stream("start", {"type": "message_start", "message": body}))
+            block = {"type": "text", "text": ""}
+            say(self.stream("block", {"type": "content_block_start", "index": 0, "content_block": block}))
+            text = self.paced(count, rate) if kind == "paced" else self.burst(count)
+            say(self.whole(f"m-{self.name}", f"a-{self.name}", text))
+            say(self.stream("stop", {"type": "message_stop"}))
+        say(line({"type": "result", "subtype": "success", "is_error": False, "uuid": f"r-{self.name}"}))
+
+    def stored(self, number: int) -> bytes:
+        uuid, words = f"{self.name}-{number}", "word " * 12
+        if number % 4:
+            return line({"type": "bench", "uuid": uuid, "words": words})
+        return self.whole(f"m-{uuid}", uuid, words)
+
+    def whole(self, message: str, uuid: str, text: str) -> bytes:
+        body = {"id": message, "role": "assistant", "model": "m", "content": [{"type": "text", "text": text}]}
+        return line({"type": "assistant", "uuid": uuid, "parent_tool_use_id": None, "message": body})
+
+    def paced(self, count: int, rate: int) -> str:
+        due = time.monotonic()
+        said = []
+        for number in range(count):
+            due += 1 / rate
+            time.sleep(max(0.0, due - time.monotonic()))
+            said.append(f"{time.monotonic_ns()} ")
+            say(self.delta(number, said[-1]))
+        return "".join(said)
+
+    def burst(self, count: int) -> str:
+        head, tail = self.delta("NUMBER", "some words ").split(b"NUMBER")
+        self.write([b"%b%d%b" % (head, number, tail) for number in range(count)])
+        return "some words " * count
+
+    def write(self, lines: list[bytes]) -> None:
+        for start in range(0, len(lines), BATCH):
+            say(b"".join(lines[start : start + BATCH]))
+
+
+def main() -> None:
+    if "--version" in sys.argv:
+        print("2.1.325 (bench)")
+        return
+    for said in sys.stdin:
+        message = json.loads(said)
+        if message["type"] == "control_request":
+            answer = {"subtype": "success", "request_id": message["request_id"], "response": {}}
+            say(line({"type": "control_response", "response": answer}))
+        elif message["type"] == "user":
+            content = message["message"]["content"]
+            words = (content if isinstance(content, str) else content[0]["text"]).split()
+            Turn(message.get("uuid", str(time.monotonic_ns()))).run(words[0], int(words[1]), int((*words, "0")[2]))
+
+
+if __name__ == "__main__":
+    main()
