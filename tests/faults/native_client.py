@@ -101,8 +101,8 @@ class NativeClient:
                     self._event(line)
                 elif line["type"] == "error" and "id" not in line:
                     self.errors.append(line)
-                elif line.get("id") in self._answers:
-                    self._answers.pop(line["id"]).set_result(line)
+                elif (answer := self._answers.pop(line.get("id", 0), None)) is not None and not answer.done():
+                    answer.set_result(line)
                 async with self._news:
                     self._news.notify_all()
         except ConnectionClosed:
@@ -143,7 +143,9 @@ class NativeClient:
             )
         except ConnectionClosed:
             raise Hangup from None
-        return await asyncio.wait_for(answer, PATIENCE)
+        # Not `wait_for`: in Python 3.11 it may swallow a cancellation.
+        async with asyncio.timeout(PATIENCE):
+            return await answer
 
     async def send(self, text: str, **fields: Any) -> Line:
         return await self.ask("send", text=text, **fields)
