@@ -101,8 +101,8 @@ class NativeClient:
                     self._event(line)
                 elif line["type"] == "error" and "id" not in line:
                     self.errors.append(line)
-                elif (answer := self._answers.pop(line.get("id", 0), None)) is not None and not answer.done():
-                    answer.set_result(line)
+                elif (waiting := self._answers.pop(line.get("id", 0), None)) is not None and not waiting.done():
+                    waiting.set_result(line)
                 async with self._news:
                     self._news.notify_all()
         except ConnectionClosed:
@@ -135,7 +135,8 @@ class NativeClient:
     async def ask(self, kind: str, **fields: Any) -> Line:
         """One frame and its answer, which may be an error. Hangup."""
         number = next(self._ids)
-        answer = self._answers[number] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[Line] = asyncio.get_running_loop().create_future()
+        self._answers[number] = answer
         assert self._socket is not None
         try:
             await self._socket.send(
