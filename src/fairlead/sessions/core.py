@@ -26,6 +26,9 @@ STATE = "state"
 INTERPRETER = "interpreter"
 """Names of the two checkpoints of a session."""
 
+BYTES_PER_EVENT = 100
+"""Of a checkpoint, at most: less than an event's own row in the log."""
+
 logger = logging.getLogger("fairlead.session")
 
 
@@ -100,6 +103,7 @@ class Core:
         self.mode_asked: tuple[str, str] | None = None
         self.suggest: Callable[[str, dict[str, Any]], tuple[str, ...]] = lambda tool, tool_input: ()
         self._since_checkpoint = 0
+        self._checkpoint_bytes = 0
 
     @property
     def session(self) -> SessionId:
@@ -158,17 +162,18 @@ class Core:
 
     def _checkpoints(self, transition: Transition) -> tuple[Checkpoint, ...]:
         self._since_checkpoint += len(transition.events)
-        due = self._since_checkpoint >= self.services.limits.checkpoint_every or any(
+        # A large memory (a long stream) is written down less often, so that its cost for each event stays the same.
+        enough = max(self.services.limits.checkpoint_every, self._checkpoint_bytes // BYTES_PER_EVENT)
+        due = self._since_checkpoint >= enough or any(
             isinstance(event, ev.TurnEnded | ev.AgentExited | ev.SessionOpened | ev.SessionForked)
             for event in transition.events
         )
         if not due:
             return ()
         seq = transition.stage.seq
-        return (
-            Checkpoint(STATE, seq, encode_state(transition.state)),
-            Checkpoint(INTERPRETER, seq, self.interpreter.snapshot()),
-        )
+        state, memory = encode_state(transition.state), self.interpreter.snapshot()
+        self._checkpoint_bytes = len(state) + len(memory)
+        return Checkpoint(STATE, seq, state), Checkpoint(INTERPRETER, seq, memory)
 
     def seen(self, event: ev.Event) -> ev.Event:
         """What the core knows better than the interpreter: who asked for a mode, whether ours follows it, and which
