@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,10 @@ signal.pause()
 """
     assert runner.run(python(hanging), seconds=2) == 124
     assert "time is up" in capfd.readouterr().out
+    # The signal is sent; the kernel may take a moment to act on it.
+    deadline = time.monotonic() + 30
+    while alive(int(pid_file.read_text())) and time.monotonic() < deadline:
+        os.sched_yield()
     assert not alive(int(pid_file.read_text()))
 
 
