@@ -23,9 +23,9 @@ def spread(samples: Sequence[float]) -> Figures:
 def table(title: str, columns: Sequence[str], rows: Mapping[str, Sequence[float | str]]) -> None:
     print(f"\n{title}")
     width = max(map(len, rows), default=0) + 2
-    print(" " * width + "".join(f"{column:>15}" for column in columns))
+    print(" " * width + "".join(f"{column:>17}" for column in columns))
     for name, cells in rows.items():
-        print(f"{name:<{width}}" + "".join(f"{_cell(cell):>15}" for cell in cells))
+        print(f"{name:<{width}}" + "".join(f"{_cell(cell):>17}" for cell in cells))
 
 
 def _cell(value: float | str) -> str:
