@@ -15,6 +15,8 @@ pytestmark = pytest.mark.fault
 
 DELTAS = 200_000
 BURSTS = 10
+WORDS = 60_000
+"""Some 18 MB of the agent's lines: far more than any pipe or batch holds."""
 MEGABYTE = 1 << 20
 
 
@@ -82,7 +84,7 @@ async def test_an_agent_is_as_fast_as_the_store(tmp_path: Path) -> None:
         await client.until("turn.ended")
         (agent,) = gateway.agents(client.session)
         said = written_by(agent)
-        sent = await client.send(f"SCRIPT:burst {DELTAS}")
+        sent = await client.send(f"SCRIPT:burst {WORDS}")
         await client.until("text.delta", since=sent["seq"])
         with contextlib.closing(sqlite3.connect(gateway.data / "fairlead.db", timeout=PATIENCE)) as db:
             db.execute("begin immediate")
@@ -95,7 +97,7 @@ async def test_an_agent_is_as_fast_as_the_store(tmp_path: Path) -> None:
         assert memory.grown < 16 * MEGABYTE
         await client.holds(lambda: sent["message"] in client.over, "the end of the burst", patience=None)
         end = client.all("turn.ended")[-1]
-        assert (end["status"], end["text"]) == ("completed", "word " * DELTAS)
+        assert (end["status"], end["text"]) == ("completed", "word " * WORDS)
         assert written_by(agent) - said > 10 * stuck - 9 * already
         await client.go()
 
