@@ -564,6 +564,24 @@ async def test_whoever_asks_is_told_while_the_agents_words_wait_for_the_store(
     assert len(queued) == 2
 
 
+async def test_a_gateway_that_ends_does_not_wait_for_the_store(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = await rig.working("one")
+
+    async def failing(*args: Any) -> int:
+        raise Unavailable("The disk is full.")
+
+    monkeypatch.setattr(rig.store, "append", failing)
+    waiting = rig.clock.waiting
+    said = asyncio.create_task(agent.text("never stored"))
+    await rig.until(lambda: rig.clock.waiting > waiting)
+    stopping = asyncio.create_task(rig.registry.stop())
+    await rig.until(lambda: agent.gone)
+    await rig.clock.advance(1)
+    await stopping
+    with pytest.raises(Unavailable):
+        await said
+
+
 async def test_names_of_people_are_on_what_they_did(rig: Rig) -> None:
     await rig.open()
     await rig.do(cmd.Rename(session=SESSION, title="By Bob"), BOB)

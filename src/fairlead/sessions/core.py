@@ -102,6 +102,8 @@ class Core:
         self.listener: Listener | None = None
         self.mode_asked: tuple[str, str] | None = None
         self.suggest: Callable[[str, dict[str, Any]], tuple[str, ...]] = lambda tool, tool_input: ()
+        self.hurried = False
+        """The gateway ends: nobody waits for a store that takes nothing. The next start finds what is missing."""
         self._since_checkpoint = 0
         self._checkpoint_bytes = 0
 
@@ -143,7 +145,7 @@ class Core:
                 await self.log.write(stage, summary=summary, checkpoints=checkpoints, replies=transition.replies)
                 break
             except Unavailable as error:
-                if not patient:
+                if not patient or self.hurried:
                     raise
                 logger.error("store unavailable", extra={"session": self.session, "error": error.message})
                 await self._wait_out(error)

@@ -209,6 +209,7 @@ class Runner:
     async def shutdown(self) -> None:
         """The gateway ends: nothing new is handed over, the process is ended."""
         self._closing = True
+        self.core.hurried = True
         if self._dispatching is not None:
             self._dispatching.cancel()
             await asyncio.wait({self._dispatching})
@@ -348,8 +349,10 @@ class _Link(AgentSink):
         self.gone = True
         self.last_words = exit.stderr.strip()
         conversation = self._followed if self._heard else ""
-        await self._runner.exited(exit, self._cause, followed=self._launch is None, conversation=conversation)
-        self.ended.set()
+        try:
+            await self._runner.exited(exit, self._cause, followed=self._launch is None, conversation=conversation)
+        finally:
+            self.ended.set()
         self._runner.pump()
 
 

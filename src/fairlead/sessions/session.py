@@ -237,9 +237,9 @@ class Session:
     async def shutdown(self) -> None:
         try:
             await self.runner.shutdown()
+            await self.core.log.store.release(self.core.log.lease)
         except FairleadError as error:
-            logger.warning("stopping an agent failed", extra={"session": self.core.session, "error": error.message})
-        await self.core.log.store.release(self.core.log.lease)
+            logger.warning("closing a session failed", extra={"session": self.core.session, "error": error.message})
 
 
 def _keys(command: cmd.Command) -> tuple[str, ...]:
