@@ -1,6 +1,7 @@
 """A full disk: who asks is told, the agent waits, nothing acknowledged is lost, and it goes on when there is room."""
 
 import asyncio
+import signal
 import sys
 import uuid
 from pathlib import Path
@@ -75,6 +76,34 @@ async def test_a_full_disk_in_mid_turn(tmp_path: Path) -> None:
             after = await gateway.stored(client.session)
             assert after[: len(stored)] == stored
             assert folded(after).said == folded(stored).said
+
+
+async def test_stopped_on_a_full_disk_it_ends_and_the_next_start_finds_what_is_missing(tmp_path: Path) -> None:
+    with SmallDisk(tmp_path / "data") as disk:
+        async with on(disk, tmp_path) as gateway:
+            client = NativeClient(await gateway.create())
+            await client.come(gateway)
+            sent = await client.send("SCRIPT:long 2000")
+            await client.until("text.delta")
+            disk.fill(gateway.pid)
+            await refused(client)
+            gateway.signal(signal.SIGTERM)
+            assert await gateway.wait() == 0, gateway.log()
+            assert not list(gateway.offspring())
+            disk.make_room()
+            gateway.prefix = disk.prefix
+            await gateway.start()
+            assert (await client.come(gateway))["verdict"] == "ok"
+            await client.holds(lambda: sent["message"] in client.over, "the end of the turn")
+            await client.until("agent.exited")
+            stored = await gateway.stored(client.session)
+            check_log(stored, idle=True)
+            ledger = Ledger()
+            ledger.note(client.lines)
+            ledger.check(stored)
+            end = ends(stored)[sent["message"]]
+            assert (end["status"], end["reason"]) == ("failed", "gateway lost")
+            await client.go()
 
 
 async def test_no_gateway_starts_on_a_full_disk(tmp_path: Path) -> None:
