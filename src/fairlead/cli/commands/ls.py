@@ -17,7 +17,9 @@ def register(app: typer.Typer) -> None:
 
 
 def ls(
-    everything: Annotated[bool, typer.Option("--all", "-a", help="All of them, archived ones too.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", "-a", help="All of them: archived ones, and those that only Claude Code knows.")
+    ] = False,
     search: Annotated[str | None, typer.Option(metavar="WORDS", help="Words in the title or first prompt.")] = None,
     json: Json = False,
     no_color: NoColor = False,
@@ -37,7 +39,8 @@ async def _ls(wanted: Wanted, words: str, *, everything: bool, json: bool, no_co
     rows: list[list[str]] = []
     more = False
     async with Api(wanted.find) as api:
-        async for summary in api.sessions(q=words, archived="any" if everything else "false"):
+        wanted_state = {"archived": "any"} if everything else {"archived": "false", "transcripts": "false"}
+        async for summary in api.sessions(q=words, **wanted_state):
             if json:
                 json_line(summary)
                 continue
