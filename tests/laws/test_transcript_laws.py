@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agents.claude_transcripts.written import SESSION, SIDE_ROWS, Home, Row, Writer, line, lines, three_subagents
+from agents.claude_transcripts.written import SESSION, SIDE_ROWS, Row, Writer, line, lines, three_subagents
 from fairlead.agents.claude.interpreter import ClaudeInterpreter
 from fairlead.agents.claude.reading import SessionReader
 from fairlead.model import events as ev

@@ -150,7 +150,10 @@ class Keeper:
             summary = await self._services.store.summary(session)
             if summary is not None and summary.deleted:
                 return
-            if summary is None or summary.state == TRANSCRIPT:
+            if summary is None:
+                await self._list_now(session)
+                return
+            if summary.state == TRANSCRIPT:
                 self._list_soon(session)
                 return
         else:
@@ -164,17 +167,20 @@ class Keeper:
             self._listing = True
             self._spawn(self._list_later())
 
+    async def _list_now(self, session: SessionId) -> None:
+        found = await self._source.look(session)
+        if found is None:
+            await self._unlist(session)
+        else:
+            await self._list([found])
+
     async def _list_later(self) -> None:
         """The first change is shown at once; those that follow closely are shown together."""
         try:
             while self._unlisted:
                 sessions, self._unlisted = self._unlisted, set()
                 for session in sessions:
-                    found = await self._source.look(session)
-                    if found is None:
-                        await self._unlist(session)
-                    else:
-                        await self._list([found])
+                    await self._list_now(session)
                 await self._services.clock.sleep(LISTED_AGAIN_S)
         finally:
             self._listing = False
@@ -278,17 +284,23 @@ class Keeper:
                 self._forget(session_id)
                 return
             try:
-                reader = await self._reader(session)
-                if session_id in self._driven:
-                    # All that is there now was said by our own agent.
-                    self._driven.discard(session_id)
-                    await self._keep(session, reader.to_end())
-                while (rows := await reader.read()) is not None:
-                    await self._log(session, rows)
+                await self._catch_up(session)
             except NotFound:
+                # Its file has moved, or is gone.
                 self._forget(session_id)
-                return
+                if await self._source.look(SessionId(session.core.state.agent_session or session_id)) is None:
+                    return
+                await self._catch_up(session)
             self._settle_soon(session_id)
+
+    async def _catch_up(self, session: Session) -> None:
+        reader = await self._reader(session)
+        if session.core.session in self._driven:
+            # All that is there now was said by our own agent.
+            self._driven.discard(session.core.session)
+            await self._keep(session, reader.to_end())
+        while (rows := await reader.read()) is not None:
+            await self._log(session, rows)
 
     async def _keep(self, session: Session, place: bytes) -> None:
         core = session.core

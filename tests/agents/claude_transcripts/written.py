@@ -42,7 +42,7 @@ class Writer:
             "gitBranch": "main",
             "type": kind,
             "uuid": made,
-            "timestamp": f"2026-01-02T03:{number // 60 % 60:02d}:{number % 60:02d}.{number % 1000:03d}Z",
+            "timestamp": f"2023-01-02T03:{number // 60 % 60:02d}:{number % 60:02d}.{number % 1000:03d}Z",
             **({"agentId": agent} if agent else {}),
             **fields,
         }
