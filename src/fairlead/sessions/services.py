@@ -9,6 +9,7 @@ from fairlead.model.agents import AgentKind, Child
 from fairlead.model.errors import NotFound
 from fairlead.model.policy import Rule
 from fairlead.model.store import Store
+from fairlead.model.transcripts import Transcripts
 from fairlead.sessions.policy import Fences
 from fairlead.system.clock import Clock
 
@@ -55,8 +56,11 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     make_room: Callable[[str], Awaitable[None]]
     is_folder: Callable[[str], bool]
     limits: Limits = Limits()
+    transcripts: Transcripts | None = None
     mcp: Mapping[str, McpServer] = {}
     mcp_configs: Mapping[str, dict[str, Any]] = {}
+    session_env: frozenset[str] = frozenset()
+    """Environment variables that a client may set for a running agent."""
 
     def kind(self, name: str) -> AgentKind:
         try:

@@ -86,6 +86,10 @@ class Session:
                 return await self._close(command, by)
             case cmd.Control():
                 return await self._control(command)
+            case cmd.DialIn():
+                return await self._dial_in()
+            case cmd.SetVariables():
+                return await self._set_variables(command)
             case cmd.Create() | cmd.Fork() | cmd.Delete():
                 raise BadRequest(f"{type(command).__name__} is not a command within a session.")
             case _:
@@ -227,6 +231,24 @@ class Session:
         agent = await self.runner.ensure()
         data = await agent.control(command.subtype, command.fields)
         return cmd.Reply(session=self.core.session, seq=self.core.log.head, data=data)
+
+    async def _dial_in(self) -> cmd.Reply:
+        """The token is in this answer and nowhere else: no repeat can be answered from the log."""
+        invitation = await self.runner.invite()
+        return cmd.Reply(session=self.core.session, seq=self.core.log.head, data=msgspec.structs.asdict(invitation))
+
+    async def _set_variables(self, command: cmd.SetVariables) -> cmd.Reply:
+        allowed = self.core.services.session_env
+        for name in command.variables:
+            if name not in allowed:
+                raise NotAllowed(
+                    f"The variable {name[:80]} is not one of session_env: {', '.join(sorted(allowed)) or 'none'}.",
+                    variable=name[:80],
+                )
+        if not command.variables:
+            raise BadRequest("Say which variables to set.")
+        await self.runner.running().set_variables(command.variables)
+        return cmd.Reply(session=self.core.session, seq=self.core.log.head)
 
     async def _close(self, command: cmd.Close, by: str) -> cmd.Reply:
         await self.runner.stop(f"closed by {by}" if by else "closed")

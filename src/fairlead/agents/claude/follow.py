@@ -109,9 +109,13 @@ async def _read(tail: FileTail, leaving: "asyncio.Task[None]", sink: AgentSink) 
 
 
 async def _give(lines: list[bytes | Oversize], sink: AgentSink) -> None:
-    batch = [Record(row, "transcript") for line in lines if (row := _whole(line)) is not None]
+    batch = whole_rows(lines)
     if batch:
         await sink.records(batch)
+
+
+def whole_rows(lines: list[bytes | Oversize]) -> list[Record]:
+    return [Record(row, "transcript") for line in lines if (row := _whole(line)) is not None]
 
 
 def _whole(line: bytes | Oversize) -> bytes | None:
