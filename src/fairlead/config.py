@@ -50,7 +50,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     claude_homes: Annotated[
         tuple[str, ...],
         _described(
-            "Folders of Claude Code whose sessions are listed. Empty: .claude in the agents' HOME and CLAUDE_CONFIG_DIR."
+            "Folders of Claude Code whose sessions are listed. Empty: .claude in the agents' HOME, CLAUDE_CONFIG_DIR."
         ),
     ] = ()
     archive: Annotated[

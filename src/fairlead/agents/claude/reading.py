@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from fairlead.agents.claude.follow import lines_backwards, place_after
+from fairlead.agents.claude.follow import place_after
 from fairlead.agents.claude.lines import LineSplitter, Oversize, Spill, encode_line
 from fairlead.agents.claude.records import subagent_link
 from fairlead.agents.claude.rescue import GARBAGE, OVERSIZE, TORN, Row, read_line
@@ -358,13 +358,16 @@ def last_rows(path: Path, limit: int) -> list[Record]:
     """The last rows of a file, oldest first, by reading backwards from its end."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        size = os.fstat(descriptor).st_size
-        found: list[Record] = []
-        for end, line in lines_backwards(descriptor, size, 64 << 10):
-            parts = [part for part in read_line(line).parts if isinstance(part, Row)]
-            found.extend(Record(part.raw, "transcript", part.at) for part in reversed(parts))
-            if len(found) >= limit or size - end > GLANCE_BYTES:
-                break
-        return found[:limit][::-1]
+        size = start = os.fstat(descriptor).st_size
+        blocks: list[bytes] = []
+        newlines = 0
+        while start > 0 and newlines <= limit and size - start < GLANCE_BYTES:
+            length = min(start, 64 << 10)
+            start -= length
+            blocks.append(os.pread(descriptor, length, start))
+            newlines += blocks[-1].count(b"\n")
     finally:
         os.close(descriptor)
+    lines = b"".join(reversed(blocks)).split(b"\n")
+    parts = [part for line in (lines[1:] if start else lines) for part in read_line(line).parts]
+    return [Record(part.raw, "transcript", part.at) for part in parts if isinstance(part, Row)][-limit:]

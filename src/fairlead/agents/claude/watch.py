@@ -9,7 +9,7 @@ import asyncio
 import errno
 import logging
 import sys
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,7 +34,7 @@ class Watch:
         self._roots = projects(homes)
         self._clock = clock
 
-    async def changes(self) -> AsyncIterator[frozenset[SessionId]]:
+    async def changes(self) -> AsyncGenerator[frozenset[SessionId], None]:
         if sys.platform == "linux":
             try:
                 async for portion in self._by_inotify():
@@ -83,7 +83,8 @@ class _Folders:
     def __init__(self, roots: Iterable[Path]) -> None:
         self._roots = list(roots)
         self._inotify = Inotify()
-        self._watched: dict[Path, Callable[[Event], None]] = {}
+        self._watched: dict[Path, object] = {}
+        self._handlers: dict[object, Callable[[Event], None]] = {}
         self._active: set[Path] = set()
         self.changed: set[SessionId] = set()
         self.news = asyncio.Event()
@@ -111,10 +112,8 @@ class _Folders:
             event = await self._inotify.get()
             if event.mask & Mask.Q_OVERFLOW:
                 self._overflow()
-            elif event.watch is not None and event.watch.path is not None:
-                handle = self._watched.get(Path(event.watch.path))
-                if handle is not None:
-                    handle(event)
+            elif (handle := self._handlers.get(event.watch)) is not None:
+                handle(event)
             if self.changed:
                 self.news.set()
 
@@ -126,19 +125,21 @@ class _Folders:
             return True
         wanted = Mask.MODIFY | Mask.CREATE | Mask.DELETE | Mask.MOVED_TO | Mask.MOVED_FROM
         try:
-            self._inotify.add_watch(folder, wanted | Mask.DELETE_SELF | Mask.MOVE_SELF | Mask.ONLYDIR)
+            watch = self._inotify.add_watch(folder, wanted | Mask.DELETE_SELF | Mask.MOVE_SELF | Mask.ONLYDIR)
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EMFILE):
                 raise
             return False
-        self._watched[folder] = handle
+        # A folder that was renamed keeps its watch, whose own path is then the old one.
+        self._watched[folder] = watch
+        self._handlers[watch] = handle
         return True
 
     def _forget(self, folder: Path) -> None:
         """It is gone, or another one under its name: everything below it too."""
         for path in [path for path in self._watched if path == folder or folder in path.parents]:
-            del self._watched[path]
-            self._active.discard(path)
+            self._forget_one(path)
+        self._active = {path for path in self._active if folder not in path.parents}
 
     def _arm_root(self, root: Path) -> None:
         if self._watch(root, lambda event: self._in_root(root, event)):
@@ -159,7 +160,7 @@ class _Folders:
             self._arm_root(root)
 
     def _forget_one(self, folder: Path) -> None:
-        self._watched.pop(folder, None)
+        self._handlers.pop(self._watched.pop(folder, None), None)
 
     def _in_root(self, root: Path, event: "Event") -> None:
         if event.mask & (Mask.DELETE_SELF | Mask.MOVE_SELF | Mask.IGNORED):
