@@ -55,7 +55,11 @@ async def _ls(wanted: Wanted, words: str, *, everything: bool, json: bool, no_co
     if json:
         return
     if not rows:
-        hint('No sessions yet. Start one with: fairlead run "explain this repository"' if not words else "None found.")
+        if words:
+            hint("None found.")
+        else:
+            hint('No sessions yet. Start one with: fairlead run "explain this repository"')
+            hint("Those that Claude Code has written down are shown by: fairlead ls --all")
         return
     table(("ID", "STATE", "USED", "TURNS", "COST", "AGENT", "FOLDER", "TITLE"), rows, no_color=no_color)
     if more:
