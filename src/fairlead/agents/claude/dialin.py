@@ -18,11 +18,12 @@ import msgspec
 from fairlead.agents.claude.follow import BLOCK, place_after, whole_rows
 from fairlead.agents.claude.lines import LineSplitter
 from fairlead.agents.claude.records import LinkMarker, UserRecord, decode, link_marker
+from fairlead.agents.claude.sending import keep_alive_line
 from fairlead.agents.claude.versions import Version, abilities
 from fairlead.agents.links.dialin import Arrival, DialInLink
 from fairlead.model.agents import Exit, Record
 from fairlead.model.ids import MessageId
-from fairlead.system.clock import Clock
+from fairlead.system.clock import Clock, Timer
 from fairlead.system.pipes import Take
 
 logger = logging.getLogger("fairlead.agents.claude")
@@ -32,6 +33,8 @@ REMEMBERED: Final = 4096
 SETTLING_SECONDS: Final = 3.0
 """After its return the CLI says again at once what it will say again. Later, what is missing is missing."""
 
+KEEP_ALIVE_SECONDS: Final = 300.0
+"""As often as 2.1.120 says it to us. Neither side draws anything from its absence."""
 HYBRID_SECONDS: Final = 0.25
 """Measured: 2.1.37 knows of its own request only when the answer to its post has come, and an answer to the request
 that is there before is lost, and the turn with it. Posts follow each other every 50 ms."""
@@ -95,6 +98,7 @@ class ClaudeDialIn:
         self._missing = ""
         self._heard = 0
         self._settling: asyncio.Task[None] | None = None
+        self._keeping: Timer | None = None
 
     @property
     def pid(self) -> int:
@@ -132,6 +136,12 @@ class ClaudeDialIn:
             await self.link.receive(sifted, self._arrived)
         finally:
             await self._calm()
+            if self._keeping is not None:
+                self._keeping.cancel()
+
+    def _keep_alive(self) -> None:
+        self.link.pass_by(keep_alive_line())
+        self._keeping = self._clock.call_later(KEEP_ALIVE_SECONDS, self._keep_alive)
 
     # --- what comes twice
 
@@ -159,6 +169,7 @@ class ClaudeDialIn:
     async def _arrived(self, arrival: Arrival) -> None:
         await self._calm()
         if not arrival.again:
+            self._keeping = self._clock.call_later(KEEP_ALIVE_SECONDS, self._keep_alive)
             return
         self._missing = "" if not arrival.last or self._sieve.knows(arrival.last) else arrival.last
         lost = ""

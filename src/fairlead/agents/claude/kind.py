@@ -224,7 +224,8 @@ class ClaudeKind:
     # --- beside a running process
 
     async def follow(self, child: Child, sink: AgentSink, after: MessageId | None) -> None:
-        await following.follow(child, self._config_of(child), sink, after, self._clock)
+        config = self._config_of(child)
+        await following.follow(child, config, sink, after, self._clock, self._settings.patience)
 
     async def forget(self, agent_session: str, cwd: str) -> None:
         """Delete the CLI's own files of a session: its transcript and, beside it, its subagents'."""

@@ -147,6 +147,11 @@ class DialInLink:
         self._socket.say([data], self._outbox.last)
         return True
 
+    def pass_by(self, data: bytes) -> None:
+        """A line that matters only now: not kept for an agent that is away."""
+        if self._socket is not None and self.running:
+            self._socket.say([data], 0)
+
     async def stop(self) -> Exit:
         """By the close code where its version knows one, else by the ladder of signals; how it ended."""
         polite = self._socket is not None and self._terms.close_code is not None
