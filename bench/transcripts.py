@@ -1,4 +1,4 @@
-"""Transcripts: from a row appended to its event at a client, beside a poll that reads the file again; and what it costs.
+"""Transcripts: from an appended row to its event at a client, beside a poll that reads the file again, and the cost.
 
     python bench/transcripts.py [--long] [--files 5000]
 
@@ -77,7 +77,7 @@ def counted_reads() -> Iterator[list[int]]:
         read[0] += len(data)
         return data
 
-    os.pread = counting  # type: ignore[assignment]
+    os.pread = counting
     try:
         yield read
     finally:
@@ -180,6 +180,7 @@ async def one_size(folder: Path, size: int) -> None:
             answer.raise_for_status()
             imported = size / 1e6 / (time.perf_counter() - began)
             print(f"import                {imported:9.1f} MB/s, bare json.loads {loop:.1f} MB/s: {imported / loop:.2f}")
+        await asyncio.sleep(size / 20e6)  # the search index goes on for a while behind the import
         before = resident()
         ours = await appended(gateway, session, path)
         print(f"append to client      {quantiles(ours)}")

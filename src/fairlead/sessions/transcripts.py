@@ -5,6 +5,7 @@ we run is left to its own wire. What was read and how far is stored in one appen
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Protocol
@@ -31,7 +32,8 @@ logger = logging.getLogger("fairlead.transcripts")
 PLACE = "transcript"
 """Name of the checkpoint that says how far a session's files were read."""
 MARKS = "transcripts"
-"""Documents by which a file that was looked at before is known to be the same still."""
+"""The document by which files that were looked at before are known to be the same still: written at a gateway's start
+and end, so that it costs nothing between; what it misses is looked at once more."""
 CONSENT = "consent"
 """Documents with what the user has agreed to."""
 ARCHIVE = "archive"
@@ -72,6 +74,7 @@ class Keeper:
         self._unsettled: dict[SessionId, float] = {}
         self._unlisted: set[SessionId] = set()
         self._listing = False
+        self._marks: dict[str, Mark] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self.watching = asyncio.Event()
         """Set when the files are listed and watched."""
@@ -89,6 +92,9 @@ class Keeper:
             await asyncio.wait(self._tasks)
         for session in list(self._readers):
             self._forget(session)
+        if self.watching.is_set():
+            with contextlib.suppress(FairleadError):
+                await self._keep_marks()
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -116,9 +122,9 @@ class Keeper:
 
     async def scan(self) -> None:
         """Bring the lists up to date with the files. Those that have not changed are not opened."""
-        documents = self._services.store.documents
-        known = {key: msgspec.convert(value, Mark) for key, value in (await documents.list(MARKS)).items()}
-        async for portion in self._source.scan(known):
+        kept = await self._services.store.documents.get(MARKS, MARKS)
+        self._marks = msgspec.convert(kept or {}, dict[str, Mark])
+        async for portion in self._source.scan(dict(self._marks)):
             for item in portion:
                 if isinstance(item, Problem):
                     logger.warning("transcript", extra={"path": item.path, "problem": item.kind, "detail": item.detail})
@@ -126,18 +132,21 @@ class Keeper:
             for item in portion:
                 if isinstance(item, Gone):
                     await self._unlist(item.session)
+        await self._keep_marks()
+
+    async def _keep_marks(self) -> None:
+        await self._services.store.documents.put(MARKS, MARKS, msgspec.to_builtins(self._marks))
 
     async def _list(self, found: Sequence[Found]) -> None:
         useful = [_summary(item, self._source.agent) for item in found if is_listed(item)]
         hidden = [item.session for item in found if not is_listed(item)]
         await self._services.store.list_found(useful, hidden)
-        for item in found:
-            await self._services.store.documents.put(MARKS, item.session, msgspec.to_builtins(item.mark))
+        self._marks.update((item.session, item.mark) for item in found)
 
     async def _unlist(self, session: SessionId) -> None:
         """Its file is gone: what was not opened is gone with it, what has a log stays."""
         await self._services.store.list_found((), (session,))
-        await self._services.store.documents.delete(MARKS, session)
+        self._marks.pop(session, None)
         self._forget(session)
 
     async def _changed(self, session: SessionId) -> None:

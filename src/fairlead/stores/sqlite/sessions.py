@@ -29,7 +29,7 @@ def get_summary(db: sqlite3.Connection, session: SessionId) -> Summary | None:
 
 _FOUND = f"""
 insert into sessions ({", ".join(_FIELDS)}) select {", ".join("?" * len(_FIELDS))}
-where not exists (select 1 from sessions where agent_session = ? and session <> ?)
+where not exists (select 1 from sessions where agent_session = ? and agent_session <> '' and session <> ?)
 on conflict (session) do update set {", ".join(f"{name} = excluded.{name}" for name in _FIELDS)}
 where sessions.state = '{TRANSCRIPT}' and sessions.deleted = 0
 """
@@ -46,7 +46,7 @@ def list_found(db: sqlite3.Connection, found: Sequence[Summary], gone: Sequence[
 def session_of(db: sqlite3.Connection, agent_session: str) -> SessionId | None:
     """Another session's id of it counts more than its own: that session is the one that runs it."""
     row = db.execute(
-        "select session from sessions where agent_session = ? and session <> ? and deleted = 0"
+        "select session from sessions where agent_session = ? and agent_session <> '' and session <> ? and deleted = 0"
         " union all select session from sessions where session = ? and deleted = 0 limit 1",
         (agent_session, agent_session, agent_session),
     ).fetchone()
