@@ -62,6 +62,11 @@ def gone(process: int) -> bool:
     return False
 
 
+def written_down(home: Path, words: str) -> bool:
+    """The transcript lags behind the wire."""
+    return any(words in path.read_text() for path in home.glob(".claude/projects/*/*.jsonl"))
+
+
 # --- turns
 
 
@@ -199,8 +204,8 @@ async def test_the_policy_denies_through_its_hook_and_nobody_is_asked(desk: Desk
 async def test_a_killed_cli_is_noticed_and_resumed(desk: Desk, relay: Relay, cli_home: Path) -> None:
     await desk.open("SCRIPT:text remember me")
     await desk.until("turn.ended")
-    async with asyncio.timeout(30):  # the transcript lags behind the wire
-        while not any("Hello" in path.read_text() for path in cli_home.glob(".claude/projects/*/*.jsonl")):
+    async with asyncio.timeout(30):
+        while not written_down(cli_home, "Hello"):
             await asyncio.sleep(0.02)
     await desk.send("SCRIPT:slow 200")
     await desk.until("text.delta")
@@ -384,6 +389,23 @@ async def test_the_last_that_dials_tries_for_much_longer(desk: Desk, relay: Rela
     await relay.listen()
     await relay.connections(2)
     assert (await desk.turn("SCRIPT:text two"))["status"] == "completed"
+
+
+@dialing
+@pytest.mark.long
+@pytest.mark.rules("S004-274", "S004-282", "S004-283")
+async def test_it_pings_and_takes_a_line_without_pongs_for_dead(desk: Desk, relay: Relay) -> None:
+    await desk.open("SCRIPT:text one")
+    await desk.until("turn.ended")
+    async with asyncio.timeout(60):
+        while relay.pings == 0:
+            await asyncio.sleep(0.1)
+    assert len(relay.sockets()) == 1, "a ping that is answered changes nothing"
+    relay.deaf = True
+    await relay.connections(2)
+    relay.deaf = False
+    assert (await desk.turn("SCRIPT:text two"))["status"] == "completed"
+    assert len(desk.all("agent.started")) == 1
 
 
 # --- hybrid, headers, variables, by hand

@@ -2,12 +2,15 @@
 
 import asyncio
 import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.links.socketless import Agent, FakeWire
+from fairlead.agents.claude.lines import LineSplitter
+from fairlead.agents.claude.records import decode
 from fairlead.agents.links.dialin import UNREAD_BYTES, UNSENT_BYTES, Arrival, DialInLink, Terms
 from fairlead.agents.links.dialing import State
 from fairlead.agents.links.stdio import WRITE_SECONDS
@@ -294,3 +297,27 @@ def test_a_missing_program_is_told() -> None:
             DialInLink.open(["/nowhere/claude"], env={}, cwd="/", clock=SystemClock(), terms=TERMS, ended=lambda: None)
 
     asyncio.run(scene())
+
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "claude"
+
+
+@pytest.mark.rules("S004-002")
+def test_every_golden_line_is_the_same_over_a_socket_as_over_a_pipe() -> None:
+    """One splitter and one decoder stand behind both: what a link must not do is change a byte."""
+
+    async def over_a_socket(lines: list[bytes]) -> bytes:
+        room = Room()
+        agent = Agent(room.link)
+        for line in lines:
+            agent.say_bytes(line)
+        await room.link.stop()
+        await room.listening
+        return room.heard
+
+    for case in sorted(GOLDEN.glob("2.1.*/in.jsonl")):
+        data = case.read_bytes()
+        heard = asyncio.run(over_a_socket(data.splitlines(keepends=True)))
+        assert [decode(line) for line in LineSplitter().feed(heard) if isinstance(line, bytes)] == [
+            decode(line) for line in LineSplitter().feed(data) if isinstance(line, bytes)
+        ], case.parent.name
