@@ -71,8 +71,8 @@ def written_down(home: Path, words: str) -> bool:
 
 
 @dialing
-@pytest.mark.rules("S004-001", "S004-004", "S004-017", "S004-018", "S004-020", "S004-029", "S004-038", "S004-039")
-@pytest.mark.rules("S004-041", "S004-291", "S004-324", "S004-030")
+@pytest.mark.rules("S004-001", "S004-004", "S004-017", "S004-020", "S004-029", "S004-038", "S004-039")
+@pytest.mark.rules("S004-041", "S004-291", "S004-324")
 async def test_a_plain_turn_with_deltas(desk: Desk, version: str, relay: Relay, model: ScriptedModel) -> None:
     await desk.open("SCRIPT:long 40")
     end = await desk.until("turn.ended")
@@ -283,7 +283,7 @@ async def lost_and_back(relay: Relay, count: int) -> dict[str, str]:
 
 
 @dialing
-@pytest.mark.rules("S004-040", "S004-271", "S004-276")
+@pytest.mark.rules("S004-040", "S004-276")
 async def test_cut_at_idle_it_comes_back_and_goes_on(desk: Desk, relay: Relay) -> None:
     await desk.open("SCRIPT:text one")
     await desk.until("turn.ended")
