@@ -105,7 +105,7 @@ class Gateway:
         transcripts = self._transcripts(data)
         services = self._services(store, kinds, chosen.name, data, min(house.ports), transcripts)
         registry = self._registry = Registry(services)
-        keeper = registry.opener = Keeper(services, transcripts, registry, archive=config.archive)
+        keeper = self._keeper = registry.opener = Keeper(services, transcripts, registry, archive=config.archive)
         gateway = SessionGateway(services, registry)
         self._trust = TrustBook(store.documents, self._clock, self._describe, gateway.resolve_folder)
         limits = server_limits(config)
@@ -173,6 +173,7 @@ class Gateway:
             trusted=trusted,
             make_room=make_room,
             is_folder=os.path.isdir,
+            agent_ended=lambda session: self._keeper.agent_ended(session),
             transcripts=transcripts,
             limits=Limits(
                 idle_s=config.idle_minutes * 60,

@@ -407,7 +407,6 @@ async def test_our_own_session_is_left_to_its_wire(tmp_path: Path) -> None:
         assert "from the file" not in await rig.said(session)
         await agent.die(Exit(code=0))
         await rig.until(lambda: rig.loaded(session).runner.agent is None)
-        rig.home.write(b"\n", session)
         await eventually(lambda: _place(rig, session))
         assert [summary.session for summary in await rig.listed()] == [session]
         rig.home.write([write.prompt("by hand"), write.text("in a terminal")], session)

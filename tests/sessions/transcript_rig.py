@@ -28,6 +28,7 @@ class TranscriptRig(Rig):
         super().__init__(folder, **policy)
         self.kind.name = "claude"
         self.home = Home(folder)
+        self.keeper: Keeper
         self.watch = watch
         self.archive = archive
 
@@ -37,7 +38,11 @@ class TranscriptRig(Rig):
         await self.registry.stop()
         source = ClaudeTranscripts([self.home.folder], self.clock, str(self.folder / "data" / "oversize"))
         self.services = msgspec.structs.replace(
-            self.services, kinds={"claude": self.kind}, default_agent="claude", transcripts=source
+            self.services,
+            kinds={"claude": self.kind},
+            default_agent="claude",
+            transcripts=source,
+            agent_ended=lambda session: self.keeper.agent_ended(session),
         )
         self.registry = Registry(self.services)
         self.gateway = SessionGateway(self.services, self.registry)

@@ -7,6 +7,7 @@ import msgspec
 
 from fairlead.model.agents import AgentKind, Child
 from fairlead.model.errors import NotFound
+from fairlead.model.ids import SessionId
 from fairlead.model.policy import Rule
 from fairlead.model.store import Store
 from fairlead.model.transcripts import Transcripts
@@ -55,6 +56,8 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     trusted: Callable[[str], Awaitable[bool]]
     make_room: Callable[[str], Awaitable[None]]
     is_folder: Callable[[str], bool]
+    agent_ended: Callable[[SessionId], None] = lambda session: None
+    """Told when a session's agent has exited and all that it said is in the log."""
     limits: Limits = Limits()
     transcripts: Transcripts | None = None
     mcp: Mapping[str, McpServer] = {}

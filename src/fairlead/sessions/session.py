@@ -42,6 +42,8 @@ class Session:
         core.listener = self
 
     def committed(self, events: Sequence[ev.Event]) -> None:
+        if any(isinstance(event, ev.AgentExited) for event in events):
+            self.core.services.agent_ended(self.core.session)
         if any(isinstance(event, ev.TurnEnded | ev.MessageQueued) for event in events):
             asyncio.get_running_loop().call_soon(self.runner.pump)
 

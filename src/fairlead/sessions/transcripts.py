@@ -291,6 +291,7 @@ class Keeper:
             if runner.agent is not None or runner.following:
                 self._driven.add(session_id)
                 self._forget(session_id)
+            if session_id in self._driven:
                 return
             try:
                 await self._catch_up(session)
@@ -302,12 +303,26 @@ class Keeper:
                 await self._catch_up(session)
             self._settle_soon(session_id)
 
+    def agent_ended(self, session: SessionId) -> None:
+        """All that is in the file now was said by our own agent; what comes later is somebody else's."""
+        self._driven.add(session)
+        self._spawn(self._pass_over(session))
+
+    async def _pass_over(self, session_id: SessionId) -> None:
+        session = self._sessions.loaded(session_id)
+        async with self._lock(session_id):
+            try:
+                if session is not None and session.kind.name == self._source.agent:
+                    self._forget(session_id)
+                    await self._keep(session, (await self._reader(session)).to_end())
+            except (FairleadError, OSError):
+                # It wrote nothing down, or what it wrote is gone.
+                self._forget(session_id)
+            finally:
+                self._driven.discard(session_id)
+
     async def _catch_up(self, session: Session) -> None:
         reader = await self._reader(session)
-        if session.core.session in self._driven:
-            # All that is there now was said by our own agent.
-            self._driven.discard(session.core.session)
-            await self._keep(session, reader.to_end())
         while (rows := await reader.read()) is not None:
             await self._log(session, rows)
 
