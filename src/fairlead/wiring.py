@@ -118,7 +118,8 @@ class Gateway:
         for kind in kinds.values():
             performers.update(kind.performers())
         parts = Parts(
-            protocols=(*discover(), *inbound),
+            protocols=discover(),
+            inbound=inbound,
             gateway=gateway,
             performers=performers,
             credentials=credentials,

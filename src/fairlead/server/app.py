@@ -41,7 +41,8 @@ _CLOSE: Final = ("connection", "close")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Parts:
-    """What the application is made of. `base` is the public URL, empty if there is none."""
+    """What the application is made of. `base` is the public URL, empty if there is none; `inbound` are the routes by
+    which agents come in."""
 
     protocols: Sequence[ClientProtocol]
     gateway: Gateway
@@ -51,6 +52,7 @@ class Parts:
     clock: Clock
     version: str
     base: str = ""
+    inbound: Sequence[ClientProtocol] = ()
     limits: Limits = DEFAULT_LIMITS
     fresh: Callable[[], str] = lambda: str(uuid4())
 
@@ -58,7 +60,7 @@ class Parts:
 class App:
     def __init__(self, parts: Parts) -> None:
         served = sorted(protocol.name for protocol in parts.protocols)
-        self.table = RouteTable([_own(parts.version, served), *parts.protocols])
+        self.table = RouteTable([_own(parts.version, served), *parts.protocols, *parts.inbound])
         self.doer = Doer(parts.gateway, parts.performers)
         self._parts = parts
         self._keeper = Gatekeeper(parts.house, parts.credentials)
