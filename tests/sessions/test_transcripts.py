@@ -89,12 +89,12 @@ async def test_a_file_that_has_not_changed_is_not_opened_again(tmp_path: Path, m
     async with running(tmp_path, watch=False) as rig:
         rig.home.write(conversation("one"))
         await rig.start()
-        await rig.keeper.scan()
+        await rig.keeper.listing.scan()
         opened: list[str] = []
         monkeypatch.setattr(
             "fairlead.agents.claude.catalogue.look", lambda path, session=None: opened.append(str(path))
         )
-        await rig.keeper.scan()
+        await rig.keeper.listing.scan()
         assert opened == []
 
 
@@ -120,10 +120,10 @@ async def test_a_deleted_one_does_not_come_back_and_its_file_stays(tmp_path: Pat
     async with running(tmp_path, watch=False) as rig:
         path = rig.home.write(conversation("one"))
         await rig.start()
-        await rig.keeper.scan()
+        await rig.keeper.listing.scan()
         await rig.do(Delete(session=FOUND))
         rig.home.write(conversation("more"))
-        await rig.keeper.scan()
+        await rig.keeper.listing.scan()
         assert await rig.listed() == ()
         assert path.exists() and rig.kind.forgotten == []
         with pytest.raises(NotFound):
@@ -134,7 +134,7 @@ async def test_deleting_with_files_asks_the_agent_to_forget(tmp_path: Path) -> N
     async with running(tmp_path, watch=False) as rig:
         rig.home.write(conversation("one"))
         await rig.start()
-        await rig.keeper.scan()
+        await rig.keeper.listing.scan()
         await rig.do(Delete(session=FOUND, files=True))
         assert rig.kind.forgotten == [SESSION]
 
@@ -148,7 +148,7 @@ async def test_opening_one_reads_it_into_its_log_with_its_own_times(tmp_path: Pa
         rows = conversation("hello")
         rig.home.write(rows)
         await rig.start()
-        await rig.keeper.scan()
+        await rig.keeper.listing.scan()
         (before,) = await rig.listed()
         view = await rig.view()
         assert await rig.said() == ["> hello", "answer to hello"]
@@ -166,7 +166,7 @@ async def test_opening_it_again_reads_nothing_again(tmp_path: Path) -> None:
     async with running(tmp_path, watch=False) as rig:
         rig.home.write(conversation("hello"))
         await rig.start()
-        await rig.keeper.scan()
+        await rig.keeper.listing.scan()
         head = (await rig.view()).head
         await rig.keeper.follow(FOUND)
         assert (await rig.view()).head == head
@@ -178,7 +178,7 @@ async def test_after_a_restart_only_what_was_added_is_told(tmp_path: Path) -> No
     async with running(tmp_path, watch=False) as rig:
         rig.home.write([write.prompt("one"), write.text("first")])
         await rig.start()
-        await rig.keeper.scan()
+        await rig.keeper.listing.scan()
         await rig.view()
         before = await rig.log(FOUND)
         await rig.crash()
@@ -198,7 +198,7 @@ async def test_a_restart_in_the_middle_of_an_import_goes_on_where_it_was(tmp_pat
     async with running(tmp_path, watch=False) as rig:
         rig.home.write(rows)
         await rig.start()
-        await rig.keeper.scan()
+        await rig.keeper.listing.scan()
         log, count = rig.keeper._log, 0
 
         async def broken(*given: Any) -> None:
@@ -224,7 +224,7 @@ async def test_what_a_person_calls_it_stays_and_else_the_summary_is_its_title(tm
     async with running(tmp_path, watch=False) as rig:
         rig.home.write(conversation("hello"))
         await rig.start()
-        await rig.keeper.scan()
+        await rig.keeper.listing.scan()
         assert (await rig.view()).summary.title == "hello"
         rig.home.write([summary])
         await rig.keeper.follow(FOUND)
@@ -240,9 +240,9 @@ async def test_sending_to_one_resumes_it(tmp_path: Path) -> None:
     async with running(tmp_path, watch=False) as rig:
         rig.home.write(conversation("hello", cwd=str(rig.cwd)))
         await rig.start()
-        await rig.keeper.scan()
+        await rig.keeper.listing.scan()
         await rig.view()
-        await rig.keeper._settle(FOUND)
+        await rig.keeper.settling.settle(FOUND)
         await rig.do(Send(session=FOUND, content=(TextBlock("go on"),)))
         agent = await rig.kind.launched()
         assert (agent.launch.resume, agent.launch.cwd) == (SESSION, str(rig.cwd))
@@ -253,7 +253,7 @@ async def test_one_that_worked_outside_the_roots_can_be_read_and_not_resumed(tmp
     async with running(tmp_path, watch=False) as rig:
         rig.home.write(conversation("hello", cwd="/etc"))
         await rig.start()
-        await rig.keeper.scan()
+        await rig.keeper.listing.scan()
         assert await rig.said() == ["> hello", "answer to hello"]
         with pytest.raises(OutsideRoots):
             await rig.do(Send(session=FOUND, content=(TextBlock("go on"),)))
@@ -267,7 +267,7 @@ async def test_a_large_one_is_there_at_once_and_fills_by_itself(tmp_path: Path, 
     async with running(tmp_path, watch=False) as rig:
         rig.home.write(rows)
         await rig.start()
-        await rig.keeper.scan()
+        await rig.keeper.listing.scan()
         watch = await rig.gateway.watch(ANN, FOUND, None, Lines(), Socket())
         watch.start()
         assert rig.loaded(FOUND).runner.following
@@ -285,7 +285,7 @@ async def test_a_glance_shows_the_end_without_opening(tmp_path: Path) -> None:
     async with running(tmp_path, watch=False) as rig:
         rig.home.write(rows)
         await rig.start()
-        await rig.keeper.scan()
+        await rig.keeper.listing.scan()
         page = await rig.gateway.ask(ANN, Glance(FOUND, 4))
         events = [json.loads(bytes(item)) for item in page.events]
         assert [event["text"] for event in events if event["type"] == "text"] == ["answer 298", "answer 299"]
@@ -346,7 +346,7 @@ async def test_rows_that_come_again_are_told_once(tmp_path: Path) -> None:
     async with running(tmp_path, watch=False) as rig:
         rig.home.write([*rows, *side])
         await rig.start()
-        await rig.keeper.scan()
+        await rig.keeper.listing.scan()
         head = (await rig.view()).head
         rig.home.write([*rows, *side])
         await rig.keeper.follow(FOUND)
@@ -362,7 +362,7 @@ async def test_a_file_cut_short_or_replaced_tells_nothing_twice(tmp_path: Path) 
     async with running(tmp_path, watch=False) as rig:
         path = rig.home.write(rows)
         await rig.start()
-        await rig.keeper.scan()
+        await rig.keeper.listing.scan()
         await rig.view()
         path.write_bytes(lines(rows[:4]))
         await rig.keeper.follow(FOUND)
@@ -382,13 +382,13 @@ async def test_a_copy_with_the_same_content_goes_on_where_it_was(tmp_path: Path)
     async with running(tmp_path, watch=False) as rig:
         path = rig.home.write([write.prompt("one"), write.text("first")])
         await rig.start()
-        await rig.keeper.scan()
+        await rig.keeper.listing.scan()
         head = (await rig.view()).head
         moved = rig.home.folder / "projects" / "-srv-renamed"
         moved.mkdir()
         (moved / path.name).write_bytes(path.read_bytes() + line(write.text("moved")))
         path.unlink()
-        await rig.keeper.scan()
+        await rig.keeper.listing.scan()
         await rig.keeper.follow(FOUND)
         assert (await rig.said())[-1] == "moved"
         assert (await rig.view()).head == head + 1
@@ -485,7 +485,7 @@ async def test_damage_is_read_around_kept_and_reported(tmp_path: Path) -> None:
     async with running(tmp_path, watch=False) as rig:
         rig.home.write(damaged)
         await rig.start()
-        await rig.keeper.scan()
+        await rig.keeper.listing.scan()
         imported = await rig.keeper._import(ANN, ImportTranscript(session=SESSION))
         assert {problem.kind: problem.count for problem in imported.problems} == {
             "joined": 1, "nul": 1, "spliced": 1, "garbage": 1, "torn": 1,
@@ -508,7 +508,7 @@ async def test_a_torn_line_that_is_completed_later_is_read_whole(tmp_path: Path)
     async with running(tmp_path, watch=False) as rig:
         rig.home.write(line(write.prompt("first")) + last[:50])
         await rig.start()
-        await rig.keeper.scan()
+        await rig.keeper.listing.scan()
         await rig.keeper.bring_in(FOUND)
         rig.home.write(last[50:-1])
         await rig.keeper.bring_in(FOUND)
@@ -599,7 +599,7 @@ async def test_search_finds_messages_calls_and_results(tmp_path: Path) -> None:
             ]
         )
         await rig.start()
-        await rig.keeper.scan()
+        await rig.keeper.listing.scan()
         await rig.keeper.bring_in(FOUND)
         await rig.store.indexed()
         kinds = {word: [hit.kind for hit in await rig.store.search(word)] for word in ("walrus", "pelican", "heron")}

@@ -10,8 +10,6 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
-import msgspec
-
 from fairlead.model import admin as act
 from fairlead.model import events as ev
 from fairlead.model.auth import Identity
@@ -19,31 +17,24 @@ from fairlead.model.commands import Settings
 from fairlead.model.errors import BadRequest, Busy, FairleadError, NotFound, OutsideRoots
 from fairlead.model.ids import SessionId, event_id, session_id
 from fairlead.model.requests import Action
-from fairlead.model.store import TRANSCRIPT, SessionFilter, Summary
-from fairlead.model.transcripts import Found, Gone, Mark, Problem, Rows, TranscriptReader, Transcripts
+from fairlead.model.store import TRANSCRIPT, SessionFilter
+from fairlead.model.transcripts import Found, Problem, Rows, TranscriptReader, Transcripts
 from fairlead.sessions import loading
 from fairlead.sessions.feed import Feed
+from fairlead.sessions.found import Listing, is_listed
 from fairlead.sessions.policy.paths import inside_any
 from fairlead.sessions.services import Services
 from fairlead.sessions.session import Session
+from fairlead.sessions.settling import Settling
 
 logger = logging.getLogger("fairlead.transcripts")
 
 PLACE = "transcript"
 """Name of the checkpoint that says how far a session's files were read."""
-MARKS = "transcripts"
-"""The document by which files that were looked at before are known to be the same still: written at a gateway's start
-and end, so that it costs nothing between; what it misses is looked at once more."""
 CONSENT = "consent"
 """Documents with what the user has agreed to."""
 ARCHIVE = "archive"
 
-SETTLE_S = 3.0
-"""A final answer after which so long nothing was written ends its turn: rows of one answer come within a second."""
-LOST_MS = 600_000
-"""A turn without a final answer is given up after so long (design: an orphan waits 10 minutes)."""
-LISTED_AGAIN_S = 2.0
-"""A session that nobody has opened is looked at again at most so often, however quickly its file grows."""
 AT_ONCE_BYTES = 8 << 20
 """A file up to this size is in the log when it has been opened (about a second); a larger one follows by itself."""
 ARCHIVE_EVERY_S = 6 * 3600.0
@@ -71,11 +62,9 @@ class Keeper:
         self._damage: dict[SessionId, dict[tuple[str, str], int]] = {}
         self._filling: set[SessionId] = set()
         self._driven: set[SessionId] = set()
-        self._unsettled: dict[SessionId, float] = {}
-        self._unlisted: set[SessionId] = set()
-        self._listing = False
-        self._marks: dict[str, Mark] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self.listing = Listing(services, source, self._spawn, self._forget)
+        self.settling = Settling(services, sessions.loaded, self._spawn)
         self.watching = asyncio.Event()
         """Set when the files are listed and watched."""
 
@@ -94,12 +83,13 @@ class Keeper:
             self._forget(session)
         if self.watching.is_set():
             with contextlib.suppress(FairleadError):
-                await self._keep_marks()
+                await self.listing.keep_marks()
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._done)
+        return task
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
@@ -112,42 +102,13 @@ class Keeper:
         async for changed in self._source.changes():
             if not self.watching.is_set():
                 # The watch stands: what changes from now on is told, what changed before is found now.
-                await self.scan()
+                await self.listing.scan()
                 self.watching.set()
             for session in changed:
                 try:
                     await self._changed(session)
                 except FairleadError as error:
                     logger.warning("cannot follow a transcript", extra={"session": session, "error": error.message})
-
-    async def scan(self) -> None:
-        """Bring the lists up to date with the files. Those that have not changed are not opened."""
-        kept = await self._services.store.documents.get(MARKS, MARKS)
-        self._marks = msgspec.convert(kept or {}, dict[str, Mark])
-        async for portion in self._source.scan(dict(self._marks)):
-            for item in portion:
-                if isinstance(item, Problem):
-                    logger.warning("transcript", extra={"path": item.path, "problem": item.kind, "detail": item.detail})
-            await self._list([item for item in portion if isinstance(item, Found)])
-            for item in portion:
-                if isinstance(item, Gone):
-                    await self._unlist(item.session)
-        await self._keep_marks()
-
-    async def _keep_marks(self) -> None:
-        await self._services.store.documents.put(MARKS, MARKS, msgspec.to_builtins(self._marks))
-
-    async def _list(self, found: Sequence[Found]) -> None:
-        useful = [_summary(item, self._source.agent) for item in found if is_listed(item)]
-        hidden = [item.session for item in found if not is_listed(item)]
-        await self._services.store.list_found(useful, hidden)
-        self._marks.update((item.session, item.mark) for item in found)
-
-    async def _unlist(self, session: SessionId) -> None:
-        """Its file is gone: what was not opened is gone with it, what has a log stays."""
-        await self._services.store.list_found((), (session,))
-        self._marks.pop(session, None)
-        self._forget(session)
 
     async def _changed(self, session: SessionId) -> None:
         loaded = self._sessions.loaded(session)
@@ -160,39 +121,15 @@ class Keeper:
             if summary is not None and summary.deleted:
                 return
             if summary is None:
-                await self._list_now(session)
+                await self.listing.now(session)
                 return
             if summary.state == TRANSCRIPT:
-                self._list_soon(session)
+                self.listing.soon(session)
                 return
         else:
             # A session of ours that its agent knows by another id: the file is no session of its own.
             await self._services.store.list_found((), (session,))
         await self.follow(known or session)
-
-    def _list_soon(self, session: SessionId) -> None:
-        self._unlisted.add(session)
-        if not self._listing:
-            self._listing = True
-            self._spawn(self._list_later())
-
-    async def _list_now(self, session: SessionId) -> None:
-        found = await self._source.look(session)
-        if found is None:
-            await self._unlist(session)
-        else:
-            await self._list([found])
-
-    async def _list_later(self) -> None:
-        """The first change is shown at once; those that follow closely are shown together."""
-        try:
-            while self._unlisted:
-                sessions, self._unlisted = self._unlisted, set()
-                for session in sessions:
-                    await self._list_now(session)
-                await self._services.clock.sleep(LISTED_AGAIN_S)
-        finally:
-            self._listing = False
 
     # --- a session becomes a log --------------------------------------------------------------------------
 
@@ -207,7 +144,7 @@ class Keeper:
         path = self._elsewhere.get(session, "")
         found = await self._source.look(session) if not path else await self._source.examine(path)
         if not isinstance(found, Found):
-            await self._unlist(session)
+            await self.listing.remove(session)
             raise NotFound("transcript of session", session)
         kind = services.kind(self._source.agent)
         opened = ev.SessionOpened(
@@ -245,7 +182,7 @@ class Keeper:
         finally:
             runner.following = False
             self._filling.discard(name)
-            self._settle_soon(name)
+            self.settling.soon(name)
             runner.pump()
 
     async def _log(self, session: Session, rows: Rows) -> None:
@@ -301,7 +238,7 @@ class Keeper:
                 if await self._source.look(SessionId(session.core.state.agent_session or session_id)) is None:
                     return
                 await self._catch_up(session)
-            self._settle_soon(session_id)
+            self.settling.soon(session_id)
 
     def agent_ended(self, session: SessionId) -> None:
         """All that is in the file now was said by our own agent; what comes later is somebody else's."""
@@ -354,50 +291,7 @@ class Keeper:
         reader = self._readers.pop(session, None)
         if reader is not None:
             reader.close()
-        self._unsettled.pop(session, None)
-
-    # --- the end of turns -----------------------------------------------------------------------------------
-
-    def _settle_soon(self, session: SessionId) -> None:
-        first = not self._unsettled
-        self._unsettled[session] = self._services.clock.monotonic() + SETTLE_S
-        if first:
-            self._spawn(self._settle_forever())
-
-    async def _settle_forever(self) -> None:
-        """While there are sessions that were written to lately."""
-        while self._unsettled:
-            now = self._services.clock.monotonic()
-            for session in [session for session, due in self._unsettled.items() if due <= now]:
-                if await self._settle(session):
-                    self._unsettled.pop(session, None)
-                elif session in self._unsettled:
-                    self._unsettled[session] = now + SETTLE_S
-            if self._unsettled:
-                await self._services.clock.sleep(SETTLE_S / 3)
-
-    async def _settle(self, session_id: SessionId) -> bool:
-        """End a turn that is over; true if there is nothing left to wait for."""
-        session = self._sessions.loaded(session_id)
-        if session is None or session.runner.agent is not None or session.runner.following:
-            return True
-        core = session.core
-        async with core.lock:
-            turn = core.interpreter.turn
-            if turn is None:
-                return True
-            outcome = core.interpreter.settle()
-            if not outcome.events and self._services.clock.now_ms() - core.log.last_at > LOST_MS:
-                outcome = core.interpreter.exited("nothing more was written", turn)
-            if not outcome.events:
-                return False
-            transition = core.begin()
-            for event in outcome.events:
-                transition.add(event, at=core.log.last_at + 1)
-            transition.stage.drop.update(outcome.drop)
-            await core.commit(transition, patient=True)
-        session.runner.pump()
-        return True
+        self.settling.forget(session)
 
     # --- what an administrator may ask --------------------------------------------------------------------
 
@@ -445,7 +339,7 @@ class Keeper:
         if path:
             self._elsewhere[found.session] = path
         if summary is None:
-            await self._list([found])
+            await self.listing.add([found])
         self._damage.pop(found.session, None)
         known = summary is not None and summary.state != TRANSCRIPT
         opened = await self._sessions.get(found.session)
@@ -458,7 +352,7 @@ class Keeper:
             last = await reader.finish()
             if last is not None:
                 await self._log(opened, last)
-        await self._settle(found.session)
+        await self.settling.settle(found.session)
         counts = self._damage.pop(found.session, {})
         problems = [act.DamageView(kind=kind, path=where, count=count) for (kind, where), count in counts.items()]
         return act.Imported(
@@ -502,26 +396,3 @@ class Keeper:
             if not page.next:
                 return
             before = page.next
-
-
-def is_listed(found: Found) -> bool:
-    """Something was said in it, and it is no subagent's part of another session."""
-    return found.useful and not found.sidechain
-
-
-def _summary(found: Found, agent: str) -> Summary:
-    return Summary(
-        session=found.session,
-        title=found.title,
-        cwd=found.cwd,
-        agent=agent,
-        agent_session=found.session,
-        state=TRANSCRIPT,
-        model=found.model,
-        created=found.created,
-        updated=found.updated,
-        turns=found.prompts,
-        cost_usd=found.cost_usd,
-        first_prompt=found.first_prompt,
-        branch=found.branch,
-    )

@@ -49,9 +49,13 @@ OVERSIZE: Final = "oversize"
 """A line above the limit of a record."""
 
 _BLANK: Final = b" \t\r\n\0"
-_EFFORT: Final = 8
-"""Times its own length that a damaged line may cost; past it the rest is one fragment."""
-_FREE_EFFORT: Final = 1 << 20
+_EFFORT: Final = 30
+_FREE_EFFORT: Final = 200_000_000
+"""What a damaged line may cost, about in nanoseconds: for each of its characters, and for any line. Past it the rest is
+one fragment."""
+_PARSING: Final = 8
+_FAILING: Final = 1500
+"""A parsed character, and an attempt that fails; json also counts the lines before it, ten characters in one."""
 
 
 class _Time(msgspec.Struct):
@@ -122,14 +126,14 @@ def _search(data: bytes) -> list[Row | Fragment]:
         try:
             value, end = _json.raw_decode(text, start)
         except json.JSONDecodeError as error:
-            effort -= error.pos - start + 1
+            effort -= (error.pos - start) * _PARSING + _FAILING + error.pos // 10
             position = start + 1
             continue
         except RecursionError:
-            effort -= _FREE_EFFORT // 64
+            effort -= _FREE_EFFORT // 100
             position = start + 1
             continue
-        effort -= end - start
+        effort -= (end - start) * _PARSING
         position = end
         if _is_row(value):
             _keep(found, text[kept:start])
