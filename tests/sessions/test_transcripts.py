@@ -572,8 +572,13 @@ async def test_nothing_is_archived_without_consent_and_all_with_it(tmp_path: Pat
         assert {summary.state for summary in await rig.listed()} == {TRANSCRIPT}
         assert (await ask(ANN, ArchiveTranscripts(True))).on is True
         await eventually(lambda: _states(rig, {"idle"}))
+        await eventually(lambda: _said(rig, ["> one", "answer to one"]))
         rig.home.path().unlink()
         assert await rig.said() == ["> one", "answer to one"]
+
+
+async def _said(rig: TranscriptRig, wanted: list[str]) -> bool:
+    return await rig.said() == wanted
 
 
 async def _states(rig: TranscriptRig, wanted: set[str]) -> bool:
