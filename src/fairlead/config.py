@@ -47,9 +47,23 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     roots: Annotated[tuple[str, ...], _described("Folders that sessions may work in. Empty: your home folder.")] = ()
     claude: Annotated[str, _described("Path of the Claude Code executable. Empty: looked up in PATH.")] = ""
     claude_home: Annotated[str, _described("HOME of the agents' processes. Empty: your own.")] = ""
+    claude_homes: Annotated[
+        tuple[str, ...],
+        _described(
+            "Folders of Claude Code whose sessions are listed. Empty: .claude in the agents' HOME, CLAUDE_CONFIG_DIR."
+        ),
+    ] = ()
+    archive: Annotated[
+        bool,
+        _described("Copy every session into the data folder before Claude Code deletes it after 30 days."),
+    ] = False
     pass_env: Annotated[
         tuple[str, ...],
         _described("Further environment variables that agents get, by name. All others are kept from them."),
+    ] = ()
+    session_env: Annotated[
+        tuple[str, ...],
+        _described("Environment variables that may be set for a running agent, by name. Empty: none."),
     ] = ()
     max_agents: Annotated[
         int, _described("Agent processes at once; 0: by the memory that is free at the start."), msgspec.Meta(ge=0)

@@ -15,6 +15,7 @@ import msgspec
 
 from fairlead.agents.claude import trust
 from fairlead.agents.claude.kind import ClaudeKind, ClaudeSettings
+from fairlead.agents.claude.transcripts import ClaudeTranscripts, default_homes
 from fairlead.agents.demo.kind import DemoKind
 from fairlead.auth.actions import CredentialActions
 from fairlead.auth.bootstrap import bootstrap_admin
@@ -22,18 +23,21 @@ from fairlead.auth.credentials import Credentials
 from fairlead.config import Config
 from fairlead.model.admin import FolderReport
 from fairlead.model.agents import AgentInfo, AgentKind
+from fairlead.model.dialin import Tokens
 from fairlead.model.policy import Behavior, Rule, parse_rule
+from fairlead.model.requests import Action
 from fairlead.server import limits as serving
 from fairlead.server.app import App, Parts
-from fairlead.server.binding import Binding, house_of, open_sockets
+from fairlead.server.binding import Binding, house_of, open_sockets, urls
 from fairlead.server.logging import Redactor, configure_logging
 from fairlead.server.protocols import discover
 from fairlead.server.runner import Runner
-from fairlead.server.steps import trust_performers
+from fairlead.server.steps import Performer, trust_performers
 from fairlead.sessions.gateway import SessionGateway
 from fairlead.sessions.policy import Fences
 from fairlead.sessions.registry import Registry
 from fairlead.sessions.services import Limits, McpServer, PolicySettings, Services
+from fairlead.sessions.transcripts import Keeper
 from fairlead.sessions.trust import TrustBook
 from fairlead.stores.sqlite import SqliteStore
 from fairlead.system.clock import SystemClock
@@ -100,17 +104,28 @@ class Gateway:
         token = await bootstrap_admin(credentials, data, self._env.get("FAIRLEAD_TOKEN"))
         redactor.hide(token)
         house = house_of(_binding(config), sockets)
-        kinds = agent_kinds(config, self._env, self._clock)
+        kinds = agent_kinds(config, self._env, self._clock, credentials.agents, urls(_binding(config), sockets)[0])
         chosen = await choose_agent(config, kinds)
-        services = self._services(store, kinds, chosen.name, data, min(house.ports))
+        transcripts = self._transcripts(data)
+        services = self._services(store, kinds, chosen.name, data, min(house.ports), transcripts)
         registry = self._registry = Registry(services)
+        keeper = self._keeper = registry.opener = Keeper(services, transcripts, registry, archive=config.archive)
         gateway = SessionGateway(services, registry)
         self._trust = TrustBook(store.documents, self._clock, self._describe, gateway.resolve_folder)
         limits = server_limits(config)
+        inbound = [protocol for kind in kinds.values() if (protocol := kind.protocol()) is not None]
+        performers: dict[type[Action], Performer] = {
+            **CredentialActions(credentials).performers(),
+            **trust_performers(self._trust),
+            **keeper.performers(),
+        }
+        for kind in kinds.values():
+            performers.update(kind.performers())
         parts = Parts(
             protocols=discover(),
+            inbound=inbound,
             gateway=gateway,
-            performers={**CredentialActions(credentials).performers(), **trust_performers(self._trust)},
+            performers=performers,
             credentials=credentials,
             house=house,
             clock=self._clock,
@@ -121,13 +136,21 @@ class Gateway:
         self._runner = Runner(App(parts), _binding(config), sockets, self._clock, limits)
         await registry.start(kill_children=config.on_restart == "kill")
         stack.push_async_callback(registry.stop)
+        keeper.start()
+        stack.push_async_callback(keeper.stop)
         url = config.public_url or self._runner.urls[0]
         return Running(
             url=url, urls=self._runner.urls, data=str(data), token=token, agent=chosen, version=version("fairlead")
         )
 
     def _services(
-        self, store: SqliteStore, kinds: Mapping[str, AgentKind], default: str, data: Path, port: int
+        self,
+        store: SqliteStore,
+        kinds: Mapping[str, AgentKind],
+        default: str,
+        data: Path,
+        port: int,
+        transcripts: ClaudeTranscripts,
     ) -> Services:
         config = self.config
 
@@ -154,6 +177,8 @@ class Gateway:
             trusted=trusted,
             make_room=make_room,
             is_folder=os.path.isdir,
+            agent_ended=lambda session: self._keeper.agent_ended(session),
+            transcripts=transcripts,
             limits=Limits(
                 idle_s=config.idle_minutes * 60,
                 max_agents=config.max_agents or agents_by_memory(),
@@ -161,6 +186,14 @@ class Gateway:
             ),
             mcp=self._mcp,
             mcp_configs={name: msgspec.to_builtins(server) for name, server in config.mcp.items()},
+            session_env=frozenset(config.session_env),
+        )
+
+    def _transcripts(self, data: Path) -> ClaudeTranscripts:
+        config = self.config
+        homes = [Path(home).expanduser() for home in config.claude_homes]
+        return ClaudeTranscripts(
+            homes or default_homes(self._env, config.claude_home), self._clock, str(data / "oversize")
         )
 
     def _describe(self, folder: str) -> FolderReport:
@@ -186,17 +219,20 @@ async def running(
         await task
 
 
-def agent_kinds(config: Config, env: Mapping[str, str], clock: SystemClock) -> dict[str, AgentKind]:
-    """Every agent that can be asked for by name."""
+def agent_kinds(
+    config: Config, env: Mapping[str, str], clock: SystemClock, tokens: Tokens | None = None, url: str = ""
+) -> dict[str, ClaudeKind]:
+    """Every agent that can be asked for by name. With tokens and our own address, agents can dial in there."""
     settings = ClaudeSettings(
         host=env,
         executable=config.claude,
         home=config.claude_home,
         pass_env=config.pass_env,
         spill=str(Path(config.data) / "oversize"),
+        gateway=url.replace("http", "ws", 1),
     )
     demo = msgspec.structs.replace(settings, home=str(Path(config.data) / "demo-home"))
-    return {"claude": ClaudeKind(settings, clock), "demo": DemoKind(demo, clock)}
+    return {"claude": ClaudeKind(settings, clock, tokens), "demo": DemoKind(demo, clock)}
 
 
 async def choose_agent(config: Config, kinds: Mapping[str, AgentKind]) -> AgentInfo:

@@ -39,6 +39,8 @@ NEEDS: list[tuple[cmd.Command, set[Scope]]] = [
     (cmd.Delete(session=S), {"chat"}),
     (cmd.Delete(session=S, files=True), {"admin"}),
     (cmd.Control(session=S, subtype="x"), {"admin"}),
+    (cmd.DialIn(session=S), {"admin"}),
+    (cmd.SetVariables(session=S, variables={}), {"admin"}),
 ]  # fmt: skip
 
 

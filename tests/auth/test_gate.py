@@ -30,6 +30,9 @@ class Ring:
     def signature(self, path: str, query: str) -> Identity | None:
         return self.bearer("good") if (path, query) == ("/v1/file", "sig=s1") else None
 
+    def agent(self, secret: str, session: str) -> Identity | None:
+        return Identity("agent:a", "", "agent", frozenset()) if (secret, session) == ("agents", "s1") else None
+
 
 def head(*headers: tuple[str, str], **other: Any) -> Head:
     """A good request, but for what is given."""
@@ -224,6 +227,36 @@ def test_scopes_that_a_request_claims_do_nothing(socket: bool) -> None:
         socket=socket,
     )
     assert code(forged, Demand(access="admin")) == "not_allowed"
+
+
+AGENT = Demand(access="agent", token_query="token", session="s1")
+
+
+@both
+def test_an_agents_token_opens_the_door_of_its_session_and_no_other(socket: bool) -> None:
+    request = head(("authorization", "Bearer agents"), socket=socket)
+    found = verdict(request, AGENT)
+    assert isinstance(found, Allow) and found.identity.scopes == frozenset()
+    assert code(request, Demand(access="agent", session="s2")) == "bad_credential"
+    assert code(request, Demand(access="agent")) == "bad_credential"
+    assert code(request, Demand(access="any")) == "bad_credential"
+    assert code(request, VIEW) == "bad_credential"
+
+
+@both
+@pytest.mark.parametrize("secret", ["good", "root"])
+def test_no_persons_token_opens_an_agents_door(socket: bool, secret: str) -> None:
+    assert code(head(("authorization", f"Bearer {secret}"), socket=socket), AGENT) == "not_allowed"
+
+
+@both
+def test_an_agents_token_comes_in_a_header_alone(socket: bool) -> None:
+    for query in ("token=agents", "ticket=t1", "sig=s1"):
+        assert code(head(("authorization", "-"), query=query, socket=socket), AGENT) == "no_credential"
+    for wrong in ("Bearer", "Bearer nonsense", "Basic agents"):
+        assert code(head(("authorization", wrong), socket=socket), AGENT) == "bad_credential"
+    twice = (("authorization", "Bearer agents"), ("authorization", "Bearer agents"))
+    assert code(head(*twice, socket=socket), AGENT) == "bad_credential"
 
 
 def test_the_peers_address_is_no_credential() -> None:

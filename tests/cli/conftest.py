@@ -65,7 +65,8 @@ def fairlead(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     """One gateway for all tests of a run: they make sessions of their own."""
     data, project = tmp_path_factory.mktemp("data"), tmp_path_factory.mktemp("project")
-    config = Config(port=0, data=str(data), agent="demo", roots=(str(project),))
+    homes = (str(project / ".claude"),)
+    config = Config(port=0, data=str(data), agent="demo", roots=(str(project),), claude_homes=homes)
     started: list[Running | BaseException] = []
     ready = threading.Event()
     loop = asyncio.new_event_loop()

@@ -17,8 +17,8 @@ COMMANDS = [name for name, _ in reference.commands()]
 LEAVES = {name for name, command in reference.commands() if not hasattr(command, "commands")}
 # What the issue promises, by name.
 PROMISED = {
-    *("serve", "run", "ls", "attach", "send", "permit", "logs", "search", "trust", "login", "backup", "restore", "du"),
-    *("prune", "doctor", "token add", "token ls", "token revoke", "user add", "config show"),
+    *("serve", "run", "ls", "attach", "send", "permit", "logs", "search", "import", "trust", "login", "backup"),
+    *("restore", "du", "prune", "doctor", "token add", "token ls", "token revoke", "user add", "config show"),
 }
 
 

@@ -31,6 +31,7 @@ class Desk:
         self.cwd = cwd
         self.events: list[Line] = []
         self.session = ""
+        self.settings: Line = {}
         self._socket = socket
         self._ids = iter(range(1, 10**9))
         self._replies: dict[int, asyncio.Future[Line]] = {}
@@ -64,7 +65,10 @@ class Desk:
         return reply
 
     async def open(self, text: str = "", **fields: Any) -> str:
-        """A new session, watched from its first event, with a first prompt if given."""
+        """A new session, watched from its first event, with a first prompt if given. Its settings come on top of the
+        desk's own."""
+        if self.settings:
+            fields["settings"] = {**self.settings, **fields.get("settings", {})}
         answer = await self.http.post("/v1/sessions", json={"cwd": str(self.cwd), **fields})
         assert answer.status_code == 201, answer.text
         await self.watch(answer.json()["session"])

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from e2e.harness import NEWEST, OLDEST, on_versions
+from e2e.harness import LAST_DIAL_IN, NEWEST, OLDEST, on_versions
 from fairlead.testing.fold import Fold
 from faults.gateway_process import GatewayProcess
 from faults.gateway_process import _each as processes
@@ -37,8 +37,8 @@ async def after_the_turn(gateway: GatewayProcess, session: str) -> list[Line]:
             await asyncio.sleep(0.1)
 
 
-async def at_work(gateway: GatewayProcess, prompt: str) -> NativeClient:
-    client = NativeClient(await gateway.create())
+async def at_work(gateway: GatewayProcess, prompt: str, **fields: Any) -> NativeClient:
+    client = NativeClient(await gateway.create(**fields))
     await client.come(gateway)
     await client.send(prompt)
     return client
@@ -84,3 +84,24 @@ async def test_killed_in_mid_tool(gateway: GatewayProcess) -> None:
     assert [line["status"] for line in kinds(lines, "turn.ended")] == ["completed"]
     assert "Done" in kinds(lines, "text")[-1]["text"]
     assert len(kinds(lines, "agent.started")) == 1, "one process ran"
+
+
+async def killed_while_it_dials_in(gateway: GatewayProcess) -> None:
+    client = await at_work(gateway, "SCRIPT:slow 12", settings={"link": "dial-in"})
+    await client.until("text.delta")
+    lines = await killed(gateway, client)
+    assert [line["status"] for line in kinds(lines, "turn.ended")] == ["completed"]
+    assert [line["text"] for line in kinds(lines, "text")] == ["tick " * 12]
+    assert len(kinds(lines, "agent.started")) == 1, "one process ran"
+
+
+@on_versions(OLDEST)
+async def test_killed_while_a_cli_that_dials_in_writes(gateway: GatewayProcess) -> None:
+    await killed_while_it_dials_in(gateway)
+
+
+@pytest.mark.long
+@on_versions(LAST_DIAL_IN)
+async def test_killed_while_a_cli_that_tries_for_long_writes(gateway: GatewayProcess) -> None:
+    """It would look for its gateway for ten minutes; it is ended when it has been quiet for one."""
+    await killed_while_it_dials_in(gateway)

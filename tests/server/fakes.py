@@ -11,6 +11,7 @@ import httpx
 import msgspec
 
 from auth.memory import Dice, MemoryDocuments
+from fairlead.agents.claude.doors import Doors
 from fairlead.auth.actions import CredentialActions
 from fairlead.auth.credentials import Credentials
 from fairlead.model import admin as act
@@ -207,6 +208,7 @@ class Served:
     port: int
     admin: str
     done: asyncio.Task[None]
+    doors: Doors
     tokens: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -233,7 +235,7 @@ class Served:
 async def serving(
     limits: Limits = DEFAULT_LIMITS, binding: Binding | None = None, signals: bool = False, **parts: Any
 ) -> AsyncIterator[Served]:
-    """The native protocol on a free port of 127.0.0.1."""
+    """The native protocol, and the doors of agents, on a free port of 127.0.0.1."""
     chosen = binding or Binding(port=0)
     clock = parts.pop("clock", SystemClock())
     documents = MemoryDocuments()
@@ -241,14 +243,19 @@ async def serving(
     await credentials.load()
     admin = await credentials.create("token", "admin", ("admin",))
     gateway = FakeGateway()
+    doors = Doors()
     sockets = open_sockets(chosen)
     performers: Mapping[Any, Callable[..., Any]] = {
         **CredentialActions(credentials).performers(),
         **trust_performers(FakeTrust()),
+        **doors.performers(),
+        act.ImportTranscript: nothing,
+        act.ArchiveTranscripts: nothing,
     }
     app = App(
         Parts(
             protocols=parts.pop("protocols", None) or discover(),
+            inbound=(doors.protocol(),),
             gateway=gateway,
             performers=performers,
             credentials=credentials,
@@ -264,11 +271,15 @@ async def serving(
     await runner.ready()
     port = sockets[0].getsockname()[1]
     try:
-        yield Served(gateway, credentials, documents, app, runner, port, admin.secret, done)
+        yield Served(gateway, credentials, documents, app, runner, port, admin.secret, done, doors)
     finally:
         runner.stop()
         await done
         await credentials.close()
+
+
+async def nothing(who: Identity, action: Any) -> None:
+    """Performs what no test here looks at."""
 
 
 async def raw_request(port: int, data: bytes) -> bytes:

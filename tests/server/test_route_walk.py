@@ -6,11 +6,12 @@ from collections.abc import AsyncIterator, Iterable
 
 import pytest
 
+from fairlead.agents.claude.doors import EVENTS, SOCKET, HandIn
 from fairlead.model import admin as act
 from fairlead.model.auth import SCOPES
 from fairlead.model.requests import Action
 from fairlead.server.app import demand_of
-from server.fakes import SESSION, Served, raw_request, serving
+from server.fakes import OTHER, SESSION, Served, raw_request, serving
 
 PUBLIC = {"GET /health", "POST /v1/login"}
 """By name and nothing else; whoever adds one has to say so here."""
@@ -64,7 +65,8 @@ async def statuses(served: Served, *headers: str, host: str | None = None) -> di
 async def test_public_routes_are_the_named_ones(served: Served) -> None:
     public = {f"{route.method} {route.path}" for route in served.app.table.routes if route.access == "public"}
     assert public == PUBLIC
-    assert all(demand_of(socket).access in SCOPES for socket in served.app.table.sockets)
+    doors = {"agent", *SCOPES}
+    assert all(demand_of(socket, {}).access in doors for socket in served.app.table.sockets)
 
 
 async def test_without_a_credential_everything_is_401(served: Served) -> None:
@@ -156,4 +158,24 @@ async def test_nothing_allows_another_origin_to_read(served: Served) -> None:
 
 async def test_every_action_has_somebody_who_performs_it(served: Served) -> None:
     declared = {kind for kind in Action.__subclasses__() if kind.__module__ == act.__name__}
-    assert set(served.app.doer._performers) == declared
+    assert set(served.app.doer._performers) == {*declared, HandIn}
+
+
+async def test_an_agents_token_opens_its_own_doors_and_nothing_else(served: Served) -> None:
+    token = f"Authorization: Bearer {served.credentials.agents.issue(SESSION)}"
+    found = await statuses(served, token)
+    own = {f"WS {path_of(SOCKET)}", f"POST {path_of(EVENTS)}"}
+    assert {door for door, number in found.items() if number != 401} == PUBLIC | own
+    assert found[f"WS {path_of(SOCKET)}"] == 404, "let in, though nobody is expected"
+    served.credentials.agents.issue(OTHER)
+    assert await status(served, "WS", SOCKET.format(session=OTHER), token) == 401
+    served.credentials.agents.revoke(SESSION)
+    assert await status(served, "WS", path_of(SOCKET), token) == 401
+    assert [record.kind for record in served.credentials.list("token")] == ["token"], "it is on no list"
+
+
+@pytest.mark.rules("S004-317")
+async def test_a_request_without_an_upgrade_gets_an_answer_and_no_socket(served: Served) -> None:
+    token = f"Authorization: Bearer {served.credentials.agents.issue(SESSION)}"
+    assert await status(served, "GET", path_of(SOCKET), token) == 401
+    assert await status(served, "GET", path_of(SOCKET), f"Authorization: Bearer {served.admin}") == 404

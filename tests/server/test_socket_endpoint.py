@@ -1,14 +1,15 @@
 """One socket's endpoint on a connection made by hand: what it writes when, and when it stops reading."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from fairlead.clients.native.codec import JsonCodec
 from fairlead.model import commands as cmd
 from fairlead.model.auth import Identity
 from fairlead.model.errors import FairleadError
-from fairlead.model.sockets import Do, HangUp, Run, Subscribe, Tell, Unsubscribe, Write
+from fairlead.model.sockets import Attach, Do, HangUp, Run, Subscribe, Tell, Unsubscribe, Write
+from fairlead.model.sockets import Wire as HeldWire
 from fairlead.server.limits import Limits
 from fairlead.server.sockets import REVOKED, SocketEndpoint, SocketHost
 from fairlead.server.steps import Doer
@@ -27,6 +28,7 @@ class Wire:
         self.sent: list[bytes] = []
         self.untaken = 0
         self.pauses: list[bool] = []
+        self.probes: list[Callable[[], None]] = []
         self.code = 0
 
     def send(self, frame: bytes) -> None:
@@ -46,6 +48,9 @@ class Wire:
 
     def write_buffer_size(self) -> int:
         return self.untaken
+
+    def probe(self, answered: Callable[[], None]) -> None:
+        self.probes.append(answered)
 
     def pause_reading(self) -> None:
         self.pauses.append(True)
@@ -225,3 +230,57 @@ async def test_too_many_messages_are_answered_and_not_acted_on() -> None:
     room.say("a")
     await room.doer.settled()
     assert len(room.gateway.commands) == 3
+
+
+class Keeper:
+    """Holds a socket, and remembers what happened to it."""
+
+    def __init__(self) -> None:
+        self.wire: HeldWire | None = None
+        self.story: list[Any] = []
+
+    def attached(self, wire: HeldWire) -> None:
+        self.wire = wire
+        self.story.append("attached")
+
+    def received(self, data: bytes) -> None:
+        self.story.append(data)
+
+    def drained(self) -> None:
+        self.story.append("drained")
+
+    def detached(self, code: int) -> None:
+        self.story.append(code)
+
+
+async def test_a_socket_that_is_handed_over_is_the_holders() -> None:
+    keeper = Keeper()
+    room = Room(Limits(commands_per_s=1), give=(Write(b"before"), Attach(keeper)))
+    room.open()
+    room.say("give")
+    assert room.wire.sent == [b"hello", b"before"]
+    for word in ("one", "two", "three"):
+        room.say(word)
+    room.take()
+    assert keeper.story == ["attached", b"one", b"two", b"three", "drained"], "its messages are no commands"
+    assert keeper.wire is not None
+    keeper.wire.send(b"at any time")
+    assert (room.wire.sent[-1], keeper.wire.backlog()) == (b"at any time", len(b"at any time"))
+    keeper.wire.pause()
+    keeper.wire.resume()
+    assert room.wire.pauses == [True, False]
+    keeper.wire.probe(lambda: keeper.story.append("taken"))
+    room.wire.probes[0]()
+    keeper.wire.hang_up(4001, "enough")
+    assert room.wire.code == 4001
+    room.endpoint.on_close(room.wire, 4001)
+    assert keeper.story[-2:] == ["taken", 4001]
+
+
+async def test_a_socket_that_has_left_cannot_be_handed_over() -> None:
+    keeper = Keeper()
+    room = Room(give=(Attach(keeper),))
+    room.open()
+    room.endpoint.on_close(room.wire, 1006)
+    room.say("give")
+    assert keeper.story == []

@@ -21,6 +21,7 @@ from fairlead.model.agents import (
     ChildRecorder,
     Decision,
     Exit,
+    Invitation,
     Launch,
     Record,
     ToolCheck,
@@ -87,6 +88,10 @@ class SaidAgent:
 
     async def set_thinking(self, budget: int | None) -> None:
         self.told.append(("thinking", budget))
+
+    async def set_variables(self, variables: Mapping[str, str]) -> None:
+        self._alive()
+        self.told.append(("variables", dict(variables)))
 
     async def answer(self, request: RequestId, decision: Decision) -> None:
         self._alive()
@@ -169,11 +174,41 @@ class SaidAgent:
         )
 
 
+class SaidGuest:
+    """An agent that a person starts: `come` when the test says so."""
+
+    def __init__(self, launch: Launch, sink: AgentSink, record_child: ChildRecorder) -> None:
+        self.invitation = Invitation(url="ws://here/x", token="secret", command="claude")
+        self.agent = SaidAgent(launch, sink, 0)
+        self.called_off = False
+        self._record = record_child
+        self._decided = asyncio.Event()
+
+    def come(self) -> SaidAgent:
+        self._decided.set()
+        return self.agent
+
+    async def arrival(self) -> SaidAgent:
+        await self._decided.wait()
+        if self.called_off:
+            raise AgentGone("not expected any more")
+        launch = self.agent.launch
+        await self._record.started(
+            Child(session=launch.session, pid=0, started="", group=0, agent="said", agent_session="", cwd=launch.cwd)
+        )
+        return self.agent
+
+    async def call_off(self) -> None:
+        self.called_off = True
+        self._decided.set()
+
+
 class SaidKind:
     name = "said"
 
     def __init__(self) -> None:
         self.agents: list[SaidAgent] = []
+        self.guests: list[SaidGuest] = []
         self.failures: list[Exception] = []
         self.followed: list[tuple[Child, MessageId | None]] = []
         self.ended: list[Child] = []
@@ -212,6 +247,13 @@ class SaidKind:
         self.agents.append(agent)
         self._launched.set()
         return agent
+
+    def protocol(self) -> None:
+        """It has no doors; `invite` makes guests that come when a test says so."""
+
+    async def invite(self, launch: Launch, sink: AgentSink, record_child: ChildRecorder) -> "SaidGuest":
+        self.guests.append(SaidGuest(launch, sink, record_child))
+        return self.guests[-1]
 
     async def follow(self, child: Child, sink: AgentSink, after: MessageId | None) -> None:
         self.followed.append((child, after))
@@ -262,6 +304,7 @@ class Rig:
             make_room=lambda session: self.registry.make_room(session),
             is_folder=os.path.isdir,
             limits=self.limits,
+            session_env=frozenset({"TEAM"}),
         )
         self.registry = Registry(self.services)
         self.gateway = SessionGateway(self.services, self.registry)

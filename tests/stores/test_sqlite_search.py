@@ -14,7 +14,7 @@ from fairlead.model import events
 from fairlead.model.content import ImageBlock, TextBlock
 from fairlead.model.errors import Unavailable
 from fairlead.model.ids import CallId, EventId, MessageId, RequestId
-from fairlead.model.store import Batch
+from fairlead.model.store import Batch, NewEntry
 from fairlead.stores.sqlite import SqliteStore
 from fairlead.stores.sqlite import search as search_module
 from fairlead.stores.sqlite.opening import Opened, open_folder
@@ -57,14 +57,31 @@ def test_an_event_that_cannot_be_read_says_nothing(data: bytes) -> None:
     assert words_of(data) == ""
 
 
-async def test_thinking_tools_and_the_queue_are_left_out(store: SqliteStore) -> None:
+async def test_thinking_and_the_queue_are_left_out(store: SqliteStore) -> None:
     session = new_session()
     lease, _, head = await store.claim(session)
-    kinds = ("thinking", "tool.called", "tool.ended", "message.queued", "turn.ended", "text.delta", "record")
+    kinds = ("thinking", "message.queued", "turn.ended", "text.delta", "record")
     said = tuple(entry(n, "zebra", kind=kind) for n, kind in enumerate(kinds, 1))
     await store.append(lease, Batch(entries=said), head)
     await store.indexed()
     assert await store.search("zebra") == ()
+
+
+async def test_what_tools_say_is_found_after_what_was_said(store: SqliteStore) -> None:
+    session = new_session()
+    lease, _, head = await store.claim(session)
+    called = events.ToolCalled(
+        id=ID, call=CallId("c"), name="Bash", input={"command": "zebra", "deep": [{"x": "okapi"}]}, message=MESSAGE
+    )
+    ended = events.ToolEnded(id=ID, call=CallId("c"), content=[{"type": "text", "text": "zebra zebra"}])
+    said = events.Text(id=ID, message=MESSAGE, block=0, text="one zebra among many other words")
+    told: tuple[events.Event, ...] = (called, ended, said)
+    entries = tuple(NewEntry(n, n, events.kind_of(event), events.encode(event)) for n, event in enumerate(told, 1))
+    await store.append(lease, Batch(entries=entries), head)
+    await store.indexed()
+    assert (await store.search("zebra"))[0].kind == "text"
+    assert {hit.kind for hit in await store.search("zebra")} == {"text", "tool.called", "tool.ended"}
+    assert [hit.kind for hit in await store.search("okapi")] == ["tool.called"]
 
 
 async def test_the_last_word_may_be_a_beginning(store: SqliteStore) -> None:

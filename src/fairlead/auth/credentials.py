@@ -15,6 +15,7 @@ from typing import Final, Literal
 import msgspec
 
 from fairlead.auth import signed
+from fairlead.auth.agents import AgentTokens
 from fairlead.auth.devices import LoginCodes
 from fairlead.auth.tickets import Tickets
 from fairlead.auth.tokens import SECRET_BYTES, CredentialRecord, Random, digest, id_in, in_order, mint
@@ -47,6 +48,7 @@ class Credentials:
         self.users = Users(documents, clock)
         self.tickets = Tickets(clock, random)
         self.codes = LoginCodes(documents, clock, random)
+        self.agents = AgentTokens(random, self._end)
         self._documents = documents
         self._clock = clock
         self._random = random
@@ -113,6 +115,9 @@ class Credentials:
     def signature(self, path: str, query: str) -> Identity | None:
         name = signed.signer(self._url_key, path, query, self._clock.now_ms())
         return None if name is None else self.identity(name)
+
+    def agent(self, secret: str, session: str) -> Identity | None:
+        return self.agents.identity(secret, session)
 
     def identity(self, credential: str) -> Identity | None:
         """Of a credential that is valid now."""

@@ -26,6 +26,8 @@ class Demand(msgspec.Struct, frozen=True, kw_only=True):
     access: Access
     token_query: str = ""
     signed: bool = False
+    session: str = ""
+    """Of the path, where it names one: an agent's token opens its own session alone."""
 
 
 class Keys(Protocol):
@@ -34,6 +36,7 @@ class Keys(Protocol):
     def bearer(self, secret: str) -> Identity | None: ...
     def ticket(self, ticket: str) -> Identity | None: ...
     def signature(self, path: str, query: str) -> Identity | None: ...
+    def agent(self, secret: str, session: str) -> Identity | None: ...
 
 
 class Allow(msgspec.Struct, frozen=True):
@@ -61,6 +64,7 @@ _CROSS_SITE: Final = Refuse(403, "cross_site", "The request comes from a page of
 _AMBIGUOUS: Final = Refuse(400, "bad_credential", "The request carries more than one Authorization header.")
 _NO_CREDENTIAL: Final = Refuse(401, "no_credential", "A token is needed: send it as Authorization: Bearer.")
 _BAD_CREDENTIAL: Final = Refuse(401, "bad_credential", "The credential is not valid.")
+_AGENTS_ONLY: Final = Refuse(403, "not_allowed", "This is open to the session's own agent alone.")
 
 
 def decide(head: Head, demand: Demand, house: House, keys: Keys) -> Allow | Refuse:
@@ -70,6 +74,8 @@ def decide(head: Head, demand: Demand, house: House, keys: Keys) -> Allow | Refu
         return refused
     if demand.access == "public":
         return Allow(NOBODY)
+    if demand.access == "agent":
+        return _agent(head, demand, keys)
     found = _credential(head, demand, keys)
     if isinstance(found, Refuse):
         return found
@@ -101,14 +107,37 @@ def _check_place(head: Head, house: House) -> Refuse | None:
     return None
 
 
-def _credential(head: Head, demand: Demand, keys: Keys) -> Allow | Refuse:
-    """The first kind that is there counts; a bad one is not made good by another."""
+def _agent(head: Head, demand: Demand, keys: Keys) -> Allow | Refuse:
+    """An agent's token comes in a header, and opens what belongs to its session. A person's opens nothing of it."""
+    secret = _bearer(head)
+    if isinstance(secret, Refuse):
+        return secret
+    if secret is None:
+        return _NO_CREDENTIAL
+    found = keys.agent(secret, demand.session)
+    if found is not None:
+        return Allow(found)
+    return _BAD_CREDENTIAL if not secret or keys.bearer(secret) is None else _AGENTS_ONLY
+
+
+def _bearer(head: Head) -> str | Refuse | None:
+    """The token of the header; empty if it is none, None without a header."""
     headers = head.all("authorization")
     if len(headers) > 1:
         return _AMBIGUOUS
-    if headers:
-        scheme, _, secret = headers[0].strip().partition(" ")
-        found = keys.bearer(secret.strip()) if scheme.lower() == "bearer" and secret.strip() else None
+    if not headers:
+        return None
+    scheme, _, secret = headers[0].strip().partition(" ")
+    return secret.strip() if scheme.lower() == "bearer" else ""
+
+
+def _credential(head: Head, demand: Demand, keys: Keys) -> Allow | Refuse:
+    """The first kind that is there counts; a bad one is not made good by another."""
+    secret = _bearer(head)
+    if isinstance(secret, Refuse):
+        return secret
+    if secret is not None:
+        found = keys.bearer(secret) if secret else None
         return _BAD_CREDENTIAL if found is None else Allow(found)
     kind, value = _from_query(head, demand)
     if not kind:

@@ -155,6 +155,47 @@ class FolderReport(msgspec.Struct, frozen=True, kw_only=True):
     other: tuple[str, ...] = ()
 
 
+# --- transcripts ------------------------------------------------------------------------------------
+
+
+class ImportTranscript(Action, frozen=True):
+    """-> `Imported`. By its id a session that is listed, by its path a file anywhere inside the homes or the roots."""
+
+    session: str = ""
+    path: str = ""
+
+
+class ArchiveTranscripts(Action, frozen=True):
+    """-> `ArchiveView`. May sessions be copied into our own store before the agent deletes them? None only asks."""
+
+    on: bool | None = None
+
+
+class DamageView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A kind of damage that was found, in which file, and how often."""
+
+    kind: str
+    path: str
+    count: int = 1
+    detail: str = ""
+
+
+class Imported(msgspec.Struct, frozen=True, kw_only=True):
+    """What an import came to. `events` are new in the log: 0 if all of it was there before."""
+
+    session: str
+    title: str = ""
+    events: int = 0
+    bytes: int = 0
+    problems: tuple[DamageView, ...] = ()
+
+
+class ArchiveView(msgspec.Struct, frozen=True, kw_only=True):
+    """`on` null: nobody was asked yet."""
+
+    on: bool | None
+
+
 class Admin(Protocol):
     """What the core does about trust."""
 

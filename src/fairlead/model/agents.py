@@ -14,14 +14,18 @@ from fairlead.model.content import Content
 from fairlead.model.events import Event
 from fairlead.model.ids import CallId, MessageId, RequestId, SessionId, TurnId
 from fairlead.model.policy import Verdict
+from fairlead.model.routes import ClientProtocol
 from fairlead.model.store import Origin
 
 
 class Record(msgspec.Struct, frozen=True):
-    """One message of the agent's own wire, with its bytes as they came (without the newline)."""
+    """One message of the agent's own wire, with its bytes as they came (without the newline).
+
+    `at`: when it was said, in milliseconds since 1970, where that was before it came to us (a transcript's row)."""
 
     raw: bytes
     origin: Origin = "agent"
+    at: int = 0
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -46,6 +50,12 @@ class Interpreter(Protocol):
 
         A turn whose final answer was seen has completed; else it failed with `reason`, or was cancelled if an
         interrupt was asked for."""
+        ...
+
+    def settle(self) -> Outcome:
+        """A transcript has grown no more for a while: a turn whose final answer was seen is over.
+
+        A transcript does not say so itself; without this, the next prompt would."""
         ...
 
     @property
@@ -153,6 +163,10 @@ class Agent(Protocol):
         """The bounded ladder: close its input, ask, terminate, kill; the process and its children are reaped."""
         ...
 
+    async def set_variables(self, variables: Mapping[str, str]) -> None:
+        """Environment variables for the running process and what it starts. AgentRefused where it takes none."""
+        ...
+
     def needs_restart(self, old: Settings, new: Settings) -> bool:
         """Whether the change cannot be made by a control request."""
         ...
@@ -181,6 +195,8 @@ class Child(msgspec.Struct, frozen=True, kw_only=True):
     home: str = ""
     transcript: str = ""
     at: int = 0
+    dials_in: bool = False
+    """It connects to its gateway, and goes on trying for a while when that is gone."""
 
 
 class AgentKind(Protocol):
@@ -202,6 +218,14 @@ class AgentKind(Protocol):
         """Start it and wait until it is ready for a prompt. AgentMissing, AgentGone (with its own words)."""
         ...
 
+    async def invite(self, launch: Launch, sink: AgentSink, record_child: "ChildRecorder") -> "Guest":
+        """Expect an agent that a person starts and that dials in. BadRequest where this kind cannot."""
+        ...
+
+    def protocol(self) -> ClientProtocol | None:
+        """The routes by which agents of this kind come in, where there are any."""
+        ...
+
     async def follow(self, child: Child, sink: AgentSink, after: MessageId | None) -> None:
         """A child that outlived its gateway, or died with it: give the records that its transcript has after the
         prompt `after` (origin `transcript`; the interpreter knows those it has seen), until it exits; then
@@ -214,6 +238,29 @@ class AgentKind(Protocol):
 
     async def end(self, child: Child) -> None:
         """End a child that outlived its gateway (`--on-restart=kill`), by pid and start time, and its group."""
+        ...
+
+
+class Invitation(msgspec.Struct, frozen=True, kw_only=True):
+    """How a person starts a session's agent by hand: `command` is a line for a POSIX shell, token included."""
+
+    url: str
+    token: str
+    command: str
+
+
+class Guest(Protocol):
+    """An agent that a person was invited to start."""
+
+    @property
+    def invitation(self) -> Invitation: ...
+
+    async def arrival(self) -> Agent:
+        """When it has dialed in and takes prompts. AgentGone if it is called off, or does not get so far."""
+        ...
+
+    async def call_off(self) -> None:
+        """Nobody is expected any more."""
         ...
 
 

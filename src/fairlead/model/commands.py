@@ -22,6 +22,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
     max_budget_usd: float | None = None
     mcp_servers: tuple[str, ...] = ()
     output_schema: dict[str, Any] | None = None
+    link: Literal["stdio", "dial-in"] = "stdio"
+    """How the agent's process is reached: through its pipes, or by a connection that it makes to us."""
 
 
 class Base(msgspec.Struct, frozen=True, kw_only=True, tag_field="command", omit_defaults=True):
@@ -136,6 +138,16 @@ class Control(Base, frozen=True, kw_only=True, tag="control"):
     fields: dict[str, Any] = {}
 
 
+class DialIn(Base, frozen=True, kw_only=True, tag="dial_in"):
+    """Expect an agent that a person starts by hand. The answer's data says how: url, token and command, shown once."""
+
+
+class SetVariables(Base, frozen=True, kw_only=True, tag="set_variables"):
+    """Environment variables for the running agent, of the names that the configuration allows."""
+
+    variables: dict[str, str]
+
+
 Command = (
     Create
     | Send
@@ -155,6 +167,8 @@ Command = (
     | Close
     | Delete
     | Control
+    | DialIn
+    | SetVariables
 )
 
 

@@ -33,6 +33,7 @@ class SessionOpened(Base, frozen=True, kw_only=True, tag="session.opened"):
     agent: str
     title: str = ""
     by: str = ""
+    branch: str = ""
 
 
 class SessionForked(Base, frozen=True, kw_only=True, tag="session.forked"):

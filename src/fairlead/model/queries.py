@@ -64,6 +64,15 @@ class SearchText(msgspec.Struct, frozen=True):
     session: SessionId | None = None
 
 
+class Glance(msgspec.Struct, frozen=True):
+    """The end of a session's own file, without opening the session: what it costs does not depend on its length.
+
+    -> `GlancePage`"""
+
+    session: SessionId
+    limit: int = 100
+
+
 class FindPermission(msgspec.Struct, frozen=True):
     """Which session a pending request belongs to. -> `PendingView`"""
 
@@ -80,6 +89,7 @@ Query = (
     | ReadUsage
     | SearchText
     | FindPermission
+    | Glance
 )
 
 
@@ -120,6 +130,13 @@ class EventPage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     next: int | None = None
 
 
+class GlancePage(msgspec.Struct, frozen=True, kw_only=True):
+    """`events` have no seq: they are in no log, and what began before them is not known."""
+
+    session: SessionId
+    events: tuple[msgspec.Raw, ...]
+
+
 class UsageView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     turns: int = 0
     cost_usd: float = 0.0
@@ -132,6 +149,8 @@ __all__ = [
     "EventPage",
     "FindPermission",
     "GetSession",
+    "Glance",
+    "GlancePage",
     "Hit",
     "ListPermissions",
     "ListSessions",

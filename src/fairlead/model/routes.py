@@ -23,8 +23,9 @@ from fairlead.model.store import Entry
 
 T = TypeVar("T")
 
-Access = Scope | Literal["public", "any"]
-"""What a route asks for. Public routes are few and named; `any` is any valid credential. There is no default."""
+Access = Scope | Literal["public", "any", "agent"]
+"""What a route asks for. Public routes are few and named; `any` is any valid credential; `agent` is the token of the
+agent of the session that the path names, and no other. There is no default."""
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
@@ -111,7 +112,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     """One HTTP route. `body`, `answer` (one type, or several) and `query` describe it in the reference.
 
     `token_query`: a name of the query that carries our token, for clients that can set no header.
-    `signed`: a short-lived signed URL opens it too. `body_limit`: bytes of a body, where it is to be less than
+    `signed`: a short-lived signed URL opens it too. `body_limit`: bytes of a body, where it is to be another than
     usual. A path has parameters as `{name}`; a last `{name...}` takes the rest of the path."""
 
     method: str
@@ -131,7 +132,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.method not in METHODS or not self.path.startswith("/"):
             raise ValueError(f"{self.name}: {self.method} {self.path} is no route")
-        if self.access not in ("public", "any", *get_args(Scope)):
+        if self.access not in ("public", "any", "agent", *get_args(Scope)):
             raise ValueError(f"{self.name}: {self.access} is no scope")
 
 

@@ -16,6 +16,7 @@ from fairlead.model.commands import (
     Control,
     Create,
     Delete,
+    DialIn,
     Fork,
     Interrupt,
     MoveMessage,
@@ -26,6 +27,7 @@ from fairlead.model.commands import (
     SetModel,
     SetThinking,
     Settings,
+    SetVariables,
     Steer,
 )
 from fairlead.model.errors import NotAllowed
@@ -44,7 +46,7 @@ def scopes_for(command: Command) -> tuple[Scope, ...]:
             return ("approve",)
         case Delete(files=files):
             return ("admin",) if files else ("chat",)
-        case Control():
+        case Control() | DialIn() | SetVariables():
             return ("admin",)
         case (
             Send()

@@ -64,7 +64,47 @@ class HangUp(msgspec.Struct, frozen=True):
     reason: str
 
 
-Do = Write | Run | Subscribe | Unsubscribe | Tell | HangUp
+class Wire(Protocol):
+    """An open socket in somebody's hand: it may be written to at any time. No call waits; after its end none does
+    anything."""
+
+    def send(self, frames: bytes) -> None: ...
+    def backlog(self) -> int:
+        """Bytes that were sent and that the system has not taken yet."""
+        ...
+
+    def probe(self, answered: Callable[[], None]) -> None:
+        """`answered` is called when the peer has taken all that was sent before; never, if it goes without a word."""
+        ...
+
+    def pause(self) -> None:
+        """Read no more; what was read already may still come."""
+        ...
+
+    def resume(self) -> None: ...
+    def hang_up(self, code: int, reason: str) -> None: ...
+
+
+class Holder(Protocol):
+    """Who holds a socket. `attached` comes first and `detached` last, each once."""
+
+    def attached(self, wire: Wire) -> None: ...
+    def received(self, data: bytes) -> None: ...
+    def drained(self) -> None:
+        """The backlog has become small again."""
+        ...
+
+    def detached(self, code: int) -> None: ...
+
+
+class Attach(msgspec.Struct, frozen=True):
+    """Give the socket to somebody who writes when it likes (an agent's link). Messages go there from now on, and are
+    not counted as commands."""
+
+    holder: Holder
+
+
+Do = Write | Run | Subscribe | Unsubscribe | Tell | HangUp | Attach
 
 
 class Subscribed(msgspec.Struct, frozen=True):
@@ -102,11 +142,11 @@ class SocketRoute(msgspec.Struct, frozen=True, kw_only=True):
     """One WebSocket path. No socket is public: the gate decides before the upgrade.
 
     `subprotocols` in the order of our preference, the first also for a client that asks for none; a client that
-    asks only for others is refused. `token_query` as of a route; a single-use ticket opens every socket.
-    `message_limit`: bytes of one inbound message, where it is to be less than usual."""
+    asks only for others is refused. `token_query` as of a route; a single-use ticket opens every socket, but one of an
+    agent. `message_limit`: bytes of one inbound message, where it is to be another than usual."""
 
     path: str
-    access: Scope
+    access: Scope | Literal["agent"]
     name: str
     open: Callable[[Opening], Conversation]
     about: str = ""

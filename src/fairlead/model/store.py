@@ -103,6 +103,11 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     output_tokens: int = 0
     parent: SessionId | None = None
     first_prompt: str = ""
+    branch: str = ""
+
+
+TRANSCRIPT = "transcript"
+"""`Summary.state` of a session that is known by its agent's own file alone: it has no log until somebody opens it."""
 
 
 class Checkpoint(msgspec.Struct, frozen=True):
@@ -131,7 +136,9 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SessionFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """`words` match title and first prompt; `before` is the cursor of the last row of the page before."""
+    """`words` match title and first prompt; `before` is the cursor of the last row of the page before.
+
+    `transcripts` false leaves out the sessions that nobody has opened here yet."""
 
     words: str = ""
     archived: bool | None = False
@@ -139,6 +146,7 @@ class SessionFilter(msgspec.Struct, frozen=True, kw_only=True):
     state: str = ""
     before: str = ""
     limit: int = 50
+    transcripts: bool = True
 
 
 class SessionPage(msgspec.Struct, frozen=True):
@@ -243,6 +251,16 @@ class Store(Protocol):
 
     async def summary(self, session: SessionId) -> Summary | None:
         """Also for a deleted one: its tombstone."""
+        ...
+
+    async def list_found(self, found: Sequence[Summary], gone: Sequence[SessionId] = ()) -> None:
+        """Put sessions that have no log (state `transcript`) into the lists, and take those that are `gone` out again.
+
+        A session that has a log or a tombstone, or is the `agent_session` of another one, stays as it is."""
+        ...
+
+    async def session_of(self, agent_session: str) -> SessionId | None:
+        """The session that an agent knows by this id, be it its own or another."""
         ...
 
     async def search(self, words: str, limit: int = 20, session: SessionId | None = None) -> Sequence[Hit]:

@@ -4,7 +4,7 @@ Rule: one match serves the gate and the handler, and every request passes `_admi
 or a conversation beside it, for HTTP and WebSocket alike. Frameworks' routers are not used for that reason.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 from uuid import uuid4
@@ -41,7 +41,8 @@ _CLOSE: Final = ("connection", "close")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Parts:
-    """What the application is made of. `base` is the public URL, empty if there is none."""
+    """What the application is made of. `base` is the public URL, empty if there is none; `inbound` are the routes by
+    which agents come in."""
 
     protocols: Sequence[ClientProtocol]
     gateway: Gateway
@@ -51,6 +52,7 @@ class Parts:
     clock: Clock
     version: str
     base: str = ""
+    inbound: Sequence[ClientProtocol] = ()
     limits: Limits = DEFAULT_LIMITS
     fresh: Callable[[], str] = lambda: str(uuid4())
 
@@ -58,7 +60,7 @@ class Parts:
 class App:
     def __init__(self, parts: Parts) -> None:
         served = sorted(protocol.name for protocol in parts.protocols)
-        self.table = RouteTable([_own(parts.version, served), *parts.protocols])
+        self.table = RouteTable([_own(parts.version, served), *parts.protocols, *parts.inbound])
         self.doer = Doer(parts.gateway, parts.performers)
         self._parts = parts
         self._keeper = Gatekeeper(parts.house, parts.credentials)
@@ -85,7 +87,7 @@ class App:
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         head = head_of(scope)
         match = self.table.http(head.method, head.path)
-        verdict = self._admit(scope, head, _UNKNOWN if match is None else demand_of(match.route))
+        verdict = self._admit(scope, head, _UNKNOWN if match is None else demand_of(match.route, match.params))
         if isinstance(verdict, Refuse):
             await send_and_close(send, receive, refusal(verdict), self._parts.clock)
             return
@@ -183,7 +185,7 @@ class App:
         only the handshake needs is gone when it is over."""
         head = head_of(scope)
         match = self.table.socket(head.path)
-        verdict = self._admit(scope, head, _UNKNOWN if match is None else demand_of(match.route))
+        verdict = self._admit(scope, head, _UNKNOWN if match is None else demand_of(match.route, match.params))
         if isinstance(verdict, Refuse):
             return refusal(verdict)
         if match is None:
@@ -226,9 +228,10 @@ def head_of(scope: Scope) -> Head:
     )
 
 
-def demand_of(route: Route | SocketRoute) -> Demand:
+def demand_of(route: Route | SocketRoute, params: Mapping[str, str]) -> Demand:
     signed = isinstance(route, Route) and route.signed
-    return Demand(access=route.access, token_query=route.token_query, signed=signed)
+    session = params.get("session", "").lower()
+    return Demand(access=route.access, token_query=route.token_query, signed=signed, session=session)
 
 
 def choose_subprotocol(route: SocketRoute, offered: Sequence[str]) -> str:

@@ -18,9 +18,11 @@ from fairlead.model.errors import Busy, FairleadError, TooMany
 from fairlead.model.gateway import Watch
 from fairlead.model.ids import SessionId
 from fairlead.model.sockets import (
+    Attach,
     Conversation,
     Do,
     HangUp,
+    Holder,
     Run,
     Subscribe,
     Subscribed,
@@ -62,6 +64,33 @@ class _Sink:
         return self._connection.write_buffer_size()
 
 
+class _Wire:
+    """A connection in a holder's hand: implements `model.sockets.Wire`."""
+
+    __slots__ = ("_connection",)
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def send(self, frames: bytes) -> None:
+        self._connection.send(frames)
+
+    def backlog(self) -> int:
+        return self._connection.write_buffer_size()
+
+    def probe(self, answered: Callable[[], None]) -> None:
+        self._connection.probe(answered)
+
+    def pause(self) -> None:
+        self._connection.pause_reading()
+
+    def resume(self) -> None:
+        self._connection.resume_reading()
+
+    def hang_up(self, code: int, reason: str) -> None:
+        self._connection.close(code, reason)
+
+
 @dataclass(frozen=True, slots=True)
 class SocketHost:
     """What all sockets of a server share."""
@@ -79,6 +108,7 @@ class SocketEndpoint:
         "_bucket",
         "_connection",
         "_conversation",
+        "_holder",
         "_host",
         "_lanes",
         "_messages",
@@ -109,6 +139,7 @@ class SocketEndpoint:
         self._revoked = False
         self._paused = False
         self._messages = 0
+        self._holder: Holder | None = None
 
     def revoked(self) -> None:
         """Its credential is no longer valid."""
@@ -129,7 +160,9 @@ class SocketEndpoint:
 
     def on_message(self, conn: Connection, data: bytes, text: bool) -> None:
         self._messages += 1
-        if self._bucket.take():
+        if self._holder is not None:
+            self._holder.received(data)
+        elif self._bucket.take():
             self._do(self._conversation.received(data, text))
         else:
             rate = f"{self._host.limits.commands_per_s:g}"
@@ -140,6 +173,8 @@ class SocketEndpoint:
 
     def on_drain(self, conn: Connection) -> None:
         self._read_on()
+        if self._holder is not None:
+            self._holder.drained()
         for watch in tuple(self._watches.values()):
             watch.drained()
 
@@ -148,6 +183,9 @@ class SocketEndpoint:
         self._log("disconnect", code=code, messages=self._messages)
         self._connection = None
         self._out.clear()
+        holder, self._holder = self._holder, None
+        if holder is not None:
+            holder.detached(code)
         watches = tuple(self._watches.values())
         self._watches.clear()
         for watch in watches:
@@ -174,6 +212,8 @@ class SocketEndpoint:
                     self._tell(thing)
                 case HangUp(code=code, reason=reason):
                     self._hang_up(code, reason)
+                case Attach(holder=holder):
+                    self._attach(holder)
                 case _:
                     assert_never(thing)
 
@@ -191,6 +231,12 @@ class SocketEndpoint:
         self._flush()
         if self._connection is not None:
             self._connection.close(code, reason)
+
+    def _attach(self, holder: Holder) -> None:
+        self._flush()
+        if self._connection is not None:
+            self._holder = holder
+            holder.attached(_Wire(self._connection))
 
     def _tell(self, tell: Tell) -> None:
         if tell.session in self._watches:

@@ -4,10 +4,11 @@ from typing import Any, assert_never
 
 import msgspec
 
+from fairlead.model import events as ev
 from fairlead.model import queries as q
 from fairlead.model.errors import NotFound
 from fairlead.model.ids import SessionId
-from fairlead.model.store import Page, SessionFilter, Summary, event_line
+from fairlead.model.store import TRANSCRIPT, Page, SessionFilter, Summary, event_line
 from fairlead.sessions.registry import Registry
 from fairlead.sessions.services import Services
 from fairlead.sessions.state import Pending, SessionState
@@ -76,6 +77,8 @@ class Answers:
                 return await self._usage(query.session)
             case q.SearchText():
                 return tuple(await store.search(query.words, query.limit, query.session))
+            case q.Glance():
+                return await self._glance(query)
             case q.FindPermission():
                 for view in await self._permissions(None):
                     if msgspec.json.decode(view.event)["request"] == query.request:
@@ -88,7 +91,22 @@ class Answers:
         summary = await self.services.store.summary(session)
         if summary is None or summary.deleted:
             raise NotFound("session", session)
+        if summary.state == TRANSCRIPT:
+            return (await self.registry.get(session)).core.state.summary()
         return summary
+
+    async def _glance(self, query: q.Glance) -> q.GlancePage:
+        """Read from the file and interpreted on their own: no seq, since nothing of it is in a log."""
+        source = self.services.transcripts
+        if source is None:
+            raise NotFound("transcript of session", query.session)
+        interpreter = self.services.kind(source.agent).interpreter(query.session)
+        told: list[ev.Event] = []
+        for record in await source.glance(query.session, query.limit):
+            events = interpreter.step(record).events
+            told.extend(msgspec.structs.replace(event, at=record.at) for event in events)
+        lines = [msgspec.Raw(ev.encode(event)) for event in told if ev.kind_of(event) in TELLING]
+        return q.GlancePage(session=query.session, events=tuple(lines))
 
     async def _state(self, session: SessionId) -> SessionState:
         return (await self.registry.get(session)).core.state

@@ -6,7 +6,7 @@ Rule: nothing waits for the agent or a client while the lock is held; only the s
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Container, Iterable, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -47,9 +47,10 @@ class Transition:
         self.state = core.state
         self.events: list[ev.Event] = []
         self.replies: list[KeptReply] = []
+        self.places: list[Checkpoint] = []
 
-    def add(self, event: ev.Event, origin: Origin = "", raw: bytes | None = None) -> NewEntry:
-        event, entry = self.stage.add(event, origin, raw)
+    def add(self, event: ev.Event, origin: Origin = "", raw: bytes | None = None, at: int = 0) -> NewEntry:
+        event, entry = self.stage.add(event, origin, raw, at)
         self.state = evolve(self.state, event, entry.seq, entry.event)
         self.events.append(event)
         self._core.interpreter.placed(event, entry.seq)
@@ -60,16 +61,24 @@ class Transition:
             self.cancel([item.request for item in self.state.pending if item.subagent is None], "the turn has ended")
         return entry
 
-    def record(self, record: Record, by: str = "") -> None:
-        """Interpret one record and stage what it means; its bytes go beside the first event."""
+    def record(self, record: Record, by: str = "", known: Container[str] = ()) -> None:
+        """Interpret one record and stage what it means; its bytes go beside the first event.
+
+        `known` are ids of events that are in the log already: a file that is read again tells nothing twice."""
         outcome = self._core.interpreter.step(record)
         raw: bytes | None = record.raw
         for event in outcome.events:
+            if event.id in known:
+                continue
             if by and isinstance(event, ev.UserMessage):
                 event = msgspec.structs.replace(event, by=by)
-            self.add(self._core.seen(event), record.origin if raw is not None else "", raw)
+            self.add(self._core.seen(event), record.origin if raw is not None else "", raw, record.at)
             raw = None
         self.stage.drop.update(outcome.drop)
+
+    def keep_place(self, name: str, data: bytes) -> None:
+        """How far a source was read: stored with what was read, so that nothing is read twice or left out."""
+        self.places.append(Checkpoint(name, self.stage.seq, data))
 
     def keep_reply(self, key: str, reply: Reply) -> None:
         self.replies.append(KeptReply(key, msgspec.json.encode(reply)))
@@ -139,7 +148,7 @@ class Core:
         `patient`: the agent has said it, so it cannot be refused; while the store is unavailable the agent waits."""
         state, stage = transition.state, transition.stage
         summary = state.summary() if state is not self.state else None
-        checkpoints = self._checkpoints(transition)
+        checkpoints = (*self._checkpoints(transition), *transition.places)
         while True:
             try:
                 await self.log.write(stage, summary=summary, checkpoints=checkpoints, replies=transition.replies)
@@ -150,7 +159,7 @@ class Core:
                 logger.error("store unavailable", extra={"session": self.session, "error": error.message})
                 await self._wait_out(error)
         self.state = state
-        if checkpoints:
+        if len(checkpoints) > len(transition.places):
             self._since_checkpoint = 0
         if self.listener is not None and transition.events:
             self.listener.committed(transition.events)

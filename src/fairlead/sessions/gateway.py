@@ -7,6 +7,8 @@ inside the allowed roots or is refused.
 from collections.abc import AsyncIterator
 from typing import Any
 
+from msgspec import structs
+
 from fairlead.model import commands as cmd
 from fairlead.model import events as ev
 from fairlead.model.auth import Identity
@@ -15,7 +17,7 @@ from fairlead.model.gateway import Cursor, Sink, Variant
 from fairlead.model.ids import MessageId, SessionId, event_id
 from fairlead.model.queries import Query
 from fairlead.model.scopes import check_scopes
-from fairlead.model.store import Batch, Entry, ForkPoint, Store
+from fairlead.model.store import TRANSCRIPT, Batch, Entry, ForkPoint, Store, Summary
 from fairlead.sessions import loading
 from fairlead.sessions.answers import Answers
 from fairlead.sessions.feed import Watcher
@@ -55,6 +57,9 @@ class SessionGateway:
             case _:
                 pass
         session = await self.registry.get(command.session)
+        if isinstance(command, cmd.Send) and session.runner.agent is None:
+            # A session found in a transcript may have worked anywhere.
+            self.resolve_folder(session.core.state.cwd)
         return await session.command(who, command)
 
     async def _create(self, who: Identity, command: cmd.Create) -> cmd.Reply:
@@ -137,12 +142,25 @@ class SessionGateway:
                 raise NotFound("message", message)
             before = page.entries[0].seq
 
+    async def _delete_listed(self, command: cmd.Delete, summary: Summary) -> cmd.Reply:
+        """One that nobody has opened: nothing is read for it, and its file never lists it again."""
+        lease, _, head = await self.store.claim(command.session)
+        await self.store.append(lease, Batch(entries=(), summary=structs.replace(summary, deleted=True)), head)
+        await self.store.erase(command.session)
+        await self.store.release(lease)
+        if command.files:
+            await self.services.kind(summary.agent).forget(summary.agent_session, summary.cwd)
+        return cmd.Reply(session=command.session, seq=head)
+
     async def _delete(self, who: Identity, command: cmd.Delete) -> cmd.Reply:
+        summary = await self.store.summary(command.session)
+        if summary is not None and summary.state == TRANSCRIPT and not summary.deleted:
+            return await self._delete_listed(command, summary)
         session = await self.registry.get(command.session)
         await self.registry.remove(command.session)
         lease, _, head = await self.store.claim(command.session)
-        summary = session.core.state.summary(deleted=True)
-        await self.store.append(lease, Batch(entries=(), summary=summary), head)
+        tombstone = session.core.state.summary(deleted=True)
+        await self.store.append(lease, Batch(entries=(), summary=tombstone), head)
         await self.store.erase(command.session)
         await self.store.release(lease)
         if command.files:

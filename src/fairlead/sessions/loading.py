@@ -79,23 +79,31 @@ def _see(interpreter: Interpreter, entry: Entry) -> None:
 
 
 async def create(
-    services: Services, feed: Feed, session: SessionId, opened: ev.SessionOpened, settings: Settings, resume: str
+    services: Services,
+    feed: Feed,
+    session: SessionId,
+    opened: ev.SessionOpened,
+    settings: Settings,
+    resume: str,
+    at: int = 0,
 ) -> Core:
-    """A new session with its first entries; `resume` is the agent's id of a conversation that it goes on with."""
+    """A new session with its first entries; `resume` is the agent's id of a conversation that it goes on with.
+
+    `at`: when it was begun, if that was before now."""
     kind = services.kind(opened.agent)
     lease, log_id, head = await services.store.claim(session)
     log = Log(services.store, lease, log_id, head, 0, services.clock, feed)
     core = Core(services, log, SessionState(session=session), kind.interpreter(session))
     async with core.lock:
         transition = core.begin()
-        transition.add(opened)
+        transition.add(opened, at=at)
         if settings != Settings():
             changed = ev.SessionChanged(
                 id=event_id(session, "session.changed"), settings=msgspec.to_builtins(settings), by=opened.by
             )
             transition.add(changed)
         if resume:
-            transition.add(ev.SessionResumed(id=event_id(session, "session.resumed"), agent_session=resume))
+            transition.add(ev.SessionResumed(id=event_id(session, "session.resumed"), agent_session=resume), at=at)
         await core.commit(transition)
     return core
 

@@ -25,9 +25,12 @@ class Stage:
         self.drop: set[int] = set()
         self._now = now
 
-    def add(self, event: ev.Event, origin: Origin = "", raw: bytes | None = None) -> tuple[ev.Event, NewEntry]:
+    def add(
+        self, event: ev.Event, origin: Origin = "", raw: bytes | None = None, at: int = 0
+    ) -> tuple[ev.Event, NewEntry]:
+        """`at`: when it happened, if that was before now; times grow strictly nevertheless."""
         self.seq += 1
-        self.at = max(self._now, self.at + 1)
+        self.at = max(min(at, self._now) if at else self._now, self.at + 1)
         event = msgspec.structs.replace(event, at=self.at)
         entry = NewEntry(self.seq, self.at, ev.kind_of(event), ev.encode(event), origin, raw)
         self.entries.append(entry)

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, Protocol
 
 from fairlead.model.agents import Child
 from fairlead.model.errors import FairleadError, TooMany
@@ -21,9 +21,16 @@ SWEEP_S = 30.0
 """How often idle processes are looked for; ten minutes of idling need no finer grain."""
 
 
+class Opener(Protocol):
+    """Makes a session of what is only listed yet."""
+
+    async def open(self, session: SessionId) -> Session | None: ...
+
+
 class Registry:
     def __init__(self, services: Services) -> None:
         self.services = services
+        self.opener: Opener | None = None
         self._sessions: dict[SessionId, Session] = {}
         self._feeds: dict[SessionId, Feed] = {}
         self._loading: dict[SessionId, asyncio.Lock] = {}
@@ -58,8 +65,11 @@ class Registry:
             async with lock:
                 found = self._sessions.get(session)
                 if found is None:
-                    core, kind = await loading.load(self.services, session, self.feed(session))
-                    found = self._sessions[session] = Session(core, kind)
+                    found = await self.opener.open(session) if self.opener is not None else None
+                    if found is None:
+                        core, kind = await loading.load(self.services, session, self.feed(session))
+                        found = Session(core, kind)
+                    self._sessions[session] = found
                     await self._unload_some(keep=session)
                 return found
         finally:

@@ -10,10 +10,22 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fairlead.model import events as ev
-from fairlead.model.agents import Agent, AgentKind, AgentSink, Ask, Child, Exit, Launch, Record, ToolCheck
+from fairlead.model.agents import (
+    Agent,
+    AgentKind,
+    AgentSink,
+    Ask,
+    Child,
+    Exit,
+    Guest,
+    Invitation,
+    Launch,
+    Record,
+    ToolCheck,
+)
 from fairlead.model.commands import Settings
 from fairlead.model.content import Content
-from fairlead.model.errors import AgentGone, FairleadError, NotFound
+from fairlead.model.errors import AgentGone, Busy, FairleadError, NotFound
 from fairlead.model.ids import MessageId, RequestId, event_id
 from fairlead.model.policy import Verdict
 from fairlead.sessions.asking import Asking
@@ -41,6 +53,8 @@ class Runner:
         self._dispatching: asyncio.Task[None] | None = None
         self._stop_reason = ""
         self._closing = False
+        self._guest: Guest | None = None
+        self._awaiting: asyncio.Task[None] | None = None
 
     # --- when to run -------------------------------------------------------------------------------
 
@@ -49,16 +63,26 @@ class Runner:
         """A turn, background work or a waiting person: the process must not be ended for room."""
         return (
             self.following
+            or self._guest is not None
             or self._starting.locked()
-            or self.core.interpreter.turn is not None
-            or self.core.interpreter.background > 0
-            or bool(self.core.state.pending)
+            or self._at_work
             or bool(self.core.state.queue)
         )
 
+    @property
+    def _at_work(self) -> bool:
+        interpreter = self.core.interpreter
+        return interpreter.turn is not None or interpreter.background > 0 or bool(self.core.state.pending)
+
     def pump(self) -> None:
         """Hand the next queued message over, if there is one and the agent is free."""
-        if self._closing or self.following or self.core.interpreter.busy or not self.core.state.queue:
+        if (
+            self._closing
+            or self.following
+            or self._guest is not None
+            or self.core.interpreter.busy
+            or not self.core.state.queue
+        ):
             return
         if self._dispatching is None or self._dispatching.done():
             self._dispatching = asyncio.get_running_loop().create_task(self._dispatch())
@@ -150,6 +174,8 @@ class Runner:
     async def ensure(self) -> Agent:
         """A running agent with the settings of now; started or restarted where it must be."""
         async with self._starting:
+            if self._guest is not None:
+                raise Busy("The session waits for an agent that is to dial in: start it, or close the session.")
             settings = self.core.state.settings
             if self.agent is not None:
                 if not self.agent.needs_restart(self._launched, settings):
@@ -167,11 +193,11 @@ class Runner:
             logger.warning("nothing to resume: starting anew", extra={"session": self.core.session})
             return await self._launch(resume=False)
 
-    async def _launch(self, *, resume: bool) -> Agent:
+    async def _plan(self, *, resume: bool) -> Launch:
         core, state = self.core, self.core.state
         services = core.services
         source = (state.fork_from or (state.agent_session if state.resumable else "")) if resume else ""
-        launch = Launch(
+        return Launch(
             session=state.session,
             cwd=state.cwd,
             settings=state.settings,
@@ -181,22 +207,60 @@ class Runner:
             trusted=await services.trusted(state.cwd),
             mcp=tuple(name for name in state.settings.mcp_servers if name in services.mcp),
         )
+
+    async def _launch(self, *, resume: bool) -> Agent:
+        launch = await self._plan(resume=resume)
         self._stop_reason = ""
-        link = self._link = _Link(self, services.new_uuid(), launch)
-        agent = await self.kind.launch(launch, link, link)
-        self._launched = state.settings
+        link = self._link = _Link(self, self.core.services.new_uuid(), launch)
+        return await self._live(link, launch, await self.kind.launch(launch, link, link))
+
+    async def _live(self, link: "_Link", launch: Launch, agent: Agent) -> Agent:
+        """It takes prompts."""
+        services, asked = self.core.services, launch.settings.mcp_servers
+        self._launched = launch.settings
         self.agent = None if link.gone else agent
         self.last_used = services.clock.monotonic()
         if link.gone:
             raise AgentGone(link.last_words or "The agent exited at once.")
-        configured = {n: services.mcp_configs[n] for n in state.settings.mcp_servers if n in services.mcp_configs}
+        configured = {name: services.mcp_configs[name] for name in asked if name in services.mcp_configs}
         if configured:
             await agent.control("mcp_set_servers", {"servers": configured})
         return agent
 
+    async def invite(self) -> Invitation:
+        """Expect an agent that a person starts; a process of ours that is idle makes way for it."""
+        async with self._starting:
+            if self.following or self._at_work:
+                raise Busy("The agent is at work: wait for its turn's end, or interrupt it.")
+            await self._stop("an agent is to dial in")
+            await self._call_off()
+            launch = await self._plan(resume=True)
+            self._stop_reason = ""
+            link = self._link = _Link(self, self.core.services.new_uuid(), launch)
+            self._guest = await self.kind.invite(launch, link, link)
+            self._awaiting = asyncio.create_task(self._await(self._guest, link, launch))
+            return self._guest.invitation
+
+    async def _await(self, guest: Guest, link: "_Link", launch: Launch) -> None:
+        try:
+            await self._live(link, launch, await guest.arrival())
+        except FairleadError as error:
+            logger.warning("no agent dialed in", extra={"session": self.core.session, "error": error.message})
+        finally:
+            if self._guest is guest:
+                self._guest = None
+        self.pump()
+
+    async def _call_off(self) -> None:
+        guest, self._guest = self._guest, None
+        if guest is not None and self._awaiting is not None:
+            await guest.call_off()
+            await asyncio.wait({self._awaiting})
+
     async def stop(self, reason: str) -> None:
         """End the process, whatever it does; the session stays and can be resumed."""
         async with self._starting:
+            await self._call_off()
             await self._stop(reason)
 
     async def _stop(self, reason: str) -> None:
@@ -254,7 +318,8 @@ class Runner:
     # --- what the process tells --------------------------------------------------------------------------
 
     async def started(self, child: Child, launch: Launch) -> None:
-        await self.core.services.remember_child(child)
+        if child.pid:  # a person's own process is not ours to find again
+            await self.core.services.remember_child(child)
         core = self.core
         cause = core.services.new_uuid()
         async with core.lock:

@@ -7,8 +7,10 @@ import msgspec
 
 from fairlead.model.agents import AgentKind, Child
 from fairlead.model.errors import NotFound
+from fairlead.model.ids import SessionId
 from fairlead.model.policy import Rule
 from fairlead.model.store import Store
+from fairlead.model.transcripts import Transcripts
 from fairlead.sessions.policy import Fences
 from fairlead.system.clock import Clock
 
@@ -54,9 +56,14 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     trusted: Callable[[str], Awaitable[bool]]
     make_room: Callable[[str], Awaitable[None]]
     is_folder: Callable[[str], bool]
+    agent_ended: Callable[[SessionId], None] = lambda session: None
+    """Told when a session's agent has exited and all that it said is in the log."""
     limits: Limits = Limits()
+    transcripts: Transcripts | None = None
     mcp: Mapping[str, McpServer] = {}
     mcp_configs: Mapping[str, dict[str, Any]] = {}
+    session_env: frozenset[str] = frozenset()
+    """Environment variables that a client may set for a running agent."""
 
     def kind(self, name: str) -> AgentKind:
         try:

@@ -42,6 +42,8 @@ class Session:
         core.listener = self
 
     def committed(self, events: Sequence[ev.Event]) -> None:
+        if any(isinstance(event, ev.AgentExited) for event in events):
+            self.core.services.agent_ended(self.core.session)
         if any(isinstance(event, ev.TurnEnded | ev.MessageQueued) for event in events):
             asyncio.get_running_loop().call_soon(self.runner.pump)
 
@@ -86,6 +88,10 @@ class Session:
                 return await self._close(command, by)
             case cmd.Control():
                 return await self._control(command)
+            case cmd.DialIn():
+                return await self._dial_in()
+            case cmd.SetVariables():
+                return await self._set_variables(command)
             case cmd.Create() | cmd.Fork() | cmd.Delete():
                 raise BadRequest(f"{type(command).__name__} is not a command within a session.")
             case _:
@@ -227,6 +233,24 @@ class Session:
         agent = await self.runner.ensure()
         data = await agent.control(command.subtype, command.fields)
         return cmd.Reply(session=self.core.session, seq=self.core.log.head, data=data)
+
+    async def _dial_in(self) -> cmd.Reply:
+        """The token is in this answer and nowhere else: no repeat can be answered from the log."""
+        invitation = await self.runner.invite()
+        return cmd.Reply(session=self.core.session, seq=self.core.log.head, data=msgspec.structs.asdict(invitation))
+
+    async def _set_variables(self, command: cmd.SetVariables) -> cmd.Reply:
+        allowed = self.core.services.session_env
+        for name in command.variables:
+            if name not in allowed:
+                raise NotAllowed(
+                    f"The variable {name[:80]} is not one of session_env: {', '.join(sorted(allowed)) or 'none'}.",
+                    variable=name[:80],
+                )
+        if not command.variables:
+            raise BadRequest("Say which variables to set.")
+        await self.runner.running().set_variables(command.variables)
+        return cmd.Reply(session=self.core.session, seq=self.core.log.head)
 
     async def _close(self, command: cmd.Close, by: str) -> cmd.Reply:
         await self.runner.stop(f"closed by {by}" if by else "closed")

@@ -43,6 +43,9 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True):
     cwd: str = ""
     agent: str = ""
     title: str = ""
+    named: bool = False
+    """A person gave the title: the agent's own summaries change it no more."""
+    branch: str = ""
     first_prompt: str = ""
     archived: bool = False
     closed: bool = False
@@ -103,6 +106,7 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True):
             output_tokens=self.output_tokens,
             parent=self.parent,
             first_prompt=self.first_prompt,
+            branch=self.branch,
         )
 
 
@@ -117,6 +121,8 @@ def evolve(state: SessionState, event: ev.Event, seq: int, encoded: bytes = b"")
     match event:
         case ev.TextDelta() | ev.ThinkingDelta() | ev.InputDelta() | ev.RecordKept() | ev.ToolProgress():
             return state
+        case ev.Notice(kind="title", text=title) if title and not state.named:
+            return _change(state, title=title[:TITLE_LENGTH], updated=event.at)
         case ev.Text() | ev.Thinking() | ev.ToolCalled() | ev.HookProgress() | ev.Notice() | ev.RateLimit():
             return _change(state, updated=event.at)
         case ev.SubagentStarted() | ev.SubagentEnded() | ev.Compaction() | ev.Failure() | ev.InterruptAsked():
@@ -125,7 +131,13 @@ def evolve(state: SessionState, event: ev.Event, seq: int, encoded: bytes = b"")
             return _change(state, updated=event.at)
         case ev.SessionOpened():
             return _change(
-                state, cwd=event.cwd, agent=event.agent, title=event.title, created=event.at, updated=event.at
+                state,
+                cwd=event.cwd,
+                agent=event.agent,
+                title=event.title,
+                branch=event.branch,
+                created=event.at,
+                updated=event.at,
             )
         case ev.SessionForked():
             return _forked(state, event)
@@ -225,6 +237,7 @@ def _changed(state: SessionState, event: ev.SessionChanged) -> SessionState:
     return _change(
         state,
         title=state.title if event.title is None else event.title,
+        named=state.named or event.title is not None,
         archived=state.archived if event.archived is None else event.archived,
         settings=state.settings if event.settings is None else msgspec.convert(event.settings, Settings),
         updated=event.at,

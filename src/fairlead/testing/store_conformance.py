@@ -23,9 +23,12 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
+from msgspec import structs
+
 from fairlead.model.errors import Conflict, FairleadError, Fenced, Held, NoOwner, NotFound
 from fairlead.model.ids import SessionId
 from fairlead.model.store import (
+    TRANSCRIPT,
     Batch,
     Checkpoint,
     Entry,
@@ -622,6 +625,38 @@ class StoreConformance:
         assert await listed(words="100%") == {running.session}
         assert await listed(words="1_0") == set()
 
+    async def test_sessions_without_a_log_are_listed_and_taken_out_again(self, make_store: Stores) -> None:
+        store, session = await make_store(), new_session()
+        found = Summary(session=session, title="found", agent_session=session, state=TRANSCRIPT, updated=5)
+        await store.list_found([found])
+        await store.list_found([structs.replace(found, title="found again")])
+        assert [summary.title for summary in (await store.sessions(SessionFilter())).sessions] == ["found again"]
+        assert (await store.sessions(SessionFilter(transcripts=False))).sessions == ()
+        await refusal(NotFound, store.read(session, 0, 10))
+        assert await store.session_of(session) == session
+        await store.list_found([], [session])
+        assert (await store.sessions(SessionFilter())).sessions == ()
+        assert (await store.summary(session), await store.session_of(session)) == (None, None)
+
+    async def test_finding_a_session_changes_none_that_is_known_otherwise(self, make_store: Stores) -> None:
+        store, agents_id = await make_store(), new_session()
+        own = await _summarised(store, title="own", state="idle", agent_session=agents_id)
+        gone = await _summarised(store, title="gone")
+        await store.erase(gone.session)
+        found = [
+            Summary(session=session, title="found", agent_session=session, state=TRANSCRIPT)
+            for session in (own.session, gone.session, agents_id)
+        ]
+        await store.list_found(found)
+        assert [summary.title for summary in (await store.sessions(SessionFilter())).sessions] == ["own"]
+        await store.list_found([], [own.session, gone.session])
+        assert await store.summary(own.session) == own
+        tombstone = await store.summary(gone.session)
+        assert tombstone is not None
+        assert tombstone.deleted
+        assert await store.session_of(agents_id) == own.session
+        assert await store.session_of(gone.session) is None
+
     async def test_a_summary_is_written_with_its_batch(self, make_store: Stores) -> None:
         store, session = await make_store(), new_session()
         lease, _, head = await store.claim(session)
@@ -645,6 +680,7 @@ class StoreConformance:
             output_tokens=7,
             parent=new_session(),
             first_prompt="p",
+            branch="main",
         )
         await store.append(lease, batch(1, summary=full), head)
         assert await store.summary(session) == full

@@ -10,12 +10,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.claude_driver.puppet import MemorySink
 from fairlead.agents.claude.follow import (
+    QUIET_SECONDS,
     config_folder,
     end,
     find_transcript,
@@ -29,6 +31,7 @@ from fairlead.model.ids import MessageId, SessionId
 from fairlead.system.clock import SystemClock
 from fairlead.system.process import Patience
 from fairlead.system.proctable import start_mark
+from fairlead.testing.clock import ManualClock
 
 SESSION = SessionId("6a1f0b6e-5f5c-4c55-9a44-000000000001")
 PROMPT = MessageId("6a1f0b6e-5f5c-4c55-9a44-00000000000a")
@@ -273,3 +276,27 @@ async def test_a_stubborn_one_is_killed_and_so_is_what_it_started() -> None:
     async with asyncio.timeout(30):
         while start_mark(tool):
             await asyncio.sleep(0.01)
+
+
+async def test_one_that_dials_in_is_ended_when_it_writes_no_more(
+    tmp_path: Path, sleeper: "subprocess.Popen[bytes]"
+) -> None:
+    """It would try to reach its gateway for ten minutes, and the session would wait for that."""
+    path = tmp_path / "t.jsonl"
+    path.write_bytes(prompt_row(PROMPT) + said("one"))
+    clock, sink = ManualClock(), MemorySink()
+    child = msgspec.structs.replace(child_of(path, sleeper.pid, start_mark(sleeper.pid)), dials_in=True)
+    following = asyncio.create_task(follow(child, tmp_path, sink, PROMPT, clock, Patience(terminate=30.0)))
+    await sink.record_with(b"one")
+    await clock.advance(QUIET_SECONDS - 1)
+    with path.open("ab") as file:
+        file.write(said("two"))
+    await sink.record_with(b"two")
+    await clock.advance(QUIET_SECONDS - 1)
+    assert sleeper.poll() is None, "it was heard a moment ago"
+    await clock.advance(2)
+    assert await asyncio.to_thread(sleeper.wait, 30) == -signal.SIGTERM
+    async with asyncio.timeout(30):
+        while not following.done():
+            await clock.advance(1)
+    assert sink.all("exited") == [Exit()]

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.agents.claude.launch import (
-    ALWAYS,
     BASIC_VARIABLES,
     HOOK_SECONDS,
+    OVER_STDIO,
     PASSED_VARIABLES,
     arguments,
     environment,
@@ -54,11 +54,46 @@ def argv(version: tuple[int, int, int] = NEW, *, settings: dict[str, Any] | None
     return arguments(Launch(session=SESSION, cwd="/w", settings=given_settings, **launch), version, SESSION)
 
 
+URL = f"ws://127.0.0.1:7433/v1/cli/ws/{SESSION}"
+
+
+def dialing(version: tuple[int, int, int] = VERSIONS[0], url: str = URL, **launch: Any) -> list[str]:
+    return arguments(Launch(session=SESSION, cwd="/w", settings=Settings(), **launch), version, SESSION, url)
+
+
+@pytest.mark.rules("S004-006", "S004-251")
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_dial_in_launch_has_our_address_and_a_prompt_that_stands_for_none(version: tuple[int, int, int]) -> None:
+    for given_argv in (dialing(version), dialing(version, resume=OTHER), dialing(version, resume=OTHER, fork=True)):
+        assert given_argv[:7] == [
+            "-p",
+            "placeholder",
+            "--print",
+            f"--sdk-url={URL}",
+            "--input-format=stream-json",
+            "--output-format=stream-json",
+            "--verbose",
+        ]
+        assert "--include-partial-messages" in given_argv
+        assert not any("permission-prompt-tool" in word for word in given_argv), "over a socket it is implied"
+        assert all(word.startswith("-") for word in given_argv[2:])
+    assert f"--resume={OTHER}" in dialing(version, resume=OTHER)
+
+
+@pytest.mark.rules("S004-021")
+@pytest.mark.parametrize("url", ["http://127.0.0.1/x", "https://h/x", "ftp://h/x", "FILE:/etc"])
+def test_another_scheme_is_refused_before_the_cli_is_started(url: str) -> None:
+    with pytest.raises(BadRequest) as refused:
+        dialing(url=url)
+    assert refused.value.message == f"Unsupported protocol: {url.partition(':')[0].lower()}:"
+    assert f"--sdk-url={URL.replace('ws', 'wss', 1)}" in dialing(url=URL.replace("ws", "wss", 1))
+
+
 @pytest.mark.rules("S004-007")
 @pytest.mark.parametrize("version", VERSIONS)
 def test_every_launch_is_headless_and_speaks_json_both_ways(version: tuple[int, int, int]) -> None:
     for given_argv in (argv(version), argv(version, resume=OTHER), argv(version, resume=OTHER, fork=True)):
-        assert given_argv[: len(ALWAYS)] == [
+        assert given_argv[: len(OVER_STDIO)] == [
             "-p",
             "--input-format=stream-json",
             "--output-format=stream-json",
@@ -68,7 +103,7 @@ def test_every_launch_is_headless_and_speaks_json_both_ways(version: tuple[int, 
 
 
 def test_a_new_session_has_our_id_and_asks_for_partial_messages() -> None:
-    assert argv(trusted=True)[len(ALWAYS) :] == [
+    assert argv(trusted=True)[len(OVER_STDIO) :] == [
         "--permission-mode=default",
         "--include-partial-messages",
         f"--session-id={SESSION}",

@@ -229,7 +229,7 @@ def test_deleting_files_is_asked_for_by_name() -> None:
 @pytest.mark.parametrize("name", sorted(route.name for route in ROUTES if "{session}" in route.path))
 def test_every_call_on_a_session_checks_its_id(name: str) -> None:
     params = {"session": "../../etc/passwd", "message": "m"}
-    body = {"position": 0, "text": "x", "message": "m", "subtype": "x", "title": "t", "mode": "m"}
+    body = {"position": 0, "text": "x", "message": "m", "subtype": "x", "title": "t", "mode": "m", "variables": {}}
     known = BY_NAME[name].body
     fields = {} if known is None else {key: body[key] for key in known.__struct_fields__ if key in body}
     with pytest.raises(BadId):

@@ -24,12 +24,13 @@ from fairlead.agents.claude.records import (
     WireRecord,
     decode,
 )
+from fairlead.agents.claude.sending import environment_line
 from fairlead.agents.claude.serving import Serving
 from fairlead.agents.claude.versions import Version, abilities
 from fairlead.agents.links import Link
 from fairlead.model.agents import AgentSink, Decision, Exit, Launch, Record
 from fairlead.model.commands import Settings
-from fairlead.model.errors import AgentFailed, AgentGone, BadMode, BadRequest
+from fairlead.model.errors import AgentFailed, AgentGone, AgentRefused, BadMode, BadRequest
 from fairlead.model.ids import RequestId
 from fairlead.system.clock import Clock, within
 
@@ -102,6 +103,14 @@ class ClaudeAgent:
         with contextlib.suppress(AgentFailed, TimeoutError):
             await within(self._clock, REFUSING_SECONDS, self._serving.refuse_hooks())
         return await self._link.stop()
+
+    async def tell(self, records: list[Record]) -> None:
+        """Records that the link found beside the wire, in order with what came over it."""
+        await self._deliver(records)
+
+    def asked(self) -> tuple[str, ...]:
+        """The calls about which a person is being asked."""
+        return self._serving.calls()
 
     # --- what it says ------------------------------------------------------------------------------------
 
@@ -188,6 +197,11 @@ class ClaudeAgent:
         if not self._link.running:
             raise AgentGone("The agent has exited: it hears no answer any more.", request=request)
         await self._serving.answer(request, decision)
+
+    async def set_variables(self, variables: Mapping[str, str]) -> None:
+        if not abilities(self._version).takes_environment:
+            raise AgentRefused(f"Claude Code {self.version} takes no environment variables while it runs.")
+        await self._link.send(environment_line(dict(variables)))
 
     def needs_restart(self, old: Settings, new: Settings) -> bool:
         return needs_restart(old, new, self._version)

@@ -196,10 +196,10 @@ _DELTAS: Final = {
 
 
 def _delta(step: Step, stream: Stream, index: int, delta: dict[str, Any] | None, thread: str) -> bool:
-    """Tell a piece. False: it is of a kind that we do not know."""
+    """Tell a piece. False: it is of a kind that we do not know, or what came before it is missing."""
     found = _DELTAS.get(_string((delta or {}).get("type")))
     piece_text = (delta or {}).get(found[1]) if found else None
-    if found is None or not isinstance(piece_text, str):
+    if found is None or stream.torn or not isinstance(piece_text, str):
         return False
     piece = stream.pieces.setdefault(index, Piece(found[0]))
     trim(stream.pieces, PIECES_OPEN)

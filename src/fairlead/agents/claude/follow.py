@@ -9,8 +9,9 @@ import os
 import re
 import signal
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -25,6 +26,11 @@ from fairlead.system.proctable import Process, descendants, gone, is_alive, kill
 from fairlead.system.tail import FileTail
 
 BLOCK = 256 * 1024
+
+QUIET_SECONDS = 60.0
+"""A CLI that dials in goes on trying for ten minutes when its gateway has died, at work or not. One that has written
+nothing for so long is taken to wait for us, and is ended."""
+
 _LONGEST_NAME = 200
 
 
@@ -68,15 +74,25 @@ def find_transcript(config: Path, agent_session: str) -> Path | None:
 # --- following ----------------------------------------------------------------------------------------
 
 
-async def follow(child: Child, config: Path, sink: AgentSink, after: MessageId | None, clock: Clock) -> None:
+async def follow(
+    child: Child,
+    config: Path,
+    sink: AgentSink,
+    after: MessageId | None,
+    clock: Clock,
+    patience: Patience | None = None,
+) -> None:
     """Give the rows after the prompt `after` until the process is gone; then `sink.exited`."""
     path = _file_of(child, config)
     leaving = asyncio.create_task(gone(Process(child.pid, child.started), clock))
+    quiet = _Quiet(clock, lambda: end(child, clock, patience or Patience())) if child.dials_in else None
     try:
         offset = await asyncio.to_thread(place_after, path, after)
         with FileTail(path, clock=clock, offset=offset) as tail:
-            await _read(tail, leaving, sink)
+            await _read(tail, leaving, sink, quiet)
     finally:
+        if quiet is not None:
+            await quiet.stop()
         leaving.cancel()
         await asyncio.wait({leaving})
     await sink.exited(Exit())
@@ -87,7 +103,28 @@ def _file_of(child: Child, config: Path) -> Path:
     return expected if expected.exists() else find_transcript(config, child.agent_session) or expected
 
 
-async def _read(tail: FileTail, leaving: "asyncio.Task[None]", sink: AgentSink) -> None:
+class _Quiet:
+    """Acts once when nothing was heard for a while."""
+
+    def __init__(self, clock: Clock, act: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._clock = clock
+        self._act = act
+        self._waiting = asyncio.create_task(self._wait())
+
+    async def _wait(self) -> None:
+        await self._clock.sleep(QUIET_SECONDS)
+        await self._act()
+
+    async def heard(self) -> None:
+        await self.stop()
+        self._waiting = asyncio.create_task(self._wait())
+
+    async def stop(self) -> None:
+        self._waiting.cancel()
+        await asyncio.wait({self._waiting})
+
+
+async def _read(tail: FileTail, leaving: "asyncio.Task[None]", sink: AgentSink, quiet: _Quiet | None) -> None:
     splitter, generation = LineSplitter(), tail.generation
     while True:
         was_gone = leaving.done()
@@ -95,6 +132,8 @@ async def _read(tail: FileTail, leaving: "asyncio.Task[None]", sink: AgentSink) 
         if tail.generation != generation:
             splitter, generation = LineSplitter(), tail.generation
         if data:
+            if quiet is not None:
+                await quiet.heard()
             await _give(splitter.feed(data), sink)
         elif was_gone:
             await _give(splitter.end(), sink)
@@ -109,9 +148,13 @@ async def _read(tail: FileTail, leaving: "asyncio.Task[None]", sink: AgentSink) 
 
 
 async def _give(lines: list[bytes | Oversize], sink: AgentSink) -> None:
-    batch = [Record(row, "transcript") for line in lines if (row := _whole(line)) is not None]
+    batch = whole_rows(lines)
     if batch:
         await sink.records(batch)
+
+
+def whole_rows(lines: list[bytes | Oversize]) -> list[Record]:
+    return [Record(row, "transcript") for line in lines if (row := _whole(line)) is not None]
 
 
 def _whole(line: bytes | Oversize) -> bytes | None:

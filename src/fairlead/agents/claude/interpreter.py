@@ -24,12 +24,14 @@ from fairlead.agents.claude.records import (
     Init,
     InterruptMarker,
     KeepAlive,
+    LinkMarker,
     ProgressRecord,
     QuietRecord,
     RateLimitRecord,
     ResultRecord,
     Status,
     StreamRecord,
+    SubagentLink,
     SystemNotice,
     SystemQuiet,
     TaskNotification,
@@ -46,7 +48,7 @@ from fairlead.agents.claude.records import (
 )
 from fairlead.agents.claude.state import RECORDS_SEEN, STREAMED_SEEN, Held, State
 from fairlead.agents.claude.step import Step
-from fairlead.agents.claude.transcript import decode_row, in_sidechain
+from fairlead.agents.claude.transcript import decode_row, in_sidechain, parent_uuid
 from fairlead.agents.claude.turns import Ending, Phase, Signal
 from fairlead.model.agents import Outcome, Record
 from fairlead.model.events import Compaction, Delta, Event, ModeChanged, Notice, RateLimit, RecordKept
@@ -75,6 +77,8 @@ class ClaudeInterpreter:
         step, seen = self._recognise(message, record)
         if not seen:
             self._interpret(step, message)
+            if record.origin == "transcript" and not isinstance(message, UserRecord | AssistantRecord):
+                self._between(step, message)
         elif isinstance(message, AssistantRecord) and not message.parent_tool_use_id and not in_sidechain(message):
             # The transcript's copy of what the wire brought has the true stop reason.
             blocks.note_final(step, message)
@@ -107,6 +111,12 @@ class ClaudeInterpreter:
         state.agents.clear()
         state.expecting.clear()
         state.base = costs.next_process(state.base)
+        return step.outcome()
+
+    def settle(self) -> Outcome:
+        turn = self._state.turn
+        step = self._step("" if turn is None else turn.id, Record(b"", "transcript"))
+        turns.end_if_over(step)
         return step.outcome()
 
     @property
@@ -158,11 +168,16 @@ class ClaudeInterpreter:
         return step.outcome()
 
     def _ours(self, record: Record) -> Outcome:
-        """A prompt that we hand to the agent, or the mark of an interrupt. Nothing else of ours has a meaning."""
+        """A prompt that we hand to the agent, or a mark of ours. Nothing else of ours has a meaning."""
         message = decode(record.raw)
         step, seen = self._recognise(message, record)
         if isinstance(message, InterruptMarker):
             turns.signal(step, Signal.INTERRUPT)
+        elif isinstance(message, LinkMarker):
+            told.link(step, message)
+        elif isinstance(message, SubagentLink) and not seen:
+            step.keep("subagent_link", message.agentId)
+            subagents.learn(step, message.agentId, message.toolUseId)
         elif isinstance(message, UserRecord) and not seen:
             said.prompt(step, message)
         return self._outcome(step)
@@ -217,9 +232,9 @@ class ClaudeInterpreter:
                 self._unknown(step, message)
             case Garbage():
                 step.keep("garbage", known=False)
-            case InterruptMarker():
+            case InterruptMarker() | LinkMarker() | SubagentLink():
                 # Ours alone; from the agent it is a type like any other that we do not know.
-                step.keep("fairlead_interrupt", known=False)
+                step.keep("fairlead", known=False)
             case ControlResponse() | ControlCancel() | KeepAlive():
                 pass
             case _:
@@ -229,17 +244,29 @@ class ClaudeInterpreter:
         if isinstance(message, UserRecord) and message.isReplay:
             said.replayed(step, message)
             return
-        agent = "" if isinstance(message, StreamRecord) else message.agent
-        sidechain = not isinstance(message, StreamRecord) and in_sidechain(message)
-        thread, key = subagents.thread_of(step, message.parent_tool_use_id, agent, sidechain)
+        row = _row(message)
+        thread, key = subagents.thread_of(step, row)
         if thread is not None:
             self._in_thread(step, message, thread)
+            subagents.belongs(step, row, thread)
         elif isinstance(message, StreamRecord):
             blocks.streamed(step, message, key, known=False)
         elif subagents.hold(step, key):
             step.keep("assistant" if isinstance(message, AssistantRecord) else "user")
         else:
             self._in_thread(step, message, "")
+            subagents.belongs(step, row, "")
+
+    def _between(self, step: Step, message: WireRecord) -> None:
+        """A row without words in a sidechain: those after it name it as their parent."""
+        row = _row(message)
+        if not (row.sidechain and row.uuid and row.parent_row) or getattr(message, "agentId", None):
+            return
+        thread, key = subagents.thread_of(step, row)
+        if thread is None:
+            subagents.hold(step, key)
+        else:
+            subagents.belongs(step, row, thread)
 
     def _in_thread(self, step: Step, message: _Conversation, thread: str) -> None:
         match message:
@@ -258,13 +285,14 @@ class ClaudeInterpreter:
                 assert_never(message)
 
     def _replay(self, step: Step, held: Held, thread: str) -> None:
-        """A held record gets its meaning, under its own name."""
+        """A held record gets its meaning, under its own name. One that only links two others has none."""
         message = decode(held.raw)
-        assert isinstance(message, UserRecord | AssistantRecord), "nothing else is held"
         outer = (step.source, step.origin, step.raw, step.released)
         step.source, step.raw, step.released = held.source, held.raw, True
         step.origin = msgspec.convert(held.origin, Origin)
-        self._in_thread(step, message, thread)
+        if isinstance(message, UserRecord | AssistantRecord):
+            self._in_thread(step, message, thread)
+        subagents.belongs(step, _row(message), thread)
         step.source, step.origin, step.raw, step.released = outer
 
     def _result(self, step: Step, message: ResultRecord) -> None:
@@ -278,3 +306,17 @@ class ClaudeInterpreter:
             # A turn must end, even if how it ended cannot be read.
             turns.signal(step, Signal.RESULT, Ending(status="failed", reason="the result could not be read"))
         step.keep(message.type, message.subtype, known=False)
+
+
+def _row(message: WireRecord) -> subagents.Row:
+    """Where a record stands in the threads."""
+    sidechain = getattr(message, "isSidechain", None) is True
+    asked = message.message.content if isinstance(message, UserRecord) and sidechain else None
+    return subagents.Row(
+        uuid=getattr(message, "uuid", None) or "",
+        parent_call=getattr(message, "parent_tool_use_id", None) or "",
+        parent_row=parent_uuid(message),
+        agent=message.agent if isinstance(message, UserRecord | AssistantRecord) else "",
+        sidechain=sidechain,
+        prompt=subagents.text_of(asked).strip(),
+    )

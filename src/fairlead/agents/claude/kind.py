@@ -2,25 +2,44 @@
 
 import asyncio
 import os
+import shlex
 import shutil
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from fairlead.agents.claude import follow as following
 from fairlead.agents.claude.agent import ClaudeAgent
+from fairlead.agents.claude.dialin import ClaudeDialIn
+from fairlead.agents.claude.doors import SOCKET, Doors
 from fairlead.agents.claude.interpreter import ClaudeInterpreter
-from fairlead.agents.claude.launch import arguments, environment
+from fairlead.agents.claude.launch import TOKEN_VARIABLE, arguments, check_sdk_url, environment
 from fairlead.agents.claude.probe import Installed, Prober, find_executable, ways
 from fairlead.agents.claude.records import interrupt_marker
 from fairlead.agents.claude.sending import user_line
+from fairlead.agents.claude.versions import abilities
+from fairlead.agents.links.dialin import DialInLink, Terms
 from fairlead.agents.links.stdio import StdioLink
-from fairlead.model.agents import AgentInfo, AgentSink, Child, ChildRecorder, Interpreter, Launch, Record
+from fairlead.model.agents import (
+    AgentInfo,
+    AgentSink,
+    Child,
+    ChildRecorder,
+    Interpreter,
+    Invitation,
+    Launch,
+    Record,
+)
+from fairlead.model.auth import Identity
 from fairlead.model.content import Content, to_wire
-from fairlead.model.errors import AgentMissing
+from fairlead.model.dialin import Tokens
+from fairlead.model.errors import AgentGone, AgentMissing, BadRequest
 from fairlead.model.ids import MessageId, SessionId, is_uuid
+from fairlead.model.requests import Action
+from fairlead.model.routes import ClientProtocol
 from fairlead.system.clock import Clock
 from fairlead.system.process import Patience
 from fairlead.system.spill import SpillFiles
@@ -35,16 +54,46 @@ class ClaudeSettings(msgspec.Struct, frozen=True, kw_only=True):
     home: str = ""
     pass_env: tuple[str, ...] = ()
     spill: str = ""
+    gateway: str = ""
+    """Our own address as agents dial it, `ws://host:port`."""
     patience: Patience = Patience()
+
+
+class _Ready(msgspec.Struct, frozen=True):
+    """All that is known before a process is started."""
+
+    launch: Launch
+    found: Installed
+    env: dict[str, str]
+    cwd: str
+    agent_session: str
+    transcript: Path
+
+    def child(self, agent: str, link: "StdioLink | ClaudeDialIn", at: int) -> Child:
+        return Child(
+            session=self.launch.session,
+            pid=link.pid,
+            started=link.started,
+            group=link.group,
+            agent=agent,
+            agent_session=self.agent_session,
+            cwd=self.cwd,
+            home=self.env.get("HOME", ""),
+            transcript=str(self.transcript),
+            at=at,
+            dials_in=isinstance(link, ClaudeDialIn),
+        )
 
 
 class ClaudeKind:
     """Implements `model.agents.AgentKind`."""
 
-    def __init__(self, settings: ClaudeSettings, clock: Clock) -> None:
+    def __init__(self, settings: ClaudeSettings, clock: Clock, tokens: Tokens | None = None) -> None:
         self._settings = settings
         self._clock = clock
         self._prober = Prober(clock)
+        self._tokens = tokens
+        self._doors = Doors()
 
     @property
     def name(self) -> str:
@@ -77,37 +126,106 @@ class ClaudeKind:
 
     async def launch(self, launch: Launch, sink: AgentSink, record_child: ChildRecorder) -> ClaudeAgent:
         """Start it and wait until it takes prompts. Once it was recorded, `sink.exited` comes even if this fails."""
+        ready = await self._prepare(launch)
+        if launch.settings.link == "stdio":
+            argv = [*ready.found.command, *arguments(launch, ready.found.version, ready.agent_session)]
+            patience = self._settings.patience
+            stdio = StdioLink.open(argv, env=ready.env, cwd=ready.cwd, clock=self._clock, patience=patience)
+            return await self._drive(ready, stdio, sink, record_child)
+        try:
+            return await self._drive(ready, self._dialed(ready), sink, record_child)
+        except AgentGone as error:
+            if abilities(ready.found.version).dial_in:
+                raise
+            advice = "This version does not dial in to a gateway of one's own: set the session's link to stdio."
+            raise AgentGone(f"{error.message} {advice}", **error.data) from error
+
+    async def _prepare(self, launch: Launch) -> _Ready:
         found = await self.installed()
         env = self._environment()
         config = following.config_folder(env)
         cwd = _real(launch.cwd)
         agent_session = self._conversation(launch, config, cwd)
-        argv = [*found.command, *arguments(launch, found.version, agent_session)]
-        link = StdioLink.open(argv, env=env, cwd=cwd, clock=self._clock, patience=self._settings.patience)
-        child = Child(
-            session=launch.session,
-            pid=link.pid,
-            started=link.started,
-            group=link.group,
-            agent=self.name,
-            agent_session=agent_session,
-            cwd=cwd,
-            home=env.get("HOME", ""),
-            transcript=str(following.transcript_path(config, cwd, agent_session)),
-            at=self._clock.now_ms(),
-        )
+        transcript = following.transcript_path(config, cwd, agent_session)
+        return _Ready(launch, found, env, cwd, agent_session, transcript)
+
+    async def _drive(
+        self, ready: _Ready, link: StdioLink | ClaudeDialIn, sink: AgentSink, record_child: ChildRecorder
+    ) -> ClaudeAgent:
         try:
-            await record_child.started(child)
+            await record_child.started(ready.child(self.name, link, self._clock.now_ms()))
         except BaseException:
             await link.stop()
             raise
-        spill = SpillFiles(Path(self._settings.spill), launch.session) if self._settings.spill else None
-        agent = ClaudeAgent(link, sink, self._clock, found.version, spill)
-        await agent.start(launch)
+        spill = SpillFiles(Path(self._settings.spill), ready.launch.session) if self._settings.spill else None
+        agent = ClaudeAgent(link, sink, self._clock, ready.found.version, spill)
+        if isinstance(link, ClaudeDialIn):
+            link.tell, link.asked = agent.tell, agent.asked
+        await agent.start(ready.launch)
         return agent
 
+    # --- dial-in
+
+    def protocol(self) -> ClientProtocol | None:
+        return None if self._tokens is None else self._doors.protocol()
+
+    def performers(self) -> Mapping[type[Action], Callable[[Identity, Any], Awaitable[Any]]]:
+        """What the routes of `protocol` ask for."""
+        return {} if self._tokens is None else self._doors.performers()
+
+    async def invite(self, launch: Launch, sink: AgentSink, record_child: ChildRecorder) -> "_Guest":
+        """The CLI that is installed here is taken for the one that will come."""
+        ready = await self._prepare(launch)
+        url, token = self._dialing(launch.session)
+        link = DialInLink(self._clock, self._terms(ready), None, lambda: self._shut(launch.session, link))
+        link.expect()
+        self._doors.open(launch.session, link)
+        words = [*ready.found.command, *arguments(launch, ready.found.version, ready.agent_session, url)]
+        line = f"cd {shlex.quote(ready.cwd)} && {TOKEN_VARIABLE}={token} {shlex.join(words)}"
+
+        async def drive() -> ClaudeAgent:
+            return await self._drive(ready, self._around(ready, link), sink, record_child)
+
+        return _Guest(Invitation(url=url, token=token, command=line), link, drive)
+
+    def _dialed(self, ready: _Ready) -> ClaudeDialIn:
+        """Start the CLI with our address and a token of its own."""
+        launch = ready.launch
+        url, token = self._dialing(launch.session)
+        argv = [*ready.found.command, *arguments(launch, ready.found.version, ready.agent_session, url)]
+        link = DialInLink.open(
+            argv,
+            env={**ready.env, TOKEN_VARIABLE: token},
+            cwd=ready.cwd,
+            clock=self._clock,
+            terms=self._terms(ready),
+            ended=lambda: self._shut(launch.session, link),
+        )
+        self._doors.open(launch.session, link)
+        return self._around(ready, link)
+
+    def _dialing(self, session: SessionId) -> tuple[str, str]:
+        if self._tokens is None:
+            raise BadRequest(f"The agent {self.name} does not dial in: set the session's link to stdio.")
+        url = check_sdk_url(self._settings.gateway + SOCKET.format(session=session))
+        return url, self._tokens.issue(session)
+
+    def _terms(self, ready: _Ready) -> Terms:
+        known = abilities(ready.found.version)
+        return Terms(tries_s=known.reconnect_s, close_code=known.close_code, patience=self._settings.patience)
+
+    def _around(self, ready: _Ready, link: DialInLink) -> ClaudeDialIn:
+        return ClaudeDialIn(link, ready.found.version, self._clock, ready.transcript)
+
+    def _shut(self, session: SessionId, link: DialInLink) -> None:
+        if self._doors.shut(session, link) and self._tokens is not None:
+            self._tokens.revoke(session)
+
+    # --- beside a running process
+
     async def follow(self, child: Child, sink: AgentSink, after: MessageId | None) -> None:
-        await following.follow(child, self._config_of(child), sink, after, self._clock)
+        config = self._config_of(child)
+        await following.follow(child, config, sink, after, self._clock, self._settings.patience)
 
     async def forget(self, agent_session: str, cwd: str) -> None:
         """Delete the CLI's own files of a session: its transcript and, beside it, its subagents'."""
@@ -134,6 +252,24 @@ class ClaudeKind:
     def _config_of(self, child: Child) -> Path:
         # The file's folder is <config>/projects/<cwd>: the settings may have changed since the child was started.
         return Path(child.transcript).parent.parent.parent
+
+
+class _Guest:
+    """Implements `model.agents.Guest`."""
+
+    def __init__(self, invitation: Invitation, link: DialInLink, drive: Callable[[], Awaitable[ClaudeAgent]]) -> None:
+        self.invitation = invitation
+        self._link = link
+        self._drive = drive
+
+    async def arrival(self) -> ClaudeAgent:
+        await self._link.connected()
+        if not self._link.running:
+            raise AgentGone("The agent that was to dial in is not expected any more.")
+        return await self._drive()
+
+    async def call_off(self) -> None:
+        await self._link.stop()
 
 
 def _remove(config: Path, cwd: str, agent_session: str) -> None:

@@ -26,9 +26,15 @@ ALWAYS: Final = (
     "--input-format=stream-json",
     "--output-format=stream-json",
     "--verbose",
-    # Without it the CLI asks nobody over stdio and refuses what needs an answer.
-    "--permission-prompt-tool=stdio",
 )
+
+OVER_STDIO: Final = (*ALWAYS, "--permission-prompt-tool=stdio")
+"""Without the last the CLI asks nobody over stdio and refuses what needs an answer; over a socket it is implied."""
+
+PLACEHOLDER: Final = "placeholder"
+"""The prompt of a dial-in launch. The CLI ignores it and waits for its socket to bring one."""
+
+TOKEN_VARIABLE: Final = "CLAUDE_CODE_SESSION_ACCESS_TOKEN"
 
 EFFORTS: Final = ("low", "medium", "high", "xhigh", "max")
 _EFFORT_SINCE: Final[Version] = (2, 1, 120)
@@ -121,10 +127,14 @@ class BadSetting(BadRequest):
         super().__init__(f"The setting {setting} {problem}.", setting=setting)
 
 
-def arguments(launch: Launch, version: Version, agent_session: str) -> list[str]:
-    """The CLI's arguments. `agent_session` is the id that a new or forked conversation gets."""
+def arguments(launch: Launch, version: Version, agent_session: str, sdk_url: str = "") -> list[str]:
+    """The CLI's arguments. `agent_session` is the id that a new or forked conversation gets; with `sdk_url` it dials
+    in there."""
     settings = launch.settings
-    flags = [*ALWAYS, f"--permission-mode={_mode(settings.mode, version)}"]
+    flags = [
+        *(_dialing(sdk_url) if sdk_url else OVER_STDIO),
+        f"--permission-mode={_mode(settings.mode, version)}",
+    ]
     if settings.partial:
         flags.append("--include-partial-messages")
     flags += _conversation(launch, agent_session)
@@ -143,6 +153,19 @@ def arguments(launch: Launch, version: Version, agent_session: str) -> list[str]
     if version < BLOCKS_SINCE:
         flags.append(f"--settings={_ask_rules(launch)}")
     return flags
+
+
+def _dialing(url: str) -> tuple[str, ...]:
+    # Words before options: some options take every word that follows them.
+    return (ALWAYS[0], PLACEHOLDER, "--print", f"--sdk-url={check_sdk_url(url)}", *ALWAYS[1:])
+
+
+def check_sdk_url(url: str) -> str:
+    """The CLI opens WebSockets and nothing else; it says so in these words."""
+    scheme = url.partition(":")[0].lower()
+    if scheme not in ("ws", "wss"):
+        raise BadRequest(f"Unsupported protocol: {scheme}:", url=url)
+    return url
 
 
 def must_hold(tool: str, version: Version) -> bool:

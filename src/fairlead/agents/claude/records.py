@@ -14,11 +14,20 @@ from fairlead.agents.claude.lines import encode_line
 
 
 class _Body(msgspec.Struct, frozen=True, kw_only=True):
-    """What most messages have. `agentId`, `isSidechain`, `isMeta`, `version` are the transcript's."""
+    """What most messages have. `agentId`, `isSidechain`, `isMeta`, `version`, `parentUuid` are the transcript's."""
 
     uuid: str | None = None
     session_id: str | None = None
     parent_tool_use_id: str | None = None
+    # Of any type: what is wrong with the link of a row makes the row no other.
+    parentUuid: Any = None
+    isSidechain: Any = None
+
+
+class _Row(_Body, frozen=True, kw_only=True):
+    """What may stand in a transcript between two rows of a conversation."""
+
+    agentId: Any = None
 
 
 # --- conversation --------------------------------------------------------------------------------
@@ -38,7 +47,6 @@ class _Said(_Body, frozen=True, kw_only=True):
     message: ApiMessage
     agent_id: str | None = None
     agentId: str | None = None
-    isSidechain: bool | None = None
     isMeta: bool | None = None
     version: str | None = None
 
@@ -114,7 +122,7 @@ class RateLimitRecord(_Body, frozen=True, kw_only=True):
     rate_limit_info: dict[str, Any]
 
 
-class ProgressRecord(_Body, frozen=True, kw_only=True):
+class ProgressRecord(_Row, frozen=True, kw_only=True):
     """A transcript's row, and now and then the wire's: hooks, shells and subagents at work."""
 
     data: dict[str, Any]
@@ -145,7 +153,7 @@ class Status(_Body, frozen=True, kw_only=True):
     permissionMode: str | None = None
 
 
-class CompactBoundary(_Body, frozen=True, kw_only=True):
+class CompactBoundary(_Row, frozen=True, kw_only=True):
     """`compact_metadata` on the wire, `compactMetadata` (or the micro form) in the transcript."""
 
     compact_metadata: dict[str, Any] | None = None
@@ -187,7 +195,7 @@ class BackgroundTasks(_Body, frozen=True, kw_only=True):
     tasks: list[dict[str, Any]]
 
 
-class HookRecord(_Body, frozen=True, kw_only=True):
+class HookRecord(_Row, frozen=True, kw_only=True):
     """hook_started, hook_progress and hook_response, joined by `hook_id`."""
 
     subtype: str
@@ -201,7 +209,7 @@ class HookRecord(_Body, frozen=True, kw_only=True):
     outcome: str | None = None
 
 
-class SystemNotice(_Body, frozen=True, kw_only=True):
+class SystemNotice(_Row, frozen=True, kw_only=True):
     """Every other system message that has something to say to a person; which field has the words differs."""
 
     subtype: str
@@ -212,7 +220,7 @@ class SystemNotice(_Body, frozen=True, kw_only=True):
     error: Any = None
 
 
-class SystemQuiet(_Body, frozen=True, kw_only=True):
+class SystemQuiet(_Row, frozen=True, kw_only=True):
     """A system message that is known and says nothing to a person."""
 
     subtype: str
@@ -258,7 +266,7 @@ class KeepAlive(msgspec.Struct, frozen=True, kw_only=True):
 # --- the rest -------------------------------------------------------------------------------------
 
 
-class QuietRecord(_Body, frozen=True, kw_only=True):
+class QuietRecord(_Row, frozen=True, kw_only=True):
     """A type that is known and says nothing to a person."""
 
     type: str
@@ -278,12 +286,33 @@ class InterruptMarker(msgspec.Struct, frozen=True, kw_only=True):
     cause: str = ""
 
 
+class SubagentLink(msgspec.Struct, frozen=True, kw_only=True):
+    """Ours: what the file beside a subagent's transcript says about whose it is (its `.meta.json`)."""
+
+    agentId: str
+    toolUseId: str
+
+
+class LinkMarker(msgspec.Struct, frozen=True, kw_only=True):
+    """Ours, never sent: the agent's socket was away. `gap`: some of what it said was lost; `over`: nothing more comes
+    of what it was doing; `back`: it is here again, and `asked` are the calls about which a person is being asked."""
+
+    cause: str = ""
+    gap: bool = False
+    over: bool = False
+    back: bool = False
+    asked: tuple[str, ...] = ()
+
+
 class UnknownRecord(msgspec.Struct, frozen=True, kw_only=True):
     """An object of a type we do not know, or whose fields are not what we know."""
 
     type: str = ""
     subtype: str = ""
     uuid: str | None = None
+    parentUuid: Any = None
+    isSidechain: Any = None
+    agentId: Any = None
 
 
 class Garbage(msgspec.Struct, frozen=True, kw_only=True):
@@ -320,12 +349,16 @@ WireRecord = (
     | QuietRecord
     | TitleRecord
     | InterruptMarker
+    | LinkMarker
+    | SubagentLink
     | UnknownRecord
     | Garbage
 )
 
 INTERRUPT_MARKER: Final = "fairlead_interrupt"
-"""The `type` of our own marker; the prefix keeps it apart from any type of the CLI."""
+LINK_MARKER: Final = "fairlead_link"
+SUBAGENT_LINK: Final = "fairlead_subagent"
+"""The `type`s of our own markers; the prefix keeps them apart from any type of the CLI."""
 
 _TYPES: Final[dict[str, type[Any]]] = {
     "user": UserRecord,
@@ -344,6 +377,8 @@ _TYPES: Final[dict[str, type[Any]]] = {
     "summary": TitleRecord,
     "custom-title": TitleRecord,
     INTERRUPT_MARKER: InterruptMarker,
+    LINK_MARKER: LinkMarker,
+    SUBAGENT_LINK: SubagentLink,
 }
 
 QUIET_TYPES: Final = frozenset(
@@ -493,6 +528,9 @@ def _unknown(raw: bytes) -> WireRecord:
         type=kind if isinstance(kind, str) else "",
         subtype=subtype if isinstance(subtype, str) else "",
         uuid=uuid if isinstance(uuid, str) else None,
+        parentUuid=data.get("parentUuid"),
+        isSidechain=data.get("isSidechain"),
+        agentId=data.get("agentId"),
     )
 
 
@@ -508,3 +546,13 @@ def decode_object(raw: bytes) -> dict[str, Any]:
 def interrupt_marker(cause: str) -> bytes:
     """The record (origin `gateway`, never sent) that tells the interpreter of an interrupt; no newline."""
     return encode_line({"type": INTERRUPT_MARKER, "cause": cause})[:-1]
+
+
+def link_marker(marker: LinkMarker) -> bytes:
+    """The record (origin `gateway`, never sent) that tells the interpreter how the link fared; no newline."""
+    return encode_line({"type": LINK_MARKER, **msgspec.structs.asdict(marker)})[:-1]
+
+
+def subagent_link(agent: str, call: str) -> bytes:
+    """The record (origin `gateway`, never sent) that tells the interpreter which call began a subagent; no newline."""
+    return encode_line({"type": SUBAGENT_LINK, "agentId": agent, "toolUseId": call})[:-1]

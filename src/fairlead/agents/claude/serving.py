@@ -112,6 +112,10 @@ class Serving:
         answer = _hook_answer(decision) if opened.held else _permission_answer(decision, opened.ask)
         await self._reply(opened, control.answer_line, answer)
 
+    def calls(self) -> tuple[str, ...]:
+        """The calls that somebody has been asked about and has not decided."""
+        return tuple(opened.ask.call for opened in self._open.values() if opened.ask is not None)
+
     async def refuse_hooks(self) -> None:
         """Before its input is closed: an open hook without an answer would leave the tool to the CLI's own rules."""
         for opened in list(self._open.values()):

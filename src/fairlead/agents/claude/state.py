@@ -24,6 +24,8 @@ STREAMS_OPEN: Final = 64
 PIECES_OPEN: Final = 1024
 HELD_RECORDS: Final = 256
 HELD_BYTES: Final = 1 << 20
+ANCESTRY_KEPT: Final = 4096
+"""Rows of sidechains whose thread is remembered for those that name them as their parent."""
 
 
 class Recent(msgspec.Struct):
@@ -97,13 +99,15 @@ class Piece(msgspec.Struct):
 
 
 class Stream(msgspec.Struct):
-    """A message while it is written. `kept` are the seqs of its records that are no deltas."""
+    """A message while it is written. `kept` are the seqs of its records that are no deltas; `torn`: some of it was
+    lost on the way."""
 
     message: str
     pieces: dict[int, Piece] = {}
     kept: list[int] = []
     stop: str = ""
     over: bool = False
+    torn: bool = False
 
 
 class Held(msgspec.Struct):
@@ -135,6 +139,14 @@ class State(msgspec.Struct):
     """Subagents that are over: call to parent thread; they may speak again."""
     agents: dict[str, str] = {}
     """The CLI's own ids of subagents, to the call that started each."""
+    began: dict[str, str] = {}
+    """The turn in which each subagent's call was made: what its transcript's rows belong to, whenever they are read."""
+    prompts: dict[str, str] = {}
+    """Calls whose subagent is not linked yet, each with the prompt that its first row must have."""
+    roots: dict[str, str] = {}
+    """Subagents (the CLI's own ids) that wait for a call with this prompt."""
+    ancestry: dict[str, str] = {}
+    """Rows of sidechains (uuid) and their threads, where nothing but the parent tells whose a row is."""
     tasks: dict[str, Task] = {}
     streams: dict[str, Stream] = {}
     messages: dict[str, list[int]] = {}

@@ -28,20 +28,28 @@ class Step:
         self.anonymous = anonymous
         self.released = False
         """A held record is being replayed: it was kept when it came, so it is not kept again."""
+        self.releasing: list[tuple[str, str]] = []
+        """Keys of held records that are being told, each with its thread."""
         self.events: list[Event] = []
         self.drop: list[int] = []
 
     def tell(self, kind: type[Any], /, *, part: int | str = 0, thread: str = "", **fields: Any) -> None:
         """`part` tells several events of one kind and record apart in their ids."""
-        turn = self.state.turn
         self.events.append(
             kind(
                 id=event_id(self.source, str(kind.__struct_config__.tag), part),
-                turn=None if turn is None else TurnId(turn.id),
+                turn=self._turn(thread),
                 subagent=subagent_of(thread),
                 **fields,
             )
         )
+
+    def _turn(self, thread: str) -> TurnId | None:
+        """The open turn; for a subagent's rows that of its call, since its file is read at any time after."""
+        began = self.state.began.get(thread) if thread and self.origin == "transcript" else None
+        if began is not None:
+            return TurnId(began)
+        return None if self.state.turn is None else TurnId(self.state.turn.id)
 
     def keep(
         self, record: str, subtype: str = "", *, known: bool = True, part: int | str = 0, thread: str = ""

@@ -6,7 +6,10 @@ told in the main thread when the turn ends without it.
 
 from typing import Any, Final, Literal
 
+import msgspec
+
 from fairlead.agents.claude.state import (
+    ANCESTRY_KEPT,
     CALLS_OPEN,
     CALLS_SEEN,
     HELD_BYTES,
@@ -27,7 +30,10 @@ SPAWNING: Final = frozenset({"Task", "Agent"})
 """Tools that start a subagent: `Task` was renamed `Agent`, and both occur."""
 
 AGENT_KEY: Final = "agent:"
-"""Prefix of the key under which records are held whose subagent is known only by the CLI's own id."""
+ROW_KEY: Final = "row:"
+PROMPT_KEY: Final = "prompt:"
+"""Prefixes of the keys under which records are held: their subagent is known only by the CLI's own id, by the row
+that they follow, or by what it was asked. Without one the key is the call itself."""
 
 End = Literal["completed", "failed", "stopped"]
 
@@ -35,28 +41,89 @@ End = Literal["completed", "failed", "stopped"]
 # --- threads -----------------------------------------------------------------------------------------
 
 
-def thread_of(step: Step, parent: str | None, agent: str, sidechain: bool = False) -> tuple[str | None, str]:
-    """The thread of a record: its name, or None and the key under which to hold it."""
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a record stands, as far as it says so itself. `prompt`: what a subagent's first row was asked."""
+
+    uuid: str = ""
+    parent_call: str = ""
+    parent_row: str = ""
+    agent: str = ""
+    sidechain: bool = False
+    prompt: str = ""
+
+
+def thread_of(step: Step, row: Row) -> tuple[str | None, str]:
+    """The thread of a record: its name, or None and the key under which to hold it.
+
+    By the call that it names, else by the CLI's id of the subagent, else (older transcripts have neither) by the row
+    that it follows; the first row of a subagent by its prompt."""
     state = step.state
-    if not parent:
-        if not agent or not sidechain:
-            return "", ""
-        call = state.agents.get(agent)
-        return call, AGENT_KEY + agent
-    if parent in state.calls and parent not in state.subagents:
-        adopt(step, parent)
-    known = parent in state.subagents or parent in state.threads or parent in state.ended
-    if known and agent:
-        learn(step, agent, parent)
-    return (parent if known else None), parent
+    if row.parent_call:
+        parent = row.parent_call
+        if parent in state.calls and parent not in state.subagents:
+            adopt(step, parent)
+        known = _is_known(step, parent)
+        if known and row.agent:
+            learn(step, row.agent, parent)
+        return (parent if known else None), parent
+    if not row.sidechain:
+        return "", ""
+    if row.agent:
+        if row.agent not in state.agents and row.prompt and not row.parent_row:
+            _await_call(step, row.agent, row.prompt)
+        call = state.agents.get(row.agent)
+        return (call if call is not None and _is_known(step, call) else None), AGENT_KEY + row.agent
+    thread = state.ancestry.get(row.parent_row)
+    if thread is not None:
+        return thread, ""
+    if row.prompt:
+        asked = next((call for call, prompt in state.prompts.items() if prompt == row.prompt), None)
+        if asked is not None:
+            del state.prompts[asked]
+            return asked, ""
+    return None, (ROW_KEY + row.parent_row if row.parent_row else PROMPT_KEY + row.prompt)
+
+
+def belongs(step: Step, row: Row, thread: str) -> None:
+    """The thread of a sidechain's row is known: so is that of the rows that follow it."""
+    if row.sidechain and not row.agent and not row.parent_call and row.uuid:
+        step.state.ancestry[row.uuid] = thread
+        trim(step.state.ancestry, ANCESTRY_KEPT)
+        release(step, ROW_KEY + row.uuid, thread)
+
+
+def _await_call(step: Step, agent: str, prompt: str) -> None:
+    """Link a subagent by its prompt if that can mean one call only; else, or if the call has not come, it waits."""
+    state = step.state
+    state.roots[agent] = prompt
+    trim(state.roots, THREADS_KEPT)
+    _match(step, prompt)
+
+
+def _match(step: Step, prompt: str) -> None:
+    state = step.state
+    agents = [agent for agent, wanted in state.roots.items() if wanted == prompt]
+    calls = [call for call, given in state.prompts.items() if given == prompt]
+    if len(agents) == 1 and len(calls) == 1:
+        learn(step, agents[0], calls[0])
 
 
 def learn(step: Step, agent: str, call: str) -> None:
     """The CLI's own id of a subagent: what waited for it can be told."""
-    if step.state.agents.get(agent) != call:
-        step.state.agents[agent] = call
-        trim(step.state.agents, THREADS_KEPT)
+    state = step.state
+    state.roots.pop(agent, None)
+    state.prompts.pop(call, None)
+    if state.agents.get(agent) != call:
+        state.agents[agent] = call
+        trim(state.agents, THREADS_KEPT)
+    if _is_known(step, call):
         release(step, AGENT_KEY + agent, call)
+
+
+def _is_known(step: Step, call: str) -> bool:
+    """The call of a subagent was told: it works, or has worked before."""
+    state = step.state
+    return call in state.subagents or call in state.threads or call in state.ended
 
 
 def hold(step: Step, key: str) -> bool:
@@ -71,15 +138,25 @@ def hold(step: Step, key: str) -> bool:
 
 
 def release(step: Step, key: str, thread: str) -> None:
-    held = step.state.held.pop(key, ())
-    step.state.held_bytes -= sum(len(record.raw) for record in held)
-    for record in held:
-        step.replay(step, record, thread)
+    """Tell what is held under `key`, and what is found to belong behind it. No recursion: chains are long."""
+    step.releasing.append((key, thread))
+    if len(step.releasing) > 1:
+        return
+    while step.releasing:
+        key, thread = step.releasing[0]
+        held = step.state.held.pop(key, ())
+        step.state.held_bytes -= sum(len(record.raw) for record in held)
+        for record in held:
+            step.replay(step, record, thread)
+        del step.releasing[0]
 
 
 def release_all(step: Step) -> None:
     """What is still held belongs to nobody we know: it is told in the main thread, and said so."""
-    for key, held in list(step.state.held.items()):
+    for key in list(step.state.held):
+        held = step.state.held.get(key)
+        if held is None:
+            continue  # it followed another one
         step.tell(
             Notice,
             part=key,
@@ -192,9 +269,18 @@ def text_of(content: Any) -> str:
 def start(step: Step, call: str, thread: str, facts: dict[str, Any], background: bool = False) -> None:
     state = step.state
     background = background or facts.get("run_in_background") is True
+    again = call in state.threads or call in state.ended
     state.subagents[call] = Subagent(thread, background)
     trim(state.subagents, CALLS_OPEN)
     state.threads.pop(call, None)
+    turn = state.began.get(thread) or (state.turn.id if state.turn is not None else "")
+    if turn:
+        state.began.setdefault(call, turn)
+        trim(state.began, CALLS_OPEN)
+    prompt = _text(facts.get("prompt")).strip()
+    if prompt and not again and call not in state.agents.values():
+        state.prompts[call] = prompt
+        trim(state.prompts, THREADS_KEPT)
     step.tell(
         SubagentStarted,
         part=call,
@@ -206,6 +292,25 @@ def start(step: Step, call: str, thread: str, facts: dict[str, Any], background:
         prompt=_text(facts.get("prompt")),
         background=background,
     )
+    linked = [agent for agent, known in state.agents.items() if known == call]
+    for agent in linked:
+        release(step, AGENT_KEY + agent, call)
+    if call in state.prompts:
+        _match(step, prompt)
+        if call in state.prompts and PROMPT_KEY + prompt in state.held:
+            _take_root(step, call, prompt)
+
+
+def _take_root(step: Step, call: str, prompt: str) -> None:
+    """The first of the roots that wait for this prompt becomes the call's; the others wait for the next."""
+    state = step.state
+    waiting = state.held[PROMPT_KEY + prompt]
+    first = waiting.pop(0)
+    if not waiting:
+        del state.held[PROMPT_KEY + prompt]
+    state.held_bytes -= len(first.raw)
+    del state.prompts[call]
+    step.replay(step, first, call)
 
 
 def adopt(step: Step, call: str) -> None:
@@ -229,7 +334,9 @@ def finish(step: Step, call: str, status: End, summary: str) -> None:
     trim(state.threads, THREADS_KEPT)
     for key in [key for key, task in state.tasks.items() if task.call == call]:
         del state.tasks[key]
-    _interrupt(step, [key for key, open_call in state.calls.items() if open_call.thread == call])
+    if step.origin != "transcript":
+        # Of a transcript the subagent's own file may still tell how they ended.
+        _interrupt(step, [key for key, open_call in state.calls.items() if open_call.thread == call])
     step.tell(
         SubagentEnded,
         part=call,
@@ -259,6 +366,8 @@ def close(step: Step, everything: bool = False) -> list[str]:
     """The turn is over (or the process, `everything`): what it left open ends; calls, then subagents."""
     state = step.state
     calls = list(state.calls) if everything else foreground_calls(step)
+    if not everything and step.origin == "transcript":
+        calls = [call for call in calls if not state.calls[call].thread]
     _interrupt(step, calls)
     for call in [key for key in state.subagents if everything or not in_background(step, key)]:
         finish(step, call, "stopped", "")

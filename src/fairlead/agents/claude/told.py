@@ -12,6 +12,7 @@ from fairlead.agents.claude.records import (
     ControlRequest,
     HookRecord,
     Init,
+    LinkMarker,
     ProgressRecord,
     Status,
     SystemNotice,
@@ -35,6 +36,29 @@ from fairlead.model.events import (
 from fairlead.model.ids import CallId, RequestId
 
 _ENVELOPE: Final = frozenset({"type", "subtype", "uuid", "session_id", "sessionId", "parentUuid", "timestamp"})
+
+
+# --- the link --------------------------------------------------------------------------------------------
+
+
+def link(step: Step, marker: LinkMarker) -> None:
+    """The agent's socket was away for a while."""
+    if marker.gap:
+        for stream in step.state.streams.values():
+            # Deltas told after a gap would have wrong offsets: the whole block will tell them.
+            stream.torn = True
+        text = "Some of what the agent said was lost on its way; its transcript has what was said whole."
+        step.tell(Notice, kind="link.gap", text=text)
+    if marker.over:
+        turns.end_if_over(step)
+    # Measured: what the CLI asks while its socket is down is lost for ever, and its turn hangs until an interrupt.
+    waiting = [call for call in subagents.foreground_calls(step) if call not in marker.asked]
+    if marker.back and step.state.turn is not None and waiting:
+        text = (
+            "The agent's connection was lost and is back. What it asked meanwhile did not reach the gateway: "
+            "if it does not go on, interrupt the turn."
+        )
+        step.tell(Notice, kind="link.back", text=text, data={"offers": ["interrupt"], "calls": waiting})
 
 
 # --- init and status -------------------------------------------------------------------------------------

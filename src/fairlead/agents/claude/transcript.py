@@ -18,3 +18,9 @@ def decode_row(raw: bytes) -> WireRecord:
 def in_sidechain(record: UserRecord | AssistantRecord) -> bool:
     """The row belongs to a subagent."""
     return record.isSidechain is True
+
+
+def parent_uuid(record: WireRecord) -> str:
+    """The row before it in its thread; empty for the first, or where the link is no link."""
+    parent = getattr(record, "parentUuid", None)
+    return parent if isinstance(parent, str) else ""

@@ -121,7 +121,8 @@ def speaks(step: Step, thread: str) -> None:
     """The agent works in `thread`. The last words of a subagent that is over open no turn: nothing would end it."""
     if not thread:
         signal(step, Signal.MAIN)
-    elif thread in step.state.subagents:
+    elif thread in step.state.subagents and not (step.origin == "transcript" and thread in step.state.began):
+        # Rows of a subagent's file belong to the turn of its call and open none of their own.
         signal(step, Signal.SIDE)
 
 
@@ -129,12 +130,16 @@ def end_if_over(step: Step) -> None:
     """A transcript has no results: a turn with its final answer, or interrupted, ends before the next prompt."""
     turn = step.state.turn
     if turn is not None and (turn.final or turn.cancelled):
+        outer, step.source = step.source, turn.id
         signal(step, Signal.RESULT, judged(step, ""))
+        step.source = outer
 
 
 def _end(step: Step, ending: Ending, closed: list[str] | None) -> None:
     if closed is None:
-        subagents.release_all(step)
+        if step.origin != "transcript":
+            # Of a transcript another file may still tell whose they are.
+            subagents.release_all(step)
         closed = subagents.close(step)
     step.tell(
         TurnEnded,

@@ -39,6 +39,12 @@ class Abilities(msgspec.Struct, frozen=True, kw_only=True):
     """A control_cancel_request of ours is accepted; else it ends the process."""
     takes_environment: bool
     """update_environment_variables has an effect."""
+    reconnect_s: float
+    """How long it tries to come back when its dial-in socket drops, and a little more."""
+    close_code: int | None
+    """The code of a close that ends it at once, with exit 0; None where every close is a broken line to it."""
+    replays: bool
+    """When it comes back it says its last 1000 messages again; else what it said meanwhile is lost on the wire."""
     stops_in_transcript: bool
     """The transcript's assistant rows have their true stop_reason; else it is always null."""
 
@@ -56,5 +62,9 @@ def abilities(version: Version) -> Abilities:
         answers_unknown=middle,
         takes_cancel=middle,
         takes_environment=not new,
+        # Measured: 2.1.37 tries twice and is gone after 5.1 s; 2.1.120 has a budget of 600 s, with jitter.
+        reconnect_s=630.0 if middle else 8.0,
+        close_code=4001 if middle else None,
+        replays=middle,
         stops_in_transcript=middle,
     )

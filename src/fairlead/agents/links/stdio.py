@@ -12,6 +12,19 @@ WRITE_SECONDS = 30.0
 """An agent that does not read its input for so long is stuck: its pipe is full and nothing of ours gets through."""
 
 
+def start_child(argv: Sequence[str], *, env: Mapping[str, str], cwd: str, clock: Clock) -> ChildHandle:
+    """AgentMissing if there is no such program, BadRequest if there is no such folder."""
+    try:
+        return spawn(argv, env=env, cwd=cwd, clock=clock)
+    except OSError as error:
+        if error.filename == cwd:
+            raise BadRequest(f"The working folder {cwd} cannot be used: {error.strerror}.", path=cwd) from error
+        raise AgentMissing(
+            f"The agent {argv[0]} cannot be started: {error.strerror}. Install it, or name it with --claude PATH.",
+            path=argv[0],
+        ) from error
+
+
 class StdioLink:
     """Implements `Link`. Bytes to and from one child. Every call fails with AgentGone once the child reads no more."""
 
@@ -24,16 +37,8 @@ class StdioLink:
     def open(
         cls, argv: Sequence[str], *, env: Mapping[str, str], cwd: str, clock: Clock, patience: Patience
     ) -> "StdioLink":
-        """Start the agent. AgentMissing if there is no such program, BadRequest if there is no such folder."""
-        try:
-            return cls(spawn(argv, env=env, cwd=cwd, clock=clock), clock, patience)
-        except OSError as error:
-            if error.filename == cwd:
-                raise BadRequest(f"The working folder {cwd} cannot be used: {error.strerror}.", path=cwd) from error
-            raise AgentMissing(
-                f"The agent {argv[0]} cannot be started: {error.strerror}. Install it, or name it with --claude PATH.",
-                path=argv[0],
-            ) from error
+        """Start the agent. AgentMissing, BadRequest."""
+        return cls(start_child(argv, env=env, cwd=cwd, clock=clock), clock, patience)
 
     @property
     def pid(self) -> int:

@@ -17,7 +17,9 @@ def register(app: typer.Typer) -> None:
 
 
 def ls(
-    everything: Annotated[bool, typer.Option("--all", "-a", help="All of them, archived ones too.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", "-a", help="All of them: archived ones, and those that only Claude Code knows.")
+    ] = False,
     search: Annotated[str | None, typer.Option(metavar="WORDS", help="Words in the title or first prompt.")] = None,
     json: Json = False,
     no_color: NoColor = False,
@@ -37,7 +39,8 @@ async def _ls(wanted: Wanted, words: str, *, everything: bool, json: bool, no_co
     rows: list[list[str]] = []
     more = False
     async with Api(wanted.find) as api:
-        async for summary in api.sessions(q=words, archived="any" if everything else "false"):
+        wanted_state = {"archived": "any"} if everything else {"archived": "false", "transcripts": "false"}
+        async for summary in api.sessions(q=words, **wanted_state):
             if json:
                 json_line(summary)
                 continue
@@ -52,7 +55,11 @@ async def _ls(wanted: Wanted, words: str, *, everything: bool, json: bool, no_co
     if json:
         return
     if not rows:
-        hint('No sessions yet. Start one with: fairlead run "explain this repository"' if not words else "None found.")
+        if words:
+            hint("None found.")
+        else:
+            hint('No sessions yet. Start one with: fairlead run "explain this repository"')
+            hint("Those that Claude Code has written down are shown by: fairlead ls --all")
         return
     table(("ID", "STATE", "USED", "TURNS", "COST", "AGENT", "FOLDER", "TITLE"), rows, no_color=no_color)
     if more:

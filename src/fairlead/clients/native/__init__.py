@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from fairlead.clients.native import admin, overview, sessions
+from fairlead.clients.native import admin, overview, sessions, transcripts
 from fairlead.clients.native.codec import SUBPROTOCOLS
 from fairlead.clients.native.conversation import NativeConversation
 from fairlead.clients.native.openapi import document
@@ -19,6 +19,7 @@ ROUTES: Final = (
     *sessions.ROUTES,
     *overview.ROUTES,
     *admin.ROUTES,
+    *transcripts.ROUTES,
     Route(
         method="GET",
         path="/v1/openapi.json",

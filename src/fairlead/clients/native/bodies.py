@@ -55,6 +55,7 @@ class PatchSettings(Body, frozen=True, kw_only=True):
     max_budget_usd: float | msgspec.UnsetType | None = msgspec.UNSET
     mcp_servers: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
     output_schema: dict[str, Any] | msgspec.UnsetType | None = msgspec.UNSET
+    link: Literal["stdio", "dial-in"] | msgspec.UnsetType = msgspec.UNSET
 
 
 class ForkSession(Body, frozen=True, kw_only=True):
@@ -73,6 +74,12 @@ class RewindSession(Body, frozen=True, kw_only=True):
 class ControlAgent(Body, frozen=True, kw_only=True):
     subtype: str
     fields: dict[str, Any] = {}
+
+
+class SetEnvironment(Body, frozen=True, kw_only=True):
+    """Only names that the setting session_env has."""
+
+    variables: dict[str, str]
 
 
 class MoveQueued(Body, frozen=True, kw_only=True):

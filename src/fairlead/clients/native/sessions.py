@@ -11,6 +11,7 @@ from fairlead.clients.native.html import HtmlRenderer
 from fairlead.clients.native.page import POLICY
 from fairlead.model import commands as cmd
 from fairlead.model import queries as q
+from fairlead.model.agents import Invitation
 from fairlead.model.errors import BadRequest
 from fairlead.model.ids import MessageId, SessionId, session_id
 from fairlead.model.routes import LogStream, Param, Request, Response, Route, Steps, json_response
@@ -60,6 +61,9 @@ def list_sessions(request: Request) -> Steps:
     archived = request.query.get("archived", "false")
     if archived not in ("true", "false", "any"):
         raise BadRequest("archived must be true, false or any.", field="archived")
+    transcripts = request.query.get("transcripts", "true")
+    if transcripts not in ("true", "false"):
+        raise BadRequest("transcripts must be true or false.", field="transcripts")
     page = yield q.ListSessions(
         SessionFilter(
             words=request.query.get("q", ""),
@@ -68,6 +72,7 @@ def list_sessions(request: Request) -> Steps:
             state=request.query.get("state", ""),
             before=request.query.get("before", ""),
             limit=request.whole("limit", 50, 1, PAGE_LIMIT),
+            transcripts=transcripts == "true",
         )
     )
     return json_response(page)
@@ -124,6 +129,16 @@ def rewind(request: Request) -> Steps:
 def control(request: Request) -> Steps:
     body = request.json(b.ControlAgent)
     return json_response((yield cmd.Control(session=session_of(request), subtype=body.subtype, fields=body.fields)))
+
+
+def dial_in(request: Request) -> Steps:
+    reply: cmd.Reply = yield cmd.DialIn(session=session_of(request))
+    return json_response(reply.data)
+
+
+def environment(request: Request) -> Steps:
+    body = request.json(b.SetEnvironment)
+    return json_response((yield cmd.SetVariables(session=session_of(request), variables=body.variables)))
 
 
 def settings(request: Request) -> Steps:
@@ -228,6 +243,7 @@ ROUTES: Final = (
             Param("archived", str, "true, false (the default) or any."),
             Param("cwd", str, "Only those of this folder."),
             Param("state", str, "Only those in this state."),
+            Param("transcripts", str, "false leaves out those that nobody has opened here yet."),
             Param("before", str, "`next` of the page before."),
             _LIMIT,
         ),
@@ -352,6 +368,25 @@ ROUTES: Final = (
         handle=control,
         about="A request of the agent's own control protocol.",
         body=b.ControlAgent,
+        answer=cmd.Reply,
+    ),
+    Route(
+        method="POST",
+        path=f"{PATH}/dial-in",
+        access="admin",
+        name="sessions.dial-in",
+        handle=dial_in,
+        about="Expect an agent that is started by hand: how to start it, with a token that is shown this once.",
+        answer=Invitation,
+    ),
+    Route(
+        method="POST",
+        path=f"{PATH}/environment",
+        access="admin",
+        name="sessions.environment",
+        handle=environment,
+        about="Set environment variables of the running agent, of the names in the setting session_env.",
+        body=b.SetEnvironment,
         answer=cmd.Reply,
     ),
     Route(

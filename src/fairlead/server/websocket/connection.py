@@ -5,6 +5,7 @@ Both drivers, our own and the stock one, keep these promises; only interfaces an
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -58,6 +59,10 @@ class Connection(Protocol):
 
     def write_buffer_size(self) -> int:
         """Bytes given to `send` that the operating system has not taken yet."""
+
+    def probe(self, answered: Callable[[], None]) -> None:
+        """`answered` is called when the peer has taken all that was sent before: a ping and its pong. Never, where
+        the driver cannot see pongs."""
 
     def pause_reading(self) -> None:
         """Messages of the socket read at hand (at most 256 KiB) may still come."""

@@ -36,6 +36,7 @@ from fairlead.server.websocket.frames import (
 from fairlead.server.websocket.handshake import parse_head, refusal
 from fairlead.server.websocket.keepalive import Keepalive, Timer
 from fairlead.server.websocket.parser import Deliver, FrameParser
+from fairlead.server.websocket.probes import Probes
 
 logger = logging.getLogger("fairlead.server.websocket")
 
@@ -77,6 +78,7 @@ class WebSocketDriver(asyncio.Protocol):
         "_max_write_buffer",
         "_open",
         "_parser",
+        "_probes",
         "_reading_paused",
         "_server_state",
         "_transport",
@@ -121,6 +123,7 @@ class WebSocketDriver(asyncio.Protocol):
         self._reading_paused = False
         self._heard = True
         self._backlog = 0
+        self._probes: Probes | None = None
 
     # What an endpoint and its application call: see Connection.
 
@@ -158,6 +161,12 @@ class WebSocketDriver(asyncio.Protocol):
 
     def write_buffer_size(self) -> int:
         return self._transport.get_write_buffer_size()
+
+    def probe(self, answered: Callable[[], None]) -> None:
+        if self._open:
+            if self._probes is None:
+                self._probes = Probes()
+            self._transport.write(ping_frame(self._probes.begin(answered)))
 
     def pause_reading(self) -> None:
         if self._open and not self._reading_paused:
@@ -205,6 +214,8 @@ class WebSocketDriver(asyncio.Protocol):
 
     def on_pong(self, payload: bytes) -> None:
         """Any byte shows life, and data_received noted it."""
+        if self._probes is not None:
+            self._probes.answered(payload)
 
     def on_peer_close(self, code: int, payload: bytes) -> None:
         if self._open:

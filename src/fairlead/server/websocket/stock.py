@@ -122,6 +122,9 @@ class StockConnection:
     def write_buffer_size(self) -> int:
         return self._queued
 
+    def probe(self, answered: Callable[[], None]) -> None:
+        """ASGI shows no pongs."""
+
     def pause_reading(self) -> None:
         if not self.closed:
             self._readable.clear()

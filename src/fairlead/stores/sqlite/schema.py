@@ -87,7 +87,12 @@ create table documents (space text not null, key text not null, value text not n
     without rowid;
 """
 
-STEPS: Final[Sequence[str]] = (FIRST,)
+SECOND: Final = """
+alter table sessions add column branch text not null default '';
+create index sessions_by_agent_session on sessions (agent_session) where agent_session <> '';
+"""
+
+STEPS: Final[Sequence[str]] = (FIRST, SECOND)
 
 
 def own_version() -> str:

@@ -4,8 +4,9 @@ Apart from `fairlead.db` so that its writes never stand in the way of an append.
 cursor: the last entry looked at) is stored in the transaction that stores the words, so a crash repeats nothing and
 leaves nothing out. What is found is looked up in the log again: what is gone there is not shown.
 
-Indexed: prompts and steers (`user.message`), answers (`text`), proposed plans, and titles. Left out: thinking and tool
-traffic, which would bury what was said, and the queue, whose messages are found once they are handed to the agent.
+Indexed: prompts and steers (`user.message`), answers (`text`), proposed plans, titles, and what tools were asked and
+what they answered. Tool traffic comes after what was said: there is so much of it that it would bury the rest. Left
+out: thinking, and the queue, whose messages are found once they are handed to the agent.
 """
 
 import sqlite3
@@ -21,7 +22,9 @@ from fairlead.stores.sqlite.connections import connect, make_private
 from fairlead.stores.sqlite.reading import Stretch, last_entry, shown
 from fairlead.stores.sqlite.sessions import plain
 
-INDEXED = ("user.message", "text", "plan.proposed", "session.opened", "session.changed")
+SAID = ("user.message", "text", "plan.proposed", "session.opened", "session.changed")
+TOOLS = ("tool.called", "tool.ended")
+INDEXED = SAID + TOOLS
 
 # Entries looked at per transaction of the index.
 _SLICE = 2000
@@ -44,8 +47,9 @@ create trigger texts_removed after delete on texts begin
     insert into said (said, rowid, text) values ('delete', old.id, old.text);
 end;
 """
-_WITH_FTS, _WITHOUT_FTS = 1, 2
-"""`user_version` of the file, by what this Python's SQLite can do; a file of the other kind is made anew."""
+_WITH_FTS, _WITHOUT_FTS = 3, 4
+"""`user_version` of the file, by what this Python's SQLite can do and by what is indexed; any other is made anew."""
+_TOOLS_LAST = f"texts.kind in ({', '.join(repr(kind) for kind in TOOLS)})"
 
 _NEWS = f"""
 select id, log, seq, at, kind, cast(event as blob) from entries
@@ -66,7 +70,9 @@ class _Said(msgspec.Struct):
     text: str = ""
     plan: str = ""
     title: str | None = None
-    content: tuple[dict[str, Any], ...] = ()
+    name: str = ""
+    input: Any = None
+    content: Any = None
 
 
 _decoder = msgspec.json.Decoder(_Said)
@@ -78,9 +84,30 @@ def words_of(event: bytes) -> str:
         said = _decoder.decode(event)
     except msgspec.MsgspecError:
         return ""
-    blocks = (block.get("text") for block in said.content if block.get("type") == "text")
-    parts = [said.text, said.plan, said.title or "", *(text for text in blocks if isinstance(text, str))]
+    parts = [said.text, said.plan, said.title or "", said.name, *_strings(said.input), *_content(said.content)]
     return "\n".join(part for part in parts if part)[:_LONGEST]
+
+
+def _content(content: Any) -> Iterator[str]:
+    """The words of a message's or a result's content: a string, or blocks of which some are text."""
+    if isinstance(content, str):
+        yield content
+    for block in content if isinstance(content, list) else ():
+        if isinstance(block, dict) and block.get("type") == "text" and isinstance(block.get("text"), str):
+            yield block["text"]
+
+
+def _strings(value: Any) -> Iterator[str]:
+    """Every string in a tool's input, however deep."""
+    waiting = [value]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, str):
+            yield item
+        elif isinstance(item, dict):
+            waiting.extend(reversed(item.values()))
+        elif isinstance(item, list):
+            waiting.extend(reversed(item))
 
 
 def has_fts5() -> bool:
@@ -182,13 +209,13 @@ def search(db: sqlite3.Connection, words: str, limit: int, session: SessionId | 
         parts["source"] = "search.said join search.texts on texts.id = said.rowid"
         parts["snippet"] = "snippet(said, 0, char(2), char(3), '…', 16)"
         parts["condition"] = "said match ?"
-        parts["order"] = "said.rank, texts.id desc"
+        parts["order"] = f"{_TOOLS_LAST}, said.rank, texts.id desc"
         values = [_expression(wanted)]
     else:
         parts["source"] = "search.texts"
         parts["snippet"] = "texts.text"
         parts["condition"] = " and ".join("instr(folded(texts.text), ?)" for _ in wanted)
-        parts["order"] = "texts.id desc"
+        parts["order"] = f"{_TOOLS_LAST}, texts.id desc"
         values = [word.casefold() for word in wanted]
     values += [value for stretch in within for value in stretch]
     hits: list[Hit] = []

@@ -2,13 +2,14 @@
 
 import base64
 import sqlite3
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from fairlead.model.errors import BadRequest
 from fairlead.model.ids import SessionId
-from fairlead.model.store import SessionFilter, SessionPage, Summary
+from fairlead.model.store import TRANSCRIPT, SessionFilter, SessionPage, Summary
 
 _FIELDS = tuple(field.name for field in msgspec.structs.fields(Summary))
 _LIST = f"select {', '.join(_FIELDS)} from sessions"
@@ -24,6 +25,32 @@ def summary_row(summary: Summary) -> tuple[Any, ...]:
 def get_summary(db: sqlite3.Connection, session: SessionId) -> Summary | None:
     row = db.execute(f"{_LIST} where session = ?", (session,)).fetchone()
     return None if row is None else _summary(row)
+
+
+_FOUND = f"""
+insert into sessions ({", ".join(_FIELDS)}) select {", ".join("?" * len(_FIELDS))}
+where not exists (select 1 from sessions where agent_session = ? and agent_session <> '' and session <> ?)
+on conflict (session) do update set {", ".join(f"{name} = excluded.{name}" for name in _FIELDS)}
+where sessions.state = '{TRANSCRIPT}' and sessions.deleted = 0
+"""
+
+
+def list_found(db: sqlite3.Connection, found: Sequence[Summary], gone: Sequence[SessionId]) -> None:
+    """Sessions without a log, into the lists and out of them."""
+    for summary in found:
+        db.execute(_FOUND, (*summary_row(summary), summary.session, summary.session))
+    for session in gone:
+        db.execute(f"delete from sessions where session = ? and state = '{TRANSCRIPT}' and deleted = 0", (session,))
+
+
+def session_of(db: sqlite3.Connection, agent_session: str) -> SessionId | None:
+    """Another session's id of it counts more than its own: that session is the one that runs it."""
+    row = db.execute(
+        "select session from sessions where agent_session = ? and agent_session <> '' and session <> ? and deleted = 0"
+        " union all select session from sessions where session = ? and deleted = 0 limit 1",
+        (agent_session, agent_session, agent_session),
+    ).fetchone()
+    return None if row is None else SessionId(row[0])
 
 
 def list_sessions(db: sqlite3.Connection, wanted: SessionFilter) -> SessionPage:
@@ -42,6 +69,8 @@ def list_sessions(db: sqlite3.Connection, wanted: SessionFilter) -> SessionPage:
     if wanted.state:
         conditions.append("state = ?")
         values.append(wanted.state)
+    if not wanted.transcripts:
+        conditions.append(f"state <> '{TRANSCRIPT}'")
     for word in plain(wanted.words).split():
         conditions.append("instr(folded(title || char(10) || first_prompt), ?)")
         values.append(word.casefold())

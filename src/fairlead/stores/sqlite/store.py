@@ -215,6 +215,12 @@ class SqliteStore:
     async def summary(self, session: SessionId) -> Summary | None:
         return await self._readers.do(lambda db: sessions.get_summary(db, session))
 
+    async def list_found(self, found: Sequence[Summary], gone: Sequence[SessionId] = ()) -> None:
+        await self._writer.do(lambda db: sessions.list_found(db, found, gone))
+
+    async def session_of(self, agent_session: str) -> SessionId | None:
+        return await self._readers.do(lambda db: sessions.session_of(db, agent_session))
+
     async def search(self, words: str, limit: int = 20, session: SessionId | None = None) -> Sequence[Hit]:
         return await self._readers.do(lambda db: search.search(db, words, limit, session, fts=self._fts))
 

@@ -1,0 +1,114 @@
+"""Claude's transcripts as a source for the core: joins catalogue, watch and reading. Implements
+`model.transcripts.Transcripts`."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
+
+from fairlead.agents.claude import catalogue, reading
+from fairlead.agents.claude.lines import Spill
+from fairlead.agents.claude.watch import Watch
+from fairlead.model.agents import Record
+from fairlead.model.errors import NotFound
+from fairlead.model.ids import SessionId
+from fairlead.model.transcripts import Found, Gone, Mark, Problem
+from fairlead.system.clock import Clock
+from fairlead.system.spill import SpillFiles
+
+
+def default_homes(env: Mapping[str, str], agents_home: str) -> list[Path]:
+    """Where Claude Code keeps its files: for the agents that we start, and for a person on this machine."""
+    home = env.get("HOME", "/")
+    folders = [os.path.join(agents_home or home, ".claude")]
+    if env.get("CLAUDE_CONFIG_DIR"):
+        folders.append(env["CLAUDE_CONFIG_DIR"])
+    return [Path(folder) for folder in dict.fromkeys(folders)]
+
+
+class ClaudeTranscripts:
+    def __init__(self, homes: Sequence[Path], clock: Clock, spill: str = "") -> None:
+        self._homes = tuple(homes)
+        self._clock = clock
+        self._spill = spill
+        self._paths: dict[SessionId, Path] = {}
+
+    @property
+    def agent(self) -> str:
+        return "claude"
+
+    @property
+    def folders(self) -> list[str]:
+        return [str(folder) for folder in catalogue.projects(self._homes)]
+
+    async def scan(self, known: Mapping[str, Mark]) -> AsyncIterator[Sequence[Found | Gone | Problem]]:
+        """Folder by folder, each in a thread: whoever else uses the loop goes on meanwhile."""
+        paths: dict[SessionId, Path] = {}
+        for root in catalogue.projects(self._homes):
+            for folder in await asyncio.to_thread(_folders, root):
+                if isinstance(folder, Problem):
+                    yield [folder]
+                    continue
+                files, news = await asyncio.to_thread(catalogue.scan_folder, folder, known)
+                for session, path in files.items():
+                    paths.setdefault(session, path)
+                if news:
+                    yield news
+        self._paths = paths
+        gone = [Gone(SessionId(session)) for session in known if session not in paths]
+        if gone:
+            yield gone
+
+    async def changes(self) -> AsyncIterator[frozenset[SessionId]]:
+        async for portion in Watch(self._homes, self._clock).changes():
+            yield portion
+
+    async def look(self, session: SessionId) -> Found | None:
+        path = await self._find(session)
+        found = None if path is None else await asyncio.to_thread(catalogue.look, path, session)
+        return found if isinstance(found, Found) else None
+
+    async def examine(self, path: str) -> Found | Problem:
+        return await asyncio.to_thread(catalogue.look, Path(path))
+
+    async def reader(
+        self, session: SessionId, place: bytes = b"", *, after: str = "", path: str = ""
+    ) -> reading.SessionReader:
+        file = Path(path) if path else await self._find(session)
+        if file is None:
+            raise NotFound("transcript of session", session)
+        return await asyncio.to_thread(
+            reading.SessionReader, session, file, place, after, lambda: self._spill_of(session)
+        )
+
+    async def glance(self, session: SessionId, limit: int) -> Sequence[Record]:
+        path = await self._find(session)
+        if path is None:
+            raise NotFound("transcript of session", session)
+        return await asyncio.to_thread(reading.last_rows, path, limit)
+
+    async def _find(self, session: SessionId) -> Path | None:
+        known = self._paths.get(session)
+        if known is not None and known.exists():
+            return known
+        found = await asyncio.to_thread(self._search, session)
+        if found is None:
+            self._paths.pop(session, None)
+        else:
+            self._paths[session] = found
+        return found
+
+    def _search(self, session: SessionId) -> Path | None:
+        """In whichever folder it is: folders are renamed, and versions name them by different rules."""
+        for root in catalogue.projects(self._homes):
+            for folder in catalogue.project_folders(root):
+                if not isinstance(folder, Problem) and (path := folder / f"{session}{catalogue.SUFFIX}").exists():
+                    return path
+        return None
+
+    def _spill_of(self, session: SessionId) -> Spill | None:
+        return SpillFiles(Path(self._spill), session) if self._spill else None
+
+
+def _folders(root: Path) -> list[Path | Problem]:
+    return list(catalogue.project_folders(root))

@@ -1,0 +1,337 @@
+"""The dial-in link: an agent that connects to us. Its sockets come and go; to the driver it is one stream of bytes.
+
+Frames in are handed on in order, with a mark where a socket came back. Frames out end with one newline each; what
+the agent may not have got when its socket dropped is sent again on the next. An agent that we started is our child
+all the same, and is reaped; one that a person started has no process here, and is gone when it stays away.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+import msgspec
+
+from fairlead.agents.links.dialing import TABLE, TAKES, Outbox, Signal, State
+from fairlead.agents.links.stdio import WRITE_SECONDS, start_child
+from fairlead.model.agents import Exit
+from fairlead.model.errors import AgentGone, AgentTimeout, Busy
+from fairlead.model.frames import text_frame
+from fairlead.model.sockets import Wire
+from fairlead.system.clock import Clock, Timer, within
+from fairlead.system.pipes import Take
+from fairlead.system.process import ChildHandle, Patience
+
+logger = logging.getLogger("fairlead.agents.dialin")
+
+UNREAD_BYTES = 1 << 20
+"""What may wait here for the core before the socket is not read any more; what one read brings comes on top."""
+UNSENT_BYTES = 1 << 20
+"""What may wait for the agent's side before the next line does: far below what the server bears."""
+LAST_WORDS_SECONDS = 10.0
+"""How long the socket of a dead process may take to come to its end."""
+PLAIN_CLOSE = 1000
+
+
+class Terms(msgspec.Struct, frozen=True, kw_only=True):
+    """What the agent's version does: how long it tries to come back, and the close code that ends it, if one does."""
+
+    tries_s: float
+    close_code: int | None = None
+    patience: Patience = Patience()
+
+
+class Arrival(msgspec.Struct, frozen=True):
+    """A socket came. `again`: not the first; `last` is what the agent says that it wrote last."""
+
+    again: bool
+    last: str = ""
+
+
+Arrived = Callable[[Arrival], Awaitable[None]]
+
+
+class DialInLink:
+    """Implements `Link`, but for the second argument of `receive`. `ended` is called once, when it is closed."""
+
+    def __init__(
+        self, clock: Clock, terms: Terms, child: ChildHandle | None, ended: Callable[[], None] = lambda: None
+    ) -> None:
+        self.state = State.IDLE
+        self._clock = clock
+        self._terms = terms
+        self._child = child
+        self._ended = ended
+        self._outbox = Outbox()
+        self._inbox: deque[bytes | Arrival] = deque()
+        self._unread = 0
+        self._said = bytearray()
+        self._socket: _Socket | None = None
+        self._arrivals = 0
+        self.posts = 0
+        """How often it has said something beside its socket."""
+        self._changed = asyncio.Event()
+        self._timer: Timer | None = None
+        self._watching: asyncio.Task[None] | None = None
+
+    @classmethod
+    def open(
+        cls,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        cwd: str,
+        clock: Clock,
+        terms: Terms,
+        ended: Callable[[], None],
+    ) -> "DialInLink":
+        """Start the agent, which is to connect. AgentMissing, BadRequest."""
+        child = start_child(argv, env=env, cwd=cwd, clock=clock)
+        child.close_input()
+        link = cls(clock, terms, child, ended)
+        link.expect()
+        return link
+
+    def expect(self) -> None:
+        self._signal(Signal.EXPECTED)
+        if self._child is not None:
+            self._watching = asyncio.create_task(self._watch(self._child))
+
+    # --- as a link
+
+    @property
+    def pid(self) -> int:
+        """0 for an agent that a person started."""
+        return 0 if self._child is None else self._child.pid
+
+    @property
+    def child(self) -> ChildHandle | None:
+        return self._child
+
+    @property
+    def running(self) -> bool:
+        return self.state in TAKES
+
+    async def receive(self, take: Take, arrived: Arrived) -> None:
+        """Until the agent says no more."""
+        while True:
+            while self._inbox:
+                item = self._inbox.popleft()
+                if isinstance(item, Arrival):
+                    await arrived(item)
+                else:
+                    self._unread -= len(item)
+                    self._read_on()
+                    await take(item)
+            if self.state is State.CLOSED:
+                return
+            await self._change()
+
+    async def send(self, data: bytes) -> None:
+        """Return when the line is on its way, or is kept for when the agent is back. AgentGone, AgentTimeout."""
+        try:
+            await within(self._clock, WRITE_SECONDS, self._room())
+        except TimeoutError:
+            raise AgentTimeout("The agent does not read its input: interrupt or close the session.") from None
+        if not self.offer(data):
+            logger.info("kept for an agent that is away", extra={"pid": self.pid, "bytes": len(data)})
+
+    def offer(self, data: bytes) -> bool:
+        """Whether it was sent; if not, it is kept until the agent is back. AgentGone when it will not be."""
+        if not self.running:
+            raise AgentGone("The agent reads no more: it has exited or is about to.")
+        self._outbox.add(data)
+        if self._socket is None:
+            return False
+        self._socket.say([data], self._outbox.last)
+        return True
+
+    def pass_by(self, data: bytes) -> None:
+        """A line that matters only now: not kept for an agent that is away."""
+        if self._socket is not None and self.running:
+            self._socket.say([data], 0)
+
+    async def stop(self) -> Exit:
+        """By the close code where its version knows one, else by the ladder of signals; how it ended."""
+        polite = self._socket is not None and self._terms.close_code is not None
+        self._signal(Signal.STOPPED)
+        if self._socket is not None:
+            self._socket.hang_up(self._terms.close_code or PLAIN_CLOSE, "the session is closed")
+        if self._child is None or self._watching is None:
+            self._signal(Signal.ENDED)
+            return Exit()
+        patience = self._terms.patience
+        # Nothing but a signal ends a version that takes every close for a broken line.
+        hurried = patience if polite else Patience(close=0.0, terminate=patience.terminate, kill=patience.kill)
+        status = await self._child.end(hurried)
+        await asyncio.shield(self._watching)
+        return Exit(code=status.code, signal=status.signal, stderr=self._child.stderr)
+
+    # --- as what sockets and posts come to
+
+    def enter(self, last: str) -> "_Socket":
+        """For a socket that was let in. Busy when no agent is expected any more."""
+        if not self.running:
+            raise Busy("This session expects no agent now.")
+        return _Socket(self, last)
+
+    async def post(self, data: bytes) -> None:
+        """What the agent says beside its socket. Busy, and then it may try again, while too much is unread."""
+        if not self.running:
+            raise Busy("This session expects no agent now.")
+        if self._unread > UNREAD_BYTES:
+            raise Busy("What the agent said before is still being stored.")
+        self.posts += 1
+        self._put(data)
+
+    async def connected(self) -> None:
+        """When it has come for the first time, or will not come any more."""
+        while self.state is State.CONNECTING:
+            await self._change()
+
+    # --- inside
+
+    def _signal(self, signal: Signal) -> None:
+        before, self.state = self.state, TABLE[self.state, signal]
+        if before is not self.state:
+            logger.debug("link", extra={"pid": self.pid, "state": self.state, "because": signal})
+        if self.state is not State.RECONNECTING and self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self.state is State.CLOSED and before is not State.CLOSED:
+            self._ended()
+        self._changed.set()
+
+    async def _change(self) -> None:
+        self._changed.clear()
+        await self._changed.wait()
+
+    def opened(self, socket: "_Socket", last: str) -> None:
+        if self.state not in TAKES:
+            socket.hang_up(PLAIN_CLOSE, "this session expects no agent now")
+            return
+        before, self._socket = self._socket, socket
+        if before is not None:
+            before.hang_up(PLAIN_CLOSE, "the agent has come again")
+        self._arrivals += 1
+        self._signal(Signal.OPENED)
+        self._inbox.append(Arrival(self._arrivals > 1, last))
+        lacking = self._outbox.lacking()
+        fields = {"pid": self.pid, "again": self._arrivals > 1, "resent": len(lacking)}
+        logger.info("the agent has dialed in", extra=fields)
+        if lacking:
+            socket.say(lacking, self._outbox.last)
+
+    def heard(self, socket: "_Socket", data: bytes) -> None:
+        """Also of a socket that another has replaced: it was said before."""
+        self._put(data)
+        if self._unread > UNREAD_BYTES:
+            socket.pause()
+
+    def took(self, number: int) -> None:
+        self._outbox.took(number)
+
+    def drained(self) -> None:
+        self._changed.set()
+
+    def dropped(self, socket: "_Socket", code: int) -> None:
+        if self._socket is not socket:
+            return
+        self._socket = None
+        logger.info("the agent's socket has dropped", extra={"pid": self.pid, "code": code})
+        self._signal(Signal.DROPPED)
+        if self.state is State.RECONNECTING:
+            self._timer = self._clock.call_later(self._terms.tries_s, self._give_up)
+
+    def _give_up(self) -> None:
+        logger.info("the agent did not come back", extra={"pid": self.pid})
+        self._signal(Signal.GAVE_UP)
+
+    def _put(self, data: bytes) -> None:
+        self._inbox.append(data)
+        self._unread += len(data)
+        self._changed.set()
+
+    def _read_on(self) -> None:
+        if self._socket is not None and self._unread <= UNREAD_BYTES // 2:
+            self._socket.resume()
+
+    async def _room(self) -> None:
+        while self._socket is not None and self._socket.backlog() > UNSENT_BYTES and self.running:
+            await self._change()
+
+    async def _watch(self, child: ChildHandle) -> None:
+        """Its output is read all the time: a full pipe would stop it. What it says there matters if it never comes."""
+
+        async def keep(data: bytes) -> None:
+            self._said += data
+            del self._said[: -64 * 1024]
+
+        await child.read(keep)
+        await child.wait()
+        if self._arrivals == 0 and self._said:
+            self._put(bytes(self._said))
+        with contextlib.suppress(TimeoutError):
+            await within(self._clock, LAST_WORDS_SECONDS, self._silence())
+        self._signal(Signal.ENDED)
+
+    async def _silence(self) -> None:
+        while self._socket is not None:
+            await self._change()
+
+
+class _Socket:
+    """One socket of the agent: implements `model.sockets.Holder`."""
+
+    def __init__(self, link: DialInLink, last: str) -> None:
+        self._link = link
+        self._last = last
+        self._wire: Wire | None = None
+        self._paused = False
+        self._whole = True
+
+    # what the server calls
+
+    def attached(self, wire: Wire) -> None:
+        self._wire = wire
+        self._link.opened(self, self._last)
+
+    def received(self, data: bytes) -> None:
+        if data:
+            self._whole = data.endswith(b"\n")
+            self._link.heard(self, data)
+
+    def drained(self) -> None:
+        self._link.drained()
+
+    def detached(self, code: int) -> None:
+        self._wire = None
+        if not self._whole:
+            # Frames come whole: what has no newline at a socket's end is a last line, not half of one.
+            self._link.heard(self, b"\n")
+        self._link.dropped(self, code)
+
+    # what the link calls
+
+    def say(self, lines: Sequence[bytes], number: int) -> None:
+        if self._wire is not None:
+            self._wire.send(b"".join(map(text_frame, lines)))
+            self._wire.probe(lambda: self._link.took(number))
+
+    def backlog(self) -> int:
+        return 0 if self._wire is None else self._wire.backlog()
+
+    def pause(self) -> None:
+        if self._wire is not None and not self._paused:
+            self._paused = True
+            self._wire.pause()
+
+    def resume(self) -> None:
+        if self._wire is not None and self._paused:
+            self._paused = False
+            self._wire.resume()
+
+    def hang_up(self, code: int, reason: str) -> None:
+        if self._wire is not None:
+            self._wire.hang_up(code, reason)

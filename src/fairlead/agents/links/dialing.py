@@ -1,0 +1,98 @@
+"""A dial-in link without its socket: the table of its states, and the lines that the agent may not have got. Pure.
+
+Rule: whether the link is connected is decided here and nowhere else.
+"""
+
+from collections import deque
+from enum import StrEnum
+from typing import Final
+
+from fairlead.model.errors import AgentTimeout
+
+
+class State(StrEnum):
+    IDLE = "idle"
+    CONNECTING = "connecting"
+    """Expected for the first time."""
+    CONNECTED = "connected"
+    RECONNECTING = "reconnecting"
+    """It was here, and may come back as long as its version tries."""
+    CLOSING = "closing"
+    CLOSED = "closed"
+
+
+class Signal(StrEnum):
+    EXPECTED = "expected"
+    OPENED = "socket opened"
+    DROPPED = "socket dropped"
+    GAVE_UP = "no longer expected"
+    STOPPED = "stopped by us"
+    ENDED = "agent ended"
+
+
+_S, _E = State, Signal
+
+TABLE: Final[dict[tuple[State, Signal], State]] = {
+    (_S.IDLE, _E.EXPECTED): _S.CONNECTING,
+    (_S.IDLE, _E.STOPPED): _S.CLOSED,
+    (_S.IDLE, _E.ENDED): _S.CLOSED,
+    (_S.CONNECTING, _E.OPENED): _S.CONNECTED,
+    (_S.CONNECTING, _E.GAVE_UP): _S.CLOSED,
+    (_S.CONNECTING, _E.STOPPED): _S.CLOSING,
+    (_S.CONNECTING, _E.ENDED): _S.CLOSED,
+    # The agent has noticed before us that its socket is dead: the new one takes its place.
+    (_S.CONNECTED, _E.OPENED): _S.CONNECTED,
+    (_S.CONNECTED, _E.DROPPED): _S.RECONNECTING,
+    (_S.CONNECTED, _E.STOPPED): _S.CLOSING,
+    (_S.CONNECTED, _E.ENDED): _S.CLOSED,
+    (_S.RECONNECTING, _E.OPENED): _S.CONNECTED,
+    (_S.RECONNECTING, _E.GAVE_UP): _S.CLOSED,
+    (_S.RECONNECTING, _E.STOPPED): _S.CLOSING,
+    (_S.RECONNECTING, _E.ENDED): _S.CLOSED,
+    (_S.CLOSING, _E.DROPPED): _S.CLOSING,
+    (_S.CLOSING, _E.GAVE_UP): _S.CLOSED,
+    (_S.CLOSING, _E.STOPPED): _S.CLOSING,
+    (_S.CLOSING, _E.ENDED): _S.CLOSED,
+    (_S.CLOSED, _E.DROPPED): _S.CLOSED,
+    (_S.CLOSED, _E.GAVE_UP): _S.CLOSED,
+    (_S.CLOSED, _E.STOPPED): _S.CLOSED,
+    (_S.CLOSED, _E.ENDED): _S.CLOSED,
+}
+"""What is not here cannot happen: a socket that opens while the link is idle, closing or closed is turned away."""
+
+TAKES: Final = frozenset({State.CONNECTING, State.CONNECTED, State.RECONNECTING})
+"""The states in which a socket may come, and a line of ours be given."""
+
+KEPT_BYTES: Final = 16 << 20
+"""Lines that may wait for an agent that is away: the largest message of a client twice over."""
+
+
+class Outbox:
+    """Our lines from the first that the agent may lack. They go again, in order, on its next socket."""
+
+    def __init__(self, limit: int = KEPT_BYTES) -> None:
+        self._limit = limit
+        self._lines: deque[tuple[int, bytes]] = deque()
+        self._size = 0
+        self._last = 0
+
+    @property
+    def last(self) -> int:
+        """The number of the newest line."""
+        return self._last
+
+    def add(self, line: bytes) -> None:
+        """AgentTimeout when the agent has been away for too much."""
+        if self._lines and self._size + len(line) > self._limit:
+            raise AgentTimeout("The agent is not connected, and too much waits for it: interrupt or close the session.")
+        self._last += 1
+        self._lines.append((self._last, line))
+        self._size += len(line)
+
+    def took(self, number: int) -> None:
+        """The agent has got every line up to this one."""
+        while self._lines and self._lines[0][0] <= number:
+            self._size -= len(self._lines.popleft()[1])
+
+    def lacking(self) -> tuple[bytes, ...]:
+        return tuple(line for _, line in self._lines)

@@ -1,0 +1,84 @@
+"""REST for transcripts: a glance at a session that nobody has opened, import, and the consent to archive."""
+
+from typing import Final
+
+from fairlead.clients.native import bodies as b
+from fairlead.clients.native.sessions import PATH, session_of
+from fairlead.model import admin as act
+from fairlead.model import queries as q
+from fairlead.model.routes import Param, Request, Route, Steps, json_response
+
+_SMALL: Final = 64 << 10
+
+
+class ImportBody(b.Body, frozen=True, kw_only=True):
+    """One of the two: a session that is listed, or the path of a file on the gateway's machine."""
+
+    session: str = ""
+    path: str = ""
+
+
+class ArchiveBody(b.Body, frozen=True, kw_only=True):
+    on: bool
+
+
+def glance(request: Request) -> Steps:
+    return json_response((yield q.Glance(session_of(request), request.whole("limit", 100, 1, 1000))))
+
+
+def bring_in(request: Request) -> Steps:
+    body = request.json(ImportBody)
+    return json_response((yield act.ImportTranscript(body.session, body.path)))
+
+
+def archive_state(request: Request) -> Steps:
+    return json_response((yield act.ArchiveTranscripts()))
+
+
+def archive(request: Request) -> Steps:
+    return json_response((yield act.ArchiveTranscripts(request.json(ArchiveBody).on)))
+
+
+ROUTES: Final = (
+    Route(
+        method="GET",
+        path=f"{PATH}/glance",
+        access="view",
+        name="sessions.glance",
+        handle=glance,
+        about="The end of the session's own file, without opening it: quick, however long it is.",
+        query=(Param("limit", int, "Rows of the file, up to 1000."),),
+        answer=q.GlancePage,
+    ),
+    Route(
+        method="POST",
+        path="/v1/transcripts/import",
+        access="admin",
+        name="transcripts.import",
+        handle=bring_in,
+        about="Read a session's own file into its log, damage and all; repeated, it adds what is new.",
+        body=ImportBody,
+        answer=act.Imported,
+        body_limit=_SMALL,
+    ),
+    Route(
+        method="GET",
+        path="/v1/transcripts/archive",
+        access="admin",
+        name="transcripts.archive",
+        handle=archive_state,
+        about="Whether sessions are copied into the gateway's own store before the agent deletes them.",
+        answer=act.ArchiveView,
+    ),
+    Route(
+        method="PUT",
+        path="/v1/transcripts/archive",
+        access="admin",
+        name="transcripts.archive.set",
+        handle=archive,
+        about="Agree to that, or no longer.",
+        body=ArchiveBody,
+        answer=act.ArchiveView,
+        body_limit=_SMALL,
+    ),
+)

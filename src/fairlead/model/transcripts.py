@@ -1,0 +1,132 @@
+"""The transcripts port: files in which an agent writes its sessions down, wherever they were started.
+
+A source lists them without copying anything, tells which have changed, and reads one as records from a place on.
+The core decides which become logs. A place is opaque here: bytes that the source made and understands again.
+"""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+
+from fairlead.model.agents import Record
+from fairlead.model.ids import SessionId
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """By what a file that was looked at before is known to be the same still."""
+
+    path: str
+    size: int
+    mtime_ns: int
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """A session file as its head and tail tell it. `useful`: something was said in it; others are not listed.
+
+    Times are milliseconds since 1970; `active` is the last time a person said something. `prompts` and `cost_usd` are
+    0 where the two ends do not tell them."""
+
+    session: SessionId
+    mark: Mark
+    useful: bool = True
+    title: str = ""
+    cwd: str = ""
+    branch: str = ""
+    first_prompt: str = ""
+    model: str = ""
+    version: str = ""
+    created: int = 0
+    updated: int = 0
+    active: int = 0
+    prompts: int = 0
+    cost_usd: float = 0.0
+    sidechain: bool = False
+
+
+class Gone(msgspec.Struct, frozen=True):
+    """A file that was there is not any more."""
+
+    session: SessionId
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """What could not be read as it should be: a kind of damage (see docs/how-to/import.md), where, and how often."""
+
+    kind: str
+    path: str
+    count: int = 1
+    detail: str = ""
+
+
+class Rows(msgspec.Struct, frozen=True, kw_only=True):
+    """Some rows of a session, in order. `place` is where to go on after them; `read` of `total` bytes are behind it.
+
+    `again`: a file was cut short or replaced and is read from its start: what is in the log already comes again."""
+
+    records: tuple[Record, ...]
+    place: bytes
+    problems: tuple[Problem, ...] = ()
+    read: int = 0
+    total: int = 0
+    again: bool = False
+
+
+class TranscriptReader(Protocol):
+    """One session's files (its own and its subagents'), read from a place on, each byte once. Not for two tasks."""
+
+    async def read(self) -> Rows | None:
+        """What comes next; None: nothing more for now. NotFound when the file is gone."""
+        ...
+
+    async def finish(self) -> Rows | None:
+        """What is left at the end of a file that nobody writes to: a last line without its newline."""
+        ...
+
+    def to_end(self) -> bytes:
+        """Leave out what is there now; the place behind it."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Transcripts(Protocol):
+    """Where an agent's sessions are written down."""
+
+    @property
+    def agent(self) -> str:
+        """The kind of agent whose records these are."""
+        ...
+
+    @property
+    def folders(self) -> Sequence[str]:
+        """Where the files lie."""
+        ...
+
+    def scan(self, known: Mapping[str, Mark]) -> AsyncIterator[Sequence[Found | Gone | Problem]]:
+        """Every session file that is new or has changed since `known`, in portions; those that are gone last."""
+        ...
+
+    def changes(self) -> AsyncIterator[frozenset[SessionId]]:
+        """Sessions whose files have changed, as it happens. The first portion comes when watching has begun."""
+        ...
+
+    async def look(self, session: SessionId) -> Found | None:
+        """The session's file as it is now."""
+        ...
+
+    async def reader(
+        self, session: SessionId, place: bytes = b"", *, after: str = "", path: str = ""
+    ) -> TranscriptReader:
+        """From `place` on, and not before the prompt `after` (the file's end, where that is not in it).
+
+        `path`: a file that lies elsewhere. NotFound."""
+        ...
+
+    async def examine(self, path: str) -> Found | Problem:
+        """A file that somebody named."""
+        ...
+
+    async def glance(self, session: SessionId, limit: int) -> Sequence[Record]:
+        """The last rows, whatever the size of the file."""
+        ...

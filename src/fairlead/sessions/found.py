@@ -1,0 +1,116 @@
+"""The list of sessions that only their agent's own files know: brought level with the files, without copying them."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+import msgspec
+
+from fairlead.model.ids import SessionId
+from fairlead.model.store import TRANSCRIPT, Summary
+from fairlead.model.transcripts import Found, Gone, Mark, Problem, Transcripts
+from fairlead.sessions.services import Services
+
+logger = logging.getLogger("fairlead.transcripts")
+
+MARKS = "transcripts"
+"""The document by which files that were looked at before are known to be the same still: written at a gateway's start
+and end, so that it costs nothing between; what it misses is looked at once more."""
+LISTED_AGAIN_S = 2.0
+"""A session that nobody has opened is looked at again at most so often, however quickly its file grows."""
+
+
+class Listing:
+    """`forget` is told of sessions whose file is gone."""
+
+    def __init__(
+        self,
+        services: Services,
+        source: Transcripts,
+        spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
+        forget: Callable[[SessionId], None],
+    ) -> None:
+        self._services = services
+        self._source = source
+        self._spawn = spawn
+        self._forget = forget
+        self._waiting: set[SessionId] = set()
+        self._listing = False
+        self._marks: dict[str, Mark] = {}
+
+    async def scan(self) -> None:
+        """Bring the lists up to date with the files. Those that have not changed are not opened."""
+        kept = await self._services.store.documents.get(MARKS, MARKS)
+        self._marks = msgspec.convert(kept or {}, dict[str, Mark])
+        async for portion in self._source.scan(dict(self._marks)):
+            for item in portion:
+                if isinstance(item, Problem):
+                    logger.warning("transcript", extra={"path": item.path, "problem": item.kind, "detail": item.detail})
+            await self.add([item for item in portion if isinstance(item, Found)])
+            for item in portion:
+                if isinstance(item, Gone):
+                    await self.remove(item.session)
+        await self.keep_marks()
+
+    async def keep_marks(self) -> None:
+        await self._services.store.documents.put(MARKS, MARKS, msgspec.to_builtins(self._marks))
+
+    async def add(self, found: Sequence[Found]) -> None:
+        useful = [_summary(item, self._source.agent) for item in found if is_listed(item)]
+        hidden = [item.session for item in found if not is_listed(item)]
+        await self._services.store.list_found(useful, hidden)
+        self._marks.update((item.session, item.mark) for item in found)
+
+    async def remove(self, session: SessionId) -> None:
+        """Its file is gone: what was not opened is gone with it, what has a log stays."""
+        await self._services.store.list_found((), (session,))
+        self._marks.pop(session, None)
+        self._forget(session)
+
+    def soon(self, session: SessionId) -> None:
+        self._waiting.add(session)
+        if not self._listing:
+            self._listing = True
+            self._spawn(self._later())
+
+    async def now(self, session: SessionId) -> None:
+        found = await self._source.look(session)
+        if found is None:
+            await self.remove(session)
+        else:
+            await self.add([found])
+
+    async def _later(self) -> None:
+        """The first change is shown at once; those that follow closely are shown together."""
+        try:
+            while self._waiting:
+                sessions, self._waiting = self._waiting, set()
+                for session in sessions:
+                    await self.now(session)
+                await self._services.clock.sleep(LISTED_AGAIN_S)
+        finally:
+            self._listing = False
+
+
+def is_listed(found: Found) -> bool:
+    """Something was said in it, and it is no subagent's part of another session."""
+    return found.useful and not found.sidechain
+
+
+def _summary(found: Found, agent: str) -> Summary:
+    return Summary(
+        session=found.session,
+        title=found.title,
+        cwd=found.cwd,
+        agent=agent,
+        agent_session=found.session,
+        state=TRANSCRIPT,
+        model=found.model,
+        created=found.created,
+        updated=found.updated,
+        turns=found.prompts,
+        cost_usd=found.cost_usd,
+        first_prompt=found.first_prompt,
+        branch=found.branch,
+    )

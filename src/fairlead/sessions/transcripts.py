@@ -1,0 +1,398 @@
+"""Sessions that were written down elsewhere: listed as they are, read into a log when opened, followed while they grow.
+
+Rule: nothing is copied until somebody opens a session, imports it or has agreed to the archive. A session whose agent
+we run is left to its own wire. What was read and how far is stored in one append: a crash repeats nothing.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, Protocol
+
+from fairlead.model import admin as act
+from fairlead.model import events as ev
+from fairlead.model.auth import Identity
+from fairlead.model.commands import Settings
+from fairlead.model.errors import BadRequest, Busy, FairleadError, NotFound, OutsideRoots
+from fairlead.model.ids import SessionId, event_id, session_id
+from fairlead.model.requests import Action
+from fairlead.model.store import TRANSCRIPT, SessionFilter
+from fairlead.model.transcripts import Found, Problem, Rows, TranscriptReader, Transcripts
+from fairlead.sessions import loading
+from fairlead.sessions.feed import Feed
+from fairlead.sessions.found import Listing, is_listed
+from fairlead.sessions.policy.paths import inside_any
+from fairlead.sessions.services import Services
+from fairlead.sessions.session import Session
+from fairlead.sessions.settling import Settling
+
+logger = logging.getLogger("fairlead.transcripts")
+
+PLACE = "transcript"
+"""Name of the checkpoint that says how far a session's files were read."""
+CONSENT = "consent"
+"""Documents with what the user has agreed to."""
+ARCHIVE = "archive"
+
+AT_ONCE_BYTES = 8 << 20
+"""A file up to this size is in the log when it has been opened (about a second); a larger one follows by itself."""
+ARCHIVE_EVERY_S = 6 * 3600.0
+
+
+class Loader(Protocol):
+    """The registry, as far as it is needed here."""
+
+    async def get(self, session: SessionId) -> Session: ...
+    def loaded(self, session: SessionId) -> Session | None: ...
+    def feed(self, session: SessionId) -> Feed: ...
+
+
+class Keeper:
+    """Keeps lists and logs level with the agents' own files."""
+
+    def __init__(self, services: Services, source: Transcripts, sessions: Loader, *, archive: bool = False) -> None:
+        self._services = services
+        self._source = source
+        self._sessions = sessions
+        self._archive = archive
+        self._readers: dict[SessionId, TranscriptReader] = {}
+        self._reading: dict[SessionId, asyncio.Lock] = {}
+        self._elsewhere: dict[SessionId, str] = {}
+        self._damage: dict[SessionId, dict[tuple[str, str], int]] = {}
+        self._filling: set[SessionId] = set()
+        self._driven: set[SessionId] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.listing = Listing(services, source, self._spawn, self._forget)
+        self.settling = Settling(services, sessions.loaded, self._spawn)
+        self.watching = asyncio.Event()
+        """Set when the files are listed and watched."""
+
+    # --- the gateway's start and end --------------------------------------------------------------------
+
+    def start(self) -> None:
+        self._spawn(self._watch())
+        self._spawn(self._archive_forever())
+
+    async def stop(self) -> None:
+        for task in list(self._tasks):
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        for session in list(self._readers):
+            self._forget(session)
+        if self.watching.is_set():
+            with contextlib.suppress(FairleadError):
+                await self.listing.keep_marks()
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            logger.error("transcripts: background work failed", exc_info=task.exception())
+
+    # --- lists ------------------------------------------------------------------------------------------
+
+    async def _watch(self) -> None:
+        async for changed in self._source.changes():
+            if not self.watching.is_set():
+                # The watch stands: what changes from now on is told, what changed before is found now.
+                await self.listing.scan()
+                self.watching.set()
+            for session in changed:
+                try:
+                    await self._changed(session)
+                except FairleadError as error:
+                    logger.warning("cannot follow a transcript", extra={"session": session, "error": error.message})
+
+    async def _changed(self, session: SessionId) -> None:
+        loaded = self._sessions.loaded(session)
+        if loaded is not None:
+            await self.follow(session)
+            return
+        known = await self._services.store.session_of(session)
+        if known is None or known == session:
+            summary = await self._services.store.summary(session)
+            if summary is not None and summary.deleted:
+                return
+            if summary is None:
+                await self.listing.now(session)
+                return
+            if summary.state == TRANSCRIPT:
+                self.listing.soon(session)
+                return
+        else:
+            # A session of ours that its agent knows by another id: the file is no session of its own.
+            await self._services.store.list_found((), (session,))
+        await self.follow(known or session)
+
+    # --- a session becomes a log --------------------------------------------------------------------------
+
+    async def open(self, session: SessionId) -> Session | None:
+        """The first time: its log is made from its file. None for a session that has a log, or is none at all.
+
+        The caller sees to it that this runs once at a time for each session."""
+        services = self._services
+        summary = await services.store.summary(session)
+        if summary is None or summary.deleted or summary.state != TRANSCRIPT:
+            return None
+        path = self._elsewhere.get(session, "")
+        found = await self._source.look(session) if not path else await self._source.examine(path)
+        if not isinstance(found, Found):
+            await self.listing.remove(session)
+            raise NotFound("transcript of session", session)
+        kind = services.kind(self._source.agent)
+        opened = ev.SessionOpened(
+            id=event_id(session, "session.opened"),
+            cwd=found.cwd,
+            agent=kind.name,
+            title="" if found.first_prompt.startswith(found.title) else found.title,
+            branch=found.branch,
+        )
+        core = await loading.create(
+            services, self._sessions.feed(session), session, opened, Settings(), session, at=found.created
+        )
+        opened_session = Session(core, kind)
+        reader = self._readers[session] = await self._source.reader(session, path=path)
+        if found.mark.size <= AT_ONCE_BYTES:
+            await self._fill(opened_session, reader)
+        else:
+            opened_session.runner.following = True
+            self._filling.add(session)
+            self._spawn(self._fill_behind(opened_session, reader))
+        return opened_session
+
+    async def _fill_behind(self, session: Session, reader: TranscriptReader) -> None:
+        async with self._lock(session.core.session):
+            await self._fill(session, reader)
+
+    async def _fill(self, session: Session, reader: TranscriptReader) -> None:
+        """Everything that is there now, into the log. Messages wait until it is there."""
+        runner, name = session.runner, session.core.session
+        runner.following = True
+        self._filling.add(name)
+        try:
+            while (rows := await reader.read()) is not None:
+                await self._log(session, rows)
+        finally:
+            runner.following = False
+            self._filling.discard(name)
+            self.settling.soon(name)
+            runner.pump()
+
+    async def _log(self, session: Session, rows: Rows) -> None:
+        core = session.core
+        known = await self._ids(core.session) if rows.again else frozenset()
+        async with core.lock:
+            transition = core.begin()
+            for record in rows.records:
+                transition.record(record, known=known)
+            transition.keep_place(PLACE, rows.place)
+            await core.commit(transition, patient=True)
+        if rows.problems:
+            self._note(core.session, rows.problems)
+        if rows.total > AT_ONCE_BYTES:
+            core.log.feed.signal("import", "", {"read": rows.read, "total": rows.total})
+
+    def _note(self, session: SessionId, problems: Sequence[Problem]) -> None:
+        counts = self._damage.setdefault(session, {})
+        for item in problems:
+            logger.warning("damaged transcript", extra={"session": session, "path": item.path, "problem": item.kind})
+            counts[item.kind, item.path] = counts.get((item.kind, item.path), 0) + item.count
+
+    async def _ids(self, session: SessionId) -> frozenset[str]:
+        """The ids of all events of a log: needed only where a file was replaced and is read again."""
+        found: set[str] = set()
+        after = 0
+        while True:
+            page = await self._services.store.read(session, after, 1000)
+            if not page.entries:
+                return frozenset(found)
+            found.update(ev.decode(entry.event).id for entry in page.entries)
+            after = page.entries[-1].seq
+
+    # --- following ----------------------------------------------------------------------------------------
+
+    async def follow(self, session_id: SessionId) -> None:
+        """Bring the log of a session level with its files, if nobody but another program writes them."""
+        async with self._lock(session_id):
+            session = await self._sessions.get(session_id)
+            runner = session.runner
+            if session.kind.name != self._source.agent or session_id in self._filling:
+                return
+            if runner.agent is not None or runner.following:
+                self._driven.add(session_id)
+                self._forget(session_id)
+            if session_id in self._driven:
+                return
+            try:
+                await self._catch_up(session)
+            except NotFound:
+                # Its file has moved, or is gone.
+                self._forget(session_id)
+                if await self._source.look(SessionId(session.core.state.agent_session or session_id)) is None:
+                    return
+                await self._catch_up(session)
+            self.settling.soon(session_id)
+
+    def agent_ended(self, session: SessionId) -> None:
+        """All that is in the file now was said by our own agent; what comes later is somebody else's."""
+        self._driven.add(session)
+        self._spawn(self._pass_over(session))
+
+    async def _pass_over(self, session_id: SessionId) -> None:
+        session = self._sessions.loaded(session_id)
+        async with self._lock(session_id):
+            try:
+                if session is not None and session.kind.name == self._source.agent:
+                    self._forget(session_id)
+                    await self._keep(session, (await self._reader(session)).to_end())
+            except (FairleadError, OSError):
+                # It wrote nothing down, or what it wrote is gone.
+                self._forget(session_id)
+            finally:
+                self._driven.discard(session_id)
+
+    async def _catch_up(self, session: Session) -> None:
+        reader = await self._reader(session)
+        while (rows := await reader.read()) is not None:
+            await self._log(session, rows)
+
+    async def _keep(self, session: Session, place: bytes) -> None:
+        core = session.core
+        async with core.lock:
+            transition = core.begin()
+            transition.keep_place(PLACE, place)
+            await core.commit(transition, patient=True)
+
+    def _lock(self, session: SessionId) -> asyncio.Lock:
+        return self._reading.setdefault(session, asyncio.Lock())
+
+    async def _reader(self, session: Session, path: str = "") -> TranscriptReader:
+        state = session.core.state
+        reader = self._readers.get(state.session)
+        if reader is None or path:
+            kept = await self._services.store.checkpoint(state.session, PLACE)
+            reader = await self._source.reader(
+                SessionId(state.agent_session or state.session),
+                kept.data if kept is not None else b"",
+                after=state.last_prompt or "",
+                path=path,
+            )
+            self._readers[state.session] = reader
+        return reader
+
+    def _forget(self, session: SessionId) -> None:
+        reader = self._readers.pop(session, None)
+        if reader is not None:
+            reader.close()
+        self.settling.forget(session)
+
+    # --- what an administrator may ask --------------------------------------------------------------------
+
+    def performers(self) -> dict[type[Action], Callable[[Identity, Any], Awaitable[Any]]]:
+        return {act.ImportTranscript: self._import, act.ArchiveTranscripts: self._ask_archive}
+
+    async def _import(self, who: Identity, action: act.ImportTranscript) -> act.Imported:
+        if bool(action.session) == bool(action.path):
+            raise BadRequest("Say what to import: a session or the path of a file.")
+        if action.session:
+            return await self.bring_in(session_id(action.session))
+        return await self.bring_in(None, self._inside(action.path))
+
+    def _inside(self, path: str) -> str:
+        """A path from the wire: inside the homes of the agent or the roots."""
+        policy = self._services.policy
+        if "\0" in path or not path.startswith("/"):
+            raise BadRequest(f"{path[:80]!r} is not an absolute path.")
+        allowed = (*policy.roots, *self._source.folders)
+        real = policy.resolve(path)
+        if not inside_any(real, [policy.resolve(folder) for folder in allowed]):
+            raise OutsideRoots(path, allowed)
+        return real
+
+    async def _ask_archive(self, who: Identity, action: act.ArchiveTranscripts) -> act.ArchiveView:
+        if action.on is not None:
+            await self.agree(action.on)
+        return act.ArchiveView(on=await self.consent())
+
+    # --- import and archive -----------------------------------------------------------------------------------
+
+    async def bring_in(self, session: SessionId | None, path: str = "") -> act.Imported:
+        """Read one session into its log, to its last byte, damage and all. Repeating it adds what is new."""
+        found = await (self._source.examine(path) if path else self._source.look(session or SessionId("")))
+        if found is None:
+            raise NotFound("transcript of session", session or path)
+        if isinstance(found, Problem):
+            raise BadRequest(f"{found.path} cannot be imported: {found.kind} ({found.detail}).", path=found.path)
+        summary = await self._services.store.summary(found.session)
+        if summary is not None and summary.deleted:
+            raise NotFound("session", found.session)
+        if not is_listed(found):
+            nothing = act.DamageView(kind="nothing said", path=found.mark.path)
+            return act.Imported(session=found.session, bytes=found.mark.size, problems=(nothing,))
+        if path:
+            self._elsewhere[found.session] = path
+        if summary is None:
+            await self.listing.add([found])
+        self._damage.pop(found.session, None)
+        known = summary is not None and summary.state != TRANSCRIPT
+        opened = await self._sessions.get(found.session)
+        before = opened.core.log.head if known else 0
+        async with self._lock(found.session):
+            if opened.runner.agent is not None:
+                raise Busy("This session runs here: its log is complete without its file.", session=found.session)
+            reader = await self._reader(opened, path)
+            await self._fill(opened, reader)
+            last = await reader.finish()
+            if last is not None:
+                await self._log(opened, last)
+        await self.settling.settle(found.session)
+        counts = self._damage.pop(found.session, {})
+        problems = [act.DamageView(kind=kind, path=where, count=count) for (kind, where), count in counts.items()]
+        return act.Imported(
+            session=found.session,
+            title=opened.core.state.summary().title,
+            events=opened.core.log.head - before,
+            bytes=found.mark.size,
+            problems=tuple(problems),
+        )
+
+    async def consent(self) -> bool | None:
+        """Whether sessions may be copied before the agent's own sweep deletes them; None: nobody was asked."""
+        if self._archive:
+            return True
+        kept = await self._services.store.documents.get(CONSENT, ARCHIVE)
+        return None if kept is None else bool(kept)
+
+    async def agree(self, on: bool) -> None:
+        await self._services.store.documents.put(CONSENT, ARCHIVE, on)
+        if on:
+            self._spawn(self._archive_once())
+
+    async def _archive_forever(self) -> None:
+        await self.watching.wait()
+        while True:
+            if await self.consent():
+                await self._archive_once()
+            await self._services.clock.sleep(ARCHIVE_EVERY_S)
+
+    async def _archive_once(self) -> None:
+        """Every listed session into its log, one after the other."""
+        before = ""
+        while True:
+            wanted = SessionFilter(state=TRANSCRIPT, archived=None, before=before, limit=100)
+            page = await self._services.store.sessions(wanted)
+            for summary in page.sessions:
+                try:
+                    await self.bring_in(summary.session)
+                except FairleadError as error:
+                    logger.warning("cannot archive", extra={"session": summary.session, "error": error.message})
+            if not page.next:
+                return
+            before = page.next

@@ -1,0 +1,370 @@
+"""The CLI over a dial-in link: said twice, heard once; lost on the wire, found in the transcript; told if it hangs."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from agents.claude_driver.puppet import MemorySink, can_use, settled, success
+from agents.links.socketless import Agent
+from fairlead.agents.claude.agent import ClaudeAgent
+from fairlead.agents.claude.dialin import HYBRID_SECONDS, KEEP_ALIVE_SECONDS, SETTLING_SECONDS, ClaudeDialIn, Sieve
+from fairlead.agents.claude.interpreter import ClaudeInterpreter
+from fairlead.agents.claude.records import LinkMarker, link_marker
+from fairlead.agents.claude.sending import user_line
+from fairlead.agents.links.dialin import DialInLink, Terms
+from fairlead.model import events as ev
+from fairlead.model.agents import Decision, Launch, Record
+from fairlead.model.commands import Settings
+from fairlead.model.errors import AgentRefused
+from fairlead.model.ids import RequestId, SessionId
+from fairlead.testing.clock import ManualClock
+
+SESSION = SessionId("6a1f0b6e-5f5c-4c55-9a44-000000000001")
+OLD, NEW = (2, 1, 37), (2, 1, 120)
+PROMPT = "6a1f0b6e-5f5c-4c55-9a44-00000000000a"
+
+
+def text(name: str, words: str = "hi") -> dict[str, Any]:
+    message = {"id": f"m-{name}", "role": "assistant", "content": [{"type": "text", "text": words}]}
+    return {"type": "assistant", "uuid": name, "message": message, "parent_tool_use_id": None}
+
+
+class Room:
+    """A started driver on a dial-in link, and the CLI's side of its present socket."""
+
+    def __init__(self, folder: Path, version: tuple[int, int, int]) -> None:
+        self.clock = ManualClock()
+        self.sink = MemorySink()
+        self.transcript = folder / "session.jsonl"
+        self.wire = DialInLink(self.clock, Terms(tries_s=600.0, close_code=4001), None)
+        self.wire.expect()
+        self.link = ClaudeDialIn(self.wire, version, self.clock, self.transcript)
+        self.agent = ClaudeAgent(self.link, self.sink, self.clock, version)
+        self.link.tell, self.link.asked = self.agent.tell, self.agent.asked
+        self.cli = Agent(self.wire)
+
+    async def start(self) -> "Room":
+        starting = asyncio.create_task(
+            self.agent.start(Launch(session=SESSION, cwd="/w", settings=Settings(link="dial-in")))
+        )
+        await settled()
+        asked = msgspec.json.decode(self.cli.wire.sent[0])
+        self.says(success(asked["request_id"]))
+        await starting
+        self.cli.wire.taken()
+        self.sink.story.clear()
+        return self
+
+    def says(self, *messages: dict[str, Any]) -> None:
+        self.cli.say(*(json.dumps(message) for message in messages))
+
+    async def back(self, last: str = "") -> None:
+        """The socket drops and comes back."""
+        self.cli.drop()
+        self.cli = Agent(self.wire, last)
+        await settled()
+
+    def writes(self, *rows: dict[str, Any]) -> None:
+        """To the transcript, after the prompt."""
+        first = {"type": "user", "uuid": PROMPT, "message": {"role": "user", "content": "go"}}
+        self.transcript.write_text("".join(json.dumps(row) + "\n" for row in (first, *rows)))
+
+    async def prompted(self) -> None:
+        await self.agent.write(Record(user_line("go", "", PROMPT)[:-1], "gateway"))
+
+    async def heard(self) -> list[str]:
+        """What reached the core: uuids, requests, and marks of ours."""
+        for _ in range(50):
+            await asyncio.sleep(0.001)  # the transcript is read in a thread
+        found = []
+        for record in self.sink.all("record"):
+            body = msgspec.json.decode(record.raw)
+            mark = next((name for name in ("gap", "over", "back") if body.get(name) is True), "")
+            name = mark or body.get("uuid") or body.get("request_id") or body["type"]
+            found.append(f"{record.origin}:{name}" if record.origin != "agent" else str(name))
+        return found
+
+    async def end(self) -> None:
+        await self.agent.stop("the test is over")
+        await self.sink.until(lambda: self.sink.all("exited"))
+
+
+@pytest.fixture(params=[OLD, NEW], ids=["2.1.37", "2.1.120"])
+def version(request: pytest.FixtureRequest) -> tuple[int, int, int]:
+    chosen: tuple[int, int, int] = request.param
+    return chosen
+
+
+# --- twice
+
+
+@pytest.mark.rules("S004-279")
+async def test_what_is_said_again_after_a_return_is_heard_once(tmp_path: Path) -> None:
+    room = await Room(tmp_path, NEW).start()
+    room.says(text("a"), text("b"))
+    await room.back("b")
+    room.says(text("a"), text("b"), text("c"))
+    room.says(text("c"))
+    assert await room.heard() == ["a", "b", "c"]
+    await room.end()
+
+
+async def test_a_request_that_comes_twice_is_asked_once_and_its_withdrawal_is_heard(tmp_path: Path) -> None:
+    room = await Room(tmp_path, NEW).start()
+    room.says(can_use("r1"), can_use("r1"))
+    await room.sink.until(lambda: room.sink.all("asked"))
+    await room.agent.answer(RequestId("r1"), Decision("allow"))
+    room.says(can_use("r1"))
+    await settled()
+    assert len(room.sink.all("asked")) == 1, "nor when it comes again after its answer"
+    room.says(can_use("r2"))
+    await room.sink.until(lambda: len(room.sink.all("asked")) == 2)
+    room.says({"type": "control_cancel_request", "request_id": "r2"})
+    await room.sink.until(lambda: room.sink.all("cancelled") == ["r2"])
+    await room.end()
+
+
+def test_the_sieve_remembers_more_than_the_cli_keeps_and_not_for_ever() -> None:
+    sieve = Sieve()
+    assert all(sieve.first(f"u{number}") for number in range(10_000))
+    assert not any(sieve.first(f"u{number}") for number in range(9_000, 10_000))
+    assert sieve.first("u0")
+    assert [sieve.name(line) for line in (b"{", b"[]", b'{"type":"keep_alive"}', b'{"uuid":5}', b"\xff")] == [""] * 5
+
+
+@pytest.mark.rules("S004-054")
+async def test_keep_alive_goes_both_ways_and_is_nobodys_business(tmp_path: Path) -> None:
+    room = await Room(tmp_path, NEW).start()
+    room.says(text("a"), {"type": "keep_alive"}, text("b"))
+    await room.clock.advance(KEEP_ALIVE_SECONDS)
+    assert room.cli.wire.sent[-1] == b'{"type":"keep_alive"}\n'
+    room.cli.drop()
+    await room.clock.advance(KEEP_ALIVE_SECONDS)
+    room.cli = Agent(room.wire)
+    assert room.cli.wire.sent == [], "it is not kept for later"
+    assert (await room.heard())[0] == "a"
+    await room.end()
+
+
+# --- what we said
+
+
+@pytest.mark.rules("S004-278")
+@pytest.mark.parametrize("taken", [False, True])
+async def test_a_prompt_that_may_be_lost_is_sent_again_under_its_own_id(tmp_path: Path, taken: bool) -> None:
+    room = await Room(tmp_path, OLD).start()
+    await room.prompted()
+    if taken:
+        room.cli.wire.taken()
+    await room.back()
+    sent = [msgspec.json.decode(line)["uuid"] for line in room.cli.wire.sent]
+    assert sent == ([] if taken else [PROMPT])
+    await room.end()
+
+
+async def test_an_answer_to_what_was_asked_before_the_drop_reaches_the_next_socket(
+    tmp_path: Path, version: tuple[int, int, int]
+) -> None:
+    room = await Room(tmp_path, version).start()
+    room.says(can_use("r1"))
+    await room.sink.until(lambda: room.sink.all("asked"))
+    room.cli.drop()
+    await room.agent.answer(RequestId("r1"), Decision("deny", "no"))
+    room.cli = Agent(room.wire)
+    (line,) = room.cli.wire.sent
+    assert msgspec.json.decode(line)["response"]["request_id"] == "r1"
+    await room.end()
+
+
+async def test_an_answer_to_a_posted_request_waits_until_the_cli_knows_of_its_request(tmp_path: Path) -> None:
+    room = await Room(tmp_path, OLD).start()
+    await room.wire.post(json.dumps(can_use("r1")).encode() + b"\n")
+    await room.sink.until(lambda: room.sink.all("asked"))
+    before = len(room.cli.wire.sent)
+    answering = asyncio.create_task(room.agent.answer(RequestId("r1"), Decision("allow")))
+    await settled()
+    assert len(room.cli.wire.sent) == before
+    await room.clock.advance(HYBRID_SECONDS)
+    await answering
+    assert len(room.cli.wire.sent) == before + 1
+    await room.end()
+
+
+# --- gaps
+
+
+@pytest.mark.rules("S004-277")
+async def test_an_id_that_never_came_is_a_gap_and_the_transcript_fills_it(tmp_path: Path) -> None:
+    room = await Room(tmp_path, OLD).start()
+    await room.prompted()
+    room.says(text("a"))
+    room.writes(text("a"), text("lost"), {"type": "progress"})
+    await room.back("lost")
+    room.says(text("c"))
+    assert await room.heard() == ["a", "gateway:gap", "transcript:a", "transcript:lost", "transcript:progress", "c"]
+    await room.clock.advance(SETTLING_SECONDS)
+    assert (await room.heard())[-1] == "gateway:back"
+    await room.end()
+
+
+async def test_no_gap_no_filling(tmp_path: Path, version: tuple[int, int, int]) -> None:
+    room = await Room(tmp_path, version).start()
+    await room.prompted()
+    room.says(text("a"))
+    room.writes(text("a"), text("not asked for"))
+    await room.back("a")
+    await room.back("")
+    await room.clock.advance(SETTLING_SECONDS)
+    assert await room.heard() == ["a", "gateway:back"]
+    await room.end()
+
+
+async def test_a_version_that_says_it_again_needs_no_transcript(tmp_path: Path) -> None:
+    room = await Room(tmp_path, NEW).start()
+    await room.prompted()
+    room.says(text("a"))
+    room.writes(text("a"), text("lost"))
+    await room.back("lost")
+    room.says(text("a"), text("lost"))
+    await room.clock.advance(SETTLING_SECONDS)
+    assert await room.heard() == ["a", "lost", "gateway:back"]
+    await room.end()
+
+
+@pytest.mark.rules("S004-275")
+async def test_more_lost_than_the_cli_keeps_is_a_gap_that_is_filled_before_the_rest_is_heard(tmp_path: Path) -> None:
+    room = await Room(tmp_path, NEW).start()
+    await room.prompted()
+    room.says(text("a"))
+    lost = [text(f"lost-{number}") for number in range(1100)]
+    room.writes(text("a"), *lost)
+    await room.back("lost-1099")
+    room.says(*lost[100:])
+    heard = await room.heard()
+    assert heard[:2] == ["a", "gateway:gap"]
+    filled = [name.removeprefix("transcript:") for name in heard if name.startswith("transcript:lost")]
+    assert filled == [row["uuid"] for row in lost], "all 1,100, in order"
+    assert heard[-1000:] == [row["uuid"] for row in lost[100:]], "the interpreter knows them again"
+    await room.end()
+
+
+async def test_a_version_that_says_nothing_again_though_it_should_is_filled_after_a_while(tmp_path: Path) -> None:
+    room = await Room(tmp_path, NEW).start()
+    await room.prompted()
+    room.says(text("a"))
+    room.writes(text("a"), text("lost"))
+    await room.back("a-result")
+    await room.clock.advance(SETTLING_SECONDS)
+    heard = await room.heard()
+    assert heard == ["a", "gateway:gap", "transcript:a", "transcript:lost", "gateway:over"]
+    await room.end()
+
+
+async def test_a_result_that_was_lost_is_told_only_if_nothing_more_is_said(tmp_path: Path) -> None:
+    room = await Room(tmp_path, OLD).start()
+    await room.prompted()
+    room.writes(text("lost"))
+    await room.back("a-piece-of-a-message")
+    await room.heard()
+    room.says(text("goes-on"))
+    await room.clock.advance(SETTLING_SECONDS)
+    assert (await room.heard())[-1] == "gateway:back", "it was no result: the turn is not over"
+    await room.end()
+
+
+async def test_a_missing_transcript_fills_nothing(tmp_path: Path) -> None:
+    room = await Room(tmp_path, OLD).start()
+    await room.back("lost")
+    assert await room.heard() == ["gateway:gap"]
+    await room.end()
+
+
+# --- what it means
+
+
+def interpreted(*records: Record) -> list[ev.Event]:
+    interpreter, seq, found = ClaudeInterpreter(SESSION), 0, []
+    for record in records:
+        for event in interpreter.step(record).events:
+            seq += 1
+            interpreter.placed(event, seq)
+            found.append(event)
+    return found
+
+
+def agents(**message: Any) -> Record:
+    return Record(json.dumps(message).encode())
+
+
+def marked(**fields: Any) -> Record:
+    return Record(link_marker(LinkMarker(cause="c", **fields)), "gateway")
+
+
+PROMPTED = Record(user_line("go", "", PROMPT)[:-1], "gateway")
+
+
+def stream(name: str, **event: Any) -> Record:
+    return agents(type="stream_event", uuid=name, event=event)
+
+
+def delta(name: str, words: str) -> Record:
+    return stream(name, type="content_block_delta", index=0, delta={"type": "text_delta", "text": words})
+
+
+def test_after_a_gap_no_delta_has_a_wrong_place_and_the_block_is_whole() -> None:
+    start = stream("s1", type="message_start", message={"id": "m1"})
+    block = stream("s2", type="content_block_start", index=0, content_block={"type": "text", "text": ""})
+    whole = text("a", "one lost three")
+    whole["message"]["id"] = "m1"
+    told = interpreted(
+        PROMPTED, start, block, delta("s3", "one "), marked(gap=True), delta("s5", "three"), agents(**whole)
+    )
+    assert [event.text for event in told if isinstance(event, ev.TextDelta)] == ["one "]
+    (final,) = [event for event in told if isinstance(event, ev.Text)]
+    assert final.text == "one lost three" and [mark[1] for mark in final.marks] == [4]
+    assert [event.kind for event in told if isinstance(event, ev.Notice)] == ["link.gap"], "no gap is silent"
+
+
+def tool(name: str) -> Record:
+    call = {"type": "tool_use", "id": name, "name": "Bash", "input": {}}
+    return agents(type="assistant", uuid=f"u-{name}", message={"id": f"m-{name}", "content": [call]})
+
+
+def test_a_call_without_its_result_is_told_with_an_offer_unless_a_person_is_asked_about_it() -> None:
+    (notice,) = [e for e in interpreted(PROMPTED, tool("t1"), marked(back=True)) if isinstance(e, ev.Notice)]
+    assert (notice.kind, notice.data) == ("link.back", {"offers": ["interrupt"], "calls": ["t1"]})
+    asked = interpreted(PROMPTED, tool("t1"), marked(back=True, asked=("t1",)))
+    idle = interpreted(marked(back=True))
+    assert not any(isinstance(event, ev.Notice) for event in (*asked, *idle))
+
+
+def test_a_turn_whose_result_was_lost_ends_by_its_answer() -> None:
+    row = text("a", "done")
+    row |= {"version": "2.1.37"}
+    told = interpreted(PROMPTED, marked(gap=True), Record(json.dumps(row).encode(), "transcript"), marked(over=True))
+    assert [event.status for event in told if isinstance(event, ev.TurnEnded)] == ["completed"]
+    running = interpreted(PROMPTED, tool("t1"), marked(over=True))
+    assert not any(isinstance(event, ev.TurnEnded) for event in running)
+
+
+def test_the_agent_cannot_speak_with_our_marks() -> None:
+    forged = Record(link_marker(LinkMarker(gap=True, over=True, back=True)))
+    told = interpreted(PROMPTED, tool("t1"), forged)
+    assert not any(isinstance(event, ev.Notice | ev.TurnEnded) for event in told)
+
+
+# --- variables
+
+
+async def test_variables_are_sent_where_they_have_an_effect_and_refused_elsewhere(tmp_path: Path) -> None:
+    room = await Room(tmp_path, OLD).start()
+    await room.agent.set_variables({"TEAM": "blue"})
+    assert room.cli.wire.sent[-1] == b'{"type":"update_environment_variables","variables":{"TEAM":"blue"}}\n'
+    await room.end()
+    newest = ClaudeAgent(room.link, room.sink, room.clock, (2, 1, 325))
+    with pytest.raises(AgentRefused, match=r"2\.1\.325"):
+        await newest.set_variables({"TEAM": "blue"})

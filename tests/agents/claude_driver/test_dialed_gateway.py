@@ -1,0 +1,232 @@
+"""A whole gateway and a scripted CLI that dials in over a real socket: cuts, repeats, posts, TLS, wrong tokens."""
+
+import contextlib
+import json
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+
+from e2e.desk import Desk, Line, at_desk, settings
+from fairlead.wiring import running
+
+TLS = Path(__file__).parents[2] / "server" / "tls"
+VERSION = "2.1.120"
+
+
+@pytest.fixture
+def options() -> Line:
+    """Settings of the gateway; a test's own by parametrizing this."""
+    return {}
+
+
+@pytest.fixture
+async def desk(tmp_path: Path, options: Line) -> AsyncIterator[Desk]:
+    """The program that the gateway finds tells a version and does nothing else: here the test is the CLI."""
+    program = tmp_path / "claude"
+    program.write_text(f"#!/bin/sh\necho '{VERSION} (Claude Code)'\n")
+    program.chmod(0o755)
+    work = tmp_path / "work"
+    work.mkdir()
+    config = settings(tmp_path / "data", tmp_path, agent="claude", claude=str(program), **options)
+    async with at_desk(config, {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}, work) as sitting:
+        yield sitting
+
+
+class Cli:
+    """The CLI's side: it comes with its token, answers `initialize`, says numbered messages."""
+
+    def __init__(self, url: str, token: str, context: ssl.SSLContext | None = None) -> None:
+        self.url = url
+        self.token = token
+        self.got: list[Line] = []
+        self.said: list[Line] = []
+        self._context = context
+        self._socket: ClientConnection | None = None
+
+    @property
+    def socket(self) -> ClientConnection:
+        assert self._socket is not None
+        return self._socket
+
+    async def come(self, last: str = "", **headers: str) -> "Cli":
+        told = {"Authorization": f"Bearer {self.token}"} | ({"X-Last-Request-Id": last} if last else {}) | headers
+        self._socket = await connect(self.url, additional_headers=told, ssl=self._context)
+        return self
+
+    async def drop(self) -> None:
+        self.socket.transport.abort()
+        with contextlib.suppress(ConnectionClosed):
+            await self.socket.wait_closed()
+
+    async def hear(self) -> Line:
+        """The next line of the gateway. Frames end with exactly one newline."""
+        frame = str(await self.socket.recv())
+        assert frame.endswith("\n") and frame.count("\n") == 1
+        self.got.append(json.loads(frame))
+        return self.got[-1]
+
+    async def say(self, *messages: Line) -> None:
+        self.said.extend(messages)
+        await self.socket.send("".join(json.dumps(message) + "\n" for message in messages))
+
+    async def start(self) -> None:
+        asked = await self.hear()
+        assert asked["request"]["subtype"] == "initialize"
+        await self.say(
+            {"type": "control_response", "response": {"subtype": "success", "request_id": asked["request_id"]}}
+        )
+
+    async def replay(self) -> None:
+        """As 2.1.120 does at every return: all that has an id, again."""
+        await self.socket.send("".join(json.dumps(m) + "\n" for m in self.said if m.get("uuid")))
+
+
+async def invited(desk: Desk, context: ssl.SSLContext | None = None) -> Cli:
+    await desk.open()
+    told: Line = (await desk.http.post(f"/v1/sessions/{desk.session}/dial-in")).json()
+    return Cli(told["url"], told["token"], context)
+
+
+def message(name: str, session: str, words: str = "") -> Line:
+    body = {"id": f"m-{name}", "role": "assistant", "content": [{"type": "text", "text": words or name}]}
+    return {"type": "assistant", "uuid": name, "session_id": session, "parent_tool_use_id": None, "message": body}
+
+
+def init(session: str) -> Line:
+    told = {"model": "opus", "permissionMode": "default", "cwd": "/", "tools": [], "claude_code_version": VERSION}
+    return {"type": "system", "subtype": "init", "uuid": "u-init", "session_id": session, **told}
+
+
+def result(session: str) -> Line:
+    ended = {"subtype": "success", "is_error": False, "num_turns": 1, "result": "done", "total_cost_usd": 0.1}
+    return {"type": "result", "uuid": "u-result", "session_id": session, **ended}
+
+
+def turn(desk: Desk, count: int) -> list[Line]:
+    told = [message(f"u-{number}", desk.session) for number in range(count)]
+    return [init(desk.session), *told, result(desk.session)]
+
+
+async def prompted(desk: Desk, cli: Cli) -> str:
+    await cli.start()
+    name = await desk.send("go")
+    assert (await cli.hear())["uuid"] == name
+    return name
+
+
+@pytest.mark.rules("S004-278", "S004-279")
+@pytest.mark.parametrize("cut", range(7))
+async def test_cut_after_each_message_everything_is_there_once(desk: Desk, cut: int) -> None:
+    cli = await (await invited(desk)).come()
+    name = await prompted(desk, cli)
+    story = turn(desk, 4)
+    await cli.say(*story[:cut])
+    await cli.drop()
+    cli.said = list(story)
+    await cli.come(story[-1]["uuid"])
+    await cli.replay()
+    assert (await desk.until("turn.ended"))["status"] == "completed"
+    assert desk.texts() == [f"u-{number}" for number in range(4)]
+    assert [line["message"] for line in desk.all("user.message")] == [name]
+    assert len(desk.all("turn.ended")) == len(desk.all("agent.ready")) == len(desk.all("agent.started")) == 1
+    await desk.raw()
+
+
+@pytest.mark.rules("S004-278", "S004-306")
+async def test_a_prompt_that_came_before_the_drop_is_not_said_again_and_one_that_did_not_is(desk: Desk) -> None:
+    cli = await (await invited(desk)).come()
+    await prompted(desk, cli)
+    await cli.say(init(desk.session), result(desk.session))
+    await desk.until("turn.ended")
+    await cli.drop()
+    second = await desk.send("two")
+    await cli.come("u-result")
+    # The first was followed by a ping, whose answer came before all that the CLI said since.
+    assert (await cli.hear())["uuid"] == second
+
+
+@pytest.mark.rules("S004-290")
+async def test_a_post_that_is_repeated_changes_nothing_twice(desk: Desk) -> None:
+    cli = await (await invited(desk)).come()
+    await prompted(desk, cli)
+    url = f"{desk.gateway.url}/v1/cli/session/{desk.session}/events"
+    asked = {"subtype": "can_use_tool", "tool_name": "Bash", "input": {"command": "rm x"}, "tool_use_id": "t1"}
+    request = {"type": "control_request", "request_id": "r1", "request": asked}
+    async with httpx.AsyncClient(headers={"Authorization": f"Bearer {cli.token}"}) as poster:
+        for events in ([init(desk.session), message("u-0", desk.session)], [request], [result(desk.session)]):
+            for _ in range(3):
+                answer = await poster.post(url, content=json.dumps({"events": events}, indent=1))
+                assert (answer.status_code, answer.json()) == (200, {})
+        for bad in (b"", b"{", b'{"events":1}'):
+            assert (await poster.post(url, content=bad)).status_code == 400
+    await desk.until("turn.ended")
+    assert (desk.texts(), len(desk.all("permission.asked")), len(desk.all("turn.ended"))) == (["u-0"], 1, 1)
+    await desk.raw()
+
+
+@pytest.mark.rules("S004-005")
+@pytest.mark.parametrize("options", [{"tls_cert": str(TLS / "cert.pem"), "tls_key": str(TLS / "key.pem")}])
+async def test_it_dials_in_over_tls(tmp_path: Path, options: Line) -> None:
+    program = tmp_path / "claude"
+    program.write_text(f"#!/bin/sh\necho '{VERSION} (Claude Code)'\n")
+    program.chmod(0o755)
+    trusting = ssl.create_default_context(cafile=str(TLS / "cert.pem"))
+    trusting.check_hostname = False
+    config = settings(tmp_path / "data", tmp_path, agent="claude", claude=str(program), **options)
+    async with running(config, {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}) as gateway:
+        headers = {"Authorization": f"Bearer {gateway.token}"}
+        async with httpx.AsyncClient(base_url=gateway.url, headers=headers, verify=trusting) as http:
+            session = (await http.post("/v1/sessions", json={"cwd": str(tmp_path)})).json()["session"]
+            told = (await http.post(f"/v1/sessions/{session}/dial-in")).json()
+            assert told["url"].startswith("wss://127.0.0.1:")
+            cli = await Cli(told["url"], told["token"], trusting).come()
+            await cli.start()
+            await http.post(f"/v1/sessions/{session}/messages", json={"text": "go"})
+            assert (await cli.hear())["type"] == "user"
+
+
+async def test_the_token_opens_this_door_and_is_over_with_the_agent(desk: Desk) -> None:
+    cli = await invited(desk)
+    for wrong in ("", "Bearer", "Bearer wrong", f"Bearer {desk.gateway.token}"):
+        with pytest.raises(InvalidStatus) as refused:
+            await connect(cli.url, additional_headers={"Authorization": wrong} if wrong else {})
+        assert refused.value.response.status_code == (403 if desk.gateway.token in wrong else 401)
+    async with httpx.AsyncClient(headers={"Authorization": f"Bearer {cli.token}"}) as thief:
+        assert (await thief.get(f"{desk.gateway.url}/v1/sessions")).status_code == 401
+    await cli.come()
+    await cli.start()
+    await desk.until("agent.started")
+    await desk.do("close")
+    await desk.until("agent.exited")
+    with pytest.raises(ConnectionClosed) as closed:
+        await cli.hear()
+    assert closed.value.rcvd is not None and closed.value.rcvd.code == 4001
+    with pytest.raises(InvalidStatus) as refused:
+        await cli.come()
+    assert refused.value.response.status_code == 401
+
+
+async def test_a_foreign_origin_is_refused_even_with_the_token(desk: Desk) -> None:
+    cli = await invited(desk)
+    with pytest.raises(InvalidStatus) as refused:
+        await cli.come(Origin="http://evil.example")
+    assert refused.value.response.status_code == 403
+
+
+async def test_nonsense_on_the_socket_is_kept_and_harms_nobody(desk: Desk) -> None:
+    cli = await (await invited(desk)).come()
+    await prompted(desk, cli)
+    await cli.socket.send('\n\nnot json\n{"type":"of tomorrow","uuid":"u-t"}\n')
+    await cli.socket.send(b"\x00\xff\n")
+    await cli.socket.send("")
+    await cli.say(*turn(desk, 1))
+    assert (await desk.until("turn.ended"))["status"] == "completed"
+    assert desk.texts() == ["u-0"]
+    kept: list[Any] = [line.get("record") for line in desk.all("record") if line.get("known") is False]
+    assert kept == ["garbage", "of tomorrow", "garbage"]

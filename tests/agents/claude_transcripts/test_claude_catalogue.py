@@ -1,0 +1,126 @@
+"""Which session files there are: bad entries are problems of their own, and ends of files are all that is read."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents.claude_transcripts.written import OTHER, SESSION, Home, Writer, conversation, lines
+from fairlead.agents.claude import catalogue
+from fairlead.agents.claude.scan import HEAD, TAIL
+from fairlead.agents.claude.transcripts import ClaudeTranscripts, default_homes
+from fairlead.model.ids import SessionId
+from fairlead.model.transcripts import Found, Gone, Mark, Problem
+from fairlead.testing.clock import ManualClock
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home(tmp_path)
+
+
+def source(home: Home) -> ClaudeTranscripts:
+    return ClaudeTranscripts([home.folder], ManualClock())
+
+
+async def scanned(home: Home, known: dict[str, Mark] | None = None) -> list[Found | Gone | Problem]:
+    return [item async for portion in source(home).scan(known or {}) for item in portion]
+
+
+def test_the_homes_are_those_of_the_agents_and_of_the_environment() -> None:
+    assert default_homes({"HOME": "/h"}, "") == [Path("/h/.claude")]
+    assert default_homes({"HOME": "/h", "CLAUDE_CONFIG_DIR": "/c"}, "/agents") == [Path("/agents/.claude"), Path("/c")]
+
+
+async def test_only_files_named_by_a_session_are_sessions(home: Home) -> None:
+    home.write(conversation())
+    for name in ("agent-abc.jsonl", "notes.jsonl", f"{OTHER}.json", "..jsonl", f"{SESSION.replace('1', 'A')}.jsonl"):
+        (home.project / name).write_bytes(lines(conversation()))
+    (home.project / SESSION.replace("1", "4")).with_suffix(".jsonl").mkdir()
+    assert [item.session for item in await scanned(home) if isinstance(item, Found)] == [SESSION]
+
+
+async def test_what_is_known_is_not_opened_and_what_is_gone_is_told(home: Home) -> None:
+    path = home.write(conversation())
+    (found,) = await scanned(home)
+    assert isinstance(found, Found)
+    assert found.mark == catalogue.mark_of(path)
+    assert await scanned(home, {SESSION: found.mark}) == []
+    assert await scanned(home, {SESSION: found.mark, OTHER: found.mark}) == [Gone(SessionId(OTHER))]
+    home.write([Writer().text("more")])
+    assert len(await scanned(home, {SESSION: found.mark})) == 1
+
+
+async def test_bad_entries_are_reported_and_the_rest_goes_on(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    home.write(conversation())
+    loop = home.project / f"{OTHER}.jsonl"
+    loop.symlink_to(loop)
+    (home.folder / "projects" / "again").symlink_to(home.folder / "projects")
+    denied = home.folder / "projects" / "denied"
+    denied.mkdir()
+    scandir = os.scandir
+
+    def refusing(path: Any) -> Any:
+        if Path(path) == denied:
+            raise PermissionError(13, "Permission denied")
+        return scandir(path)
+
+    monkeypatch.setattr("os.scandir", refusing)
+    found = await scanned(home)
+    assert [item.session for item in found if isinstance(item, Found)] == [SESSION]
+    problems = {Path(item.path).name: item.detail for item in found if isinstance(item, Problem)}
+    assert problems["denied"] == "Permission denied"
+    assert loop.name in problems
+
+
+async def test_a_missing_home_is_empty(tmp_path: Path) -> None:
+    transcripts = ClaudeTranscripts([tmp_path / "none"], ManualClock())
+    assert [item async for item in transcripts.scan({})] == []
+    assert await transcripts.look(SessionId(SESSION)) is None
+
+
+def test_the_bytes_read_do_not_depend_on_the_size(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    write = Writer()
+    path = home.write([write.prompt("first"), *(write.text("x" * 3000) for _ in range(3000))])
+    read = 0
+    pread = os.pread
+
+    def counted(descriptor: int, size: int, offset: int) -> bytes:
+        nonlocal read
+        found = pread(descriptor, size, offset)
+        read += len(found)
+        return found
+
+    monkeypatch.setattr("os.pread", counted)
+    found = catalogue.look(path)
+    assert isinstance(found, Found)
+    assert (found.first_prompt, found.useful) == ("first", True)
+    assert path.stat().st_size > 9_000_000
+    assert read == HEAD + TAIL
+
+
+def test_a_named_file_gets_its_id_from_its_rows(tmp_path: Path) -> None:
+    saved = tmp_path / "saved.jsonl"
+    saved.write_bytes(lines(conversation()))
+    found = catalogue.look(saved)
+    assert isinstance(found, Found)
+    assert found.session == SESSION
+    saved.write_bytes(lines(conversation(session="../../../etc/passwd")))
+    assert catalogue.look(saved) == Problem("bad id", str(saved), detail="../../../etc/passwd")
+    assert isinstance(catalogue.look(tmp_path), Problem)
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    assert catalogue.look(fifo) == Problem("unreadable", str(fifo), detail="not a file")
+
+
+async def test_a_file_that_moved_is_found_again(home: Home) -> None:
+    path = home.write(conversation())
+    transcripts = source(home)
+    assert [item async for item in transcripts.scan({})]
+    moved = home.folder / "projects" / "-elsewhere"
+    moved.mkdir()
+    path.rename(moved / path.name)
+    found = await transcripts.look(SessionId(SESSION))
+    assert found is not None
+    assert found.mark.path == str(moved / path.name)

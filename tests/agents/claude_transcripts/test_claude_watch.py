@@ -1,0 +1,162 @@
+"""Changes are told as they happen: appends, new files and folders, renames, subagents; by inotify and by polling."""
+
+import asyncio
+import contextlib
+import errno
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents.claude_transcripts.written import OTHER, SESSION, Home, Writer, conversation, lines
+from fairlead.agents.claude import watch as watching
+from fairlead.agents.claude.watch import Watch
+from fairlead.model.ids import SessionId
+from fairlead.system.clock import SystemClock
+from fairlead.testing.clock import ManualClock
+
+
+class Told:
+    """What a watch tells, gathered."""
+
+    def __init__(self) -> None:
+        self.sessions: set[SessionId] = set()
+        self.news = asyncio.Event()
+
+    async def gather(self, watch: Watch, begun: asyncio.Event) -> None:
+        async for portion in watch.changes():
+            begun.set()
+            self.sessions |= portion
+            self.news.set()
+
+    async def of(self, *sessions: str) -> None:
+        """Wait until exactly these were told, then begin anew."""
+        while not {*sessions} <= self.sessions:
+            self.news.clear()
+            await asyncio.wait_for(self.news.wait(), 10)
+        assert self.sessions == {*sessions}
+        self.sessions = set()
+
+
+@contextlib.asynccontextmanager
+async def watched(folder: Path) -> AsyncIterator[Told]:
+    told, begun = Told(), asyncio.Event()
+    task = asyncio.create_task(told.gather(Watch([folder], SystemClock()), begun))
+    try:
+        await asyncio.wait_for(begun.wait(), 10)
+        yield told
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
+
+
+async def test_appends_new_files_and_new_projects(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    home.write(conversation())
+    async with watched(home.folder) as told:
+        home.write([Writer().text("more")])
+        await told.of(SESSION)
+        home.write(conversation(session=OTHER), OTHER)
+        await told.of(OTHER)
+        project = home.folder / "projects" / "new"
+        project.mkdir()
+        third = SESSION.replace("1111", "3333")
+        (project / f"{third}.jsonl").write_bytes(lines(conversation(session=third)))
+        await told.of(third)
+        (project / "notes.txt").write_text("no session")
+        home.write([Writer().text("more")])
+        await told.of(SESSION)
+
+
+async def test_a_home_that_appears_later(tmp_path: Path) -> None:
+    async with watched(tmp_path / "later" / ".claude") as told:
+        (tmp_path / "later").mkdir()
+        home = Home(tmp_path / "later")
+        home.write(conversation())
+        await told.of(SESSION)
+        home.write([Writer().text("more")])
+        await told.of(SESSION)
+
+
+async def test_renames_and_removals(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    home.write(conversation())
+    async with watched(home.folder) as told:
+        home.path().rename(home.path(OTHER))
+        await told.of(SESSION, OTHER)
+        home.project.rename(home.project.with_name("renamed"))
+        await told.of(OTHER)
+        file = home.project.with_name("renamed") / f"{OTHER}.jsonl"
+        with file.open("ab") as opened:
+            opened.write(b"\n")
+        await told.of(OTHER)
+        file.unlink()
+        await told.of(OTHER)
+        shutil.rmtree(home.folder)
+        Home(tmp_path).write(conversation())
+        await told.of(SESSION)
+
+
+async def test_files_of_subagents_count_for_their_session(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    write = Writer()
+    home.write(conversation())
+    async with watched(home.folder) as told:
+        home.subagent("a1", [write.prompt("job", "a", "a1")], "toolu_a")
+        await told.of(SESSION)
+        home.subagent("a1", [write.text("deep", "a", "a1")])
+        await told.of(SESSION)
+        below = home.path().with_suffix("") / "subagents" / "team"
+        below.mkdir()
+        (below / "agent-b.jsonl").write_bytes(lines([write.text("deep", "b", "b1")]))
+        await told.of(SESSION)
+
+
+async def test_subagents_that_were_there_before_are_watched_once_their_session_is_active(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    write = Writer()
+    home.write(conversation())
+    home.subagent("a1", [write.prompt("job", "a", "a1")], "toolu_a")
+    async with watched(home.folder) as told:
+        home.write([write.text("more")])
+        await told.of(SESSION)
+        home.subagent("a1", [write.text("deep", "a", "a1")])
+        await told.of(SESSION)
+
+
+async def test_without_watches_files_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none_left(*given: Any) -> None:
+        raise OSError(errno.ENOSPC, "no space")
+
+    monkeypatch.setattr(watching, "_Folders", none_left)
+    home = Home(tmp_path)
+    home.write(conversation())
+    clock = ManualClock()
+    changes = Watch([home.folder], clock).changes()
+    assert await anext(changes) == frozenset()
+    home.write([Writer().text("more")])
+    home.subagent("a1", [], "toolu_a")
+    home.write(conversation(session=OTHER), OTHER)
+    following = asyncio.ensure_future(anext(changes))
+    while not following.done():
+        await clock.advance(watching.POLL_SECONDS)
+        await asyncio.sleep(0.001)
+    assert following.result() == {SESSION, OTHER}
+    home.path().unlink()
+    following = asyncio.ensure_future(anext(changes))
+    while not following.done():
+        await clock.advance(watching.POLL_SECONDS)
+        await asyncio.sleep(0.001)
+    assert following.result() == {SESSION}
+    await changes.aclose()
+
+
+async def test_what_the_kernel_dropped_is_looked_for(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    home.write(conversation())
+    with watching._Folders([home.folder / "projects"]) as folders:
+        assert folders.changed == set()
+        folders._overflow()
+        assert folders.take() == {SESSION}

@@ -1,0 +1,323 @@
+"""The dial-in link: one stream of bytes over sockets that come and go, and a process that is reaped."""
+
+import asyncio
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agents.links.socketless import Agent, FakeWire
+from fairlead.agents.claude.lines import LineSplitter
+from fairlead.agents.claude.records import decode
+from fairlead.agents.links.dialin import UNREAD_BYTES, UNSENT_BYTES, Arrival, DialInLink, Terms
+from fairlead.agents.links.dialing import State
+from fairlead.agents.links.stdio import WRITE_SECONDS
+from fairlead.model.agents import Exit
+from fairlead.model.errors import AgentGone, AgentMissing, AgentTimeout, Busy
+from fairlead.system.clock import SystemClock
+from fairlead.system.process import Patience
+from fairlead.testing.clock import ManualClock
+
+TERMS = Terms(tries_s=6.0, close_code=4001)
+LINE = b'{"type":"user"}\n'
+
+
+class Room:
+    """A link to an agent that a person started, and what it has said."""
+
+    def __init__(self, terms: Terms = TERMS) -> None:
+        self.clock = ManualClock()
+        self.ended = 0
+        self.link = DialInLink(self.clock, terms, None, self._end)
+        self.heard = b""
+        self.arrivals: list[Arrival] = []
+        self.gate: asyncio.Event | None = None
+        self.link.expect()
+        self.listening = asyncio.create_task(self.link.receive(self._take, self._arrived))
+
+    def _end(self) -> None:
+        self.ended += 1
+
+    async def _take(self, data: bytes) -> None:
+        if self.gate is not None:
+            await self.gate.wait()
+        self.heard += data
+
+    async def _arrived(self, arrival: Arrival) -> None:
+        self.arrivals.append(arrival)
+
+
+async def settle() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def test_what_is_said_before_it_comes_is_the_first_that_it_gets() -> None:
+    room = Room()
+    await room.link.send(LINE)
+    assert room.link.state is State.CONNECTING
+    agent = Agent(room.link)
+    assert (room.link.state, agent.wire.sent) == (State.CONNECTED, [LINE])
+    agent.say("one", "two")
+    await settle()
+    assert (room.heard, room.arrivals) == (b"one\ntwo\n", [Arrival(False)])
+
+
+@pytest.mark.rules("S004-305")
+async def test_a_line_for_an_agent_that_is_away_is_reported_as_not_sent_and_kept() -> None:
+    room = Room()
+    agent = Agent(room.link)
+    assert room.link.offer(LINE)
+    agent.wire.taken()
+    agent.drop()
+    assert not room.link.offer(LINE)
+    assert Agent(room.link).wire.sent == [LINE]
+
+
+@pytest.mark.rules("S004-278", "S004-306")
+@pytest.mark.parametrize("got", range(6))
+async def test_cut_after_each_line_the_agent_gets_what_it_lacks_and_no_more(got: int) -> None:
+    room = Room()
+    agent = Agent(room.link)
+    lines = [b'{"n":%d}\n' % number for number in range(5)]
+    for number, line in enumerate(lines):
+        await room.link.send(line)
+        if number < got:
+            agent.wire.taken()
+    agent.drop()
+    assert room.link.state is State.RECONNECTING
+    again = Agent(room.link, "u-1")
+    assert again.wire.sent == lines[got:]
+    again.wire.taken()
+    again.drop()
+    assert Agent(room.link).wire.sent == []
+    await settle()
+    assert room.arrivals == [Arrival(False), Arrival(True, "u-1"), Arrival(True)]
+
+
+async def test_a_receipt_of_an_earlier_socket_that_comes_late_changes_nothing_wrong() -> None:
+    room = Room()
+    first = Agent(room.link)
+    await room.link.send(b"1\n")
+    first.drop()
+    second = Agent(room.link)
+    await room.link.send(b"2\n")
+    first.wire.taken()
+    second.drop()
+    assert Agent(room.link).wire.sent == [b"2\n"]
+
+
+async def test_the_agents_new_socket_takes_the_place_of_one_that_it_gave_up() -> None:
+    room = Room()
+    first = Agent(room.link)
+    await room.link.send(LINE)
+    second = Agent(room.link)
+    assert first.wire.closed is not None and second.wire.sent == [LINE]
+    first.drop()
+    assert room.link.state is State.CONNECTED
+
+
+@pytest.mark.rules("S004-280")
+async def test_one_that_stays_away_is_gone_when_its_tries_are_over() -> None:
+    room = Room()
+    agent = Agent(room.link)
+    agent.say("last")
+    agent.drop()
+    await room.clock.advance(5.9)
+    assert not room.listening.done()
+    await room.clock.advance(0.2)
+    await room.listening
+    assert (room.link.state, room.heard, room.ended) == (State.CLOSED, b"last\n", 1)
+    with pytest.raises(AgentGone):
+        await room.link.send(LINE)
+    with pytest.raises(Busy):
+        room.link.enter("")
+
+
+async def test_one_that_comes_back_has_all_its_tries_again() -> None:
+    room = Room()
+    Agent(room.link).drop()
+    await room.clock.advance(5)
+    again = Agent(room.link)
+    await room.clock.advance(60)
+    again.drop()
+    await room.clock.advance(5)
+    assert room.link.state is State.RECONNECTING
+
+
+async def test_stopping_hangs_up_with_the_code_that_ends_it() -> None:
+    room = Room()
+    agent = Agent(room.link)
+    assert await room.link.stop() == Exit()
+    assert agent.wire.closed is not None and agent.wire.closed[0] == 4001
+    await room.listening
+    agent.drop(4001)
+    assert (room.link.state, room.ended) == (State.CLOSED, 1)
+    assert await room.link.stop() == Exit()
+
+
+async def test_a_socket_that_comes_while_the_link_closes_is_turned_away() -> None:
+    room = Room()
+    holder = room.link.enter("")
+    await room.link.stop()
+    wire = FakeWire()
+    holder.attached(wire)
+    assert wire.closed is not None
+    assert room.arrivals == []
+
+
+async def test_an_agent_that_says_more_than_is_stored_is_not_read_on() -> None:
+    room = Room()
+    room.gate = asyncio.Event()
+    agent = Agent(room.link)
+    agent.say("x" * UNREAD_BYTES)
+    agent.say("y" * UNREAD_BYTES)
+    assert agent.wire.pauses == [True]
+    with pytest.raises(Busy):
+        await room.link.post(b"z\n")
+    room.gate.set()
+    await settle()
+    assert agent.wire.pauses == [True, False]
+    assert len(room.heard) == 2 * (UNREAD_BYTES + 1)
+
+
+async def test_a_line_waits_while_the_agent_does_not_read_and_not_for_ever() -> None:
+    room = Room()
+    agent = Agent(room.link)
+    agent.wire.waiting = UNSENT_BYTES + 1
+    sending = asyncio.create_task(room.link.send(LINE))
+    await settle()
+    assert agent.wire.sent == []
+    agent.drain()
+    await sending
+    assert agent.wire.sent == [LINE]
+    agent.wire.waiting = UNSENT_BYTES + 1
+    late = asyncio.create_task(room.link.send(LINE))
+    await settle()
+    await room.clock.advance(WRITE_SECONDS + 1)
+    with pytest.raises(AgentTimeout):
+        await late
+
+
+async def test_a_last_line_without_its_newline_is_whole_when_the_socket_ends() -> None:
+    room = Room()
+    agent = Agent(room.link)
+    agent.say_bytes(b"one\ntwo")
+    agent.drop()
+    Agent(room.link).say("three")
+    await settle()
+    assert room.heard == b"one\ntwo\nthree\n"
+
+
+@pytest.mark.rules("S004-024", "S004-046")
+@given(st.lists(st.binary(min_size=1, max_size=8), max_size=12))
+def test_any_cut_of_the_bytes_into_frames_is_the_same_stream(pieces: list[bytes]) -> None:
+    async def scene() -> bytes:
+        room = Room()
+        agent = Agent(room.link)
+        for piece in pieces:
+            agent.say_bytes(piece)
+        await room.link.stop()
+        await room.listening
+        return room.heard
+
+    assert asyncio.run(scene()) == b"".join(pieces)
+
+
+# --- with a process
+
+
+def start(code: str, terms: Terms = TERMS) -> DialInLink:
+    return DialInLink.open(
+        [sys.executable, "-I", "-c", code],
+        env={},
+        cwd="/",
+        clock=SystemClock(),
+        terms=terms,
+        ended=lambda: None,
+    )
+
+
+async def everything(link: DialInLink) -> bytes:
+    heard = bytearray()
+
+    async def take(data: bytes) -> None:
+        heard.extend(data)
+
+    async def arrived(arrival: Arrival) -> None:
+        pass
+
+    async with asyncio.timeout(30):
+        await link.receive(take, arrived)
+    return bytes(heard)
+
+
+async def test_a_process_that_ends_without_connecting_has_its_last_words_heard() -> None:
+    link = start("import sys; print('{\"type\":\"result\"}'); sys.stderr.write('no'); sys.exit(3)")
+    assert await everything(link) == b'{"type":"result"}\n'
+    assert await link.stop() == Exit(code=3, stderr="no")
+    assert link.state is State.CLOSED
+
+
+async def test_what_a_connected_process_prints_is_none_of_its_messages() -> None:
+    link = start("import time; print('noise'); time.sleep(60)", Terms(tries_s=6.0))
+    agent = Agent(link)
+    agent.say("message")
+    listening = asyncio.create_task(everything(link))
+    stopping = asyncio.create_task(link.stop())
+    await asyncio.sleep(0)
+    agent.drop()
+    assert (await stopping).signal == 15, "nothing else ends a version without a close code"
+    assert await listening == b"message\n"
+
+
+async def test_a_process_that_does_not_come_back_is_ended_and_reaped() -> None:
+    link = start("import time; time.sleep(60)", Terms(tries_s=0.05))
+    Agent(link).drop()
+    assert await everything(link) == b""
+    assert (await link.stop()).signal == 15
+    assert link.child is not None and not link.child.running
+
+
+async def test_the_end_of_the_process_waits_for_the_last_of_its_socket() -> None:
+    link = start("pass", Terms(tries_s=6.0, patience=Patience(close=1.0)))
+    agent = Agent(link)
+    assert link.child is not None
+    await link.child.wait()
+    agent.say("last words")
+    agent.drop()
+    assert await everything(link) == b"last words\n"
+
+
+def test_a_missing_program_is_told() -> None:
+    async def scene() -> None:
+        with pytest.raises(AgentMissing):
+            DialInLink.open(["/nowhere/claude"], env={}, cwd="/", clock=SystemClock(), terms=TERMS, ended=lambda: None)
+
+    asyncio.run(scene())
+
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "claude"
+
+
+@pytest.mark.rules("S004-002")
+def test_every_golden_line_is_the_same_over_a_socket_as_over_a_pipe() -> None:
+    """One splitter and one decoder stand behind both: what a link must not do is change a byte."""
+
+    async def over_a_socket(lines: list[bytes]) -> bytes:
+        room = Room()
+        agent = Agent(room.link)
+        for line in lines:
+            agent.say_bytes(line)
+        await room.link.stop()
+        await room.listening
+        return room.heard
+
+    for case in sorted(GOLDEN.glob("2.1.*/in.jsonl")):
+        data = case.read_bytes()
+        heard = asyncio.run(over_a_socket(data.splitlines(keepends=True)))
+        assert [decode(line) for line in LineSplitter().feed(heard) if isinstance(line, bytes)] == [
+            decode(line) for line in LineSplitter().feed(data) if isinstance(line, bytes)
+        ], case.parent.name

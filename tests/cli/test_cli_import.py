@@ -1,0 +1,96 @@
+"""`fairlead import`: from the list, from paths, damage and all; and what `ls` and `search` make of it."""
+
+import uuid
+from pathlib import Path
+
+from agents.claude_transcripts.written import conversation, line, lines
+from cli.conftest import Fairlead, House
+from fairlead.cli.commands.imports import files_below
+
+
+def written(house: House, words: str, data: bytes = b"") -> str:
+    """A session file in the gateway's home; its id."""
+    session = str(uuid.uuid4())
+    folder = house.project / ".claude" / "projects" / "-some-project"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{session}.jsonl").write_bytes(lines(conversation(words, session)) + data)
+    return session
+
+
+def listed(fairlead: Fairlead, session: str, *options: str) -> str:
+    """The state in which a session is listed, empty if it is not. Bounded by the gateway that looks at the folder."""
+    for _ in range(200):
+        states = [row["state"] for row in fairlead("ls", "--json", *options).lines if row["session"] == session]
+        if states:
+            return str(states[0])
+    return ""
+
+
+def test_all_that_is_listed_is_imported_once(house: House, fairlead: Fairlead) -> None:
+    session = written(house, "pangolin question")
+    assert listed(fairlead, session, "--all") == "transcript"
+    assert session not in fairlead("ls", "--json").out
+    first = fairlead("import", "--json")
+    (imported,) = [row for row in first.lines if row["session"] == session]
+    assert (first.code, imported["events"] > 4, imported["problems"]) == (0, True, [])
+    assert session not in fairlead("import", "--json").out
+    assert listed(fairlead, session) == "idle"
+    assert "answer to pangolin question" in fairlead("logs", session).out
+
+
+def test_paths_are_files_and_folders(house: House, fairlead: Fairlead) -> None:
+    kept, other = str(uuid.uuid4()), str(uuid.uuid4())
+    saved = house.project / "saved"
+    saved.mkdir()
+    (saved / "copy.jsonl").write_bytes(lines(conversation("kept", kept))[:-1] + line(conversation("x", kept)[0])[:40])
+    (saved / f"{other}.jsonl").write_bytes(lines(conversation("other", other)))
+    ran = fairlead("import", str(saved))
+    assert ran.code == 0
+    assert "2 imported" in ran.err
+    assert "spliced" in ran.out and "copy.jsonl" in ran.out
+    again = fairlead("import", str(saved), "--json")
+    assert [row["events"] for row in again.lines] == [0, 0]
+
+
+def test_what_cannot_be_imported_is_named_and_the_rest_goes_on(house: House, fairlead: Fairlead) -> None:
+    good, bad = house.project / "good.jsonl", house.project / "bad.jsonl"
+    session = str(uuid.uuid4())
+    good.write_bytes(lines(conversation("good", session)))
+    bad.write_bytes(b'{"type":"user","uuid":"u","sessionId":"../../x","message":{"content":"hi"}}\n')
+    ran = fairlead("import", str(bad), str(good), "--json")
+    assert ran.code == 1
+    assert "bad id" in ran.lines[0]["error"]
+    assert ran.lines[1]["session"] == session
+    assert fairlead("import", str(house.project / "none.jsonl")).code == 5
+    assert "outside" in fairlead("import", "/etc/passwd").err
+
+
+def test_consent_is_kept(house: House, fairlead: Fairlead) -> None:
+    assert fairlead("import", "--no-archive").code == 0
+    assert fairlead("import", "--json").code == 0
+
+
+def test_folders_are_walked_without_following_links(tmp_path: Path) -> None:
+    below = tmp_path / "project" / "session" / "subagents"
+    below.mkdir(parents=True)
+    (below / "agent-1.jsonl").touch()
+    (tmp_path / "project" / "a.jsonl").touch()
+    (tmp_path / "project" / "agent-old.jsonl").touch()
+    (tmp_path / "project" / "notes.txt").touch()
+    (tmp_path / "project" / "loop").symlink_to(tmp_path)
+    found = files_below([str(tmp_path), str(tmp_path / "project" / "a.jsonl")])
+    assert found == [str(tmp_path / "project" / "a.jsonl")]
+
+
+def test_search_finds_what_tools_said(house: House, fairlead: Fairlead) -> None:
+    session = str(uuid.uuid4())
+    rows = conversation("look", session)
+    rows[2]["message"]["content"][0]["content"] = "heron egret"
+    saved = house.project / "tools.jsonl"
+    saved.write_bytes(lines(rows))
+    assert fairlead("import", str(saved)).code == 0
+    for _ in range(200):
+        hits = fairlead("search", "heron egret", "--json").lines
+        if hits:
+            break
+    assert [(hit["session"], hit["kind"]) for hit in hits] == [(session, "tool.ended")]

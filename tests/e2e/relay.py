@@ -1,0 +1,122 @@
+"""A wire between the CLI and the gateway that a test can cut: bytes pass both ways until it does."""
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from urllib.parse import urlsplit
+
+
+class Relay:
+    """Listens on a port of 127.0.0.1 and passes on to the gateway, which sees its own address as the host.
+
+    `heads` are the heads of the requests that came, `pings` counts the WebSocket pings that the CLI sent alone."""
+
+    def __init__(self) -> None:
+        self.heads: list[str] = []
+        self.pings = 0
+        self.port = 0
+        self.deaf = False
+        self._target = 0
+        self._server: asyncio.Server | None = None
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._came = asyncio.Condition()
+
+    async def __aenter__(self) -> "Relay":
+        await self.listen()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.away()
+
+    def aim(self, urls: Sequence[str]) -> tuple[str, ...]:
+        """What the gateway calls its own addresses; ours in their place."""
+        self._target = urlsplit(urls[0]).port or 0
+        return (f"http://127.0.0.1:{self.port}",)
+
+    # --- the wire
+
+    async def listen(self) -> None:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def away(self) -> None:
+        """Cut, and refuse every further connection until `listen`."""
+        if self._server is not None:
+            self._server.close()
+        await self.cut()
+
+    async def cut(self) -> None:
+        """Without a word to either side."""
+        for writer in list(self._writers):
+            writer.transport.abort()
+        await asyncio.sleep(0)
+
+    # --- what came
+
+    def sockets(self) -> list[dict[str, str]]:
+        """The headers of each upgrade, names in lower case."""
+        upgrades = [head for head in self.heads if "upgrade: websocket" in head.lower()]
+        return [_headers(head) for head in upgrades]
+
+    def posts(self) -> list[str]:
+        return [head.split(" ")[1] for head in self.heads if head.startswith("POST ")]
+
+    async def connections(self, count: int, timeout: float = 60.0) -> None:
+        """Wait for so many upgrades in all."""
+        async with asyncio.timeout(timeout), self._came:
+            while len(self.sockets()) < count:
+                await self._came.wait()
+
+    # --- inside
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            inner_reader, inner_writer = await asyncio.open_connection("127.0.0.1", self._target)
+        except OSError:  # the gateway has ended; its CLI is about to
+            writer.transport.abort()
+            return
+        both = {writer, inner_writer}
+        self._writers |= both
+        try:
+            tasks = [
+                asyncio.create_task(self._outward(reader, inner_writer)),
+                asyncio.create_task(self._inward(inner_reader, writer)),
+            ]
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+        finally:
+            self._writers -= both
+            for end in both:
+                end.transport.abort()
+
+    async def _outward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        ours, theirs = f"127.0.0.1:{self.port}".encode(), f"127.0.0.1:{self._target}".encode()
+        upgraded = False
+        with contextlib.suppress(ConnectionError):
+            while data := await reader.read(1 << 16):
+                if not upgraded and (b"HTTP/1.1\r\n" in data):
+                    # Ports of the system's choice have five digits: the length stays.
+                    data = data.replace(ours, theirs)
+                    head = data.partition(b"\r\n\r\n")[0].decode("latin-1")
+                    upgraded = "upgrade: websocket" in head.lower()
+                    async with self._came:
+                        self.heads.append(head)
+                        self._came.notify_all()
+                elif data[0] == 0x89:
+                    self.pings += 1
+                writer.write(data)
+                await writer.drain()
+
+    async def _inward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError):
+            while data := await reader.read(1 << 16):
+                if not self.deaf:
+                    writer.write(data)
+                    await writer.drain()
+
+
+def _headers(head: str) -> dict[str, str]:
+    lines = head.split("\r\n")[1:]
+    return {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}

@@ -1,0 +1,504 @@
+"""The real CLI behind the whole gateway, over dial-in: the scenarios of the foundation, on the last two that dial."""
+
+import asyncio
+import os
+import shlex
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from e2e.desk import Desk, Line, at_desk, settings
+from e2e.harness import LAST_DIAL_IN, NEWEST, OLDEST, on_versions
+from e2e.relay import Relay
+from fairlead.server import binding
+from fairlead.testing.model_api import ScriptedModel
+
+dialing = on_versions(OLDEST, LAST_DIAL_IN)
+
+
+@pytest.fixture
+async def relay(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Relay]:
+    """Between the CLI and the gateway."""
+    async with Relay() as between:
+        real = binding.urls
+        monkeypatch.setattr("fairlead.wiring.urls", lambda *where: between.aim(real(*where)))
+        yield between
+
+
+@pytest.fixture
+def passed() -> dict[str, str]:
+    """Further variables of the CLI; a test's own by parametrizing this."""
+    return {}
+
+
+@pytest.fixture
+async def desk(
+    claude: Path, cli_env: dict[str, str], cli_cwd: Path, tmp_path: Path, relay: Relay, passed: dict[str, str]
+) -> AsyncIterator[Desk]:
+    config = settings(
+        tmp_path / "data",
+        tmp_path,
+        agent="claude",
+        claude=str(claude),
+        pass_env=["IS_SANDBOX", "CLAUDE_CODE_MAX_RETRIES", *passed],
+        session_env=["TEAM"],
+    )
+    async with at_desk(config, {**cli_env, "CLAUDE_CODE_MAX_RETRIES": "1", **passed}, cli_cwd) as sitting:
+        sitting.settings = {"link": "dial-in"}
+        yield sitting
+
+
+def pid(desk: Desk) -> int:
+    return int(desk.all("agent.started")[-1]["pid"])
+
+
+def gone(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+def written_down(home: Path, words: str) -> bool:
+    """The transcript lags behind the wire."""
+    return any(words in path.read_text() for path in home.glob(".claude/projects/*/*.jsonl"))
+
+
+# --- turns
+
+
+@dialing
+@pytest.mark.rules("S004-001", "S004-004", "S004-017", "S004-020", "S004-029", "S004-038", "S004-039")
+@pytest.mark.rules("S004-041", "S004-291", "S004-324")
+async def test_a_plain_turn_with_deltas(desk: Desk, version: str, relay: Relay, model: ScriptedModel) -> None:
+    await desk.open("SCRIPT:long 40")
+    end = await desk.until("turn.ended")
+    assert end["status"] == "completed"
+    assert "".join(line["text"] for line in desk.all("text.delta")) == desk.all("text")[0]["text"]
+    (ready,) = desk.all("agent.ready")
+    assert (ready["version"], ready["agent_session"]) == (version, desk.session)
+    (upgrade,) = relay.sockets()
+    assert upgrade["authorization"].startswith("Bearer fl_")
+    assert "x-environment-runner-version" not in upgrade
+    assert "x-last-request-id" not in upgrade
+    assert relay.posts() == []
+    assert "placeholder" not in str([request.last for request in model.requests])
+    await desk.raw()
+
+
+@dialing
+@pytest.mark.rules("S004-250")
+async def test_a_queue_of_three_prompts_is_three_turns_on_one_connection(desk: Desk, relay: Relay) -> None:
+    await desk.open("SCRIPT:slow 4")
+    await desk.send("SCRIPT:text two")
+    await desk.send("SCRIPT:text three")
+    for _ in range(3):
+        assert (await desk.until("turn.ended"))["status"] == "completed"
+    assert [text.split()[-1] for text in desk.texts()] == ["tick", "two", "three"]
+    assert len(desk.all("agent.started")) == len(relay.sockets()) == 1
+
+
+@dialing
+async def test_an_interrupt_in_mid_stream_and_after_it_the_next_prompt(desk: Desk) -> None:
+    await desk.open("SCRIPT:slow 200")
+    await desk.until("text.delta")
+    await desk.do("interrupt")
+    assert (await desk.until("turn.ended"))["status"] == "cancelled"
+    assert (await desk.turn("SCRIPT:text after"))["status"] == "completed"
+    await desk.raw()
+
+
+@dialing
+async def test_mode_and_model_change_while_it_runs(desk: Desk, model: ScriptedModel) -> None:
+    await desk.open("SCRIPT:text one")
+    await desk.until("turn.ended")
+    await desk.do("set_model", model="claude-haiku-4-5")
+    await desk.do("set_mode", mode="acceptEdits")
+    target = desk.cwd / "new.txt"
+    await desk.turn(f"SCRIPT:write {target}")
+    assert model.of("write")[-1].model == "claude-haiku-4-5"
+    assert target.exists() and desk.all("permission.asked") == []
+
+
+@dialing
+async def test_an_api_error_is_a_failed_turn(desk: Desk) -> None:
+    await desk.open("SCRIPT:error 529")
+    assert (await desk.until("turn.ended"))["status"] == "failed"
+    assert (await desk.turn("SCRIPT:text after"))["status"] == "completed"
+
+
+@dialing
+async def test_the_limit_of_turns_is_a_failed_turn(desk: Desk) -> None:
+    await desk.open(settings={"max_turns": 2})
+    await desk.send("SCRIPT:loop")
+    for _ in range(2):
+        await desk.answer(await desk.until("permission.asked"))
+    assert (await desk.until("turn.ended"))["status"] == "failed"
+
+
+# --- permissions
+
+
+@dialing
+async def test_a_tool_is_allowed_denied_and_changed(desk: Desk, model: ScriptedModel) -> None:
+    made = [desk.cwd / name for name in ("allowed", "denied", "asked", "changed")]
+    await desk.open(f"SCRIPT:bash touch {made[0]}")
+    await desk.answer(await desk.until("permission.asked"))
+    await desk.until("turn.ended")
+    await desk.send(f"SCRIPT:bash touch {made[1]}")
+    await desk.answer(await desk.until("permission.asked"), "deny", message="because of the tests")
+    await desk.until("turn.ended")
+    assert "because of the tests" in str(model.of("bash")[-1].last)
+    await desk.send(f"SCRIPT:bash touch {made[2]}")
+    asked = await desk.until("permission.asked")
+    await desk.answer(asked, updated_input={**asked["input"], "command": f"touch {made[3]}"})
+    await desk.until("turn.ended")
+    assert [path.exists() for path in made] == [True, False, False, True]
+    await desk.raw()
+
+
+@dialing
+async def test_a_question_is_answered_and_a_plan_approved(desk: Desk, model: ScriptedModel) -> None:
+    await desk.open("SCRIPT:question")
+    asked = await desk.until("question.asked")
+    question = asked["questions"][0]
+    label = question["options"][1]["label"]
+    await desk.answer(asked, answers={question["question"]: label})
+    assert (await desk.until("turn.ended"))["status"] == "completed"
+    assert label in str(model.of("question")[-1].last)
+    await desk.do("set_mode", mode="plan")
+    await desk.send("SCRIPT:plan")
+    await desk.answer(await desk.until("plan.proposed"))
+    assert (await desk.until("turn.ended"))["status"] == "completed"
+
+
+@dialing
+async def test_a_subagents_work_is_told_inside_it(desk: Desk) -> None:
+    await desk.open(f"SCRIPT:subagent bash touch {desk.cwd / 'sub'}")
+    asked = await desk.until("permission.asked")
+    assert asked["subagent"] == desk.all("subagent.started")[0]["child"]
+    await desk.answer(asked)
+    await desk.until("subagent.ended")
+    await desk.until("turn.ended")
+    assert (desk.cwd / "sub").exists()
+    await desk.raw()
+
+
+@dialing
+async def test_the_policy_denies_through_its_hook_and_nobody_is_asked(desk: Desk) -> None:
+    """The data folder is fenced off, whatever a person or a project would say."""
+    await desk.open(f"SCRIPT:bash cat {desk.gateway.data}/server.json")
+    await desk.until("turn.ended")
+    (resolved,) = desk.all("permission.resolved")
+    assert (resolved["behavior"], resolved.get("asked", True)) == ("deny", False)
+
+
+# --- the process
+
+
+@dialing
+@pytest.mark.rules("S004-322")
+async def test_a_killed_cli_is_noticed_and_resumed(desk: Desk, relay: Relay, cli_home: Path) -> None:
+    await desk.open("SCRIPT:text remember me")
+    await desk.until("turn.ended")
+    async with asyncio.timeout(30):
+        while not written_down(cli_home, "Hello"):
+            await asyncio.sleep(0.02)
+    await desk.send("SCRIPT:slow 200")
+    await desk.until("text.delta")
+    os.kill(pid(desk), signal.SIGKILL)
+    assert (await desk.until("turn.ended"))["status"] == "failed"
+    exited = await desk.until("agent.exited")
+    assert (exited["signal"], exited["expected"]) == (9, False)
+    assert (await desk.turn("SCRIPT:echo"))["status"] == "completed"
+    assert int(desk.texts()[-1].split()[2]) >= 3, "the model was shown what came before"
+    assert len({upgrade["authorization"] for upgrade in relay.sockets()}) == 2, "each process has its own token"
+    await desk.raw()
+
+
+@dialing
+async def test_a_fork_goes_its_own_way(desk: Desk) -> None:
+    parent = await desk.open("SCRIPT:text first")
+    await desk.until("turn.ended")
+    made = await desk.http.post(f"/v1/sessions/{parent}/fork", json={})
+    desk.events.clear()
+    desk._taken = 0
+    await desk.watch(made.json()["session"])
+    await desk.send("SCRIPT:echo")
+    await desk.until(lambda line: line["type"] == "text" and "messages" in line["text"])
+    assert int(desk.texts()[-1].split()[2]) >= 3
+    assert desk.all("agent.ready")[-1]["agent_session"] == desk.session != parent
+
+
+@dialing
+async def test_closing_ends_the_cli_and_the_next_message_resumes_it(desk: Desk, version: str) -> None:
+    await desk.open("SCRIPT:text one")
+    await desk.until("turn.ended")
+    process = pid(desk)
+    await desk.do("close")
+    exited = await desk.until("agent.exited")
+    assert exited["expected"] and gone(process)
+    how = (exited.get("code"), exited.get("signal"))
+    assert how == ((0, None) if version == LAST_DIAL_IN else (143, None)), "by close code where that ends it"
+    assert (await desk.turn("SCRIPT:echo"))["status"] == "completed"
+    assert desk.all("session.resumed")[0]["agent_session"] == desk.session
+
+
+@dialing
+async def test_a_conversation_that_was_never_written_down_begins_anew(desk: Desk) -> None:
+    """Without connecting, the CLI prints on its output that it knows no such conversation."""
+    await desk.open(resume="11111111-2222-4333-8444-555555555555")
+    await desk.send("SCRIPT:text anew")
+    exited = await desk.until("agent.exited")
+    assert exited["code"] == 1
+    assert (await desk.until("turn.ended"))["status"] == "completed"
+    assert desk.texts()[-1].endswith("anew")
+
+
+@on_versions(NEWEST)
+@pytest.mark.rules("S004-001")
+async def test_a_version_that_refuses_is_shown_in_its_own_words_with_advice(desk: Desk, relay: Relay) -> None:
+    await desk.open("SCRIPT:text")
+    failure = await desk.until("error")
+    assert failure["code"] == "agent_gone"
+    assert 'Error: --sdk-url rejected: host "127.0.0.1" is not an approved Anthropic endpoint.' in failure["message"]
+    assert "set the session's link to stdio" in failure["message"]
+    assert relay.heads == []
+    await desk.until("turn.ended")
+    changed = await desk.http.patch(f"/v1/sessions/{desk.session}/settings", json={"link": "stdio"})
+    assert changed.status_code == 200
+    assert (await desk.turn("SCRIPT:text now"))["status"] == "completed"
+
+
+# --- the socket drops
+
+
+async def lost_and_back(relay: Relay, count: int) -> dict[str, str]:
+    await relay.cut()
+    await relay.connections(count)
+    return relay.sockets()[count - 1]
+
+
+@dialing
+@pytest.mark.rules("S004-040", "S004-276")
+async def test_cut_at_idle_it_comes_back_and_goes_on(desk: Desk, relay: Relay) -> None:
+    await desk.open("SCRIPT:text one")
+    await desk.until("turn.ended")
+    upgrade = await lost_and_back(relay, 2)
+    assert upgrade["x-last-request-id"]
+    assert (await desk.turn("SCRIPT:text two"))["status"] == "completed"
+    assert len(desk.all("agent.started")) == 1
+    assert [text.split()[-1] for text in desk.texts()] == ["one", "two"]
+    assert desk.all("notice") == [], "nothing was lost, nothing hangs"
+    await desk.raw()
+
+
+@dialing
+@pytest.mark.rules("S004-276", "S004-277", "S004-279", "S004-331")
+async def test_cut_in_mid_stream_the_answer_is_whole_and_there_once(desk: Desk, relay: Relay) -> None:
+    await desk.open("SCRIPT:slow 24")
+    await desk.until("text.delta")
+    await lost_and_back(relay, 2)
+    assert (await desk.until("turn.ended"))["status"] == "completed"
+    assert desk.texts() == ["tick " * 24]
+    assert (await desk.turn("SCRIPT:text after"))["status"] == "completed"
+    assert len(desk.all("agent.started")) == 1
+    await desk.raw()
+
+
+@dialing
+@pytest.mark.rules("S004-277", "S004-279", "S004-331")
+async def test_what_is_said_while_the_line_is_down_is_not_lost(desk: Desk, relay: Relay, model: ScriptedModel) -> None:
+    """The turn ends while nobody can be told: 2.1.120 says it again, of 2.1.37 the transcript tells."""
+    await desk.open("SCRIPT:text zero")
+    await desk.until("turn.ended")
+    await desk.send("SCRIPT:slow 8")
+    await desk.until("text.delta")
+    await relay.away()
+    await model.wait_for(lambda request: "SCRIPT:slow" in str(request.last))
+    await asyncio.sleep(2.0)
+    await relay.listen()
+    assert (await desk.until("turn.ended"))["status"] == "completed"
+    assert desk.texts()[-1] == "tick " * 8
+    assert (await desk.turn("SCRIPT:text after"))["status"] == "completed"
+    assert len(desk.all("agent.started")) == 1
+    await desk.raw()
+
+
+@dialing
+@pytest.mark.rules("S004-331")
+async def test_a_permission_that_was_pending_at_the_drop_is_still_answered(desk: Desk, relay: Relay) -> None:
+    target = desk.cwd / "made"
+    await desk.open(f"SCRIPT:bash touch {target}")
+    asked = await desk.until("permission.asked")
+    await relay.cut()
+    await desk.answer(asked)
+    await relay.connections(2)
+    assert (await desk.until("turn.ended"))["status"] == "completed"
+    assert target.exists()
+    assert desk.all("permission.cancelled") == []
+    await desk.raw()
+
+
+@dialing
+async def test_a_permission_that_is_raised_while_down_is_told_and_an_interrupt_frees_it(
+    desk: Desk, relay: Relay, model: ScriptedModel
+) -> None:
+    """What the CLI asks then is lost for ever, in both versions."""
+    await desk.open("SCRIPT:text zero")
+    await desk.until("turn.ended")
+    await desk.send(f"SCRIPT:bash touch {desk.cwd / 'never'}")
+    await desk.until("turn.started")
+    await relay.away()
+    await model.wait_for(lambda request: "SCRIPT:bash" in str(request.last))
+    await asyncio.sleep(1.0)
+    await relay.listen()
+    notice = await desk.until(lambda line: line["type"] == "notice" and line["kind"] == "link.back")
+    assert notice["data"]["offers"] == ["interrupt"]
+    assert notice["data"]["calls"] == [line["call"] for line in desk.all("tool.called")]
+    await desk.do("interrupt")
+    assert (await desk.until("turn.ended"))["status"] == "cancelled"
+    assert not (desk.cwd / "never").exists()
+    assert (await desk.turn("SCRIPT:text after"))["status"] == "completed"
+
+
+@on_versions(OLDEST)
+@pytest.mark.rules("S004-270", "S004-280")
+async def test_a_cli_that_gives_up_is_told_as_exited(desk: Desk, relay: Relay) -> None:
+    await desk.open("SCRIPT:text one")
+    await desk.until("turn.ended")
+    process = pid(desk)
+    await relay.away()
+    exited = await desk.until("agent.exited")
+    assert not exited["expected"] and gone(process)
+    await relay.listen()
+    assert (await desk.turn("SCRIPT:echo"))["status"] == "completed"
+
+
+@on_versions(LAST_DIAL_IN)
+@pytest.mark.rules("S004-270")
+async def test_the_last_that_dials_tries_for_much_longer(desk: Desk, relay: Relay) -> None:
+    await desk.open("SCRIPT:text one")
+    await desk.until("turn.ended")
+    await relay.away()
+    await asyncio.sleep(9)
+    assert desk.all("agent.exited") == []
+    await relay.listen()
+    await relay.connections(2)
+    assert (await desk.turn("SCRIPT:text two"))["status"] == "completed"
+
+
+@dialing
+@pytest.mark.long
+@pytest.mark.rules("S004-274", "S004-282", "S004-283")
+async def test_it_pings_and_takes_a_line_without_pongs_for_dead(desk: Desk, relay: Relay) -> None:
+    await desk.open("SCRIPT:text one")
+    await desk.until("turn.ended")
+    async with asyncio.timeout(60):
+        while relay.pings == 0:
+            await asyncio.sleep(0.1)
+    assert len(relay.sockets()) == 1, "a ping that is answered changes nothing"
+    relay.deaf = True
+    await relay.connections(2)
+    relay.deaf = False
+    assert (await desk.turn("SCRIPT:text two"))["status"] == "completed"
+    assert len(desk.all("agent.started")) == 1
+
+
+# --- hybrid, headers, variables, by hand
+
+
+@dialing
+@pytest.mark.rules("S004-019", "S004-022", "S004-023", "S004-288", "S004-289", "S004-293", "S004-307")
+@pytest.mark.parametrize("passed", [{"CLAUDE_CODE_POST_FOR_SESSION_INGRESS_V2": "1"}])
+async def test_hybrid_it_hears_by_its_socket_and_speaks_by_post(desk: Desk, relay: Relay) -> None:
+    target = desk.cwd / "made"
+    await desk.open(f"SCRIPT:bash touch {target}")
+    await desk.answer(await desk.until("permission.asked"))
+    assert (await desk.until("turn.ended"))["status"] == "completed"
+    assert target.exists()
+    assert (await desk.turn("SCRIPT:long 20"))["status"] == "completed"
+    assert set(relay.posts()) == {f"/v1/cli/session/{desk.session}/events"}
+    await desk.raw()
+
+
+@dialing
+@pytest.mark.rules("S004-294", "S004-039")
+@pytest.mark.parametrize("passed", [{"CLAUDE_CODE_ENVIRONMENT_RUNNER_VERSION": "9.9"}])
+async def test_the_runners_version_is_in_a_header(desk: Desk, relay: Relay) -> None:
+    await desk.open("SCRIPT:text")
+    await desk.until("turn.ended")
+    assert relay.sockets()[0]["x-environment-runner-version"] == "9.9"
+
+
+@dialing
+async def test_a_variable_is_set_while_it_runs(desk: Desk, model: ScriptedModel) -> None:
+    await desk.open("SCRIPT:text")
+    await desk.until("turn.ended")
+    url = f"/v1/sessions/{desk.session}/environment"
+    assert (await desk.http.post(url, json={"variables": {"TEAM": "blue"}})).status_code == 200
+    assert (await desk.http.post(url, json={"variables": {"PATH": "/tmp"}})).status_code == 403
+    await desk.send("SCRIPT:bash echo team=$TEAM")
+    await desk.answer(await desk.until("permission.asked"))
+    await desk.until("turn.ended")
+    assert "team=blue" in str(desk.all("tool.ended")[-1]["content"])
+
+
+@on_versions(NEWEST)
+async def test_a_version_that_takes_no_variables_says_so(desk: Desk) -> None:
+    await desk.open("SCRIPT:text", settings={"link": "stdio"})
+    await desk.until("turn.ended")
+    url = f"/v1/sessions/{desk.session}/environment"
+    refused = await desk.http.post(url, json={"variables": {"TEAM": "blue"}})
+    assert (refused.status_code, refused.json()["error"]["code"]) == (502, "agent_refused")
+
+
+async def by_hand(desk: Desk, env: dict[str, str], give: str) -> asyncio.subprocess.Process:
+    """Start the CLI as a person would, with the token in a variable, a descriptor, or (both) a wrong one there."""
+    told: Line = (await desk.http.post(f"/v1/sessions/{desk.session}/dial-in")).json()
+    line, token = str(told["command"]), str(told["token"])
+    name, descriptor = "CLAUDE_CODE_SESSION_ACCESS_TOKEN", "CLAUDE_CODE_WEBSOCKET_AUTH_FILE_DESCRIPTOR"
+    assert f"{name}={token}" in line and told["url"] in line
+    fds: tuple[int, ...] = ()
+    if give != "variable":
+        reading, writing = os.pipe()
+        os.write(writing, (token if give == "descriptor" else "wrong").encode())
+        os.close(writing)
+        fds = (reading,)
+        line = f"export {descriptor}={reading}; {line}"
+        if give == "descriptor":
+            line = line.replace(f"{name}={token} ", "")
+    quiet = asyncio.subprocess.DEVNULL
+    process = await asyncio.create_subprocess_exec(
+        "/bin/sh", "-c", line, env=env, stdin=quiet, stdout=quiet, stderr=quiet, pass_fds=fds
+    )
+    for fd in fds:
+        os.close(fd)
+    assert shlex.split(line)
+    return process
+
+
+@dialing
+@pytest.mark.rules("S004-043", "S004-044", "S004-292")
+@pytest.mark.parametrize("give", ["variable", "descriptor", "both"])
+async def test_a_cli_that_is_started_by_hand_serves_the_session(
+    desk: Desk, cli_env: dict[str, str], relay: Relay, give: str, version: str
+) -> None:
+    await desk.open(settings={"link": "stdio"})
+    process = await by_hand(desk, cli_env, give)
+    try:
+        await desk.send("SCRIPT:text by hand")
+        assert (await desk.until("turn.ended"))["status"] == "completed"
+        assert len(relay.sockets()) == 1
+        await desk.do("close")
+        if version == LAST_DIAL_IN:
+            assert await asyncio.wait_for(process.wait(), 30) == 0
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+    assert (await desk.turn("SCRIPT:echo"))["status"] == "completed", "afterwards a process of ours goes on"
+    await desk.raw()

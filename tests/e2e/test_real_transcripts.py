@@ -1,0 +1,95 @@
+"""Sessions of a real CLI that somebody else started: they appear unasked, are followed and resumed."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from e2e.desk import Desk, at_desk, settings
+from e2e.harness import NEWEST, on_versions
+
+
+@pytest.fixture
+async def desk(claude: Path, cli_env: dict[str, str], cli_cwd: Path, tmp_path: Path) -> AsyncIterator[Desk]:
+    config = settings(tmp_path / "data", tmp_path, agent="claude", claude=str(claude), pass_env=["IS_SANDBOX"])
+    async with at_desk(config, cli_env, cli_cwd) as sitting:
+        yield sitting
+
+
+async def by_hand(claude: Path, env: dict[str, str], cwd: Path, *words: str) -> None:
+    """The CLI as a person calls it, without a gateway."""
+    command = [str(claude), "-p", *words, "--allowedTools", "Bash"]
+    process = await asyncio.create_subprocess_exec(
+        *command, env=env, cwd=cwd, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE
+    )
+    await asyncio.wait_for(process.communicate(), 60)
+    assert process.returncode == 0
+
+
+async def found(desk: Desk) -> dict[str, Any]:
+    """The session that is listed."""
+    async with asyncio.timeout(20):
+        while True:
+            rows: list[dict[str, Any]] = (await desk.http.get("/v1/sessions")).json()["sessions"]
+            if rows:
+                return rows[0]
+            await asyncio.sleep(0.02)
+
+
+@on_versions()
+@pytest.mark.rules("S001-006", "S000-237")
+async def test_a_session_started_by_hand_appears_and_is_followed(
+    desk: Desk, claude: Path, cli_env: dict[str, str], cli_cwd: Path
+) -> None:
+    running = asyncio.create_task(by_hand(claude, cli_env, cli_cwd, f"SCRIPT:subagent bash touch {cli_cwd}/made"))
+    row = await found(desk)
+    assert (row["state"], Path(row["cwd"])) == ("transcript", cli_cwd)
+    await desk.watch(row["session"])
+    end = await desk.until("turn.ended")
+    await running
+    assert end["status"] == "completed"
+    assert (cli_cwd / "made").exists()
+    (started,) = desk.all("subagent.started")
+    inside = [line for line in desk.events if line.get("subagent") == started["child"]]
+    assert {"user.message", "tool.called", "tool.ended", "text"} <= {line["type"] for line in inside}
+    assert [line for line in desk.all("notice") if line["kind"] == "unresolved"] == []
+    ids = [line["id"] for line in desk.events]
+    assert len(set(ids)) == len(ids)
+
+
+@on_versions()
+@pytest.mark.rules("S000-199")
+async def test_it_goes_on_here_and_then_there_again(
+    desk: Desk, claude: Path, cli_env: dict[str, str], cli_cwd: Path
+) -> None:
+    await by_hand(claude, cli_env, cli_cwd, "SCRIPT:text one")
+    row = await found(desk)
+    session = row["session"]
+    await desk.watch(session)
+    await desk.until("turn.ended")
+    await desk.turn("SCRIPT:text two")
+    await desk.do("close")
+    await desk.until("session.closed")
+    await by_hand(claude, cli_env, cli_cwd, "SCRIPT:text three", "--resume", session)
+    rows = (await desk.http.get("/v1/sessions")).json()["sessions"]
+    await desk.until(lambda line: line["type"] == "user.message" and "three" in str(line["content"]))
+    await desk.until("turn.ended")
+    prompts = [line["content"][0]["text"] for line in desk.all("user.message")]
+    assert prompts == ["SCRIPT:text one", "SCRIPT:text two", "SCRIPT:text three"]
+    assert len(desk.texts()) == 3
+    assert [line["status"] for line in desk.all("turn.ended")] == ["completed"] * 3
+    assert [row["session"] for row in rows] == [session]
+
+
+@on_versions(NEWEST)
+async def test_our_own_sessions_are_not_listed_twice(desk: Desk, cli_cwd: Path) -> None:
+    await desk.open("SCRIPT:text one")
+    await desk.until("turn.ended")
+    await desk.do("close")
+    await desk.until("session.closed")
+    await desk.turn("SCRIPT:text two")
+    rows = (await desk.http.get("/v1/sessions")).json()["sessions"]
+    assert [(row["session"], row["state"]) for row in rows] == [(desk.session, "idle")]
+    assert len(desk.texts()) == 2

@@ -1,0 +1,611 @@
+"""Sessions of other programs: listed, opened, followed, imported, archived."""
+
+import asyncio
+import contextlib
+import json
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents.claude_transcripts.written import OTHER, SESSION, Writer, conversation, line, lines
+from fairlead.agents.claude.interpreter import ClaudeInterpreter
+from fairlead.model import events as ev
+from fairlead.model.admin import ArchiveTranscripts, ImportTranscript
+from fairlead.model.agents import Exit, Record
+from fairlead.model.commands import Delete, Rename, Send
+from fairlead.model.content import TextBlock
+from fairlead.model.errors import BadRequest, Busy, NotFound, OutsideRoots
+from fairlead.model.ids import SessionId
+from fairlead.model.queries import Glance
+from fairlead.model.store import TRANSCRIPT
+from sessions.rig import ANN
+from sessions.test_feed import Lines, Socket
+from sessions.transcript_rig import FOUND, TranscriptRig
+
+OTHER_ID = SessionId(OTHER)
+
+
+@contextlib.asynccontextmanager
+async def running(folder: Path, **fields: Any) -> AsyncIterator[TranscriptRig]:
+    rig = TranscriptRig(folder, **fields)
+    try:
+        yield rig
+    finally:
+        if hasattr(rig, "keeper"):
+            await rig.stop()
+
+
+async def eventually(true: Any) -> Any:
+    """Wait for what another task does, bounded."""
+    for _ in range(3000):
+        found = await true()
+        if found:
+            return found
+        await asyncio.sleep(0.002)
+    raise AssertionError("it did not happen")
+
+
+# --- lists -------------------------------------------------------------------------------------------------
+
+
+async def test_sessions_are_listed_without_being_copied(tmp_path: Path) -> None:
+    async with running(tmp_path) as rig:
+        rig.home.write(conversation("fix the test"))
+        rig.home.write([Writer(OTHER).prompt("<command-name>/clear</command-name>")], OTHER)
+        await rig.start()
+        (summary,) = await rig.listed()
+        assert (summary.session, summary.state, summary.agent) == (FOUND, TRANSCRIPT, "claude")
+        assert (summary.title, summary.cwd, summary.branch, summary.turns) == (
+            "fix the test",
+            "/srv/project",
+            "main",
+            1,
+        )
+        with pytest.raises(NotFound):
+            await rig.store.read(FOUND, 0, 10)
+        assert await rig.listed(transcripts=False) == ()
+
+
+async def test_new_sessions_and_new_projects_are_listed_at_once(tmp_path: Path) -> None:
+    async with running(tmp_path) as rig:
+        await rig.start()
+        rig.home.write(conversation("one"))
+        await eventually(rig.listed)
+        project = rig.home.folder / "projects" / "-srv-new"
+        project.mkdir()
+        (project / f"{OTHER}.jsonl").write_bytes(lines(conversation("two", OTHER)))
+        await rig.clock.advance(5)
+        await eventually(lambda: _titles(rig, "two"))
+
+
+async def _titles(rig: TranscriptRig, wanted: str) -> bool:
+    return wanted in [summary.title for summary in await rig.listed()]
+
+
+async def test_a_file_that_has_not_changed_is_not_opened_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running(tmp_path, watch=False) as rig:
+        rig.home.write(conversation("one"))
+        await rig.start()
+        await rig.keeper.listing.scan()
+        opened: list[str] = []
+        monkeypatch.setattr(
+            "fairlead.agents.claude.catalogue.look", lambda path, session=None: opened.append(str(path))
+        )
+        await rig.keeper.listing.scan()
+        assert opened == []
+
+
+async def test_a_file_that_is_gone_leaves_the_list_unless_it_was_opened(tmp_path: Path) -> None:
+    async with running(tmp_path) as rig:
+        rig.home.write(conversation("one"))
+        rig.home.write(conversation("two", OTHER), OTHER)
+        await rig.start()
+        await rig.view(OTHER_ID)
+        rig.home.path().unlink()
+        rig.home.path(OTHER).unlink()
+        await rig.clock.advance(5)
+        await eventually(lambda: _gone(rig))
+        assert [summary.title for summary in await rig.listed()] == ["two"]
+        assert await rig.said(OTHER_ID) == ["> two", "answer to two"]
+
+
+async def _gone(rig: TranscriptRig) -> bool:
+    return len(await rig.listed()) == 1
+
+
+async def test_a_deleted_one_does_not_come_back_and_its_file_stays(tmp_path: Path) -> None:
+    async with running(tmp_path, watch=False) as rig:
+        path = rig.home.write(conversation("one"))
+        await rig.start()
+        await rig.keeper.listing.scan()
+        await rig.do(Delete(session=FOUND))
+        rig.home.write(conversation("more"))
+        await rig.keeper.listing.scan()
+        assert await rig.listed() == ()
+        assert path.exists() and rig.kind.forgotten == []
+        with pytest.raises(NotFound):
+            await rig.view()
+
+
+async def test_deleting_with_files_asks_the_agent_to_forget(tmp_path: Path) -> None:
+    async with running(tmp_path, watch=False) as rig:
+        rig.home.write(conversation("one"))
+        await rig.start()
+        await rig.keeper.listing.scan()
+        await rig.do(Delete(session=FOUND, files=True))
+        assert rig.kind.forgotten == [SESSION]
+
+
+# --- opening -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.rules("S000-010", "S000-012")
+async def test_opening_one_reads_it_into_its_log_with_its_own_times(tmp_path: Path) -> None:
+    async with running(tmp_path, watch=False) as rig:
+        rows = conversation("hello")
+        rig.home.write(rows)
+        await rig.start()
+        await rig.keeper.listing.scan()
+        (before,) = await rig.listed()
+        view = await rig.view()
+        assert await rig.said() == ["> hello", "answer to hello"]
+        kinds = await rig.kinds(FOUND)
+        assert kinds == [
+            "session.opened", "session.resumed", "turn.started", "user.message", "tool.called", "tool.ended", "text",
+        ]  # fmt: skip
+        assert (view.summary.created, view.summary.updated) == (before.created, before.updated)
+        page = await rig.store.read(FOUND, 0, 100)
+        assert [json.loads(entry.raw) for entry in page.entries if entry.raw] == rows
+        assert {entry.origin for entry in page.entries if entry.raw} == {"transcript"}
+
+
+async def test_opening_it_again_reads_nothing_again(tmp_path: Path) -> None:
+    async with running(tmp_path, watch=False) as rig:
+        rig.home.write(conversation("hello"))
+        await rig.start()
+        await rig.keeper.listing.scan()
+        head = (await rig.view()).head
+        await rig.keeper.follow(FOUND)
+        assert (await rig.view()).head == head
+
+
+@pytest.mark.rules("S001-075", "S001-076", "S001-109", "S001-120")
+async def test_after_a_restart_only_what_was_added_is_told(tmp_path: Path) -> None:
+    write = Writer()
+    async with running(tmp_path, watch=False) as rig:
+        rig.home.write([write.prompt("one"), write.text("first")])
+        await rig.start()
+        await rig.keeper.listing.scan()
+        await rig.view()
+        before = await rig.log(FOUND)
+        await rig.crash()
+        rig.home.write([write.prompt("two"), write.text("second")])
+        await rig.start()
+        await rig.keeper.follow(FOUND)
+        assert await rig.said() == ["> one", "first", "> two", "second"]
+        after = await rig.log(FOUND)
+        assert after[: len(before)] == before
+        assert len({event.id for event in after}) == len(after)
+
+
+async def test_a_restart_in_the_middle_of_an_import_goes_on_where_it_was(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr("fairlead.agents.claude.reading.BATCH_ROWS", 3)
+    write = Writer()
+    rows = [row for number in range(20) for row in (write.prompt(str(number)), write.text(f"answer {number}"))]
+    async with running(tmp_path, watch=False) as rig:
+        rig.home.write(rows)
+        await rig.start()
+        await rig.keeper.listing.scan()
+        log, count = rig.keeper._log, 0
+
+        async def broken(*given: Any) -> None:
+            nonlocal count
+            count += 1
+            if count > 4:
+                raise asyncio.CancelledError
+            await log(*given)
+
+        monkeypatch.setattr(rig.keeper, "_log", broken)
+        with pytest.raises(asyncio.CancelledError):
+            await rig.view()
+        await rig.crash()
+        await rig.start()
+        await rig.keeper.bring_in(FOUND)
+        assert len(await rig.said()) == 40
+        events = await rig.log(FOUND)
+        assert len({event.id for event in events}) == len(events)
+
+
+async def test_what_a_person_calls_it_stays_and_else_the_summary_is_its_title(tmp_path: Path) -> None:
+    summary = {"type": "summary", "summary": "about tests", "leafUuid": "l"}
+    async with running(tmp_path, watch=False) as rig:
+        rig.home.write(conversation("hello"))
+        await rig.start()
+        await rig.keeper.listing.scan()
+        assert (await rig.view()).summary.title == "hello"
+        rig.home.write([summary])
+        await rig.keeper.follow(FOUND)
+        assert (await rig.view()).summary.title == "about tests"
+        await rig.do(Rename(session=FOUND, title="mine"))
+        rig.home.write([{**summary, "summary": "other"}])
+        await rig.keeper.follow(FOUND)
+        assert (await rig.view()).summary.title == "mine"
+
+
+@pytest.mark.rules("S000-199")
+async def test_sending_to_one_resumes_it(tmp_path: Path) -> None:
+    async with running(tmp_path, watch=False) as rig:
+        rig.home.write(conversation("hello", cwd=str(rig.cwd)))
+        await rig.start()
+        await rig.keeper.listing.scan()
+        await rig.view()
+        await rig.keeper.settling.settle(FOUND)
+        await rig.do(Send(session=FOUND, content=(TextBlock("go on"),)))
+        agent = await rig.kind.launched()
+        assert (agent.launch.resume, agent.launch.cwd) == (SESSION, str(rig.cwd))
+        assert await agent.prompted() == "go on"
+
+
+async def test_one_that_worked_outside_the_roots_can_be_read_and_not_resumed(tmp_path: Path) -> None:
+    async with running(tmp_path, watch=False) as rig:
+        rig.home.write(conversation("hello", cwd="/etc"))
+        await rig.start()
+        await rig.keeper.listing.scan()
+        assert await rig.said() == ["> hello", "answer to hello"]
+        with pytest.raises(OutsideRoots):
+            await rig.do(Send(session=FOUND, content=(TextBlock("go on"),)))
+        assert rig.kind.agents == []
+
+
+async def test_a_large_one_is_there_at_once_and_fills_by_itself(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr("fairlead.sessions.transcripts.AT_ONCE_BYTES", 1000)
+    write = Writer()
+    rows = [row for number in range(500) for row in (write.prompt(str(number)), write.text(f"answer {number}"))]
+    async with running(tmp_path, watch=False) as rig:
+        rig.home.write(rows)
+        await rig.start()
+        await rig.keeper.listing.scan()
+        watch = await rig.gateway.watch(ANN, FOUND, None, Lines(), Socket())
+        watch.start()
+        assert rig.loaded(FOUND).runner.following
+        await rig.until(lambda: not rig.loaded(FOUND).runner.following)
+        assert sum(isinstance(event, ev.Text) for event in await rig.log(FOUND)) == 500
+        watch.close()
+
+
+# --- a glance ------------------------------------------------------------------------------------------------
+
+
+async def test_a_glance_shows_the_end_without_opening(tmp_path: Path) -> None:
+    write = Writer()
+    rows = [row for number in range(300) for row in (write.prompt(str(number)), write.text(f"answer {number}"))]
+    async with running(tmp_path, watch=False) as rig:
+        rig.home.write(rows)
+        await rig.start()
+        await rig.keeper.listing.scan()
+        page = await rig.gateway.ask(ANN, Glance(FOUND, 4))
+        events = [json.loads(bytes(item)) for item in page.events]
+        assert [event["text"] for event in events if event["type"] == "text"] == ["answer 298", "answer 299"]
+        assert all("seq" not in event for event in events)
+        (summary,) = await rig.listed()
+        assert summary.state == TRANSCRIPT
+        with pytest.raises(NotFound):
+            await rig.gateway.ask(ANN, Glance(OTHER_ID, 4))
+
+
+# --- following -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.rules("S000-014", "S000-149", "S000-223", "S001-116")
+async def test_what_another_program_writes_reaches_those_who_watch(tmp_path: Path) -> None:
+    write = Writer()
+    other = Writer(OTHER)
+    async with running(tmp_path) as rig:
+        rig.home.write([write.prompt("one"), write.text("first")])
+        rig.home.write([other.prompt("elsewhere")], OTHER)
+        await rig.start()
+        await rig.view()
+        await rig.view(OTHER_ID)
+        for number in range(5):
+            data = line(write.text(f"part {number}"))
+            rig.home.write(data[:30])
+            rig.home.write(data[30:])
+        rig.home.write([other.text("there too")], OTHER)
+        await eventually(lambda: _has(rig, FOUND, "part 4"))
+        await eventually(lambda: _has(rig, OTHER_ID, "there too"))
+        assert await rig.said() == ["> one", "first", *(f"part {number}" for number in range(5))]
+
+
+async def _has(rig: TranscriptRig, session: SessionId, text: str) -> bool:
+    return text in await rig.said(session)
+
+
+async def test_a_subagents_file_is_followed_too(tmp_path: Path) -> None:
+    write = Writer()
+    async with running(tmp_path) as rig:
+        rig.home.write([write.prompt("one"), write.call("toolu_a", "Agent", prompt="job")])
+        await rig.start()
+        await rig.view()
+        rig.home.subagent("a1", [write.prompt("job", "a", "a1")], "toolu_a")
+        rig.home.subagent("a1", [write.text("deep", "a", "a1")])
+        await eventually(lambda: _has(rig, FOUND, "deep"))
+        rig.home.subagent("a1", [write.text("deeper", "a", "a1")])
+        await eventually(lambda: _has(rig, FOUND, "deeper"))
+        texts = [event for event in await rig.log(FOUND) if isinstance(event, ev.Text)]
+        assert all(event.subagent is not None for event in texts)
+
+
+@pytest.mark.rules("S001-111", "S001-112", "S001-121")
+async def test_rows_that_come_again_are_told_once(tmp_path: Path) -> None:
+    write = Writer()
+    rows = [write.prompt("one"), write.text("first"), {"type": "summary", "summary": "s", "leafUuid": "l"}]
+    side = [write.call("toolu_a", "Task", prompt="job"), write.prompt("job", "a"), write.text("deep", "a")]
+    async with running(tmp_path, watch=False) as rig:
+        rig.home.write([*rows, *side])
+        await rig.start()
+        await rig.keeper.listing.scan()
+        head = (await rig.view()).head
+        rig.home.write([*rows, *side])
+        await rig.keeper.follow(FOUND)
+        assert (await rig.view()).head == head
+        rig.home.write([{**rows[2], "summary": "changed"}])
+        await rig.keeper.follow(FOUND)
+        assert (await rig.view()).head == head + 1
+
+
+async def test_a_file_cut_short_or_replaced_tells_nothing_twice(tmp_path: Path) -> None:
+    write = Writer()
+    rows = [row for number in range(30) for row in (write.prompt(str(number)), write.text(f"answer {number}"))]
+    async with running(tmp_path, watch=False) as rig:
+        path = rig.home.write(rows)
+        await rig.start()
+        await rig.keeper.listing.scan()
+        await rig.view()
+        path.write_bytes(lines(rows[:4]))
+        await rig.keeper.follow(FOUND)
+        new = tmp_path / "new"
+        new.write_bytes(lines([*rows[:4], write.text("another way")]))
+        os.replace(new, path)
+        await rig.keeper.follow(FOUND)
+        said = await rig.said()
+        assert len(said) == 61
+        assert said[-1] == "another way"
+        events = await rig.log(FOUND)
+        assert len({event.id for event in events}) == len(events)
+
+
+async def test_a_copy_with_the_same_content_goes_on_where_it_was(tmp_path: Path) -> None:
+    write = Writer()
+    async with running(tmp_path, watch=False) as rig:
+        path = rig.home.write([write.prompt("one"), write.text("first")])
+        await rig.start()
+        await rig.keeper.listing.scan()
+        head = (await rig.view()).head
+        moved = rig.home.folder / "projects" / "-srv-renamed"
+        moved.mkdir()
+        (moved / path.name).write_bytes(path.read_bytes() + line(write.text("moved")))
+        path.unlink()
+        await rig.keeper.listing.scan()
+        await rig.keeper.follow(FOUND)
+        assert (await rig.said())[-1] == "moved"
+        assert (await rig.view()).head == head + 1
+
+
+async def test_our_own_session_is_left_to_its_wire(tmp_path: Path) -> None:
+    async with running(tmp_path) as rig:
+        await rig.start()
+        agent = await rig.working("hello")
+        session = agent.launch.session
+        write = Writer(session)
+        rig.home.write([write.prompt("hello"), write.text("from the file")], session)
+        await agent.text("from the wire")
+        await agent.result()
+        await asyncio.sleep(0.05)
+        assert "from the file" not in await rig.said(session)
+        await agent.die(Exit(code=0))
+        await rig.until(lambda: rig.loaded(session).runner.agent is None)
+        await eventually(lambda: _place(rig, session))
+        assert [summary.session for summary in await rig.listed()] == [session]
+        rig.home.write([write.prompt("by hand"), write.text("in a terminal")], session)
+        await eventually(lambda: _has(rig, session, "in a terminal"))
+        assert "from the file" not in await rig.said(session)
+
+
+async def _place(rig: TranscriptRig, session: SessionId) -> bool:
+    return await rig.store.checkpoint(session, "transcript") is not None
+
+
+async def test_a_turn_is_over_when_its_answer_was_final_and_nothing_follows(tmp_path: Path) -> None:
+    write, now = Writer(), {"timestamp": "2023-11-14T22:13:15.000Z"}
+    async with running(tmp_path) as rig:
+        rig.home.write([write.prompt("one", **now)])
+        await rig.start()
+        assert (await rig.view()).summary.state == "working"
+        rig.home.write([write.text("done", **now)])
+        await eventually(lambda: _has(rig, FOUND, "done"))
+        assert (await rig.view()).summary.state == "working"
+        await _pass(rig, 4)
+        (ended,) = [event for event in await rig.log(FOUND) if isinstance(event, ev.TurnEnded)]
+        assert (ended.status, (await rig.view()).summary.state) == ("completed", "idle")
+        rig.home.write([write.prompt("two", **now), write.call("toolu_1", command="sleep")])
+        await eventually(lambda: _has(rig, FOUND, "> two"))
+        await _pass(rig, 4)
+        assert (await rig.view()).summary.state == "working"
+        for _ in range(3):
+            await _pass(rig, 300)
+        ended = [event for event in await rig.log(FOUND) if isinstance(event, ev.TurnEnded)][-1]
+        assert (ended.status, ended.reason) == ("failed", "nothing more was written")
+
+
+async def _pass(rig: TranscriptRig, seconds: float) -> None:
+    """Let time go by, and let those who wait for it do what they do."""
+    for _ in range(20):
+        await asyncio.sleep(0.001)
+    await rig.clock.advance(seconds)
+    for _ in range(20):
+        await asyncio.sleep(0.002)
+
+
+def test_the_end_of_a_turn_has_the_same_id_whoever_notices_it() -> None:
+    write = Writer()
+    rows = [write.prompt("one"), write.text("done"), write.prompt("two")]
+    ids = []
+    for settled in (False, True):
+        interpreter = ClaudeInterpreter(FOUND)
+        events: list[ev.Event] = []
+        for row in rows:
+            events.extend(interpreter.step(Record(line(row)[:-1], "transcript")).events)
+            if settled:
+                events.extend(interpreter.settle().events)
+        ids.append([event.id for event in events])
+    assert ids[0] == ids[1]
+
+
+# --- import and archive ---------------------------------------------------------------------------------------------
+
+
+async def test_damage_is_read_around_kept_and_reported(tmp_path: Path) -> None:
+    write = Writer()
+    one, two, three, four = (
+        line(row) for row in (write.prompt("one"), write.text("two"), write.text("3"), write.text("4"))
+    )
+    damaged = (
+        one[:-1]
+        + two
+        + b"\0" * 600
+        + three
+        + four[:40]
+        + line(write.text("five"))
+        + b"no row at all\n"
+        + b'{"type":"user'
+    )
+    async with running(tmp_path, watch=False) as rig:
+        rig.home.write(damaged)
+        await rig.start()
+        await rig.keeper.listing.scan()
+        imported = await rig.keeper._import(ANN, ImportTranscript(session=SESSION))
+        assert {problem.kind: problem.count for problem in imported.problems} == {
+            "joined": 1, "nul": 1, "spliced": 1, "garbage": 1, "torn": 1,
+        }  # fmt: skip
+        assert await rig.said() == ["> one", "two", "3", "five"]
+        kept = [entry.raw for entry in (await rig.store.read(FOUND, 0, 100)).entries if entry.kind == "record"]
+        assert [raw for raw in kept if raw and not raw.endswith(b"}")] == [
+            four[:40],
+            b"no row at all",
+            b'{"type":"user',
+        ]
+        again = await rig.keeper._import(ANN, ImportTranscript(session=SESSION))
+        assert again.events == 0
+        rig.home.write(line(write.prompt("whole after all"))[len(b'{"type":"user') :])
+
+
+async def test_a_torn_line_that_is_completed_later_is_read_whole(tmp_path: Path) -> None:
+    write = Writer()
+    last = line(write.prompt("last"))
+    async with running(tmp_path, watch=False) as rig:
+        rig.home.write(line(write.prompt("first")) + last[:50])
+        await rig.start()
+        await rig.keeper.listing.scan()
+        await rig.keeper.bring_in(FOUND)
+        rig.home.write(last[50:-1])
+        await rig.keeper.bring_in(FOUND)
+        assert await rig.said() == ["> first", "> last"]
+        rig.home.write(b"\n" + line(write.text("more")))
+        await rig.keeper.bring_in(FOUND)
+        assert await rig.said() == ["> first", "> last", "more"]
+
+
+async def test_a_file_elsewhere_is_imported_by_its_path(tmp_path: Path) -> None:
+    async with running(tmp_path, watch=False) as rig:
+        await rig.start()
+        saved = tmp_path / "saved.jsonl"
+        saved.write_bytes(lines(conversation("from a backup")))
+        imported = await rig.keeper._import(ANN, ImportTranscript(path=str(saved)))
+        assert (imported.session, imported.title) == (SESSION, "from a backup")
+        assert await rig.said() == ["> from a backup", "answer to from a backup"]
+        again = await rig.keeper._import(ANN, ImportTranscript(path=str(saved)))
+        assert again.events == 0
+
+
+async def test_what_cannot_be_imported_says_why(tmp_path: Path) -> None:
+    async with running(tmp_path, watch=False) as rig:
+        await rig.start()
+        with pytest.raises(BadRequest):
+            await rig.keeper._import(ANN, ImportTranscript())
+        with pytest.raises(BadRequest):
+            await rig.keeper._import(ANN, ImportTranscript(path="relative.jsonl"))
+        with pytest.raises(OutsideRoots):
+            await rig.keeper._import(ANN, ImportTranscript(path="/etc/passwd"))
+        with pytest.raises(BadRequest, match="unreadable"):
+            await rig.keeper._import(ANN, ImportTranscript(path=str(tmp_path / "none.jsonl")))
+        with pytest.raises(NotFound):
+            await rig.keeper._import(ANN, ImportTranscript(session=SESSION))
+        escaping = tmp_path / "x.jsonl"
+        escaping.write_bytes(lines(conversation("bad", "../../etc/passwd")))
+        with pytest.raises(BadRequest, match="bad id"):
+            await rig.keeper._import(ANN, ImportTranscript(path=str(escaping)))
+        empty = tmp_path / f"{OTHER}.jsonl"
+        empty.write_bytes(b"")
+        nothing = await rig.keeper._import(ANN, ImportTranscript(path=str(empty)))
+        assert [problem.kind for problem in nothing.problems] == ["nothing said"]
+
+
+async def test_a_running_session_is_not_imported(tmp_path: Path) -> None:
+    async with running(tmp_path, watch=False) as rig:
+        await rig.start()
+        agent = await rig.working()
+        rig.home.write(conversation("hello", agent.launch.session), agent.launch.session)
+        with pytest.raises(Busy):
+            await rig.keeper.bring_in(agent.launch.session)
+
+
+async def test_nothing_is_archived_without_consent_and_all_with_it(tmp_path: Path) -> None:
+    async with running(tmp_path) as rig:
+        rig.home.write(conversation("one"))
+        rig.home.write(conversation("two", OTHER), OTHER)
+        await rig.start()
+        ask = rig.keeper.performers()[ArchiveTranscripts]
+        assert (await ask(ANN, ArchiveTranscripts())).on is None
+        assert {summary.state for summary in await rig.listed()} == {TRANSCRIPT}
+        assert (await ask(ANN, ArchiveTranscripts(True))).on is True
+        await eventually(lambda: _states(rig, {"idle"}))
+        await eventually(lambda: _said(rig, ["> one", "answer to one"]))
+        rig.home.path().unlink()
+        assert await rig.said() == ["> one", "answer to one"]
+
+
+async def _said(rig: TranscriptRig, wanted: list[str]) -> bool:
+    return await rig.said() == wanted
+
+
+async def _states(rig: TranscriptRig, wanted: set[str]) -> bool:
+    return {summary.state for summary in await rig.listed()} == wanted
+
+
+async def test_the_setting_is_consent_too(tmp_path: Path) -> None:
+    async with running(tmp_path, archive=True) as rig:
+        rig.home.write(conversation("one"))
+        await rig.start()
+        await eventually(lambda: _states(rig, {"idle"}))
+
+
+async def test_search_finds_messages_calls_and_results(tmp_path: Path) -> None:
+    write = Writer()
+    async with running(tmp_path, watch=False) as rig:
+        rig.home.write(
+            [
+                write.prompt("walrus"),
+                write.call("t1", "Bash", command="grep -r pelican"),
+                write.result("t1", [{"type": "text", "text": "heron.py: 3"}]),
+                write.text("the pelican is in it"),
+            ]
+        )
+        await rig.start()
+        await rig.keeper.listing.scan()
+        await rig.keeper.bring_in(FOUND)
+        await rig.store.indexed()
+        kinds = {word: [hit.kind for hit in await rig.store.search(word)] for word in ("walrus", "pelican", "heron")}
+        assert kinds == {"walrus": ["user.message"], "pelican": ["text", "tool.called"], "heron": ["tool.ended"]}

@@ -1,0 +1,84 @@
+"""A core with a Claude home beside it: real store, files and inotify; the clock stands still."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from agents.claude_transcripts.written import SESSION as WRITTEN
+from agents.claude_transcripts.written import Home
+from fairlead.agents.claude.transcripts import ClaudeTranscripts
+from fairlead.model import events as ev
+from fairlead.model.ids import SessionId
+from fairlead.model.queries import EventPage, GetSession, ListSessions, ReadMessages, SessionView
+from fairlead.model.store import SessionFilter, SessionPage, Summary
+from fairlead.sessions.gateway import SessionGateway
+from fairlead.sessions.registry import Registry
+from fairlead.sessions.transcripts import Keeper
+from sessions.rig import ANN, Rig
+
+FOUND = SessionId(WRITTEN)
+
+
+class TranscriptRig(Rig):
+    """`watch=False`: files are looked at only when a test says so."""
+
+    def __init__(self, folder: Path, *, watch: bool = True, archive: bool = False, **policy: Any) -> None:
+        super().__init__(folder, **policy)
+        self.kind.name = "claude"
+        self.home = Home(folder)
+        self.keeper: Keeper
+        self.watch = watch
+        self.archive = archive
+
+    async def start(self, *, kill_children: bool = False) -> "TranscriptRig":
+        await super().start(kill_children=kill_children)
+        # An unharmed home for the registry that the rig made: the services get their source and their agent's name.
+        await self.registry.stop()
+        source = ClaudeTranscripts([self.home.folder], self.clock, str(self.folder / "data" / "oversize"))
+        self.services = msgspec.structs.replace(
+            self.services,
+            kinds={"claude": self.kind},
+            default_agent="claude",
+            transcripts=source,
+            agent_ended=lambda session: self.keeper.agent_ended(session),
+        )
+        self.registry = Registry(self.services)
+        self.gateway = SessionGateway(self.services, self.registry)
+        self.keeper = self.registry.opener = Keeper(self.services, source, self.registry, archive=self.archive)
+        await self.registry.start(kill_children=kill_children)
+        if self.watch:
+            self.keeper.start()
+            await self.keeper.watching.wait()
+        return self
+
+    async def stop(self) -> None:
+        await self.keeper.stop()
+        await super().stop()
+
+    async def crash(self) -> None:
+        await self.keeper.stop()
+        await super().crash()
+
+    # --- the usual
+
+    async def listed(self, **wanted: Any) -> Sequence[Summary]:
+        page: SessionPage = await self.gateway.ask(ANN, ListSessions(SessionFilter(**wanted)))
+        return page.sessions
+
+    async def view(self, session: SessionId = FOUND) -> SessionView:
+        view: SessionView = await self.gateway.ask(ANN, GetSession(session))
+        return view
+
+    async def said(self, session: SessionId = FOUND) -> list[str]:
+        """The words of the conversation, as history shows them."""
+        page: EventPage = await self.gateway.ask(ANN, ReadMessages(session, None, 1000))
+        words = []
+        for line in page.events:
+            event = ev.decode(bytes(line))
+            if isinstance(event, ev.Text):
+                words.append(event.text)
+            elif isinstance(event, ev.UserMessage):
+                words.append("> " + "".join(getattr(block, "text", "") for block in event.content))
+        return words
