@@ -214,6 +214,30 @@ async def test_marks_survive_a_restart_in_the_middle_of_a_stream(tmp_path: Path)
     await rig.stop()
 
 
+async def test_time_grows_over_a_restart_in_the_middle_of_a_quick_stream(tmp_path: Path) -> None:
+    """Many deltas of one moment run ahead of the clock, and the checkpoint is at the last of them."""
+    rig, agent = await working(tmp_path)
+    message = {"id": "m1", "type": "message", "role": "assistant", "model": "opus", "content": [], "usage": {}}
+    events = [
+        {"type": "message_start", "message": message},
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+        *([{"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "x"}}] * 999),
+    ]
+    await agent.say(
+        *(
+            {"type": "stream_event", "uuid": f"s{n}", "session_id": SESSION, "parent_tool_use_id": None, "event": event}
+            for n, event in enumerate(events)
+        )
+    )
+    rig.kind.transcript = [row("assistant", "u9", [{"type": "text", "text": "x"}], id="m2", stop_reason="end_turn")]
+    rig = await restarted(rig)
+    await ended(rig)
+    times = [entry.at for entry in (await rig.store.read(SESSION, 0, 10_000)).entries]
+    assert len(times) > 999
+    assert times == sorted(set(times))
+    await rig.stop()
+
+
 async def test_a_child_of_a_session_that_is_gone_does_not_stop_the_start(tmp_path: Path) -> None:
     rig, _ = await working(tmp_path)
     (child,) = await rig.services.children()

@@ -27,7 +27,8 @@ async def load(services: Services, session: SessionId, feed: Feed) -> tuple[Core
         raise NotFound("session", session)
     kind = services.kind(summary.agent)
     lease, log_id, head = await services.store.claim(session)
-    state, since, last_at = await _read_state(services.store, session, head)
+    state, since = await _read_state(services.store, session, head)
+    last_at = await _last_at(services.store, session)
     interpreter = kind.interpreter(session)
     await _replay(services.store, session, interpreter, since)
     log = Log(services.store, lease, log_id, head, last_at, services.clock, feed)
@@ -35,23 +36,27 @@ async def load(services: Services, session: SessionId, feed: Feed) -> tuple[Core
     return Core(services, log, state, interpreter), kind
 
 
-async def _read_state(store: Store, session: SessionId, head: int) -> tuple[SessionState, int, int]:
-    """(state at the head, seq of the interpreter's checkpoint, time of the last entry)"""
+async def _last_at(store: Store, session: SessionId) -> int:
+    """The time of the last entry. The state does not have it: a delta or a kept record does not change a session."""
+    page = await store.tail(session, None, 1)
+    return page.entries[-1].at if page.entries else 0
+
+
+async def _read_state(store: Store, session: SessionId, head: int) -> tuple[SessionState, int]:
+    """(state at the head, seq of the interpreter's checkpoint)"""
     checkpoint = await store.checkpoint(session, STATE)
     state, seq = SessionState(session=session), 0
     if checkpoint is not None:
         state, seq = decode_state(checkpoint.data), checkpoint.seq
-    last_at = state.updated
     while seq < head:
         page = await store.read(session, seq, PAGE)
         if not page.entries:
             break
         for entry in page.entries:
             state = evolve(state, ev.decode(entry.event), entry.seq, entry.event)
-            last_at = max(last_at, entry.at)
         seq = page.entries[-1].seq
     base = await store.checkpoint(session, INTERPRETER)
-    return state, base.seq if base is not None else 0, last_at
+    return state, base.seq if base is not None else 0
 
 
 async def _replay(store: Store, session: SessionId, interpreter: Interpreter, since: int) -> None:
@@ -115,7 +120,7 @@ async def fork(
     child = command.child
     kind = services.kind(parent.agent)
     lease, log_id, head = await services.store.claim(child, point)
-    log = Log(services.store, lease, log_id, head, parent.updated, services.clock, feed)
+    log = Log(services.store, lease, log_id, head, await _last_at(services.store, child), services.clock, feed)
     state = SessionState(
         session=child,
         cwd=parent.cwd,
