@@ -345,15 +345,19 @@ async def test_a_permission_that_was_pending_at_the_drop_is_still_answered(desk:
 
 @dialing
 async def test_a_permission_that_is_raised_while_down_is_told_and_an_interrupt_frees_it(
-    desk: Desk, relay: Relay, model: ScriptedModel
+    desk: Desk, relay: Relay, model: ScriptedModel, cli_home: Path
 ) -> None:
     """What the CLI asks then is lost for ever, in both versions."""
     await desk.open("SCRIPT:text zero")
     await desk.until("turn.ended")
+    model.hold()
     await desk.send(f"SCRIPT:bash touch {desk.cwd / 'never'}")
-    await desk.until("turn.started")
-    await relay.away()
     await model.wait_for(lambda request: "SCRIPT:bash" in str(request.last))
+    await relay.away()
+    model.release()
+    async with asyncio.timeout(60):
+        while not written_down(cli_home, '"tool_use"'):
+            await asyncio.sleep(0.05)
     await asyncio.sleep(1.0)
     await relay.listen()
     notice = await desk.until(lambda line: line["type"] == "notice" and line["kind"] == "link.back")

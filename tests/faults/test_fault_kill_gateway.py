@@ -11,7 +11,8 @@ from faults.gateway_process import PATIENCE, GatewayProcess
 from faults.ledger import ASKING, Ledger, Line, check_log, check_truth, ends, is_prompt, read_transcript
 from faults.native_client import Hangup, NativeClient, folded
 
-pytestmark = pytest.mark.fault
+# Long ones: on a machine that does much else they may take minutes.
+pytestmark = [pytest.mark.fault, pytest.mark.timeout(400)]
 
 SCRIPTS = ("long 60", "long 200", "burst 3000", "think", "tool", "twice", "subagent tool", "subagent text", "write f")
 """`write` asks a person; all else is allowed by rules."""
@@ -31,7 +32,6 @@ class Trial:
         self.wanted: dict[str, str] = {}
         """Messages of ours by id; repeated until acknowledged."""
         self.acknowledged: set[str] = set()
-        self.pids: dict[int, str] = {}
 
     async def round(self, *, kill: bool = True) -> None:
         """Resume, say something, and be killed at some moment of what follows."""
@@ -112,7 +112,7 @@ class Trial:
             self.ledger.note(client.lines)
         self.ledger.check(stored)
         check_log(stored, idle=idle)
-        assert len(self.gateway.agents(self.session)) <= 1
+        assert len(agents := self.gateway.agents(self.session)) <= 1, f"at work at once: {agents}"
         queued = {line["message"] for line in stored if line["type"] == "message.queued"}
         assert self.acknowledged <= queued, "an acknowledged message is in the log"
         return stored
@@ -129,8 +129,8 @@ class Trial:
         await self.comes_and_goes.passed(stored[-1]["seq"])
         stored = await self.look(idle=True)
         whole = folded(stored)
-        assert self.stays.folded() == whole
-        assert self.comes_and_goes.folded() == whole
+        assert self.stays.folded() == whole, "who stayed"
+        assert self.comes_and_goes.folded() == whole, "who came and went"
         assert {line["message"] for line in stored if is_prompt(line)} == self.wanted.keys()
         transcript = self._transcript()
         for message, end in ends(stored).items():

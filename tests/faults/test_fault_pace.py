@@ -11,7 +11,8 @@ from faults.gateway_process import PATIENCE, GatewayProcess
 from faults.ledger import check_log
 from faults.native_client import NativeClient, folded
 
-pytestmark = pytest.mark.fault
+# Long ones: on a machine that does much else they may take minutes.
+pytestmark = [pytest.mark.fault, pytest.mark.timeout(400)]
 
 DELTAS = 200_000
 BURSTS = 10

@@ -279,6 +279,15 @@ async def test_a_mode_that_the_agent_reports_is_told_once_with_who_asked(
     assert [(event.mode, event.by) for event in changed] == [("plan", "bob")]
 
 
+async def test_a_mode_that_the_agent_reports_behind_its_answer_is_no_news(rig: Rig) -> None:
+    agent = await rig.working("one")
+    await rig.do(cmd.SetMode(session=SESSION, mode="plan"), BOB)
+    status = {"type": "system", "subtype": "status", "status": None, "uuid": "s-1"}
+    await agent.say(status | {"permissionMode": "plan"})
+    changed = [event for event in await rig.log() if isinstance(event, ev.ModeChanged)]
+    assert [(event.mode, event.by) for event in changed] == [("plan", "bob")]
+
+
 async def test_modes_are_checked_by_us(rig: Rig) -> None:
     await rig.working("one")
     for mode in ("nonsense", "bypassPermissions", "delegate"):

@@ -54,6 +54,15 @@ def kinds(events: list[dict[str, Any]]) -> list[str]:
     return [n for i, n in enumerate(names) if i == 0 or n != names[i - 1]]
 
 
+async def test_a_held_model_takes_a_request_and_answers_it_when_released(model: ScriptedModel) -> None:
+    model.hold()
+    answering = asyncio.create_task(post(model, body("SCRIPT:text hello")))
+    await model.wait_for(lambda request: request.script == "text")
+    assert not answering.done()
+    model.release()
+    assert "hello" in (await answering).text
+
+
 async def test_a_text_streams_in_the_order_of_the_messages_api(model: ScriptedModel) -> None:
     events = await stream(model, body("SCRIPT:text hello"))
     assert kinds(events) == [

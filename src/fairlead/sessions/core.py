@@ -72,7 +72,7 @@ class Transition:
                 continue
             if by and isinstance(event, ev.UserMessage):
                 event = msgspec.structs.replace(event, by=by)
-            self.add(self._core.seen(event), record.origin if raw is not None else "", raw, record.at)
+            self.add(self._core.seen(event, self.state), record.origin if raw is not None else "", raw, record.at)
             raw = None
         self.stage.drop.update(outcome.drop)
 
@@ -186,13 +186,15 @@ class Core:
         self._checkpoint_bytes = len(state) + len(memory)
         return Checkpoint(STATE, seq, state), Checkpoint(INTERPRETER, seq, memory)
 
-    def seen(self, event: ev.Event) -> ev.Event:
-        """What the core knows better than the interpreter: who asked for a mode, whether ours follows it, and which
-        rules of ours would answer a request for good."""
+    def seen(self, event: ev.Event, state: SessionState) -> ev.Event:
+        """What the core knows better than the interpreter: who asked for a mode, whether it is news, whether ours
+        follows it, and which rules of ours would answer a request for good."""
         if isinstance(event, ev.PermissionAsked):
             return msgspec.structs.replace(event, suggestions=self.suggest(event.tool, event.input))
         if not isinstance(event, ev.ModeChanged):
             return event
+        if event.mode == state.settings.mode:
+            return ev.RecordKept(id=event.id, turn=event.turn, record="system", subtype="status")
         if self.mode_asked is not None and self.mode_asked[0] == event.mode:
             return msgspec.structs.replace(event, by=self.mode_asked[1])
         if adopts(event.mode, allow_bypass=self.services.policy.allow_bypass):

@@ -60,6 +60,12 @@ def cancel(state: SessionState, command: cmd.CancelMessage, by: str, cause: str)
     )
 
 
+def set_mode(state: SessionState, command: cmd.SetMode, by: str, cause: str) -> ev.ModeChanged | None:
+    if state.settings.mode == command.mode:
+        return None
+    return ev.ModeChanged(id=event_id(cause, "mode.changed"), mode=command.mode, by=by)
+
+
 def _queued(state: SessionState, message: MessageId) -> None:
     if state.find_queued(message) is None:
         raise NotFound("queued message", message)

@@ -98,11 +98,14 @@ class Session:
                 assert_never(command)
 
     async def _log(self, command: cmd.Command, decided: Any) -> cmd.Reply:
-        """A command that is one event and nothing else."""
+        """A command that is one event and nothing else, or none if there is nothing to change."""
         core = self.core
         async with core.for_client():
+            event = decided(core.services.new_uuid())
+            if event is None:
+                return cmd.Reply(session=core.session, seq=core.log.head)
             transition = core.begin()
-            entry = transition.add(decided(core.services.new_uuid()))
+            entry = transition.add(event)
             reply = cmd.Reply(session=core.session, seq=entry.seq)
             if command.key:
                 transition.keep_reply(f"key:{command.key}", reply)
@@ -167,18 +170,14 @@ class Session:
 
     async def _set_mode(self, command: cmd.SetMode, by: str) -> cmd.Reply:
         self.modes().check(command.mode)
-        agent = self.runner.agent
-        if agent is not None:
-            self.core.mode_asked = (command.mode, by)
-            try:
-                await agent.set_mode(command.mode)
-            finally:
-                self.core.mode_asked = None
-        if self.core.state.settings.mode == command.mode:
-            return cmd.Reply(session=self.core.session, seq=self.core.log.head)
-        return await self._log(
-            command, lambda cause: ev.ModeChanged(id=event_id(cause, "mode.changed"), mode=command.mode, by=by)
-        )
+        core = self.core
+        core.mode_asked = (command.mode, by)
+        try:
+            if self.runner.agent is not None:
+                await self.runner.agent.set_mode(command.mode)
+            return await self._log(command, lambda cause: decide.set_mode(core.state, command, by, cause))
+        finally:
+            core.mode_asked = None
 
     def modes(self) -> ModePolicy:
         policy = self.core.services.policy

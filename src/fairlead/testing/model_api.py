@@ -71,6 +71,8 @@ class ScriptedModel:
         self._delta_delay = delta_delay
         self._attempts: dict[str, int] = {}
         self._arrived = asyncio.Condition()
+        self._answering = asyncio.Event()
+        self._answering.set()
         self._server: _Server | None = None
         self._serving: asyncio.Task[None] | None = None
 
@@ -100,6 +102,13 @@ class ScriptedModel:
         found = first()
         assert found is not None
         return found
+
+    def hold(self) -> None:
+        """Requests are taken, and none is answered until `release`."""
+        self._answering.clear()
+
+    def release(self) -> None:
+        self._answering.set()
 
     async def __aenter__(self) -> ScriptedModel:
         listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
@@ -151,6 +160,7 @@ class ScriptedModel:
             return _refusal(ApiError(400, "invalid_request_error", str(error)), new_id("req_"))
         call, kind = self._understand(body)
         await self._note(_describe(request, body, call, kind))
+        await self._answering.wait()
         blocks = _blocks(call, kind)
         request_id = new_id("req_")
         refused = next((b for b in blocks if isinstance(b, ApiError)), None)
