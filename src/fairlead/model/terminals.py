@@ -1,0 +1,99 @@
+"""The terminal port: a program on a PTY that many may watch and those with the scope may type into.
+
+The room `terminals` implements it; agents that live on a screen, and the terminal sockets of client protocols, use it.
+A name says whose it is: `session/<id>` for an agent's own, others as their protocol wants.
+"""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+
+from fairlead.model.agents import Exit
+
+
+class Size(msgspec.Struct, frozen=True):
+    columns: int = 120
+    rows: int = 40
+
+
+class Screen(msgspec.Struct, frozen=True):
+    """What a person would see now. `lines` are as wide as they are written, blank ends cut off; the cursor counts
+    from 0. `version` grows with every change."""
+
+    lines: tuple[str, ...]
+    row: int
+    column: int
+    size: Size
+    version: int
+    pasting: bool
+    """The program asked for bracketed paste."""
+
+
+class Output(msgspec.Struct, frozen=True):
+    """What a watcher is given. `redraw`: it lagged (or has just come), and this draws everything from a clean screen;
+    what it had before is void."""
+
+    data: bytes
+    redraw: bool = False
+
+
+class Program(msgspec.Struct, frozen=True, kw_only=True):
+    """What is started. Nothing of it comes from a wire."""
+
+    argv: Sequence[str]
+    env: Mapping[str, str]
+    cwd: str
+    size: Size = Size()
+
+
+class Terminal(Protocol):
+    """One program on a PTY. It goes on when nobody watches."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def pid(self) -> int: ...
+    @property
+    def started(self) -> str:
+        """The process's start time, which with its pid names it for good."""
+        ...
+
+    @property
+    def group(self) -> int: ...
+    @property
+    def running(self) -> bool: ...
+    @property
+    def screen(self) -> Screen: ...
+
+    async def changed(self, version: int) -> Screen:
+        """The screen when its version is above `version`, or when the program has ended."""
+        ...
+
+    async def write(self, data: bytes) -> None:
+        """Keys. Waits while the program does not read; AgentGone when it has ended."""
+        ...
+
+    def resize(self, size: Size, who: str = "") -> None:
+        """What the watcher `who` has room for; the terminal is as large as the smallest of those that write."""
+        ...
+
+    def watch(self, who: str = "") -> AsyncIterator[Output]:
+        """First a redraw, then what is printed, until the program has ended. A watcher that lags is given a redraw."""
+        ...
+
+    async def wait(self) -> Exit: ...
+    async def stop(self) -> Exit:
+        """Hang up, terminate, kill: bounded; the program and its children are reaped."""
+        ...
+
+
+class Terminals(Protocol):
+    """All that are open. Bounded in number."""
+
+    async def open(self, name: str, program: Program) -> Terminal:
+        """TooMany; Busy where one of that name runs."""
+        ...
+
+    def find(self, name: str) -> Terminal | None: ...
+    def names(self) -> tuple[str, ...]: ...
