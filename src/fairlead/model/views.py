@@ -1,0 +1,74 @@
+"""Views with a memory: a client protocol's own numbered rows, made from a session's log. Pure; the core runs them.
+
+A view that needs no memory is a `gateway.Variant` over the log itself. One that counts without holes, or whose frames
+depend on what went before, declares a `View`: a fold over the entries. What it makes is written once to a derived
+table, under an ordinal that grows by one, before anybody is sent it; the fold's memory is stored with it, so that
+a reconnect reads on from there and never from the first entry. Everything in the table can be made again from the log:
+rows may not depend on deltas, which a log that is read later no longer has.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+
+from fairlead.model.ids import SessionId
+from fairlead.model.store import Entry
+
+
+class Row(msgspec.Struct, frozen=True):
+    """To be kept: it gets the next ordinal of its session and view. `key`: a name by which it can be found (a uuid);
+    the first row of a key has it."""
+
+    data: bytes
+    key: str = ""
+
+
+class Replace(msgspec.Struct, frozen=True):
+    """The row of `key` is from now on this one, in its old place. Who has been sent the old one is not told."""
+
+    key: str
+    data: bytes
+
+
+class Passing(msgspec.Struct, frozen=True):
+    """For those who watch now, between the rows around it; not kept (pieces of a message that a row will repeat)."""
+
+    data: bytes
+
+
+Made = Row | Replace | Passing
+
+
+class Fold(Protocol):
+    """One session's running fold. The same entries give the same rows whenever it runs."""
+
+    def step(self, entry: Entry) -> Sequence[Made]: ...
+    def snapshot(self) -> bytes: ...
+    def restore(self, data: bytes) -> None: ...
+
+
+class View(Protocol):
+    """`name` names the table; one that would make other rows of the same log needs another name."""
+
+    @property
+    def name(self) -> str: ...
+    def fold(self, session: SessionId) -> Fold: ...
+
+
+class StoredRow(msgspec.Struct, frozen=True):
+    """`seq` is the entry that it was made of, `at` that entry's time."""
+
+    ordinal: int
+    seq: int
+    at: int
+    data: bytes
+    key: str = ""
+
+
+class RowPage(msgspec.Struct, frozen=True):
+    """`head` is the last ordinal; `seq` how far the log was folded."""
+
+    rows: tuple[StoredRow, ...]
+    head: int
+    seq: int
