@@ -24,7 +24,8 @@ def main() -> int:
     commit = git("rev-parse", "HEAD") + ("-dirty" if git("status", "--porcelain", "--untracked-files=no") else "")
     begun = time.monotonic()
     RULES.unlink(missing_ok=True)
-    argv = ["tools/innet", sys.executable, "-m", "pytest", "-m", "long", "--timeout=0", f"--rules-file={RULES}", "tests"]
+    options = ["-m", "long", "--timeout=0", f"--rules-file={RULES}"]
+    argv = ["tools/innet", sys.executable, "-m", "pytest", *options, "tests"]
     code = subprocess.run(argv, cwd=ROOT, env={**os.environ, "FAIRLEAD_SEED": str(seed)}, check=False).returncode
     result = {
         "commit": commit,
