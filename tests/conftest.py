@@ -24,13 +24,14 @@ SEED = int(os.environ.get("FAIRLEAD_SEED") or random.SystemRandom().randrange(2*
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--shard", default="1/1", help="run one share of the tests: 2/3 is the second of three")
+    parser.addoption("--rules-file", default=str(rules.RESULTS), help="where the rules that tests show are noted")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Shard(config.getoption("--shard")), "fairlead-shard")
     if skips_fail():
         config.pluginmanager.register(NoSkips(), "fairlead-no-skips")
-    results = RuleResults(rules.RESULTS, rules.known_rules())
+    results = RuleResults(Path(config.getoption("--rules-file")), rules.known_rules())
     config.pluginmanager.register(results, "fairlead-rule-results")
 
 

@@ -1,7 +1,8 @@
 """Counts the seeds' rules: which are shown by passing tests, which are left out and why, which are still open.
 
 Reads the lists (tests/rules/NNN-name.md), the rules left out (tests/rules/left-out.toml) and what the last test
-run recorded (tools/pytest_house.py writes it). A rule counts as shown when at least one test that names it passed
+run recorded (tools/pytest_house.py writes it), and for tests that run in the long form alone what the last of those
+recorded (tests/long-result.json). A rule counts as shown when at least one test that names it passed
 and none failed. Exits 1 when a test or the left-out list names a rule that no list has. Standard library only.
 """
 
@@ -13,11 +14,13 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 LISTS = ROOT / "tests" / "rules"
 LEFT_OUT = LISTS / "left-out.toml"
 RESULTS = ROOT / "build" / "rules.json"
+LONG = ROOT / "tests" / "long-result.json"
 
 ROW = re.compile(r"^\| (S(\d{3})-\d{3}) \| (.*?) \| [^|]* \| [^|]* \|$")
 
@@ -86,7 +89,15 @@ def read_left_out(path: Path = LEFT_OUT) -> dict[str, str]:
 
 def read_outcomes(path: Path = RESULTS) -> dict[str, Outcome]:
     """What the last run recorded, by test id."""
-    recorded = json.loads(path.read_text(encoding="utf-8"))
+    return _outcomes(json.loads(path.read_text(encoding="utf-8")))
+
+
+def read_long(path: Path = LONG) -> dict[str, Outcome]:
+    """What the last long run recorded, by test id."""
+    return _outcomes(json.loads(path.read_text(encoding="utf-8")).get("rules", {})) if path.exists() else {}
+
+
+def _outcomes(recorded: Mapping[str, Any]) -> dict[str, Outcome]:
     return {test: Outcome(tuple(entry["rules"]), entry["passed"]) for test, entry in recorded.items()}
 
 
@@ -152,7 +163,7 @@ def main(argv: list[str] | None = None) -> int:
         print("no test results yet: run `make test` first")
         return 1
     try:
-        seeds, left_out, outcomes = read_seeds(), read_left_out(), read_outcomes()
+        seeds, left_out, outcomes = read_seeds(), read_left_out(), {**read_long(), **read_outcomes()}
         check_ids((rule for seed in seeds for rule in seed.rules), outcomes, left_out)
     except RuleError as error:
         print(f"rules: {error}")

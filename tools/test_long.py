@@ -11,6 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULT = ROOT / "tests" / "long-result.json"
+RULES = ROOT / "build" / "long-rules.json"
 
 
 def git(*arguments: str) -> str:
@@ -22,7 +23,9 @@ def main() -> int:
     # A tree with changes has no commit that anyone else could look at.
     commit = git("rev-parse", "HEAD") + ("-dirty" if git("status", "--porcelain", "--untracked-files=no") else "")
     begun = time.monotonic()
-    argv = ["tools/innet", sys.executable, "-m", "pytest", "-m", "long", "--timeout=0", "tests"]
+    RULES.unlink(missing_ok=True)
+    options = ["-m", "long", "--timeout=0", f"--rules-file={RULES}"]
+    argv = ["tools/innet", sys.executable, "-m", "pytest", *options, "tests"]
     code = subprocess.run(argv, cwd=ROOT, env={**os.environ, "FAIRLEAD_SEED": str(seed)}, check=False).returncode
     result = {
         "commit": commit,
@@ -31,7 +34,8 @@ def main() -> int:
         "seconds": round(time.monotonic() - begun),
         "result": "passed" if code == 0 else f"failed (pytest exit {code})",
     }
-    RESULT.write_text(json.dumps(result, indent=2) + "\n")
+    shown = json.loads(RULES.read_text(encoding="utf-8")) if RULES.exists() else {}
+    RESULT.write_text(json.dumps({**result, "rules": shown}, indent=2) + "\n", encoding="utf-8")
     print(json.dumps(result))
     return code
 

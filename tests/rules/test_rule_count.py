@@ -124,3 +124,10 @@ def test_the_five_lists_are_whole_and_every_left_out_rule_is_in_one() -> None:
         expected = [f"S{seed.number}-{number:03}" for number in range(1, len(seed.rules) + 1)]
         assert list(seed.rules) == expected
     rules.check_ids(rules.known_rules(), {}, rules.read_left_out())
+
+
+def test_what_the_long_form_showed_is_read_beside_the_last_run(tmp_path: Path) -> None:
+    path = tmp_path / "long-result.json"
+    assert rules.read_long(path) == {}
+    path.write_text('{"result": "passed", "rules": {"t": {"rules": ["S009-001"], "passed": true}}}')
+    assert rules.read_long(path) == {"t": Outcome(("S009-001",), True)}
