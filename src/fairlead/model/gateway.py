@@ -13,7 +13,8 @@ from fairlead.model.store import Entry
 
 
 class Cursor(msgspec.Struct, frozen=True):
-    """A client's place. `log_id` empty: the client does not know it (its first subscription)."""
+    """A client's place: a seq of the log, or an ordinal of a view. `log_id` empty: the client does not know it (its
+    first subscription)."""
 
     seq: int
     log_id: str = ""
@@ -68,9 +69,9 @@ class Gateway(Protocol):
     async def ask(self, who: Identity, query: Query) -> Any: ...
 
     async def watch(
-        self, who: Identity, session: SessionId, cursor: Cursor | None, variant: Variant, sink: Sink
+        self, who: Identity, session: SessionId, cursor: Cursor | None, variant: Variant, sink: Sink, view: str = ""
     ) -> Watch:
-        """No cursor: live from the head on."""
+        """No cursor: live from the head on. Of a `view`: its rows instead of the log; places and head are ordinals."""
         ...
 
     def signal(self, who: Identity, session: SessionId, kind: str, data: Any) -> None:

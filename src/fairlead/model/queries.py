@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from fairlead.model.ids import SessionId
-from fairlead.model.store import Hit, SessionFilter, Summary
+from fairlead.model.store import Hit, RowPage, SessionFilter, Summary
 
 
 class ListSessions(msgspec.Struct, frozen=True):
@@ -79,6 +79,35 @@ class FindPermission(msgspec.Struct, frozen=True):
     request: str
 
 
+class ReadRows(msgspec.Struct, frozen=True):
+    """A view's rows, caught up with the log: those after an ordinal, or (no `after`) the last ones before one.
+
+    A page may be shorter than `limit`, for its bytes: there is more while its last (first) ordinal is not the head (1).
+
+    -> `store.RowPage`"""
+
+    session: SessionId
+    view: str
+    after: int | None = None
+    before: int | None = None
+    limit: int = 100
+
+
+class FindRow(msgspec.Struct, frozen=True):
+    """-> the ordinal of the row that has `key`, or None"""
+
+    session: SessionId
+    view: str
+    key: str
+
+
+class ReadFold(msgspec.Struct, frozen=True):
+    """-> bytes: the memory of a view's fold, caught up with the log, as its `snapshot` gives it"""
+
+    session: SessionId
+    view: str
+
+
 Query = (
     ListSessions
     | GetSession
@@ -90,6 +119,9 @@ Query = (
     | SearchText
     | FindPermission
     | Glance
+    | ReadRows
+    | FindRow
+    | ReadFold
 )
 
 
@@ -148,6 +180,7 @@ class UsageView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 __all__ = [
     "EventPage",
     "FindPermission",
+    "FindRow",
     "GetSession",
     "Glance",
     "GlancePage",
@@ -158,9 +191,12 @@ __all__ = [
     "Query",
     "QueuedView",
     "ReadEvents",
+    "ReadFold",
     "ReadMessages",
     "ReadQueue",
+    "ReadRows",
     "ReadUsage",
+    "RowPage",
     "SearchText",
     "SessionView",
     "UsageView",

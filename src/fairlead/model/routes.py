@@ -20,6 +20,7 @@ from fairlead.model.ids import SessionId
 from fairlead.model.requests import Action, Head, Step, parse_query
 from fairlead.model.sockets import SocketRoute
 from fairlead.model.store import Entry
+from fairlead.model.views import View
 
 T = TypeVar("T")
 
@@ -137,11 +138,18 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClientProtocol(msgspec.Struct, frozen=True, kw_only=True):
-    """What a folder under `clients/` declares as its `PROTOCOL`."""
+    """What a folder under `clients/` declares as its `PROTOCOL`, with the paths that the protocol's own server has.
+
+    On a door (`--door NAME=PORT`) all of it answers at these paths. On the main port the sockets do, and the routes
+    below `root_paths`; everything also answers below `prefix`. Without a prefix all of it is at the root.
+    `views`: its views with a memory; no other protocol may use their names."""
 
     name: str
     routes: tuple[Route, ...] = ()
     sockets: tuple[SocketRoute, ...] = ()
+    prefix: str = ""
+    root_paths: tuple[str, ...] = ()
+    views: tuple[View, ...] = ()
 
 
 __all__ = [

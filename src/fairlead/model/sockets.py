@@ -34,19 +34,22 @@ class Run(msgspec.Struct, frozen=True):
 class Subscribe(msgspec.Struct, frozen=True):
     """Watch a session on this socket, from now on or from a cursor; one that is watched already begins anew.
 
-    Answered with `Subscribed`; events follow when the conversation's answer to that has been written."""
+    With a `view` its rows are watched, beside the log or alone. Answered with `Subscribed`; events follow when the
+    conversation's answer to that has been written."""
 
     tag: Any
     session: SessionId
     cursor: Cursor | None
     variant: Variant
+    view: str = ""
 
 
 class Unsubscribe(msgspec.Struct, frozen=True):
-    """Answered with None, after which nothing of that session comes any more."""
+    """Answered with None, after which nothing of that session (or that view of it) comes any more."""
 
     tag: Any
     session: SessionId
+    view: str = ""
 
 
 class Tell(msgspec.Struct, frozen=True):
@@ -112,6 +115,7 @@ class Subscribed(msgspec.Struct, frozen=True):
     verdict: Literal["ok", "gap"]
     log_id: str
     head: int
+    view: str = ""
 
 
 class Conversation(Protocol):

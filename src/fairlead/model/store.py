@@ -7,6 +7,7 @@ Vocabulary
     log_id    names the storage that holds these seqs; another one makes every old seq meaningless
     head      the last seq of a log
     epoch     fencing token of an ownership; larger is later
+    ordinal   a row's place in a derived table; grows by one, from 1
 
 What an adapter does NOT promise: that reads see an append of another process at once, the order between
 sessions, or that entries named in `drop` are gone before `append` returns.
@@ -118,6 +119,58 @@ class Checkpoint(msgspec.Struct, frozen=True):
     data: bytes
 
 
+class StoredRow(msgspec.Struct, frozen=True):
+    """A row of a view. `seq` is the entry that it was made of, `at` that entry's time."""
+
+    ordinal: int
+    seq: int
+    at: int
+    data: bytes
+    key: str = ""
+
+
+class Replaced(msgspec.Struct, frozen=True):
+    """The row of `key` has other data from now on; nothing where there is no such row."""
+
+    key: str
+    data: bytes
+
+
+class Memory(msgspec.Struct, frozen=True):
+    """A fold's memory: as it was after the entry `seq`, when the view had `head` rows."""
+
+    seq: int
+    head: int
+    data: bytes
+
+
+class Folded(msgspec.Struct, frozen=True):
+    """How far a view has come: its rows up to `head` are all that the log up to `seq` makes."""
+
+    seq: int = 0
+    head: int = 0
+    memory: Memory | None = None
+
+
+class Derived(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything of one `derive`: stored together or not at all. `made` in the order of the entries."""
+
+    made: tuple[StoredRow | Replaced, ...]
+    seq: int
+    head: int
+    memory: Memory | None = None
+    """None: the one that is stored stays."""
+
+
+class RowPage(msgspec.Struct, frozen=True):
+    """`head` is the last ordinal; `seq` how far the log was folded."""
+
+    rows: tuple[StoredRow, ...]
+    head: int
+    seq: int
+    log_id: str = ""
+
+
 class KeptReply(msgspec.Struct, frozen=True):
     """The answer to a command that carried an idempotency key."""
 
@@ -217,6 +270,31 @@ class Store(Protocol):
         ...
 
     async def checkpoint(self, session: SessionId, name: str) -> Checkpoint | None: ...
+
+    # --- derived tables: what views made of a log, all of which can be made again from it
+
+    async def derive(self, session: SessionId, view: str, derived: Derived, expected: int) -> None:
+        """Store the rows if the view has been folded up to `expected` and no further; Conflict otherwise.
+
+        Ordinals follow the view's last one, without a hole. A key belongs to the first row that has it. Durable when
+        it returns; repeating the same call stores nothing twice. NotFound for a session without a log."""
+        ...
+
+    async def folded(self, session: SessionId, view: str) -> Folded: ...
+
+    async def rows(self, session: SessionId, view: str, after: int, limit: int, max_bytes: int = 4 << 20) -> RowPage:
+        """Up to `limit` rows with ordinal > after, ascending; at least one if there is any, else until `max_bytes`."""
+        ...
+
+    async def rows_tail(
+        self, session: SessionId, view: str, before: int | None, limit: int, max_bytes: int = 4 << 20
+    ) -> RowPage:
+        """The last rows with ordinal < before (None: from the end), ascending; bounded like `rows`."""
+        ...
+
+    async def row_of(self, session: SessionId, view: str, key: str) -> int | None:
+        """The ordinal of the row that has `key`."""
+        ...
 
     # --- ownership
 

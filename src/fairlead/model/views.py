@@ -8,12 +8,12 @@ rows may not depend on deltas, which a log that is read later no longer has.
 """
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
 from fairlead.model.ids import SessionId
-from fairlead.model.store import Entry
+from fairlead.model.store import Entry, RowPage, StoredRow
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -56,19 +56,32 @@ class View(Protocol):
     def fold(self, session: SessionId) -> Fold: ...
 
 
-class StoredRow(msgspec.Struct, frozen=True):
-    """`seq` is the entry that it was made of, `at` that entry's time."""
-
-    ordinal: int
-    seq: int
-    at: int
-    data: bytes
-    key: str = ""
+ROW: Final = "row"
+PASSING: Final = "passing"
+"""A view's watchers are served by a `gateway.Variant` like those of the log: it is handed each row as an entry whose
+`seq` is the ordinal, whose `event` is the row's data and whose kind is `row`. What passes has the kind `passing`, and
+the ordinal of the row before it."""
 
 
-class RowPage(msgspec.Struct, frozen=True):
-    """`head` is the last ordinal; `seq` how far the log was folded."""
+def row_entry(row: StoredRow) -> Entry:
+    return Entry(row.ordinal, row.ordinal - 1, row.at, ROW, row.data)
 
-    rows: tuple[StoredRow, ...]
-    head: int
-    seq: int
+
+def passing_entry(head: int, at: int, data: bytes) -> Entry:
+    return Entry(head, head, at, PASSING, data)
+
+
+__all__ = [
+    "PASSING",
+    "ROW",
+    "Fold",
+    "Made",
+    "Passing",
+    "Replace",
+    "Row",
+    "RowPage",
+    "StoredRow",
+    "View",
+    "passing_entry",
+    "row_entry",
+]
