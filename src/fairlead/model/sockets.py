@@ -115,7 +115,6 @@ class Subscribed(msgspec.Struct, frozen=True):
     verdict: Literal["ok", "gap"]
     log_id: str
     head: int
-    view: str = ""
 
 
 class Conversation(Protocol):
