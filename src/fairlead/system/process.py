@@ -5,18 +5,18 @@ caller did not name. The child is told from others by its pid and start mark (se
 """
 
 import asyncio
-import contextlib
 import os
 import signal
 import subprocess
-import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from fairlead.system.clock import Clock, within
+from fairlead.system.clock import Clock
+from fairlead.system.leader import ExitStatus, Leader
 from fairlead.system.pipes import PipeReader, PipeWriter, Take
-from fairlead.system.proctable import descendants, kill, kill_group, start_mark
+
+__all__ = ["STDERR_TAIL", "ChildHandle", "ExitStatus", "Patience", "spawn"]
 
 STDERR_TAIL = 64 * 1024
 """Bytes of a child's stderr that are kept: its last words, not its diary."""
@@ -31,38 +31,26 @@ class Patience:
     kill: float = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class ExitStatus:
-    """Exactly one is set; neither, when a killed process would not die (it hangs in the kernel)."""
-
-    code: int | None = None
-    signal: int | None = None
-
-
 class ChildHandle:
     """A running child. Made by `spawn`."""
 
     def __init__(self, popen: "subprocess.Popen[bytes]", pipes: tuple[int, int, int], clock: Clock) -> None:
-        self.pid = popen.pid
-        self.group = popen.pid
-        # Not reaped yet, so the pid is still its own; empty only if it is dead already.
-        self.started = start_mark(popen.pid)
-        self._popen = popen
-        self._clock = clock
-        self._loop = asyncio.get_running_loop()
         self._input = PipeWriter(pipes[0])
         self._output = PipeReader(pipes[1])
         self._errors = PipeReader(pipes[2])
+        self._leader = Leader(popen, self._reaped)
+        self.pid = self._leader.pid
+        self.group = self._leader.group
+        self.started = self._leader.started
+        self._clock = clock
         self._last_words = _Tail(STDERR_TAIL)
-        self._exited: asyncio.Future[ExitStatus] = self._loop.create_future()
         self._listening = asyncio.create_task(self._errors.run(self._last_words.take))
         self._reading = False
         self._ladder: asyncio.Task[ExitStatus] | None = None
-        self._watch()
 
     @property
     def running(self) -> bool:
-        return not self._exited.done()
+        return self._leader.running
 
     @property
     def stderr(self) -> str:
@@ -85,7 +73,7 @@ class ChildHandle:
 
     async def wait(self) -> ExitStatus:
         """Its end, with stderr read to its end too."""
-        status = await asyncio.shield(self._exited)
+        status = await self._leader.ended()
         await asyncio.shield(self._listening)
         return status
 
@@ -105,56 +93,16 @@ class ChildHandle:
                 self._output.close()
 
     async def _steps(self, patience: Patience) -> ExitStatus:
-        self.close_input()
-        if (status := await self._ends_within(patience.close)) is not None:
-            return status
-        self._signal(signal.SIGTERM)
-        if (status := await self._ends_within(patience.terminate)) is not None:
-            return status
-        # A killed process cannot end what it started in groups of their own: that is left to us.
-        left_behind = descendants(self.pid)
-        self._signal(signal.SIGKILL)
-        status = await self._ends_within(patience.kill)
-        for process in left_behind:
-            kill(process, signal.SIGKILL)
-        return status or ExitStatus()
+        steps = (
+            (self.close_input, patience.close),
+            (lambda: self._leader.signal(signal.SIGTERM), patience.terminate),
+        )
+        return await self._leader.climb(self._clock, steps, patience.kill, self.wait)
 
-    async def _ends_within(self, seconds: float) -> ExitStatus | None:
-        with contextlib.suppress(TimeoutError):
-            return await within(self._clock, seconds, self.wait())
-        return None
-
-    def _signal(self, number: signal.Signals) -> None:
-        if self.running:  # not reaped: the group's number cannot be somebody else's
-            kill_group(self.group, number)
-
-    def _watch(self) -> None:
-        try:
-            pidfd = os.pidfd_open(self.pid)
-        except (AttributeError, OSError):
-            threading.Thread(target=self._watch_in_thread, daemon=True, name=f"wait-{self.pid}").start()
-            return
-
-        def ended() -> None:
-            self._loop.remove_reader(pidfd)
-            os.close(pidfd)
-            self._reap()
-
-        self._loop.add_reader(pidfd, ended)
-
-    def _watch_in_thread(self) -> None:
-        os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
-        with contextlib.suppress(RuntimeError):  # the loop was closed before the child ended
-            self._loop.call_soon_threadsafe(self._reap)
-
-    def _reap(self) -> None:
-        # Before the wait: until then the dead child holds its number, so the group is surely ours.
-        kill_group(self.group, signal.SIGKILL)
-        code = self._popen.wait()
+    def _reaped(self) -> None:
         self._input.close()
         self._output.finish()
         self._errors.finish()
-        self._exited.set_result(ExitStatus(code=code) if code >= 0 else ExitStatus(signal=-code))
 
 
 def spawn(argv: Sequence[str], *, env: Mapping[str, str], cwd: str, clock: Clock) -> ChildHandle:

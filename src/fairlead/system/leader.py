@@ -1,0 +1,104 @@
+"""A process that leads a group of its own: watched without polling, signalled while it is surely itself, reaped."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from fairlead.system.clock import Clock, within
+from fairlead.system.proctable import Process, descendants, kill, kill_group, start_mark
+
+
+@dataclass(frozen=True, slots=True)
+class ExitStatus:
+    """Exactly one is set; neither, when a killed process would not die (it hangs in the kernel)."""
+
+    code: int | None = None
+    signal: int | None = None
+
+
+class Leader:
+    """`dying` is called when it is dead and still holds its number, `reaped` when it is gone."""
+
+    def __init__(
+        self, popen: "subprocess.Popen[bytes]", reaped: Callable[[], None], dying: Callable[[], None] = lambda: None
+    ) -> None:
+        self.pid = popen.pid
+        self.group = popen.pid
+        # Not reaped yet, so the pid is still its own; empty only if it is dead already.
+        self.started = start_mark(popen.pid)
+        self._popen = popen
+        self._reaped = reaped
+        self._dying = dying
+        self._loop = asyncio.get_running_loop()
+        self._exited: asyncio.Future[ExitStatus] = self._loop.create_future()
+        self._watch()
+
+    @property
+    def running(self) -> bool:
+        return not self._exited.done()
+
+    async def ended(self) -> ExitStatus:
+        return await asyncio.shield(self._exited)
+
+    def signal(self, number: signal.Signals) -> None:
+        """To its whole group."""
+        if self.running:  # not reaped: the group's number cannot be somebody else's
+            kill_group(self.group, number)
+
+    async def climb(
+        self,
+        clock: Clock,
+        steps: Sequence[tuple[Callable[[], None], float]],
+        last: float,
+        wait: Callable[[], Awaitable[ExitStatus]],
+    ) -> ExitStatus:
+        """The ladder: each step is done and given its seconds, then everybody below is killed. `wait` is the end."""
+        for step, seconds in steps:
+            step()
+            if (status := await _within(clock, seconds, wait)) is not None:
+                return status
+        # A killed process cannot end what it started in groups of their own: that is left to us.
+        left_behind: list[Process] = descendants(self.pid)
+        self.signal(signal.SIGKILL)
+        status = await _within(clock, last, wait)
+        for process in left_behind:
+            kill(process, signal.SIGKILL)
+        return status or ExitStatus()
+
+    def _watch(self) -> None:
+        try:
+            pidfd = os.pidfd_open(self.pid)
+        except (AttributeError, OSError):
+            threading.Thread(target=self._watch_in_thread, daemon=True, name=f"wait-{self.pid}").start()
+            return
+
+        def ended() -> None:
+            self._loop.remove_reader(pidfd)
+            os.close(pidfd)
+            self._reap()
+
+        self._loop.add_reader(pidfd, ended)
+
+    def _watch_in_thread(self) -> None:
+        os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+        with contextlib.suppress(RuntimeError):  # the loop was closed before the child ended
+            self._loop.call_soon_threadsafe(self._reap)
+
+    def _reap(self) -> None:
+        # Before the wait: until then the dead child holds its number, so the group is surely ours.
+        kill_group(self.group, signal.SIGKILL)
+        self._dying()
+        code = self._popen.wait()
+        self._reaped()
+        self._exited.set_result(ExitStatus(code=code) if code >= 0 else ExitStatus(signal=-code))
+
+
+async def _within(clock: Clock, seconds: float, wait: Callable[[], Awaitable[ExitStatus]]) -> ExitStatus | None:
+    with contextlib.suppress(TimeoutError):
+        return await within(clock, seconds, wait())
+    return None
