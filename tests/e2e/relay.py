@@ -2,20 +2,27 @@
 
 import asyncio
 import contextlib
+import itertools
 from collections.abc import Sequence
 from urllib.parse import urlsplit
+
+NOT_NOW = b"HTTP/1.1 500 Not now\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 
 
 class Relay:
     """Listens on a port of 127.0.0.1 and passes on to the gateway, which sees its own address as the host.
 
-    `heads` are the heads of the requests that came, `pings` counts the WebSocket pings that the CLI sent alone."""
+    `heads` are the heads of the requests that came, `pings` counts the WebSocket pings that the CLI sent alone.
+    `slam`: whoever connects is hung up on at once, `fail`: every POST is answered with 500; `tries` are the times of
+    both, in seconds. `told` is all that the gateway sent."""
 
     def __init__(self) -> None:
         self.heads: list[str] = []
         self.pings = 0
         self.port = 0
-        self.deaf = False
+        self.deaf = self.slam = self.fail = False
+        self.tries: list[float] = []
+        self.told = bytearray()
         self._target = 0
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
@@ -69,7 +76,24 @@ class Relay:
 
     # --- inside
 
+    async def tried(self, count: int, timeout: float) -> list[float]:
+        """The seconds between so many tries that came to nothing."""
+        async with asyncio.timeout(timeout), self._came:
+            while len(self.tries) < count:
+                await self._came.wait()
+        return [later - before for before, later in itertools.pairwise(self.tries)]
+
+    async def _refuse(self, writer: asyncio.StreamWriter, answer: bytes) -> None:
+        writer.write(answer)
+        writer.close()
+        async with self._came:
+            self.tries.append(asyncio.get_running_loop().time())
+            self._came.notify_all()
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self.slam:
+            await self._refuse(writer, b"")
+            return
         try:
             inner_reader, inner_writer = await asyncio.open_connection("127.0.0.1", self._target)
         except OSError:  # the gateway has ended; its CLI is about to
@@ -79,7 +103,7 @@ class Relay:
         self._writers |= both
         try:
             tasks = [
-                asyncio.create_task(self._outward(reader, inner_writer)),
+                asyncio.create_task(self._outward(reader, inner_writer, writer)),
                 asyncio.create_task(self._inward(inner_reader, writer)),
             ]
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -91,7 +115,9 @@ class Relay:
             for end in both:
                 end.transport.abort()
 
-    async def _outward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _outward(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, back: asyncio.StreamWriter
+    ) -> None:
         ours, theirs = f"127.0.0.1:{self.port}".encode(), f"127.0.0.1:{self._target}".encode()
         upgraded = False
         with contextlib.suppress(ConnectionError):
@@ -104,6 +130,11 @@ class Relay:
                     async with self._came:
                         self.heads.append(head)
                         self._came.notify_all()
+                    if self.fail and head.startswith("POST "):
+                        await self._refuse(
+                            back, b"HTTP/1.1 500 Not now\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+                        )
+                        return
                 elif data[0] == 0x89:
                     self.pings += 1
                 writer.write(data)
@@ -112,6 +143,7 @@ class Relay:
     async def _inward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError):
             while data := await reader.read(1 << 16):
+                self.told += data
                 if not self.deaf:
                     writer.write(data)
                     await writer.drain()

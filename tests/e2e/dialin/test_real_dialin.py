@@ -1,71 +1,18 @@
 """The real CLI behind the whole gateway, over dial-in: the scenarios of the foundation, on the last two that dial."""
 
 import asyncio
+import json
 import os
-import shlex
 import signal
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from e2e.desk import Desk, Line, at_desk, settings
+from e2e.desk import Desk
+from e2e.dialed import by_hand, dialing, gone, pid, written_down
 from e2e.harness import LAST_DIAL_IN, NEWEST, OLDEST, on_versions
 from e2e.relay import Relay
-from fairlead.server import binding
 from fairlead.testing.model_api import ScriptedModel
-
-dialing = on_versions(OLDEST, LAST_DIAL_IN)
-
-
-@pytest.fixture
-async def relay(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Relay]:
-    """Between the CLI and the gateway."""
-    async with Relay() as between:
-        real = binding.urls
-        monkeypatch.setattr("fairlead.wiring.urls", lambda *where: between.aim(real(*where)))
-        yield between
-
-
-@pytest.fixture
-def passed() -> dict[str, str]:
-    """Further variables of the CLI; a test's own by parametrizing this."""
-    return {}
-
-
-@pytest.fixture
-async def desk(
-    claude: Path, cli_env: dict[str, str], cli_cwd: Path, tmp_path: Path, relay: Relay, passed: dict[str, str]
-) -> AsyncIterator[Desk]:
-    config = settings(
-        tmp_path / "data",
-        tmp_path,
-        agent="claude",
-        claude=str(claude),
-        pass_env=["IS_SANDBOX", "CLAUDE_CODE_MAX_RETRIES", *passed],
-        session_env=["TEAM"],
-    )
-    async with at_desk(config, {**cli_env, "CLAUDE_CODE_MAX_RETRIES": "1", **passed}, cli_cwd) as sitting:
-        sitting.settings = {"link": "dial-in"}
-        yield sitting
-
-
-def pid(desk: Desk) -> int:
-    return int(desk.all("agent.started")[-1]["pid"])
-
-
-def gone(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return True
-    return False
-
-
-def written_down(home: Path, words: str) -> bool:
-    """The transcript lags behind the wire."""
-    return any(words in path.read_text() for path in home.glob(".claude/projects/*/*.jsonl"))
-
 
 # --- turns
 
@@ -273,6 +220,23 @@ async def test_a_version_that_refuses_is_shown_in_its_own_words_with_advice(desk
     assert (await desk.turn("SCRIPT:text now"))["status"] == "completed"
 
 
+@on_versions(LAST_DIAL_IN)
+@pytest.mark.rules("S004-323")
+async def test_what_a_rule_allows_is_answered_with_the_input_that_was_asked_about(desk: Desk, relay: Relay) -> None:
+    """This version asks in spite of the hook that has allowed it."""
+    command = f"touch {desk.cwd / 'made'}"
+    await desk.open(f"SCRIPT:bash {command}")
+    await desk.answer(await desk.until("permission.asked"), remember=["Bash(touch *)"])
+    assert (await desk.until("turn.ended"))["status"] == "completed"
+    before = len(relay.told)
+    assert (await desk.turn(f"SCRIPT:bash {command}"))["status"] == "completed"
+    assert len(desk.all("permission.asked")) == 1
+    (line,) = [part for part in bytes(relay.told[before:]).splitlines(keepends=True) if b'"behavior"' in part]
+    assert line.endswith(b"\n")
+    answer = json.loads(line[line.index(b"{") :])["response"]["response"]
+    assert (answer["behavior"], answer["updatedInput"]) == ("allow", desk.all("tool.called")[-1]["input"])
+
+
 # --- the socket drops
 
 
@@ -458,31 +422,6 @@ async def test_a_version_that_takes_no_variables_says_so(desk: Desk) -> None:
     url = f"/v1/sessions/{desk.session}/environment"
     refused = await desk.http.post(url, json={"variables": {"TEAM": "blue"}})
     assert (refused.status_code, refused.json()["error"]["code"]) == (502, "agent_refused")
-
-
-async def by_hand(desk: Desk, env: dict[str, str], give: str) -> asyncio.subprocess.Process:
-    """Start the CLI as a person would, with the token in a variable, a descriptor, or (both) a wrong one there."""
-    told: Line = (await desk.http.post(f"/v1/sessions/{desk.session}/dial-in")).json()
-    line, token = str(told["command"]), str(told["token"])
-    name, descriptor = "CLAUDE_CODE_SESSION_ACCESS_TOKEN", "CLAUDE_CODE_WEBSOCKET_AUTH_FILE_DESCRIPTOR"
-    assert f"{name}={token}" in line and told["url"] in line
-    fds: tuple[int, ...] = ()
-    if give != "variable":
-        reading, writing = os.pipe()
-        os.write(writing, (token if give == "descriptor" else "wrong").encode())
-        os.close(writing)
-        fds = (reading,)
-        line = f"export {descriptor}={reading}; {line}"
-        if give == "descriptor":
-            line = line.replace(f"{name}={token} ", "")
-    quiet = asyncio.subprocess.DEVNULL
-    process = await asyncio.create_subprocess_exec(
-        "/bin/sh", "-c", line, env=env, stdin=quiet, stdout=quiet, stderr=quiet, pass_fds=fds
-    )
-    for fd in fds:
-        os.close(fd)
-    assert shlex.split(line)
-    return process
 
 
 @dialing

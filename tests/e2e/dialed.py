@@ -1,0 +1,53 @@
+"""What tests of agents that dial in share: who dials, its process, its transcript, and one that is started by hand."""
+
+import asyncio
+import os
+import shlex
+from pathlib import Path
+
+from e2e.desk import Desk, Line
+from e2e.harness import LAST_DIAL_IN, OLDEST, on_versions
+
+dialing = on_versions(OLDEST, LAST_DIAL_IN)
+
+
+def pid(desk: Desk) -> int:
+    return int(desk.all("agent.started")[-1]["pid"])
+
+
+def gone(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+def written_down(home: Path, words: str) -> bool:
+    """The transcript lags behind the wire."""
+    return any(words in path.read_text() for path in home.glob(".claude/projects/*/*.jsonl"))
+
+
+async def by_hand(desk: Desk, env: dict[str, str], give: str) -> asyncio.subprocess.Process:
+    """Start the CLI as a person would, with the token in a variable, a descriptor, or (both) a wrong one there."""
+    told: Line = (await desk.http.post(f"/v1/sessions/{desk.session}/dial-in")).json()
+    line, token = str(told["command"]), str(told["token"])
+    name, descriptor = "CLAUDE_CODE_SESSION_ACCESS_TOKEN", "CLAUDE_CODE_WEBSOCKET_AUTH_FILE_DESCRIPTOR"
+    assert f"{name}={token}" in line and told["url"] in line
+    fds: tuple[int, ...] = ()
+    if give != "variable":
+        reading, writing = os.pipe()
+        os.write(writing, (token if give == "descriptor" else "wrong").encode())
+        os.close(writing)
+        fds = (reading,)
+        line = f"export {descriptor}={reading}; {line}"
+        if give == "descriptor":
+            line = line.replace(f"{name}={token} ", "")
+    quiet = asyncio.subprocess.DEVNULL
+    process = await asyncio.create_subprocess_exec(
+        "/bin/sh", "-c", line, env=env, stdin=quiet, stdout=quiet, stderr=quiet, pass_fds=fds
+    )
+    for fd in fds:
+        os.close(fd)
+    assert shlex.split(line)
+    return process

@@ -1,0 +1,42 @@
+"""A desk whose agents dial in through a wire that a test can cut."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from e2e.desk import Desk, at_desk, settings
+from e2e.relay import Relay
+from fairlead.server import binding
+
+
+@pytest.fixture
+async def relay(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Relay]:
+    """Between the CLI and the gateway."""
+    async with Relay() as between:
+        real = binding.urls
+        monkeypatch.setattr("fairlead.wiring.urls", lambda *where: between.aim(real(*where)))
+        yield between
+
+
+@pytest.fixture
+def passed() -> dict[str, str]:
+    """Further variables of the CLI; a test's own by parametrizing this."""
+    return {}
+
+
+@pytest.fixture
+async def desk(
+    claude: Path, cli_env: dict[str, str], cli_cwd: Path, tmp_path: Path, relay: Relay, passed: dict[str, str]
+) -> AsyncIterator[Desk]:
+    config = settings(
+        tmp_path / "data",
+        tmp_path,
+        agent="claude",
+        claude=str(claude),
+        pass_env=["IS_SANDBOX", "CLAUDE_CODE_MAX_RETRIES", *passed],
+        session_env=["TEAM"],
+    )
+    async with at_desk(config, {**cli_env, "CLAUDE_CODE_MAX_RETRIES": "1", **passed}, cli_cwd) as sitting:
+        sitting.settings = {"link": "dial-in"}
+        yield sitting

@@ -1,0 +1,163 @@
+"""The real CLI that dials a bare socket of the test: what the seed says of the program itself over dial-in."""
+
+import asyncio
+import contextlib
+import json
+import uuid
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from websockets.asyncio.server import Server, ServerConnection, serve
+
+from e2e.dialed import dialing
+from e2e.harness import LAST_DIAL_IN, NEWEST, OLDEST, on_versions
+from e2e.wire import ASKING, BASE, real_cli
+
+Message = dict[str, Any]
+PATIENCE = 60.0
+WORDS = ("--print", "--output-format", "stream-json", "--verbose")
+
+
+class Dialed:
+    """One process and its socket."""
+
+    def __init__(self, process: asyncio.subprocess.Process, socket: ServerConnection, server: Server) -> None:
+        self.process = process
+        self._server = server
+        self.seen: list[Message] = []
+        self._socket = socket
+
+    async def say(self, message: Message) -> None:
+        await self._socket.send(json.dumps(message) + "\n")
+
+    async def prompt(self, text: str) -> str:
+        name = str(uuid.uuid4())
+        message = {"role": "user", "content": text}
+        await self.say({"type": "user", "message": message, "parent_tool_use_id": None, "session_id": "", "uuid": name})
+        return name
+
+    async def until(self, wanted: Callable[[Message], bool], timeout: float = PATIENCE) -> Message:
+        async with asyncio.timeout(timeout):
+            while True:
+                for line in str(await self._socket.recv(decode=True)).splitlines():
+                    self.seen.append(json.loads(line))
+                    if wanted(self.seen[-1]):
+                        return self.seen[-1]
+
+    def vanish(self) -> None:
+        """The server is gone, and refuses whoever comes."""
+        self._server.close(close_connections=False)
+        self._socket.transport.abort()
+
+
+@contextlib.asynccontextmanager
+async def dialed(program: Path, env: dict[str, str], cwd: Path, *words: str) -> AsyncIterator[Dialed]:
+    came: asyncio.Future[ServerConnection] = asyncio.get_running_loop().create_future()
+
+    async def hold(socket: ServerConnection) -> None:
+        if not came.done():
+            came.set_result(socket)
+        await socket.wait_closed()
+
+    async with serve(hold, "127.0.0.1", 0, ping_interval=None) as server:
+        url = f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}/ws/cli/s1"
+        pipe = asyncio.subprocess.PIPE
+        argv = [str(program), "--sdk-url", url, *WORDS, *words, "-p", "placeholder"]
+        process = await asyncio.create_subprocess_exec(*argv, env=env, cwd=cwd, stdout=pipe, stderr=pipe)
+        try:
+            yield Dialed(process, await asyncio.wait_for(came, PATIENCE), server)
+        finally:
+            server.close()
+            if process.returncode is None:
+                process.kill()
+            await process.communicate()
+
+
+JSON_IN = ("--input-format", "stream-json")
+
+
+@dialing
+@pytest.mark.rules("S004-030")
+async def test_nothing_is_said_before_the_first_prompt_and_then_init_comes_first(
+    claude: Path, cli_env: dict[str, str], cli_cwd: Path
+) -> None:
+    async with dialed(claude, cli_env, cli_cwd, *JSON_IN) as cli:
+        with pytest.raises(TimeoutError):
+            await cli.until(lambda message: True, timeout=3)
+        await cli.prompt("SCRIPT:text")
+        await cli.until(lambda message: message["type"] == "result")
+        assert (cli.seen[0]["type"], cli.seen[0]["subtype"]) == ("system", "init")
+
+
+@dialing
+@pytest.mark.rules("S004-308")
+async def test_told_to_replay_it_repeats_a_prompt_with_its_uuid(
+    claude: Path, cli_env: dict[str, str], cli_cwd: Path
+) -> None:
+    async with dialed(claude, cli_env, cli_cwd, *JSON_IN, "--replay-user-messages") as cli:
+        name = await cli.prompt("SCRIPT:text")
+        await cli.until(lambda message: message["type"] == "result")
+        assert [message["uuid"] for message in cli.seen if message.get("isReplay")] == [name]
+
+
+@on_versions(NEWEST)
+@pytest.mark.rules("S004-308")
+async def test_told_to_replay_the_newest_repeats_it_over_its_output(
+    claude: Path, cli_env: dict[str, str], cli_cwd: Path
+) -> None:
+    async with real_cli(claude, cli_env, cli_cwd, "--replay-user-messages", base=(*BASE, *ASKING)) as cli:
+        name = await cli.prompt("SCRIPT:text")
+        await cli.until("result")
+        assert [message["uuid"] for message in cli.seen if message.get("isReplay")] == [name]
+
+
+@on_versions(OLDEST)
+@pytest.mark.rules("S004-009")
+async def test_another_input_format_ends_it_with_its_own_words(
+    claude: Path, cli_env: dict[str, str], cli_cwd: Path
+) -> None:
+    pipe = asyncio.subprocess.PIPE
+    argv = [
+        str(claude),
+        "--sdk-url",
+        "ws://127.0.0.1:9/ws/cli/s1",
+        *WORDS,
+        "--input-format",
+        "text",
+        "-p",
+        "placeholder",
+    ]
+    process = await asyncio.create_subprocess_exec(*argv, env=cli_env, cwd=cli_cwd, stdout=pipe, stderr=pipe)
+    output, complaint = await asyncio.wait_for(process.communicate(), PATIENCE)
+    assert process.returncode == 1
+    assert b"--input-format" in output + complaint
+
+
+@on_versions(LAST_DIAL_IN)
+@pytest.mark.long
+@pytest.mark.rules("S004-281")
+async def test_the_last_that_dials_says_that_it_is_alive(claude: Path, cli_env: dict[str, str], cli_cwd: Path) -> None:
+    async with dialed(claude, cli_env, cli_cwd, *JSON_IN) as cli:
+        assert await cli.until(lambda message: True, timeout=400) == {"type": "keep_alive"}
+        await cli.prompt("SCRIPT:text")
+        await cli.until(lambda message: message["type"] == "result")
+
+
+@on_versions(OLDEST)
+@pytest.mark.rules("S004-236")
+async def test_closed_for_good_its_open_requests_fail_in_its_own_words(
+    claude: Path, cli_env: dict[str, str], cli_cwd: Path
+) -> None:
+    """It waits for a hook of ours when its server goes, and gives the line up some seconds later."""
+    async with dialed(claude, cli_env, cli_cwd, *JSON_IN) as cli:
+        hooks = {"PreToolUse": [{"hookCallbackIds": ["cb"]}]}
+        await cli.say(
+            {"type": "control_request", "request_id": "r1", "request": {"subtype": "initialize", "hooks": hooks}}
+        )
+        await cli.prompt("SCRIPT:bash touch x")
+        await cli.until(lambda message: message["type"] == "control_request")
+        cli.vanish()
+        _, complaint = await asyncio.wait_for(cli.process.communicate(), PATIENCE)
+        assert b"Tool permission stream closed before response received" in complaint
