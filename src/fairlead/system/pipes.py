@@ -6,6 +6,7 @@ batch was taken, so a child that talks too fast waits in its own `write`, and ou
 
 import asyncio
 import contextlib
+import errno
 import os
 from collections.abc import Awaitable, Callable
 
@@ -42,6 +43,10 @@ class PipeReader:
                         return
                     await self._readable()
                     continue
+                except OSError as error:
+                    if error.errno != errno.EIO:  # how a terminal says that nobody is at its other end
+                        raise
+                    return
                 if not data:
                     return
                 await take(data)
@@ -99,6 +104,12 @@ class PipeWriter:
         while self._flushed < mine:
             self._check()
             await self._next_progress()
+
+    def offer(self, data: bytes) -> None:
+        """Written if nothing waits, else dropped."""
+        if not self.closed and not self._buffer:
+            self._buffer += data
+            self._flush()
 
     def close(self) -> None:
         """At once: what was not taken yet is dropped, and its writers are told."""

@@ -30,6 +30,7 @@ class Process(NamedTuple):
 class _Stat(NamedTuple):
     state: str
     parent: int
+    session: int
     start_ticks: str
 
 
@@ -63,6 +64,16 @@ def descendants(pid: int) -> list[Process]:
             found.append(Process(child, start_mark(child)))
             waiting.append(child)
     return found
+
+
+def session_members(session: int) -> list[Process]:
+    """All processes of a terminal session, whatever their group; empty where the system does not tell."""
+    if not _HAS_PROC:
+        return []
+    pids = (int(entry) for entry in os.listdir(_PROC) if entry.isdigit())
+    return [
+        Process(pid, start_mark(pid)) for pid in pids if (stat := _stat(pid)) is not None and stat.session == session
+    ]
 
 
 def kill_group(group: int, number: signal.Signals) -> bool:
@@ -136,7 +147,7 @@ def _stat(pid: int) -> _Stat | None:
         return None
     # The command's name stands in brackets and may hold anything, brackets too: the fields begin after the last one.
     fields = text.rpartition(")")[2].split()
-    return _Stat(fields[0], int(fields[1]), fields[19])
+    return _Stat(fields[0], int(fields[1]), int(fields[3]), fields[19])
 
 
 def _boot_id() -> str:

@@ -1,0 +1,33 @@
+"""Runs in a child before its program: takes the terminal on its input as the controlling one, then becomes the program.
+
+Started by its path with a bare interpreter, so it imports nothing of ours. A hook between fork and exec would do the
+same, but is not safe in a process with threads. Arguments: the descriptor on which a failure is told (an errno),
+`keep` or `drop` for LC_CTYPE, and the program's own.
+"""
+
+import contextlib
+import fcntl
+import os
+import signal
+import sys
+import termios
+
+
+def main(status: int, locale: str, argv: list[str]) -> None:
+    os.set_inheritable(status, False)
+    # This interpreter's own doing, which the program would inherit: a locale, and signals that it ignores.
+    if locale == "drop":
+        os.environ.pop("LC_CTYPE", None)
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)
+    try:
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+        os.execvpe(argv[0], argv, os.environ)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            os.write(status, str(error.errno).encode())
+    os._exit(127)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2], sys.argv[3:])
