@@ -143,6 +143,8 @@ class Renderer:
                 yield from self._tool(event)
             case ev.SubagentStarted() | ev.SubagentEnded():
                 yield from self._subagent(event)
+            case ev.SubagentResolved():
+                yield self._note(event, f"what nobody was known for above was said by the subagent of {event.call}")
             case ev.PermissionAsked() | ev.QuestionAsked() | ev.PlanProposed():
                 yield from self._asked(event)
             case ev.PermissionResolved() | ev.PermissionCancelled():

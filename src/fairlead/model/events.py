@@ -255,6 +255,15 @@ class SubagentEnded(Base, frozen=True, kw_only=True, tag="subagent.ended"):
     summary: str = ""
 
 
+class SubagentResolved(Base, frozen=True, kw_only=True, tag="subagent.resolved"):
+    """What was told in the main thread, as unresolved, is `child`'s: all of these messages and calls. Its call came."""
+
+    child: SubagentId
+    call: CallId
+    messages: tuple[MessageId, ...] = ()
+    calls: tuple[CallId, ...] = ()
+
+
 # --- what a person is asked ----------------------------------------------------------------------------
 
 
@@ -416,11 +425,15 @@ class Failure(Base, frozen=True, kw_only=True, tag="error"):
 
 
 class RecordKept(Base, frozen=True, kw_only=True, tag="record"):
-    """A record that means nothing to us (`known` false) or nothing new: only its bytes are of interest."""
+    """A record that means nothing to us (`known` false) or nothing new: only its bytes are of interest.
+
+    `of`: the bytes are the transcript's own copy of the record with this uuid, which history serves from now on. A row
+    that never crossed the wire is its own copy."""
 
     record: str
     subtype: str = ""
     known: bool = True
+    of: str = ""
 
 
 Delta = TextDelta | ThinkingDelta | InputDelta
@@ -448,6 +461,7 @@ Event = (
     | ToolEnded
     | SubagentStarted
     | SubagentEnded
+    | SubagentResolved
     | PermissionAsked
     | QuestionAsked
     | PlanProposed

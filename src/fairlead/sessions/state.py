@@ -127,7 +127,7 @@ def evolve(state: SessionState, event: ev.Event, seq: int, encoded: bytes = b"")
             return _change(state, updated=event.at)
         case ev.SubagentStarted() | ev.SubagentEnded() | ev.Compaction() | ev.Failure() | ev.InterruptAsked():
             return _change(state, updated=event.at)
-        case ev.Rewound() | ev.ToolEnded():
+        case ev.Rewound() | ev.ToolEnded() | ev.SubagentResolved():
             return _change(state, updated=event.at)
         case ev.SessionOpened():
             return _change(

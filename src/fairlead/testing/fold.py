@@ -257,6 +257,8 @@ class Fold:
                 if event.child in state.subagents:
                     subagent = state.subagents[event.child]
                     subagent.status, subagent.summary = event.status, event.summary
+            case ev.SubagentResolved():
+                self._resolved(event)
             case ev.PermissionAsked() | ev.QuestionAsked() | ev.PlanProposed():
                 state.asked[event.request] = event
             case ev.PermissionResolved():
@@ -295,6 +297,16 @@ class Fold:
                 pass
             case _:
                 assert_never(event)
+
+    def _resolved(self, event: ev.SubagentResolved) -> None:
+        """What stood in the main thread for want of a better place goes to the subagent that said it."""
+        for said in self.state.said:
+            if said.message in event.messages and said.subagent is None:
+                said.subagent = event.child
+        for name in event.calls:
+            call = self.state.calls.get(name)
+            if call is not None and call.subagent is None:
+                call.subagent = event.child
 
     def _turn_started(self, event: ev.TurnStarted) -> None:
         if event.turn is not None:

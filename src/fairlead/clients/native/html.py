@@ -224,6 +224,8 @@ def _aside(event: ev.Event) -> str:
             return f"Interrupted by {event.by}" if event.by else "Interrupted"
         case ev.Rewound():
             return "Files were put back"
+        case ev.SubagentResolved():
+            return f"What is marked as unresolved above was said by the subagent of {event.call}"
         case ev.Failure():
             return f"Error: {event.message}"
         case (
