@@ -42,6 +42,13 @@ def parse_query(query: str) -> dict[str, str]:
     return found
 
 
+class Response(msgspec.Struct, frozen=True, kw_only=True):
+    status: int = 200
+    body: bytes = b""
+    content_type: str = "application/json"
+    headers: tuple[tuple[str, str], ...] = ()
+
+
 class Action(msgspec.Struct, frozen=True):
     """Base of what is neither a command to a session nor a query: credentials, trust. Done by a performer."""
 

@@ -17,7 +17,7 @@ import msgspec
 from fairlead.model.auth import Identity, Scope
 from fairlead.model.errors import BadRequest
 from fairlead.model.ids import SessionId
-from fairlead.model.requests import Action, Head, Step, parse_query
+from fairlead.model.requests import Action, Head, Response, Step, parse_query
 from fairlead.model.sockets import SocketRoute
 from fairlead.model.store import Entry
 from fairlead.model.views import View
@@ -65,13 +65,6 @@ def read_json(data: bytes, kind: type[T]) -> T:
         raise BadRequest(f"The body does not fit: {error}.") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise BadRequest("The body is not JSON.") from None
-
-
-class Response(msgspec.Struct, frozen=True, kw_only=True):
-    status: int = 200
-    body: bytes = b""
-    content_type: str = "application/json"
-    headers: tuple[tuple[str, str], ...] = ()
 
 
 class Renderer(Protocol):

@@ -4,7 +4,7 @@ The server calls it with what happened (opened, a message, an answer) and does w
 runs in one place at a time and has no clock: whatever takes time is a `Run` whose answer comes back by its tag.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -13,7 +13,7 @@ from fairlead.model.auth import Identity, Scope
 from fairlead.model.errors import FairleadError
 from fairlead.model.gateway import Cursor, Variant
 from fairlead.model.ids import SessionId
-from fairlead.model.requests import Head, Step
+from fairlead.model.requests import Head, Response, Step
 
 
 class Write(msgspec.Struct, frozen=True):
@@ -141,12 +141,17 @@ class Opening(msgspec.Struct, frozen=True, kw_only=True):
     query: dict[str, str] = {}
 
 
+Check = Generator[Step, Any, Response | None]
+"""As a route's steps: it ends with the refusal that the client gets in place of the upgrade, or with None."""
+
+
 class SocketRoute(msgspec.Struct, frozen=True, kw_only=True):
-    """One WebSocket path. No socket is public: the gate decides before the upgrade.
+    """One WebSocket path. No socket is public: the gate decides before the upgrade, and after it `check`.
 
     `subprotocols` in the order of our preference, the first also for a client that asks for none; a client that
     asks only for others is refused. `token_query` as of a route; a single-use ticket opens every socket, but one of an
-    agent. `message_limit`: bytes of one inbound message, where it is to be another than usual."""
+    agent. `message_limit`: bytes of one inbound message, where it is to be another than usual. `compress_query`: a
+    name of the query by which (`=1`) a client asks for permessage-deflate; it must offer it as well."""
 
     path: str
     access: Scope | Literal["agent"]
@@ -156,3 +161,5 @@ class SocketRoute(msgspec.Struct, frozen=True, kw_only=True):
     subprotocols: tuple[str, ...] = ()
     token_query: str = ""
     message_limit: int | None = None
+    compress_query: str = ""
+    check: Callable[[Opening], Check] | None = None

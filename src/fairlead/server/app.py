@@ -6,6 +6,7 @@ or a conversation beside it, for HTTP and WebSocket alike. Frameworks' routers a
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 from uuid import uuid4
 
@@ -19,7 +20,7 @@ from fairlead.model.errors import BadRequest, FairleadError, NotFound, TooLarge
 from fairlead.model.gateway import Gateway
 from fairlead.model.requests import Head, parse_query
 from fairlead.model.routes import ClientProtocol, LogStream, Request, Response, Route, Steps, json_response
-from fairlead.model.sockets import Opening, SocketRoute
+from fairlead.model.sockets import Check, Opening, SocketRoute
 from fairlead.server.errors import error_response, unexpected
 from fairlead.server.gatekeeper import Gatekeeper
 from fairlead.server.limits import DEFAULT_LIMITS, Limits
@@ -37,6 +38,11 @@ _UNKNOWN: Final = Demand(access="any")
 """What a path that is not there asks for: to strangers it looks like all the others."""
 _CHUNK: Final = 64 << 10
 _CLOSE: Final = ("connection", "close")
+
+_Opened = tuple[
+    SocketEndpoint, Options, str | None, Callable[[], None], Callable[[], Awaitable[Response | None]] | None
+]
+"""A socket that the gate let in: how to serve it, how to let its credential go, and what may still refuse it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -173,14 +179,19 @@ class App:
         if isinstance(opened, Response):
             await self._send(send, opened, socket=True)
             return
-        endpoint, options, subprotocol, detach = opened
+        endpoint, options, subprotocol, detach, check = opened
         del opened
         try:
+            refused = None if check is None else await check()
+            if refused is not None:
+                await self._send(send, refused, socket=True)
+                return
+            del check
             await run_endpoint(scope, receive, send, endpoint, options=options, subprotocol=subprotocol)
         finally:
             detach()
 
-    def _open_socket(self, scope: Scope) -> Response | tuple[SocketEndpoint, Options, str | None, Callable[[], None]]:
+    def _open_socket(self, scope: Scope) -> Response | _Opened:
         """Not asynchronous: from the gate's decision on, a credential that is revoked ends this socket; and what
         only the handshake needs is gone when it is over."""
         head = head_of(scope)
@@ -204,14 +215,24 @@ class App:
             conversation = route.open(opening)
         except FairleadError as error:
             return error_response(error)
-        endpoint = SocketEndpoint(conversation, who, self._sockets, name=route.name, peer=head.peer)
-        options = Options(max_message=route.message_limit or parts.limits.message_bytes)
+        compress = bool(route.compress_query) and opening.query.get(route.compress_query) == "1"
+        endpoint = SocketEndpoint(conversation, who, self._sockets, name=route.name, peer=head.peer, compress=compress)
+        options = Options(max_message=route.message_limit or parts.limits.message_bytes, compress=compress)
         return (
             endpoint,
             options,
             opening.subprotocol or None,
             parts.credentials.attach(who.credential, endpoint.revoked),
+            None if route.check is None else partial(self._refused, who, route.check(opening), route.path),
         )
+
+    async def _refused(self, who: Identity, check: Check, path: str) -> Response | None:
+        try:
+            return await self.doer.run(who, check)
+        except FairleadError as error:
+            return error_response(error)
+        except Exception as error:
+            return error_response(unexpected(error, self._parts.fresh(), path))
 
 
 def head_of(scope: Scope) -> Head:

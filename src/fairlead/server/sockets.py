@@ -34,9 +34,13 @@ from fairlead.server.errors import unexpected
 from fairlead.server.limits import Limits, TokenBucket
 from fairlead.server.steps import Doer
 from fairlead.server.websocket import Connection
+from fairlead.server.websocket.frames import BINARY, FIN, build_frame, split_frames
 from fairlead.system.clock import Clock
 
 log = logging.getLogger("fairlead.server")
+
+COMPRESS_FROM = 256
+"""Bytes of a message from which on deflate saves more than it costs in framing."""
 
 REVOKED = 4401
 """The close code of a socket whose credential was revoked: as 401, in the range that applications may use."""
@@ -52,16 +56,35 @@ class _Slot:
 class _Sink:
     """A watch's way to the socket."""
 
-    __slots__ = ("_connection",)
+    __slots__ = ("_compress", "_connection")
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, compress: bool) -> None:
         self._connection = connection
+        self._compress = compress
 
     def send(self, data: bytes) -> None:
-        self._connection.send(data)
+        if self._compress:
+            send_packed(self._connection, data)
+        else:
+            self._connection.send(data)
 
     def backlog(self) -> int:
         return self._connection.write_buffer_size()
+
+
+def send_packed(connection: Connection, frames: bytes) -> None:
+    """Joined frames, the large ones compressed if that was agreed; a small one would only grow."""
+    plain: list[bytes] = []
+    for head, payload in split_frames(frames):
+        if len(payload) < COMPRESS_FROM:
+            plain.append(build_frame(head, payload))
+            continue
+        if plain:
+            connection.send(b"".join(plain))
+            plain.clear()
+        connection.send_compressed(payload, binary=head == FIN | BINARY)
+    if plain:
+        connection.send(b"".join(plain))
 
 
 class _Wire:
@@ -106,6 +129,7 @@ class SocketEndpoint:
 
     __slots__ = (
         "_bucket",
+        "_compress",
         "_connection",
         "_conversation",
         "_holder",
@@ -123,12 +147,22 @@ class SocketEndpoint:
         "_who",
     )
 
-    def __init__(self, conversation: Conversation, who: Identity, host: SocketHost, *, name: str, peer: str) -> None:
+    def __init__(
+        self,
+        conversation: Conversation,
+        who: Identity,
+        host: SocketHost,
+        *,
+        name: str,
+        peer: str,
+        compress: bool = False,
+    ) -> None:
         self._conversation = conversation
         self._who = who
         self._host = host
         self._name = name
         self._peer = peer
+        self._compress = compress
         self._bucket = TokenBucket(host.clock, host.limits.commands_per_s)
         self._connection: Connection | None = None
         self._out: list[bytes] = []
@@ -223,7 +257,10 @@ class SocketEndpoint:
             return
         frames = b"".join(self._out)
         self._out.clear()
-        connection.send(frames)
+        if self._compress:
+            send_packed(connection, frames)
+        else:
+            connection.send(frames)
         if connection.write_buffer_size() > self._host.limits.unread:
             self._pause()
 
@@ -297,7 +334,7 @@ class SocketEndpoint:
         connection = self._connection
         if connection is None:
             return
-        sink = _Sink(connection)
+        sink = _Sink(connection, self._compress)
         watch = await self._host.doer.gateway.watch(self._who, wanted.session, wanted.cursor, wanted.variant, sink)
         if self._connection is None:
             watch.close()

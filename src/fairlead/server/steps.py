@@ -1,16 +1,17 @@
 """Doing what handlers and conversations ask: commands and queries go to the core, actions to their performers."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
+from typing import Any, TypeVar
 
 from fairlead.model import admin as act
 from fairlead.model import commands
 from fairlead.model.auth import Identity
 from fairlead.model.gateway import Gateway
 from fairlead.model.requests import Action, Step
-from fairlead.model.routes import LogStream, Response, Steps
 from fairlead.model.scopes import check_scopes
+
+T = TypeVar("T")
 
 Performer = Callable[[Identity, Any], Awaitable[Any]]
 Performers = Mapping[type[Action], Performer]
@@ -66,7 +67,7 @@ class Doer:
             return await self.gateway.command(who, step)
         return await self.gateway.ask(who, step)
 
-    async def run(self, who: Identity, steps: Steps) -> Response | LogStream:
+    async def run(self, who: Identity, steps: Generator[Step, Any, T]) -> T:
         """Drive a handler to its response. What a step raises is raised inside the handler, which may catch it."""
         try:
             step = next(steps)
@@ -78,5 +79,5 @@ class Doer:
                 else:
                     step = steps.send(answer)
         except StopIteration as end:
-            response: Response | LogStream = end.value
+            response: T = end.value
             return response
