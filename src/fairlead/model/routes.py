@@ -107,7 +107,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
 
     `token_query`: a name of the query that carries our token, for clients that can set no header.
     `signed`: a short-lived signed URL opens it too. `body_limit`: bytes of a body, where it is to be another than
-    usual. A path has parameters as `{name}`; a last `{name...}` takes the rest of the path."""
+    usual. `waits`: its answer may take hours; when the client leaves, or the server stops, whoever makes it is
+    cancelled. A path has parameters as `{name}`; a last `{name...}` takes the rest of the path."""
 
     method: str
     path: str
@@ -122,6 +123,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     token_query: str = ""
     signed: bool = False
     body_limit: int | None = None
+    waits: bool = False
 
     def __post_init__(self) -> None:
         if self.method not in METHODS or not self.path.startswith("/"):

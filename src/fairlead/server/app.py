@@ -4,10 +4,11 @@ Rule: one match serves the gate and the handler, and every request passes `_admi
 or a conversation beside it, for HTTP and WebSocket alike. Frameworks' routers are not used for that reason.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Any, Final, TypeVar
 from uuid import uuid4
 
 from starlette.types import Receive, Scope, Send
@@ -21,7 +22,7 @@ from fairlead.model.gateway import Gateway
 from fairlead.model.requests import Head, parse_query
 from fairlead.model.routes import ClientProtocol, LogStream, Request, Response, Route, Steps, json_response
 from fairlead.model.sockets import Check, Opening, SocketRoute
-from fairlead.server.errors import error_response, unexpected
+from fairlead.server.errors import Stopping, error_response, unexpected
 from fairlead.server.gatekeeper import Gatekeeper
 from fairlead.server.limits import DEFAULT_LIMITS, Limits
 from fairlead.server.replies import refusal, send_and_close, send_response, send_stream
@@ -30,6 +31,8 @@ from fairlead.server.steps import Doer, Performers
 from fairlead.server.table import Match, RouteTable
 from fairlead.server.websocket import Options, run_endpoint
 from fairlead.system.clock import Clock, within
+
+T = TypeVar("T")
 
 GUARD: Final = "fairlead.guard"
 """Where a connection that waits for its first credential stands in scope["extensions"]."""
@@ -71,6 +74,7 @@ class App:
         self._parts = parts
         self._keeper = Gatekeeper(parts.house, parts.credentials)
         self._sockets = SocketHost(self.doer, parts.clock, parts.limits, parts.fresh)
+        self._stopping = asyncio.Event()
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         # Not a coroutine of its own: it would stay in memory as long as its socket does.
@@ -124,7 +128,8 @@ class App:
                 query=parse_query(head.query),
                 body=body,
             )
-            return await self.doer.run(who, route.handle(request))
+            answering = self.doer.run(who, route.handle(request))
+            return await (self._while_wanted(receive, answering) if route.waits else answering)
         except FairleadError as error:
             closing = (_CLOSE,) if isinstance(error, TooLarge) else ()
             answer = error_response(error)
@@ -134,6 +139,26 @@ class App:
             return Response(status=408, body=late.body, headers=(_CLOSE,))
         except Exception as error:
             return error_response(unexpected(error, parts.fresh(), f"{head.method} {route.path}"))
+
+    async def _while_wanted(self, receive: Receive, answering: Coroutine[Any, Any, T]) -> T:
+        """An answer that may take hours: not longer than the client stays and the server runs."""
+        work = asyncio.create_task(answering)
+        left = asyncio.create_task(_left(receive))
+        stopped = asyncio.create_task(self._stopping.wait())
+        everything: tuple[asyncio.Task[Any], ...] = (work, left, stopped)
+        try:
+            await asyncio.wait(everything, return_when=asyncio.FIRST_COMPLETED)
+            if work.done():
+                return work.result()
+        finally:
+            for task in everything:
+                task.cancel()
+            await asyncio.wait(everything)
+        raise Stopping("The gateway stops: ask again when it is back.")
+
+    def stop(self) -> None:
+        """Nobody waits here any longer."""
+        self._stopping.set()
 
     def _missing(self, head: Head) -> Response:
         methods = self.table.methods(head.path)
@@ -290,6 +315,11 @@ async def _read_body(head: Head, limit: int, receive: Receive) -> bytes:
             raise TooLarge("body", len(body), limit)
         if not message.get("more_body"):
             return bytes(body)
+
+
+async def _left(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 async def _joined(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

@@ -6,6 +6,7 @@ CannotServe
   BadTls         the certificate or key cannot be used
   BadSetting     a URL or address that is none
   RouteClash     two protocols claim one path
+Stopping         the server stops before the answer is there
 """
 
 import logging
@@ -64,6 +65,13 @@ class RouteClash(CannotServe):
             first=first,
             second=second,
         )
+
+
+class Stopping(FairleadError):
+    """What was asked for is not decided: it may be asked again when the gateway is back."""
+
+    code = "stopping"
+    status = 503
 
 
 def error_body(error: FairleadError) -> bytes:

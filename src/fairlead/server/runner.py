@@ -119,5 +119,6 @@ class Runner:
         """No new connections; requests under way get a little time, sockets a close frame (1012)."""
         if self._server.stopping.is_set():
             self._server.force_exit = True
+        self._app.stop()
         self._server.should_exit = True
         self._server.stopping.set()

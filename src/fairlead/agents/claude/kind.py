@@ -15,6 +15,7 @@ from fairlead.agents.claude import follow as following
 from fairlead.agents.claude.agent import ClaudeAgent
 from fairlead.agents.claude.dialin import ClaudeDialIn
 from fairlead.agents.claude.doors import SOCKET, Doors
+from fairlead.agents.claude.hooks import HookDesk
 from fairlead.agents.claude.interpreter import ClaudeInterpreter
 from fairlead.agents.claude.launch import TOKEN_VARIABLE, arguments, check_sdk_url, environment
 from fairlead.agents.claude.probe import Installed, Prober, find_executable, ways
@@ -94,6 +95,8 @@ class ClaudeKind:
         self._prober = Prober(clock)
         self._tokens = tokens
         self._doors = Doors()
+        address = settings.gateway.replace("ws", "http", 1)
+        self._hooks = None if tokens is None else HookDesk(tokens, address, clock)
 
     @property
     def name(self) -> str:
@@ -167,11 +170,14 @@ class ClaudeKind:
     # --- dial-in
 
     def protocol(self) -> ClientProtocol | None:
-        return None if self._tokens is None else self._doors.protocol()
+        if self._hooks is None:
+            return None
+        doors = self._doors.protocol()
+        return msgspec.structs.replace(doors, routes=(*doors.routes, *self._hooks.routes()))
 
     def performers(self) -> Mapping[type[Action], Callable[[Identity, Any], Awaitable[Any]]]:
         """What the routes of `protocol` ask for."""
-        return {} if self._tokens is None else self._doors.performers()
+        return {} if self._hooks is None else {**self._doors.performers(), **self._hooks.performers()}
 
     async def invite(self, launch: Launch, sink: AgentSink, record_child: ChildRecorder) -> "_Guest":
         """The CLI that is installed here is taken for the one that will come."""

@@ -11,17 +11,16 @@ person is asked, and answered with what they said.
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 import msgspec
 
-from fairlead.agents.claude import control
-from fairlead.agents.claude.launch import ASK_BINDS_SINCE, BLOCKS_SINCE, POLICY_HOOK, must_hold
-from fairlead.agents.claude.lines import encode_line
+from fairlead.agents.claude import control, permits
+from fairlead.agents.claude.launch import BLOCKS_SINCE, POLICY_HOOK, must_hold
 from fairlead.agents.claude.records import ControlRequest
 from fairlead.agents.claude.versions import Version
-from fairlead.model.agents import AgentSink, Ask, Decision, Record, ToolCheck
+from fairlead.model.agents import AgentSink, Ask, Decision, ToolCheck
 from fairlead.model.errors import AgentFailed, FairleadError, Stale
 from fairlead.model.ids import CallId, RequestId
 from fairlead.model.policy import Behavior, Verdict
@@ -36,7 +35,6 @@ CLOSING_SECONDS: Final = 10.0
 """How long what was begun for a dead CLI may take to end."""
 
 Send = Callable[[bytes], Coroutine[Any, Any, None]]
-Deliver = Callable[[list[Record]], Awaitable[None]]
 
 
 class _Open:
@@ -53,7 +51,7 @@ class _Open:
 class Serving:
     """The open requests of one CLI process."""
 
-    def __init__(self, sink: AgentSink, send: Send, deliver: Deliver, clock: Clock, version: Version) -> None:
+    def __init__(self, sink: AgentSink, send: Send, deliver: permits.Deliver, clock: Clock, version: Version) -> None:
         self._sink = sink
         self._send = send
         self._deliver = deliver
@@ -109,7 +107,7 @@ class Serving:
         opened = self._open.get(request)
         if opened is None or opened.ask is None:
             raise Stale(f"The agent does not ask {request[:80]} any more.", request=request[:80])
-        answer = _hook_answer(decision) if opened.held else _permission_answer(decision, opened.ask)
+        answer = permits.of_decision(decision) if opened.held else _permission_answer(decision, opened.ask)
         await self._reply(opened, control.answer_line, answer)
 
     def calls(self) -> tuple[str, ...]:
@@ -120,7 +118,7 @@ class Serving:
         """Before its input is closed: an open hook without an answer would leave the tool to the CLI's own rules."""
         for opened in list(self._open.values()):
             if opened.record.subtype == "hook_callback":
-                await self._reply(opened, control.answer_line, _denial("The gateway ends this agent."))
+                await self._reply(opened, control.answer_line, permits.denial("The gateway ends this agent."))
                 opened.withdrawn = True
 
     async def close(self) -> None:
@@ -157,55 +155,27 @@ class Serving:
             await self._reply(opened, control.error_line, f"No hook {asked.callback_id[:80]!r} was registered.")
             return
         try:
-            check = msgspec.convert(asked.input, _PreToolUse)
+            check = permits.call_of(asked.input, asked.tool_use_id or "")
         except msgspec.ValidationError as error:
-            await self._reply(opened, control.answer_line, _denial(f"The gateway did not understand the call: {error}"))
+            await self._reply(opened, control.answer_line, permits.not_understood(error))
             return
-        call = CallId(asked.tool_use_id or check.tool_use_id)
-        tool_check = ToolCheck(call=call, tool=check.tool_name, input=check.tool_input, mode=check.permission_mode)
-        try:
-            verdict = await self._sink.check(tool_check)
-        except Exception:
-            # An error answer would let the CLI go on by its own rules: what cannot be decided is denied.
-            logger.exception("the policy failed", extra={"call": call, "tool": check.tool_name})
-            verdict = Verdict(Behavior.DENY, "The gateway could not decide about this call.")
-        if verdict.behavior is Behavior.ASK and must_hold(check.tool_name, self._version):
-            await self._hold(opened, tool_check, verdict)
+        verdict = await permits.judge(self._sink, check)
+        if verdict.behavior is Behavior.ASK and must_hold(check.tool, self._version):
+            await self._hold(opened, check, verdict)
             return
         if verdict.behavior is Behavior.ALLOW and self._version < BLOCKS_SINCE:
-            self._allowed[call] = check.tool_input
+            self._allowed[check.call] = check.input
             if len(self._allowed) > MOST_OPEN:
                 self._allowed.popitem(last=False)
-        await self._reply(opened, control.answer_line, self._verdict(verdict))
-
-    def _verdict(self, verdict: Verdict) -> control.HookAnswer:
-        if verdict.behavior is Behavior.ALLOW and self._version < ASK_BINDS_SINCE and verdict.by != "rule":
-            # In these versions our allow would outrank the user's own deny rules: without a rule, theirs decide.
-            return control.HookAnswer()
-        return control.HookAnswer(
-            hookSpecificOutput=control.HookOutput(
-                hookEventName="PreToolUse",
-                permissionDecision=verdict.behavior.value,
-                permissionDecisionReason=verdict.reason,
-            )
-        )
+        await self._reply(opened, control.answer_line, permits.of_verdict(verdict, self._version))
 
     async def _hold(self, opened: _Open, check: ToolCheck, verdict: Verdict) -> None:
-        """Ask the person now; the record is the one that the CLI would have sent, so that every view shows it."""
+        """Ask the person now."""
         if opened.withdrawn:
             return
-        request_id = opened.record.request_id
-        request = {
-            "subtype": "can_use_tool",
-            "tool_name": check.tool,
-            "input": check.input,
-            "tool_use_id": check.call,
-            "decision_reason": verdict.reason,
-        }
-        line = encode_line({"type": "control_request", "request_id": request_id, "request": request})
         opened.held = True
-        opened.ask = Ask(request=RequestId(request_id), call=check.call, tool=check.tool, input=check.input)
-        await self._deliver([Record(line[:-1])])
+        opened.ask, record = permits.question(opened.record.request_id, check, verdict)
+        await self._deliver([record])
         await self._sink.asked(opened.ask)
 
     async def _mcp(self, opened: _Open, asked: control.McpCall) -> None:
@@ -223,7 +193,7 @@ class Serving:
 
     async def _refuse(self, record: ControlRequest, asked: control.Asked, problem: str) -> None:
         if isinstance(asked, control.HookCallback):
-            await self._send(control.answer_line(record.request_id, _denial(problem)))
+            await self._send(control.answer_line(record.request_id, permits.denial(problem)))
         else:
             await self._send(control.error_line(record.request_id, problem))
 
@@ -253,39 +223,13 @@ class Serving:
             logger.error("a request of the agent failed", exc_info=error)
 
 
-class _PreToolUse(msgspec.Struct):
-    """The hook's input, as far as we read it."""
-
-    tool_name: str
-    tool_input: dict[str, Any]
-    tool_use_id: str = ""
-    permission_mode: str = ""
-
-
 def _permission_answer(decision: Decision, ask: Ask) -> control.Allow | control.Deny:
     call = decision.call or ask.call
     if decision.behavior == "deny":
-        message = decision.message or "The user does not want this tool to be used."
+        message = decision.message or permits.NOT_WANTED
         return control.Deny(message=message, interrupt=decision.interrupt, toolUseID=call)
     given = ask.input if decision.updated_input is None else decision.updated_input
     return control.Allow(updatedInput=given, toolUseID=call)
-
-
-def _hook_answer(decision: Decision) -> control.HookAnswer:
-    if decision.behavior == "deny":
-        denial = _denial(decision.message or "The user does not want this tool to be used.")
-        if not decision.interrupt:
-            return denial
-        return msgspec.structs.replace(denial, continue_=False, stopReason="The user ended the run.")
-    output = control.HookOutput(
-        hookEventName="PreToolUse", permissionDecision="allow", updatedInput=decision.updated_input
-    )
-    return control.HookAnswer(hookSpecificOutput=output)
-
-
-def _denial(reason: str) -> control.HookAnswer:
-    output = control.HookOutput(hookEventName="PreToolUse", permissionDecision="deny", permissionDecisionReason=reason)
-    return control.HookAnswer(hookSpecificOutput=output)
 
 
 def _json_rpc_error(message_id: Any, problem: str) -> dict[str, Any]:
