@@ -2,4 +2,4 @@
 
 import pytest
 
-pytest.register_assert_rewrite("fairlead.testing.store_conformance")
+pytest.register_assert_rewrite("fairlead.testing.store_conformance", "fairlead.testing.derived_conformance")

@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 
 from fairlead.stores.sqlite import opening
+from fairlead.testing.derived_conformance import DerivedConformance
 from fairlead.testing.store_conformance import StoreConformance, Stores
 from stores.sqlite_stores import SqliteStores
 
 
-class TestSqliteStore(StoreConformance):
+class TestSqliteStore(StoreConformance, DerivedConformance):
     between_nodes = False
 
     @pytest.fixture

@@ -19,11 +19,11 @@ from fairlead.stores.sqlite.sessions import PUT_SUMMARY, summary_row
 
 # Rows per statement. Each statement gives the interpreter lock away and must win it back, which takes 5 ms when the
 # event loop is busy; 64 rows of 12 values stay below the 999 that every build of SQLite takes.
-_CHUNKS = (64, 16, 4, 1)
+CHUNKS = (64, 16, 4, 1)
 _COLUMNS = ("log", "seq", "prev", "epoch", "at", "kind", "event", "origin", "raw", "event_file", "raw_file")
 _ROW = f"(?, {', '.join('?' * len(_COLUMNS))})"
-_INSERTS = {n: f"insert into entries (id, {', '.join(_COLUMNS)}) values {', '.join([_ROW] * n)}" for n in _CHUNKS}
-_DELETES = {n: f"delete from entries where log = ? and seq in ({', '.join('?' * n)})" for n in _CHUNKS}
+_INSERTS = {n: f"insert into entries (id, {', '.join(_COLUMNS)}) values {', '.join([_ROW] * n)}" for n in CHUNKS}
+_DELETES = {n: f"delete from entries where log = ? and seq in ({', '.join('?' * n)})" for n in CHUNKS}
 OWNER = "select id, node, epoch, base, forked_at from logs where session = ?"
 # More logs than one gateway runs at once; beyond it everything is looked up again, which is slower and just as right.
 _REMEMBERED = 10_000
@@ -121,7 +121,7 @@ class Appender:
         if self._rows and not self._last_is_known:
             self._last = max(self._last, last_entry(self._db))
             self._last_is_known = True
-        for part in _chunked(self._rows):
+        for part in chunked(self._rows):
             numbered = enumerate(part, self._last + 1)
             self._db.execute(_INSERTS[len(part)], [value for number, row in numbered for value in (number, *row)])
             self._last += len(part)
@@ -165,7 +165,7 @@ class Appender:
     def _drop(self, log: _Log, seqs: Sequence[int]) -> None:
         self.flush()
         gone = [seq for seq in seqs if log.forked_at < seq != log.head]
-        for part in _chunked(gone):
+        for part in chunked(gone):
             self._db.execute(_DELETES[len(part)], (log.log, *part))
 
 
@@ -195,10 +195,10 @@ def _ascending(head: int, entries: Sequence[NewEntry]) -> bool:
     return True
 
 
-def _chunked(items: Sequence[Any]) -> Iterator[Sequence[Any]]:
-    """Parts whose lengths are in `_CHUNKS`, so that a handful of prepared statements serves every count."""
+def chunked(items: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    """Parts whose lengths are in `CHUNKS`, so that a handful of prepared statements serves every count."""
     start = 0
-    for size in _CHUNKS:
+    for size in CHUNKS:
         while len(items) - start >= size:
             yield items[start : start + size]
             start += size

@@ -9,6 +9,7 @@ import sqlite3
 from fairlead.model.errors import NotFound
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Summary
+from fairlead.stores.sqlite import deriving
 from fairlead.stores.sqlite.sessions import PUT_SUMMARY, get_summary, summary_row
 from fairlead.stores.sqlite.spill import Spill
 
@@ -36,8 +37,10 @@ def hidden(db: sqlite3.Connection) -> list[int]:
 
 
 def remove_slice(db: sqlite3.Connection, log: int) -> int | None:
-    """Remove some of its entries; None while there may be more, then the last seq that a fork keeps."""
+    """Remove some of its rows or entries; None while there may be more, then the last seq that a fork keeps."""
     (kept,) = db.execute("select forked_at from logs where id = ?", (log,)).fetchone()
+    if not deriving.remove_slice(db, log, _SLICE):
+        return None
     gone = db.execute(
         "delete from entries where id in (select id from entries where log = ? and seq > ? limit ?)",
         (log, kept, _SLICE),

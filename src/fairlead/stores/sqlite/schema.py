@@ -92,7 +92,33 @@ alter table sessions add column branch text not null default '';
 create index sessions_by_agent_session on sessions (agent_session) where agent_session <> '';
 """
 
-STEPS: Final[Sequence[str]] = (FIRST, SECOND)
+THIRD: Final = """
+create table folds (
+    id integer primary key,
+    log integer not null references logs (id),
+    view text not null,
+    seq integer not null default 0,
+    head integer not null default 0,
+    memory_seq integer not null default 0,
+    memory_head integer not null default 0,
+    memory blob
+);
+create unique index folds_by_log on folds (log, view);
+
+create table derived (
+    id integer primary key,
+    fold integer not null references folds (id),
+    ordinal integer not null,
+    seq integer not null,
+    at integer not null,
+    key text not null,
+    data text not null
+);
+create unique index derived_by_ordinal on derived (fold, ordinal);
+create unique index derived_by_key on derived (fold, key) where key <> '';
+"""
+
+STEPS: Final[Sequence[str]] = (FIRST, SECOND, THIRD)
 
 
 def own_version() -> str:

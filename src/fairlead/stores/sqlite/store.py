@@ -21,18 +21,21 @@ from fairlead.model.ids import SessionId
 from fairlead.model.store import (
     Batch,
     Checkpoint,
+    Derived,
     Documents,
     Entry,
+    Folded,
     ForkPoint,
     Hit,
     Lease,
     Page,
     Reset,
+    RowPage,
     SessionFilter,
     SessionPage,
     Summary,
 )
-from fairlead.stores.sqlite import backup, erasing, owners, reading, search, sessions
+from fairlead.stores.sqlite import backup, deriving, erasing, owners, reading, search, sessions
 from fairlead.stores.sqlite.appending import Append, Spilled
 from fairlead.stores.sqlite.connections import DATABASE, SEARCH, SPILL, Durability
 from fairlead.stores.sqlite.documents import SqliteDocuments
@@ -162,6 +165,25 @@ class SqliteStore:
             return None if row is None else Checkpoint(*row)
 
         return await self._readers.do(run)
+
+    # --- derived tables
+
+    async def derive(self, session: SessionId, view: str, derived: Derived, expected: int) -> None:
+        await self._writer.do(deriving.Derive(session, view, derived, expected))
+
+    async def folded(self, session: SessionId, view: str) -> Folded:
+        return await self._readers.do(lambda db: deriving.folded(db, session, view))
+
+    async def rows(self, session: SessionId, view: str, after: int, limit: int, max_bytes: int = 4 << 20) -> RowPage:
+        return await self._readers.do(lambda db: deriving.page_forward(db, session, view, after, limit, max_bytes))
+
+    async def rows_tail(
+        self, session: SessionId, view: str, before: int | None, limit: int, max_bytes: int = 4 << 20
+    ) -> RowPage:
+        return await self._readers.do(lambda db: deriving.page_backward(db, session, view, before, limit, max_bytes))
+
+    async def row_of(self, session: SessionId, view: str, key: str) -> int | None:
+        return await self._readers.do(lambda db: deriving.row_of(db, session, view, key))
 
     # --- ownership
 

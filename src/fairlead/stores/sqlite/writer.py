@@ -23,6 +23,7 @@ from fairlead.model.errors import FairleadError, Unavailable
 from fairlead.model.ids import SessionId
 from fairlead.stores.sqlite.appending import Append, Appender
 from fairlead.stores.sqlite.connections import BUSY_MS
+from fairlead.stores.sqlite.deriving import Derive
 from fairlead.stores.sqlite.faults import in_our_words
 
 Call = Callable[[sqlite3.Connection], Any]
@@ -50,7 +51,7 @@ class Job:
         self.call = call
         self.changes = changes
         """The session whose owner or log this call changes; None for appends and for what concerns no log."""
-        self.size = call.size if isinstance(call, Append) else 0
+        self.size = call.size if isinstance(call, Append | Derive) else 0
 
 
 class Writer:
