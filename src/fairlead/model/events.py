@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from fairlead.model.commands import Link
 from fairlead.model.content import Content
 from fairlead.model.ids import CallId, EventId, MessageId, RequestId, SessionId, SubagentId, TurnId
 
@@ -113,6 +114,8 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
     cache_read: int = 0
     cache_write: int = 0
     cost_usd: float = 0.0
+    window: int = 0
+    """How many tokens the model can hold at all, where the agent told."""
 
 
 TurnStatus = Literal["completed", "failed", "cancelled"]
@@ -182,12 +185,24 @@ class InputDelta(Base, frozen=True, kw_only=True, tag="input.delta"):
     json: str
 
 
+class Tokens(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What one answer of the model took, as far as the agent knew when it told it. The turn's end has the sum."""
+
+    input: int = 0
+    output: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    tier: str = ""
+
+
 Mark = tuple[int, int]
 """`(seq, offset)`: up to that delta, so many characters of the block were told."""
 
 
 class Text(Base, frozen=True, kw_only=True, tag="text"):
-    """A whole block of the answer. With marks it was streamed before; its deltas are gone from the log."""
+    """A whole block of the answer. With marks it was streamed before; its deltas are gone from the log.
+
+    `tokens` are on the last block of a record, be it text, thinking or a call."""
 
     message: MessageId
     block: int
@@ -195,6 +210,7 @@ class Text(Base, frozen=True, kw_only=True, tag="text"):
     model: str = ""
     marks: tuple[Mark, ...] = ()
     error: str = ""
+    tokens: Tokens | None = None
 
 
 class Thinking(Base, frozen=True, kw_only=True, tag="thinking"):
@@ -204,6 +220,7 @@ class Thinking(Base, frozen=True, kw_only=True, tag="thinking"):
     signature: str = ""
     model: str = ""
     marks: tuple[Mark, ...] = ()
+    tokens: Tokens | None = None
 
 
 # --- tools and subagents -------------------------------------------------------------------------------
@@ -217,6 +234,7 @@ class ToolCalled(Base, frozen=True, kw_only=True, tag="tool.called"):
     block: int = 0
     model: str = ""
     marks: tuple[Mark, ...] = ()
+    tokens: Tokens | None = None
 
 
 class ToolProgress(Base, frozen=True, kw_only=True, tag="tool.progress"):
@@ -227,7 +245,8 @@ class ToolProgress(Base, frozen=True, kw_only=True, tag="tool.progress"):
 
 
 class ToolEnded(Base, frozen=True, kw_only=True, tag="tool.ended"):
-    """`content` is what the model gets, `data` the agent's own structured result: both whole."""
+    """`content` is what the model gets, `data` the agent's own structured result: both whole. `background`: the
+    subagent that the call started goes on; without it, `subagent.ended` follows the end of such a call."""
 
     call: CallId
     name: str = ""
@@ -235,6 +254,7 @@ class ToolEnded(Base, frozen=True, kw_only=True, tag="tool.ended"):
     data: Any = None
     is_error: bool = False
     status: Literal["done", "failed", "interrupted"] = "done"
+    background: bool = False
 
 
 class SubagentStarted(Base, frozen=True, kw_only=True, tag="subagent.started"):

@@ -6,7 +6,7 @@ them names them in its marks and lets them go from the log.
 
 from typing import Any, Final
 
-from fairlead.agents.claude import subagents
+from fairlead.agents.claude import costs, subagents
 from fairlead.agents.claude.records import AssistantRecord, StreamRecord
 from fairlead.agents.claude.state import MESSAGES_KEPT, PIECES_OPEN, STREAMS_OPEN, Piece, Stream, trim
 from fairlead.agents.claude.step import Step
@@ -31,8 +31,10 @@ def blocks_of(content: Any) -> list[dict[str, Any]]:
 def assistant(step: Step, record: AssistantRecord, thread: str) -> None:
     blocks = blocks_of(record.message.content)
     message = record.message.id or step.source
+    told = len(step.events)
     for block in blocks:
         _block(step, record, block, message, thread, len(blocks) == 1)
+    costs.count(step, told, record.message.usage)
     if not blocks:
         step.keep("assistant", thread=thread)
 

@@ -6,10 +6,13 @@ result of a process counting from 0.
 
 from typing import Any, Final
 
+import msgspec
+
 from fairlead.agents.claude.records import ResultRecord
 from fairlead.agents.claude.state import Base
+from fairlead.agents.claude.step import Step
 from fairlead.agents.claude.turns import Ending
-from fairlead.model.events import TurnStatus, Usage
+from fairlead.model.events import Block, Tokens, TurnStatus, Usage
 
 _FIELDS: Final = ("inputTokens", "outputTokens", "cacheReadInputTokens", "cacheCreationInputTokens", "costUSD")
 
@@ -49,7 +52,9 @@ def ending(result: ResultRecord, base: Base, cancelled: bool, error: str = "") -
         duration_ms=int(result.duration_ms or 0),
         api_ms=int(_less(api_ms, api_base)),
         model_turns=int(result.num_turns or 0),
-        usage={name: _usage(numbers) for name, numbers in models.items() if any(numbers.values())},
+        usage={
+            name: _usage(numbers, _window(result, name)) for name, numbers in models.items() if any(numbers.values())
+        },
         errors=said,
         output=result.structured_output,
     )
@@ -60,6 +65,41 @@ def ending(result: ResultRecord, base: Base, cancelled: bool, error: str = "") -
         api_before=base.api_before,
     )
     return told, after
+
+
+def count(step: Step, told: int, usage: Any) -> None:
+    """Put what the model said of its tokens on the last of the record's own blocks, `told` being where they begin:
+    a call may have set free what its subagent had said before."""
+    tokens = _tokens(usage)
+    if tokens is None:
+        return
+    for place in range(len(step.events) - 1, told - 1, -1):
+        event = step.events[place]
+        if isinstance(event, Block) and event.id.startswith(f"{step.source}/"):
+            step.events[place] = msgspec.structs.replace(event, tokens=tokens)
+            return
+
+
+def _tokens(usage: Any) -> Tokens | None:
+    """None where the two counts that every usage has are no counts."""
+    if not isinstance(usage, dict):
+        return None
+    taken, given = _count(usage.get("input_tokens")), _count(usage.get("output_tokens"))
+    if taken is None or given is None:
+        return None
+    tier = usage.get("service_tier")
+    return Tokens(
+        input=taken,
+        output=given,
+        cache_read=_count(usage.get("cache_read_input_tokens")) or 0,
+        cache_write=_count(usage.get("cache_creation_input_tokens")) or 0,
+        tier=tier if isinstance(tier, str) else "",
+    )
+
+
+def _count(value: Any) -> int | None:
+    """2**53: beyond it clients in JavaScript count wrongly."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53 else None
 
 
 def next_process(base: Base) -> Base:
@@ -97,11 +137,21 @@ def _minus(numbers: dict[str, float], base: dict[str, float]) -> dict[str, float
     return {key: _less(value, base.get(key, 0.0)) for key, value in numbers.items()}
 
 
-def _usage(numbers: dict[str, float]) -> Usage:
+def _window(result: ResultRecord, model: str) -> int:
+    for models in (result.modelUsage, result.model_usage_since_last_result):
+        facts = (models or {}).get(model)
+        window = _count(facts.get("contextWindow")) if isinstance(facts, dict) else None
+        if window:
+            return window
+    return 0
+
+
+def _usage(numbers: dict[str, float], window: int) -> Usage:
     return Usage(
         input=int(numbers.get("inputTokens", 0)),
         output=int(numbers.get("outputTokens", 0)),
         cache_read=int(numbers.get("cacheReadInputTokens", 0)),
         cache_write=int(numbers.get("cacheCreationInputTokens", 0)),
         cost_usd=round(numbers.get("costUSD", 0.0), _DIGITS),
+        window=window,
     )

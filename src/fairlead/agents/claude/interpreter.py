@@ -79,7 +79,7 @@ class ClaudeInterpreter:
             self._interpret(step, message)
             if record.origin == "transcript" and not isinstance(message, UserRecord | AssistantRecord):
                 self._between(step, message)
-        elif isinstance(message, AssistantRecord) and not message.parent_tool_use_id and not in_sidechain(message):
+        elif isinstance(message, AssistantRecord) and not message.parent_call and not in_sidechain(message):
             # The transcript's copy of what the wire brought has the true stop reason.
             blocks.note_final(step, message)
         return self._outcome(step)
@@ -312,11 +312,12 @@ def _row(message: WireRecord) -> subagents.Row:
     """Where a record stands in the threads."""
     sidechain = getattr(message, "isSidechain", None) is True
     asked = message.message.content if isinstance(message, UserRecord) and sidechain else None
+    said = message if isinstance(message, UserRecord | AssistantRecord) else None
     return subagents.Row(
         uuid=getattr(message, "uuid", None) or "",
-        parent_call=getattr(message, "parent_tool_use_id", None) or "",
+        parent_call=said.parent_call if said is not None else getattr(message, "parent_tool_use_id", None) or "",
         parent_row=parent_uuid(message),
-        agent=message.agent if isinstance(message, UserRecord | AssistantRecord) else "",
+        agent=said.agent if said is not None else "",
         sidechain=sidechain,
         prompt=subagents.text_of(asked).strip(),
     )

@@ -41,6 +41,8 @@ class ApiMessage(msgspec.Struct, frozen=True, kw_only=True):
     model: str | None = None
     content: Any = None
     stop_reason: str | None = None
+    # Of any type: a count that cannot be read makes the message no other.
+    usage: Any = None
 
 
 class _Said(_Body, frozen=True, kw_only=True):
@@ -49,6 +51,13 @@ class _Said(_Body, frozen=True, kw_only=True):
     agentId: str | None = None
     isMeta: bool | None = None
     version: str | None = None
+    parentToolUseId: Any = None
+
+    @property
+    def parent_call(self) -> str:
+        """The call whose subagent says this, in either spelling; empty where the record does not tell."""
+        given = self.parent_tool_use_id or self.parentToolUseId
+        return given if isinstance(given, str) else ""
 
     @property
     def agent(self) -> str:

@@ -208,6 +208,8 @@ def ended(step: Step, call: str, content: Any, data: Any, is_error: bool, thread
         (state.turn is not None and state.turn.cancelled) or "[Request interrupted by user" in text_of(content)
     )
     status = "interrupted" if interrupted else "failed" if is_error else "done"
+    facts = data if isinstance(data, dict) else {}
+    goes_on = call in state.subagents and _goes_on(state.subagents[call], facts, is_error)
     step.tell(
         ToolEnded,
         part=part,
@@ -368,14 +370,15 @@ def close(step: Step, everything: bool = False) -> list[str]:
     calls = list(state.calls) if everything else foreground_calls(step)
     if not everything and step.origin == "transcript":
         calls = [call for call in calls if not state.calls[call].thread]
-    _interrupt(step, calls)
+    _interrupt(step, calls, everything)
     for call in [key for key in state.subagents if everything or not in_background(step, key)]:
         finish(step, call, "stopped", "")
     return calls
 
 
-def _interrupt(step: Step, calls: list[str]) -> None:
+def _interrupt(step: Step, calls: list[str], everything: bool = False) -> None:
     for key in calls:
+        goes_on = not everything and in_background(step, key)
         call = step.state.calls.pop(key)
         step.state.ended.add(key, CALLS_SEEN)
         step.tell(
@@ -386,6 +389,7 @@ def _interrupt(step: Step, calls: list[str]) -> None:
             name=call.name,
             is_error=True,
             status="interrupted",
+            background=goes_on,
         )
 
 
