@@ -12,7 +12,6 @@ from typing import Any, Literal
 
 import msgspec
 
-from fairlead.model.commands import Link
 from fairlead.model.content import Content
 from fairlead.model.ids import CallId, EventId, MessageId, RequestId, SessionId, SubagentId, TurnId
 

@@ -220,13 +220,19 @@ def ended(step: Step, call: str, content: Any, data: Any, is_error: bool, thread
         data=data,
         is_error=is_error,
         status=status,
+        background=goes_on,
     )
     state.ended.add(call, CALLS_SEEN)
-    facts = data if isinstance(data, dict) else {}
     if call in state.subagents:
         _result_of_subagent(step, call, content, facts, is_error, interrupted)
     else:
         _background_shell(step, call, facts)
+
+
+def _goes_on(subagent: Subagent, facts: dict[str, Any], is_error: bool) -> bool:
+    """Its call's result came, and it works still."""
+    launched = facts.get("isAsync") is True or facts.get("status") == "async_launched"
+    return launched or (subagent.background and not is_error)
 
 
 def _result_of_subagent(
@@ -236,8 +242,7 @@ def _result_of_subagent(
     agent = facts.get("agentId")
     if isinstance(agent, str):
         learn(step, agent, call)
-    launched = facts.get("isAsync") is True or facts.get("status") == "async_launched"
-    if launched or (subagent.background and not is_error):
+    if _goes_on(subagent, facts, is_error):
         subagent.background = True
         task = step.state.tasks.setdefault(agent if isinstance(agent, str) else call, Task(call))
         task.background = True
