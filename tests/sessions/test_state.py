@@ -200,6 +200,8 @@ def _example(kind: object, name: str) -> object:
         "behavior": "allow",
         "how": "person",
         "expected": True,
+        "link": "stdio",
+        "outcome": "moved",
     }
     if name in examples:
         return examples[name]

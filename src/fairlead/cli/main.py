@@ -15,6 +15,7 @@ from fairlead.cli.commands import (
     backup,
     configuration,
     doctor,
+    handover,
     imports,
     logs,
     ls,
@@ -43,7 +44,23 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
-families = (serve, run, ls, attach, send, permit, logs, trust, access, imports, backup, storage, configuration, doctor)
+families = (
+    serve,
+    run,
+    ls,
+    attach,
+    send,
+    permit,
+    handover,
+    logs,
+    trust,
+    access,
+    imports,
+    backup,
+    storage,
+    configuration,
+    doctor,
+)
 for family in families:
     family.register(app)
 

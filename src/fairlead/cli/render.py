@@ -102,6 +102,16 @@ def seconds(ms: int) -> str:
     return f"{ms // 60_000} min {ms // 1000 % 60} s"
 
 
+def handover_words(event: ev.HandOverAsked | ev.HandOverSettled) -> str:
+    if isinstance(event, ev.HandOverAsked):
+        waiting = f", after {', '.join(event.waits_for)}" if event.waits_for else ""
+        return f"to be handed over to {event.link}{waiting}"
+    if event.outcome == "moved":
+        return f"handed over to {event.link}"
+    why = f": {event.reason}" if event.reason else ""
+    return f"stays on {event.link}, the hand-over was {event.outcome}{why}"
+
+
 class Renderer:
     """One session's reader. `hidden` are messages that need no repeating: the reader typed them. `working`: a turn
     was running before the first event."""
@@ -131,6 +141,8 @@ class Renderer:
                 pass
             case ev.AgentExited():
                 yield from self._exited(event)
+            case ev.HandOverAsked() | ev.HandOverSettled():
+                yield self._note(event, handover_words(event), "yellow")
             case ev.TurnStarted():
                 self._working = True
                 if event.trigger == "agent":

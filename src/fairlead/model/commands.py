@@ -7,6 +7,9 @@ import msgspec
 from fairlead.model.content import Content
 from fairlead.model.ids import MessageId, RequestId, SessionId
 
+Link = Literal["stdio", "dial-in", "terminal"]
+"""How the agent's process is reached: through its pipes, by a connection that it makes to us, or on a screen."""
+
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """What a session runs with. They take effect before a turn: by request where the agent can, else by a restart."""
@@ -22,8 +25,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
     max_budget_usd: float | None = None
     mcp_servers: tuple[str, ...] = ()
     output_schema: dict[str, Any] | None = None
-    link: Literal["stdio", "dial-in"] = "stdio"
-    """How the agent's process is reached: through its pipes, or by a connection that it makes to us."""
+    link: Link = "stdio"
 
 
 class Base(msgspec.Struct, frozen=True, kw_only=True, tag_field="command", omit_defaults=True):
@@ -142,6 +144,20 @@ class DialIn(Base, frozen=True, kw_only=True, tag="dial_in"):
     """Expect an agent that a person starts by hand. The answer's data says how: url, token and command, shown once."""
 
 
+class HandOver(Base, frozen=True, kw_only=True, tag="hand_over"):
+    """Go on over another link, with the history: when the turn is over, or `now`, which interrupts it.
+
+    While something runs the wish waits and is told as an event; with `wait` false it is refused instead, Busy."""
+
+    link: Link
+    when: Literal["turn_end", "now"] = "turn_end"
+    wait: bool = True
+
+
+class WithdrawHandOver(Base, frozen=True, kw_only=True, tag="withdraw_hand_over"):
+    """The session stays where it is; Stale once it is being moved."""
+
+
 class SetVariables(Base, frozen=True, kw_only=True, tag="set_variables"):
     """Environment variables for the running agent, of the names that the configuration allows."""
 
@@ -169,6 +185,8 @@ Command = (
     | Control
     | DialIn
     | SetVariables
+    | HandOver
+    | WithdrawHandOver
 )
 
 

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from fairlead.model.commands import Link
 from fairlead.model.content import Content
 from fairlead.model.ids import CallId, EventId, MessageId, RequestId, SessionId, SubagentId, TurnId
 
@@ -100,6 +101,24 @@ class AgentExited(Base, frozen=True, kw_only=True, tag="agent.exited"):
     code: int | None = None
     signal: int | None = None
     stderr: str = ""
+
+
+class HandOverAsked(Base, frozen=True, kw_only=True, tag="handover.asked"):
+    """The session is to go on over another link. `waits_for` says in words what it waits for, if anything."""
+
+    link: Link
+    when: Literal["turn_end", "now"] = "turn_end"
+    waits_for: tuple[str, ...] = ()
+    by: str = ""
+
+
+class HandOverSettled(Base, frozen=True, kw_only=True, tag="handover.settled"):
+    """`link` is the one that the session has now; `reason` says why it is not the one that was asked for."""
+
+    link: Link
+    outcome: Literal["moved", "withdrawn", "failed"]
+    reason: str = ""
+    by: str = ""
 
 
 # --- turns -----------------------------------------------------------------------------------------
@@ -467,6 +486,8 @@ Event = (
     | AgentStarted
     | AgentReady
     | AgentExited
+    | HandOverAsked
+    | HandOverSettled
     | TurnStarted
     | TurnEnded
     | UserMessage

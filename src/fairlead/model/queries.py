@@ -138,6 +138,16 @@ class QueuedView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     content: Any = None
 
 
+class HandOverView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A hand-over that was asked for and has not happened yet."""
+
+    link: str
+    when: str
+    by: str = ""
+    waits_for: tuple[str, ...] = ()
+    """What it waits for now, in words."""
+
+
 class SessionView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One session as it stands, with the cursor from which a subscription goes on without a gap."""
 
@@ -150,6 +160,7 @@ class SessionView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     queue: tuple[QueuedView, ...] = ()
     rules: tuple[str, ...] = ()
     watchers: tuple[str, ...] = ()
+    handover: HandOverView | None = None
 
 
 class EventPage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -184,6 +195,7 @@ __all__ = [
     "GetSession",
     "Glance",
     "GlancePage",
+    "HandOverView",
     "Hit",
     "ListPermissions",
     "ListSessions",

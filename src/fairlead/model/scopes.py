@@ -18,6 +18,7 @@ from fairlead.model.commands import (
     Delete,
     DialIn,
     Fork,
+    HandOver,
     Interrupt,
     MoveMessage,
     Rename,
@@ -29,6 +30,7 @@ from fairlead.model.commands import (
     Settings,
     SetVariables,
     Steer,
+    WithdrawHandOver,
 )
 from fairlead.model.errors import NotAllowed
 
@@ -61,6 +63,8 @@ def scopes_for(command: Command) -> tuple[Scope, ...]:
             | Rename()
             | Archive()
             | Close()
+            | HandOver()
+            | WithdrawHandOver()
         ):
             return ("chat",)
         case _:

@@ -11,6 +11,7 @@ from fairlead.model.ids import SessionId
 from fairlead.model.store import TRANSCRIPT, Page, SessionFilter, Summary, event_line
 from fairlead.sessions.registry import Registry
 from fairlead.sessions.services import Services
+from fairlead.sessions.session import Session
 from fairlead.sessions.state import Pending, SessionState
 
 # What history shows: everything that says something by itself. Deltas, bare records and progress do not.
@@ -21,6 +22,8 @@ TELLING = (
     "session.changed",
     "session.closed",
     "agent.exited",
+    "handover.asked",
+    "handover.settled",
     "turn.started",
     "turn.ended",
     "user.message",
@@ -124,6 +127,7 @@ class Answers:
             queue=_queue(state),
             rules=state.rules,
             watchers=log.feed.names,
+            handover=_handover(found),
         )
 
     def _page(self, session: SessionId, page: Page, following: int | None) -> q.EventPage:
@@ -162,6 +166,13 @@ def _usage(summaries: tuple[Summary, ...]) -> q.UsageView:
         output_tokens=sum(s.output_tokens for s in summaries),
         sessions=len(summaries),
     )
+
+
+def _handover(session: Session) -> q.HandOverView | None:
+    wish = session.core.state.handover
+    if wish is None:
+        return None
+    return q.HandOverView(link=wish.link, when=wish.when, by=wish.by, waits_for=session.handovers.waits_for(wish.when))
 
 
 def _pending(session: SessionId, item: Pending) -> q.PendingView:

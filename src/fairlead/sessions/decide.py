@@ -5,7 +5,7 @@ decided here and nowhere else: the first answer wins because the second finds no
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -64,6 +64,40 @@ def set_mode(state: SessionState, command: cmd.SetMode, by: str, cause: str) -> 
     if state.settings.mode == command.mode:
         return None
     return ev.ModeChanged(id=event_id(cause, "mode.changed"), mode=command.mode, by=by)
+
+
+def hand_over(
+    state: SessionState, command: cmd.HandOver, by: str, cause: str, waits_for: tuple[str, ...]
+) -> ev.HandOverAsked:
+    if waits_for and not command.wait:
+        raise Busy(
+            f"It cannot be handed over now, there is {', '.join(waits_for)}: wait for it, interrupt it, or ask again "
+            "with wait.",
+            waits_for=list(waits_for),
+        )
+    return ev.HandOverAsked(
+        id=event_id(cause, "handover.asked"),
+        turn=state.turn,
+        link=command.link,
+        when=command.when,
+        waits_for=waits_for,
+        by=by,
+    )
+
+
+def handed_over(
+    state: SessionState, outcome: Literal["moved", "withdrawn", "failed"], by: str, cause: str, reason: str = ""
+) -> ev.HandOverSettled:
+    return ev.HandOverSettled(
+        id=event_id(cause, "handover.settled"), link=state.settings.link, outcome=outcome, reason=reason, by=by
+    )
+
+
+def relinked(state: SessionState, link: cmd.Link, by: str, cause: str) -> ev.SessionChanged | None:
+    if state.settings.link == link:
+        return None
+    settings = msgspec.to_builtins(msgspec.structs.replace(state.settings, link=link))
+    return ev.SessionChanged(id=event_id(cause, "session.changed"), settings=settings, by=by)
 
 
 def _queued(state: SessionState, message: MessageId) -> None:

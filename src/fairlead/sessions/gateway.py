@@ -57,7 +57,7 @@ class SessionGateway:
             case _:
                 pass
         session = await self.registry.get(command.session)
-        if isinstance(command, cmd.Send) and session.runner.agent is None:
+        if isinstance(command, cmd.Send | cmd.HandOver) and session.runner.agent is None:
             # A session found in a transcript may have worked anywhere.
             self.resolve_folder(session.core.state.cwd)
         return await session.command(who, command)

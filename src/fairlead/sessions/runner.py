@@ -7,7 +7,7 @@ a turn. Calls to the agent are made without the session's lock: its answers come
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from fairlead.model import events as ev
 from fairlead.model.agents import (
@@ -28,6 +28,7 @@ from fairlead.model.content import Content
 from fairlead.model.errors import AgentGone, Busy, FairleadError, NotFound
 from fairlead.model.ids import MessageId, RequestId, event_id
 from fairlead.model.policy import Verdict
+from fairlead.model.store import NewEntry
 from fairlead.sessions.asking import Asking
 from fairlead.sessions.core import Core, Transition
 
@@ -39,6 +40,14 @@ NO_HISTORY = "No conversation found"
 """The agent's own words when it is told to resume what it never wrote down."""
 
 
+class Errand(Protocol):
+    """Something that is to be done with the process before the next message is handed over."""
+
+    @property
+    def due(self) -> bool: ...
+    async def run(self) -> None: ...
+
+
 class Runner:
     def __init__(self, core: Core, kind: AgentKind, asking: Asking) -> None:
         self.core = core
@@ -48,13 +57,15 @@ class Runner:
         self._link: _Link | None = None
         self.following = False
         self.last_used = core.services.clock.monotonic()
-        self._launched = Settings()
-        self._starting = asyncio.Lock()
+        self.launched = Settings()
+        self.starting = asyncio.Lock()
         self._dispatching: asyncio.Task[None] | None = None
         self._stop_reason = ""
         self._closing = False
         self._guest: Guest | None = None
         self._awaiting: asyncio.Task[None] | None = None
+        self._cut_by: str | None = None
+        self.errand: Errand | None = None
 
     # --- when to run -------------------------------------------------------------------------------
 
@@ -64,29 +75,39 @@ class Runner:
         return (
             self.following
             or self._guest is not None
-            or self._starting.locked()
-            or self._at_work
+            or self.starting.locked()
+            or self.at_work
             or bool(self.core.state.queue)
+            or self.core.state.handover is not None
         )
 
     @property
-    def _at_work(self) -> bool:
+    def at_work(self) -> bool:
         interpreter = self.core.interpreter
         return interpreter.turn is not None or interpreter.background > 0 or bool(self.core.state.pending)
 
     def pump(self) -> None:
-        """Hand the next queued message over, if there is one and the agent is free."""
-        if (
-            self._closing
-            or self.following
-            or self._guest is not None
-            or self.core.interpreter.busy
-            or not self.core.state.queue
-        ):
+        """Do what comes next: an errand that is due, else the next queued message if the agent is free for it."""
+        if self._closing or not (self._errand_due or self._sendable):
             return
         if self._dispatching is None or self._dispatching.done():
-            self._dispatching = asyncio.get_running_loop().create_task(self._dispatch())
+            self._dispatching = asyncio.get_running_loop().create_task(self._next())
             self._dispatching.add_done_callback(self._dispatched)
+
+    @property
+    def _errand_due(self) -> bool:
+        return self.errand is not None and self.errand.due
+
+    @property
+    def _sendable(self) -> bool:
+        free = not self.following and self._guest is None and not self.core.interpreter.busy
+        return free and bool(self.core.state.queue)
+
+    async def _next(self) -> None:
+        if self.errand is not None and self.errand.due:
+            await self.errand.run()
+        elif self._sendable:
+            await self._dispatch()
 
     def _dispatched(self, task: asyncio.Task[None]) -> None:
         if task.cancelled():
@@ -105,7 +126,7 @@ class Runner:
             return
         core = self.core
         async with core.lock:
-            if core.interpreter.busy or not core.state.queue or self.agent is not agent:
+            if core.interpreter.busy or not core.state.queue or self.agent is not agent or self._errand_due:
                 return
             item = core.state.queue[0]
             record = self.kind.prompt(item.content, item.message, core.state.agent_session)
@@ -166,6 +187,21 @@ class Runner:
 
     # --- start and stop --------------------------------------------------------------------------------
 
+    def takes(self, settings: Settings) -> Agent | None:
+        """The running agent, if it can be told of this change; else its next process is started with it."""
+        if self.agent is None or self.agent.needs_restart(self.launched, settings):
+            return None
+        return self.agent
+
+    def mark_interrupt(self, transition: Transition, by: str) -> NewEntry:
+        """An interrupt is asked for: the turn that is open will end cancelled."""
+        core = self.core
+        cause = core.services.new_uuid()
+        marker = self.kind.interrupting(cause)
+        core.interpreter.step(marker)
+        asked = ev.InterruptAsked(id=event_id(cause, "interrupt.asked"), turn=core.interpreter.turn, by=by)
+        return transition.add(asked, marker.origin, marker.raw)
+
     def running(self) -> Agent:
         if self.agent is None:
             raise AgentGone("The agent is not running: send a message to start it.")
@@ -173,18 +209,18 @@ class Runner:
 
     async def ensure(self) -> Agent:
         """A running agent with the settings of now; started or restarted where it must be."""
-        async with self._starting:
+        async with self.starting:
             if self._guest is not None:
                 raise Busy("The session waits for an agent that is to dial in: start it, or close the session.")
             settings = self.core.state.settings
             if self.agent is not None:
-                if not self.agent.needs_restart(self._launched, settings):
+                if not self.agent.needs_restart(self.launched, settings):
                     return self.agent
-                await self._stop("restarted for new settings")
+                await self.end_process("restarted for new settings")
             await self.core.services.make_room(self.core.session)
-            return await self._start()
+            return await self.start_process()
 
-    async def _start(self) -> Agent:
+    async def start_process(self) -> Agent:
         try:
             return await self._launch(resume=True)
         except AgentGone as error:
@@ -210,14 +246,14 @@ class Runner:
 
     async def _launch(self, *, resume: bool) -> Agent:
         launch = await self._plan(resume=resume)
-        self._stop_reason = ""
+        self._stop_reason, self._cut_by = "", None
         link = self._link = _Link(self, self.core.services.new_uuid(), launch)
         return await self._live(link, launch, await self.kind.launch(launch, link, link))
 
     async def _live(self, link: "_Link", launch: Launch, agent: Agent) -> Agent:
         """It takes prompts."""
         services, asked = self.core.services, launch.settings.mcp_servers
-        self._launched = launch.settings
+        self.launched = launch.settings
         self.agent = None if link.gone else agent
         self.last_used = services.clock.monotonic()
         if link.gone:
@@ -229,13 +265,13 @@ class Runner:
 
     async def invite(self) -> Invitation:
         """Expect an agent that a person starts; a process of ours that is idle makes way for it."""
-        async with self._starting:
-            if self.following or self._at_work:
+        async with self.starting:
+            if self.following or self.at_work:
                 raise Busy("The agent is at work: wait for its turn's end, or interrupt it.")
-            await self._stop("an agent is to dial in")
-            await self._call_off()
+            await self.end_process("an agent is to dial in")
+            await self.call_off()
             launch = await self._plan(resume=True)
-            self._stop_reason = ""
+            self._stop_reason, self._cut_by = "", None
             link = self._link = _Link(self, self.core.services.new_uuid(), launch)
             self._guest = await self.kind.invite(launch, link, link)
             self._awaiting = asyncio.create_task(self._await(self._guest, link, launch))
@@ -251,7 +287,7 @@ class Runner:
                 self._guest = None
         self.pump()
 
-    async def _call_off(self) -> None:
+    async def call_off(self) -> None:
         guest, self._guest = self._guest, None
         if guest is not None and self._awaiting is not None:
             await guest.call_off()
@@ -259,14 +295,16 @@ class Runner:
 
     async def stop(self, reason: str) -> None:
         """End the process, whatever it does; the session stays and can be resumed."""
-        async with self._starting:
-            await self._call_off()
-            await self._stop(reason)
+        async with self.starting:
+            await self.call_off()
+            await self.end_process(reason)
 
-    async def _stop(self, reason: str) -> None:
-        """Returns when the exit is in the log: a new process must not be taken for the old one's end."""
+    async def end_process(self, reason: str, cut_by: str | None = None) -> None:
+        """Returns when the exit is in the log: a new process must not be taken for the old one's end.
+
+        `cut_by`: who wants it so; a turn that is open then was cancelled by them, it has not failed."""
         if self.agent is not None and self._link is not None:
-            self._stop_reason = reason
+            self._stop_reason, self._cut_by = reason, cut_by
             await self.agent.stop(reason)
             await self._link.ended.wait()
 
@@ -352,6 +390,8 @@ class Runner:
         reason = self._stop_reason or (LOST if followed else _describe(exit))
         async with core.lock:
             transition = core.begin()
+            if self._cut_by is not None and core.interpreter.turn is not None:
+                self.mark_interrupt(transition, self._cut_by)
             transition.cancel([item.request for item in core.state.pending], "the agent has exited")
             self._close_turn(transition, reason, cause)
             if conversation and not core.state.resumable:

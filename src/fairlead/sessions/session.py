@@ -20,6 +20,7 @@ from fairlead.model.ids import MessageId, event_id
 from fairlead.sessions import decide
 from fairlead.sessions.asking import Asking
 from fairlead.sessions.core import Core
+from fairlead.sessions.handover import HandOvers
 from fairlead.sessions.policy import ModePolicy
 from fairlead.sessions.runner import Runner
 
@@ -39,12 +40,15 @@ class Session:
         self.asking = Asking(core)
         core.suggest = self.asking.suggest
         self.runner = Runner(core, kind, self.asking)
+        self.handovers = self.runner.errand = HandOvers(core, self.runner)
         core.listener = self
 
     def committed(self, events: Sequence[ev.Event]) -> None:
         if any(isinstance(event, ev.AgentExited) for event in events):
             self.core.services.agent_ended(self.core.session)
-        if any(isinstance(event, ev.TurnEnded | ev.MessageQueued) for event in events):
+        self.handovers.noticed()
+        wished = self.core.state.handover is not None
+        if wished or any(isinstance(event, ev.TurnEnded | ev.MessageQueued) for event in events):
             asyncio.get_running_loop().call_soon(self.runner.pump)
 
     async def command(self, who: Identity, command: cmd.Command) -> cmd.Reply:
@@ -90,6 +94,10 @@ class Session:
                 return await self._control(command)
             case cmd.DialIn():
                 return await self._dial_in()
+            case cmd.HandOver():
+                return await self.handovers.ask(command, by)
+            case cmd.WithdrawHandOver():
+                return await self.handovers.withdraw(command, by)
             case cmd.SetVariables():
                 return await self._set_variables(command)
             case cmd.Create() | cmd.Fork() | cmd.Delete():
@@ -150,15 +158,8 @@ class Session:
             reply = cmd.Reply(session=core.session, seq=core.log.head, data={"idle": True})
             if core.interpreter.turn is None and not core.interpreter.background:
                 return reply
-            cause = core.services.new_uuid()
-            marker = self.kind.interrupting(cause)
             transition = core.begin()
-            core.interpreter.step(marker)
-            entry = transition.add(
-                ev.InterruptAsked(id=event_id(cause, "interrupt.asked"), turn=core.interpreter.turn, by=by),
-                marker.origin,
-                marker.raw,
-            )
+            entry = self.runner.mark_interrupt(transition, by)
             reply = cmd.Reply(session=core.session, seq=entry.seq)
             if command.key:
                 transition.keep_reply(f"key:{command.key}", reply)
@@ -173,8 +174,9 @@ class Session:
         core = self.core
         core.mode_asked = (command.mode, by)
         try:
-            if self.runner.agent is not None:
-                await self.runner.agent.set_mode(command.mode)
+            agent = self.runner.takes(msgspec.structs.replace(core.state.settings, mode=command.mode))
+            if agent is not None:
+                await agent.set_mode(command.mode)
             return await self._log(command, lambda cause: decide.set_mode(core.state, command, by, cause))
         finally:
             core.mode_asked = None
@@ -187,8 +189,9 @@ class Session:
 
     async def _set_model(self, command: cmd.SetModel, by: str) -> cmd.Reply:
         check_word("model", command.model)
-        if self.runner.agent is not None:
-            await self.runner.agent.set_model(command.model)
+        agent = self.runner.takes(msgspec.structs.replace(self.core.state.settings, model=command.model))
+        if agent is not None:
+            await agent.set_model(command.model)
         return await self._log(
             command, lambda cause: ev.ModelChanged(id=event_id(cause, "model.changed"), model=command.model, by=by)
         )
@@ -196,8 +199,9 @@ class Session:
     async def _set_thinking(self, command: cmd.SetThinking, by: str) -> cmd.Reply:
         if command.budget is not None and not 0 <= command.budget <= 1_000_000:
             raise BadRequest("A thinking budget is a number of tokens from 0 to 1000000, or null.")
-        if self.runner.agent is not None:
-            await self.runner.agent.set_thinking(command.budget)
+        agent = self.runner.takes(msgspec.structs.replace(self.core.state.settings, thinking=command.budget))
+        if agent is not None:
+            await agent.set_thinking(command.budget)
         return await self._log(
             command,
             lambda cause: ev.ThinkingChanged(id=event_id(cause, "thinking.changed"), budget=command.budget, by=by),
@@ -252,6 +256,7 @@ class Session:
         return cmd.Reply(session=self.core.session, seq=self.core.log.head)
 
     async def _close(self, command: cmd.Close, by: str) -> cmd.Reply:
+        await self.handovers.drop(by, "the session was closed")
         await self.runner.stop(f"closed by {by}" if by else "closed")
         return await self._log(
             command, lambda cause: ev.SessionClosed(id=event_id(cause, "session.closed"), reason="closed", by=by)

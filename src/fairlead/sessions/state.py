@@ -4,12 +4,12 @@ Rule: everything here can be told again from the log. What only this process kno
 tasks, the watchers) lives in the actor.
 """
 
-from typing import Any, assert_never
+from typing import Any, Literal, assert_never
 
 import msgspec
 
 from fairlead.model import events as ev
-from fairlead.model.commands import Settings
+from fairlead.model.commands import Link, Settings
 from fairlead.model.content import Content, plain_text
 from fairlead.model.ids import CallId, MessageId, RequestId, SessionId, SubagentId, TurnId
 from fairlead.model.store import Summary
@@ -34,6 +34,14 @@ class Pending(msgspec.Struct, frozen=True):
     seq: int
     event: bytes
     subagent: SubagentId | None = None
+
+
+class Wish(msgspec.Struct, frozen=True):
+    """A hand-over that was asked for and has not happened yet."""
+
+    link: Link
+    when: Literal["turn_end", "now"] = "turn_end"
+    by: str = ""
 
 
 class SessionState(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,13 +76,14 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True):
     parent: SessionId | None = None
     fork_from: str = ""
     fork_at: str = ""
+    handover: Wish | None = None
 
     @property
     def phase(self) -> str:
         """`waiting` for a person, `working`, or `idle`: the one word that lists show."""
         if self.pending:
             return "waiting"
-        if self.turn is not None or self.queue:
+        if self.turn is not None or self.queue or self.handover is not None:
             return "working"
         return "closed" if self.closed else "idle"
 
@@ -161,6 +170,10 @@ def evolve(state: SessionState, event: ev.Event, seq: int, encoded: bytes = b"")
             )
         case ev.AgentExited():
             return _change(state, updated=event.at)
+        case ev.HandOverAsked():
+            return _change(state, handover=Wish(event.link, event.when, event.by), updated=event.at)
+        case ev.HandOverSettled():
+            return _change(state, handover=None, updated=event.at)
         case ev.TurnStarted():
             return _change(state, turn=event.turn, turns=state.turns + 1, updated=event.at)
         case ev.TurnEnded():
@@ -214,6 +227,7 @@ def _forked(state: SessionState, event: ev.SessionForked) -> SessionState:
         resumable=False,
         fork_from=state.agent_session,
         fork_at=event.message or "",
+        handover=None,
         agent_session="",
     )
 

@@ -116,6 +116,7 @@ class FoldState(msgspec.Struct, kw_only=True):
     decided: dict[str, str] = {}
     queue: list[FoldedQueued] = []
     hooks: dict[str, FoldedHook] = {}
+    handover: str | None = None
     rate_limit: dict[str, Any] = {}
     notices: list[tuple[str, str]] = []
     errors: list[tuple[str, str]] = []
@@ -209,6 +210,10 @@ class Fold:
                 state.mode, state.model = event.mode, event.model
             case ev.AgentExited():
                 state.running = False
+            case ev.HandOverAsked():
+                state.handover = event.link
+            case ev.HandOverSettled():
+                state.handover = None
             case ev.TurnStarted():
                 self._turn_started(event)
             case ev.TurnEnded():

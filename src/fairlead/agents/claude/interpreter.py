@@ -133,6 +133,10 @@ class ClaudeInterpreter:
     def background(self) -> int:
         return sum(task.background for task in self._state.tasks.values())
 
+    @property
+    def background_work(self) -> tuple[str, ...]:
+        return tuple(task.about or name for name, task in self._state.tasks.items() if task.background)
+
     def snapshot(self) -> bytes:
         return memory.encode(self._state)
 

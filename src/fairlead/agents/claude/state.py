@@ -85,6 +85,7 @@ class Task(msgspec.Struct):
 
     call: str = ""
     background: bool = False
+    about: str = ""
 
 
 class Piece(msgspec.Struct):

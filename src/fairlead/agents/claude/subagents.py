@@ -223,10 +223,11 @@ def ended(step: Step, call: str, content: Any, data: Any, is_error: bool, thread
         background=goes_on,
     )
     state.ended.add(call, CALLS_SEEN)
+    name = "" if known is None else known.name
     if call in state.subagents:
-        _result_of_subagent(step, call, content, facts, is_error, interrupted)
+        _result_of_subagent(step, call, name, content, facts, is_error, interrupted)
     else:
-        _background_shell(step, call, facts)
+        _background_shell(step, call, name, facts)
 
 
 def _goes_on(subagent: Subagent, facts: dict[str, Any], is_error: bool) -> bool:
@@ -236,7 +237,7 @@ def _goes_on(subagent: Subagent, facts: dict[str, Any], is_error: bool) -> bool:
 
 
 def _result_of_subagent(
-    step: Step, call: str, content: Any, facts: dict[str, Any], is_error: bool, interrupted: bool
+    step: Step, call: str, name: str, content: Any, facts: dict[str, Any], is_error: bool, interrupted: bool
 ) -> None:
     subagent = step.state.subagents[call]
     agent = facts.get("agentId")
@@ -244,7 +245,7 @@ def _result_of_subagent(
         learn(step, agent, call)
     if _goes_on(subagent, facts, is_error):
         subagent.background = True
-        task = step.state.tasks.setdefault(agent if isinstance(agent, str) else call, Task(call))
+        task = step.state.tasks.setdefault(agent if isinstance(agent, str) else call, Task(call, about=name))
         task.background = True
         return
     status: End = "stopped" if interrupted else "failed" if is_error else noted(subagent.noted)
@@ -252,12 +253,12 @@ def _result_of_subagent(
     finish(step, call, status, text_of(facts.get("content") or content))
 
 
-def _background_shell(step: Step, call: str, facts: dict[str, Any]) -> None:
+def _background_shell(step: Step, call: str, name: str, facts: dict[str, Any]) -> None:
     """Shells that go on after their result; and results of the tools that ask after them."""
     tasks = step.state.tasks
     shell = facts.get("backgroundTaskId")
     if isinstance(shell, str):
-        tasks.setdefault(shell, Task(call)).background = True
+        tasks.setdefault(shell, Task(call, about=name)).background = True
     else:
         for key in [key for key, task in tasks.items() if task.call == call and not task.background]:
             del tasks[key]

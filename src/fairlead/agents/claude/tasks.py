@@ -15,7 +15,8 @@ def started(step: Step, record: TaskStarted) -> None:
     state = step.state
     call = record.tool_use_id or ""
     background = record.is_backgrounded is True
-    state.tasks[record.task_id] = Task(call, background)
+    about = record.description or (state.tasks[record.task_id].about if record.task_id in state.tasks else "")
+    state.tasks[record.task_id] = Task(call, background, about)
     trim(state.tasks, CALLS_OPEN)
     if record.task_type == _AGENT_TASK and call:
         subagent = state.subagents.get(call)
@@ -61,9 +62,12 @@ def updated(step: Step, record: TaskUpdated) -> None:
 def changed(step: Step, record: BackgroundTasks) -> None:
     """The whole list of what runs in the background: what is not in it runs there no more."""
     tasks = step.state.tasks
-    named = {task_id for task in record.tasks if isinstance(task_id := task.get("task_id"), str)}
-    for task_id in named:
-        _to_background(step, tasks.setdefault(task_id, Task()))
+    named = {task_id: task for task in record.tasks if isinstance(task_id := task.get("task_id"), str)}
+    for task_id, facts in named.items():
+        task = tasks.setdefault(task_id, Task())
+        about = facts.get("description")
+        task.about = about if isinstance(about, str) and about else task.about
+        _to_background(step, task)
     trim(tasks, CALLS_OPEN)
     for task_id in [key for key, task in tasks.items() if task.background and key not in named]:
         del tasks[task_id]

@@ -6,7 +6,7 @@ import msgspec
 
 from fairlead.model.admin import CredentialView, TrustedFolder, UserView
 from fairlead.model.auth import Scope
-from fairlead.model.commands import Settings
+from fairlead.model.commands import Link, Settings
 from fairlead.model.queries import Hit, PendingView, QueuedView
 
 
@@ -55,7 +55,7 @@ class PatchSettings(Body, frozen=True, kw_only=True):
     max_budget_usd: float | msgspec.UnsetType | None = msgspec.UNSET
     mcp_servers: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
     output_schema: dict[str, Any] | msgspec.UnsetType | None = msgspec.UNSET
-    link: Literal["stdio", "dial-in"] | msgspec.UnsetType = msgspec.UNSET
+    link: Link | msgspec.UnsetType = msgspec.UNSET
 
 
 class ForkSession(Body, frozen=True, kw_only=True):
@@ -74,6 +74,14 @@ class RewindSession(Body, frozen=True, kw_only=True):
 class ControlAgent(Body, frozen=True, kw_only=True):
     subtype: str
     fields: dict[str, Any] = {}
+
+
+class HandOverSession(Body, frozen=True, kw_only=True):
+    """`now` interrupts the turn; without `wait` it is refused while something runs."""
+
+    link: Link
+    when: Literal["turn_end", "now"] = "turn_end"
+    wait: bool = True
 
 
 class SetEnvironment(Body, frozen=True, kw_only=True):

@@ -224,6 +224,8 @@ def _aside(event: ev.Event) -> str:
             return f"Interrupted by {event.by}" if event.by else "Interrupted"
         case ev.Rewound():
             return "Files were put back"
+        case ev.HandOverSettled():
+            return f"Handed over to {event.link}" if event.outcome == "moved" else f"Stays on {event.link}"
         case ev.SubagentResolved():
             return f"What is marked as unresolved above was said by the subagent of {event.call}"
         case ev.Failure():
@@ -233,6 +235,7 @@ def _aside(event: ev.Event) -> str:
             | ev.SessionResumed()
             | ev.AgentStarted()
             | ev.AgentReady()
+            | ev.HandOverAsked()
             | ev.TurnStarted()
             | ev.ThinkingDelta()
             | ev.InputDelta()

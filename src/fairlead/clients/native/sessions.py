@@ -136,6 +136,17 @@ def dial_in(request: Request) -> Steps:
     return json_response(reply.data)
 
 
+def hand_over(request: Request) -> Steps:
+    body = request.json(b.HandOverSession)
+    key = idempotency_key(request)
+    reply = yield cmd.HandOver(session=session_of(request), key=key, link=body.link, when=body.when, wait=body.wait)
+    return json_response(reply)
+
+
+def withdraw_hand_over(request: Request) -> Steps:
+    return json_response((yield cmd.WithdrawHandOver(session=session_of(request), key=idempotency_key(request))))
+
+
 def environment(request: Request) -> Steps:
     body = request.json(b.SetEnvironment)
     return json_response((yield cmd.SetVariables(session=session_of(request), variables=body.variables)))
@@ -378,6 +389,25 @@ ROUTES: Final = (
         handle=dial_in,
         about="Expect an agent that is started by hand: how to start it, with a token that is shown this once.",
         answer=Invitation,
+    ),
+    Route(
+        method="POST",
+        path=f"{PATH}/hand-over",
+        access="chat",
+        name="sessions.hand-over",
+        handle=hand_over,
+        about="Go on over another link, with the history, when the turn is over or now.",
+        body=b.HandOverSession,
+        answer=cmd.Reply,
+    ),
+    Route(
+        method="DELETE",
+        path=f"{PATH}/hand-over",
+        access="chat",
+        name="sessions.hand-over.withdraw",
+        handle=withdraw_hand_over,
+        about="Withdraw a hand-over that waits.",
+        answer=cmd.Reply,
     ),
     Route(
         method="POST",
