@@ -1,0 +1,26 @@
+"""The CLI's own protocol for clients: NDJSON on a socket that one session's clients share. docs/reference/direct.md."""
+
+from typing import Final
+
+from fairlead.clients.direct.conversation import DirectConversation, known
+from fairlead.clients.direct.routes import ROUTES
+from fairlead.clients.direct.view import DirectView
+from fairlead.model.routes import ClientProtocol
+from fairlead.model.sockets import SocketRoute
+
+PROTOCOL: Final = ClientProtocol(
+    name="direct",
+    routes=ROUTES,
+    sockets=(
+        SocketRoute(
+            path="/v1/sessions/ws/{session}/subscribe",
+            access="view",
+            name="direct",
+            open=DirectConversation,
+            check=known,
+            token_query="token",
+            about="The agent's own records as it wrote them; in: user messages, permissions, control requests.",
+        ),
+    ),
+    views=(DirectView(),),
+)

@@ -1,0 +1,152 @@
+"""One client on a direct socket, as if it were alone with the CLI. Pure.
+
+It joins with what it must know (`view.Joining`), then hears all that the agent says. Its control requests are answered
+under its own ids, to it alone; a refusal of anything else is told to it alone as a `system` record of the subtype
+`gateway_error`, which clients of the CLI pass over if they do not know it.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final, assert_never
+
+import msgspec
+
+from fairlead.clients.direct.messages import Asked, Said, Told, read
+from fairlead.clients.direct.view import NAME, DirectVariant, Joining, joining, line
+from fairlead.model.commands import Answer, Reply, SetMode
+from fairlead.model.errors import Busy, FairleadError, NotFound, Stale
+from fairlead.model.gateway import Cursor
+from fairlead.model.ids import session_id
+from fairlead.model.queries import GetSession, ReadFold
+from fairlead.model.sockets import Check, Do, HangUp, Opening, Run, Subscribe, Subscribed, Write
+
+VARIANT: Final = DirectVariant()
+GONE: Final = 4004
+"""The close code where the session is not there."""
+_JOIN: Final = "join"
+
+
+def known(opening: Opening) -> Check:
+    """A session that is not there is refused before the upgrade."""
+    yield GetSession(session_id(opening.params["session"]))
+    return None
+
+
+class DirectConversation:
+    """A step's tag is what was said; of the beginning, the word `join`."""
+
+    __slots__ = ("_init", "_session")
+
+    def __init__(self, opening: Opening) -> None:
+        self._session = session_id(opening.params["session"])
+        self._init = b""
+
+    def opened(self) -> Sequence[Do]:
+        return (Run(_JOIN, ReadFold(self._session, NAME), _JOIN),)
+
+    def received(self, data: bytes, text: bool) -> Sequence[Do]:
+        done: list[Do] = []
+        for said in read(self._session, data):
+            if isinstance(said, Asked) and said.command is None:
+                done.append(Write(self._own_answer(said)))
+            else:
+                assert said.command is not None
+                done.append(Run(said, said.command, self._session))
+        return done
+
+    def answered(self, tag: Any, answer: Any) -> Sequence[Do]:
+        match tag:
+            case Joining():
+                assert isinstance(answer, Subscribed)
+                self._init = tag.init
+                return (Write(tag.frames()),) if tag.init or tag.pending else ()
+            case Asked():
+                assert isinstance(answer, Reply)
+                return (Write(line(success(tag.request, answered_with(tag, answer)))),)
+            case Told():
+                return ()
+            case _:
+                joined = joining(answer)
+                return (Subscribe(joined, self._session, Cursor(joined.seq), VARIANT),)
+
+    def failed(self, tag: Any, error: FairleadError) -> Sequence[Do]:
+        match tag:
+            case Asked():
+                return (Write(line(refusal(tag.request, error.message))),)
+            case Told(other=other) if other is not None and isinstance(error, Busy):
+                return (Run(Told(other, about=tag.about), other, self._session),)
+            case Told():
+                return () if too_late(tag, error) else (Write(line(complaint(tag, error))),)
+            case _:
+                return (HangUp(GONE, error.message[:120]),)
+
+    def throttled(self, data: bytes, text: bool, error: FairleadError) -> Sequence[Do]:
+        return tuple(do for said in read(self._session, data) for do in self.failed(_alone(said), error))
+
+    def _own_answer(self, asked: Asked) -> bytes:
+        if asked.error:
+            return line(refusal(asked.request, asked.error))
+        return line(success(asked.request, introduction(self._init)))
+
+
+def _alone(said: Said) -> Said:
+    match said:
+        case Told():
+            return Told(said.command, about=said.about)
+        case Asked():
+            return said
+        case _:
+            assert_never(said)
+
+
+def too_late(told: Told, error: FairleadError) -> bool:
+    """An answer to what is settled already: passed over, as the CLI does."""
+    return isinstance(told.command, Answer) and isinstance(error, Stale | NotFound)
+
+
+def complaint(told: Told, error: FairleadError) -> dict[str, Any]:
+    return {
+        "type": "system",
+        "subtype": "gateway_error",
+        "code": error.code,
+        "message": error.message,
+        "about": told.about,
+    }
+
+
+def success(request: str, response: Any) -> dict[str, Any]:
+    inner = {"subtype": "success", "request_id": request, "response": response}
+    return {"type": "control_response", "response": inner}
+
+
+def refusal(request: str, error: str) -> dict[str, Any]:
+    return {"type": "control_response", "response": {"subtype": "error", "request_id": request, "error": error}}
+
+
+def answered_with(asked: Asked, reply: Reply) -> Any:
+    if isinstance(asked.command, SetMode):
+        return {"mode": asked.command.mode}
+    return reply.data if isinstance(reply.data, dict) else {}
+
+
+class _Init(msgspec.Struct):
+    slash_commands: list[str] = []
+    output_style: str = "default"
+
+
+def introduction(init: bytes) -> dict[str, Any]:
+    """Our answer to `initialize`: it is never passed on, since it would replace what the gateway itself registered."""
+    known = _Init()
+    if init:
+        try:
+            known = msgspec.json.decode(init, type=_Init)
+        except msgspec.DecodeError:
+            known = _Init()
+    commands = [{"name": name, "description": "", "argumentHint": ""} for name in known.slash_commands]
+    styles = sorted({"default", known.output_style})
+    return {
+        "commands": commands,
+        "output_style": known.output_style,
+        "available_output_styles": styles,
+        "models": [],
+        "account": {},
+    }

@@ -1,0 +1,182 @@
+"""What a direct client says: lines of the CLI's own input, as commands of ours. Pure.
+
+A frame is one message or several lines of them; the newline at its end may be missing. As the CLI itself does, what is
+of no known type is passed over; what is not JSON is passed over too, where old CLIs would end.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from fairlead.model import commands as cmd
+from fairlead.model.content import content_blocks
+from fairlead.model.errors import BadRequest
+from fairlead.model.ids import MessageId, RequestId, SessionId, is_uuid
+
+DENIED: Final = "The user does not want this tool to be used."
+
+
+class Told(msgspec.Struct, frozen=True):
+    """Something that gets no answer when it succeeds. `other` is tried where `command` is refused as Busy."""
+
+    command: cmd.Command
+    other: cmd.Command | None = None
+    about: str = ""
+    """The uuid or request id that a refusal names."""
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """A control request: answered under the id that this client gave it. Without a command, `error` says why."""
+
+    request: str
+    subtype: str
+    command: cmd.Command | None = None
+    error: str = ""
+
+
+Said = Told | Asked
+
+
+def read(session: SessionId, data: bytes) -> list[Said]:
+    said: list[Said] = []
+    for line in data.splitlines():
+        if line.strip():
+            try:
+                message = msgspec.json.decode(line)
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                continue
+            said.extend(read_message(session, message))
+    return said
+
+
+def read_message(session: SessionId, message: Any) -> Sequence[Said]:
+    """Nothing for what is not of a known shape."""
+    if not isinstance(message, dict):
+        return ()
+    match message.get("type"):
+        case "user":
+            return _user(session, message)
+        case "control_response":
+            return _answer(session, message.get("response"))
+        case "control_request":
+            return _request(session, message.get("request_id"), message.get("request"))
+        case "update_environment_variables":
+            return _variables(session, message.get("variables"))
+        case _:
+            return ()
+
+
+def _user(session: SessionId, message: Mapping[str, Any]) -> Sequence[Said]:
+    inner = message.get("message")
+    content = content_blocks(inner.get("content")) if isinstance(inner, dict) else ()
+    if not content:
+        return ()
+    given = message.get("uuid")
+    name = MessageId(given) if isinstance(given, str) and is_uuid(given) else None
+    steer = cmd.Steer(session=session, content=content, message=name)
+    return (Told(steer, cmd.Send(session=session, content=content, message=name), about=name or ""),)
+
+
+def _answer(session: SessionId, response: Any) -> Sequence[Said]:
+    if not isinstance(response, dict) or not isinstance(request := response.get("request_id"), str):
+        return ()
+    answer = response.get("response")
+    if response.get("subtype") != "success" or not isinstance(answer, dict):
+        reason = response.get("error")
+        message = reason if isinstance(reason, str) and reason else DENIED
+        denial = cmd.Answer(session=session, request=RequestId(request), behavior="deny", message=message)
+        return (Told(denial, about=request),)
+    if answer.get("behavior") not in ("allow", "deny"):
+        return ()
+    allowed = answer["behavior"] == "allow"
+    given, words = answer.get("updatedInput"), answer.get("message")
+    updates = answer.get("updatedPermissions") if allowed else None
+    told: list[Said] = [
+        Told(
+            cmd.Answer(
+                session=session,
+                request=RequestId(request),
+                behavior="allow" if allowed else "deny",
+                message=words if isinstance(words, str) else "",
+                updated_input=given if allowed and isinstance(given, dict) else None,
+                remember=_rules(updates),
+                interrupt=not allowed and answer.get("interrupt") is True,
+            ),
+            about=request,
+        )
+    ]
+    told.extend(Told(cmd.SetMode(session=session, mode=mode), about=request) for mode in _modes(updates))
+    return told
+
+
+def _updates(updates: Any, kind: str) -> list[dict[str, Any]]:
+    return [
+        update
+        for update in (updates if isinstance(updates, list) else ())
+        if isinstance(update, dict) and update.get("type") == kind
+    ]
+
+
+def _rules(updates: Any) -> tuple[str, ...]:
+    """Rules that allow, in our spelling: remembered for the session, wherever the client wanted them kept."""
+    return tuple(
+        f"{rule['toolName']}({rule['ruleContent']})" if rule.get("ruleContent") else str(rule["toolName"])
+        for update in _updates(updates, "addRules")
+        if update.get("behavior") == "allow" and isinstance(update.get("rules"), list)
+        for rule in update["rules"]
+        if isinstance(rule, dict) and isinstance(rule.get("toolName"), str)
+    )
+
+
+def _modes(updates: Any) -> list[str]:
+    return [update["mode"] for update in _updates(updates, "setMode") if isinstance(update.get("mode"), str)]
+
+
+def _request(session: SessionId, name: Any, request: Any) -> Sequence[Said]:
+    if not isinstance(name, str) or not isinstance(request, dict):
+        return ()
+    subtype = request.get("subtype")
+    if not isinstance(subtype, str):
+        return ()
+    fields = {key: value for key, value in request.items() if key != "subtype"}
+    try:
+        return (Asked(name, subtype, _command(session, subtype, fields)),)
+    except BadRequest as error:
+        return (Asked(name, subtype, error=error.message),)
+
+
+def _command(session: SessionId, subtype: str, fields: Mapping[str, Any]) -> cmd.Command | None:
+    """None for what we answer ourselves."""
+    match subtype:
+        case "initialize":
+            return None
+        case "interrupt":
+            return cmd.Interrupt(session=session)
+        case "set_permission_mode":
+            return cmd.SetMode(session=session, mode=_text(fields, "mode"))
+        case "set_model":
+            return cmd.SetModel(session=session, model=_text(fields, "model") if fields.get("model") else "")
+        case "set_max_thinking_tokens":
+            budget = fields.get("max_thinking_tokens")
+            if budget is not None and (not isinstance(budget, int) or isinstance(budget, bool)):
+                raise BadRequest("max_thinking_tokens must be a whole number or null.")
+            return cmd.SetThinking(session=session, budget=budget)
+        case "rewind_files":
+            dry = fields.get("dry_run") is True
+            return cmd.Rewind(session=session, message=MessageId(_text(fields, "user_message_id")), dry_run=dry)
+        case _:
+            return cmd.Control(session=session, subtype=subtype, fields=dict(fields))
+
+
+def _text(fields: Mapping[str, Any], name: str) -> str:
+    value = fields.get(name)
+    if not isinstance(value, str):
+        raise BadRequest(f"{name} must be a text.")
+    return value
+
+
+def _variables(session: SessionId, variables: Any) -> Sequence[Said]:
+    if not isinstance(variables, dict) or not all(isinstance(value, str) for value in variables.values()):
+        return ()
+    return (Told(cmd.SetVariables(session=session, variables=variables)),)

@@ -1,0 +1,86 @@
+"""Sending by HTTP, for a client that hears over its socket: `{"events": [...]}`, each one as on the socket. Pure."""
+
+from collections.abc import Generator
+from typing import Any, Final, assert_never
+
+import msgspec
+
+from fairlead.clients.direct.conversation import answered_with, complaint, introduction, refusal, success, too_late
+from fairlead.clients.direct.messages import Asked, Told, read_message
+from fairlead.clients.direct.view import NAME, joining
+from fairlead.model.errors import BadRequest, Busy, FairleadError
+from fairlead.model.ids import SessionId, session_id
+from fairlead.model.queries import ReadFold
+from fairlead.model.requests import Step
+from fairlead.model.routes import Request, Route, Steps, json_response
+
+MOST: Final = 100
+"""Events of one request."""
+
+
+class Events(msgspec.Struct, frozen=True):
+    events: list[Any]
+
+
+class Answers(msgspec.Struct, frozen=True):
+    """`responses`: to the control requests among the events, and complaints about what was refused."""
+
+    responses: list[dict[str, Any]]
+
+
+def send(request: Request) -> Steps:
+    session = session_id(request.params["session"])
+    given = request.json(Events)
+    if len(given.events) > MOST:
+        raise BadRequest(f"At most {MOST} events are taken at once.", limit=MOST)
+    responses: list[dict[str, Any]] = []
+    for message in given.events:
+        for said in read_message(session, message):
+            match said:
+                case Told():
+                    responses.extend((yield from _tell(said)))
+                case Asked():
+                    responses.append((yield from _ask(session, said)))
+                case _:
+                    assert_never(said)
+    return json_response(Answers(responses))
+
+
+def _tell(told: Told) -> Generator[Step, Any, list[dict[str, Any]]]:
+    try:
+        try:
+            yield told.command
+        except Busy:
+            if told.other is None:
+                raise
+            yield told.other
+    except FairleadError as error:
+        return [] if too_late(told, error) else [complaint(told, error)]
+    return []
+
+
+def _ask(session: SessionId, asked: Asked) -> Generator[Step, Any, dict[str, Any]]:
+    if asked.error:
+        return refusal(asked.request, asked.error)
+    if asked.command is None:
+        memory = yield ReadFold(session, NAME)
+        return success(asked.request, introduction(joining(memory).init))
+    try:
+        reply = yield asked.command
+    except FairleadError as error:
+        return refusal(asked.request, error.message)
+    return success(asked.request, answered_with(asked, reply))
+
+
+ROUTES: Final = (
+    Route(
+        method="POST",
+        path="/v1/sessions/{session}/events",
+        access="chat",
+        name="direct-send",
+        handle=send,
+        about="Messages of the CLI's own input, as on the direct socket; the answer has those to control requests.",
+        body=Events,
+        answer=Answers,
+    ),
+)

@@ -1,0 +1,132 @@
+"""What a direct client is sent: the agent's lines as they were written, and what a client that joins must know first.
+
+Pure. A permission that somebody else has settled is withdrawn with the record by which the CLI itself withdraws one.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from fairlead.model import events as ev
+from fairlead.model.frames import text_frame
+from fairlead.model.ids import SessionId
+from fairlead.model.store import Entry
+from fairlead.model.views import Made
+
+NAME: Final = "direct"
+
+_ASKING: Final = ("permission.asked", "question.asked", "plan.proposed")
+_SETTLED: Final = ("permission.resolved", "permission.cancelled")
+
+_encoder = msgspec.json.Encoder()
+
+
+class _Settled(msgspec.Struct):
+    request: str
+    asked: bool = True
+
+
+class _Asking(msgspec.Struct):
+    request: str
+
+
+class _Head(msgspec.Struct):
+    type: str = ""
+    subtype: str = ""
+
+
+_settled = msgspec.json.Decoder(_Settled)
+_asking = msgspec.json.Decoder(_Asking)
+_head = msgspec.json.Decoder(_Head)
+
+
+def line(message: Any) -> bytes:
+    """One message as a frame."""
+    return text_frame(_encoder.encode(message) + b"\n")
+
+
+def spoken(entry: Entry) -> bytes | None:
+    """The agent's own line: of its wire, or of its transcript where it has no wire."""
+    if entry.raw is None or entry.origin == "gateway":
+        return None
+    return None if entry.origin == "transcript" and entry.kind == ev.RecordKept.__struct_config__.tag else entry.raw
+
+
+class DirectVariant:
+    """Implements `model.gateway.Variant`."""
+
+    key = NAME
+
+    def encode(self, session: SessionId, entry: Entry) -> bytes:
+        raw = spoken(entry)
+        if raw is not None:
+            return text_frame(raw + b"\n")
+        if entry.kind in _SETTLED:
+            settled = _settled.decode(entry.event)
+            if settled.asked:
+                return line({"type": "control_cancel_request", "request_id": settled.request})
+        return b""
+
+    def signal(self, session: SessionId, kind: str, name: str, data: Any) -> bytes:
+        return b""
+
+
+class Joining(msgspec.Struct):
+    """What one who joins is told first: the last `system/init`, and the requests that wait, in their order."""
+
+    seq: int = 0
+    init: bytes = b""
+    pending: dict[str, bytes] = {}
+
+    def frames(self) -> bytes:
+        return b"".join(text_frame(raw + b"\n") for raw in (self.init, *self.pending.values()) if raw)
+
+
+_joining = msgspec.msgpack.Decoder(Joining)
+
+
+def joining(data: bytes) -> Joining:
+    return _joining.decode(data)
+
+
+class DirectFold:
+    """Implements `model.views.Fold`: it makes no rows, it remembers."""
+
+    def __init__(self) -> None:
+        self._state = Joining()
+
+    def step(self, entry: Entry) -> Sequence[Made]:
+        state = self._state
+        state.seq = entry.seq
+        raw = spoken(entry)
+        if entry.kind in _ASKING and raw is not None:
+            state.pending[_asking.decode(entry.event).request] = raw
+        elif entry.kind in _SETTLED:
+            state.pending.pop(_settled.decode(entry.event).request, None)
+        elif raw is not None and b'"init"' in raw and _is_init(raw):
+            state.init = raw
+        return ()
+
+    def snapshot(self) -> bytes:
+        return msgspec.msgpack.encode(self._state)
+
+    def restore(self, data: bytes) -> None:
+        self._state = joining(data)
+
+
+def _is_init(raw: bytes) -> bool:
+    try:
+        head = _head.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    return (head.type, head.subtype) == ("system", "init")
+
+
+class DirectView:
+    """Implements `model.views.View`."""
+
+    name = NAME
+
+    def fold(self, session: SessionId) -> DirectFold:
+        return DirectFold()
