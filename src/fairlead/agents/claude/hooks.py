@@ -50,6 +50,7 @@ logger = logging.getLogger("fairlead.agents.claude")
 PATH: Final = "/v1/hooks/{session}/{event}"
 URL_VARIABLE: Final = "FAIRLEAD_HOOK_URL"
 TOKEN_VARIABLE: Final = "FAIRLEAD_HOOK_TOKEN"
+CERTIFICATE_VARIABLE: Final = "FAIRLEAD_HOOK_CERT"
 DELIVERY: Final = "fairlead-delivery"
 """The header by which a hook that has no call's id is known again when it reconnects."""
 
@@ -109,12 +110,14 @@ class RunHook(Action, frozen=True):
 
 
 class HookDesk:
-    """Where the hooks of all our agents come in. `gateway` is our own address, `http://host:port`."""
+    """Where the hooks of all our agents come in. `gateway` is our own address, `http://host:port`; with `https` the
+    hooks trust our `certificate`, by its file, since no authority signs for loopback."""
 
-    def __init__(self, tokens: Tokens, gateway: str, clock: Clock) -> None:
+    def __init__(self, tokens: Tokens, gateway: str, clock: Clock, certificate: str = "") -> None:
         self._tokens = tokens
         self._gateway = gateway
         self._clock = clock
+        self._certificate = certificate
         self._posts: dict[SessionId, HookPost] = {}
 
     def open(self, session: SessionId, handlers: Mapping[str, Handler]) -> "HookPost":
@@ -123,7 +126,10 @@ class HookDesk:
         if unknown:
             raise ValueError(f"no such hooks: {sorted(unknown)}")
         url = self._gateway + PATH.removesuffix("/{event}").format(session=session)
-        post = HookPost(handlers, url, self._tokens.issue(session), self._clock, lambda: self._shut(session, post))
+        variables = {URL_VARIABLE: url, TOKEN_VARIABLE: self._tokens.issue(session)}
+        if self._certificate:
+            variables[CERTIFICATE_VARIABLE] = self._certificate
+        post = HookPost(handlers, variables, self._clock, lambda: self._shut(session, post))
         self._posts[session] = post
         return post
 
@@ -186,10 +192,10 @@ class HookPost:
     """The hooks of one agent, for as long as it lives."""
 
     def __init__(
-        self, handlers: Mapping[str, Handler], url: str, token: str, clock: Clock, shut: Callable[[], None]
+        self, handlers: Mapping[str, Handler], variables: Mapping[str, str], clock: Clock, shut: Callable[[], None]
     ) -> None:
-        self.url = url
-        self.variables: Final = {URL_VARIABLE: url, TOKEN_VARIABLE: token}
+        self.variables: Final = dict(variables)
+        """What the CLI's environment needs."""
         self._handlers = dict(handlers)
         self._clock = clock
         self._shut = shut
@@ -200,7 +206,7 @@ class HookPost:
 
     def settings(self) -> str:
         """The CLI's `--settings`: a hook for each event that has a handler."""
-        return settings_json(self.url, [event for event in EVENTS if event in self._handlers])
+        return settings_json(self.variables[URL_VARIABLE], [event for event in EVENTS if event in self._handlers])
 
     async def take(self, event: str, key: str, given: Mapping[str, Any]) -> bytes:
         """The answer to a hook. `key` is the same when it asks again."""

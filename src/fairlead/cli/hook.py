@@ -1,0 +1,214 @@
+"""`fairlead hook EVENT`: what the CLI runs at its hooks. Its stdin goes to the gateway, the gateway's answer to stdout.
+
+Rule: only the standard library, and little of it (http.client alone would double the time): this runs before every
+tool. Proxies of the environment are not for this machine. A tool about which nothing could be found out is denied,
+whatever went wrong: CLIs let a tool run when its hook fails (measured: 2.1.37, 2.1.120).
+"""
+
+import contextlib
+import json
+import os
+import socket
+import sys
+import time
+from typing import BinaryIO, Final
+from urllib.parse import urlsplit
+
+URL: Final = "FAIRLEAD_HOOK_URL"
+TOKEN: Final = "FAIRLEAD_HOOK_TOKEN"
+CERTIFICATE: Final = "FAIRLEAD_HOOK_CERT"
+DELIVERY: Final = "fairlead-delivery"
+DECIDING: Final = "pre-tool-use"
+STARTING: Final = "session-start"
+
+MOST_BYTES: Final = 64 << 20
+"""Of a hook's input; the gateway takes no more."""
+LONGEST_S: Final = 990_000.0
+"""The CLI gives up after 1 000 000 s, and then the tool runs: this ends before."""
+PATIENCE_S: Final = 60.0
+"""How long the gateway may be away, a restart for example, before a tool is denied."""
+COURTESY_S: Final = 5.0
+"""The same where nothing hangs on the answer."""
+NETWORK_S: Final = 30.0
+"""For a connection to stand, or a piece of it to move. The wait for a decision is not among them."""
+LOOK_S: Final = 2.0
+"""How often a waiting hook looks whether the CLI that started it is still there."""
+BLOCKED: Final = 2
+"""The exit code that blocks a tool, where no answer can be given."""
+
+
+class Failed(Exception):
+    """No answer, and asking again does not help; the text is for a person."""
+
+
+class Away(Exception):
+    """No answer for now: the gateway is away, or busy starting."""
+
+
+class Orphaned(Exception):
+    """Whoever started this has gone: nobody waits for the answer."""
+
+
+class Gateway:
+    """Where to ask, and with what."""
+
+    def __init__(self, url: str, token: str, certificate: str = "") -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise Failed(f"{url[:200]!r} is no address of a gateway.")
+        self._secure = parts.scheme == "https"
+        self._host = parts.hostname
+        self._port = parts.port or (443 if self._secure else 80)
+        self._path = parts.path.rstrip("/")
+        self._certificate = certificate
+        self._headers = {
+            "host": parts.netloc,
+            "connection": "close",
+            "authorization": f"Bearer {token}",
+            "content-type": "application/json",
+            # The same at every try: what was answered already is not asked again.
+            DELIVERY: os.urandom(16).hex(),
+        }
+        self._parent = os.getppid()
+
+    def ask(self, event: str, given: bytes, patience: float, longest: float = LONGEST_S) -> bytes:
+        """Failed, Orphaned. Away is borne for so long; every answer that took a while begins that time anew."""
+        end = time.monotonic() + longest
+        failing, delay = 0.0, 0.1
+        while True:
+            begun = time.monotonic()
+            try:
+                return self._ask_once(f"{self._path}/{event}", given, end)
+            except (Away, OSError) as error:
+                now = time.monotonic()
+                if now - begun > patience or not failing:
+                    failing, delay = now, 0.1
+                if now - failing >= patience or now >= end:
+                    raise Failed(f"The gateway does not answer: {str(error) or type(error).__name__}.") from error
+            self._check_parent()
+            time.sleep(delay)
+            delay = min(2 * delay, 2.0)
+
+    def _ask_once(self, path: str, given: bytes, end: float) -> bytes:
+        head = f"POST {path} HTTP/1.1\r\n" + "".join(f"{name}: {value}\r\n" for name, value in self._headers.items())
+        with self._connect() as connection:
+            connection.sendall(f"{head}content-length: {len(given)}\r\n\r\n".encode("latin-1") + given)
+            first = self._first(connection, end)
+            status, body = _response(first + b"".join(iter(lambda: connection.recv(1 << 16), b"")))
+        if status == 200:
+            return body
+        if status >= 500 or status in (408, 429):
+            raise Away(_told(body) or f"status {status}")
+        raise Failed(f"The gateway refused: {_told(body) or status}")
+
+    def _first(self, connection: socket.socket, end: float) -> bytes:
+        """The answer's first bytes, when they come: a person may be asked for hours."""
+        connection.settimeout(LOOK_S)
+        while True:
+            try:
+                first = connection.recv(1 << 16)
+            except TimeoutError:
+                self._check_parent()
+                if time.monotonic() >= end:
+                    raise Failed("Nobody has decided about this call in all the time that there was.") from None
+            else:
+                connection.settimeout(NETWORK_S)
+                return first
+
+    def _connect(self) -> socket.socket:
+        connection = socket.create_connection((self._host, self._port), NETWORK_S)
+        if not self._secure:
+            return connection
+        import ssl
+
+        context = ssl.create_default_context(cafile=self._certificate or None)
+        if self._certificate:
+            # The gateway's own certificate, by its file: no name on it could tell more.
+            context.check_hostname = False
+            context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        return context.wrap_socket(connection, server_hostname=self._host)
+
+    def _check_parent(self) -> None:
+        if os.getppid() != self._parent:
+            raise Orphaned
+
+
+def _response(data: bytes) -> tuple[int, bytes]:
+    """Status and body of our own gateway's answers, which tell their length. Away if it is not all of it."""
+    head, _, body = data.partition(b"\r\n\r\n")
+    first, *lines = head.decode("latin-1").split("\r\n")
+    words = first.split(" ", 2)
+    lengths = [line.partition(":")[2].strip() for line in lines if line.lower().startswith("content-length:")]
+    if len(words) < 2 or not words[1].isdigit() or lengths != [str(len(body))]:
+        raise Away("the connection broke")
+    return int(words[1]), body
+
+
+def denial(reason: str) -> bytes:
+    output = {"hookEventName": "PreToolUse", "permissionDecision": "deny", "permissionDecisionReason": reason}
+    return json.dumps({"hookSpecificOutput": output}).encode()
+
+
+def run(event: str, given: BinaryIO, taken: BinaryIO, *, patience: float = PATIENCE_S) -> int:
+    """One hook. The exit code: 0, or the one that blocks a tool."""
+    try:
+        if event == STARTING and URL not in os.environ:
+            _announce(given)
+            return 0
+        answer = _answer(event, given, patience if event == DECIDING else min(patience, COURTESY_S))
+    except Orphaned:
+        return BLOCKED
+    except Exception as error:
+        if event != DECIDING:
+            return 0
+        answer = denial(f"Fairlead could not decide about this call. {error}")
+    try:
+        taken.write(answer)
+        taken.flush()
+    except OSError:
+        return BLOCKED
+    return 0
+
+
+def _answer(event: str, given: BinaryIO, patience: float) -> bytes:
+    url, token = os.environ.get(URL, ""), os.environ.get(TOKEN, "")
+    if not url or not token:
+        raise Failed(f"{URL} and {TOKEN} are not set: this hook is for sessions that the gateway starts.")
+    gateway = Gateway(url, token, os.environ.get(CERTIFICATE, ""))
+    answer = gateway.ask(event, _read(given), patience)
+    if not isinstance(json.loads(answer), dict):
+        raise Failed("The gateway's answer is not understood.")
+    return answer
+
+
+def _read(given: BinaryIO) -> bytes:
+    body = given.read(MOST_BYTES + 1)
+    if len(body) > MOST_BYTES:
+        raise Failed(f"The call is larger than {MOST_BYTES} bytes.")
+    return body
+
+
+def _announce(given: BinaryIO) -> None:
+    """A CLI that a person started: the gateway is told of its session. Once a session, so it need not be as quick."""
+    from fairlead.cli.place import Wanted
+
+    place = Wanted(os.environ.get("FAIRLEAD_URL"), os.environ.get("FAIRLEAD_TOKEN")).find()
+    Gateway(f"{place.url}/v1/hooks", place.token).ask(STARTING, _read(given), 0.0, COURTESY_S)
+
+
+def _told(body: bytes) -> str:
+    """The gateway's own words about what went wrong."""
+    with contextlib.suppress(ValueError, KeyError, TypeError):
+        return str(json.loads(body)["error"]["message"])
+    return ""
+
+
+def main() -> int:
+    if len(sys.argv) != 2:
+        print("usage: fairlead hook EVENT (fairlead hook --help tells more)", file=sys.stderr)
+        return BLOCKED
+    return run(sys.argv[1], sys.stdin.buffer, sys.stdout.buffer)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
