@@ -61,6 +61,9 @@ class SaidAgent:
         self.told: list[tuple[str, Any]] = []
         self.control_answer: Any = {}
         self.gone = False
+        self.stopping = asyncio.Event()
+        self.stop_when = asyncio.Event()
+        self.stop_when.set()
         self._count = itertools.count()
         self._prompted = asyncio.Event()
 
@@ -98,12 +101,17 @@ class SaidAgent:
         self.answers.append((request, decision))
 
     async def stop(self, reason: str) -> Exit:
+        self.stopping.set()
+        await self.stop_when.wait()
         exit = Exit(code=0)
         await self.die(exit)
         return exit
 
     def needs_restart(self, old: Settings, new: Settings) -> bool:
-        return old.directories != new.directories
+        if (old.directories, old.link) != (new.directories, new.link):
+            return True
+        # On a screen nothing can be changed by request.
+        return new.link == "terminal" and old != new
 
     # --- what the test says
 
@@ -216,6 +224,8 @@ class SaidKind:
         self.transcript: list[bytes] = []
         self.follow_until = asyncio.Event()
         self.follow_until.set()
+        self.launch_when = asyncio.Event()
+        self.launch_when.set()
         self._launched = asyncio.Event()
 
     async def info(self) -> AgentInfo:
@@ -231,6 +241,7 @@ class SaidKind:
         return Record(msgspec.json.encode({"type": "fairlead_interrupt", "cause": cause}), "gateway")
 
     async def launch(self, launch: Launch, sink: AgentSink, record_child: ChildRecorder) -> SaidAgent:
+        await self.launch_when.wait()
         if self.failures:
             raise self.failures.pop(0)
         agent = SaidAgent(launch, sink, 1000 + len(self.agents))

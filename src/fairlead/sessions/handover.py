@@ -50,11 +50,11 @@ class HandOvers:
             waits_for = self.waits_for(command.when)
             event = self._decided(command, by, waits_for)
             if event is None:
-                return self._reply("there")
+                return self._reply("there", command.link)
             transition = core.begin()
             transition.add(event)
             stays = isinstance(event, ev.HandOverSettled)
-            reply = self._reply("there" if stays else "waiting", transition.stage.seq, waits_for)
+            reply = self._reply("there" if stays else "waiting", command.link, transition.stage.seq, waits_for)
             if command.key:
                 transition.keep_reply(f"key:{command.key}", reply)
             await core.commit(transition)
@@ -86,7 +86,7 @@ class HandOvers:
                 raise NotFound("hand-over that waits in session", core.session)
             transition = core.begin()
             entry = transition.add(decide.handed_over(core.state, "withdrawn", by, core.services.new_uuid()))
-            reply = self._reply("there", entry.seq)
+            reply = self._reply("there", core.state.settings.link, entry.seq)
             if command.key:
                 transition.keep_reply(f"key:{command.key}", reply)
             await core.commit(transition)
@@ -117,13 +117,11 @@ class HandOvers:
             found.append(f"background work ({', '.join(interpreter.background_work)})")
         return tuple(found)
 
-    def _reply(self, state: str, seq: int = 0, waits_for: tuple[str, ...] = ()) -> cmd.Reply:
-        core = self._core
-        wish = core.state.handover
-        data: dict[str, Any] = {"state": state, "link": core.state.settings.link if wish is None else wish.link}
+    def _reply(self, state: str, link: cmd.Link, seq: int = 0, waits_for: tuple[str, ...] = ()) -> cmd.Reply:
+        data: dict[str, Any] = {"state": state, "link": link}
         if waits_for:
             data["waits_for"] = list(waits_for)
-        return cmd.Reply(session=core.session, seq=seq or core.log.head, data=data)
+        return cmd.Reply(session=self._core.session, seq=seq or self._core.log.head, data=data)
 
     # --- the runner's errand -------------------------------------------------------------------------------
 
@@ -159,8 +157,8 @@ class HandOvers:
                 if wish is None or not self.due:
                     # A turn has begun, or it was withdrawn.
                     if wish is None:
-                        return self._reply("there")
-                    return self._reply("waiting", waits_for=self.waits_for(wish.when))
+                        return self._reply("there", core.state.settings.link)
+                    return self._reply("waiting", wish.link, waits_for=self.waits_for(wish.when))
                 self._moving = True
             if wish.when == "now" and runner.agent is not None:
                 await self._cut_off(runner.agent, wish.by)
@@ -181,7 +179,7 @@ class HandOvers:
                 transition = core.begin()
                 transition.add(decide.handed_over(core.state, "moved", wish.by, core.services.new_uuid()))
                 await core.commit(transition, patient=True)
-            return self._reply("moved")
+            return self._reply("moved", wish.link)
 
     async def _cut_off(self, agent: Agent, by: str) -> None:
         """Let the agent end its turn itself, as an interrupt does; not for ever."""

@@ -9,6 +9,8 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+import msgspec
+
 from fairlead.model import events as ev
 from fairlead.model.agents import (
     Agent,
@@ -187,11 +189,12 @@ class Runner:
 
     # --- start and stop --------------------------------------------------------------------------------
 
-    def takes(self, settings: Settings) -> Agent | None:
-        """The running agent, if it can be told of this change; else its next process is started with it."""
-        if self.agent is None or self.agent.needs_restart(self.launched, settings):
+    def takes(self, **change: Any) -> Agent | None:
+        """The running agent, if it can be told of this change of settings; else its next process is started with it."""
+        if self.agent is None:
             return None
-        return self.agent
+        changed = msgspec.structs.replace(self.launched, **change)
+        return None if self.agent.needs_restart(self.launched, changed) else self.agent
 
     def mark_interrupt(self, transition: Transition, by: str) -> NewEntry:
         """An interrupt is asked for: the turn that is open will end cancelled."""
@@ -383,6 +386,10 @@ class Runner:
                 transition.record(record)
             if transition.events or transition.stage.drop:
                 await core.commit(transition, patient=True)
+            for event in transition.events:
+                if isinstance(event, ev.ModeChanged):
+                    # It runs in this mode: it need not be started again for it.
+                    self.launched = msgspec.structs.replace(self.launched, mode=event.mode)
 
     async def exited(self, exit: Exit, cause: str, *, followed: bool, conversation: str = "") -> None:
         """`conversation`: the agent's id of what it wrote down while nobody heard it."""

@@ -174,7 +174,7 @@ class Session:
         core = self.core
         core.mode_asked = (command.mode, by)
         try:
-            agent = self.runner.takes(msgspec.structs.replace(core.state.settings, mode=command.mode))
+            agent = self.runner.takes(mode=command.mode)
             if agent is not None:
                 await agent.set_mode(command.mode)
             return await self._log(command, lambda cause: decide.set_mode(core.state, command, by, cause))
@@ -189,7 +189,7 @@ class Session:
 
     async def _set_model(self, command: cmd.SetModel, by: str) -> cmd.Reply:
         check_word("model", command.model)
-        agent = self.runner.takes(msgspec.structs.replace(self.core.state.settings, model=command.model))
+        agent = self.runner.takes(model=command.model)
         if agent is not None:
             await agent.set_model(command.model)
         return await self._log(
@@ -199,7 +199,7 @@ class Session:
     async def _set_thinking(self, command: cmd.SetThinking, by: str) -> cmd.Reply:
         if command.budget is not None and not 0 <= command.budget <= 1_000_000:
             raise BadRequest("A thinking budget is a number of tokens from 0 to 1000000, or null.")
-        agent = self.runner.takes(msgspec.structs.replace(self.core.state.settings, thinking=command.budget))
+        agent = self.runner.takes(thinking=command.budget)
         if agent is not None:
             await agent.set_thinking(command.budget)
         return await self._log(

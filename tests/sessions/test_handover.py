@@ -1,0 +1,493 @@
+"""A session goes on over another link: when it does, what waits for it, what it waits for, and what is told."""
+
+import asyncio
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+import pytest
+
+from fairlead.model import commands as cmd
+from fairlead.model import events as ev
+from fairlead.model.agents import Exit, Record
+from fairlead.model.errors import AgentGone, AgentMissing, Busy, NotFound, OutsideRoots, Stale
+from fairlead.model.queries import GetSession
+from fairlead.sessions.handover import CUT_OFF_S
+from sessions.rig import ANN, BOB, CHILD, SESSION, Rig, SaidAgent
+from sessions.test_restart import restarted, row
+
+T = TypeVar("T")
+
+MOVED = {"state": "moved", "link": "terminal"}
+
+
+async def to(rig: Rig, link: str = "terminal", **fields: Any) -> cmd.Reply:
+    return await rig.do(msgspec.convert({"session": SESSION, "link": link, **fields}, cmd.HandOver))
+
+
+async def idle(rig: Rig) -> SaidAgent:
+    """One turn done; the process is there."""
+    agent = await rig.working("one")
+    await agent.result()
+    return agent
+
+
+async def of_kind(rig: Rig, kind: type[T]) -> list[T]:
+    return [event for event in await rig.log() if isinstance(event, kind)]
+
+
+async def settled(rig: Rig) -> ev.HandOverSettled:
+    await rig.until(lambda: rig.state().handover is None and not rig.loaded().runner.starting.locked())
+    return (await of_kind(rig, ev.HandOverSettled))[-1]
+
+
+def live(rig: Rig) -> list[SaidAgent]:
+    return [agent for agent in rig.kind.agents if not agent.gone]
+
+
+# --- idle -----------------------------------------------------------------------------------------------
+
+
+async def test_an_idle_session_moves_at_once_and_goes_on_with_its_history(rig: Rig) -> None:
+    old = await idle(rig)
+    reply = await to(rig)
+    assert reply.data == MOVED
+    new = await rig.kind.launched(2)
+    assert old.gone and live(rig) == [new]
+    assert (new.launch.settings.link, new.launch.resume) == ("terminal", SESSION)
+    after = (await rig.kinds())[(await rig.kinds()).index("turn.ended") + 1 :]
+    assert after == [
+        "handover.asked",
+        "agent.exited",
+        "session.changed",
+        "session.resumed",
+        "agent.started",
+        "handover.settled",
+    ]
+    (exited,) = await of_kind(rig, ev.AgentExited)
+    assert (exited.expected, exited.reason) == (True, "handed over to terminal")
+    assert [end.status for end in await of_kind(rig, ev.TurnEnded)] == ["completed"]
+    await rig.send("two")
+    assert await new.prompted() == "two"
+
+
+async def test_back_again(rig: Rig) -> None:
+    await idle(rig)
+    await to(rig)
+    assert (await to(rig, "stdio")).data == {"state": "moved", "link": "stdio"}
+    assert [agent.launch.settings.link for agent in rig.kind.agents] == ["stdio", "terminal", "stdio"]
+    assert len(live(rig)) == 1
+
+
+async def test_a_session_without_a_process_gets_one_on_the_new_link(rig: Rig) -> None:
+    await rig.open()
+    assert (await to(rig)).data == MOVED
+    (agent,) = rig.kind.agents
+    assert (agent.launch.settings.link, agent.launch.resume) == ("terminal", "")
+
+
+async def test_where_it_is_already_nothing_happens(rig: Rig) -> None:
+    await idle(rig)
+    before = await rig.kinds()
+    assert (await to(rig, "stdio")).data == {"state": "there", "link": "stdio"}
+    assert await rig.kinds() == before
+
+
+async def test_a_link_that_was_configured_and_not_taken_yet_is_taken_now(rig: Rig) -> None:
+    await idle(rig)
+    await rig.do(cmd.Configure(session=SESSION, settings=cmd.Settings(link="terminal")))
+    assert (await to(rig)).data == MOVED
+    assert (await rig.kind.launched(2)).launch.settings.link == "terminal"
+
+
+async def test_an_invitation_is_called_off(rig: Rig) -> None:
+    await rig.open()
+    await rig.do(cmd.DialIn(session=SESSION))
+    assert (await to(rig)).data == MOVED
+    assert rig.kind.guests[0].called_off
+
+
+async def test_a_message_to_a_session_in_a_terminal_does_not_move_it(rig: Rig) -> None:
+    await idle(rig)
+    await to(rig)
+    terminal = await rig.kind.launched(2)
+    await rig.send("from the phone")
+    assert await terminal.prompted() == "from the phone"
+    assert rig.state().settings.link == "terminal" and len(rig.kind.agents) == 2
+
+
+async def test_what_was_asked_with_a_key_is_done_once(rig: Rig) -> None:
+    await idle(rig)
+    await to(rig, key="k")
+    again = await to(rig, key="k")
+    assert again.repeated and len(rig.kind.agents) == 2
+
+
+# --- in a turn ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.rules("S001-012")
+async def test_in_a_turn_it_waits_for_the_end_and_goes_before_the_queue(rig: Rig) -> None:
+    agent = await rig.working("one")
+    await rig.send("two")
+    reply = await to(rig)
+    assert reply.data == {"state": "waiting", "link": "terminal", "waits_for": ["a running turn"]}
+    (asked,) = await of_kind(rig, ev.HandOverAsked)
+    assert (asked.by, asked.when, asked.waits_for) == ("ann", "turn_end", ("a running turn",))
+    await rig.send("three")
+    await agent.result()
+    terminal = await rig.kind.launched(2)
+    assert await terminal.prompted() == "two"
+    assert len(agent.written) == 1
+    assert (await settled(rig)).outcome == "moved"
+    (end,) = await of_kind(rig, ev.TurnEnded)
+    assert end.status == "completed"
+    await terminal.result()
+    assert await terminal.prompted() == "three"
+
+
+async def test_without_waiting_it_is_refused_with_what_runs(rig: Rig) -> None:
+    await rig.working("one")
+    with pytest.raises(Busy, match="a running turn") as refused:
+        await to(rig, wait=False)
+    assert refused.value.data["waits_for"] == ["a running turn"]
+    assert "handover.asked" not in await rig.kinds()
+
+
+async def test_a_request_that_waits_counts_as_a_turn(rig: Rig) -> None:
+    agent = await rig.working("one")
+    await agent.call("c1", command="touch x")
+    await agent.ask("r1", "c1", command="touch x")
+    waits_for = ["a running turn", "a request that waits for an answer (Bash)"]
+    assert (await to(rig)).data["waits_for"] == waits_for
+    assert rig.state().phase == "waiting"
+
+
+async def test_background_work_is_waited_for_by_name(rig: Rig) -> None:
+    agent = await rig.working("one")
+    task = {"task_id": "b1", "task_type": "local_bash", "description": "npm run dev"}
+    changed = {"type": "system", "subtype": "background_tasks_changed", "session_id": SESSION}
+    await agent.say({**changed, "uuid": "u1", "tasks": [task]})
+    await agent.result()
+    reply = await to(rig)
+    assert reply.data["waits_for"] == ["background work (npm run dev)"]
+    with pytest.raises(Busy, match="npm run dev"):
+        await to(rig, wait=False)
+    # Messages are not held back meanwhile: such work may never end.
+    await rig.send("two")
+    assert await agent.prompted() == "two"
+    await agent.result()
+    await agent.say({**changed, "uuid": "u2", "tasks": []})
+    await rig.kind.launched(2)
+    assert (await settled(rig)).outcome == "moved"
+
+
+@pytest.mark.rules("S001-012", "S001-022")
+async def test_now_interrupts_the_turn_and_moves_when_the_agent_has_ended_it(rig: Rig) -> None:
+    agent = await rig.working("one")
+    await agent.call("c1", command="sleep 9")
+    moving = asyncio.create_task(to(rig, when="now"))
+    await rig.until(lambda: ("interrupt", None) in agent.told)
+    await agent.result(subtype="error_during_execution", is_error=True)
+    assert (await moving).data == MOVED
+    (end,) = await of_kind(rig, ev.TurnEnded)
+    assert end.status == "cancelled"
+    kinds = await rig.kinds()
+    order = [kinds.index(kind) for kind in ("interrupt.asked", "tool.ended", "turn.ended", "agent.exited")]
+    assert order == sorted(order)
+    assert [event.status for event in await of_kind(rig, ev.ToolEnded)] == ["interrupted"]
+
+
+@pytest.mark.rules("S001-012", "S001-128")
+async def test_now_cuts_off_an_agent_that_does_not_heed_the_interrupt(rig: Rig) -> None:
+    agent = await rig.working("one")
+    await agent.call("c1", command="sleep 9")
+    await agent.ask("r1", "c1", command="sleep 9")
+    moving = asyncio.create_task(to(rig, when="now"))
+    await rig.until(lambda: ("interrupt", None) in agent.told)
+    await rig.until(lambda: rig.clock.waiting > 1)
+    await rig.clock.advance(CUT_OFF_S)
+    assert (await moving).data == MOVED
+    (end,) = await of_kind(rig, ev.TurnEnded)
+    assert (end.status, end.closed) == ("cancelled", ("c1",))
+    assert rig.state().pending == ()
+    (exited,) = await of_kind(rig, ev.AgentExited)
+    assert exited.expected
+
+
+async def test_now_with_only_background_work_ends_it(rig: Rig) -> None:
+    agent = await rig.working("one")
+    changed = {"type": "system", "subtype": "background_tasks_changed", "session_id": SESSION}
+    await agent.say({**changed, "uuid": "u1", "tasks": [{"task_id": "b1", "description": "npm run dev"}]})
+    await agent.result()
+    assert (await to(rig, when="now")).data == MOVED
+    assert [end.status for end in await of_kind(rig, ev.TurnEnded)] == ["completed"]
+
+
+async def test_now_after_a_wish_that_waits_is_the_new_wish(rig: Rig) -> None:
+    agent = await rig.working("one")
+    await to(rig)
+    moving = asyncio.create_task(to(rig, "dial-in", when="now"))
+    await rig.until(lambda: ("interrupt", None) in agent.told)
+    await agent.result(is_error=True)
+    assert (await moving).data == {"state": "moved", "link": "dial-in"}
+    assert len(rig.kind.agents) == 2
+
+
+async def test_a_turn_that_begins_while_the_process_is_ended_was_cancelled(rig: Rig) -> None:
+    """On a screen a person may type at any moment."""
+    agent = await idle(rig)
+    agent.stop_when.clear()
+    moving = asyncio.create_task(to(rig))
+    await agent.stopping.wait()
+    await agent.text("I begin by myself")
+    agent.stop_when.set()
+    assert (await moving).data == MOVED
+    assert [end.status for end in await of_kind(rig, ev.TurnEnded)] == ["completed", "cancelled"]
+
+
+# --- withdrawn ------------------------------------------------------------------------------------------
+
+
+async def test_a_wish_can_be_withdrawn_and_is_shown_meanwhile(rig: Rig) -> None:
+    agent = await rig.working("one")
+    await to(rig)
+    view = await rig.gateway.ask(ANN, GetSession(SESSION))
+    assert (view.handover.link, view.handover.by, view.handover.waits_for) == ("terminal", "ann", ("a running turn",))
+    reply = await rig.do(cmd.WithdrawHandOver(session=SESSION), BOB)
+    assert reply.data == {"state": "there", "link": "stdio"}
+    told = await settled(rig)
+    assert (told.outcome, told.by, told.link) == ("withdrawn", "bob", "stdio")
+    await agent.result()
+    await rig.send("two")
+    assert await agent.prompted() == "two"
+    assert len(rig.kind.agents) == 1
+    with pytest.raises(NotFound):
+        await rig.do(cmd.WithdrawHandOver(session=SESSION))
+
+
+async def test_wanting_it_where_it_is_withdraws_the_wish(rig: Rig) -> None:
+    await rig.working("one")
+    await to(rig)
+    assert (await to(rig, "stdio")).data["state"] == "there"
+    assert (await settled(rig)).outcome == "withdrawn"
+
+
+async def test_closing_the_session_withdraws_it(rig: Rig) -> None:
+    await rig.working("one")
+    await to(rig)
+    await rig.do(cmd.Close(session=SESSION))
+    assert ((await settled(rig)).outcome, live(rig), rig.state().phase) == ("withdrawn", [], "closed")
+
+
+async def test_while_it_is_moved_nobody_can_change_that(rig: Rig) -> None:
+    old = await idle(rig)
+    old.stop_when.clear()
+    moving = asyncio.create_task(to(rig))
+    await old.stopping.wait()
+    with pytest.raises(Stale):
+        await rig.do(cmd.WithdrawHandOver(session=SESSION))
+    with pytest.raises(Busy):
+        await to(rig, "dial-in")
+    await rig.send("two")
+    old.stop_when.set()
+    assert (await moving).data == MOVED
+    assert await (await rig.kind.launched(2)).prompted() == "two"
+    assert len(old.written) == 1
+
+
+# --- it does not work -------------------------------------------------------------------------------------
+
+
+async def test_if_the_new_link_does_not_start_the_old_one_goes_on(rig: Rig) -> None:
+    await idle(rig)
+    rig.kind.failures = [AgentMissing("There is no claude.")]
+    with pytest.raises(AgentMissing, match="no claude"):
+        await to(rig)
+    told = await settled(rig)
+    assert (told.outcome, told.link, told.reason) == ("failed", "stdio", "There is no claude.")
+    (failure,) = await of_kind(rig, ev.Failure)
+    assert failure.code == "agent_missing" and "terminal" in failure.message
+    again = await rig.kind.launched(2)
+    assert (again.launch.settings.link, again.launch.resume) == ("stdio", SESSION)
+    await rig.send("two")
+    assert await again.prompted() == "two"
+
+
+async def test_if_nothing_starts_the_next_message_tries_again(rig: Rig) -> None:
+    await idle(rig)
+    rig.kind.failures = [AgentGone("refused"), AgentGone("neither")]
+    with pytest.raises(AgentGone, match="refused"):
+        await to(rig)
+    assert [failure.message for failure in await of_kind(rig, ev.Failure)][-1] == "neither"
+    await rig.send("two")
+    again = await rig.kind.launched(2)
+    assert (again.launch.settings.link, await again.prompted()) == ("stdio", "two")
+
+
+async def test_a_wish_that_waited_and_failed_is_told_too(rig: Rig) -> None:
+    agent = await rig.working("one")
+    await to(rig)
+    rig.kind.failures = [AgentGone("refused")]
+    await agent.result()
+    assert (await settled(rig)).outcome == "failed"
+    assert (await rig.kind.launched(2)).launch.settings.link == "stdio"
+
+
+async def test_a_folder_outside_the_roots_gets_no_process(tmp_path: Path) -> None:
+    rig = await Rig(tmp_path).start()
+    await rig.open()
+    await rig.stop()
+    (tmp_path / "elsewhere").mkdir()
+    other = await Rig(tmp_path, roots=(str(tmp_path / "elsewhere"),)).start()
+    with pytest.raises(OutsideRoots):
+        await to(other)
+    await other.stop()
+
+
+# --- deaths and restarts ------------------------------------------------------------------------------------
+
+
+@pytest.mark.rules("S001-023", "S001-136")
+async def test_an_agent_that_dies_in_its_turn_frees_the_way(rig: Rig) -> None:
+    agent = await rig.working("one")
+    await to(rig)
+    await agent.die(Exit(code=3))
+    await rig.kind.launched(2)
+    assert (await settled(rig)).outcome == "moved"
+    (end,) = await of_kind(rig, ev.TurnEnded)
+    assert end.status == "failed"
+
+
+@pytest.mark.rules("S001-137")
+async def test_a_wish_outlives_the_gateway(tmp_path: Path) -> None:
+    rig = await Rig(tmp_path).start()
+    await rig.working("one")
+    await to(rig)
+    rig.kind.follow_until.clear()
+    rig = await restarted(rig)
+    assert rig.loaded().handovers.waits_for("now")
+    assert rig.state().handover is not None
+    rig.kind.follow_until.set()
+    terminal = await rig.kind.launched(2)
+    assert terminal.launch.settings.link == "terminal"
+    assert (await settled(rig)).outcome == "moved"
+    await rig.stop()
+
+
+async def test_a_gateway_that_died_in_the_middle_of_it_goes_on_with_it(tmp_path: Path) -> None:
+    """The old process is ended, the new one is not started yet."""
+    rig = await Rig(tmp_path).start()
+    await idle(rig)
+    rig.kind.launch_when.clear()
+    moving = asyncio.create_task(to(rig))
+    await rig.until(lambda: rig.state().settings.link == "terminal")
+    moving.cancel()
+    dispatching = rig.loaded().runner._dispatching
+    assert dispatching is not None
+    dispatching.cancel()
+    await asyncio.wait({moving, dispatching})
+    rig.kind.launch_when.set()
+    rig = await restarted(rig)
+    terminal = await rig.kind.launched(2)
+    assert (terminal.launch.settings.link, terminal.launch.resume) == ("terminal", SESSION)
+    assert (await settled(rig)).outcome == "moved"
+    await rig.stop()
+
+
+async def test_a_gateway_that_is_stopped_tells_whoever_waits_and_hands_over_when_it_is_back(tmp_path: Path) -> None:
+    rig = await Rig(tmp_path).start()
+    await idle(rig)
+    rig.kind.launch_when.clear()
+    moving = asyncio.create_task(to(rig))
+    await rig.until(lambda: rig.state().settings.link == "terminal")
+    await rig.stop()
+    with pytest.raises(Exception, match="hands over when it is back"):
+        await moving
+    rig.kind.launch_when.set()
+    again = Rig(tmp_path)
+    again.kind = rig.kind
+    await again.start()
+    assert (await again.kind.launched(2)).launch.settings.link == "terminal"
+    await settled(again)
+    await again.stop()
+
+
+async def test_a_fork_does_not_inherit_the_wish(rig: Rig) -> None:
+    agent = await idle(rig)
+    await rig.send("two")
+    await agent.prompted()
+    await to(rig)
+    first = (await of_kind(rig, ev.UserMessage))[0].message
+    await rig.do(cmd.Fork(session=SESSION, child=CHILD, at=first))
+    assert rig.state(CHILD).handover is None
+
+
+# --- one conversation, two sources ---------------------------------------------------------------------------
+
+
+@pytest.mark.rules("S001-002", "S001-109", "S001-120", "S001-123")
+async def test_what_the_wire_said_before_is_not_told_again_by_the_transcript_after(rig: Rig) -> None:
+    agent = await rig.working("one")
+    await agent.text("said once", "m1")
+    await agent.result()
+    wire = [entry for entry in (await rig.store.read(SESSION, 0, 1000)).entries if entry.raw and entry.origin]
+    kept = [msgspec.json.decode(entry.raw or b"") for entry in wire]
+    prompt = next(record["uuid"] for record in kept if record["type"] == "user")
+    answer = next(record["uuid"] for record in kept if record["type"] == "assistant")
+    await to(rig)
+    terminal = await rig.kind.launched(2)
+    said = [{"type": "text", "text": "said once"}]
+    rows = [
+        row("user", prompt, "one"),
+        row("assistant", answer, said, id="m1", stop_reason="end_turn", model="opus"),
+        row("user", "t1", "typed at the desk"),
+        row("assistant", "t2", [{"type": "text", "text": "yes"}], id="m2", stop_reason="end_turn", model="opus"),
+    ]
+    await terminal.sink.records([Record(raw, "transcript") for raw in rows])
+    assert [event.text for event in await of_kind(rig, ev.Text)] == ["said once", "yes"]
+    assert len(await of_kind(rig, ev.UserMessage)) == len(await of_kind(rig, ev.TurnStarted)) == 2
+    ids = [event.id for event in await rig.log()]
+    assert len(ids) == len(set(ids))
+
+
+# --- settings that this link cannot change by request ----------------------------------------------------------
+
+
+async def test_settings_that_need_a_restart_are_not_sent_to_the_agent(rig: Rig) -> None:
+    await rig.open(settings=cmd.Settings(link="terminal"))
+    await rig.send("one")
+    terminal = await rig.kind.launched()
+    await terminal.prompted()
+    await terminal.ready()
+    await rig.do(cmd.SetMode(session=SESSION, mode="acceptEdits"))
+    await rig.do(cmd.SetModel(session=SESSION, model="haiku"))
+    await rig.do(cmd.SetThinking(session=SESSION, budget=1000))
+    assert terminal.told == []
+    assert {"mode.changed", "model.changed", "thinking.changed"} <= set(await rig.kinds())
+    await terminal.result()
+    await rig.send("two")
+    again = await rig.kind.launched(2)
+    settings = again.launch.settings
+    assert (settings.mode, settings.model, settings.thinking) == ("acceptEdits", "haiku", 1000)
+    assert again.launch.resume == SESSION and await again.prompted() == "two"
+
+
+async def test_a_mode_that_the_agent_went_into_by_itself_needs_no_restart(rig: Rig) -> None:
+    await rig.open(settings=cmd.Settings(link="terminal"))
+    await rig.send("one")
+    terminal = await rig.kind.launched()
+    await terminal.prompted()
+    await terminal.ready()
+    await terminal.say({"type": "system", "subtype": "status", "status": None, "permissionMode": "plan", "uuid": "s1"})
+    assert rig.state().settings.mode == "plan"
+    await terminal.result()
+    await rig.send("two")
+    assert await terminal.prompted() == "two"
+
+
+async def test_what_is_changed_by_request_is_sent_even_if_something_else_needs_a_restart(rig: Rig) -> None:
+    agent = await rig.working("one")
+    await rig.do(cmd.Configure(session=SESSION, settings=cmd.Settings(directories=(str(rig.cwd),))))
+    await rig.do(cmd.SetModel(session=SESSION, model="haiku"))
+    assert agent.told == [("model", "haiku")]
