@@ -31,11 +31,12 @@ class Screen(msgspec.Struct, frozen=True):
 
 
 class Output(msgspec.Struct, frozen=True):
-    """What a watcher is given. `redraw`: it lagged (or has just come), and this draws everything from a clean screen;
-    what it had before is void."""
+    """What a watcher is given: whole characters and sequences. `redraw`: it lagged (or has just come, or the size has
+    changed), and this draws everything from a clean screen, for a terminal of `size`; what it had before is void."""
 
     data: bytes
     redraw: bool = False
+    size: Size | None = None
 
 
 class Program(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,7 +76,8 @@ class Terminal(Protocol):
         ...
 
     def resize(self, size: Size, who: str = "") -> None:
-        """What the watcher `who` has room for; the terminal is as large as the smallest of those that write."""
+        """What the watcher `who` has room for; the terminal is as large as the smallest of those that write. Its word
+        counts until its `watch` ends; without any, the size is the one that the program was started with."""
         ...
 
     def watch(self, who: str = "") -> AsyncIterator[Output]:
@@ -92,8 +94,13 @@ class Terminals(Protocol):
     """All that are open. Bounded in number."""
 
     async def open(self, name: str, program: Program) -> Terminal:
-        """TooMany; Busy where one of that name runs."""
+        """TooMany; Busy where one of that name runs; AgentMissing, BadRequest where it cannot be started."""
         ...
 
-    def find(self, name: str) -> Terminal | None: ...
-    def names(self) -> tuple[str, ...]: ...
+    def find(self, name: str) -> Terminal | None:
+        """The last of that name; one that has ended is kept for a while."""
+        ...
+
+    def names(self) -> tuple[str, ...]:
+        """Of those that run."""
+        ...

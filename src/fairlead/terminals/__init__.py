@@ -1,0 +1,6 @@
+"""Shared terminals: programs on PTYs that many watch at once. What a screen shows is computed here, so that one who
+comes late, or lags, is drawn the whole of it."""
+
+from fairlead.terminals.registry import TerminalRegistry
+
+__all__ = ["TerminalRegistry"]

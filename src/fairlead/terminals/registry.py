@@ -1,0 +1,86 @@
+"""All terminals of a gateway, by name: bounded in number, all ended when it ends."""
+
+import asyncio
+import logging
+from typing import Final
+
+from fairlead.model.errors import AgentMissing, BadRequest, Busy, TooMany
+from fairlead.model.terminals import Program, Terminal
+from fairlead.system.clock import Clock
+from fairlead.system.process import Patience
+from fairlead.system.pty import PtyChild, spawn_on_pty
+from fairlead.terminals.terminal import LiveTerminal, fit
+
+log = logging.getLogger("fairlead.terminals")
+
+DEFAULT_MOST: Final = 32
+
+
+class TerminalRegistry:
+    """Implements `model.terminals.Terminals`."""
+
+    def __init__(self, clock: Clock, most: int = DEFAULT_MOST, patience: Patience | None = None) -> None:
+        self._clock = clock
+        self._most = most
+        self._patience = patience or Patience()
+        self._terminals: dict[str, LiveTerminal] = {}
+        self._opening: dict[str, asyncio.Task[PtyChild]] = {}
+        self._turn = asyncio.Lock()
+
+    async def open(self, name: str, program: Program) -> Terminal:
+        found = self._terminals.get(name)
+        if name in self._opening or (found is not None and found.running):
+            raise Busy(f"There is a terminal {name} already.", terminal=name)
+        if len(self.names()) + len(self._opening) >= self._most:
+            raise TooMany(
+                f"{self._most} terminals are open: close one, or start the gateway with more (max_terminals)."
+            )
+        opening = self._opening[name] = asyncio.create_task(self._start(program))
+        try:
+            child = await opening
+        finally:
+            del self._opening[name]
+        terminal = LiveTerminal(name, child, fit(program.size), self._patience, self._turn)
+        log.info("terminal opened", extra={"terminal": name, "pid": child.pid})
+        self._terminals.pop(name, None)
+        self._terminals[name] = terminal
+        self._forget()
+        return terminal
+
+    def find(self, name: str) -> Terminal | None:
+        return self._terminals.get(name)
+
+    def names(self) -> tuple[str, ...]:
+        return tuple(name for name, terminal in self._terminals.items() if terminal.running)
+
+    async def close(self) -> None:
+        """End every program. Nobody opens one any more when this is called."""
+        for opening in self._opening.values():
+            opening.cancel()
+        await asyncio.gather(*(terminal.stop() for terminal in self._terminals.values() if terminal.running))
+
+    async def _start(self, program: Program) -> PtyChild:
+        size = fit(program.size)
+        try:
+            return await spawn_on_pty(
+                program.argv,
+                env=program.env,
+                cwd=program.cwd,
+                columns=size.columns,
+                rows=size.rows,
+                clock=self._clock,
+            )
+        except OSError as error:
+            if error.filename == program.cwd:
+                raise BadRequest(
+                    f"The working folder {program.cwd} cannot be used: {error.strerror}.", path=program.cwd
+                ) from error
+            raise AgentMissing(
+                f"{program.argv[0]} cannot be started in a terminal: {error.strerror}.", path=program.argv[0]
+            ) from error
+
+    def _forget(self) -> None:
+        """Those that have ended are kept while there are few, the newest longest."""
+        ended = [name for name, terminal in self._terminals.items() if not terminal.running]
+        for name in ended[: max(0, len(self._terminals) - self._most)]:
+            del self._terminals[name]

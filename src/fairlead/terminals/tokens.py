@@ -1,0 +1,122 @@
+"""The bytes of a program cut into whole tokens: runs of text, control characters, escape sequences. Pure.
+
+Nothing that follows sees half a sequence, so a stream may be cut between any two of our pieces. What waits here for
+its other half is bounded: a sequence that has no end is swallowed to its end.
+"""
+
+import codecs
+import re
+from enum import Enum
+from typing import Final, NamedTuple
+
+LONGEST: Final = 64 * 1024
+"""Characters of one sequence. Titles and clipboards are far below; pictures may be above and are left out."""
+
+
+class Kind(Enum):
+    TEXT = "text"
+    CONTROL = "control"
+    ESCAPE = "escape"
+    CSI = "csi"
+    OSC = "osc"
+    STRING = "string"
+    """DCS, SOS, PM and APC: what they carry is for the terminal itself."""
+
+
+class Token(NamedTuple):
+    """`raw` as it came. For a CSI, `body` is the parameters with their private mark in front; for an escape its
+    intermediates; for an OSC or string what it carries."""
+
+    kind: Kind
+    raw: str
+    body: str = ""
+    intermediates: str = ""
+    final: str = ""
+
+
+_TOKEN = re.compile(
+    r"(?P<text>[^\x00-\x1f\x7f]+)"
+    r"|(?P<control>[\x00-\x1a\x1c-\x1f\x7f]+)"
+    r"|\x1b\[(?P<csi>[0-?]*)(?P<inter>[ -/]*)(?P<final>[@-~])"
+    r"|\x1b\](?P<osc>[^\x07\x1b\x18\x1a]*)(?:\x07|\x1b\\)"
+    r"|\x1b(?P<introducer>[PX^_])(?P<string>[^\x1b\x18\x1a]*)\x1b\\"
+    r"|\x1b(?P<escape>[ -/]+)(?P<last>[0-~])"
+    r"|\x1b(?P<single>[0-OQ-WYZ\\`-~])"
+)
+_UNFINISHED = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|\][^\x07\x1b\x18\x1a]*\x1b?|[PX^_][^\x1b\x18\x1a]*\x1b?|[ -/]*)?\Z")
+_BROKEN = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b\x18\x1a]*|[ -/]*)")
+_OSC_END = re.compile(r"\x07|(?=[\x1b\x18\x1a])")
+_STRING_END = re.compile(r"(?=[\x1b\x18\x1a])")
+_CSI_END = re.compile(r"[@-~]|(?=[^ -~])")
+_UNBOUNDED = ("text", "control")
+_C1 = re.compile(r"[\x80-\x9f]")
+
+
+class Tokenizer:
+    """Feed it bytes, split anywhere; it gives the tokens that are whole."""
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._rest = ""
+        self._until: re.Pattern[str] | None = None
+        """Where a sequence that is too long may end."""
+
+    def feed(self, data: bytes) -> list[Token]:
+        text = self._decoder.decode(data)
+        if _C1.search(text):
+            text = _C1.sub(_as_escape, text)
+        text = self._rest + text
+        self._rest = ""
+        tokens: list[Token] = []
+        at = 0
+        end = len(text)
+        while at < end:
+            if self._until is not None:
+                found = self._until.search(text, at)
+                if found is None:
+                    return tokens
+                at = found.end()
+                self._until = None
+            match = _TOKEN.match(text, at)
+            if match is not None:
+                at = match.end()
+                if match.lastgroup in _UNBOUNDED or len(match.group()) <= LONGEST:
+                    tokens.append(_token(match))
+            elif _UNFINISHED.match(text, at):
+                self._keep(text[at:])
+                break
+            else:
+                # Broken off by a character that cannot be in it: what follows is read for itself.
+                broken = _BROKEN.match(text, at)
+                at = broken.end() if broken is not None and broken.end() > at else at + 1
+        return tokens
+
+    def _keep(self, rest: str) -> None:
+        if len(rest) <= LONGEST:
+            self._rest = rest
+        else:
+            self._until = _OSC_END if rest[1:2] == "]" else _STRING_END if rest[1:2] in "PX^_" else _CSI_END
+
+
+def _token(match: re.Match[str]) -> Token:
+    raw = match.group()
+    match match.lastgroup:
+        case "text":
+            return Token(Kind.TEXT, raw)
+        case "control":
+            return Token(Kind.CONTROL, raw)
+        case "final":
+            return Token(Kind.CSI, raw, match["csi"], match["inter"], match["final"])
+        case "osc":
+            return Token(Kind.OSC, raw, match["osc"])
+        case "string":
+            return Token(Kind.STRING, raw, match["string"], "", match["introducer"])
+        case "last":
+            return Token(Kind.ESCAPE, raw, match["escape"], "", match["last"])
+        case _:
+            return Token(Kind.ESCAPE, raw, final=match["single"])
+
+
+def _as_escape(match: re.Match[str]) -> str:
+    """The eight-bit form of a control, in its seven-bit one."""
+    return "\x1b" + chr(ord(match.group()) - 0x40)
