@@ -74,7 +74,10 @@ class Answer(Base, frozen=True, kw_only=True, tag="answer"):
 
 
 class SetMode(Base, frozen=True, kw_only=True, tag="set_mode"):
+    """`request`: the client's own name of this request, told to everybody with the change."""
+
     mode: str
+    request: str = ""
 
 
 class SetModel(Base, frozen=True, kw_only=True, tag="set_model"):

@@ -367,8 +367,11 @@ class PermissionCancelled(Base, frozen=True, kw_only=True, tag="permission.cance
 
 
 class ModeChanged(Base, frozen=True, kw_only=True, tag="mode.changed"):
+    """`request` is the asking client's own name of its request, where its protocol has such."""
+
     mode: str
     by: str = ""
+    request: str = ""
 
 
 class ModelChanged(Base, frozen=True, kw_only=True, tag="model.changed"):

@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable, Container, Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -30,6 +30,14 @@ BYTES_PER_EVENT = 100
 """Of a checkpoint, at most: less than an event's own row in the log."""
 
 logger = logging.getLogger("fairlead.session")
+
+
+class ModeAsked(NamedTuple):
+    """A mode that the agent was told to go into, and on whose word."""
+
+    mode: str
+    by: str
+    request: str
 
 
 class Listener(Protocol):
@@ -109,7 +117,7 @@ class Core:
         self._stalled = _future()
         """Done while a patient commit waits for the store: has the store's error."""
         self.listener: Listener | None = None
-        self.mode_asked: tuple[str, str] | None = None
+        self.mode_asked: ModeAsked | None = None
         self.suggest: Callable[[str, dict[str, Any]], tuple[str, ...]] = lambda tool, tool_input: ()
         self.hurried = False
         """The gateway ends: nobody waits for a store that takes nothing. The next start finds what is missing."""
@@ -195,8 +203,8 @@ class Core:
             return event
         if event.mode == state.settings.mode:
             return ev.RecordKept(id=event.id, turn=event.turn, record="system", subtype="status")
-        if self.mode_asked is not None and self.mode_asked[0] == event.mode:
-            return msgspec.structs.replace(event, by=self.mode_asked[1])
+        if self.mode_asked is not None and self.mode_asked.mode == event.mode:
+            return msgspec.structs.replace(event, by=self.mode_asked.by, request=self.mode_asked.request)
         if adopts(event.mode, allow_bypass=self.services.policy.allow_bypass):
             return event
         text = f"The agent went into the mode {event.mode} by itself; the gateway's policy stays as it was."

@@ -63,7 +63,7 @@ def cancel(state: SessionState, command: cmd.CancelMessage, by: str, cause: str)
 def set_mode(state: SessionState, command: cmd.SetMode, by: str, cause: str) -> ev.ModeChanged | None:
     if state.settings.mode == command.mode:
         return None
-    return ev.ModeChanged(id=event_id(cause, "mode.changed"), mode=command.mode, by=by)
+    return ev.ModeChanged(id=event_id(cause, "mode.changed"), mode=command.mode, by=by, request=command.request)
 
 
 def hand_over(

@@ -19,7 +19,7 @@ from fairlead.model.errors import BadRequest, FairleadError, NotAllowed
 from fairlead.model.ids import MessageId, event_id
 from fairlead.sessions import decide
 from fairlead.sessions.asking import Asking
-from fairlead.sessions.core import Core
+from fairlead.sessions.core import Core, ModeAsked
 from fairlead.sessions.handover import HandOvers
 from fairlead.sessions.policy import ModePolicy
 from fairlead.sessions.runner import Runner
@@ -172,14 +172,16 @@ class Session:
     async def _set_mode(self, command: cmd.SetMode, by: str) -> cmd.Reply:
         self.modes().check(command.mode)
         core = self.core
-        core.mode_asked = (command.mode, by)
+        core.mode_asked = ModeAsked(command.mode, by, command.request)
+        unchanged = core.state.settings.mode == command.mode
         try:
             agent = self.runner.takes(mode=command.mode)
             if agent is not None:
                 await agent.set_mode(command.mode)
-            return await self._log(command, lambda cause: decide.set_mode(core.state, command, by, cause))
+            reply = await self._log(command, lambda cause: decide.set_mode(core.state, command, by, cause))
         finally:
             core.mode_asked = None
+        return msgspec.structs.replace(reply, data={"unchanged": True}) if unchanged else reply
 
     def modes(self) -> ModePolicy:
         policy = self.core.services.policy
