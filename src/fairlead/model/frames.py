@@ -3,6 +3,12 @@
 Client protocols may not see the server's driver, so what they need of it is in the model.
 """
 
+from typing import Any
+
+import msgspec
+
+_msgpack = msgspec.msgpack.Encoder()
+
 
 def text_frame(payload: bytes) -> bytes:
     """One unmasked text message; `payload` is UTF-8 and is not checked, every caller has just encoded it."""
@@ -11,6 +17,25 @@ def text_frame(payload: bytes) -> bytes:
 
 def binary_frame(payload: bytes) -> bytes:
     return build_frame(0x82, payload)
+
+
+def packed_frame(message: Any) -> bytes:
+    """One binary message in MessagePack."""
+    try:
+        return binary_frame(_msgpack.encode(message))
+    except OverflowError:
+        # JSON has whole numbers of any length, MessagePack 64 bits: what an agent says must not stop a view.
+        return binary_frame(_msgpack.encode(_narrowed(message)))
+
+
+def _narrowed(value: Any) -> Any:
+    if isinstance(value, int) and not -(2**63) <= value < 2**64:
+        return float(value) if abs(value) < 10**308 else str(value)
+    if isinstance(value, dict):
+        return {key: _narrowed(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_narrowed(item) for item in value]
+    return value
 
 
 def build_frame(head: int, payload: bytes) -> bytes:

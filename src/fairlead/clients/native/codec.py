@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from fairlead.clients.native.errors import BadFrame
-from fairlead.model.frames import binary_frame, text_frame
+from fairlead.model.frames import packed_frame, text_frame
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Entry, event_line
 
@@ -18,7 +18,6 @@ MSGPACK: Final = "fairlead.v1.msgpack"
 SUBPROTOCOLS: Final = (JSON, MSGPACK)
 
 _json = msgspec.json.Encoder()
-_msgpack = msgspec.msgpack.Encoder()
 
 
 class Codec(Protocol):
@@ -69,11 +68,7 @@ class MsgpackCodec:
         return self.frame(_signal(session, kind, name, data))
 
     def frame(self, message: dict[str, Any]) -> bytes:
-        try:
-            return binary_frame(_msgpack.encode(message))
-        except OverflowError:
-            # JSON has whole numbers of any length, MessagePack 64 bits: what an agent says must not stop a view.
-            return binary_frame(_msgpack.encode(_narrowed(message)))
+        return packed_frame(message)
 
     def read(self, data: bytes, text: bool) -> Any:
         if text:
@@ -82,16 +77,6 @@ class MsgpackCodec:
             return msgspec.msgpack.decode(data)
         except (msgspec.DecodeError, RecursionError, ValueError):
             raise BadFrame("The frame is not MessagePack.") from None
-
-
-def _narrowed(value: Any) -> Any:
-    if isinstance(value, int) and not -(2**63) <= value < 2**64:
-        return float(value) if abs(value) < 10**308 else str(value)
-    if isinstance(value, dict):
-        return {key: _narrowed(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_narrowed(item) for item in value]
-    return value
 
 
 CODECS: Final[dict[str, Codec]] = {JSON: JsonCodec(), MSGPACK: MsgpackCodec()}
