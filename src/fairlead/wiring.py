@@ -178,6 +178,7 @@ class Gateway:
             make_room=make_room,
             is_folder=os.path.isdir,
             agent_ended=lambda session: self._keeper.agent_ended(session),
+            turn_ended=lambda session: self._keeper.turn_ended(session),
             transcripts=transcripts,
             limits=Limits(
                 idle_s=config.idle_minutes * 60,

@@ -406,16 +406,11 @@ async def test_our_own_session_is_left_to_its_wire(tmp_path: Path) -> None:
         await asyncio.sleep(0.05)
         assert "from the file" not in await rig.said(session)
         await agent.die(Exit(code=0))
-        await rig.until(lambda: rig.loaded(session).runner.agent is None)
-        await eventually(lambda: _place(rig, session))
+        await rig.until(lambda: rig.loaded(session).runner.agent is None and session not in rig.keeper._driven)
         assert [summary.session for summary in await rig.listed()] == [session]
         rig.home.write([write.prompt("by hand"), write.text("in a terminal")], session)
         await eventually(lambda: _has(rig, session, "in a terminal"))
         assert "from the file" not in await rig.said(session)
-
-
-async def _place(rig: TranscriptRig, session: SessionId) -> bool:
-    return await rig.store.checkpoint(session, "transcript") is not None
 
 
 async def test_a_turn_is_over_when_its_answer_was_final_and_nothing_follows(tmp_path: Path) -> None:

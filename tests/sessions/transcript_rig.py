@@ -43,6 +43,7 @@ class TranscriptRig(Rig):
             default_agent="claude",
             transcripts=source,
             agent_ended=lambda session: self.keeper.agent_ended(session),
+            turn_ended=lambda session: self.keeper.turn_ended(session),
         )
         self.registry = Registry(self.services)
         self.gateway = SessionGateway(self.services, self.registry)

@@ -72,6 +72,31 @@ class Rows(msgspec.Struct, frozen=True, kw_only=True):
     again: bool = False
 
 
+class Copy(msgspec.Struct, frozen=True, kw_only=True):
+    """A row that the log keeps for its bytes. `of` names the record of the wire that it is, or else itself (`name`).
+
+    `differs`: uuid, type, order or message.content, if that is not as the wire had it."""
+
+    record: Record
+    name: str
+    kind: str
+    subtype: str = ""
+    of: str
+    differs: str = ""
+
+
+class Copies(Protocol):
+    """Tells which rows of a transcript are records that came over the wire. Pure."""
+
+    def told(self, record: Record) -> None:
+        """A record of the log, in its order: of the wire, our own, or a row of the transcript."""
+        ...
+
+    def row(self, record: Record) -> Copy | None:
+        """A row of the transcript, in its order; None for one that is in the log already."""
+        ...
+
+
 class TranscriptReader(Protocol):
     """One session's files (its own and its subagents'), read from a place on, each byte once. Not for two tasks."""
 
@@ -79,12 +104,12 @@ class TranscriptReader(Protocol):
         """What comes next; None: nothing more for now. NotFound when the file is gone."""
         ...
 
-    async def finish(self) -> Rows | None:
-        """What is left at the end of a file that nobody writes to: a last line without its newline."""
+    def place(self) -> bytes:
+        """Behind what was read."""
         ...
 
-    def to_end(self) -> bytes:
-        """Leave out what is there now; the place behind it."""
+    async def finish(self) -> Rows | None:
+        """What is left at the end of a file that nobody writes to: a last line without its newline."""
         ...
 
     def close(self) -> None: ...
@@ -116,11 +141,16 @@ class Transcripts(Protocol):
         ...
 
     async def reader(
-        self, session: SessionId, place: bytes = b"", *, after: str = "", path: str = ""
+        self, session: SessionId, place: bytes = b"", *, after: str = "", since: str = "", path: str = ""
     ) -> TranscriptReader:
         """From `place` on, and not before the prompt `after` (the file's end, where that is not in it).
 
-        `path`: a file that lies elsewhere. NotFound."""
+        `since`: from that prompt on, and NotFound where it is not there yet. `path`: a file that lies elsewhere.
+        NotFound."""
+        ...
+
+    def copies(self, session: SessionId) -> Copies:
+        """For the rows of a session whose agent runs here."""
         ...
 
     async def examine(self, path: str) -> Found | Problem:

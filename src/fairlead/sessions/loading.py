@@ -75,12 +75,17 @@ async def _replay(store: Store, session: SessionId, interpreter: Interpreter, si
 
 
 def _see(interpreter: Interpreter, entry: Entry) -> None:
-    if entry.raw is not None and entry.origin:
-        interpreter.step(Record(entry.raw, entry.origin))
     event = ev.decode(entry.event)
+    if entry.raw is not None and entry.origin and not is_copy(event):
+        interpreter.step(Record(entry.raw, entry.origin))
     if isinstance(event, ev.AgentExited):
         interpreter.exited(event.reason, event.id)
     interpreter.placed(event, entry.seq)
+
+
+def is_copy(event: ev.Event) -> bool:
+    """It stands beside what the wire brought, for its bytes: it was never interpreted."""
+    return isinstance(event, ev.RecordKept) and bool(event.of)
 
 
 async def create(

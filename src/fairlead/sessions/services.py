@@ -58,6 +58,8 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     is_folder: Callable[[str], bool]
     agent_ended: Callable[[SessionId], None] = lambda session: None
     """Told when a session's agent has exited and all that it said is in the log."""
+    turn_ended: Callable[[SessionId], None] = lambda session: None
+    """Told when a turn is over and its end is in the log."""
     limits: Limits = Limits()
     transcripts: Transcripts | None = None
     mcp: Mapping[str, McpServer] = {}

@@ -46,6 +46,8 @@ class Session:
     def committed(self, events: Sequence[ev.Event]) -> None:
         if any(isinstance(event, ev.AgentExited) for event in events):
             self.core.services.agent_ended(self.core.session)
+        elif any(isinstance(event, ev.TurnEnded) for event in events):
+            self.core.services.turn_ended(self.core.session)
         self.handovers.noticed()
         wished = self.core.state.handover is not None
         if wished or any(isinstance(event, ev.TurnEnded | ev.MessageQueued) for event in events):

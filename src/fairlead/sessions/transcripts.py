@@ -20,6 +20,7 @@ from fairlead.model.requests import Action
 from fairlead.model.store import TRANSCRIPT, SessionFilter
 from fairlead.model.transcripts import Found, Problem, Rows, TranscriptReader, Transcripts
 from fairlead.sessions import loading
+from fairlead.sessions.copying import PLACE, Copying
 from fairlead.sessions.feed import Feed
 from fairlead.sessions.found import Listing, is_listed
 from fairlead.sessions.policy.paths import inside_any
@@ -29,8 +30,6 @@ from fairlead.sessions.settling import Settling
 
 logger = logging.getLogger("fairlead.transcripts")
 
-PLACE = "transcript"
-"""Name of the checkpoint that says how far a session's files were read."""
 CONSENT = "consent"
 """Documents with what the user has agreed to."""
 ARCHIVE = "archive"
@@ -65,6 +64,7 @@ class Keeper:
         self._tasks: set[asyncio.Task[None]] = set()
         self.listing = Listing(services, source, self._spawn, self._forget)
         self.settling = Settling(services, sessions.loaded, self._spawn)
+        self.copying = Copying(services, source)
         self.watching = asyncio.Event()
         """Set when the files are listed and watched."""
 
@@ -81,6 +81,7 @@ class Keeper:
             await asyncio.wait(self._tasks)
         for session in list(self._readers):
             self._forget(session)
+        self.copying.close()
         if self.watching.is_set():
             with contextlib.suppress(FairleadError):
                 await self.listing.keep_marks()
@@ -229,6 +230,8 @@ class Keeper:
                 self._driven.add(session_id)
                 self._forget(session_id)
             if session_id in self._driven:
+                if runner.agent is not None:
+                    await self._copy(session)
                 return
             try:
                 await self._catch_up(session)
@@ -240,6 +243,26 @@ class Keeper:
                 await self._catch_up(session)
             self.settling.soon(session_id)
 
+    def turn_ended(self, session: SessionId) -> None:
+        """Its agent rests, and has written down what it said, or is about to."""
+        self._spawn(self._rested(session))
+
+    async def _rested(self, session_id: SessionId) -> None:
+        async with self._lock(session_id):
+            session = self._sessions.loaded(session_id)
+            if session is not None and session.runner.agent is not None and session.kind.name == self._source.agent:
+                await self._copy(session)
+
+    async def _copy(self, session: Session, *, ended: bool = False) -> None:
+        """Not in a turn: it would only wait. What it lacks of the last one comes with a change of the file."""
+        core = session.core
+        if core.interpreter.turn is None:
+            try:
+                await (self.copying.finish(core) if ended else self.copying.bring_level(core))
+            except (NotFound, OSError):
+                # It has written nothing down yet, or what it wrote is gone.
+                self.copying.forget(core.session)
+
     def agent_ended(self, session: SessionId) -> None:
         """All that is in the file now was said by our own agent; what comes later is somebody else's."""
         self._driven.add(session)
@@ -248,27 +271,18 @@ class Keeper:
     async def _pass_over(self, session_id: SessionId) -> None:
         session = self._sessions.loaded(session_id)
         async with self._lock(session_id):
+            self._forget(session_id)
             try:
                 if session is not None and session.kind.name == self._source.agent:
-                    self._forget(session_id)
-                    await self._keep(session, (await self._reader(session)).to_end())
-            except (FairleadError, OSError):
-                # It wrote nothing down, or what it wrote is gone.
-                self._forget(session_id)
+                    await self._copy(session, ended=True)
             finally:
+                self.copying.forget(session_id)
                 self._driven.discard(session_id)
 
     async def _catch_up(self, session: Session) -> None:
         reader = await self._reader(session)
         while (rows := await reader.read()) is not None:
             await self._log(session, rows)
-
-    async def _keep(self, session: Session, place: bytes) -> None:
-        core = session.core
-        async with core.lock:
-            transition = core.begin()
-            transition.keep_place(PLACE, place)
-            await core.commit(transition, patient=True)
 
     def _lock(self, session: SessionId) -> asyncio.Lock:
         return self._reading.setdefault(session, asyncio.Lock())
@@ -278,14 +292,22 @@ class Keeper:
         reader = self._readers.get(state.session)
         if reader is None or path:
             kept = await self._services.store.checkpoint(state.session, PLACE)
+            after = state.last_prompt or ""
+            if kept is not None and await self._ends(state.session) <= kept.seq:
+                after = ""
             reader = await self._source.reader(
                 SessionId(state.agent_session or state.session),
                 kept.data if kept is not None else b"",
-                after=state.last_prompt or "",
+                after=after,
                 path=path,
             )
             self._readers[state.session] = reader
         return reader
+
+    async def _ends(self, session: SessionId) -> int:
+        """Where the last agent that we ran ended: what it wrote is passed over if its file was not read since."""
+        page = await self._services.store.tail(session, None, 1, ("agent.started", "agent.exited"))
+        return page.entries[-1].seq if page.entries else 0
 
     def _forget(self, session: SessionId) -> None:
         reader = self._readers.pop(session, None)

@@ -214,6 +214,27 @@ def place_after(path: Path, prompt: MessageId | None) -> int:
         return 0 if steered else size
 
 
+def place_of(path: Path, prompt: MessageId) -> int | None:
+    """The offset at which the row of `prompt` begins; None while it is not there."""
+    try:
+        file = path.open("rb")
+    except OSError:
+        return None
+    with file:
+        name = prompt.encode()
+        for end, line in lines_backwards(file.fileno(), file.seek(0, os.SEEK_END)):
+            if name in line and _uuid_of(line) == prompt:
+                return max(0, end - len(line) - 1)
+    return None
+
+
+def _uuid_of(line: bytes) -> str | None:
+    try:
+        return _rows.decode(line.strip(b"\0 \t\r")).uuid
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
 def _is_prompt(row: _Row) -> bool:
     return row.type == "user" and not (row.isSidechain or row.isMeta or row.toolUseResult)
 

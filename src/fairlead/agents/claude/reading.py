@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from fairlead.agents.claude.follow import place_after
+from fairlead.agents.claude.follow import place_after, place_of
 from fairlead.agents.claude.lines import LineSplitter, Oversize, Spill, encode_line
 from fairlead.agents.claude.records import subagent_link
 from fairlead.agents.claude.rescue import GARBAGE, OVERSIZE, TORN, Row, read_line
@@ -197,6 +197,7 @@ class SessionReader:
         path: Path,
         place: bytes = b"",
         after: str = "",
+        since: str = "",
         spill: Callable[[], Spill | None] = lambda: None,
     ) -> None:
         self._session = session
@@ -207,6 +208,8 @@ class SessionReader:
         self._folder_changed = -1
         if after:
             self._skip_to(after)
+        if since:
+            self._begin_at(since)
 
     def _skip_to(self, prompt: str) -> None:
         """Not what lies before a prompt that is known, nor what its subagents have written so far."""
@@ -214,6 +217,13 @@ class SessionReader:
         if offset > self._places.get(MAIN, FilePlace()).offset:
             self.to_end()
             self._places[MAIN] = _place_at(self._path, offset)
+
+    def _begin_at(self, prompt: str) -> None:
+        """Not what lies before a prompt: another session's part of the file."""
+        offset = place_of(self._path, MessageId(prompt))
+        if offset is None:
+            raise NotFound("prompt in the transcript", prompt)
+        self._places[MAIN] = _place_at(self._path, offset)
 
     async def read(self) -> Rows | None:
         self._find()

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 
 from fairlead.agents.claude import catalogue, reading
+from fairlead.agents.claude.copies import ClaudeCopies
 from fairlead.agents.claude.lines import Spill
 from fairlead.agents.claude.watch import Watch
 from fairlead.model.agents import Record
@@ -72,14 +73,17 @@ class ClaudeTranscripts:
         return await asyncio.to_thread(catalogue.look, Path(path))
 
     async def reader(
-        self, session: SessionId, place: bytes = b"", *, after: str = "", path: str = ""
+        self, session: SessionId, place: bytes = b"", *, after: str = "", since: str = "", path: str = ""
     ) -> reading.SessionReader:
         file = Path(path) if path else await self._find(session)
         if file is None:
             raise NotFound("transcript of session", session)
         return await asyncio.to_thread(
-            reading.SessionReader, session, file, place, after, lambda: self._spill_of(session)
+            reading.SessionReader, session, file, place, after, since, lambda: self._spill_of(session)
         )
+
+    def copies(self, session: SessionId) -> ClaudeCopies:
+        return ClaudeCopies(self._spill_of(session))
 
     async def glance(self, session: SessionId, limit: int) -> Sequence[Record]:
         path = await self._find(session)

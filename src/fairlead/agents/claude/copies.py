@@ -1,0 +1,154 @@
+"""Rows of a transcript beside the records that the wire brought: which row is whose copy, and what differs. Pure.
+
+Both have one uuid; where they do not, a block is known by its message and what it says. Equal must be type, order and
+content (a plain string is one text block); all else differs by nature. Memory is bounded: far more than a turn has.
+"""
+
+import hashlib
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from fairlead.agents.claude.lines import Spill, encode_line
+from fairlead.agents.claude.records import mend
+from fairlead.agents.claude.state import trim
+from fairlead.model.agents import Record
+from fairlead.model.transcripts import Copy
+
+KEPT: Final = 8192
+"""Records of the wire that are remembered until their rows come; a long turn has some hundreds."""
+WHOLE_ASIDE: Final = 32 << 10
+"""Rows beside the conversation above this size are spilled: requests to the model, which newer versions write down with
+every turn (100 kB each), are nothing that a client shows."""
+SHOWN: Final = 256
+"""What is kept of such a row: enough to see what it was."""
+
+T = TypeVar("T")
+
+_CONVERSATION: Final = frozenset({"user", "assistant"})
+
+
+class _Message(msgspec.Struct):
+    id: Any = None
+    content: Any = None
+
+
+class _Row(msgspec.Struct):
+    """What names a record. Of any type: a row is never refused for one of these."""
+
+    type: Any = None
+    subtype: Any = None
+    uuid: Any = None
+    isSidechain: Any = None
+    parent_tool_use_id: Any = None
+    message: msgspec.Raw = msgspec.Raw()
+
+
+class _Told(msgspec.Struct, frozen=True):
+    """A record of the wire. `place` is its number among those of the main thread; -1: it has none."""
+
+    kind: str
+    content: bytes
+    place: int = -1
+
+
+_rows: Final = msgspec.json.Decoder(_Row)
+_messages: Final = msgspec.json.Decoder(_Message)
+
+
+class ClaudeCopies:
+    """Implements `model.transcripts.Copies`."""
+
+    def __init__(self, spill: Spill | None = None) -> None:
+        self._spill = spill
+        self._told: dict[str, _Told] = {}
+        self._blocks: dict[tuple[str, bytes], str] = {}
+        self._rows: dict[str, None] = {}
+        self._count = self._last = 0
+
+    def told(self, record: Record) -> None:
+        row = _decoded(_rows, record.raw)
+        if record.origin == "transcript":
+            self._note(_name(row, record.raw))
+            return
+        if row is None or row.type not in _CONVERSATION or not isinstance(row.uuid, str) or row.uuid in self._told:
+            return
+        message = _message(row)
+        digest = _digest(message.content)
+        # Our own lines have no place among the agent's: it takes a word into a running turn up when it likes.
+        main = record.origin == "agent" and not row.parent_tool_use_id
+        self._count += main
+        self._told[row.uuid] = _Told(row.type, digest, self._count if main else -1)
+        trim(self._told, KEPT)
+        if isinstance(message.id, str):
+            self._blocks[message.id, digest] = row.uuid
+            trim(self._blocks, KEPT)
+
+    def row(self, record: Record) -> Copy | None:
+        row = _decoded(_rows, record.raw)
+        name = _name(row, record.raw)
+        if name in self._rows:
+            return None
+        self._note(name)
+        kind = row.type if row is not None and isinstance(row.type, str) else "garbage"
+        subtype = row.subtype if row is not None and isinstance(row.subtype, str) else ""
+        of, differs = self._same(name, row) if row is not None and kind in _CONVERSATION else (name, "")
+        kept = record if kind in _CONVERSATION or len(record.raw) <= WHOLE_ASIDE else self._aside(record)
+        return Copy(record=kept, name=name, kind=kind, subtype=subtype, of=of, differs=differs)
+
+    def _same(self, name: str, row: _Row) -> tuple[str, str]:
+        """(the record of the wire that this row is, what differs); the row itself where the wire had none."""
+        message = _message(row)
+        digest = _digest(message.content)
+        told = self._told.get(name)
+        if told is None:
+            other = self._blocks.get((message.id, digest), "") if isinstance(message.id, str) else ""
+            return (other, "uuid") if other and row.type == "assistant" else (name, "")
+        if told.kind != row.type:
+            return name, "type"
+        if told.content != digest:
+            return name, "message.content"
+        if told.place < 0 or row.isSidechain is True:
+            return name, ""
+        late, self._last = told.place < self._last, max(self._last, told.place)
+        return name, "order" if late else ""
+
+    def _note(self, name: str) -> None:
+        self._rows[name] = None
+        trim(self._rows, KEPT)
+
+    def _aside(self, record: Record) -> Record:
+        if self._spill is None:
+            return record
+        self._spill.write(record.raw)
+        head = record.raw[:SHOWN].decode("utf-8", "replace")
+        kept = {"type": "fairlead_oversize", "subtype": self._spill.done(), "size": len(record.raw), "head": head}
+        return msgspec.structs.replace(record, raw=encode_line(kept)[:-1])
+
+
+def _decoded(decoder: "msgspec.json.Decoder[T]", data: bytes) -> T | None:
+    """None for what is no object; half an emoji or a stray byte makes it no other."""
+    for mending in (False, True):
+        try:
+            return decoder.decode(mend(data) if mending else data)
+        except msgspec.ValidationError:
+            return None
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            continue
+    return None
+
+
+def _name(row: _Row | None, raw: bytes) -> str:
+    """As the interpreter names it: by its uuid, or by its bytes."""
+    if row is not None and isinstance(row.uuid, str) and row.uuid:
+        return row.uuid
+    return hashlib.sha256(raw).hexdigest()[:32]
+
+
+def _message(row: _Row) -> _Message:
+    return (_decoded(_messages, bytes(row.message)) if bytes(row.message) else None) or _Message()
+
+
+def _digest(content: Any) -> bytes:
+    said = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    return hashlib.blake2b(msgspec.json.encode(said, order="sorted"), digest_size=8).digest()

@@ -1,0 +1,254 @@
+"""Two sources, one session: the transcript's rows of a session that runs here stand beside what its wire brought."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents.claude_transcripts.written import Row, Writer, line
+from fairlead.agents.claude.copies import WHOLE_ASIDE
+from fairlead.model import events as ev
+from fairlead.model.agents import Exit
+from fairlead.model.commands import Fork
+from fairlead.model.ids import SessionId
+from fairlead.model.store import Entry
+from sessions.rig import CHILD, SESSION, SaidAgent
+from sessions.test_transcripts import eventually, running
+from sessions.transcript_rig import TranscriptRig
+
+
+async def entries(rig: TranscriptRig, session: SessionId = SESSION) -> Sequence[Entry]:
+    return (await rig.store.read(session, 0, 10_000)).entries
+
+
+async def wire_rows(rig: TranscriptRig, session: SessionId = SESSION) -> list[Row]:
+    """What the agent would write down of what it said: the same records in the transcript's names."""
+    rows: list[Row] = []
+    for entry in await entries(rig, session):
+        if entry.raw is None or entry.origin not in ("agent", "gateway"):
+            continue
+        record = json.loads(entry.raw)
+        if record["type"] in ("user", "assistant"):
+            fields = {"sessionId": session, "isSidechain": False, "parentUuid": rows[-1]["uuid"] if rows else None}
+            rows.append({**record, **fields, "cwd": "/srv", "version": "2.1.325"})
+    return rows
+
+
+async def copies(rig: TranscriptRig, session: SessionId = SESSION) -> list[tuple[str, Row]]:
+    """(whose copy, the row) of every copy in the log."""
+    found = []
+    for entry in await entries(rig, session):
+        event = ev.decode(entry.event)
+        if isinstance(event, ev.RecordKept) and event.of:
+            assert (entry.origin, entry.raw is not None) == ("transcript", True)
+            found.append((event.of, json.loads(entry.raw or b"")))
+    return found
+
+
+async def a_turn(rig: TranscriptRig) -> SaidAgent:
+    agent = await rig.working("hello")
+    await agent.call("toolu_1", command="ls")
+    await agent.result_of("toolu_1", "README.md")
+    await agent.text("all done")
+    return agent
+
+
+async def level(rig: TranscriptRig, count: int) -> bool:
+    return len(await copies(rig)) >= count
+
+
+async def test_each_row_of_a_turn_is_kept_once_beside_what_the_wire_brought(tmp_path: Path) -> None:
+    async with running(tmp_path) as rig:
+        await rig.start()
+        agent = await a_turn(rig)
+        rows = await wire_rows(rig)
+        aside = Writer(SESSION).row("attachment", attachment={"type": "x"})
+        rig.home.write([*rows[:2], aside, *rows[2:]], SESSION)
+        await agent.result()
+        await eventually(lambda: level(rig, 5))
+        found = await copies(rig)
+        assert [row for _, row in found] == [*rows[:2], aside, *rows[2:]]
+        assert [of for of, _ in found] == [row["uuid"] for _, row in found]
+        assert await rig.said(SESSION) == ["> hello", "all done"]
+        events = await rig.log(SESSION)
+        assert len({event.id for event in events}) == len(events)
+        assert not [event for event in events if isinstance(event, ev.Notice)]
+
+
+async def test_nothing_is_read_while_the_agent_works_and_late_rows_come_with_their_change(tmp_path: Path) -> None:
+    async with running(tmp_path) as rig:
+        await rig.start()
+        agent = await a_turn(rig)
+        rows = await wire_rows(rig)
+        rig.home.write(rows[:2], SESSION)
+        await rig.keeper.follow(SESSION)
+        assert await copies(rig) == []
+        await agent.result()
+        await eventually(lambda: level(rig, 2))
+        data = line(rows[2])
+        rig.home.write(data[:20], SESSION)
+        rig.home.write(data[20:], SESSION)
+        rig.home.write(rows[3:], SESSION)
+        await eventually(lambda: level(rig, 4))
+        assert [row for _, row in await copies(rig)] == rows
+
+
+async def test_a_restart_goes_on_where_it_was(tmp_path: Path) -> None:
+    async with running(tmp_path) as rig:
+        await rig.start()
+        agent = await a_turn(rig)
+        first = await wire_rows(rig)
+        rig.home.write(first, SESSION)
+        await agent.result()
+        await eventually(lambda: level(rig, 4))
+        await rig.send("again")
+        await agent.prompted()
+        await agent.text("second answer")
+        await agent.result()
+        second = (await wire_rows(rig))[4:]
+        await rig.crash()
+        rig.home.write(second, SESSION)
+        rig.kind.transcript = [line(row)[:-1] for row in second]
+        await rig.start()
+        await eventually(lambda: level(rig, 6))
+        assert [row for _, row in await copies(rig)] == [*first, *second]
+        assert await rig.said(SESSION) == ["> hello", "all done", "> again", "second answer"]
+        await rig.send("third")
+        again = await rig.kind.launched(2)
+        await again.prompted()
+        assert rig.loaded().core.interpreter.turn is not None
+
+
+async def test_what_the_wire_lost_is_told_from_the_transcript_and_not_copied_too(tmp_path: Path) -> None:
+    """A gateway that was killed in a turn: the rest of it comes from the file, as events, and the copies beside it."""
+    async with running(tmp_path) as rig:
+        await rig.start()
+        agent = await a_turn(rig)
+        known = await wire_rows(rig)
+        lost = Writer(SESSION).text("said to nobody")
+        await rig.crash()
+        rig.home.write([*known, lost], SESSION)
+        rig.kind.transcript = [line(row)[:-1] for row in [*known, lost]]
+        await rig.start()
+        await eventually(lambda: level(rig, 4))
+        assert [row for _, row in await copies(rig)] == known
+        assert await rig.said(SESSION) == ["> hello", "all done", "said to nobody"]
+        assert agent.gone is False
+
+
+async def test_after_the_agents_end_other_programs_are_followed_again(tmp_path: Path) -> None:
+    async with running(tmp_path) as rig:
+        await rig.start()
+        agent = await a_turn(rig)
+        await agent.result()
+        rows = await wire_rows(rig)
+        await agent.die(Exit(code=0))
+        await rig.until(lambda: SESSION not in rig.keeper._driven)
+        rig.home.write(rows, SESSION)
+        write = Writer(SESSION)
+        rig.home.write([write.prompt("by hand"), write.text("in a terminal")], SESSION)
+        await eventually(lambda: _said(rig, "in a terminal"))
+        assert await rig.said(SESSION) == ["> hello", "all done", "> by hand", "in a terminal"]
+
+
+async def _said(rig: TranscriptRig, text: str) -> bool:
+    return text in await rig.said(SESSION)
+
+
+def other_content(rows: list[Row]) -> list[Row]:
+    return [*rows[:3], {**rows[3], "message": {**rows[3]["message"], "content": [{"type": "text", "text": "not so"}]}}]
+
+
+def other_order(rows: list[Row]) -> list[Row]:
+    return [rows[0], rows[3], rows[1], rows[2]]
+
+
+def other_uuid(rows: list[Row]) -> list[Row]:
+    return [*rows[:3], {**rows[3], "uuid": "00000000-0000-4000-8000-00000000000a"}]
+
+
+def other_type(rows: list[Row]) -> list[Row]:
+    return [*rows[:3], {**rows[3], "type": "user"}]
+
+
+@pytest.mark.parametrize(
+    ("change", "differs"),
+    [(other_content, "message.content"), (other_order, "order"), (other_uuid, "uuid"), (other_type, "type")],
+)
+async def test_a_difference_is_reported_once(tmp_path: Path, change: Any, differs: str) -> None:
+    async with running(tmp_path) as rig:
+        await rig.start()
+        agent = await a_turn(rig)
+        rows = await wire_rows(rig)
+        rig.home.write(change(rows), SESSION)
+        await agent.result()
+        await eventually(lambda: level(rig, 4))
+        (notice,) = [event for event in await rig.log(SESSION) if isinstance(event, ev.Notice)]
+        assert (notice.kind, notice.data["differs"]) == ("transcript.differs", differs)
+        assert {of for of, _ in await copies(rig)} == {row["uuid"] for row in rows}
+        await rig.send("again")
+        await agent.prompted()
+        await agent.text("more")
+        await agent.result()
+        more = (await wire_rows(rig))[4:]
+        rig.home.write([more[0], other_content([*rows[:3], more[1]])[3]], SESSION)
+        await eventually(lambda: level(rig, 6))
+        assert len([event for event in await rig.log(SESSION) if isinstance(event, ev.Notice)]) == 1
+
+
+async def test_a_plain_text_and_one_block_of_it_are_the_same(tmp_path: Path) -> None:
+    async with running(tmp_path) as rig:
+        await rig.start()
+        agent = await a_turn(rig)
+        rows = await wire_rows(rig)
+        rows[0] = {**rows[0], "message": {"role": "user", "content": [{"type": "text", "text": "hello"}]}}
+        rig.home.write(rows, SESSION)
+        await agent.result()
+        await eventually(lambda: level(rig, 4))
+        assert not [event for event in await rig.log(SESSION) if isinstance(event, ev.Notice)]
+
+
+async def test_large_rows_beside_the_conversation_are_spilled(tmp_path: Path) -> None:
+    async with running(tmp_path) as rig:
+        await rig.start()
+        agent = await a_turn(rig)
+        rows = await wire_rows(rig)
+        blob = {"type": "api-request-blob", "sessionId": SESSION, "blob": "x" * (WHOLE_ASIDE + 1)}
+        long = {**rows[3], "note": "x" * (WHOLE_ASIDE + 1)}
+        rig.home.write([*rows[:3], blob, long], SESSION)
+        await agent.result()
+        await eventually(lambda: level(rig, 5))
+        kept = [row for _, row in await copies(rig)]
+        assert kept[4] == long
+        assert (kept[3]["type"], kept[3]["size"]) == ("fairlead_oversize", len(line(blob)) - 1)
+        assert (tmp_path / "data" / "oversize" / kept[3]["subtype"]).read_bytes() == line(blob)[:-1]
+
+
+async def test_a_fork_leaves_out_what_its_file_repeats_of_its_parents(tmp_path: Path) -> None:
+    async with running(tmp_path) as rig:
+        await rig.start()
+        agent = await a_turn(rig)
+        await agent.result()
+        before = await wire_rows(rig)
+        await rig.do(Fork(session=SESSION, child=CHILD))
+        await rig.send("on my own", CHILD)
+        fork = await rig.kind.launched(2)
+        await fork.prompted()
+        await fork.ready()
+        await fork.text("a new way")
+        own = (await wire_rows(rig, CHILD))[4:]
+        await fork.result()
+        await rig.keeper.follow(CHILD)
+        assert await copies(rig, CHILD) == []
+        rig.home.write([{**row, "sessionId": CHILD} for row in before], CHILD)
+        await rig.keeper.follow(CHILD)
+        assert await copies(rig, CHILD) == []
+        rig.home.write(own, CHILD)
+        await eventually(lambda: _copied(rig, 2))
+        assert [row for _, row in await copies(rig, CHILD)] == own
+
+
+async def _copied(rig: TranscriptRig, count: int) -> bool:
+    return len(await copies(rig, CHILD)) >= count
