@@ -52,7 +52,7 @@ PARTS = (
         "install",
         "install",
         240,
-        ((sys.executable, "-m", "tools.install"), (sys.executable, "-m", "tools.clis")),
+        tuple((sys.executable, "-m", f"tools.{name}") for name in ("install", "clis", "happy_wire")),
     ),
     Part("check", "lint, types, imports", 120, (("make", "--no-print-directory", "check"),)),
     Part(

@@ -1,0 +1,368 @@
+"""The mapper: a session's events in, envelopes out. Pure; all that it remembers is one `Memory`.
+
+Whose words are whose, which turn is which and how each ended is in the events already. Here turns are told lazily,
+closed always, and subagents get their `start` and `stop`: everything that is told lies in a turn, and what the agent
+says while the session has none gets a turn of its own, closed behind it.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any, Final, assert_never
+
+from fairlead.clients.happy import envelopes as en
+from fairlead.clients.happy import memory as mem
+from fairlead.clients.happy.envelopes import Envelope, envelope_id
+from fairlead.clients.happy.memory import Asked, HeldEnd, Memory, Subagent
+from fairlead.model import events as ev
+from fairlead.model.content import ImageBlock, TextBlock, plain_text
+from fairlead.model.ids import SessionId, is_uuid, subagent_id, turn_id
+from fairlead.model.store import Entry
+from fairlead.model.views import Made, Row
+
+VIEW: Final = "happy.1"
+"""The number grows when the same log would give other rows."""
+
+SAID: Final = frozenset({"local_command", "command", "unresolved", "link.gap", "link.back", "mode.ignored"})
+"""Notices that are told as `service`: what a person typed beside the conversation, and what the gateway has to say.
+The agent's other system records give no envelope."""
+
+
+class HappyView:
+    """`model.views.View`."""
+
+    name = VIEW
+
+    def fold(self, session: SessionId) -> "HappyFold":
+        return HappyFold(session)
+
+
+class HappyFold:
+    """`model.views.Fold` of one session."""
+
+    def __init__(self, session: SessionId) -> None:
+        self._session = session
+        self._memory = Memory()
+        self._made: list[Made] = []
+
+    def step(self, entry: Entry) -> Sequence[Made]:
+        event = ev.decode(entry.event)
+        self._made = []
+        self._tell(event)
+        if self._memory.turn and not self._memory.base:
+            self._close(event, "completed")
+        return self._made
+
+    def snapshot(self) -> bytes:
+        return mem.encode(self._memory)
+
+    def restore(self, data: bytes) -> None:
+        self._memory = mem.decode(data)
+
+    # --- by kind
+
+    def _tell(self, event: ev.Event) -> None:
+        match event:
+            case ev.TurnStarted():
+                self._memory.base = event.turn or ""
+                self._memory.used = False
+            case ev.TurnEnded():
+                self._turn_ended(event)
+            case ev.UserMessage():
+                self._user(event)
+            case ev.Text():
+                self._memory.said_error = self._memory.said_error or bool(event.error)
+                self._words(event, {"t": "text", "text": event.text})
+            case ev.Thinking():
+                if event.text:
+                    self._words(event, {"t": "text", "text": event.text, "thinking": True})
+            case ev.ToolCalled():
+                self._called(event)
+            case ev.ToolEnded():
+                self._ended(event)
+            case ev.SubagentStarted():
+                self._subagent(event)
+            case ev.SubagentEnded():
+                self._subagent_ended(event)
+            case ev.PermissionAsked():
+                about = f"{event.tool}: {event.title}" if event.title else event.tool
+                self._asked(event, event.tool, f"Waiting for permission: {about}")
+            case ev.QuestionAsked():
+                self._asked(event, "AskUserQuestion", "Waiting for an answer to a question.")
+            case ev.PlanProposed():
+                self._asked(event, "ExitPlanMode", "Waiting for the plan to be approved.")
+            case ev.PermissionResolved():
+                verb = "Allowed" if event.behavior == "allow" else "Denied"
+                by = f" by {event.by}" if event.by else ""
+                self._settled(event, event.request, "allowed" if event.behavior == "allow" else "denied", verb + by)
+            case ev.PermissionCancelled():
+                self._settled(event, event.request, "cancelled", f"No longer asked ({event.reason})")
+            case ev.Notice():
+                if event.kind in SAID and event.text.strip():
+                    self._service(event, event.text)
+            case ev.HookProgress():
+                if event.phase == "ended" and event.outcome not in ("", "success") and event.output.strip():
+                    self._service(event, f"Hook {event.name}: {event.output}")
+            case ev.Failure():
+                self._service(event, event.message)
+            case (
+                ev.SessionOpened()
+                | ev.SessionResumed()
+                | ev.SessionForked()
+                | ev.SessionChanged()
+                | ev.SessionClosed()
+                | ev.AgentStarted()
+                | ev.AgentReady()
+                | ev.AgentExited()
+                | ev.SubagentResolved()
+                | ev.HandOverAsked()
+                | ev.HandOverSettled()
+                | ev.TextDelta()
+                | ev.ThinkingDelta()
+                | ev.InputDelta()
+                | ev.ToolProgress()
+                | ev.ModeChanged()
+                | ev.ModelChanged()
+                | ev.ThinkingChanged()
+                | ev.Compaction()
+                | ev.RateLimit()
+                | ev.MessageQueued()
+                | ev.MessageDequeued()
+                | ev.MessageCancelled()
+                | ev.MessageMoved()
+                | ev.InterruptAsked()
+                | ev.Rewound()
+                | ev.RecordKept()
+            ):
+                pass
+            case _:
+                assert_never(event)
+
+    # --- turns
+
+    def _open(self, event: ev.Event) -> None:
+        """The first thing that the agent puts out in a turn."""
+        memory = self._memory
+        if memory.turn:
+            return
+        own = bool(memory.base) and not memory.used
+        memory.turn = memory.base if own else turn_id(self._session, event.id)
+        memory.used = True
+        self._emit(event, {"t": "turn-start"})
+
+    def _close(self, event: ev.Event, status: ev.TurnStatus) -> None:
+        memory = self._memory
+        if not memory.turn:
+            return
+        self._release_held()
+        for subagent in memory.active:
+            self._emit(event, {"t": "stop"}, subagent, which=subagent)
+        self._emit(event, {"t": "turn-end", "status": status})
+        memory.turn = ""
+        memory.started.clear()
+        memory.active.clear()
+        memory.said_error = False
+
+    def _turn_ended(self, event: ev.TurnEnded) -> None:
+        memory = self._memory
+        for request in [name for name, asked in memory.asked.items() if asked.subagent is None]:
+            self._settled(event, request, "cancelled", "No longer asked (the turn has ended)")
+        if event.status == "failed" and not memory.said_error:
+            self._service(event, "\n".join(event.errors) or event.reason)
+        self._close(event, event.status)
+        memory.base = ""
+        for model, usage in event.usage.items():
+            if usage.window:
+                memory.windows[model] = usage.window
+        mem.trim(memory.windows, mem.WINDOWS_KEPT)
+
+    # --- what is said
+
+    def _user(self, event: ev.UserMessage) -> None:
+        if event.subagent is not None:
+            self._task(event, event.subagent)
+        elif event.via != "agent":
+            self._close(event, "completed")
+            self._prompt(event)
+
+    def _prompt(self, event: ev.UserMessage) -> None:
+        """One envelope a block, images first: a client shows them with the text that follows."""
+        images = [block for block in event.content if isinstance(block, ImageBlock)]
+        for number, image in enumerate(images):
+            ref = f"{event.message}.{number}"
+            self._emit(event, en.file_of(ref, number, image.source), role="user", uuid=event.message, which=number)
+        texts = [block.text for block in event.content if isinstance(block, TextBlock) and block.text.strip()]
+        for number, text in enumerate(texts):
+            self._emit(event, {"t": "text", "text": text}, role="user", uuid=event.message, which=number)
+
+    def _task(self, event: ev.UserMessage, name: str) -> None:
+        """What a subagent was asked: told once, be it by the agent's stream, its transcript or by us."""
+        words = plain_text(event.content)
+        known = self._known(name)
+        root = _hash(words)
+        if known.root == root:
+            return
+        first = not known.root
+        if first:
+            known.root, known.prompt = root, ""
+        self._speaks(event, name)
+        texts = [block.text for block in event.content if isinstance(block, TextBlock) and block.text.strip()]
+        for number, text in enumerate(texts):
+            self._emit(event, {"t": "text", "text": text}, name, uuid=_record(event), which=number)
+
+    def _words(self, event: ev.Text | ev.Thinking, said: dict[str, Any]) -> None:
+        self._speaks(event, event.subagent)
+        usage = en.usage_of(event.tokens, self._memory.windows.get(event.model, 0))
+        self._emit(event, said, event.subagent, uuid=_record(event), usage=usage)
+
+    def _service(self, event: ev.Event, text: str, subagent: str | None = None, **more: Any) -> None:
+        if text.strip():
+            self._speaks(event, subagent)
+            self._emit(event, {"t": "service", "text": text, **more}, subagent)
+
+    # --- calls
+
+    def _called(self, event: ev.ToolCalled) -> None:
+        memory = self._memory
+        child = ""
+        if event.name in (en.HIDDEN, en.VISIBLE):
+            child = subagent_id(event.call)
+            known = memory.subagents.setdefault(child, Subagent(event.call))
+            known.title = en.subagent_title(event.input)
+            known.hidden = event.name == en.HIDDEN
+            mem.trim(memory.subagents, mem.SUBAGENTS_KEPT)
+            if known.hidden:
+                return
+        memory.calls[event.call] = event.subagent
+        mem.trim(memory.calls, mem.CALLS_OPEN)
+        self._speaks(event, event.subagent)
+        usage = en.usage_of(event.tokens, memory.windows.get(event.model, 0))
+        self._emit(event, en.call_start(event.call, event.name, event.input, child), event.subagent, usage=usage)
+
+    def _ended(self, event: ev.ToolEnded) -> None:
+        memory = self._memory
+        if event.call not in memory.calls:
+            return
+        subagent = memory.calls.pop(event.call)
+        end = en.call_end(event.call, event.content, event.is_error, event.status == "interrupted")
+        child = memory.subagents.get(subagent_id(event.call))
+        if child is not None and not child.over and not event.background:
+            memory.held[event.call] = HeldEnd(end, event.id, subagent)
+            return
+        self._speaks(event, subagent)
+        self._emit(event, end, subagent)
+
+    def _release_held(self, call: str | None = None) -> None:
+        held = self._memory.held
+        for name in list(held) if call is None else [call] if call in held else []:
+            end = held.pop(name)
+            self._put(end.event, end.ev, end.subagent)
+
+    # --- subagents
+
+    def _known(self, name: str) -> Subagent:
+        return self._memory.subagents.setdefault(name, Subagent(""))
+
+    def _subagent(self, event: ev.SubagentStarted) -> None:
+        known = self._memory.subagents.setdefault(event.child, Subagent(event.call))
+        mem.trim(self._memory.subagents, mem.SUBAGENTS_KEPT)
+        known.call, known.over = event.call, False
+        known.title = known.title or (event.title or event.kind or event.prompt).strip()
+        if not known.root:
+            known.prompt = event.prompt
+
+    def _speaks(self, event: ev.Event, name: str | None) -> None:
+        """Before anything that the agent, or a subagent of it, puts out."""
+        memory = self._memory
+        self._open(event)
+        if name is None or name in memory.started:
+            return
+        known = self._known(name)
+        known.begun = True
+        memory.started.append(name)
+        memory.active.append(name)
+        self._emit(event, {"t": "start", "title": known.title} if known.title else {"t": "start"}, name, which=name)
+        if known.prompt.strip():
+            text, known.root, known.prompt = known.prompt, _hash(known.prompt), ""
+            self._put(name, {"t": "text", "text": text}, name, which="root")
+
+    def _subagent_ended(self, event: ev.SubagentEnded) -> None:
+        memory = self._memory
+        known = self._known(event.child)
+        known.over = True
+        if not known.begun:
+            # It worked unseen: that it did is told all the same.
+            self._speaks(event, event.child)
+        if event.child in memory.active:
+            memory.active.remove(event.child)
+            self._emit(event, {"t": "stop"}, event.child, which=event.child)
+        if event.call in memory.held:
+            self._speaks(event, memory.held[event.call].subagent)
+            self._release_held(event.call)
+
+    # --- what a person is asked
+
+    def _asked(self, event: ev.PermissionAsked | ev.QuestionAsked | ev.PlanProposed, tool: str, text: str) -> None:
+        self._memory.asked[event.request] = Asked(tool, event.call, event.subagent)
+        mem.trim(self._memory.asked, mem.ASKED_OPEN)
+        facts = {"request": event.request, "call": event.call, "tool": tool, "state": "asked"}
+        self._service(event, text, event.subagent, permission=facts)
+
+    def _settled(self, event: ev.Event, request: str, state: str, text: str) -> None:
+        """Only of what was told as asked: a rule that decides by itself is no matter for a person."""
+        asked = self._memory.asked.pop(request, None)
+        if asked is None:
+            return
+        facts = {"request": request, "call": asked.call, "tool": asked.tool, "state": state}
+        self._speaks(event, asked.subagent)
+        told = {"t": "service", "text": f"{text}: {asked.tool}", "permission": facts}
+        self._emit(event, told, asked.subagent, which=request)
+
+    # --- envelopes
+
+    def _emit(
+        self,
+        event: ev.Event,
+        said: dict[str, Any],
+        subagent: str | None = None,
+        *,
+        role: en.Role = "agent",
+        which: int | str = 0,
+        uuid: str = "",
+        usage: dict[str, Any] | None = None,
+    ) -> None:
+        self._memory.time = max(self._memory.time, event.at - 1)
+        self._put(event.id, said, subagent, role=role, which=which, uuid=uuid, usage=usage)
+
+    def _put(
+        self,
+        source: str,
+        said: dict[str, Any],
+        subagent: str | None = None,
+        *,
+        role: en.Role = "agent",
+        which: int | str = 0,
+        uuid: str = "",
+        usage: dict[str, Any] | None = None,
+    ) -> None:
+        self._memory.time += 1
+        envelope = Envelope(
+            id=envelope_id(source, said["t"], which),
+            time=self._memory.time,
+            role=role,
+            turn=self._memory.turn if role == "agent" else "",
+            subagent=subagent,
+            claudeUuid=uuid,
+            usage=usage,
+            ev=said,
+        )
+        self._made.append(Row(en.encode(envelope), envelope.id))
+
+
+def _record(event: ev.Event) -> str:
+    """The uuid of the agent's record that an event came of; empty for one that has none."""
+    name = event.id.partition("/")[0]
+    return name if is_uuid(name) else ""
+
+
+def _hash(words: str) -> str:
+    return hashlib.sha256(words.strip().encode("utf-8", "surrogatepass")).hexdigest()[:16]

@@ -1,0 +1,156 @@
+"""Sessions told as envelopes, and Happy's own schema to check them with.
+
+`Told` is a session from records to envelopes: the interpreter, the core's stage and the mapper, as the gateway joins
+them. All that it makes is kept for the schema: the fixture in conftest.py shows it every envelope of every test.
+"""
+
+import json
+import subprocess
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from agents.claude.golden_claude import Input, feed
+from fairlead.agents.claude.interpreter import ClaudeInterpreter
+from fairlead.clients.happy.mapper import HappyFold
+from fairlead.model import events as ev
+from fairlead.model.ids import SessionId
+from fairlead.model.store import Entry
+from fairlead.model.views import Row
+from fairlead.sessions.log import Stage
+
+SESSION = SessionId("11111111-1111-4111-8111-111111111111")
+
+Envelope = dict[str, Any]
+
+made: list[Envelope] = []
+"""Every envelope since the schema was last asked."""
+
+
+class Told:
+    def __init__(self, now: int = 1000) -> None:
+        self.interpreter = ClaudeInterpreter(SESSION)
+        self.fold = HappyFold(SESSION)
+        self.entries: list[Entry] = []
+        self.envelopes: list[Envelope] = []
+        self.rows: list[Row] = []
+        self.now = now
+        self._number = 0
+        self._at = 0
+
+    def add(self, given: Input) -> list[Envelope]:
+        """One input as the golden cases of the interpreter have them; the envelopes that it came to."""
+        self._number += 1
+        outcome = feed(self.interpreter, given, self._number)
+        return self.take(outcome.events)
+
+    def take(self, events: Iterable[ev.Event]) -> list[Envelope]:
+        seq = self.entries[-1].seq if self.entries else 0
+        stage = Stage(seq, self._at, self.now)
+        fresh: list[Envelope] = []
+        for event in events:
+            placed, new = stage.add(event)
+            self.interpreter.placed(placed, new.seq)
+            entry = Entry(new.seq, new.seq - 1, new.at, new.kind, new.event, new.origin, new.raw)
+            self.entries.append(entry)
+            fresh += self.step(entry)
+        self._at = stage.at
+        return fresh
+
+    def step(self, entry: Entry) -> list[Envelope]:
+        rows = self.fold.step(entry)
+        assert all(isinstance(row, Row) for row in rows)
+        self.rows += [row for row in rows if isinstance(row, Row)]
+        fresh: list[Envelope] = [json.loads(row.data) for row in rows if isinstance(row, Row)]
+        self.envelopes += fresh
+        made.extend(fresh)
+        return fresh
+
+    def run(self, inputs: Iterable[Input]) -> "Told":
+        for given in inputs:
+            self.add(given)
+        return self
+
+
+def told(inputs: Iterable[Input]) -> list[Envelope]:
+    return Told().run(inputs).envelopes
+
+
+def bare(envelopes: Iterable[Envelope]) -> list[tuple[Any, ...]]:
+    """What a case is about: who, whose subagent, and what, without ids, times and usage."""
+    return [(item["role"], item.get("subagent"), item["ev"]) for item in envelopes]
+
+
+def kinds(envelopes: Iterable[Envelope]) -> list[str]:
+    return [item["ev"]["t"] for item in envelopes]
+
+
+# --- records -----------------------------------------------------------------------------------------------
+
+
+def assistant(*blocks: Any, uuid: str = "", **more: Any) -> Input:
+    message = {"role": "assistant", "content": list(blocks), **more.pop("message", {})}
+    return {"agent": {"type": "assistant", **({"uuid": uuid} if uuid else {}), "message": message, **more}}
+
+
+def user(content: Any, uuid: str = "", **more: Any) -> Input:
+    record = {"type": "user", "message": {"role": "user", "content": content}, **more}
+    return {"agent": {**record, **({"uuid": uuid} if uuid else {})}}
+
+
+def row(kind: str, content: Any, uuid: str, **more: Any) -> Input:
+    """A row of a transcript; an assistant's has the stop reason `end_turn` unless it says otherwise."""
+    message: dict[str, Any] = {"role": kind, "content": content}
+    if kind == "assistant":
+        message["stop_reason"] = more.pop("stop", "end_turn")
+    return {"transcript": {"type": kind, "uuid": uuid, "sessionId": SESSION, "message": message, **more}}
+
+
+def prompt(text: str, uuid: str) -> Input:
+    """A line of ours to the agent."""
+    message = {"role": "user", "content": text}
+    return {"gateway": {"type": "user", "uuid": uuid, "session_id": "", "message": message}}
+
+
+def text(words: str) -> dict[str, Any]:
+    return {"type": "text", "text": words}
+
+
+def call(name: str, call_id: str, **arguments: Any) -> dict[str, Any]:
+    return {"type": "tool_use", "id": call_id, "name": name, "input": arguments}
+
+
+def result(call_id: str, content: Any = "ok", **more: Any) -> dict[str, Any]:
+    return {"type": "tool_result", "tool_use_id": call_id, "content": content, **more}
+
+
+def over(subtype: str = "success", **more: Any) -> Input:
+    return {"agent": {"type": "result", "subtype": subtype, "is_error": subtype != "success", **more}}
+
+
+# --- the schema --------------------------------------------------------------------------------------------
+
+
+class Schema:
+    """One process for all that is checked in a run."""
+
+    def __init__(self, process: "subprocess.Popen[str]") -> None:
+        self._process = process
+
+    def problems(self, schema: str, values: Sequence[Any]) -> list[str | None]:
+        """What the schema of that name says of each value: None if it takes it."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps({"schema": schema, "values": list(values)}) + "\n")
+        self._process.stdin.flush()
+        answer: list[str | None] = json.loads(self._process.stdout.readline())
+        return answer
+
+    def check(self, envelopes: Sequence[Envelope]) -> None:
+        """Each is taken, alone and as it goes over the wire."""
+        if not envelopes:
+            return
+        for envelope, problem in zip(envelopes, self.problems("sessionEnvelopeSchema", envelopes), strict=True):
+            assert problem is None, f"{envelope}: {problem}"
+        wrapped = [{"role": "session", "content": item, "meta": {"sentFrom": "cli"}} for item in envelopes]
+        for message, problem in zip(wrapped, self.problems("SessionProtocolMessageSchema", wrapped), strict=True):
+            assert problem is None, f"{message}: {problem}"
