@@ -319,10 +319,23 @@ def _per_socket(server: Measured, make: Callable[[], Wire], count: int) -> float
     return used
 
 
+# --- transcripts -----------------------------------------------------------------------------------------------------
+
+
+def transcripts(quick: bool) -> Figures:
+    """In a process of its own: its memory is measured."""
+    with tempfile.TemporaryDirectory(prefix="fairlead-bench-") as folder:
+        kept = Path(folder) / "figures.json"
+        smaller = ["--quick", "--files", "1000", "--seconds", "5"] if quick else []
+        subprocess.run([sys.executable, str(HERE / "transcripts.py"), "--json", str(kept), *smaller], check=True)
+        found: Figures = json.loads(kept.read_text())
+        return found
+
+
 # --- all together ----------------------------------------------------------------------------------------------------
 
 PARTS: dict[str, Callable[[bool], Figures]] = {
-    part.__name__: part for part in (latency, commit, fanout, length, reconnect, idle)
+    part.__name__: part for part in (latency, commit, fanout, length, reconnect, idle, transcripts)
 }
 
 

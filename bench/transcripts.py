@@ -1,11 +1,11 @@
 """Transcripts: from an appended row to its event at a client, beside a poll that reads the file again, and the cost.
 
-    python bench/transcripts.py [--long] [--files 5000]
+    python bench/transcripts.py [--quick] [--files 5000] [--json FILE]
 
-For files of 1 MB and 50 MB (and 1 GB with --long), a whole gateway in this process and a client on its socket: the time
-from the end of the append to the frame, beside the seeds' own way (every 500 ms the whole file is read and parsed
-again) in the same run; the bytes read for a first page; import in MB/s beside a bare json.loads loop; the memory that
-following takes. Then the CPU that idle watched files cost.
+A part of `make bench`, in a process of its own. For files of 1 MB, 50 MB and 1 GB (not with --quick), a whole gateway
+in this process and a client on its socket: the time from the end of the append to the frame, beside the seeds' own way
+(every 500 ms the whole file is read and parsed again) in the same run; the bytes read for a first page; import in MB/s
+beside a bare json.loads loop; the memory that following takes. Then the CPU that idle watched files cost.
 """
 
 import argparse
@@ -27,6 +27,7 @@ from websockets.typing import Subprotocol
 
 from fairlead.config import Config
 from fairlead.wiring import Running, running
+from figures import Figures, table
 
 APPENDS = 200
 POLLS = 12
@@ -90,10 +91,11 @@ def resident() -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
-def quantiles(taken: list[float]) -> str:
+def quantiles(taken: list[float]) -> tuple[float, float]:
+    """p50 and p99 in milliseconds."""
     ordered = sorted(taken)
     last = ordered[min(len(ordered) - 1, int(len(ordered) * 0.99))]
-    return f"p50 {statistics.median(ordered) * 1000:9.2f} ms   p99 {last * 1000:9.2f} ms"
+    return statistics.median(ordered) * 1000, last * 1000
 
 
 async def appended(gateway: Running, session: str, path: Path) -> list[float]:
@@ -146,13 +148,13 @@ def polled(path: Path, session: str, size: int) -> list[float]:
     return taken
 
 
-async def one_size(folder: Path, size: int) -> None:
+async def one_size(folder: Path, size: int) -> Figures:
+    found: Figures = {}
     session = str(uuid.uuid4())
     project = folder / "home" / "projects" / "-srv-project"
     project.mkdir(parents=True, exist_ok=True)
     path = project / f"{session}.jsonl"
     write(path, session, size)
-    print(f"\n--- {size / 1e6:.0f} MB")
     began = time.perf_counter()
     with path.open("rb") as file:
         for line in file:
@@ -172,26 +174,28 @@ async def one_size(folder: Path, size: int) -> None:
             with counted_reads() as read:
                 began = time.perf_counter()
                 page = await http.get(f"/v1/sessions/{session}/glance", params={"limit": 100})
-                taken = time.perf_counter() - began
+                found["first page, ms"] = (time.perf_counter() - began) * 1000
             page.raise_for_status()
-            print(f"first page            {read[0] / 1e3:9.0f} kB read, {taken * 1000:.1f} ms")
+            found["first page, kB read"] = read[0] / 1e3
             began = time.perf_counter()
             answer = await http.post("/v1/transcripts/import", json={"session": session})
             answer.raise_for_status()
-            imported = size / 1e6 / (time.perf_counter() - began)
-            print(f"import                {imported:9.1f} MB/s, bare json.loads {loop:.1f} MB/s: {imported / loop:.2f}")
+            found["import, MB/s"] = size / 1e6 / (time.perf_counter() - began)
+            found["bare json.loads, MB/s"] = loop
         await asyncio.sleep(size / 20e6)  # the search index goes on for a while behind the import
         before = resident()
         ours = await appended(gateway, session, path)
-        print(f"append to client      {quantiles(ours)}")
-        print(f"memory                {resident():9.0f} MB, {resident() - before:+.1f} MB by following")
+        found["append to client p50, ms"], found["append to client p99, ms"] = quantiles(ours)
+        found["memory, MB"], found["memory by following, MB"] = resident(), resident() - before
     theirs = await asyncio.to_thread(polled, path, session, size)
-    print(f"500 ms poll, re-read  {quantiles(theirs)}")
-    print(f"sooner by             {statistics.median(theirs) / statistics.median(ours):9.0f} x at p50")
+    found["500 ms poll p50, ms"], found["500 ms poll p99, ms"] = quantiles(theirs)
+    found["sooner by, x"] = statistics.median(theirs) / statistics.median(ours)
     path.unlink()
+    return found
 
 
-async def idle(folder: Path, count: int, seconds: float) -> None:
+async def idle(folder: Path, count: int, seconds: float) -> Figures:
+    found: Figures = {}
     for number in range(count):
         session = str(uuid.uuid4())
         project = folder / "idle" / "projects" / f"-srv-{number % 100}"
@@ -209,36 +213,45 @@ async def idle(folder: Path, count: int, seconds: float) -> None:
         headers = {"authorization": f"Bearer {gateway.token}"}
         began = time.perf_counter()
         async with httpx.AsyncClient(base_url=gateway.url, headers=headers, timeout=None) as http:
-            found = 0
-            while found < count:
-                found, before = 0, ""
+            listed = 0
+            while listed < count:
+                listed, before = 0, ""
                 while True:
                     query: dict[str, Any] = {"limit": 1000, "state": "transcript"} | (
                         {"before": before} if before else {}
                     )
                     page = (await http.get("/v1/sessions", params=query)).json()
-                    found += len(page["sessions"])
+                    listed += len(page["sessions"])
                     before = page.get("next", "")
                     if not before:
                         break
-        print(f"\n--- {count} files\nlisted after          {time.perf_counter() - began:9.2f} s")
+        found["listed after, s"] = time.perf_counter() - began
         await asyncio.sleep(1)
         before_cpu = time.process_time()
         await asyncio.sleep(seconds)
-        used = (time.process_time() - before_cpu) / seconds
-        print(f"idle                  {used * 100:9.3f} % of a core over {seconds:.0f} s")
+        found["CPU, % of a core"] = (time.process_time() - before_cpu) / seconds * 100
+    return found
 
 
 async def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--long", action="store_true", help="with a file of 1 GB")
+    options.add_argument("--quick", action="store_true", help="without the file of 1 GB")
     options.add_argument("--files", type=int, default=5000, help="how many idle files are watched")
     options.add_argument("--seconds", type=float, default=10.0, help="how long idling is measured")
+    options.add_argument("--json", type=Path, help="where the figures are written to")
     given = options.parse_args()
+    found: Figures = {}
     with tempfile.TemporaryDirectory() as name:
-        for size in (10**6, 50 * 10**6, *([10**9] if given.long else [])):
-            await one_size(Path(name), size)
-        await idle(Path(name), given.files, given.seconds)
+        for size in (10**6, 50 * 10**6, *([] if given.quick else [10**9])):
+            found[f"{size // 10**6} MB"] = await one_size(Path(name), size)
+        still = await idle(Path(name), given.files, given.seconds)
+    names = list(found["1 MB"])
+    rows = {what: tuple(figures[what] for figures in found.values()) for what in names}
+    table("Transcripts: from an appended row to a client, beside a poll that reads the file again", tuple(found), rows)
+    table(f"{given.files} idle files", ("",), {what: (value,) for what, value in still.items()})
+    found[f"{given.files} idle files"] = still
+    if given.json is not None:
+        given.json.write_text(json.dumps(found, indent=1))
 
 
 if __name__ == "__main__":
