@@ -56,12 +56,11 @@ def _block(step: Step, record: AssistantRecord, block: dict[str, Any], message: 
         marks = _marks(step, message, thread, index, len(text))
         step.tell(Thinking, part=index, thread=thread, text=text, signature=signature, marks=marks, **where)
     elif kind == "tool_use":
-        arguments = block.get("input")
         subagents.called(
             step,
             block["id"],
             block["name"],
-            arguments if isinstance(arguments, dict) else {},
+            _arguments(block.get("input")),
             thread,
             message,
             index,
@@ -82,6 +81,13 @@ def _kind(block: dict[str, Any]) -> str:
     if kind == "tool_use" and isinstance(block.get("id"), str) and isinstance(block.get("name"), str):
         return "tool_use"
     return ""
+
+
+def _arguments(given: Any) -> dict[str, Any]:
+    """A call's input is an object; what is none is kept inside one."""
+    if given is None:
+        return {}
+    return given if isinstance(given, dict) else {"input": given}
 
 
 def _place(step: Step, message: str, thread: str, block: dict[str, Any], given: int | None) -> int | None:

@@ -12,7 +12,7 @@ from fairlead.agents.claude.records import ResultRecord
 from fairlead.agents.claude.state import Base
 from fairlead.agents.claude.step import Step
 from fairlead.agents.claude.turns import Ending
-from fairlead.model.events import Block, Tokens, TurnStatus, Usage
+from fairlead.model.events import Block, Tokens, ToolCalled, TurnStatus, Usage
 
 _FIELDS: Final = ("inputTokens", "outputTokens", "cacheReadInputTokens", "cacheCreationInputTokens", "costUSD")
 
@@ -69,15 +69,19 @@ def ending(result: ResultRecord, base: Base, cancelled: bool, error: str = "") -
 
 def count(step: Step, told: int, usage: Any) -> None:
     """Put what the model said of its tokens on the last of the record's own blocks, `told` being where they begin:
-    a call may have set free what its subagent had said before."""
+    a call may have set free what its subagent had said before. A `Task` is passed over if there is another block:
+    some clients show it by its subagent alone."""
     tokens = _tokens(usage)
     if tokens is None:
         return
-    for place in range(len(step.events) - 1, told - 1, -1):
-        event = step.events[place]
-        if isinstance(event, Block) and event.id.startswith(f"{step.source}/"):
-            step.events[place] = msgspec.structs.replace(event, tokens=tokens)
-            return
+    own = [
+        (place, event)
+        for place, event in enumerate(step.events[told:], told)
+        if isinstance(event, Block) and event.id.startswith(f"{step.source}/")
+    ]
+    shown = [found for found in own if not (isinstance(found[1], ToolCalled) and found[1].name == "Task")]
+    for place, event in (shown or own)[-1:]:
+        step.events[place] = msgspec.structs.replace(event, tokens=tokens)
 
 
 def _tokens(usage: Any) -> Tokens | None:
