@@ -68,6 +68,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     max_agents: Annotated[
         int, _described("Agent processes at once; 0: by the memory that is free at the start."), msgspec.Meta(ge=0)
     ] = 0
+    max_terminals: Annotated[int, _described("Programs on terminals at once."), msgspec.Meta(ge=1)] = 32
     idle_minutes: Annotated[
         float,
         _described("An idle agent process is ended after so long; the next message resumes it."),

@@ -4,12 +4,15 @@ The room `terminals` implements it; agents that live on a screen, and the termin
 A name says whose it is: `session/<id>` for an agent's own, others as their protocol wants.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
 
 from fairlead.model.agents import Exit
+from fairlead.model.errors import FairleadError
+from fairlead.model.ids import SessionId
+from fairlead.model.requests import Action
 
 
 class Size(msgspec.Struct, frozen=True):
@@ -80,11 +83,17 @@ class Terminal(Protocol):
         counts until its `watch` ends; without any, the size is the one that the program was started with."""
         ...
 
-    def watch(self, who: str = "") -> AsyncIterator[Output]:
-        """First a redraw, then what is printed, until the program has ended. A watcher that lags is given a redraw."""
+    def watch(self, who: str = "") -> AsyncGenerator[Output, None]:
+        """First a redraw, then what is printed, until the program has ended. A watcher that lags is given a redraw.
+        Whoever leaves before the end closes it."""
         ...
 
     async def wait(self) -> Exit: ...
+    @property
+    def exit(self) -> Exit | None:
+        """How the program has ended."""
+        ...
+
     async def stop(self) -> Exit:
         """Hang up, terminate, kill: bounded; the program and its children are reaped."""
         ...
@@ -104,3 +113,61 @@ class Terminals(Protocol):
     def names(self) -> tuple[str, ...]:
         """Of those that run."""
         ...
+
+
+# --- a terminal on a socket
+
+
+class Keys(msgspec.Struct, frozen=True):
+    """What is typed."""
+
+    data: bytes
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What is written back at once."""
+
+    frames: bytes
+
+
+class TerminalCodec(Protocol):
+    """How a client protocol spells a terminal on a socket; one object a socket, pure. Frames are ready ones, from
+    `model.frames`."""
+
+    def read(self, data: bytes) -> Keys | Size | Answer:
+        """A client's frame. A FairleadError is told by `failed`, and the socket goes on."""
+        ...
+
+    def output(self, output: Output) -> bytes: ...
+    def ended(self, exit: Exit) -> bytes: ...
+    def failed(self, error: FairleadError) -> bytes: ...
+
+
+class TerminalView(msgspec.Struct, frozen=True, kw_only=True):
+    """A terminal for those that do not watch it. The cursor (`row`, `column`) counts from 0; `exit` when its program
+    has ended."""
+
+    running: bool
+    size: Size
+    lines: tuple[str, ...]
+    row: int
+    column: int
+    exit: Exit | None = None
+
+
+class ShowTerminal(Action, frozen=True):
+    """-> `TerminalView`; NotFound"""
+
+    name: str
+
+
+class JoinTerminal(Action, frozen=True):
+    """-> a `model.sockets.Holder` that a conversation attaches; NotFound"""
+
+    name: str
+    codec: TerminalCodec
+
+
+def session_terminal(session: SessionId) -> str:
+    """The name of the terminal that a session's agent lives on."""
+    return f"session/{session}"

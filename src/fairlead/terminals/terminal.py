@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Final
 
 from fairlead.model.agents import Exit
@@ -30,8 +30,8 @@ REDRAW_HISTORY: Final = 128 * 1024
 SLICE: Final = 1024
 """Bytes that are shown at once: at worst, a flood of one-letter lines, some 3 ms."""
 LEAST: Final = Size(2, 1)
-MOST: Final = Size(1000, 500)
-"""Beyond any screen; what a cell costs is bounded with it."""
+MOST: Final = Size(500, 200)
+"""Beyond most screens. What the cells and a redraw of them may cost is bounded with it."""
 
 
 def fit(size: Size) -> Size:
@@ -143,7 +143,7 @@ class LiveTerminal:
         self._sizes[who] = fit(size)
         self._fit()
 
-    async def watch(self, who: str = "") -> AsyncIterator[Output]:
+    async def watch(self, who: str = "") -> AsyncGenerator[Output, None]:
         watcher = _Watcher()
         self._watchers.add(watcher)
         try:
@@ -166,6 +166,10 @@ class LiveTerminal:
     async def wait(self) -> Exit:
         await asyncio.shield(self._running)
         return self._exit or Exit()
+
+    @property
+    def exit(self) -> Exit | None:
+        return self._exit
 
     async def stop(self) -> Exit:
         await self._child.end(self._patience)

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from fairlead.clients.native import admin, overview, sessions, transcripts
+from fairlead.clients.native import admin, overview, sessions, terminal, transcripts
 from fairlead.clients.native.codec import SUBPROTOCOLS
 from fairlead.clients.native.conversation import NativeConversation
 from fairlead.clients.native.openapi import document
@@ -20,6 +20,7 @@ ROUTES: Final = (
     *overview.ROUTES,
     *admin.ROUTES,
     *transcripts.ROUTES,
+    *terminal.ROUTES,
     Route(
         method="GET",
         path="/v1/openapi.json",
@@ -43,5 +44,6 @@ PROTOCOL: Final = ClientProtocol(
             about="Events, commands, presence and typing of many sessions on one socket.",
             subprotocols=SUBPROTOCOLS,
         ),
+        *terminal.SOCKETS,
     ),
 )

@@ -1,0 +1,167 @@
+"""The terminal that a session's agent lives on: its screen for scripts, and a socket for watching and typing. Pure.
+
+On the socket the terminal's bytes are binary frames and everything else is JSON: see
+docs/reference/native-protocol.md.
+"""
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from fairlead.clients.native.decode import convert, refuse_unknown
+from fairlead.clients.native.errors import BadFrame, UnknownType
+from fairlead.clients.native.sessions import PATH, session_of
+from fairlead.model.agents import Exit
+from fairlead.model.errors import FairleadError
+from fairlead.model.frames import binary_frame, text_frame
+from fairlead.model.ids import session_id
+from fairlead.model.routes import Request, Route, Steps, json_response
+from fairlead.model.sockets import Attach, Check, Do, HangUp, Holder, Opening, Run, SocketRoute, Write
+from fairlead.model.terminals import (
+    Answer,
+    JoinTerminal,
+    Keys,
+    Output,
+    ShowTerminal,
+    Size,
+    TerminalView,
+    session_terminal,
+)
+
+TERMINAL: Final = f"{PATH}/terminal"
+MESSAGE_LIMIT: Final = 1 << 20
+NO_TERMINAL: Final = 4404
+"""The close code where the terminal went between the check and the opening: as 404, in the applications' range."""
+
+_Cells = Annotated[int, msgspec.Meta(ge=1, le=65535)]
+
+
+class _InputFrame(msgspec.Struct, frozen=True):
+    data: str
+
+
+class _ResizeFrame(msgspec.Struct, frozen=True):
+    cols: _Cells
+    rows: _Cells
+
+
+_FIELDS: Final = {"input": frozenset({"data"}), "resize": frozenset({"cols", "rows"}), "ping": frozenset[str]()}
+
+
+class NativeTerminalCodec:
+    """Implements `model.terminals.TerminalCodec`."""
+
+    def __init__(self) -> None:
+        self._size: Size | None = None
+
+    def read(self, data: bytes) -> Keys | Size | Answer:
+        fields = _object(data)
+        kind = fields.pop("type", None)
+        if not isinstance(kind, str):
+            raise BadFrame("A frame needs a type.")
+        known = _FIELDS.get(kind)
+        if known is None:
+            raise UnknownType(
+                f"There is no frame {kind[:40]!r} here: input, resize and ping are taken.", type=kind[:40]
+            )
+        refuse_unknown(fields, known)
+        if kind == "input":
+            return Keys(convert(fields, _InputFrame).data.encode())
+        if kind == "resize":
+            wanted = convert(fields, _ResizeFrame)
+            return Size(wanted.cols, wanted.rows)
+        return Answer(_frame({"type": "pong"}))
+
+    def output(self, output: Output) -> bytes:
+        before = b""
+        if output.redraw and self._size is not None:
+            before = _frame({"type": "redraw"})
+        if output.size is not None and output.size != self._size:
+            self._size = output.size
+            before = _frame({"type": "size", "cols": output.size.columns, "rows": output.size.rows}) + before
+        return before + binary_frame(output.data)
+
+    def ended(self, exit: Exit) -> bytes:
+        return _frame({"type": "exit", "code": exit.code, "signal": exit.signal})
+
+    def failed(self, error: FairleadError) -> bytes:
+        told = {"type": "error", "code": error.code, "message": error.message}
+        return _frame({**told, "data": error.data} if error.data else told)
+
+
+class TerminalConversation:
+    """Finds the terminal and gives it the socket. What the client says before that is kept for it."""
+
+    def __init__(self, opening: Opening) -> None:
+        self._session = session_id(opening.params["session"])
+        self._codec = NativeTerminalCodec()
+        self._early: list[bytes] = []
+
+    def opened(self) -> Sequence[Do]:
+        return (Run(None, JoinTerminal(session_terminal(self._session), self._codec), "terminal"),)
+
+    def received(self, data: bytes, text: bool) -> Sequence[Do]:
+        self._early.append(data)
+        return ()
+
+    def answered(self, tag: Any, answer: Any) -> Sequence[Do]:
+        holder: Holder = answer
+        for data in self._early:
+            holder.received(data)
+        return (Attach(holder),)
+
+    def failed(self, tag: Any, error: FairleadError) -> Sequence[Do]:
+        return (Write(self._codec.failed(error)), HangUp(NO_TERMINAL, "there is no terminal"))
+
+    def throttled(self, data: bytes, text: bool, error: FairleadError) -> Sequence[Do]:
+        return (Write(self._codec.failed(error)),)
+
+
+def _check(opening: Opening) -> Check:
+    """Before the upgrade, so that a client is told by a status; the terminal may still go until it is joined."""
+    yield ShowTerminal(session_terminal(session_id(opening.params["session"])))
+    return None
+
+
+def show(request: Request) -> Steps:
+    return json_response((yield ShowTerminal(session_terminal(session_of(request)))))
+
+
+def _object(data: bytes) -> dict[str, Any]:
+    try:
+        fields = msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise BadFrame("The frame is not JSON.") from None
+    if not isinstance(fields, dict):
+        raise BadFrame("A frame is an object.")
+    return fields
+
+
+def _frame(fields: dict[str, Any]) -> bytes:
+    return text_frame(msgspec.json.encode(fields))
+
+
+ROUTES: Final = (
+    Route(
+        method="GET",
+        path=TERMINAL,
+        access="terminal",
+        name="terminal.show",
+        handle=show,
+        about="What is on the terminal of a session whose agent lives on one.",
+        answer=TerminalView,
+    ),
+)
+
+SOCKETS: Final = (
+    SocketRoute(
+        path=TERMINAL,
+        access="terminal",
+        name="native.terminal",
+        open=TerminalConversation,
+        about="The terminal itself: its bytes out, keys and sizes in.",
+        message_limit=MESSAGE_LIMIT,
+        check=_check,
+    ),
+)

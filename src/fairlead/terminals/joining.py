@@ -1,0 +1,160 @@
+"""A terminal on a socket: output to the client, keys and sizes from it. What waits on either side is bounded.
+
+How it is spelt is the protocol's business (`model.terminals.TerminalCodec`).
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from itertools import count
+from typing import Any, Final
+
+from fairlead.model.auth import Identity
+from fairlead.model.errors import FairleadError, NotFound
+from fairlead.model.requests import Action
+from fairlead.model.sockets import Wire
+from fairlead.model.terminals import (
+    Answer,
+    JoinTerminal,
+    Keys,
+    ShowTerminal,
+    Size,
+    Terminal,
+    TerminalCodec,
+    Terminals,
+    TerminalView,
+)
+
+log = logging.getLogger("fairlead.terminals")
+
+UNSENT_BYTES: Final = 128 * 1024
+"""What may wait for the client; above the mark over which a connection tells that it has drained."""
+UNTYPED_BYTES: Final = 64 * 1024
+"""What may wait for a program that does not read its keys before the socket is not read any more."""
+DONE: Final = 1000
+
+
+class Joined:
+    """Implements `model.sockets.Holder`."""
+
+    def __init__(self, terminal: Terminal, codec: TerminalCodec, who: str) -> None:
+        self._terminal = terminal
+        self._codec = codec
+        self._who = who
+        self._wire: Wire | None = None
+        self._keys = bytearray()
+        self._drained = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._typing = False
+        self._early: list[bytes] = []
+
+    def attached(self, wire: Wire) -> None:
+        self._wire = wire
+        self._spawn(self._show(wire))
+        for data in self._early:
+            self.received(data)
+        self._early.clear()
+
+    def received(self, data: bytes) -> None:
+        """Also before it is attached: a client need not wait with its first words."""
+        if self._wire is None:
+            self._early.append(data)
+            return
+        try:
+            said = self._codec.read(data)
+        except FairleadError as error:
+            self._say(self._codec.failed(error))
+            return
+        match said:
+            case Keys(data=keys):
+                self._type(keys)
+            case Size():
+                self._terminal.resize(said, self._who)
+            case Answer(frames=frames):
+                self._say(frames)
+
+    def drained(self) -> None:
+        self._drained.set()
+
+    def detached(self, code: int) -> None:
+        self._wire = None
+        for task in self._tasks:
+            task.cancel()
+
+    # --- inside
+
+    def _say(self, frames: bytes) -> None:
+        if self._wire is not None:
+            self._wire.send(frames)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _show(self, wire: Wire) -> None:
+        async with contextlib.aclosing(self._terminal.watch(self._who)) as watching:
+            async for output in watching:
+                wire.send(self._codec.output(output))
+                while wire.backlog() > UNSENT_BYTES:
+                    self._drained.clear()
+                    await self._drained.wait()
+        wire.send(self._codec.ended(await self._terminal.wait()))
+        wire.hang_up(DONE, "the program has ended")
+
+    def _type(self, keys: bytes) -> None:
+        self._keys += keys
+        if self._wire is not None and len(self._keys) > UNTYPED_BYTES:
+            self._wire.pause()
+        if not self._typing and self._keys:
+            self._typing = True
+            self._spawn(self._pass_keys())
+
+    async def _pass_keys(self) -> None:
+        try:
+            while self._keys:
+                keys = bytes(self._keys)
+                self._keys.clear()
+                await self._terminal.write(keys)
+                if self._wire is not None:
+                    self._wire.resume()
+        except FairleadError as error:
+            self._keys.clear()
+            self._say(self._codec.failed(error))
+        finally:
+            self._typing = False
+
+
+class TerminalActions:
+    """What sockets and routes ask about terminals. Who may ask is decided before."""
+
+    def __init__(self, terminals: Terminals) -> None:
+        self._terminals = terminals
+        self._numbers = count(1)
+
+    def performers(self) -> Mapping[type[Action], Callable[[Identity, Any], Awaitable[Any]]]:
+        return {JoinTerminal: self.join, ShowTerminal: self.show}
+
+    async def join(self, who: Identity, action: JoinTerminal) -> Joined:
+        terminal = self._find(action.name)
+        log.info("terminal joined", extra={"terminal": action.name, "who": who.name, "credential": who.credential})
+        return Joined(terminal, action.codec, f"{who.credential}/{next(self._numbers)}")
+
+    async def show(self, who: Identity, action: ShowTerminal) -> TerminalView:
+        terminal = self._find(action.name)
+        screen = terminal.screen
+        return TerminalView(
+            running=terminal.running,
+            size=screen.size,
+            lines=screen.lines,
+            row=screen.row,
+            column=screen.column,
+            exit=terminal.exit,
+        )
+
+    def _find(self, name: str) -> Terminal:
+        found = self._terminals.find(name)
+        if found is None:
+            raise NotFound("terminal", name)
+        return found
