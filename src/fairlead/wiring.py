@@ -30,7 +30,7 @@ from fairlead.server import limits as serving
 from fairlead.server.app import App, Parts
 from fairlead.server.binding import Binding, house_of, open_sockets, urls
 from fairlead.server.logging import Redactor, configure_logging
-from fairlead.server.protocols import discover, views_of
+from fairlead.server.protocols import discover
 from fairlead.server.runner import Runner
 from fairlead.server.steps import Performer, trust_performers
 from fairlead.sessions.gateway import SessionGateway
@@ -110,10 +110,7 @@ class Gateway:
         kinds = agent_kinds(config, self._env, self._clock, credentials.agents, urls(_binding(config), sockets)[0])
         chosen = await choose_agent(config, kinds)
         transcripts = self._transcripts(data)
-        protocols = discover()
-        services = msgspec.structs.replace(
-            self._services(store, kinds, chosen.name, data, min(house.ports), transcripts), views=views_of(protocols)
-        )
+        services = self._services(store, kinds, chosen.name, data, min(house.ports), transcripts)
         registry = self._registry = Registry(services)
         keeper = self._keeper = registry.opener = Keeper(services, transcripts, registry, archive=config.archive)
         gateway = SessionGateway(services, registry)
@@ -129,7 +126,7 @@ class Gateway:
         for kind in kinds.values():
             performers.update(kind.performers())
         parts = Parts(
-            protocols=protocols,
+            protocols=discover(),
             inbound=inbound,
             gateway=gateway,
             performers=performers,
