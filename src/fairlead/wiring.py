@@ -30,7 +30,7 @@ from fairlead.server import limits as serving
 from fairlead.server.app import App, Parts
 from fairlead.server.binding import Binding, house_of, open_sockets, urls
 from fairlead.server.logging import Redactor, configure_logging
-from fairlead.server.protocols import discover
+from fairlead.server.protocols import discover, views_of
 from fairlead.server.runner import Runner
 from fairlead.server.steps import Performer, trust_performers
 from fairlead.sessions.gateway import SessionGateway
@@ -41,7 +41,6 @@ from fairlead.sessions.transcripts import Keeper
 from fairlead.sessions.trust import TrustBook
 from fairlead.stores.sqlite import SqliteStore
 from fairlead.system.clock import SystemClock
-from fairlead.terminals import TerminalActions, TerminalRegistry
 
 log = logging.getLogger("fairlead")
 
@@ -104,13 +103,14 @@ class Gateway:
         stack.push_async_callback(credentials.close)
         token = await bootstrap_admin(credentials, data, self._env.get("FAIRLEAD_TOKEN"))
         redactor.hide(token)
-        terminals = TerminalRegistry(self._clock, config.max_terminals)
-        stack.push_async_callback(terminals.close)
         house = house_of(_binding(config), sockets)
         kinds = agent_kinds(config, self._env, self._clock, credentials.agents, urls(_binding(config), sockets)[0])
         chosen = await choose_agent(config, kinds)
         transcripts = self._transcripts(data)
-        services = self._services(store, kinds, chosen.name, data, min(house.ports), transcripts)
+        protocols = discover()
+        services = msgspec.structs.replace(
+            self._services(store, kinds, chosen.name, data, min(house.ports), transcripts), views=views_of(protocols)
+        )
         registry = self._registry = Registry(services)
         keeper = self._keeper = registry.opener = Keeper(services, transcripts, registry, archive=config.archive)
         gateway = SessionGateway(services, registry)
@@ -121,12 +121,11 @@ class Gateway:
             **CredentialActions(credentials).performers(),
             **trust_performers(self._trust),
             **keeper.performers(),
-            **TerminalActions(terminals).performers(),
         }
         for kind in kinds.values():
             performers.update(kind.performers())
         parts = Parts(
-            protocols=discover(),
+            protocols=protocols,
             inbound=inbound,
             gateway=gateway,
             performers=performers,

@@ -144,7 +144,7 @@ class FakeGateway:
                 return q.PendingView(session=SESSION, seq=1, event=msgspec.Raw(b"{}"))
 
     async def watch(
-        self, who: Identity, session: SessionId, cursor: Cursor | None, variant: Variant, sink: Sink
+        self, who: Identity, session: SessionId, cursor: Cursor | None, variant: Variant, sink: Sink, view: str = ""
     ) -> FakeWatch:
         self._known(session)
         await asyncio.sleep(0)

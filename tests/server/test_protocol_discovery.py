@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from fairlead.clients.native import PROTOCOL
+from fairlead.model.ids import SessionId
 from fairlead.model.routes import ClientProtocol
+from fairlead.model.views import Fold
 from fairlead.server import protocols
-from fairlead.server.errors import CannotServe
+from fairlead.server.errors import CannotServe, ViewClash
 
 
 def test_the_native_protocol_is_found() -> None:
@@ -47,3 +49,21 @@ def test_every_protocol_has_a_name_of_its_own() -> None:
     names = [protocol.name for protocol in protocols.discover()]
     assert len(names) == len(set(names))
     assert all(isinstance(protocol, ClientProtocol) for protocol in protocols.discover())
+
+
+class Named:
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def fold(self, session: SessionId) -> Fold:
+        raise AssertionError("nobody folds here")
+
+
+def test_views_are_gathered_and_two_of_one_name_stop_the_start() -> None:
+    first, second = Named("happy.messages"), Named("mylifedb.pages")
+    ours = ClientProtocol(name="happy", views=(first,))
+    theirs = ClientProtocol(name="mylifedb", views=(second,))
+    assert protocols.views_of([ours, theirs]) == {"happy.messages": first, "mylifedb.pages": second}
+    twice = ClientProtocol(name="copy", views=(Named("happy.messages"),))
+    with pytest.raises(ViewClash, match=r"happy\.messages is declared twice, by happy and by copy"):
+        protocols.views_of([ours, theirs, twice])

@@ -32,6 +32,7 @@ from fairlead.model.content import Content, TextBlock, to_wire
 from fairlead.model.errors import AgentGone
 from fairlead.model.ids import CallId, MessageId, RequestId, SessionId
 from fairlead.model.policy import Verdict
+from fairlead.model.views import View
 from fairlead.sessions.gateway import SessionGateway
 from fairlead.sessions.registry import Registry
 from fairlead.sessions.services import Limits, PolicySettings, Services
@@ -298,6 +299,7 @@ class Rig:
         self.clock = ManualClock()
         self.limits = Limits(max_agents=2, idle_s=600)
         self.kind = SaidKind()
+        self.views: dict[str, View] = {}
         self._uuids = itertools.count()
 
     async def start(self, *, kill_children: bool = False) -> "Rig":
@@ -315,6 +317,7 @@ class Rig:
             make_room=lambda session: self.registry.make_room(session),
             is_folder=os.path.isdir,
             limits=self.limits,
+            views=self.views,
             session_env=frozenset({"TEAM"}),
         )
         self.registry = Registry(self.services)

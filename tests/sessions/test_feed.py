@@ -1,7 +1,7 @@
 """Fan-out: each watcher gets each entry once, in order, however slow it is and whenever it joins."""
 
 import asyncio
-from typing import Any, cast
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from fairlead.model.auth import Identity
 from fairlead.model.errors import Unavailable
 from fairlead.model.ids import SessionId
-from fairlead.model.store import Entry, Page, Store
+from fairlead.model.store import Entry, Page
 from fairlead.sessions.feed import Feed, Watcher
 
 SESSION = SessionId("11111111-2222-3333-4444-555555555555")
@@ -71,6 +71,9 @@ class Socket:
     def backlog(self) -> int:
         return self.waiting
 
+    def fail(self) -> None:
+        self.sent += b"failed\n"
+
     @property
     def seqs(self) -> list[int]:
         return [int(line) for line in self.sent.split(b"\n") if line.isdigit()]
@@ -89,7 +92,7 @@ async def settle() -> None:
 
 def make() -> tuple[LogOnly, Feed]:
     log = LogOnly()
-    return log, Feed(SESSION, cast("Store", log))
+    return log, Feed(SESSION, log)
 
 
 async def test_a_watcher_gets_history_and_then_what_happens_each_once() -> None:
@@ -184,9 +187,11 @@ async def test_a_store_that_fails_ends_the_watch_and_nothing_else() -> None:
     log, feed = make()
     log.add(1)
     log.broken = True
-    watcher(feed, Socket(), Lines())
+    socket = Socket()
+    watcher(feed, socket, Lines())
     await settle()
     assert feed.empty
+    assert socket.sent.endswith(b"failed\n"), "whoever watches is told, so that no gap is silent"
 
 
 async def test_typing_goes_to_the_others_and_presence_names_everybody_once() -> None:

@@ -37,6 +37,9 @@ class Wire:
     def backlog(self) -> int:
         return 0
 
+    def fail(self) -> None:
+        self.sent += b"failed\n"
+
     @property
     def seqs(self) -> list[int]:
         return [int(word) for word in self.sent.split() if word.isdigit()]

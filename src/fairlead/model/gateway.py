@@ -21,10 +21,13 @@ class Cursor(msgspec.Struct, frozen=True):
 
 
 class Sink(Protocol):
-    """Where a watcher's bytes go. `send` never blocks; `backlog` is what it has not got rid of yet, in bytes."""
+    """Where a watcher's bytes go. `send` never blocks; `backlog` is what it has not got rid of yet, in bytes.
+
+    `fail`: nothing more will come, though it should; the client is to notice and come again."""
 
     def send(self, data: bytes) -> None: ...
     def backlog(self) -> int: ...
+    def fail(self) -> None: ...
 
 
 class Variant(Protocol):

@@ -6,6 +6,7 @@ CannotServe
   BadTls         the certificate or key cannot be used
   BadSetting     a URL or address that is none
   RouteClash     two protocols claim one path
+  ViewClash      two protocols have a view of one name
 Stopping         the server stops before the answer is there
 """
 
@@ -72,6 +73,18 @@ class Stopping(FairleadError):
 
     code = "stopping"
     status = 503
+
+
+class ViewClash(CannotServe):
+    code = "view_clash"
+
+    def __init__(self, view: str, first: str, second: str) -> None:
+        super().__init__(
+            f"The view {view} is declared twice, by {first} and by {second}: their rows would mix.",
+            view=view,
+            first=first,
+            second=second,
+        )
 
 
 def error_body(error: FairleadError) -> bytes:

@@ -2,12 +2,14 @@
 
 import importlib
 import pkgutil
+from collections.abc import Iterable
 from importlib.metadata import entry_points
 from typing import Final
 
 import fairlead.clients
 from fairlead.model.routes import ClientProtocol
-from fairlead.server.errors import CannotServe
+from fairlead.model.views import View
+from fairlead.server.errors import CannotServe, ViewClash
 
 GROUP: Final = "fairlead.clients"
 
@@ -21,6 +23,18 @@ def discover() -> tuple[ClientProtocol, ...]:
     for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):
         found.append(_checked(point.load(), f"the entry point {point.name} ({point.value})"))
     return tuple(found)
+
+
+def views_of(protocols: Iterable[ClientProtocol]) -> dict[str, View]:
+    """Every view with a memory, by its name. ViewClash names both who claim one."""
+    found: dict[str, View] = {}
+    owners: dict[str, str] = {}
+    for protocol in protocols:
+        for view in protocol.views:
+            if view.name in found:
+                raise ViewClash(view.name, owners[view.name], protocol.name)
+            found[view.name], owners[view.name] = view, protocol.name
+    return found
 
 
 def _checked(protocol: object, where: str) -> ClientProtocol:

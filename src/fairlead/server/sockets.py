@@ -45,6 +45,12 @@ COMPRESS_FROM = 256
 REVOKED = 4401
 """The close code of a socket whose credential was revoked: as 401, in the range that applications may use."""
 
+FAILED = 1011
+"""The close code of a socket that watches what cannot be read any more: an internal error, of RFC 6455."""
+
+_Watched = tuple[SessionId, str]
+"""A session, and the view of it; empty for its log."""
+
 
 @dataclass(slots=True)
 class _Slot:
@@ -70,6 +76,9 @@ class _Sink:
 
     def backlog(self) -> int:
         return self._connection.write_buffer_size()
+
+    def fail(self) -> None:
+        self._connection.close(FAILED, "the session cannot be read: connect again")
 
 
 def send_packed(connection: Connection, frames: bytes) -> None:
@@ -167,8 +176,8 @@ class SocketEndpoint:
         self._connection: Connection | None = None
         self._out: list[bytes] = []
         self._lanes: dict[str, deque[_Slot]] = {}
-        self._watches: dict[SessionId, Watch] = {}
-        self._watching: dict[SessionId, asyncio.Task[None]] = {}
+        self._watches: dict[_Watched, Watch] = {}
+        self._watching: dict[_Watched, asyncio.Task[None]] = {}
         self._running = 0
         self._revoked = False
         self._paused = False
@@ -239,9 +248,9 @@ class SocketEndpoint:
                 case Run():
                     self._run(thing)
                 case Subscribe():
-                    self._chain(thing.session, thing.tag, partial(self._subscribe, thing))
+                    self._chain((thing.session, thing.view), thing.tag, partial(self._subscribe, thing))
                 case Unsubscribe():
-                    self._chain(thing.session, thing.tag, partial(self._unsubscribe, thing))
+                    self._chain((thing.session, thing.view), thing.tag, partial(self._unsubscribe, thing))
                 case Tell():
                     self._tell(thing)
                 case HangUp(code=code, reason=reason):
@@ -276,7 +285,7 @@ class SocketEndpoint:
             holder.attached(_Wire(self._connection))
 
     def _tell(self, tell: Tell) -> None:
-        if tell.session in self._watches:
+        if any(session == tell.session for session, _ in self._watches):
             self._host.doer.gateway.signal(self._who, tell.session, tell.kind, tell.data)
         else:
             self._do(self._conversation.failed(tell.tag, Busy("Subscribe to the session first.", session=tell.session)))
@@ -308,10 +317,10 @@ class SocketEndpoint:
     def _known(self, error: Exception, what: str) -> FairleadError:
         return error if isinstance(error, FairleadError) else unexpected(error, self._host.fresh(), what)
 
-    # --- watches: one after the other for each session
+    # --- watches: one after the other for each session and view
 
-    def _chain(self, session: SessionId, tag: Any, make: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        before = self._watching.get(session)
+    def _chain(self, watched: _Watched, tag: Any, make: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        before = self._watching.get(watched)
 
         async def link() -> None:
             if before is not None:
@@ -321,37 +330,39 @@ class SocketEndpoint:
             except Exception as error:
                 self._do(self._conversation.failed(tag, self._known(error, "watch")))
             self._flush()
-            if self._watching.get(session) is task:
-                del self._watching[session]
+            if self._watching.get(watched) is task:
+                del self._watching[watched]
 
         task = self._spawn(link())
-        self._watching[session] = task
+        self._watching[watched] = task
 
     async def _subscribe(self, wanted: Subscribe) -> None:
-        self._stop_watching(wanted.session)
+        self._stop_watching((wanted.session, wanted.view))
         if len(self._watches) >= self._host.limits.watches_per_socket:
             raise TooMany(f"One socket watches at most {self._host.limits.watches_per_socket} sessions.")
         connection = self._connection
         if connection is None:
             return
         sink = _Sink(connection, self._compress)
-        watch = await self._host.doer.gateway.watch(self._who, wanted.session, wanted.cursor, wanted.variant, sink)
+        watch = await self._host.doer.gateway.watch(
+            self._who, wanted.session, wanted.cursor, wanted.variant, sink, wanted.view
+        )
         if self._connection is None:
             watch.close()
             return
-        self._watches[wanted.session] = watch
+        self._watches[wanted.session, wanted.view] = watch
         told = Subscribed(wanted.session, watch.verdict, watch.log_id, watch.head)
-        self._log("subscribe", session=wanted.session, verdict=watch.verdict, head=watch.head)
+        self._log("subscribe", session=wanted.session, view=wanted.view, verdict=watch.verdict, head=watch.head)
         self._do(self._conversation.answered(wanted.tag, told))
         self._flush()
         watch.start()
 
     async def _unsubscribe(self, wanted: Unsubscribe) -> None:
-        self._stop_watching(wanted.session)
+        self._stop_watching((wanted.session, wanted.view))
         self._do(self._conversation.answered(wanted.tag, None))
 
-    def _stop_watching(self, session: SessionId) -> None:
-        watch = self._watches.pop(session, None)
+    def _stop_watching(self, watched: _Watched) -> None:
+        watch = self._watches.pop(watched, None)
         if watch is not None:
             watch.close()
 

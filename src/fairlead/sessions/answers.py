@@ -1,6 +1,7 @@
 """Queries answered: from the session in memory where it is loaded, else from the store."""
 
-from typing import Any, assert_never
+from collections.abc import Callable
+from typing import Any, TypeVar, assert_never
 
 import msgspec
 
@@ -13,6 +14,9 @@ from fairlead.sessions.registry import Registry
 from fairlead.sessions.services import Services
 from fairlead.sessions.session import Session
 from fairlead.sessions.state import Pending, SessionState
+from fairlead.sessions.views import Projector
+
+T = TypeVar("T")
 
 # What history shows: everything that says something by itself. Deltas, bare records and progress do not.
 TELLING = (
@@ -82,6 +86,13 @@ class Answers:
                 return tuple(await store.search(query.words, query.limit, query.session))
             case q.Glance():
                 return await self._glance(query)
+            case q.ReadRows():
+                return await self._rows(query)
+            case q.FindRow():
+                await self._level(query, lambda projector: None)
+                return await store.row_of(query.session, query.view, query.key)
+            case q.ReadFold():
+                return await self._level(query, lambda projector: projector.memory())
             case q.FindPermission():
                 for view in await self._permissions(None):
                     if msgspec.json.decode(view.event)["request"] == query.request:
@@ -89,6 +100,22 @@ class Answers:
                 raise NotFound("pending request", query.request)
             case _:
                 assert_never(query)
+
+    async def _rows(self, query: q.ReadRows) -> q.RowPage:
+        seq = await self._level(query, lambda projector: projector.seq)
+        store = self.services.store
+        if query.after is not None:
+            page = await store.rows(query.session, query.view, query.after, query.limit)
+        else:
+            page = await store.rows_tail(query.session, query.view, query.before, query.limit)
+        # What made no row is not written down.
+        return msgspec.structs.replace(page, seq=max(seq, page.seq))
+
+    async def _level(self, query: q.ReadRows | q.FindRow | q.ReadFold, then: Callable[[Projector], T]) -> T:
+        """The view when it has caught up with the log as it is now."""
+        await self.existing(query.session)
+        _, head = await self.registry.place(query.session)
+        return await self.registry.views.get(query.session, query.view).level(head, then)
 
     async def existing(self, session: SessionId) -> Summary:
         summary = await self.services.store.summary(session)

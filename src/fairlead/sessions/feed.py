@@ -1,4 +1,5 @@
-"""Fan-out: one feed a session, any number of watchers. The writer never waits for a reader.
+"""Fan-out: one feed a session (and one for each view of it that is watched), any number of watchers. The writer never
+waits for a reader.
 
 A watcher is a cursor plus what its sink has not sent yet. While that is small it is live: it gets the bytes
 that were made once for all watchers of its variant. When it lags, nothing is kept for it: it reads the log
@@ -9,13 +10,13 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from fairlead.model.auth import Identity
 from fairlead.model.errors import FairleadError
 from fairlead.model.gateway import Sink, Variant
 from fairlead.model.ids import SessionId
-from fairlead.model.store import Entry, Store
+from fairlead.model.store import Entry, Page
 
 BUFFER = 1 << 20
 """Bytes that may wait in a watcher's sink (design: buffer per watcher)."""
@@ -25,15 +26,44 @@ PAGE_BYTES = 256 << 10
 log = logging.getLogger("fairlead.watch")
 
 
-class Feed:
-    """The watchers of one session, grouped by variant so that each entry is encoded once a group."""
+class Reader(Protocol):
+    """Where those who are behind read: a log, or the rows of a view as entries whose seq is the ordinal."""
 
-    def __init__(self, session: SessionId, store: Store) -> None:
+    async def read(self, session: SessionId, after: int, limit: int, max_bytes: int = 4 << 20) -> Page: ...
+
+
+Follower = Callable[[Sequence[Entry]], None]
+
+
+class Feed:
+    """The watchers of one session, grouped by variant so that each entry is encoded once a group.
+
+    `of`: the session's own feed, of the feed of a view; who watches a view is present in the session, and hears what
+    passes there."""
+
+    def __init__(self, session: SessionId, store: Reader, of: "Feed | None" = None) -> None:
         self.session = session
         self.store = store
         self.head = 0
+        self.failed = False
+        self.encoded = 0
+        """How often an entry was encoded for those who are live: once for each variant, whatever their number."""
+        self._of = of
+        self._views: set[Feed] = set()
+        self._followers: set[Follower] = set()
         self._groups: dict[str, tuple[Variant, set[Watcher]]] = {}
         self._present: Counter[str] = Counter()
+
+    def follow(self, follower: Follower, view: "Feed") -> Callable[[], None]:
+        """Call `follower` with all that is published, and let `view` hear the signals; the answer ends it."""
+        self._followers.add(follower)
+        self._views.add(view)
+
+        def leave() -> None:
+            self._followers.discard(follower)
+            self._views.discard(view)
+
+        return leave
 
     def publish(self, entries: Sequence[Entry]) -> None:
         """Hand stored entries to everybody who is live. Called right after the append, in order."""
@@ -44,11 +74,39 @@ class Feed:
             if not live:
                 continue
             data = b"".join(variant.encode(self.session, entry) for entry in entries)
+            self.encoded += len(entries)
             for watcher in live:
                 if watcher.position < first:
                     watcher.push(data, last)
                 else:
                     watcher.push_rest(entries)
+        for follower in tuple(self._followers):
+            follower(entries)
+
+    def pass_on(self, entry: Entry) -> None:
+        """Hand on what is not kept, to those who are live and have nothing that came after it."""
+        for variant, watchers in self._groups.values():
+            live = [watcher for watcher in watchers if watcher.live and watcher.position <= entry.seq]
+            if not live:
+                continue
+            data = variant.encode(self.session, entry)
+            self.encoded += 1
+            for watcher in live:
+                watcher.pass_on(data)
+
+    def read_again(self) -> None:
+        """Somebody else has written what these watchers were not handed: each reads on from its place."""
+        for watcher in self._watchers():
+            watcher.read_on()
+
+    def fail(self) -> None:
+        """Nothing will come any more; every watcher is told so, and whoever joins."""
+        self.failed = True
+        for watcher in self._watchers():
+            watcher.fail()
+
+    def _watchers(self) -> "tuple[Watcher, ...]":
+        return tuple(watcher for _, watchers in self._groups.values() for watcher in watchers)
 
     def signal(self, kind: str, name: str, data: Any, *, but: Identity | None = None) -> None:
         """A passing matter to all watchers (but one's own sockets)."""
@@ -59,22 +117,22 @@ class Feed:
             for watcher in watchers:
                 if watcher.live and (but is None or watcher.who.credential != but.credential):
                     watcher.sink.send(frame)
+        for view in self._views:
+            view.signal(kind, name, data, but=but)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Who watches, each name once."""
+        """Who watches the session or a view of it, each name once."""
         return tuple(sorted(self._present))
 
     @property
     def empty(self) -> bool:
-        return not self._groups
+        return not self._groups and not self._followers
 
     def join(self, watcher: "Watcher") -> None:
         _, watchers = self._groups.setdefault(watcher.variant.key, (watcher.variant, set()))
         watchers.add(watcher)
-        self._present[watcher.who.name] += 1
-        if self._present[watcher.who.name] == 1:
-            self.signal("presence", watcher.who.name, self.names)
+        (self._of or self)._arrive(watcher.who.name)
 
     def leave(self, watcher: "Watcher") -> None:
         variant, watchers = self._groups.get(watcher.variant.key, (None, set()))
@@ -83,10 +141,18 @@ class Feed:
         watchers.discard(watcher)
         if not watchers:
             del self._groups[watcher.variant.key]
-        self._present[watcher.who.name] -= 1
-        if not self._present[watcher.who.name]:
-            del self._present[watcher.who.name]
-            self.signal("presence", watcher.who.name, self.names)
+        (self._of or self)._depart(watcher.who.name)
+
+    def _arrive(self, name: str) -> None:
+        self._present[name] += 1
+        if self._present[name] == 1:
+            self.signal("presence", name, self.names)
+
+    def _depart(self, name: str) -> None:
+        self._present[name] -= 1
+        if not self._present[name]:
+            del self._present[name]
+            self.signal("presence", name, self.names)
 
 
 class Watcher:
@@ -121,6 +187,9 @@ class Watcher:
         self._on_close = on_close
 
     def start(self) -> None:
+        if self.feed.failed:
+            self.fail()
+            return
         self.feed.head = max(self.feed.head, self.head)
         self.feed.join(self)
         self._catch_up()
@@ -144,6 +213,18 @@ class Watcher:
         if data:
             self.sink.send(data)
 
+    def pass_on(self, data: bytes) -> None:
+        """What is not kept is not worth waiting for: a slow reader goes without."""
+        if data and self.sink.backlog() + len(data) <= self._buffer:
+            self.sink.send(data)
+
+    def read_on(self) -> None:
+        self._catch_up()
+
+    def fail(self) -> None:
+        self.close()
+        self.sink.fail()
+
     def push_rest(self, entries: Sequence[Entry]) -> None:
         """It has read some of these from the log already."""
         for entry in entries:
@@ -161,7 +242,7 @@ class Watcher:
                 pass
         except FairleadError as error:
             log.warning("reading for a watcher failed", extra={"session": self.feed.session, "error": error.message})
-            self.close()
+            self.fail()
 
     async def _read_page(self) -> bool:
         """Send one page from the log; true when the head is reached and the watcher is live."""

@@ -4,7 +4,8 @@ Rule: scopes are checked here for every command, whichever protocol brought it; 
 inside the allowed roots or is refused.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Any
 
 from msgspec import structs
@@ -175,18 +176,20 @@ class SessionGateway:
         return await self.answers.ask(query)
 
     async def watch(
-        self, who: Identity, session: SessionId, cursor: Cursor | None, variant: Variant, sink: Sink
+        self, who: Identity, session: SessionId, cursor: Cursor | None, variant: Variant, sink: Sink, view: str = ""
     ) -> Watcher:
         if not who.may("view"):
             raise NotAllowed("This needs the scope view, which your credential does not have.", scope="view")
         await self.answers.existing(session)
-        feed = self.registry.feed(session)
-        loaded = self.registry.loaded(session)
-        if loaded is not None:
-            log_id, head = loaded.core.log.log_id, loaded.core.log.head
+        log_id, head = await self.registry.place(session)
+        left: Callable[[], None] = partial(self.registry.drop_feed, session)
+        if view:
+            projector = self.registry.views.get(session, view)
+            head = await projector.level(head, lambda level: level.head)
+            feed, left = projector.feed, projector.touch
         else:
-            page = await self.store.read(session, 0, 1, 1)
-            log_id, head = page.log_id, page.head
+            # Nothing is awaited from here on: a feed that nobody watches yet may be forgotten.
+            feed = self.registry.feed(session)
         known = cursor is None or ((not cursor.log_id or cursor.log_id == log_id) and 0 <= cursor.seq <= head)
         position = head if cursor is None else cursor.seq if known else 0
         return Watcher(
@@ -199,7 +202,7 @@ class SessionGateway:
             log_id=log_id,
             verdict="ok" if known else "gap",
             buffer=self.services.limits.watcher_buffer,
-            on_close=lambda: self.registry.drop_feed(session),
+            on_close=left,
         )
 
     def signal(self, who: Identity, session: SessionId, kind: str, data: Any) -> None:

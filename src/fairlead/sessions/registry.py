@@ -14,6 +14,7 @@ from fairlead.sessions.core import Core
 from fairlead.sessions.feed import Feed
 from fairlead.sessions.services import Services
 from fairlead.sessions.session import Session
+from fairlead.sessions.views import Projections
 
 logger = logging.getLogger("fairlead.registry")
 
@@ -35,6 +36,7 @@ class Registry:
         self._feeds: dict[SessionId, Feed] = {}
         self._loading: dict[SessionId, asyncio.Lock] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self.views = Projections(services, self.feed, self.drop_feed)
 
     # --- finding -----------------------------------------------------------------------------------
 
@@ -55,6 +57,14 @@ class Registry:
 
     def all_loaded(self) -> tuple[Session, ...]:
         return tuple(self._sessions.values())
+
+    async def place(self, session: SessionId) -> tuple[str, int]:
+        """Where a session's log stands: its log_id and head."""
+        found = self._sessions.get(session)
+        if found is not None:
+            return found.core.log.log_id, found.core.log.head
+        page = await self.services.store.read(session, 0, 1, 1)
+        return page.log_id, page.head
 
     async def get(self, session: SessionId) -> Session:
         found = self._sessions.get(session)
@@ -83,6 +93,7 @@ class Registry:
         return session
 
     async def remove(self, session: SessionId) -> None:
+        await self.views.drop(session)
         found = self._sessions.pop(session, None)
         if found is not None:
             await found.shutdown()
@@ -130,6 +141,7 @@ class Registry:
             await self.services.clock.sleep(SWEEP_S)
             try:
                 await self.sweep()
+                await self.views.sweep()
                 await self.services.store.renew()
             except FairleadError as error:
                 logger.warning("sweep failed", extra={"error": error.message})
@@ -192,5 +204,6 @@ class Registry:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
+        await self.views.stop()
         await asyncio.gather(*(session.shutdown() for session in self._sessions.values()))
         self._sessions.clear()

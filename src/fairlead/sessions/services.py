@@ -11,6 +11,7 @@ from fairlead.model.ids import SessionId
 from fairlead.model.policy import Rule
 from fairlead.model.store import Store
 from fairlead.model.transcripts import Transcripts
+from fairlead.model.views import View
 from fairlead.sessions.policy import Fences
 from fairlead.system.clock import Clock
 
@@ -64,6 +65,8 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     transcripts: Transcripts | None = None
     mcp: Mapping[str, McpServer] = {}
     mcp_configs: Mapping[str, dict[str, Any]] = {}
+    views: Mapping[str, View] = {}
+    """Every protocol's views with a memory, by name."""
     session_env: frozenset[str] = frozenset()
     """Environment variables that a client may set for a running agent."""
 

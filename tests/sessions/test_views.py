@@ -1,0 +1,609 @@
+"""Views with a memory: their rows are numbered without holes, stored before they are sent, and the same however often
+and wherever the gateway was killed."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairlead.model import queries as q
+from fairlead.model.commands import Delete, Fork
+from fairlead.model.errors import NotFound, Unavailable
+from fairlead.model.gateway import Cursor
+from fairlead.model.ids import SessionId
+from fairlead.model.store import Batch, Derived, Entry, NewEntry
+from fairlead.model.views import PASSING, Made, Passing, Replace, Row
+from fairlead.sessions import views
+from fairlead.sessions.feed import Feed, Watcher
+from fairlead.sessions.services import Limits, Services
+from fairlead.sessions.views import LET_GO_S, Projections, Projector, ViewFailed
+from fairlead.stores.sqlite import SqliteStore
+from fairlead.testing.clock import ManualClock
+from sessions.rig import ANN, BOB, CHILD, SESSION, Rig
+from sessions.test_feed import Socket
+
+
+class Memory(msgspec.Struct):
+    count: int = 0
+    open: str = ""
+
+
+class TallyFold:
+    """Rows `n kind`; deltas pass; a tool's row is replaced when the tool has ended. The n shows what it remembers."""
+
+    def __init__(self) -> None:
+        self.memory = Memory()
+
+    def step(self, entry: Entry) -> Sequence[Made]:
+        memory = self.memory
+        if entry.kind == "delta":
+            return [Passing(b"~%d" % entry.seq)]
+        if entry.kind == "quiet":
+            return []
+        if entry.kind == "broken":
+            raise RuntimeError("a fault in the view")
+        memory.count += 1
+        made: list[Made] = [Row(b"%d %s" % (memory.count, entry.kind.encode()), f"k{entry.seq}")]
+        if entry.kind == "tool":
+            memory.open = f"k{entry.seq}"
+        elif entry.kind == "end" and memory.open:
+            made.append(Replace(memory.open, b"ended by %d" % memory.count))
+            memory.open = ""
+        elif entry.kind == "twice":
+            memory.count += 1
+            made.append(Row(b"%d again" % memory.count))
+        return made
+
+    def snapshot(self) -> bytes:
+        return msgspec.json.encode(self.memory)
+
+    def restore(self, data: bytes) -> None:
+        self.memory = msgspec.json.decode(data, type=Memory)
+
+
+class Tally:
+    name = "tally"
+
+    def __init__(self) -> None:
+        self.folds: list[TallyFold] = []
+
+    def fold(self, session: SessionId) -> TallyFold:
+        self.folds.append(TallyFold())
+        return self.folds[-1]
+
+
+class Shown:
+    """A variant: rows as `ordinal:data`, what passes as it is."""
+
+    key = "shown"
+
+    def __init__(self) -> None:
+        self.encoded = 0
+
+    def encode(self, session: SessionId, entry: Entry) -> bytes:
+        self.encoded += 1
+        if entry.kind == PASSING:
+            return entry.event + b"\n"
+        return b"%d:%s\n" % (entry.seq, entry.event)
+
+    def signal(self, session: SessionId, kind: str, name: str, data: Any) -> bytes:
+        return f"{kind} {name}\n".encode()
+
+
+class Desk:
+    """One session's log and the toy view over it; `restart` as after a kill -9."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.clock = ManualClock()
+        self.view = Tally()
+        self.head = 0
+
+    async def start(self) -> "Desk":
+        self.store = await SqliteStore.open(self.folder)
+        self.lease, self.log_id, self.head = await self.store.claim(SESSION)
+        limits = Limits(watcher_buffer=1 << 16)
+        made = SimpleNamespace(store=self.store, clock=self.clock, limits=limits, views={"tally": self.view})
+        self.services = cast("Services", made)
+        self.feed = Feed(SESSION, self.store)
+        self.projections = Projections(self.services, lambda session: self.feed, lambda session: None)
+        return self
+
+    async def close(self) -> None:
+        await self.projections.stop()
+        await self.store.close()
+
+    async def restart(self) -> None:
+        await self.close()
+        await self.start()
+
+    @property
+    def projector(self) -> Projector:
+        return self.projections.get(SESSION, "tally")
+
+    async def append(self, *kinds: str, publish: bool = True) -> None:
+        entries = [NewEntry(self.head + n, n, kind, b"{}") for n, kind in enumerate(kinds, 1)]
+        prev = self.head
+        self.head = await self.store.append(self.lease, Batch(entries=tuple(entries)), self.head)
+        told = []
+        for entry in entries:
+            told.append(Entry(entry.seq, prev, entry.at, entry.kind, entry.event))
+            prev = entry.seq
+        if publish:
+            self.feed.publish(told)
+
+    async def level(self) -> int:
+        return await asyncio.wait_for(self.projector.level(self.head, lambda level: level.head), 20)
+
+    async def rows(self) -> list[tuple[int, int, bytes, str]]:
+        await self.level()
+        page = await self.store.rows(SESSION, "tally", 0, 100_000)
+        return [(row.ordinal, row.seq, row.data, row.key) for row in page.rows]
+
+    def watch(self, socket: Socket, position: int, variant: Shown | None = None) -> Watcher:
+        feed = self.projector.feed
+        found = Watcher(
+            feed, ANN, variant or Shown(), socket, position=position, head=position, log_id=self.log_id, verdict="ok"
+        )
+        found.start()
+        return found
+
+
+@pytest.fixture
+async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
+    desk = await Desk(tmp_path).start()
+    yield desk
+    await desk.close()
+
+
+async def until(socket: Socket, end: bytes) -> list[str]:
+    """What the socket got, once it ends so."""
+    async with asyncio.timeout(20):
+        while not socket.sent.endswith(end):
+            await asyncio.sleep(0.002)
+    return socket.sent.decode().splitlines()
+
+
+async def test_history_and_what_happens_then_are_numbered_without_holes(desk: Desk) -> None:
+    await desk.append("text", "delta", "twice", "quiet")
+    socket = Socket()
+    assert await desk.level() == 3
+    desk.watch(socket, 0)
+    await until(socket, b"3:3 again\n")
+    await desk.append("delta", "text", "delta")
+    assert await until(socket, b"~7\n") == ["1:1 text", "2:2 twice", "3:3 again", "~5", "4:4 text", "~7"]
+
+
+async def test_a_row_is_stored_before_anybody_is_sent_it(desk: Desk) -> None:
+    await desk.append("text")
+    await desk.level()
+    stored: list[int] = []
+    derive = desk.store.derive
+
+    async def slowly(session: SessionId, view: str, derived: Derived, expected: int) -> None:
+        assert b"2:" not in socket.sent
+        await derive(session, view, derived, expected)
+        assert b"2:" not in socket.sent
+        stored.append(derived.head)
+
+    desk.store.derive = slowly  # type: ignore[method-assign]  # looked at on its way
+    socket = Socket()
+    desk.watch(socket, 0)
+    await desk.append("text")
+    await until(socket, b"2:2 text\n")
+    assert stored == [2]
+
+
+async def test_one_derive_is_in_flight_and_what_comes_meanwhile_goes_together(desk: Desk) -> None:
+    await desk.append("text")
+    await desk.level()
+    gate, calls = asyncio.Event(), []
+    derive = desk.store.derive
+
+    async def held(session: SessionId, view: str, derived: Derived, expected: int) -> None:
+        calls.append(len(derived.made))
+        await gate.wait()
+        await derive(session, view, derived, expected)
+
+    desk.store.derive = held  # type: ignore[method-assign]  # held until the test says so
+    for _ in range(5):
+        await desk.append("text")
+    while not calls:
+        await asyncio.sleep(0)
+    gate.set()
+    assert await desk.level() == 6
+    assert len(calls) == 2
+    assert sum(calls) == 5
+
+
+async def test_what_only_passes_is_not_written_down(desk: Desk) -> None:
+    await desk.append("text")
+    await desk.level()
+    socket = Socket()
+    desk.watch(socket, 1)
+    while not desk.projector.feed._watchers()[0].live:
+        await asyncio.sleep(0)
+    desk.store.derive = None  # type: ignore[method-assign,assignment]  # whoever calls it fails
+    await desk.append("delta", "delta", "quiet")
+    assert await until(socket, b"~3\n") == ["~2", "~3"]
+
+
+async def test_a_row_is_encoded_once_whatever_the_number_of_watchers(desk: Desk) -> None:
+    await desk.level()
+    variant, sockets = Shown(), [Socket() for _ in range(20)]
+    watchers = [desk.watch(socket, 0, variant) for socket in sockets]
+    while not all(watcher.live for watcher in watchers):
+        await asyncio.sleep(0)
+    await desk.append("text", "delta", "text")
+    for socket in sockets:
+        assert await until(socket, b"2:2 text\n") == ["1:1 text", "~2", "2:2 text"]
+    assert variant.encoded == 3
+    assert desk.projector.feed.encoded == 3
+
+
+async def test_a_slow_reader_gets_every_row_and_goes_without_what_passes(desk: Desk) -> None:
+    await desk.level()
+    socket = Socket()
+    found = desk.watch(socket, 0)
+    while not found.live:
+        await asyncio.sleep(0)
+    socket.slow, socket.waiting = True, 1 << 20
+    await desk.append(*["text", "delta"] * 30)
+    await desk.level()
+    assert socket.sent == b""
+    socket.slow, socket.waiting = False, 0
+    found.drained()
+    await until(socket, b"30:30 text\n")
+    assert [line for line in socket.sent.decode().splitlines() if line.startswith("~")] == []
+    assert len(socket.sent.splitlines()) == 30
+
+
+async def test_a_replaced_row_is_found_in_its_old_place(desk: Desk) -> None:
+    await desk.append("tool", "text", "end")
+    assert [row[2] for row in await desk.rows()] == [b"ended by 3", b"2 text", b"3 end"]
+
+
+async def test_too_much_that_waits_is_read_from_the_log(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(views, "WAITING", 20)
+    await desk.append("text")
+    await desk.level()
+    gate = asyncio.Event()
+    derive = desk.store.derive
+
+    async def held(session: SessionId, view: str, derived: Derived, expected: int) -> None:
+        await gate.wait()
+        await derive(session, view, derived, expected)
+
+    desk.store.derive = held  # type: ignore[method-assign]  # held until the test says so
+    for _ in range(50):
+        await desk.append("text", "delta")
+        assert desk.projector._waiting_bytes <= 20
+    gate.set()
+    assert await desk.level() == 51
+
+
+async def test_a_store_that_is_unavailable_is_waited_out(desk: Desk) -> None:
+    derive, failures = desk.store.derive, [1, 2, 3]
+
+    async def failing(session: SessionId, view: str, derived: Derived, expected: int) -> None:
+        if failures:
+            failures.pop()
+            raise Unavailable("no room on the disk")
+        await derive(session, view, derived, expected)
+
+    desk.store.derive = failing  # type: ignore[method-assign]  # a disk that is full for a while
+    await desk.append("text")
+    asked = asyncio.create_task(desk.level())
+    while not asked.done():
+        await asyncio.sleep(0.002)
+        await desk.clock.advance(1)
+    assert await asked == 1
+
+
+async def test_another_writer_of_the_same_view_is_taken_up(desk: Desk) -> None:
+    await desk.append("text")
+    await desk.level()
+    socket = Socket()
+    found = desk.watch(socket, 0)
+    await until(socket, b"1:1 text\n")
+    other = Projections(desk.services, lambda session: Feed(SESSION, desk.store), lambda session: None)
+    await desk.append("text", "text", publish=False)
+    await other.get(SESSION, "tally").level(desk.head, lambda level: None)
+    await other.stop()
+    await desk.append("text")
+    await until(socket, b"4:4 text\n")
+    assert socket.sent.splitlines() == [b"1:1 text", b"2:2 text", b"3:3 text", b"4:4 text"]
+    assert found.live
+
+
+async def test_a_fault_in_a_view_is_told_to_those_who_ask_and_those_who_watch(
+    desk: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
+    await desk.append("text")
+    await desk.level()
+    socket = Socket()
+    desk.watch(socket, 1)
+    await desk.append("broken")
+    await until(socket, b"failed\n")
+    with pytest.raises(ViewFailed):
+        await desk.level()
+    assert "a fault in the view" in caplog.text
+    assert (await desk.store.rows(SESSION, "tally", 0, 10)).head == 1, "what was made before stays"
+
+
+async def test_a_memory_that_is_not_understood_is_made_again(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
+    await desk.append(*["text"] * 300)
+    before = await desk.rows()
+    folded = await desk.store.folded(SESSION, "tally")
+    assert folded.memory is not None
+    bad = Derived(made=(), seq=folded.seq, head=folded.head, memory=msgspec.structs.replace(folded.memory, data=b"?"))
+    await desk.store.derive(SESSION, "tally", bad, folded.seq)
+    await desk.restart()
+    await desk.append("text")
+    after = await desk.rows()
+    assert after[:-1] == before
+    assert after[-1][:3] == (301, 301, b"301 text")
+    assert "is not understood" in caplog.text
+
+
+async def test_a_view_that_nobody_uses_is_let_go_and_goes_on_from_its_memory(desk: Desk) -> None:
+    await desk.append("text", "delta", "text")
+    await desk.level()
+    first = desk.projector
+    await desk.projections.sweep()
+    assert desk.projector is first
+    await desk.clock.advance(LET_GO_S)
+    await desk.projections.sweep()
+    assert desk.feed.empty, "it listens to the session no more"
+    folded = await desk.store.folded(SESSION, "tally")
+    assert folded.memory is not None
+    assert (folded.memory.seq, folded.memory.head) == (3, 2)
+    await desk.append("text")
+    assert await desk.rows() == [(1, 1, b"1 text", "k1"), (2, 3, b"2 text", "k3"), (3, 4, b"3 text", "k4")]
+    assert desk.projector is not first
+
+
+async def test_a_view_that_is_watched_is_not_let_go(desk: Desk) -> None:
+    await desk.level()
+    found = desk.watch(Socket(), 0)
+    await desk.clock.advance(2 * LET_GO_S)
+    await desk.projections.sweep()
+    assert not desk.feed.empty
+    found.close()
+    await desk.projections.sweep()
+    assert desk.feed.empty
+
+
+async def test_a_restart_reads_on_from_the_memory_and_not_from_the_first_entry(desk: Desk) -> None:
+    await desk.append(*["text"] * 1000)
+    await desk.level()
+    await desk.restart()
+    read: list[int] = []
+    reading = desk.store.read
+
+    async def counted(session: SessionId, after: int, limit: int, max_bytes: int = 4 << 20) -> Any:
+        page = await reading(session, after, limit, max_bytes)
+        read.append(len(page.entries))
+        return page
+
+    desk.store.read = counted  # type: ignore[method-assign]  # counted
+    await desk.append(*["text"] * 10)
+    assert await desk.level() == 1010
+    assert sum(read) <= 10 + views.MEMORY_EVERY
+
+
+async def test_a_long_log_is_folded_while_others_have_their_turn(desk: Desk) -> None:
+    await desk.append(*["text"] * 5000)
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    task = asyncio.create_task(other())
+    assert await desk.level() == 5000
+    task.cancel()
+    assert turns > 5000 / views.STRIDE
+
+
+KINDS = st.sampled_from(["text", "delta", "twice", "quiet", "tool", "end"])
+STEPS = st.lists(
+    st.one_of(
+        st.lists(KINDS, min_size=1, max_size=8),
+        st.sampled_from(["kill", "kill before it is told", "kill in the derive", "read", "let go"]),
+    ),
+    max_size=12,
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(steps=STEPS)
+async def test_wherever_it_is_killed_the_rows_are_the_same(steps: list[Any], tmp_path_factory: Any) -> None:
+    desk = await Desk(tmp_path_factory.mktemp("desk")).start()
+    log: list[str] = []
+    seen: dict[int, bytes] = {}
+    try:
+        for step in steps:
+            if step == "kill":
+                await desk.restart()
+            elif step == "kill before it is told":
+                log.append("text")
+                await desk.append("text", publish=False)
+                await desk.restart()
+            elif step == "kill in the derive":
+                log.append("tool")
+                desk.projector.touch()
+                call = asyncio.create_task(desk.append("tool"))
+                await asyncio.sleep(0)
+                await call
+                await desk.restart()
+            elif step == "let go":
+                await desk.clock.advance(LET_GO_S)
+                await desk.projections.sweep()
+            elif step == "read":
+                for ordinal, seq, _, key in await desk.rows():
+                    assert seen.setdefault(ordinal, f"{seq} {key}".encode()) == f"{seq} {key}".encode()
+            else:
+                log.extend(step)
+                desk.projector.touch()
+                await desk.append(*step)
+        assert await desk.rows() == whole(log)
+    finally:
+        await desk.close()
+
+
+def whole(log: Sequence[str]) -> list[tuple[int, int, bytes, str]]:
+    """The rows of a log that was folded in one go."""
+    fold = TallyFold()
+    rows: list[tuple[int, int, bytes, str]] = []
+    keys: dict[str, int] = {}
+    for seq, kind in enumerate(log, 1):
+        for made in fold.step(Entry(seq, seq - 1, 0, kind, b"{}")):
+            if isinstance(made, Row):
+                if made.key:
+                    keys[made.key] = len(rows)
+                rows.append((len(rows) + 1, seq, made.data, made.key))
+            elif isinstance(made, Replace):
+                ordinal, made_of, _, key = rows[keys[made.key]]
+                rows[keys[made.key]] = (ordinal, made_of, made.data, key)
+    return rows
+
+
+@settings(max_examples=40, deadline=None)
+@given(log=st.lists(st.lists(KINDS, min_size=1, max_size=6), max_size=8), cut=st.integers(0, 30), data=st.data())
+async def test_the_law_a_cut_and_a_resume_give_what_a_full_replay_gives(
+    log: list[list[str]], cut: int, data: st.DataObject, tmp_path_factory: Any
+) -> None:
+    """Of rows; what passes is not in a replay. `fold` is the list of ordinals and keys: data may be replaced."""
+    desk = await Desk(tmp_path_factory.mktemp("desk")).start()
+    try:
+        split = data.draw(st.integers(0, len(log)))
+        for batch in log[:split]:
+            await desk.append(*batch)
+        head = await desk.level()
+        before = Socket()
+        cut = min(cut, head)
+        first = desk.watch(before, 0)
+        if head:
+            await until(before, f"{(await desk.rows())[-1][2].decode()}\n".encode())
+        first.close()
+        kept = [line for line in ordinals(before) if line <= cut]
+        if data.draw(st.booleans()):
+            await desk.restart()
+        resumed, whole_socket = Socket(), Socket()
+        desk.watch(resumed, cut)
+        for batch in log[split:]:
+            await desk.append(*batch)
+        last = await desk.level()
+        desk.watch(whole_socket, 0)
+        async with asyncio.timeout(20):
+            while (last > cut and ordinals(resumed)[-1:] != [last]) or (last and ordinals(whole_socket)[-1:] != [last]):
+                await asyncio.sleep(0.002)
+        assert kept + ordinals(resumed) == ordinals(whole_socket) == list(range(1, last + 1))
+    finally:
+        await desk.close()
+
+
+def ordinals(socket: Socket) -> list[int]:
+    return [int(line.partition(b":")[0]) for line in socket.sent.splitlines() if b":" in line]
+
+
+# --- through the gateway
+
+
+@pytest.fixture
+async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
+    rig = Rig(tmp_path)
+    rig.views = {"tally": Tally()}
+    await rig.start()
+    yield rig
+    await rig.stop()
+
+
+async def test_a_view_is_asked_for_its_rows_by_place_and_by_key(rig: Rig) -> None:
+    agent = await rig.working()
+    await agent.text("hello")
+    await agent.result()
+
+    async def ask(query: q.Query) -> Any:
+        return await rig.gateway.ask(BOB, query)
+
+    page = await ask(q.ReadRows(SESSION, "tally", after=0))
+    assert page.head == len(page.rows) == len(await rig.log())
+    assert (page.seq, page.log_id) == (rig.loaded().core.log.head, rig.loaded().core.log.log_id)
+    assert (await ask(q.ReadRows(SESSION, "tally", after=1, limit=2))).rows == page.rows[1:3]
+    assert (await ask(q.ReadRows(SESSION, "tally", limit=2))).rows == page.rows[-2:]
+    assert (await ask(q.ReadRows(SESSION, "tally", before=3))).rows == page.rows[:2]
+    assert await ask(q.FindRow(SESSION, "tally", page.rows[3].key)) == 4
+    assert await ask(q.FindRow(SESSION, "tally", "nothing")) is None
+    assert msgspec.json.decode(await ask(q.ReadFold(SESSION, "tally")), type=Memory).count == page.head
+    with pytest.raises(NotFound):
+        await ask(q.ReadFold(SESSION, "another"))
+    with pytest.raises(NotFound):
+        await ask(q.ReadFold(SessionId("99999999-0000-4000-8000-000000000000"), "tally"))
+
+
+async def test_a_cursor_of_a_view_is_an_ordinal_and_is_answered_ok_or_gap(rig: Rig) -> None:
+    await rig.open()
+    socket = Socket()
+    watch = await rig.gateway.watch(BOB, SESSION, Cursor(0), Shown(), socket, "tally")
+    head, log_id = watch.head, watch.log_id
+    assert head == len(await rig.log())
+    for cursor, verdict in (
+        (None, "ok"),
+        (Cursor(head, log_id), "ok"),
+        (Cursor(head + 1, log_id), "gap"),
+        (Cursor(-1), "gap"),
+        (Cursor(1, "another"), "gap"),
+    ):
+        found = await rig.gateway.watch(BOB, SESSION, cursor, Shown(), Socket(), "tally")
+        assert found.verdict == verdict
+        assert found.position == (0 if verdict == "gap" else head)
+    with pytest.raises(NotFound):
+        await rig.gateway.watch(BOB, SESSION, None, Shown(), Socket(), "another")
+
+
+async def test_who_watches_a_view_is_present_and_hears_what_passes(rig: Rig) -> None:
+    await rig.open()
+    socket, other = Socket(), Socket()
+    mine = await rig.gateway.watch(BOB, SESSION, None, Shown(), socket, "tally")
+    mine.start()
+    theirs = await rig.gateway.watch(ANN, SESSION, None, Shown(), other)
+    theirs.start()
+    await rig.until(lambda: mine.live and theirs.live)
+    assert rig.registry.feed(SESSION).names == ("ann", "bob")
+    rig.gateway.signal(ANN, SESSION, "typing", None)
+    assert socket.sent.endswith(b"typing ann\n")
+    assert b"typing" not in other.sent
+    mine.close()
+    assert other.sent.endswith(b"presence bob\n")
+
+
+async def test_a_fork_is_folded_from_its_own_log(rig: Rig) -> None:
+    agent = await rig.working()
+    await agent.text("hello")
+    await agent.result()
+    parent = await rig.gateway.ask(BOB, q.ReadRows(SESSION, "tally", after=0))
+    await rig.do(Fork(session=SESSION, child=CHILD))
+    child = await rig.gateway.ask(BOB, q.ReadRows(CHILD, "tally", after=0))
+    assert [row.data for row in child.rows[: parent.head]] == [row.data for row in parent.rows]
+    assert child.head == len(await rig.log(CHILD))
+
+
+async def test_a_deleted_session_has_no_views_left(rig: Rig) -> None:
+    await rig.open()
+    socket = Socket()
+    watch = await rig.gateway.watch(BOB, SESSION, None, Shown(), socket, "tally")
+    watch.start()
+    await rig.do(Delete(session=SESSION))
+    assert socket.sent.endswith(b"failed\n")
+    with pytest.raises(NotFound):
+        await rig.gateway.ask(BOB, q.ReadRows(SESSION, "tally", after=0))
