@@ -228,6 +228,7 @@ class SaidKind:
         self.launch_when = asyncio.Event()
         self.launch_when.set()
         self._launched = asyncio.Event()
+        self._pids = itertools.count(1000)
 
     async def info(self) -> AgentInfo:
         return AgentInfo(name=self.name)
@@ -245,7 +246,7 @@ class SaidKind:
         await self.launch_when.wait()
         if self.failures:
             raise self.failures.pop(0)
-        agent = SaidAgent(launch, sink, 1000 + len(self.agents))
+        agent = SaidAgent(launch, sink, next(self._pids))
         child = Child(
             session=launch.session,
             pid=agent.pid,

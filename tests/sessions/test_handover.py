@@ -491,3 +491,31 @@ async def test_what_is_changed_by_request_is_sent_even_if_something_else_needs_a
     await rig.do(cmd.Configure(session=SESSION, settings=cmd.Settings(directories=(str(rig.cwd),))))
     await rig.do(cmd.SetModel(session=SESSION, model="haiku"))
     assert agent.told == [("model", "haiku")]
+
+
+async def test_whoever_asked_is_told_when_somebody_else_withdraws_it(rig: Rig) -> None:
+    rig.kind.launch_when.clear()
+    await rig.open()
+    await rig.send("one")
+    await rig.until(lambda: rig.loaded().runner.starting.locked())
+    moving = asyncio.create_task(to(rig))
+    await rig.until(lambda: rig.state().handover is not None)
+    await rig.do(cmd.WithdrawHandOver(session=SESSION))
+    assert (await moving).data == {"state": "there", "link": "stdio"}
+    rig.kind.launch_when.set()
+    assert await (await rig.kind.launched()).prompted() == "one"
+
+
+async def test_whoever_asked_is_told_when_a_turn_begins_before_it_is_moved(rig: Rig) -> None:
+    await rig.open()
+    await rig.send("one")
+    agent = await rig.kind.launched()
+    await agent.prompted()
+    await agent.result()
+    async with rig.loaded().runner.starting:
+        moving = asyncio.create_task(to(rig))
+        await rig.until(lambda: rig.state().handover is not None)
+        await agent.text("I go on by myself")
+        assert (await moving).data["state"] == "waiting"
+    await agent.result()
+    assert (await settled(rig)).outcome == "moved"

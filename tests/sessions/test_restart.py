@@ -9,6 +9,7 @@ import pytest
 
 from fairlead.model import commands as cmd
 from fairlead.model import events as ev
+from fairlead.model.agents import Exit
 from fairlead.model.content import TextBlock
 from fairlead.model.errors import NotFound
 from fairlead.model.ids import SessionId
@@ -246,4 +247,17 @@ async def test_a_child_of_a_session_that_is_gone_does_not_stop_the_start(tmp_pat
     rig = await restarted(rig)
     with pytest.raises(NotFound):
         await rig.registry.get(stranger)
+    await rig.stop()
+
+
+async def test_an_exit_is_told_once_though_the_gateway_died_right_after_telling_it(tmp_path: Path) -> None:
+    rig, agent = await working(tmp_path)
+    children = await rig.services.children()
+    await agent.die(Exit(code=0))
+    for child in children:
+        await rig.services.remember_child(child)
+    rig = await restarted(rig)
+    await rig.until(lambda: not rig.loaded().runner.following)
+    assert await rig.services.children() == [] and rig.kind.followed == []
+    assert (await rig.kinds()).count("agent.exited") == 1
     await rig.stop()

@@ -131,8 +131,10 @@ class HandOvers:
         return wish is not None and not self.waits_for(wish.when)
 
     def noticed(self) -> None:
-        """Something was logged."""
+        """Something was logged. Whoever asked is not kept waiting for what waits itself, or is not wanted any more."""
         self._turned.set()
+        if self._asked and not self._moving and not self.due:
+            self._tell(self._undone())
 
     async def run(self) -> None:
         """Whoever asked is told, whatever comes of it."""
@@ -144,10 +146,19 @@ class HandOvers:
             raise
         finally:
             self._moving = False
-            asked, self._asked = self._asked, []
-            for told in asked:
-                if not told.done():
-                    told.set_result(outcome)
+            self._tell(outcome)
+
+    def _tell(self, outcome: cmd.Reply | FairleadError) -> None:
+        asked, self._asked = self._asked, []
+        for told in asked:
+            if not told.done():
+                told.set_result(outcome)
+
+    def _undone(self) -> cmd.Reply:
+        state = self._core.state
+        if state.handover is None:
+            return self._reply("there", state.settings.link)
+        return self._reply("waiting", state.handover.link, waits_for=self.waits_for(state.handover.when))
 
     async def _move(self) -> cmd.Reply | FairleadError:
         core, runner = self._core, self._runner
@@ -156,9 +167,7 @@ class HandOvers:
                 wish = core.state.handover
                 if wish is None or not self.due:
                     # A turn has begun, or it was withdrawn.
-                    if wish is None:
-                        return self._reply("there", core.state.settings.link)
-                    return self._reply("waiting", wish.link, waits_for=self.waits_for(wish.when))
+                    return self._undone()
                 self._moving = True
             if wish.when == "now" and runner.agent is not None:
                 await self._cut_off(runner.agent, wish.by)

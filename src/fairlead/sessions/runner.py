@@ -25,7 +25,7 @@ from fairlead.model.agents import (
     Record,
     ToolCheck,
 )
-from fairlead.model.commands import Settings
+from fairlead.model.commands import Reply, Settings
 from fairlead.model.content import Content
 from fairlead.model.errors import AgentGone, Busy, FairleadError, NotFound
 from fairlead.model.ids import MessageId, RequestId, event_id
@@ -325,8 +325,13 @@ class Runner:
     async def follow(self, child: Child, *, end: bool) -> None:
         """It outlived its gateway: its transcript is followed to its exit, and only then is the session free again."""
         self.following = True
-        link = _Link(self, f"{child.pid}-{child.started}", None, child.agent_session)
+        link = _Link(self, _name(child), None, child.agent_session)
+        link.child = _name(child)
         try:
+            if await self.core.log.store.find(self.core.session, f"exit:{link.child}") is not None:
+                # The earlier gateway died between the log and this list.
+                await self.core.services.forget_child(self.core.session)
+                return
             await self._cancel_pending("agent lost its gateway")
             if end:
                 await self.kind.end(child)
@@ -391,7 +396,9 @@ class Runner:
                     # It runs in this mode: it need not be started again for it.
                     self.launched = msgspec.structs.replace(self.launched, mode=event.mode)
 
-    async def exited(self, exit: Exit, cause: str, *, followed: bool, conversation: str = "") -> None:
+    async def exited(
+        self, exit: Exit, cause: str, *, child: str, followed: bool = False, conversation: str = ""
+    ) -> None:
         """`conversation`: the agent's id of what it wrote down while nobody heard it."""
         core = self.core
         reason = self._stop_reason or (LOST if followed else _describe(exit))
@@ -414,6 +421,8 @@ class Runner:
                     stderr=exit.stderr,
                 )
             )
+            if child:
+                transition.keep_reply(f"exit:{child}", Reply(session=core.session))
             await core.commit(transition, patient=True)
         self.agent = None
         await core.services.forget_child(core.session)
@@ -428,12 +437,14 @@ class _Link(AgentSink):
         self._launch = launch
         self._followed = followed
         self._heard = False
+        self.child = ""
         self.gone = False
         self.ended = asyncio.Event()
         self.last_words = ""
 
     async def started(self, child: Child) -> None:
         assert self._launch is not None
+        self.child = _name(child) if child.pid else ""
         await self._runner.started(child, self._launch)
 
     async def records(self, batch: Sequence[Record]) -> None:
@@ -462,10 +473,16 @@ class _Link(AgentSink):
         self.last_words = exit.stderr.strip()
         conversation = self._followed if self._heard else ""
         try:
-            await self._runner.exited(exit, self._cause, followed=self._launch is None, conversation=conversation)
+            followed = self._launch is None
+            await self._runner.exited(exit, self._cause, child=self.child, followed=followed, conversation=conversation)
         finally:
             self.ended.set()
         self._runner.pump()
+
+
+def _name(child: Child) -> str:
+    """A process, for good: pids come again."""
+    return f"{child.pid}-{child.started}"
 
 
 def _describe(exit: Exit) -> str:

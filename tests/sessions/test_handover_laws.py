@@ -1,0 +1,213 @@
+"""Whatever happens around a hand-over, in whatever order: turns balance, the queue keeps its order, one process lives,
+and the log tells all of it."""
+
+import asyncio
+import contextlib
+import itertools
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from fairlead.model import commands as cmd
+from fairlead.model import events as ev
+from fairlead.model.agents import AgentSink, ChildRecorder, Exit, Launch
+from fairlead.model.errors import AgentGone, FairleadError
+from fairlead.model.store import Entry
+from fairlead.sessions.state import SessionState, evolve
+from fairlead.testing.fold import Fold
+from sessions.rig import SESSION, Rig, SaidAgent, SaidKind
+
+STEPS = (
+    *("send", "say", "ask", "end", "tick", "to terminal", "to stdio", "now", "withdraw"),
+    *("kill", "restart", "start fails", "close", "set mode"),
+)
+
+
+class OneAtATime(SaidKind):
+    """Its processes share one conversation: a second one beside the first would spoil it."""
+
+    async def launch(self, launch: Launch, sink: AgentSink, record_child: ChildRecorder) -> SaidAgent:
+        assert all(agent.gone for agent in self.agents), "a second process"
+        return await super().launch(launch, sink, record_child)
+
+
+class Story:
+    """One session, and somebody who does things to it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.rig = Rig(folder)
+        self.rig.kind = OneAtATime()
+        self.sent: list[str] = []
+        self.asked: set[asyncio.Task[Any]] = set()
+        self.numbers = itertools.count()
+
+    async def begin(self) -> None:
+        await self.rig.start()
+        await self.rig.open()
+
+    async def step(self, step: str) -> None:
+        rig, agent = self.rig, self.agent
+        match step:
+            case "send":
+                self.sent.append(f"message {next(self.numbers)}")
+                await rig.send(self.sent[-1])
+            case "tick":
+                await self.tick()
+            case "to terminal" | "to stdio":
+                self.ask(cmd.HandOver(session=SESSION, link="terminal" if "terminal" in step else "stdio"))
+            case "now":
+                link: cmd.Link = "terminal" if next(self.numbers) % 2 else "stdio"
+                self.ask(cmd.HandOver(session=SESSION, link=link, when="now"))
+            case "withdraw":
+                self.ask(cmd.WithdrawHandOver(session=SESSION))
+            case "set mode":
+                self.ask(cmd.SetMode(session=SESSION, mode="plan" if next(self.numbers) % 2 else "default"))
+            case "close":
+                self.ask(cmd.Close(session=SESSION))
+            case "start fails":
+                rig.kind.failures = [AgentGone("refused")]
+            case "restart":
+                await self.restart()
+            case "say" if agent is not None:
+                await agent.text("well")
+            case "ask" if agent is not None:
+                call = f"c{next(self.numbers)}"
+                await agent.call(call, command="touch x")
+                await agent.ask(f"r-{call}", call, command="touch x")
+            case "end" if agent is not None and self.loaded.core.state.turn is not None:
+                await agent.result()
+            case "kill" if agent is not None:
+                await agent.die(Exit(signal=9))
+
+    def ask(self, command: cmd.Command) -> None:
+        self.asked.add(asyncio.create_task(self.rig.do(command)))
+
+    @property
+    def agent(self) -> SaidAgent | None:
+        return next((agent for agent in self.rig.kind.agents if not agent.gone), None)
+
+    @property
+    def loaded(self) -> Any:
+        return self.rig.loaded()
+
+    async def tick(self) -> None:
+        """So long that the store has answered once."""
+        await self.rig.store.summary(SESSION)
+
+    async def restart(self) -> None:
+        """The process of the gateway is gone from one moment to the next, and its agent's with it."""
+        rig, runner = self.rig, self.loaded.runner
+        runner._closing = True
+        pending = {*self.asked, *([runner._dispatching] if runner._dispatching is not None else [])}
+        for task in pending:
+            task.cancel()
+        if pending:
+            await asyncio.wait(pending)
+            for task in pending:
+                assert task.cancelled() or task.exception() is None or isinstance(task.exception(), FairleadError)
+        self.asked.clear()
+        for agent in rig.kind.agents:
+            agent.gone = True
+        await rig.crash()
+        self.rig = Rig(self.folder)
+        self.rig.kind = rig.kind
+        await self.rig.start()
+        await self.rig.registry.get(SESSION)
+
+    async def end(self) -> None:
+        """Everybody finishes what they have begun."""
+        for _ in range(3000):
+            state, runner = self.loaded.core.state, self.loaded.runner
+            if all(task.done() for task in self.asked) and not (runner.busy or state.turn):
+                break
+            if self.agent is not None and state.turn is not None:
+                with contextlib.suppress(AgentGone):
+                    await self.agent.result()
+            await self.tick()
+        else:
+            raise AssertionError(f"it does not end: {self.loaded.core.state}")
+        for task in self.asked:
+            # Refused is fine; anything but an error of ours is not.
+            assert task.exception() is None or isinstance(task.exception(), FairleadError), task.exception()
+
+    async def entries(self) -> tuple[Entry, ...]:
+        return tuple((await self.rig.store.read(SESSION, 0, 10_000)).entries)
+
+
+def balanced(events: list[ev.Event]) -> None:
+    open_turn: str | None = None
+    wish = False
+    running = False
+    for event in events:
+        match event:
+            case ev.TurnStarted():
+                assert open_turn is None
+                open_turn = event.turn
+            case ev.TurnEnded():
+                assert event.turn == open_turn is not None
+                open_turn = None
+            case ev.AgentStarted():
+                assert not running
+                running = True
+            case ev.AgentExited():
+                running = False
+            case ev.HandOverAsked():
+                wish = True
+            case ev.HandOverSettled():
+                assert wish
+                wish = False
+            case ev.UserMessage(via="prompt"):
+                assert event.turn == open_turn is not None
+            case _:
+                pass
+    assert open_turn is None and not wish
+
+
+def text_of(event: ev.UserMessage) -> str:
+    return str(msgspec.to_builtins(event.content)[0]["text"])
+
+
+@given(st.lists(st.sampled_from(STEPS), max_size=25))
+@example(["send", "tick", "tick", "tick", "to terminal", "send", "end", "restart", "end"])
+@example(["send", "tick", "tick", "tick", "now", "tick", "restart", "tick", "kill", "to stdio"])
+@settings(deadline=None, max_examples=40)
+@pytest.mark.rules("S001-134", "S001-136", "S001-137", "S001-143")
+def test_whatever_happens_around_a_hand_over(steps: list[str]) -> None:
+    async def run(folder: Path) -> None:
+        story = Story(folder)
+        await story.begin()
+        for step in steps:
+            await story.step(step)
+        await story.end()
+        entries = await story.entries()
+        events = [ev.decode(entry.event) for entry in entries]
+        balanced(events)
+        ids = [event.id for event in events]
+        assert len(ids) == len(set(ids))
+        assert [text_of(e) for e in events if isinstance(e, ev.UserMessage) and e.via == "prompt"] == story.sent
+        written = [record.raw for agent in story.rig.kind.agents for record in agent.written]
+        assert len(written) == len(set(written))
+
+        state = SessionState(session=SESSION)
+        fold = Fold()
+        for entry, event in zip(entries, events, strict=True):
+            state = evolve(state, event, entry.seq, entry.event)
+            fold.apply({"seq": entry.seq, **msgspec.json.decode(entry.event)})
+        assert state == story.loaded.core.state
+        assert (fold.state.handover, fold.state.queue, fold.state.turn) == (None, [], None)
+        if story.agent is not None:
+            assert story.loaded.runner.agent is story.agent
+        await story.restart()
+        await story.end()
+        again = story.loaded.core.state
+        assert (again.settings, again.handover, again.turn) == (state.settings, None, None)
+        await story.rig.stop()
+
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        asyncio.run(run(Path(folder)))
