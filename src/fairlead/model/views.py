@@ -8,7 +8,7 @@ rows may not depend on deltas, which a log that is read later no longer has.
 """
 
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Final, Protocol, runtime_checkable
 
 import msgspec
 
@@ -48,6 +48,16 @@ class Fold(Protocol):
     def restore(self, data: bytes) -> None: ...
 
 
+@runtime_checkable
+class Running(Protocol):
+    """A fold whose passing pieces add up (to the text of a message that is being written) can tell them again."""
+
+    def running(self, *, anew: bool) -> Sequence[Passing]:
+        """What somebody who is level with the rows needs before the next piece. `anew` false: it watched before and
+        lagged, so that it may have some of it."""
+        ...
+
+
 class View(Protocol):
     """`name` names the table; one that would make other rows of the same log needs another name."""
 
@@ -80,6 +90,7 @@ __all__ = [
     "Replace",
     "Row",
     "RowPage",
+    "Running",
     "StoredRow",
     "View",
     "passing_entry",

@@ -49,10 +49,25 @@ class Feed:
         self.encoded = 0
         """How often an entry was encoded for those who are live: once for each variant, whatever their number."""
         self._of = of
+        self.busy = False
+        """A view's fold is ahead of what was told: nobody can join who would be told it twice."""
+        self.welcome: Callable[[bool], Sequence[Entry]] | None = None
+        """What a watcher that becomes live needs to know of what passed before; its argument: it is new."""
+        self._joining: list[Watcher] = []
         self._views: set[Feed] = set()
         self._followers: set[Follower] = set()
         self._groups: dict[str, tuple[Variant, set[Watcher]]] = {}
         self._present: Counter[str] = Counter()
+
+    def settle(self) -> None:
+        """What was folded has been told: whoever came level meanwhile can join."""
+        self.busy = False
+        joining, self._joining = self._joining, []
+        for watcher in joining:
+            watcher.join()
+
+    def wait_for(self, watcher: "Watcher") -> None:
+        self._joining.append(watcher)
 
     def follow(self, follower: Follower, view: "Feed") -> Callable[[], None]:
         """Call `follower` with all that is published, and let `view` hear the signals; the answer ends it."""
@@ -185,6 +200,8 @@ class Watcher:
         self._room = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._on_close = on_close
+        self._closed = False
+        self._met = False
 
     def start(self) -> None:
         if self.feed.failed:
@@ -196,6 +213,7 @@ class Watcher:
 
     def close(self) -> None:
         self.live = False
+        self._closed = True
         if self._task is not None:
             self._task.cancel()
         self.feed.leave(self)
@@ -214,8 +232,12 @@ class Watcher:
             self.sink.send(data)
 
     def pass_on(self, data: bytes) -> None:
-        """What is not kept is not worth waiting for: a slow reader goes without."""
-        if data and self.sink.backlog() + len(data) <= self._buffer:
+        """Of what is not kept nothing waits for a slow reader: it joins again when it has room, and is told the sum."""
+        if not data:
+            return
+        if self.sink.backlog() + len(data) > self._buffer:
+            self._catch_up()
+        else:
             self.sink.send(data)
 
     def read_on(self) -> None:
@@ -230,6 +252,23 @@ class Watcher:
         for entry in entries:
             if entry.seq > self.position and self.live:
                 self.push(self.variant.encode(self.feed.session, entry), entry.seq)
+
+    def join(self) -> None:
+        """It was level with the feed a moment ago."""
+        if self._closed:
+            return
+        if self.position < self.feed.head:
+            self._catch_up()
+        else:
+            self._go_live()
+
+    def _go_live(self) -> None:
+        self.live = True
+        anew, self._met = not self._met, True
+        if self.feed.welcome is not None:
+            told = b"".join(self.variant.encode(self.feed.session, entry) for entry in self.feed.welcome(anew))
+            if told:
+                self.sink.send(told)
 
     def _catch_up(self) -> None:
         self.live = False
@@ -258,6 +297,9 @@ class Watcher:
         elif self.feed.head <= page.head:
             # Nothing was published since the page was read; a head whose entry is gone counts as seen.
             self.position = max(self.position, self.feed.head)
-            self.live = True
+            if self.feed.busy:
+                self.feed.wait_for(self)
+            else:
+                self._go_live()
             return True
         return False

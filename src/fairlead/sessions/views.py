@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from fairlead.model.errors import Conflict, FairleadError, NotFound, Unavailable
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Derived, Entry, Memory, Page, Replaced, Store, StoredRow
-from fairlead.model.views import ROW, Fold, Replace, Row, View, passing_entry, row_entry
+from fairlead.model.views import ROW, Fold, Replace, Row, Running, View, passing_entry, row_entry
 from fairlead.sessions.feed import Feed
 from fairlead.sessions.services import Services
 
@@ -90,6 +90,7 @@ class Projector:
         self._wake = asyncio.Event()
         self._asked: list[tuple[int, Callable[[], Any], asyncio.Future[Any]]] = []
         self._task: asyncio.Task[None] | None = None
+        self.feed.welcome = self._running
 
     @property
     def seq(self) -> int:
@@ -212,6 +213,18 @@ class Projector:
         return page.entries
 
     async def _advance(self, entries: Sequence[Entry]) -> None:
+        self.feed.busy = True
+        try:
+            await self._fold_and_tell(entries)
+        finally:
+            self.feed.settle()
+
+    def _running(self, anew: bool) -> Sequence[Entry]:
+        if not isinstance(self._fold, Running):
+            return ()
+        return [passing_entry(self._head, 0, item.data) for item in self._fold.running(anew=anew)]
+
+    async def _fold_and_tell(self, entries: Sequence[Entry]) -> None:
         made: list[StoredRow | Replaced] = []
         told: list[Entry] = []
         for entry in entries:
