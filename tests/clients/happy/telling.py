@@ -17,6 +17,7 @@ from fairlead.model.ids import SessionId
 from fairlead.model.store import Entry
 from fairlead.model.views import Row
 from fairlead.sessions.log import Stage
+from fairlead.testing.happy_client import HappyClient
 
 SESSION = SessionId("11111111-1111-4111-8111-111111111111")
 
@@ -154,3 +155,26 @@ class Schema:
         wrapped = [{"role": "session", "content": item, "meta": {"sentFrom": "cli"}} for item in envelopes]
         for message, problem in zip(wrapped, self.problems("SessionProtocolMessageSchema", wrapped), strict=True):
             assert problem is None, f"{message}: {problem}"
+
+
+# --- what a client makes of it -------------------------------------------------------------------------------
+
+
+def wire(envelope: Envelope) -> dict[str, Any]:
+    return {"role": "session", "content": envelope, "meta": {"sentFrom": "cli"}}
+
+
+def client_of(envelopes: Iterable[Envelope]) -> HappyClient:
+    client = HappyClient()
+    for seq, envelope in enumerate(envelopes, 1):
+        assert client.receive(seq, wire(envelope))
+    return client
+
+
+def assert_balanced(envelopes: Iterable[Envelope]) -> HappyClient:
+    """Nothing came where it may not, and nothing was left open."""
+    client = client_of(envelopes)
+    state = client.state
+    assert state.strays == []
+    assert (state.open_turn, state.calls, state.subagents) == ("", {}, [])
+    return client

@@ -265,7 +265,7 @@ class HappyFold:
     def _subagent(self, event: ev.SubagentStarted) -> None:
         known = self._memory.subagents.setdefault(event.child, Subagent(event.call))
         mem.trim(self._memory.subagents, mem.SUBAGENTS_KEPT)
-        known.call, known.over = event.call, False
+        known.call, known.parent, known.over = event.call, event.subagent, False
         known.title = known.title or (event.title or event.kind or event.prompt).strip()
         if not known.root:
             known.prompt = event.prompt
@@ -277,6 +277,9 @@ class HappyFold:
         if name is None or name in memory.started:
             return
         known = self._known(name)
+        if known.parent is not None and not self._known(known.parent).over:
+            # All that its parent has done so far may be to start it.
+            self._speaks(event, known.parent)
         known.begun = True
         memory.started.append(name)
         memory.active.append(name)

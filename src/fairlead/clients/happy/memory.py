@@ -14,10 +14,11 @@ WINDOWS_KEPT: Final = 32
 
 
 class Subagent(msgspec.Struct):
-    """`call` began it. `root` is the hash of the task it was given, once that was told; `prompt` the task, until then.
-    `begun`: it was shown in some turn."""
+    """`call` began it, made by the subagent `parent` if not by the main thread. `root` is the hash of the task that
+    it was given, once that was told; `prompt` is the task, until then. `begun`: it was shown in some turn."""
 
     call: str
+    parent: str | None = None
     title: str = ""
     prompt: str = ""
     root: str = ""

@@ -1,0 +1,189 @@
+"""Envelopes by case: tests/golden/happy/<case>/in.jsonl (as the interpreter's cases) gives out.jsonl, byte for byte.
+
+FAIRLEAD_WRITE=1 writes the outputs anew; then read the difference. `example-1` to `-5` are the examples of the
+protocol's own description; what ours has more of is said in docs/reference/happy.md.
+"""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clients.happy.telling import Told, assert_balanced, bare, kinds
+from fairlead.agents.claude.interpreter import ClaudeInterpreter
+from fairlead.clients.happy.mapper import HappyFold
+
+CASES = Path(__file__).parents[2] / "golden" / "happy"
+
+TASK = "cdbc6ff5ad64b06ccfa061c7"
+LATE = "c23ee31a1af7cb8ba085e808"
+
+
+def given(case: str) -> list[Any]:
+    return [json.loads(line) for line in (CASES / case / "in.jsonl").read_text().splitlines()]
+
+
+def told(case: str) -> Told:
+    return Told().run(given(case))
+
+
+@pytest.mark.parametrize("case", sorted(path.name for path in CASES.iterdir()))
+def test_a_case_comes_out_as_written(case: str) -> None:
+    session = told(case)
+    lines = b"".join(row.data + b"\n" for row in session.rows)
+    if os.environ.get("FAIRLEAD_WRITE"):
+        (CASES / case / "out.jsonl").write_bytes(lines)
+    assert lines == (CASES / case / "out.jsonl").read_bytes()
+    assert_balanced(session.envelopes)
+
+
+@pytest.mark.rules(
+    "S001-024", "S001-026", "S001-030", "S001-058", "S001-059", "S001-060", "S001-061", "S001-062", "S001-063"
+)
+@pytest.mark.rules("S001-005", "S001-009", "S001-064", "S001-065", "S001-100")
+def test_example_1_a_turn_without_subagents() -> None:
+    envelopes = told("example-1").envelopes
+    assert bare(envelopes) == [
+        ("agent", None, {"t": "turn-start"}),
+        ("agent", None, {"t": "text", "text": "I will inspect auth files."}),
+        (
+            "agent",
+            None,
+            {
+                "t": "tool-call-start",
+                "call": "toolu_1",
+                "name": "Bash",
+                "title": "Bash call",
+                "description": "Bash call",
+                "args": {"command": "rg auth src"},
+            },
+        ),
+        ("agent", None, {"t": "tool-call-end", "call": "toolu_1", "result": "src/auth/index.ts", "isError": False}),
+        ("agent", None, {"t": "turn-end", "status": "completed"}),
+    ]
+    assert len({envelope["turn"] for envelope in envelopes}) == 1
+
+
+@pytest.mark.rules("S001-028", "S001-050", "S001-066", "S001-067", "S001-090", "S001-092", "S001-093", "S001-094")
+@pytest.mark.rules("S001-027", "S001-031", "S001-032", "S001-038", "S001-051")
+def test_example_2_a_subagent_speaks_in_the_turn_of_the_main_thread() -> None:
+    envelopes = told("example-2").envelopes
+    assert bare(envelopes) == [
+        ("agent", None, {"t": "turn-start"}),
+        ("agent", TASK, {"t": "start", "title": "Find the files"}),
+        ("agent", TASK, {"t": "text", "text": "Find the files"}),
+        ("agent", TASK, {"t": "text", "text": "Subagent: found 3 files."}),
+        ("agent", TASK, {"t": "stop"}),
+        ("agent", None, {"t": "turn-end", "status": "completed"}),
+    ]
+    assert len({envelope["turn"] for envelope in envelopes}) == 1
+
+
+@pytest.mark.rules("S001-029", "S001-069", "S001-070", "S001-071", "S001-073", "S001-074", "S001-096", "S001-097")
+def test_example_3_a_child_that_comes_before_its_call_waits_for_it() -> None:
+    session = Told()
+    child, call, end = given("example-3")
+    assert session.add(child) == []
+    assert bare(session.add(call)) == [
+        ("agent", None, {"t": "turn-start"}),
+        ("agent", LATE, {"t": "start", "title": "Inspect auth flow"}),
+        ("agent", LATE, {"t": "text", "text": "Inspect auth flow"}),
+        ("agent", LATE, {"t": "text", "text": "child before parent"}),
+    ]
+    assert kinds(session.add(end)) == ["stop", "turn-end"]
+
+
+@pytest.mark.rules("S001-076", "S001-111")
+def test_example_4_a_row_that_is_read_again_after_a_restart_is_told_once() -> None:
+    first, again, _ = given("example-4")
+    session = Told()
+    assert kinds(session.add(first)) == ["turn-start", "text"]
+    interpreter, fold = session.interpreter.snapshot(), session.fold.snapshot()
+    session.interpreter = ClaudeInterpreter(session.fold._session)
+    session.interpreter.restore(interpreter)
+    session.fold = HappyFold(session.fold._session)
+    session.fold.restore(fold)
+    assert session.add(again) == []
+
+
+@pytest.mark.rules("S001-077", "S001-078", "S001-079", "S001-080", "S001-081", "S001-082", "S001-086", "S001-087")
+@pytest.mark.rules("S001-022", "S001-128", "S001-133")
+def test_example_5_an_abort_ends_the_calls_then_the_subagents_then_the_turn() -> None:
+    envelopes = told("example-5").envelopes
+    interrupted = {"result": "[Request interrupted by user for tool use]", "isError": True}
+    assert bare(envelopes)[-3:] == [
+        ("agent", TASK, {"t": "tool-call-end", "call": "toolu_sc_1", **interrupted}),
+        ("agent", TASK, {"t": "stop"}),
+        ("agent", None, {"t": "turn-end", "status": "cancelled"}),
+    ]
+    assert len({envelope["turn"] for envelope in envelopes}) == 1
+    assert bare(told("example-5-told-by-the-cli").envelopes) == bare(envelopes)
+
+
+@pytest.mark.rules("S001-027", "S001-032")
+def test_an_agent_is_a_call_too_and_names_its_subagent() -> None:
+    envelopes = told("agent-visible").envelopes
+    started = envelopes[1]["ev"]
+    subagent = started["args"].pop("sessionSubagent")
+    assert started["args"] == {"description": "Inspect translations", "prompt": "Look at them", "mode": "plan"}
+    assert started["title"] == started["description"] == "Inspect translations"
+    assert bare(envelopes)[-3:] == [
+        ("agent", subagent, {"t": "stop"}),
+        ("agent", None, {"t": "tool-call-end", "call": "toolu_agent_1", "result": "done", "isError": False}),
+        ("agent", None, {"t": "turn-end", "status": "completed"}),
+    ]
+
+
+@pytest.mark.rules("S001-095")
+def test_a_task_that_nobody_saw_at_work_is_told_all_the_same() -> None:
+    envelopes = told("task-without-children").envelopes
+    mine = [item for item in envelopes if item.get("subagent")]
+    assert bare(mine) == [
+        ("agent", TASK, {"t": "start", "title": "A job"}),
+        ("agent", TASK, {"t": "text", "text": "Do it"}),
+        ("agent", TASK, {"t": "stop"}),
+    ]
+
+
+def test_a_subagent_of_a_subagent_stops_at_its_own_result() -> None:
+    envelopes = told("nested").envelopes
+    outer, inner = (item["subagent"] for item in envelopes if item["ev"]["t"] == "start")
+    stops = [item["subagent"] for item in envelopes if item["ev"]["t"] == "stop"]
+    assert stops == [inner, outer]
+    assert "tool-call-end" not in kinds(envelopes)
+    places = [(item.get("subagent"), item["ev"].get("text")) for item in envelopes]
+    assert places.index((inner, None)) < places.index((outer, "two it is"))
+
+
+@pytest.mark.rules("S001-031", "S001-135")
+def test_a_background_subagent_goes_on_in_a_turn_of_its_own_and_keeps_its_name() -> None:
+    envelopes = told("background").envelopes
+    assert [(item["ev"]["t"], item.get("subagent") is not None) for item in envelopes] == [
+        ("text", False),
+        ("turn-start", False),
+        ("tool-call-start", False),
+        ("tool-call-end", False),
+        ("text", False),
+        ("turn-end", False),
+        ("turn-start", False),
+        ("start", True),
+        ("text", True),
+        ("text", True),
+        ("stop", True),
+        ("text", False),
+        ("turn-end", False),
+    ]
+    assert envelopes[2]["ev"]["args"]["sessionSubagent"] == envelopes[8]["subagent"]
+
+
+@pytest.mark.rules("S001-011", "S001-033", "S001-035", "S001-043")
+def test_what_a_program_says_in_a_users_name_is_no_users_text() -> None:
+    envelopes = told("local-commands").envelopes
+    said = [item["ev"]["text"] for item in envelopes if item["role"] == "user"]
+    assert said == ["And now?", "Go on"]
+    services = [item["ev"]["text"] for item in envelopes if item["ev"]["t"] == "service"]
+    assert services == ["/cost", "Total: 1 $"]
+    statuses = [item["ev"]["status"] for item in envelopes if item["ev"]["t"] == "turn-end"]
+    assert statuses == ["completed", "completed", "completed", "cancelled"]
