@@ -79,6 +79,14 @@ class FindPermission(msgspec.Struct, frozen=True):
     request: str
 
 
+class Delivery(msgspec.Struct, frozen=True):
+    """Answered when a message has left the queue: it reached the agent, or was withdrawn. -> None; AgentFailed if it
+    could not be handed over."""
+
+    session: SessionId
+    message: str
+
+
 class ReadRows(msgspec.Struct, frozen=True):
     """A view's rows, caught up with the log: those after an ordinal, or (no `after`) the last ones before one.
 
@@ -119,6 +127,7 @@ Query = (
     | SearchText
     | FindPermission
     | Glance
+    | Delivery
     | ReadRows
     | FindRow
     | ReadFold
@@ -189,6 +198,7 @@ class UsageView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 __all__ = [
+    "Delivery",
     "EventPage",
     "FindPermission",
     "FindRow",

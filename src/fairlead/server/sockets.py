@@ -13,10 +13,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, assert_never
 
+from fairlead.model import commands
 from fairlead.model.auth import Identity
 from fairlead.model.errors import Busy, FairleadError, TooMany
 from fairlead.model.gateway import Watch
 from fairlead.model.ids import SessionId
+from fairlead.model.requests import Action
 from fairlead.model.sockets import (
     Attach,
     Conversation,
@@ -137,6 +139,7 @@ class SocketEndpoint:
     """Implements `server.websocket.Endpoint`. `name` and `peer` are for the log."""
 
     __slots__ = (
+        "_asking",
         "_bucket",
         "_compress",
         "_connection",
@@ -179,6 +182,7 @@ class SocketEndpoint:
         self._watches: dict[_Watched, Watch] = {}
         self._watching: dict[_Watched, asyncio.Task[None]] = {}
         self._running = 0
+        self._asking: set[asyncio.Task[None]] = set()
         self._revoked = False
         self._paused = False
         self._messages = 0
@@ -222,10 +226,13 @@ class SocketEndpoint:
             watch.drained()
 
     def on_close(self, conn: Connection, code: int) -> None:
-        """Steps under way are not cancelled: what was asked for happens, only nobody hears the answer here."""
+        """Commands under way are not cancelled: what was asked for happens, only nobody hears the answer here.
+        Questions are: nobody is left to hear it."""
         self._log("disconnect", code=code, messages=self._messages)
         self._connection = None
         self._out.clear()
+        for task in tuple(self._asking):
+            task.cancel()
         holder, self._holder = self._holder, None
         if holder is not None:
             holder.detached(code)
@@ -296,7 +303,10 @@ class SocketEndpoint:
         lane = self._lanes.setdefault(run.lane, deque())
         slot = _Slot()
         lane.append(slot)
-        self._spawn(self._perform(run, slot))
+        task = self._spawn(self._perform(run, slot))
+        if not isinstance(run.step, commands.Base | Action):
+            self._asking.add(task)
+            task.add_done_callback(self._asking.discard)
 
     async def _perform(self, run: Run, slot: _Slot) -> None:
         try:

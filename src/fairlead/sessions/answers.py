@@ -8,7 +8,7 @@ import msgspec
 from fairlead.model import events as ev
 from fairlead.model import queries as q
 from fairlead.model.errors import NotFound
-from fairlead.model.ids import SessionId
+from fairlead.model.ids import MessageId, SessionId
 from fairlead.model.store import TRANSCRIPT, Page, SessionFilter, Summary, event_line
 from fairlead.sessions.registry import Registry
 from fairlead.sessions.services import Services
@@ -86,6 +86,8 @@ class Answers:
                 return tuple(await store.search(query.words, query.limit, query.session))
             case q.Glance():
                 return await self._glance(query)
+            case q.Delivery():
+                return await (await self.registry.get(query.session)).deliveries.wait(MessageId(query.message))
             case q.ReadRows():
                 return await self._rows(query)
             case q.FindRow():

@@ -20,6 +20,7 @@ from fairlead.model.ids import MessageId, event_id
 from fairlead.sessions import decide
 from fairlead.sessions.asking import Asking
 from fairlead.sessions.core import Core, ModeAsked
+from fairlead.sessions.deliveries import Deliveries
 from fairlead.sessions.handover import HandOvers
 from fairlead.sessions.policy import ModePolicy
 from fairlead.sessions.runner import Runner
@@ -41,9 +42,11 @@ class Session:
         core.suggest = self.asking.suggest
         self.runner = Runner(core, kind, self.asking)
         self.handovers = self.runner.errand = HandOvers(core, self.runner)
+        self.deliveries = Deliveries(core)
         core.listener = self
 
     def committed(self, events: Sequence[ev.Event]) -> None:
+        self.deliveries.committed(events)
         if any(isinstance(event, ev.AgentExited) for event in events):
             self.core.services.agent_ended(self.core.session)
         elif any(isinstance(event, ev.TurnEnded) for event in events):

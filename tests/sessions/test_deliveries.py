@@ -1,0 +1,54 @@
+"""Who sent a message can wait until it has left the queue, and hears if it could not be handed over."""
+
+import asyncio
+
+import pytest
+
+from fairlead.model import commands as cmd
+from fairlead.model import queries as q
+from fairlead.model.content import TextBlock
+from fairlead.model.errors import AgentFailed, AgentMissing
+from fairlead.model.ids import MessageId
+from sessions.rig import ANN, SESSION, Rig
+
+FIRST = MessageId("aaaaaaaa-0000-0000-0000-000000000001")
+SECOND = MessageId("aaaaaaaa-0000-0000-0000-000000000002")
+
+
+async def send(rig: Rig, message: MessageId) -> None:
+    await rig.gateway.command(ANN, cmd.Send(session=SESSION, content=(TextBlock("hello"),), message=message))
+
+
+def delivery(rig: Rig, message: MessageId) -> "asyncio.Task[None]":
+    return asyncio.ensure_future(rig.gateway.ask(ANN, q.Delivery(SESSION, message)))
+
+
+async def test_a_message_that_waits_is_delivered_when_its_turn_comes(rig: Rig) -> None:
+    agent = await rig.working("first")
+    await send(rig, SECOND)
+    waiting = delivery(rig, SECOND)
+    assert await rig.gateway.ask(ANN, q.ReadQueue(SESSION)) and not waiting.done()
+    await agent.result()
+    await asyncio.wait_for(waiting, 10)
+
+
+async def test_a_message_for_an_agent_that_cannot_be_started_fails_for_its_sender_and_later_askers(rig: Rig) -> None:
+    await rig.open()
+    rig.kind.launch_when.clear()
+    rig.kind.failures.append(AgentMissing("There is no claude."))
+    await send(rig, FIRST)
+    waiting = delivery(rig, FIRST)
+    rig.kind.launch_when.set()
+    with pytest.raises(AgentFailed, match=r"There is no claude\."):
+        await asyncio.wait_for(waiting, 10)
+    with pytest.raises(AgentFailed):
+        await asyncio.wait_for(delivery(rig, FIRST), 10)
+
+
+async def test_a_message_that_is_withdrawn_is_waited_for_no_longer(rig: Rig) -> None:
+    await rig.working("first")
+    await send(rig, SECOND)
+    waiting = delivery(rig, SECOND)
+    await asyncio.sleep(0)
+    await rig.gateway.command(ANN, cmd.CancelMessage(session=SESSION, message=SECOND))
+    await asyncio.wait_for(waiting, 10)
