@@ -25,6 +25,7 @@ class Demand(msgspec.Struct, frozen=True, kw_only=True):
 
     access: Access
     token_query: str = ""
+    token_header: str = ""
     signed: bool = False
     session: str = ""
     """Of the path, where it names one: an agent's token opens its own session alone."""
@@ -61,7 +62,7 @@ _FOREIGN_HOST: Final = Refuse(
 )
 _FOREIGN_ORIGIN: Final = Refuse(403, "foreign_origin", "Pages of another origin may not talk to this gateway.")
 _CROSS_SITE: Final = Refuse(403, "cross_site", "The request comes from a page of another site.")
-_AMBIGUOUS: Final = Refuse(400, "bad_credential", "The request carries more than one Authorization header.")
+_AMBIGUOUS: Final = Refuse(400, "bad_credential", "The request carries more than one header with a token.")
 _NO_CREDENTIAL: Final = Refuse(401, "no_credential", "A token is needed: send it as Authorization: Bearer.")
 _BAD_CREDENTIAL: Final = Refuse(401, "bad_credential", "The credential is not valid.")
 _AGENTS_ONLY: Final = Refuse(403, "not_allowed", "This is open to the session's own agent alone.")
@@ -131,9 +132,22 @@ def _bearer(head: Head) -> str | Refuse | None:
     return secret.strip() if scheme.lower() == "bearer" else ""
 
 
+def _bare(head: Head, name: str) -> str | Refuse | None:
+    """The token of a protocol's own header, with or without the word Bearer; None without such a header."""
+    headers = head.all(name)
+    if len(headers) > 1:
+        return _AMBIGUOUS
+    if not headers:
+        return None
+    first, _, rest = headers[0].strip().partition(" ")
+    return rest.strip() if first.lower() == "bearer" else headers[0].strip()
+
+
 def _credential(head: Head, demand: Demand, keys: Keys) -> Allow | Refuse:
     """The first kind that is there counts; a bad one is not made good by another."""
     secret = _bearer(head)
+    if secret is None and demand.token_header:
+        secret = _bare(head, demand.token_header)
     if isinstance(secret, Refuse):
         return secret
     if secret is not None:

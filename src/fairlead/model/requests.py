@@ -49,6 +49,12 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
     headers: tuple[tuple[str, str], ...] = ()
 
 
+def check_token_header(route: str, name: str) -> None:
+    """ValueError for a header that cannot carry a token: a cookie comes with requests that nobody meant."""
+    if name != name.lower() or name in ("cookie", "authorization", "host", "origin"):
+        raise ValueError(f"{route}: {name} is no header for a token")
+
+
 class Action(msgspec.Struct, frozen=True):
     """Base of what is neither a command to a session nor a query: credentials, trust. Done by a performer."""
 

@@ -17,7 +17,7 @@ import msgspec
 from fairlead.model.auth import Identity, Scope
 from fairlead.model.errors import BadRequest
 from fairlead.model.ids import SessionId
-from fairlead.model.requests import Action, Head, Response, Step, parse_query
+from fairlead.model.requests import Action, Head, Response, Step, check_token_header, parse_query
 from fairlead.model.sockets import SocketRoute
 from fairlead.model.store import Entry
 from fairlead.model.views import View
@@ -105,7 +105,8 @@ class Param(msgspec.Struct, frozen=True):
 class Route(msgspec.Struct, frozen=True, kw_only=True):
     """One HTTP route. `body`, `answer` (one type, or several) and `query` describe it in the reference.
 
-    `token_query`: a name of the query that carries our token, for clients that can set no header.
+    `token_query`: a name of the query that carries our token, for clients that can set no header. `token_header`:
+    a header that carries it besides Authorization, in lower case.
     `signed`: a short-lived signed URL opens it too. `body_limit`: bytes of a body, where it is to be another than
     usual. `waits`: its answer may take hours; when the client leaves, or the server stops, whoever makes it is
     cancelled. A path has parameters as `{name}`; a last `{name...}` takes the rest of the path."""
@@ -121,6 +122,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     status: int = 200
     query: tuple[Param, ...] = ()
     token_query: str = ""
+    token_header: str = ""
     signed: bool = False
     body_limit: int | None = None
     waits: bool = False
@@ -130,6 +132,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError(f"{self.name}: {self.method} {self.path} is no route")
         if self.access not in ("public", "any", "agent", *get_args(Scope)):
             raise ValueError(f"{self.name}: {self.access} is no scope")
+        check_token_header(self.name, self.token_header)
 
 
 class ClientProtocol(msgspec.Struct, frozen=True, kw_only=True):
@@ -145,6 +148,10 @@ class ClientProtocol(msgspec.Struct, frozen=True, kw_only=True):
     prefix: str = ""
     root_paths: tuple[str, ...] = ()
     views: tuple[View, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.prefix and (not self.prefix.startswith("/") or self.prefix.endswith("/")):
+            raise ValueError(f"{self.name}: a prefix begins with a slash and does not end with one: {self.prefix}")
 
 
 __all__ = [

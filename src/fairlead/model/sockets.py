@@ -13,7 +13,7 @@ from fairlead.model.auth import Identity, Scope
 from fairlead.model.errors import FairleadError
 from fairlead.model.gateway import Cursor, Variant
 from fairlead.model.ids import SessionId
-from fairlead.model.requests import Head, Response, Step
+from fairlead.model.requests import Head, Response, Step, check_token_header
 
 
 class Write(msgspec.Struct, frozen=True):
@@ -149,9 +149,10 @@ class SocketRoute(msgspec.Struct, frozen=True, kw_only=True):
     """One WebSocket path. No socket is public: the gate decides before the upgrade, and after it `check`.
 
     `subprotocols` in the order of our preference, the first also for a client that asks for none; a client that
-    asks only for others is refused. `token_query` as of a route; a single-use ticket opens every socket, but one of an
-    agent. `message_limit`: bytes of one inbound message, where it is to be another than usual. `compress_query`: a
-    name of the query by which (`=1`) a client asks for permessage-deflate; it must offer it as well."""
+    asks only for others is refused. `token_query` and `token_header` as of a route; a single-use ticket opens every
+    socket, but one of an agent. `message_limit`: bytes of one inbound message, where it is to be another than usual.
+    `compress_query`: a name of the query by which (`=1`) a client asks for permessage-deflate; it must offer it as
+    well."""
 
     path: str
     access: Scope | Literal["agent"]
@@ -160,6 +161,10 @@ class SocketRoute(msgspec.Struct, frozen=True, kw_only=True):
     about: str = ""
     subprotocols: tuple[str, ...] = ()
     token_query: str = ""
+    token_header: str = ""
     message_limit: int | None = None
     compress_query: str = ""
     check: Callable[[Opening], Check] | None = None
+
+    def __post_init__(self) -> None:
+        check_token_header(self.name, self.token_header)

@@ -28,7 +28,7 @@ from fairlead.server.limits import DEFAULT_LIMITS, Limits
 from fairlead.server.replies import refusal, send_and_close, send_response, send_stream
 from fairlead.server.sockets import SocketEndpoint, SocketHost
 from fairlead.server.steps import Doer, Performers
-from fairlead.server.table import Match, RouteTable
+from fairlead.server.table import Match, RouteTable, at_main_port
 from fairlead.server.websocket import Options, run_endpoint
 from fairlead.system.clock import Clock, within
 
@@ -51,7 +51,7 @@ _Opened = tuple[
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Parts:
     """What the application is made of. `base` is the public URL, empty if there is none; `inbound` are the routes by
-    which agents come in."""
+    which agents come in, and others that are no client protocol. `door`: its one protocol has the root."""
 
     protocols: Sequence[ClientProtocol]
     gateway: Gateway
@@ -62,6 +62,7 @@ class Parts:
     version: str
     base: str = ""
     inbound: Sequence[ClientProtocol] = ()
+    door: bool = False
     limits: Limits = DEFAULT_LIMITS
     fresh: Callable[[], str] = lambda: str(uuid4())
 
@@ -69,7 +70,8 @@ class Parts:
 class App:
     def __init__(self, parts: Parts) -> None:
         served = sorted(protocol.name for protocol in parts.protocols)
-        self.table = RouteTable([_own(parts.version, served), *parts.protocols, *parts.inbound])
+        placed = parts.protocols if parts.door else [at_main_port(protocol) for protocol in parts.protocols]
+        self.table = RouteTable([_own(parts.version, served), *placed, *parts.inbound])
         self.doer = Doer(parts.gateway, parts.performers)
         self._parts = parts
         self._keeper = Gatekeeper(parts.house, parts.credentials)
@@ -277,7 +279,13 @@ def head_of(scope: Scope) -> Head:
 def demand_of(route: Route | SocketRoute, params: Mapping[str, str]) -> Demand:
     signed = isinstance(route, Route) and route.signed
     session = params.get("session", "").lower()
-    return Demand(access=route.access, token_query=route.token_query, signed=signed, session=session)
+    return Demand(
+        access=route.access,
+        token_query=route.token_query,
+        token_header=route.token_header,
+        signed=signed,
+        session=session,
+    )
 
 
 def choose_subprotocol(route: SocketRoute, offered: Sequence[str]) -> str:

@@ -31,10 +31,10 @@ class CannotServe(FairleadError):
 class UnsafeBind(CannotServe):
     code = "unsafe_bind"
 
-    def __init__(self, host: str) -> None:
+    def __init__(self, host: str, public: str = "--public-url https://...") -> None:
         super().__init__(
             f"{host or 'every address'} can be reached by other machines. Give one of: --tls-cert and --tls-key, "
-            "or --public-url https://... (with a proxy in front), or --insecure-lan.",
+            f"or {public} (with a proxy in front), or --insecure-lan.",
             host=host,
         )
 
@@ -42,9 +42,9 @@ class UnsafeBind(CannotServe):
 class PortInUse(CannotServe):
     code = "port_in_use"
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int, option: str = "--port") -> None:
         super().__init__(
-            f"{host}:{port} is in use by another program: choose another port with --port.", host=host, port=port
+            f"{host}:{port} is in use by another program: choose another port with {option}.", host=host, port=port
         )
 
 

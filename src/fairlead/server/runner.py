@@ -13,6 +13,7 @@ import uvicorn
 
 from fairlead.server.app import App
 from fairlead.server.binding import Binding, urls
+from fairlead.server.doors import OpenDoor, Ports
 from fairlead.server.http import GuardedHttp, guarded_http
 from fairlead.server.limits import DEFAULT_LIMITS, Limits, WaitingRoom
 from fairlead.server.websocket import driver_class
@@ -60,7 +61,7 @@ class _Server(uvicorn.Server):
 
 
 class Runner:
-    """Serves `app` on sockets that are bound already (`binding.open_sockets`)."""
+    """Serves `app` on sockets that are bound already (`binding.open_sockets`), and on each door its own."""
 
     def __init__(
         self,
@@ -69,15 +70,16 @@ class Runner:
         sockets: Sequence[socket.socket],
         clock: Clock,
         limits: Limits = DEFAULT_LIMITS,
+        doors: Sequence[tuple[OpenDoor, App]] = (),
     ) -> None:
-        self._app = app
+        self._apps = [app, *(own for _, own in doors)]
         self._clock = clock
-        self._sockets = list(sockets)
+        self._sockets = [*sockets, *(listener for door, _ in doors for listener in door.sockets)]
         self.urls = urls(binding, sockets)
         self.room = WaitingRoom(clock, limits, frozenset(binding.trusted_proxies))
         http = guarded_http(self.room)
         config = uvicorn.Config(
-            app,
+            Ports(app, {door.port: own for door, own in doors}) if doors else app,
             http=http,
             ws=driver_class(),
             interface="asgi3",
@@ -106,10 +108,14 @@ class Runner:
             await self._server.serve(sockets=self._sockets)
             if not self._server.force_exit:
                 with contextlib.suppress(TimeoutError):
-                    await within(self._clock, GRACE_S, self._app.doer.settled())
+                    await within(self._clock, GRACE_S, self._settled())
         finally:
             for number in handled:
                 loop.remove_signal_handler(number)
+
+    async def _settled(self) -> None:
+        for app in self._apps:
+            await app.doer.settled()
 
     async def ready(self) -> None:
         """Connections are taken from here on."""
@@ -119,6 +125,7 @@ class Runner:
         """No new connections; requests under way get a little time, sockets a close frame (1012)."""
         if self._server.stopping.is_set():
             self._server.force_exit = True
-        self._app.stop()
+        for app in self._apps:
+            app.stop()
         self._server.should_exit = True
         self._server.stopping.set()

@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from msgspec import structs
+
 from fairlead.model.routes import ClientProtocol, Route
 from fairlead.model.sockets import SocketRoute
 from fairlead.server.errors import RouteClash
@@ -72,6 +74,22 @@ def _find(place: _Place[T], parts: list[str], index: int, values: list[str]) -> 
     if place.rest is not None:
         return place.rest, [*values, "/".join(parts[index:])]
     return None
+
+
+def at_main_port(protocol: ClientProtocol) -> ClientProtocol:
+    """Where it answers beside all others: below its prefix, and at the root its sockets and what it has a right to."""
+    prefix = protocol.prefix
+    if not prefix:
+        return protocol
+    roots = tuple(root.rstrip("/") for root in protocol.root_paths)
+    rooted = tuple(
+        route
+        for route in protocol.routes
+        if any(route.path == root or route.path.startswith(f"{root}/") for root in roots)
+    )
+    routes = tuple(structs.replace(route, path=prefix + route.path) for route in protocol.routes)
+    sockets = tuple(structs.replace(socket, path=prefix + socket.path) for socket in protocol.sockets)
+    return structs.replace(protocol, routes=(*routes, *rooted), sockets=(*sockets, *protocol.sockets))
 
 
 class RouteTable:

@@ -1,0 +1,125 @@
+"""A folder of static files on a door: somebody's front end, readable by whoever reaches the port.
+
+Rule: nothing outside the folder is ever served, whatever a path or a link says, and nothing whose name begins with a
+dot; there are no listings. What a browser opens as a page and what is no file is the front end's own business: it gets
+`index.html`, as a single-page application wants.
+"""
+
+import asyncio
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from fairlead.model.auth import Identity
+from fairlead.model.errors import NotFound, TooLarge
+from fairlead.model.requests import Action
+from fairlead.model.routes import ClientProtocol, Request, Response, Route, Steps
+
+LARGEST: Final = 64 << 20
+"""Bytes of one file: it is read whole."""
+INDEX: Final = "index.html"
+
+_TYPES: Final = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".mjs": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".txt": "text/plain; charset=utf-8",
+    ".json": "application/json",
+    ".map": "application/json",
+    ".webmanifest": "application/manifest+json",
+    ".xml": "application/xml",
+    ".wasm": "application/wasm",
+    ".pdf": "application/pdf",
+    ".svg": "image/svg+xml",
+    ".png": "image/png",
+    ".jpg": "image/jpeg",
+    ".jpeg": "image/jpeg",
+    ".gif": "image/gif",
+    ".webp": "image/webp",
+    ".avif": "image/avif",
+    ".ico": "image/x-icon",
+    ".woff": "font/woff",
+    ".woff2": "font/woff2",
+    ".ttf": "font/ttf",
+    ".otf": "font/otf",
+    ".mp3": "audio/mpeg",
+    ".ogg": "audio/ogg",
+    ".wav": "audio/wav",
+    ".mp4": "video/mp4",
+    ".webm": "video/webm",
+}
+"""Our own list: that of the system differs from machine to machine."""
+
+# A front end that somebody else built: its own scripts and styles, inline ones too, and nothing from elsewhere.
+_POLICY: Final = (
+    "default-src 'self' data: blob:; script-src 'self' 'unsafe-inline' 'wasm-unsafe-eval' blob:;"
+    " style-src 'self' 'unsafe-inline'; connect-src 'self'; object-src 'none'; base-uri 'self'; form-action 'self';"
+    " frame-ancestors 'none'"
+)
+
+
+class ReadStatic(Action, frozen=True):
+    """-> `Response`. `page`: a browser asks for a page, not for a part of one."""
+
+    path: str
+    known: str = ""
+    page: bool = False
+
+
+class StaticFiles:
+    def __init__(self, folder: Path) -> None:
+        self._folder = Path(os.path.realpath(folder))
+
+    def protocol(self) -> ClientProtocol:
+        route = Route(method="GET", path="/{path...}", access="public", name="static", handle=_static, body_limit=0)
+        return ClientProtocol(name="static files", routes=(route,))
+
+    def performers(self) -> Mapping[type[Action], Any]:
+        return {ReadStatic: self._perform}
+
+    async def _perform(self, who: Identity, action: ReadStatic) -> Response:
+        return await asyncio.to_thread(self.read, action)
+
+    def read(self, wanted: ReadStatic) -> Response:
+        file = self._find(wanted)
+        descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
+        with open(descriptor, "rb") as opened:
+            about = os.fstat(descriptor)
+            if about.st_size > LARGEST:
+                raise TooLarge("file", about.st_size, LARGEST)
+            tag = f'"{about.st_mtime_ns:x}-{about.st_size:x}"'
+            headers = (("etag", tag), ("cache-control", "no-cache"), ("content-security-policy", _POLICY))
+            kind = _TYPES.get(file.suffix.lower(), "application/octet-stream")
+            if tag in (known.strip().removeprefix("W/") for known in wanted.known.split(",")):
+                return Response(status=304, content_type=kind, headers=headers)
+            return Response(body=opened.read(LARGEST), content_type=kind, headers=headers)
+
+    def _find(self, wanted: ReadStatic) -> Path:
+        path = f"{wanted.path}{INDEX}" if not wanted.path or wanted.path.endswith("/") else wanted.path
+        found = self._inside(path)
+        if found is None and wanted.page and "." not in path.removesuffix(f"/{INDEX}").rpartition("/")[2]:
+            found = self._inside(INDEX)
+        if found is None:
+            raise NotFound("file", f"/{wanted.path}")
+        return found
+
+    def _inside(self, path: str) -> Path | None:
+        """The file itself, links followed; None unless it is a plain file below the folder, without a dot in front."""
+        if "\0" in path or any(part.startswith(".") or not part for part in path.split("/")):
+            return None
+        try:
+            real = Path(os.path.realpath(self._folder / path, strict=True))
+            below = real.relative_to(self._folder)
+            plain = stat.S_ISREG(real.stat().st_mode)
+        except (OSError, ValueError):
+            return None
+        return real if plain and not any(part.startswith(".") for part in below.parts) else None
+
+
+def _static(request: Request) -> Steps:
+    page = "text/html" in request.head.first("accept")
+    response: Response = yield ReadStatic(request.params["path"], request.head.first("if-none-match"), page)
+    return response
