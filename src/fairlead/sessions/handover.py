@@ -197,7 +197,7 @@ class HandOvers:
             if core.interpreter.turn is None and not core.interpreter.background:
                 return
             transition = core.begin()
-            self._runner.mark_interrupt(transition, by)
+            self._runner.ledger.interrupted(transition, by)
             await core.commit(transition, patient=True)
 
         async def interrupted() -> None:

@@ -183,7 +183,7 @@ class Registry:
     async def _recover(self, session_id: SessionId) -> None:
         try:
             session = await self.get(session_id)
-            await session.runner.close_lost()
+            await session.runner.ledger.close_lost()
             session.runner.pump()
         except FairleadError as error:
             logger.warning("cannot recover a session", extra={"session": session_id, "error": error.message})

@@ -25,19 +25,17 @@ from fairlead.model.agents import (
     Record,
     ToolCheck,
 )
-from fairlead.model.commands import Reply, Settings
+from fairlead.model.commands import Settings
 from fairlead.model.content import Content
 from fairlead.model.errors import AgentGone, Busy, FairleadError, NotFound
 from fairlead.model.ids import MessageId, RequestId, event_id
 from fairlead.model.policy import Verdict
-from fairlead.model.store import NewEntry
 from fairlead.sessions.asking import Asking
-from fairlead.sessions.core import Core, Transition
+from fairlead.sessions.core import Core
+from fairlead.sessions.ledger import Ending, Ledger, child_name
 
 logger = logging.getLogger("fairlead.agent")
 
-LOST = "gateway lost"
-"""Why a turn failed whose agent could not finish it without us."""
 NO_HISTORY = "No conversation found"
 """The agent's own words when it is told to resume what it never wrote down."""
 
@@ -55,6 +53,7 @@ class Runner:
         self.core = core
         self.kind = kind
         self.asking = asking
+        self.ledger = Ledger(core, kind)
         self.agent: Agent | None = None
         self._link: _Link | None = None
         self.following = False
@@ -178,14 +177,8 @@ class Runner:
                     data=error.data,
                 )
             )
-            self._close_turn(transition, error.message, cause)
+            self.ledger.close_turn(transition, error.message, cause)
             await core.commit(transition, patient=True)
-
-    def _close_turn(self, transition: Transition, reason: str, cause: str) -> None:
-        outcome = self.core.interpreter.exited(reason, cause)
-        for event in outcome.events:
-            transition.add(event)
-        transition.stage.drop.update(outcome.drop)
 
     # --- start and stop --------------------------------------------------------------------------------
 
@@ -195,15 +188,6 @@ class Runner:
             return None
         changed = msgspec.structs.replace(self.launched, **change)
         return None if self.agent.needs_restart(self.launched, changed) else self.agent
-
-    def mark_interrupt(self, transition: Transition, by: str) -> NewEntry:
-        """An interrupt is asked for: the turn that is open will end cancelled."""
-        core = self.core
-        cause = core.services.new_uuid()
-        marker = self.kind.interrupting(cause)
-        core.interpreter.step(marker)
-        asked = ev.InterruptAsked(id=event_id(cause, "interrupt.asked"), turn=core.interpreter.turn, by=by)
-        return transition.add(asked, marker.origin, marker.raw)
 
     def running(self) -> Agent:
         if self.agent is None:
@@ -325,107 +309,43 @@ class Runner:
     async def follow(self, child: Child, *, end: bool) -> None:
         """It outlived its gateway: its transcript is followed to its exit, and only then is the session free again."""
         self.following = True
-        link = _Link(self, _name(child), None, child.agent_session)
-        link.child = _name(child)
+        link = _Link(self, child_name(child), None, child.agent_session)
+        link.child = child_name(child)
         try:
-            if await self.core.log.store.find(self.core.session, f"exit:{link.child}") is not None:
-                # The earlier gateway died between the log and this list.
+            if await self.ledger.knows_exit(link.child):
                 await self.core.services.forget_child(self.core.session)
                 return
-            await self._cancel_pending("agent lost its gateway")
+            await self.ledger.cancel_pending("agent lost its gateway")
             if end:
                 await self.kind.end(child)
             await self.kind.follow(child, link, self.core.state.last_prompt)
         finally:
             self.following = False
             if not link.gone:
-                await self.close_lost()
+                await self.ledger.close_lost()
             self.pump()
-
-    async def close_lost(self) -> None:
-        """A turn is open in the log and no process is left that could end it."""
-        await self._cancel_pending("agent lost its gateway")
-        core = self.core
-        async with core.lock:
-            if core.interpreter.turn is not None:
-                transition = core.begin()
-                self._close_turn(transition, LOST, core.services.new_uuid())
-                await core.commit(transition, patient=True)
-
-    async def _cancel_pending(self, reason: str) -> None:
-        core = self.core
-        async with core.lock:
-            if not core.state.pending:
-                return
-            transition = core.begin()
-            transition.cancel([item.request for item in core.state.pending], reason)
-            await core.commit(transition, patient=True)
 
     # --- what the process tells --------------------------------------------------------------------------
 
-    async def started(self, child: Child, launch: Launch) -> None:
-        if child.pid:  # a person's own process is not ours to find again
-            await self.core.services.remember_child(child)
-        core = self.core
-        cause = core.services.new_uuid()
-        async with core.lock:
-            transition = core.begin()
-            if launch.resume:
-                transition.add(ev.SessionResumed(id=event_id(cause, "session.resumed"), agent_session=launch.resume))
-            transition.add(
-                ev.AgentStarted(
-                    id=event_id(cause, "agent.started"),
-                    agent=child.agent,
-                    pid=child.pid,
-                    resumed=bool(launch.resume),
-                )
-            )
-            await core.commit(transition, patient=True)
-
     async def records(self, batch: Sequence[Record]) -> None:
-        core = self.core
-        self.last_used = core.services.clock.monotonic()
-        async with core.lock:
-            transition = core.begin()
-            for record in batch:
-                transition.record(record)
-            if transition.events or transition.stage.drop:
-                await core.commit(transition, patient=True)
-            for event in transition.events:
-                if isinstance(event, ev.ModeChanged):
-                    # It runs in this mode: it need not be started again for it.
-                    self.launched = msgspec.structs.replace(self.launched, mode=event.mode)
+        self.last_used = self.core.services.clock.monotonic()
+        for event in await self.ledger.records(batch):
+            if isinstance(event, ev.ModeChanged):
+                # It runs in this mode: it need not be started again for it.
+                self.launched = msgspec.structs.replace(self.launched, mode=event.mode)
 
-    async def exited(
-        self, exit: Exit, cause: str, *, child: str, followed: bool = False, conversation: str = ""
-    ) -> None:
-        """`conversation`: the agent's id of what it wrote down while nobody heard it."""
-        core = self.core
-        reason = self._stop_reason or (LOST if followed else _describe(exit))
-        async with core.lock:
-            transition = core.begin()
-            if self._cut_by is not None and core.interpreter.turn is not None:
-                self.mark_interrupt(transition, self._cut_by)
-            transition.cancel([item.request for item in core.state.pending], "the agent has exited")
-            self._close_turn(transition, reason, cause)
-            if conversation and not core.state.resumable:
-                # We died before the agent told its id: without it the next process would begin anew.
-                transition.add(ev.SessionResumed(id=event_id(cause, "session.resumed"), agent_session=conversation))
-            transition.add(
-                ev.AgentExited(
-                    id=event_id(cause, "agent.exited"),
-                    reason=reason,
-                    expected=bool(self._stop_reason) or followed,
-                    code=exit.code,
-                    signal=exit.signal,
-                    stderr=exit.stderr,
-                )
-            )
-            if child:
-                transition.keep_reply(f"exit:{child}", Reply(session=core.session))
-            await core.commit(transition, patient=True)
+    async def exited(self, link: "_Link", exit: Exit) -> None:
+        ending = Ending(
+            exit=exit,
+            child=link.child,
+            stopped=self._stop_reason,
+            cut_by=self._cut_by,
+            followed=link.follows,
+            conversation=link.conversation,
+        )
+        await self.ledger.exited(ending, link.cause)
         self.agent = None
-        await core.services.forget_child(core.session)
+        await self.core.services.forget_child(self.core.session)
 
 
 class _Link(AgentSink):
@@ -433,7 +353,7 @@ class _Link(AgentSink):
 
     def __init__(self, runner: Runner, cause: str, launch: Launch | None, followed: str = "") -> None:
         self._runner = runner
-        self._cause = cause
+        self.cause = cause
         self._launch = launch
         self._followed = followed
         self._heard = False
@@ -442,10 +362,19 @@ class _Link(AgentSink):
         self.ended = asyncio.Event()
         self.last_words = ""
 
+    @property
+    def follows(self) -> bool:
+        """Of a process that outlived its gateway."""
+        return self._launch is None
+
+    @property
+    def conversation(self) -> str:
+        return self._followed if self._heard else ""
+
     async def started(self, child: Child) -> None:
         assert self._launch is not None
-        self.child = _name(child) if child.pid else ""
-        await self._runner.started(child, self._launch)
+        self.child = child_name(child) if child.pid else ""
+        await self._runner.ledger.started(child, self._launch)
 
     async def records(self, batch: Sequence[Record]) -> None:
         self._heard = True
@@ -471,22 +400,8 @@ class _Link(AgentSink):
     async def exited(self, exit: Exit) -> None:
         self.gone = True
         self.last_words = exit.stderr.strip()
-        conversation = self._followed if self._heard else ""
         try:
-            followed = self._launch is None
-            await self._runner.exited(exit, self._cause, child=self.child, followed=followed, conversation=conversation)
+            await self._runner.exited(self, exit)
         finally:
             self.ended.set()
         self._runner.pump()
-
-
-def _name(child: Child) -> str:
-    """A process, for good: pids come again."""
-    return f"{child.pid}-{child.started}"
-
-
-def _describe(exit: Exit) -> str:
-    if exit.signal is not None:
-        return f"the agent was ended by signal {exit.signal}"
-    words = exit.stderr.strip().splitlines()
-    return f"the agent exited with code {exit.code}" + (f": {words[-1]}" if words else "")

@@ -164,7 +164,7 @@ class Session:
             if core.interpreter.turn is None and not core.interpreter.background:
                 return reply
             transition = core.begin()
-            entry = self.runner.mark_interrupt(transition, by)
+            entry = self.runner.ledger.interrupted(transition, by)
             reply = cmd.Reply(session=core.session, seq=entry.seq)
             if command.key:
                 transition.keep_reply(f"key:{command.key}", reply)
