@@ -1,13 +1,14 @@
 """Sessions of a real CLI that somebody else started: they appear unasked, are followed and resumed."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from e2e.desk import Desk, at_desk, settings
+from e2e.desk import PATIENCE, Desk, at_desk, settings
 from e2e.harness import NEWEST, on_versions
 
 
@@ -93,3 +94,31 @@ async def test_our_own_sessions_are_not_listed_twice(desk: Desk, cli_cwd: Path) 
     rows = (await desk.http.get("/v1/sessions")).json()["sessions"]
     assert [(row["session"], row["state"]) for row in rows] == [(desk.session, "idle")]
     assert len(desk.texts()) == 2
+
+
+@on_versions()
+async def test_a_session_that_runs_here_keeps_its_rows_as_the_cli_wrote_them(
+    desk: Desk, cli_env: dict[str, str]
+) -> None:
+    """Every row of the file, once, whole or spilled; nothing is told twice, and nothing differs."""
+    session = await desk.open("SCRIPT:bash true", settings={"mode": "acceptEdits"})
+    asked = await desk.until(lambda line: line["type"] in ("permission.asked", "turn.ended"))
+    if asked["type"] == "permission.asked":
+        await desk.answer(asked)
+        await desk.until("turn.ended")
+    await desk.turn("SCRIPT:text two")
+    await desk.do("close")
+    await desk.until("session.closed")
+    (file,) = Path(cli_env["HOME"], ".claude", "projects").glob(f"*/{session}.jsonl")
+    rows = [json.loads(row) for row in file.read_bytes().splitlines()]
+    spoken = [row["uuid"] for row in rows if row["type"] in ("user", "assistant")]
+    assert len(spoken) >= 5
+    async with asyncio.timeout(PATIENCE):
+        while not {*spoken} <= {line.get("of") for line in desk.all("record")}:
+            await asyncio.sleep(0.02)
+    copies = [line["of"] for line in desk.all("record") if line.get("of")]
+    assert len(copies) == len({*copies})
+    assert [name for name in copies if name in spoken] == spoken
+    assert not [line for line in desk.all("notice") if line["kind"] == "transcript.differs"]
+    assert len(desk.texts()) == 2
+    await desk.raw()

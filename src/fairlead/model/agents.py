@@ -21,11 +21,13 @@ from fairlead.model.store import Origin
 class Record(msgspec.Struct, frozen=True):
     """One message of the agent's own wire, with its bytes as they came (without the newline).
 
-    `at`: when it was said, in milliseconds since 1970, where that was before it came to us (a transcript's row)."""
+    `at`: when it was said, in milliseconds since 1970, where that was before it came to us (a transcript's row).
+    `name`: what it calls itself (its uuid), where whoever hands it over knows."""
 
     raw: bytes
     origin: Origin = "agent"
     at: int = 0
+    name: str = ""
 
 
 class Outcome(msgspec.Struct, frozen=True):

@@ -25,7 +25,8 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     """A session file as its head and tail tell it. `useful`: something was said in it; others are not listed.
 
     Times are milliseconds since 1970; `active` is the last time a person said something. `prompts` and `cost_usd` are
-    0 where the two ends do not tell them."""
+    0 where the two ends do not tell them. `root` names its first row: files that have the same are forks of each other,
+    and `parent` is the session that it says it was forked from."""
 
     session: SessionId
     mark: Mark
@@ -42,6 +43,8 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     prompts: int = 0
     cost_usd: float = 0.0
     sidechain: bool = False
+    root: str = ""
+    parent: str = ""
 
 
 class Gone(msgspec.Struct, frozen=True):
@@ -70,6 +73,18 @@ class Rows(msgspec.Struct, frozen=True, kw_only=True):
     read: int = 0
     total: int = 0
     again: bool = False
+
+
+class Shared(msgspec.Struct, frozen=True, kw_only=True):
+    """A file that begins as another session's log does, up to its `seq`; `place` is where the file goes its own way.
+
+    `between`: what only the file has before that. `goes_on`: the file has more, `they_go_on`: the log has."""
+
+    seq: int
+    place: bytes
+    between: tuple[Record, ...] = ()
+    goes_on: bool = False
+    they_go_on: bool = False
 
 
 class Copy(msgspec.Struct, frozen=True, kw_only=True):
@@ -147,6 +162,12 @@ class Transcripts(Protocol):
 
         `since`: from that prompt on, and NotFound where it is not there yet. `path`: a file that lies elsewhere.
         NotFound."""
+        ...
+
+    async def shared(
+        self, session: SessionId, told: AsyncIterator[tuple[int, Record]], path: str = ""
+    ) -> Shared | None:
+        """How far the session's file repeats another's records, each given with the last seq that it came to."""
         ...
 
     def copies(self, session: SessionId) -> Copies:

@@ -72,7 +72,10 @@ class Transition:
     def record(self, record: Record, by: str = "", known: Container[str] = ()) -> None:
         """Interpret one record and stage what it means; its bytes go beside the first event.
 
-        `known` are ids of events that are in the log already: a file that is read again tells nothing twice."""
+        `known` are ids of events, and names of records, that are in the log already: a file that is read again tells
+        nothing twice."""
+        if record.name and record.name in known:
+            return
         outcome = self._core.interpreter.step(record)
         raw: bytes | None = record.raw
         for event in outcome.events:

@@ -10,6 +10,7 @@ import msgspec
 from fairlead.model.ids import SessionId
 from fairlead.model.store import TRANSCRIPT, Summary
 from fairlead.model.transcripts import Found, Gone, Mark, Problem, Transcripts
+from fairlead.sessions.forks import Forks
 from fairlead.sessions.services import Services
 
 logger = logging.getLogger("fairlead.transcripts")
@@ -28,11 +29,13 @@ class Listing:
         self,
         services: Services,
         source: Transcripts,
+        forks: Forks,
         spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
         forget: Callable[[SessionId], None],
     ) -> None:
         self._services = services
         self._source = source
+        self._forks = forks
         self._spawn = spawn
         self._forget = forget
         self._waiting: set[SessionId] = set()
@@ -43,7 +46,8 @@ class Listing:
         """Bring the lists up to date with the files. Those that have not changed are not opened."""
         kept = await self._services.store.documents.get(MARKS, MARKS)
         self._marks = msgspec.convert(kept or {}, dict[str, Mark])
-        async for portion in self._source.scan(dict(self._marks)):
+        known = dict(self._marks) if await self._forks.load() else {}
+        async for portion in self._source.scan(known):
             for item in portion:
                 if isinstance(item, Problem):
                     logger.warning("transcript", extra={"path": item.path, "problem": item.kind, "detail": item.detail})
@@ -55,17 +59,20 @@ class Listing:
 
     async def keep_marks(self) -> None:
         await self._services.store.documents.put(MARKS, MARKS, msgspec.to_builtins(self._marks))
+        await self._forks.keep()
 
     async def add(self, found: Sequence[Found]) -> None:
         useful = [_summary(item, self._source.agent) for item in found if is_listed(item)]
         hidden = [item.session for item in found if not is_listed(item)]
         await self._services.store.list_found(useful, hidden)
         self._marks.update((item.session, item.mark) for item in found)
+        self._forks.note(found)
 
     async def remove(self, session: SessionId) -> None:
         """Its file is gone: what was not opened is gone with it, what has a log stays."""
         await self._services.store.list_found((), (session,))
         self._marks.pop(session, None)
+        await self._forks.gone(session)
         self._forget(session)
 
     def soon(self, session: SessionId) -> None:

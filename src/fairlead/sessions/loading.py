@@ -96,10 +96,11 @@ async def create(
     settings: Settings,
     resume: str,
     at: int = 0,
+    parent: SessionId | None = None,
 ) -> Core:
     """A new session with its first entries; `resume` is the agent's id of a conversation that it goes on with.
 
-    `at`: when it was begun, if that was before now."""
+    `at`: when it was begun, if that was before now. `parent`: whom it was forked from, if that is not known here."""
     kind = services.kind(opened.agent)
     lease, log_id, head = await services.store.claim(session)
     log = Log(services.store, lease, log_id, head, 0, services.clock, feed)
@@ -107,6 +108,8 @@ async def create(
     async with core.lock:
         transition = core.begin()
         transition.add(opened, at=at)
+        if parent is not None:
+            transition.add(ev.SessionForked(id=event_id(session, "session.forked"), parent=parent, seq=0), at=at)
         if settings != Settings():
             changed = ev.SessionChanged(
                 id=event_id(session, "session.changed"), settings=msgspec.to_builtins(settings), by=opened.by
@@ -151,3 +154,62 @@ async def fork(
         )
         await core.commit(transition)
     return core
+
+
+async def branch(
+    services: Services, feed: Feed, session: SessionId, opened: ev.SessionOpened, point: ForkPoint, parent: str = ""
+) -> Core:
+    """A session found in a file that begins as another's log does: it shows that log's entries up to `point` as its
+    own, and goes on with what was open there. `parent`: whom it was forked from, if anybody."""
+    kind = services.kind(opened.agent)
+    lease, log_id, head = await services.store.claim(session, point)
+    log = Log(services.store, lease, log_id, head, await _last_at(services.store, session), services.clock, feed)
+    interpreter = kind.interpreter(session)
+    state, memory = await _recall(services.store, session, kind, point.parent)
+    interpreter.restore(memory)
+    # What the other was called, was asked and had settled is its own.
+    state = msgspec.structs.replace(
+        SessionState(session=session),
+        first_prompt=state.first_prompt,
+        last_prompt=state.last_prompt,
+        turn=state.turn,
+        turns=state.turns,
+        cost_usd=state.cost_usd,
+        model=state.model,
+    )
+    core = Core(services, log, state, interpreter)
+    async with core.lock:
+        transition = core.begin()
+        if parent:
+            name = event_id(session, "session.forked")
+            transition.add(ev.SessionForked(id=name, parent=SessionId(parent), seq=point.seq), at=log.last_at + 1)
+        transition.add(opened, at=log.last_at + 1)
+        resumed = ev.SessionResumed(id=event_id(session, "session.resumed"), agent_session=session)
+        transition.add(resumed, at=log.last_at + 1)
+        await core.commit(transition)
+    return core
+
+
+async def _recall(store: Store, session: SessionId, kind: AgentKind, holder: SessionId) -> tuple[SessionState, bytes]:
+    """The state and the interpreter's memory at the end of what a new log shows of others.
+
+    Ids of turns come from the session that began them: each part is seen again with that session's interpreter."""
+    state, interpreter, seq = SessionState(session=session), kind.interpreter(holder), 0
+    while True:
+        page = await store.read(session, seq, PAGE)
+        for entry in page.entries:
+            event = ev.decode(entry.event)
+            state = evolve(state, event, entry.seq)
+            if isinstance(event, ev.SessionOpened | ev.SessionForked):
+                owner = event.id.split("/", 1)[0] if isinstance(event, ev.SessionOpened) else holder
+                memory, interpreter = interpreter.snapshot(), kind.interpreter(SessionId(owner))
+                interpreter.restore(memory)
+            _see(interpreter, entry)
+            if isinstance(event, ev.TurnEnded) and interpreter.turn == event.turn:
+                # Nobody said so, it was noticed: after a while, or when a process was lost.
+                interpreter.settle()
+            if isinstance(event, ev.TurnEnded) and interpreter.turn == event.turn:
+                interpreter.exited(event.reason, event.id)
+        if not page.entries:
+            return state, interpreter.snapshot()
+        seq = page.entries[-1].seq

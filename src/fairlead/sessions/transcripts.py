@@ -17,11 +17,12 @@ from fairlead.model.commands import Settings
 from fairlead.model.errors import BadRequest, Busy, FairleadError, NotFound, OutsideRoots
 from fairlead.model.ids import SessionId, event_id, session_id
 from fairlead.model.requests import Action
-from fairlead.model.store import TRANSCRIPT, SessionFilter
+from fairlead.model.store import TRANSCRIPT, ForkPoint, SessionFilter
 from fairlead.model.transcripts import Found, Problem, Rows, TranscriptReader, Transcripts
 from fairlead.sessions import loading
 from fairlead.sessions.copying import PLACE, Copying
 from fairlead.sessions.feed import Feed
+from fairlead.sessions.forks import Branch, Forks
 from fairlead.sessions.found import Listing, is_listed
 from fairlead.sessions.policy.paths import inside_any
 from fairlead.sessions.services import Services
@@ -62,7 +63,10 @@ class Keeper:
         self._filling: set[SessionId] = set()
         self._driven: set[SessionId] = set()
         self._tasks: set[asyncio.Task[None]] = set()
-        self.listing = Listing(services, source, self._spawn, self._forget)
+        self.forks = Forks(services, source)
+        self._opening = asyncio.Lock()
+        """Of families: of two that begin alike, the second finds the first."""
+        self.listing = Listing(services, source, self.forks, self._spawn, self._forget)
         self.settling = Settling(services, sessions.loaded, self._spawn)
         self.copying = Copying(services, source)
         self.watching = asyncio.Event()
@@ -155,18 +159,37 @@ class Keeper:
             title="" if found.first_prompt.startswith(found.title) else found.title,
             branch=found.branch,
         )
-        core = await loading.create(
-            services, self._sessions.feed(session), session, opened, Settings(), session, at=found.created
-        )
-        opened_session = Session(core, kind)
-        reader = self._readers[session] = await self._source.reader(session, path=path)
-        if found.mark.size <= AT_ONCE_BYTES:
-            await self._fill(opened_session, reader)
+        if not self.forks.family(found):
+            return await self._begin(found, opened, None, path)
+        async with self._opening:
+            for other in self.forks.family(found):
+                if self._sessions.loaded(other) is not None:
+                    await self.follow(other)
+            branch = await self.forks.find(found, path)
+            return await self._begin(found, opened, branch, path)
+
+    async def _begin(self, found: Found, opened: ev.SessionOpened, branch: Branch | None, path: str) -> Session:
+        services, session, feed = self._services, found.session, self._sessions.feed(found.session)
+        if branch is None:
+            parent = await self.forks.parent_of(found)
+            core = await loading.create(
+                services, feed, session, opened, Settings(), session, at=found.created, parent=parent
+            )
         else:
-            opened_session.runner.following = True
+            point = ForkPoint(branch.holder, branch.shared.seq)
+            core = await loading.branch(services, feed, session, opened, point, branch.parent or "")
+        begun = Session(core, services.kind(opened.agent))
+        if branch is not None:
+            await self._log(begun, Rows(records=branch.shared.between, place=branch.shared.place))
+        place = b"" if branch is None else branch.shared.place
+        reader = self._readers[session] = await self._source.reader(session, place, path=path)
+        if found.mark.size <= AT_ONCE_BYTES:
+            await self._fill(begun, reader)
+        else:
+            begun.runner.following = True
             self._filling.add(session)
-            self._spawn(self._fill_behind(opened_session, reader))
-        return opened_session
+            self._spawn(self._fill_behind(begun, reader))
+        return begun
 
     async def _fill_behind(self, session: Session, reader: TranscriptReader) -> None:
         async with self._lock(session.core.session):
@@ -207,14 +230,17 @@ class Keeper:
             counts[item.kind, item.path] = counts.get((item.kind, item.path), 0) + item.count
 
     async def _ids(self, session: SessionId) -> frozenset[str]:
-        """The ids of all events of a log: needed only where a file was replaced and is read again."""
+        """The ids of all events of a log, and the names of its rows: needed only where a file was replaced and is read
+        again."""
         found: set[str] = set()
         after = 0
         while True:
             page = await self._services.store.read(session, after, 1000)
             if not page.entries:
                 return frozenset(found)
-            found.update(ev.decode(entry.event).id for entry in page.entries)
+            for entry in page.entries:
+                name = ev.decode(entry.event).id
+                found.update((name, name.split("/", 1)[0]) if entry.origin == "transcript" else (name,))
             after = page.entries[-1].seq
 
     # --- following ----------------------------------------------------------------------------------------

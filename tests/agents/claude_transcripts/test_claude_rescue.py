@@ -26,7 +26,8 @@ def fragments(data: bytes) -> list[bytes]:
 def test_a_good_line_is_one_row_with_its_time() -> None:
     read = read_line(FIRST)
     assert (rows(FIRST), read.damage) == ([FIRST], ())
-    assert read.parts[0] == Row(FIRST, row_time(json.loads(FIRST)["timestamp"]))
+    said = json.loads(FIRST)
+    assert read.parts[0] == Row(FIRST, row_time(said["timestamp"]), said["uuid"])
 
 
 def test_blank_lines_are_nothing() -> None:

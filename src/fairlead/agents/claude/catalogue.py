@@ -100,6 +100,8 @@ def look(path: Path, session: SessionId | None = None) -> Found | Problem:
         prompts=told.prompts,
         cost_usd=told.cost_usd,
         sidechain=told.sidechain,
+        root=told.root,
+        parent=told.parent.lower(),
     )
 
 

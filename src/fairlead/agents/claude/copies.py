@@ -5,12 +5,12 @@ content (a plain string is one text block); all else differs by nature. Memory i
 """
 
 import hashlib
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import msgspec
 
 from fairlead.agents.claude.lines import Spill, encode_line
-from fairlead.agents.claude.records import mend
+from fairlead.agents.claude.named import CONVERSATION, Named, decoded, name_of, named
 from fairlead.agents.claude.state import trim
 from fairlead.model.agents import Record
 from fairlead.model.transcripts import Copy
@@ -23,25 +23,10 @@ every turn (100 kB each), are nothing that a client shows."""
 SHOWN: Final = 256
 """What is kept of such a row: enough to see what it was."""
 
-T = TypeVar("T")
-
-_CONVERSATION: Final = frozenset({"user", "assistant"})
-
 
 class _Message(msgspec.Struct):
     id: Any = None
     content: Any = None
-
-
-class _Row(msgspec.Struct):
-    """What names a record. Of any type: a row is never refused for one of these."""
-
-    type: Any = None
-    subtype: Any = None
-    uuid: Any = None
-    isSidechain: Any = None
-    parent_tool_use_id: Any = None
-    message: msgspec.Raw = msgspec.Raw()
 
 
 class _Told(msgspec.Struct, frozen=True):
@@ -52,7 +37,6 @@ class _Told(msgspec.Struct, frozen=True):
     place: int = -1
 
 
-_rows: Final = msgspec.json.Decoder(_Row)
 _messages: Final = msgspec.json.Decoder(_Message)
 
 
@@ -67,11 +51,11 @@ class ClaudeCopies:
         self._count = self._last = 0
 
     def told(self, record: Record) -> None:
-        row = _decoded(_rows, record.raw)
+        row = named(record.raw)
         if record.origin == "transcript":
-            self._note(_name(row, record.raw))
+            self._note(name_of(row, record.raw))
             return
-        if row is None or row.type not in _CONVERSATION or not isinstance(row.uuid, str) or row.uuid in self._told:
+        if row is None or row.type not in CONVERSATION or not isinstance(row.uuid, str) or row.uuid in self._told:
             return
         message = _message(row)
         digest = _digest(message.content)
@@ -85,18 +69,18 @@ class ClaudeCopies:
             trim(self._blocks, KEPT)
 
     def row(self, record: Record) -> Copy | None:
-        row = _decoded(_rows, record.raw)
-        name = _name(row, record.raw)
+        row = named(record.raw)
+        name = name_of(row, record.raw)
         if name in self._rows:
             return None
         self._note(name)
         kind = row.type if row is not None and isinstance(row.type, str) else "garbage"
         subtype = row.subtype if row is not None and isinstance(row.subtype, str) else ""
-        of, differs = self._same(name, row) if row is not None and kind in _CONVERSATION else (name, "")
-        kept = record if kind in _CONVERSATION or len(record.raw) <= WHOLE_ASIDE else self._aside(record)
+        of, differs = self._same(name, row) if row is not None and kind in CONVERSATION else (name, "")
+        kept = record if kind in CONVERSATION or len(record.raw) <= WHOLE_ASIDE else self._aside(record)
         return Copy(record=kept, name=name, kind=kind, subtype=subtype, of=of, differs=differs)
 
-    def _same(self, name: str, row: _Row) -> tuple[str, str]:
+    def _same(self, name: str, row: Named) -> tuple[str, str]:
         """(the record of the wire that this row is, what differs); the row itself where the wire had none."""
         message = _message(row)
         digest = _digest(message.content)
@@ -126,27 +110,8 @@ class ClaudeCopies:
         return msgspec.structs.replace(record, raw=encode_line(kept)[:-1])
 
 
-def _decoded(decoder: "msgspec.json.Decoder[T]", data: bytes) -> T | None:
-    """None for what is no object; half an emoji or a stray byte makes it no other."""
-    for mending in (False, True):
-        try:
-            return decoder.decode(mend(data) if mending else data)
-        except msgspec.ValidationError:
-            return None
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            continue
-    return None
-
-
-def _name(row: _Row | None, raw: bytes) -> str:
-    """As the interpreter names it: by its uuid, or by its bytes."""
-    if row is not None and isinstance(row.uuid, str) and row.uuid:
-        return row.uuid
-    return hashlib.sha256(raw).hexdigest()[:32]
-
-
-def _message(row: _Row) -> _Message:
-    return (_decoded(_messages, bytes(row.message)) if bytes(row.message) else None) or _Message()
+def _message(row: Named) -> _Message:
+    return (decoded(_messages, bytes(row.message)) if bytes(row.message) else None) or _Message()
 
 
 def _digest(content: Any) -> bytes:

@@ -8,7 +8,7 @@ thousand sessions hold no descriptor.
 import hashlib
 import os
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -144,7 +144,8 @@ class _File:
         records = []
         for part in read.parts:
             self._last = max(self._last, part.at) if isinstance(part, Row) else self._last
-            records.append(Record(part.raw, "transcript", self._last))
+            name = part.uuid if isinstance(part, Row) else ""
+            records.append(Record(part.raw, "transcript", self._last, name))
         return _Item(self._last, end, tuple(records), read.damage)
 
     def torn(self) -> _Item | None:
@@ -179,6 +180,27 @@ class _File:
         finally:
             os.close(descriptor)
         return self._check
+
+
+class FileRows:
+    """The rows of one file from its start, one line after the other, as far as somebody wants them."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file = _File(path, MAIN, FilePlace(), None)
+
+    def __iter__(self) -> Iterator[_Item]:
+        """OSError."""
+        while True:
+            self._file.fill()
+            if not self._file.items:
+                return
+            item = self._file.items.popleft()
+            self._file.hand_on(item)
+            yield item
+
+    def place_at(self, offset: int) -> FilePlace:
+        return _place_at(self._path, offset)
 
 
 def _check(descriptor: int, offset: int) -> str:

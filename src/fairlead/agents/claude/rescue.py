@@ -20,6 +20,7 @@ class Row(msgspec.Struct, frozen=True):
 
     raw: bytes
     at: int = 0
+    uuid: str = ""
 
 
 class Fragment(msgspec.Struct, frozen=True):
@@ -61,6 +62,7 @@ _FAILING: Final = 1500
 class _Time(msgspec.Struct):
     type: str
     timestamp: Any = None
+    uuid: Any = None
 
 
 _times: Final = msgspec.json.Decoder(_Time)
@@ -108,7 +110,8 @@ def _whole(data: bytes) -> Row | None:
     """The bytes as one row: an object that says its type."""
     for mending in (False, True):
         try:
-            return Row(data, row_time(_times.decode(mend(data) if mending else data).timestamp))
+            row = _times.decode(mend(data) if mending else data)
+            return Row(data, row_time(row.timestamp), _text(row.uuid))
         except msgspec.ValidationError:
             return None
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -137,7 +140,7 @@ def _search(data: bytes) -> list[Row | Fragment]:
         position = end
         if _is_row(value):
             _keep(found, text[kept:start])
-            found.append(Row(_bytes(text[start:end]), row_time(value.get("timestamp"))))
+            found.append(Row(_bytes(text[start:end]), row_time(value.get("timestamp")), _text(value.get("uuid"))))
             kept = end
     _keep(found, text[kept:])
     return found
@@ -154,6 +157,10 @@ def _keep(found: list[Row | Fragment], text: str) -> None:
     rest = _bytes(text).strip(_BLANK)
     if rest:
         found.append(Fragment(rest))
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
 
 
 def _bytes(text: str) -> bytes:

@@ -42,6 +42,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     cost_usd: float = 0.0
     sidechain: bool = False
     useful: bool = False
+    root: str = ""
+    parent: str = ""
 
 
 class _Message(msgspec.Struct):
@@ -66,6 +68,7 @@ class _Row(msgspec.Struct):
     summary: Any = None
     customTitle: Any = None
     totalCostUSD: Any = None
+    forkedFrom: Any = None
     message: msgspec.Raw = msgspec.Raw()
 
 
@@ -78,7 +81,7 @@ class _Gathered:
 
     def __init__(self) -> None:
         self.session = self.cwd = self.branch = self.version = self.model = ""
-        self.summary = self.custom = self.first_prompt = ""
+        self.summary = self.custom = self.first_prompt = self.root = self.parent = ""
         self.created = self.updated = self.active = self.prompts = 0
         self.cost = 0.0
         self.sidechain: bool | None = None
@@ -96,6 +99,10 @@ class _Gathered:
         self.custom = _text(row.customTitle) or self.custom
         if isinstance(row.totalCostUSD, int | float) and not isinstance(row.totalCostUSD, bool):
             self.cost = max(0.0, float(row.totalCostUSD))
+        if isinstance(row.forkedFrom, dict):
+            self.parent = self.parent or _text(row.forkedFrom.get("sessionId"))
+        if row.type in ("user", "assistant") and row.isSidechain is not True:
+            self.root = self.root or _text(row.uuid)
         if row.uuid and row.type == "assistant":
             self.useful = True
             self.model = _model(row.message) or self.model
@@ -139,6 +146,8 @@ def facts(head: bytes, tail: bytes = b"") -> Facts:
         cost_usd=gathered.cost,
         sidechain=gathered.sidechain is True,
         useful=gathered.useful,
+        root=gathered.root,
+        parent=gathered.parent,
     )
 
 

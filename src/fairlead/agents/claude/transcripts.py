@@ -6,14 +6,14 @@ import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 
-from fairlead.agents.claude import catalogue, reading
+from fairlead.agents.claude import catalogue, forks, reading
 from fairlead.agents.claude.copies import ClaudeCopies
 from fairlead.agents.claude.lines import Spill
 from fairlead.agents.claude.watch import Watch
 from fairlead.model.agents import Record
 from fairlead.model.errors import NotFound
 from fairlead.model.ids import SessionId
-from fairlead.model.transcripts import Found, Gone, Mark, Problem
+from fairlead.model.transcripts import Found, Gone, Mark, Problem, Shared
 from fairlead.system.clock import Clock
 from fairlead.system.spill import SpillFiles
 
@@ -81,6 +81,15 @@ class ClaudeTranscripts:
         return await asyncio.to_thread(
             reading.SessionReader, session, file, place, after, since, lambda: self._spill_of(session)
         )
+
+    async def shared(self, session: SessionId, told: forks.Told, path: str = "") -> Shared | None:
+        file = Path(path) if path else await self._find(session)
+        if file is None:
+            raise NotFound("transcript of session", session)
+        try:
+            return await forks.shared(file, told)
+        except OSError:
+            return None  # whoever reads it says so
 
     def copies(self, session: SessionId) -> ClaudeCopies:
         return ClaudeCopies(self._spill_of(session))

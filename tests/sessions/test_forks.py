@@ -1,0 +1,270 @@
+"""Files that repeat another session's rows: their logs refer to it, in whatever order they are found and opened."""
+
+import itertools
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents.claude_transcripts.written import OTHER, SESSION, Row, Writer, lines
+from fairlead.model import events as ev
+from fairlead.model.agents import Exit
+from fairlead.model.commands import Delete
+from fairlead.model.ids import SessionId
+from sessions import rig as rigs
+from sessions.test_copying import a_turn, wire_rows
+from sessions.test_transcripts import running
+from sessions.transcript_rig import FOUND, TranscriptRig
+
+OTHER_ID = SessionId(OTHER)
+THIRD = "33333333-3333-4333-8333-333333333333"
+THIRD_ID = SessionId(THIRD)
+
+
+def begun() -> tuple[Writer, list[Row]]:
+    write = Writer()
+    rows = [
+        write.prompt("one"),
+        write.call("toolu_1", command="ls"),
+        write.result("toolu_1", "README.md"),
+        write.text("first"),
+        write.prompt("two"),
+        write.text("second"),
+    ]
+    return write, rows
+
+
+def forked(rows: list[Row], session: str = OTHER, parent: str = "") -> list[Row]:
+    """As a CLI copies them: the same uuids under another session's id."""
+    mark = {"forkedFrom": {"sessionId": parent}} if parent else {}
+    return [{**row, "sessionId": session, **mark} for row in rows]
+
+
+def later(session: str, text: str) -> list[Row]:
+    write = Writer(f"later in {session}")
+    rows = [write.prompt(f"asked {text}"), write.text(text)]
+    times = [f"2023-02-02T03:00:0{number}.000Z" for number in range(2)]
+    return [{**row, "timestamp": time, "sessionId": session} for row, time in zip(rows, times, strict=True)]
+
+
+def own_rows(rig: TranscriptRig, session: str) -> int:
+    """The rows that a log has itself."""
+    with sqlite3.connect(rig.folder / "data" / "fairlead.db") as db:
+        query = "select count(*) from entries e join logs l on l.id = e.log where l.session = ? and e.raw is not null"
+        return int(db.execute(query, (session,)).fetchone()[0])
+
+
+def well_formed(events: list[ev.Event]) -> None:
+    """No event twice; each turn that ends has begun, and each that has begun ends before the next."""
+    assert len({event.id for event in events}) == len(events)
+    open_turn = None
+    for event in events:
+        if isinstance(event, ev.TurnStarted):
+            assert open_turn is None
+            open_turn = event.turn
+        elif isinstance(event, ev.TurnEnded):
+            assert open_turn == event.turn
+            open_turn = None
+
+
+SAID = ["> one", "first", "> two", "second"]
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations([SESSION, OTHER, THIRD])))
+@pytest.mark.parametrize("marked", [False, True])
+async def test_forks_share_their_beginning_whoever_is_opened_first(
+    tmp_path: Path, order: tuple[str, ...], marked: bool
+) -> None:
+    _, rows = begun()
+    async with running(tmp_path, watch=False) as rig:
+        rig.home.write([*rows, *later(SESSION, "mine")])
+        rig.home.write([*forked(rows, parent=SESSION if marked else ""), *later(OTHER, "other")], OTHER)
+        rig.home.write([*forked(rows[:4], THIRD, SESSION if marked else ""), *later(THIRD, "third")], THIRD)
+        await rig.start()
+        await rig.keeper.listing.scan()
+        for session in order:
+            await rig.keeper.bring_in(SessionId(session))
+        assert await rig.said(FOUND) == [*SAID, "> asked mine", "mine"]
+        assert await rig.said(OTHER_ID) == [*SAID, "> asked other", "other"]
+        assert await rig.said(THIRD_ID) == ["> one", "first", "> asked third", "third"]
+        # Each row once: the six that two of them share, and two of each one's own.
+        assert sum(own_rows(rig, session) for session in order) == 6 + 3 * 2
+        for session in order:
+            well_formed(await rig.log(SessionId(session)))
+            view = await rig.view(SessionId(session))
+            assert view.summary.agent_session == session
+            if marked:
+                assert view.summary.parent == (None if session == SESSION else SESSION)
+        assert (await rig.view(FOUND)).summary.turns == 3
+
+
+async def test_which_of_two_is_the_parent_is_told_by_which_went_on(tmp_path: Path) -> None:
+    """As older versions resume: the old file stays as it is, a new one goes on."""
+    _, rows = begun()
+    for number, order in enumerate(((SESSION, OTHER), (OTHER, SESSION))):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        async with running(folder, watch=False) as rig:
+            rig.home.write(rows)
+            rig.home.write([*forked(rows), *later(OTHER, "other")], OTHER)
+            await rig.start()
+            await rig.keeper.listing.scan()
+            for session in order:
+                await rig.keeper.bring_in(SessionId(session))
+            assert (await rig.view(FOUND)).summary.parent is None
+            assert (await rig.view(OTHER_ID)).summary.parent == (SESSION if order[0] == SESSION else None)
+            assert await rig.said(FOUND) == SAID
+
+
+async def test_a_parent_that_is_written_after_its_fork_was_opened(tmp_path: Path) -> None:
+    _, rows = begun()
+    async with running(tmp_path, watch=False) as rig:
+        rig.home.write([*forked(rows, parent=SESSION), *later(OTHER, "other")], OTHER)
+        await rig.start()
+        await rig.keeper.listing.scan()
+        await rig.keeper.bring_in(OTHER_ID)
+        assert (await rig.view(OTHER_ID)).summary.parent == SESSION
+        rig.home.write(rows)
+        await rig.keeper.listing.now(FOUND)
+        await rig.keeper.bring_in(FOUND)
+        assert (await rig.said(FOUND), own_rows(rig, SESSION)) == (SAID, 0)
+        assert (await rig.view(FOUND)).summary.parent is None
+
+
+async def test_both_go_on_by_themselves_and_over_a_restart(tmp_path: Path) -> None:
+    write, rows = begun()
+    async with running(tmp_path, watch=False) as rig:
+        rig.home.write(rows[:3])
+        rig.home.write(forked(rows[:3]), OTHER)
+        await rig.start()
+        await rig.keeper.listing.scan()
+        await rig.view(FOUND)
+        await rig.view(OTHER_ID)
+        assert own_rows(rig, OTHER) == 0
+        await rig.crash()
+        rig.home.write(rows[3:])
+        rig.home.write([{**write.text("another first"), "sessionId": OTHER}, *later(OTHER, "other")], OTHER)
+        await rig.start()
+        for session in (FOUND, OTHER_ID):
+            await rig.keeper.follow(session)
+            well_formed(await rig.log(session))
+        assert await rig.said(FOUND) == SAID
+        assert await rig.said(OTHER_ID) == ["> one", "another first", "> asked other", "other"]
+        # The turn that was under way in what they share ended in each by itself, under the name that it began with.
+        ends = [[event for event in await rig.log(s) if isinstance(event, ev.TurnEnded)] for s in (FOUND, OTHER_ID)]
+        assert ends[0][0].turn == ends[1][0].turn
+
+
+async def test_a_turn_that_was_found_to_be_over_is_not_ended_again(tmp_path: Path) -> None:
+    _, rows = begun()
+    async with running(tmp_path, watch=False) as rig:
+        rig.home.write(rows)
+        rig.home.write([*forked(rows), *later(OTHER, "other")], OTHER)
+        await rig.start()
+        await rig.keeper.listing.scan()
+        await rig.keeper.bring_in(FOUND)
+        assert isinstance((await rig.log(FOUND))[-1], ev.TurnEnded)
+        await rig.keeper.bring_in(OTHER_ID)
+        well_formed(await rig.log(OTHER_ID))
+        assert own_rows(rig, OTHER) == 2
+
+
+async def test_what_only_the_fork_has_between_is_its_own(tmp_path: Path) -> None:
+    write, rows = begun()
+    summary = {"type": "summary", "summary": "about the fork", "leafUuid": rows[3]["uuid"]}
+    aside = {**write.row("attachment", attachment={"type": "x"}), "sessionId": OTHER}
+    copied = forked(rows)
+    async with running(tmp_path, watch=False) as rig:
+        rig.home.write([*rows[:2], write.row("attachment", attachment={"type": "y"}), *rows[2:]])
+        rig.home.write([summary, *copied[:2], aside, *copied[2:], *later(OTHER, "other")], OTHER)
+        await rig.start()
+        await rig.keeper.listing.scan()
+        await rig.keeper.bring_in(FOUND)
+        await rig.keeper.bring_in(OTHER_ID)
+        assert own_rows(rig, OTHER) == 4
+        assert (await rig.view(OTHER_ID)).summary.title == "about the fork"
+        assert await rig.said(OTHER_ID) == [*SAID, "> asked other", "other"]
+
+
+async def test_a_fork_outlives_its_parent(tmp_path: Path) -> None:
+    _, rows = begun()
+    async with running(tmp_path, watch=False) as rig:
+        rig.home.write(rows)
+        rig.home.write(forked(rows), OTHER)
+        await rig.start()
+        await rig.keeper.listing.scan()
+        await rig.keeper.bring_in(FOUND)
+        await rig.keeper.bring_in(OTHER_ID)
+        await rig.do(Delete(session=FOUND))
+        assert await rig.said(OTHER_ID) == SAID
+        rig.home.write([*forked(rows, THIRD), *later(THIRD, "third")], THIRD)
+        await rig.keeper.listing.now(THIRD_ID)
+        await rig.keeper.bring_in(THIRD_ID)
+        assert (await rig.said(THIRD_ID), own_rows(rig, THIRD)) == ([*SAID, "> asked third", "third"], 2)
+
+
+async def test_a_family_is_known_after_a_restart_and_when_a_file_is_gone(tmp_path: Path) -> None:
+    _, rows = begun()
+    async with running(tmp_path) as rig:
+        path = rig.home.write(rows)
+        await rig.start()
+        await rig.keeper.bring_in(FOUND)
+        await rig.stop()
+        path.unlink()
+        rig.home.write([*forked(rows), *later(OTHER, "other")], OTHER)
+        await rig.start()
+        await rig.keeper.bring_in(OTHER_ID)
+        assert own_rows(rig, OTHER) == 2
+        assert await rig.said(OTHER_ID) == [*SAID, "> asked other", "other"]
+
+
+async def test_a_fork_by_hand_of_a_session_that_ran_here(tmp_path: Path) -> None:
+    """Its beginning came over the wire, with deltas, results and all; the fork's file repeats the conversation."""
+    async with running(tmp_path, watch=False) as rig:
+        await rig.start()
+        agent = await a_turn(rig)
+        await agent.result()
+        rows = await wire_rows(rig)
+        rig.home.write(rows, rigs.SESSION)
+        await agent.die(Exit(code=0))
+        await rig.until(lambda: rigs.SESSION not in rig.keeper._driven)
+        rig.home.write([*forked(rows), *later(OTHER, "other")], OTHER)
+        await rig.keeper.listing.scan()
+        await rig.keeper.bring_in(OTHER_ID)
+        assert own_rows(rig, OTHER) == 2
+        assert await rig.said(OTHER_ID) == ["> hello", "all done", "> asked other", "other"]
+        well_formed(await rig.log(OTHER_ID))
+        assert (await rig.view(OTHER_ID)).summary.agent_session == OTHER
+
+
+async def test_a_file_with_only_its_first_row_in_common_shares_that(tmp_path: Path) -> None:
+    _, rows = begun()
+    other = later(OTHER, "other")
+    async with running(tmp_path, watch=False) as rig:
+        rig.home.write(rows)
+        rig.home.write([*forked(rows[:1]), *other], OTHER)
+        await rig.start()
+        await rig.keeper.listing.scan()
+        await rig.keeper.bring_in(FOUND)
+        await rig.keeper.bring_in(OTHER_ID)
+        assert own_rows(rig, OTHER) == 2
+        assert (await rig.said(OTHER_ID))[0] == "> one"
+        well_formed(await rig.log(OTHER_ID))
+
+
+async def test_a_large_fork_of_a_large_file(tmp_path: Path, monkeypatch: Any) -> None:
+    """More rows than the interpreter remembers, several pages of the log, and filled behind."""
+    monkeypatch.setattr("fairlead.sessions.transcripts.AT_ONCE_BYTES", 1000)
+    write = Writer()
+    rows = [row for number in range(2500) for row in (write.prompt(str(number)), write.text(f"answer {number}"))]
+    async with running(tmp_path, watch=False) as rig:
+        rig.home.write(rows)
+        rig.home.path(OTHER).write_bytes(lines([*forked(rows), *later(OTHER, "other")]))
+        await rig.start()
+        await rig.keeper.listing.scan()
+        await rig.keeper.bring_in(FOUND)
+        await rig.keeper.bring_in(OTHER_ID)
+        assert own_rows(rig, OTHER) == 2
+        assert (await rig.said(OTHER_ID))[-3:] == ["answer 2499", "> asked other", "other"]
+        assert (await rig.view(OTHER_ID)).summary.turns == 2501
