@@ -37,6 +37,7 @@ from fairlead.sessions.gateway import SessionGateway
 from fairlead.sessions.policy import Fences
 from fairlead.sessions.registry import Registry
 from fairlead.sessions.services import Limits, McpServer, PolicySettings, Services
+from fairlead.sessions.shown import ShownBook
 from fairlead.sessions.transcripts import Keeper
 from fairlead.sessions.trust import TrustBook
 from fairlead.stores.sqlite import SqliteStore
@@ -121,6 +122,7 @@ class Gateway:
             **CredentialActions(credentials).performers(),
             **trust_performers(self._trust),
             **keeper.performers(),
+            **ShownBook(store.documents).performers(),
         }
         for kind in kinds.values():
             performers.update(kind.performers())

@@ -1,0 +1,32 @@
+"""The MyLifeDB protocol: its subscribe socket, its REST, its raw terminal. Reference: docs/reference/mylifedb.md."""
+
+from typing import Final
+
+from fairlead.clients.mylifedb import rest, terminal
+from fairlead.clients.mylifedb.conversation import MyLifeDbConversation, check
+from fairlead.clients.mylifedb.fold import MyLifeDbView
+from fairlead.clients.mylifedb.variants import MSGPACK
+from fairlead.model.routes import ClientProtocol
+from fairlead.model.sockets import SocketRoute
+
+PROTOCOL: Final = ClientProtocol(
+    name="mylifedb",
+    prefix="/mylifedb",
+    root_paths=("/api/claude",),
+    routes=rest.ROUTES,
+    sockets=(
+        SocketRoute(
+            path=f"{rest.ONE}/subscribe",
+            access="view",
+            name="mylifedb",
+            open=MyLifeDbConversation,
+            about="A session's records, all of them and then as they come, and what a client says to it.",
+            subprotocols=(MSGPACK,),
+            token_query="access_token",
+            compress_query="compress",
+            check=check,
+        ),
+        terminal.SOCKET,
+    ),
+    views=(MyLifeDbView(),),
+)

@@ -1,0 +1,105 @@
+"""Answers to permissions as this protocol words them, and what `always_allow` means. Pure; holds nothing.
+
+The client names only the request: which tool it is, and what else waits for the same tool, is asked first.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from fairlead.model import commands as cmd
+from fairlead.model import queries as q
+from fairlead.model.errors import FairleadError, Refused, Stale
+from fairlead.model.ids import RequestId, SessionId
+from fairlead.model.sockets import Do, Run
+
+LANE = "answers"
+_TOOLS = {"question.asked": "AskUserQuestion", "plan.proposed": "ExitPlanMode"}
+
+
+class Given(msgspec.Struct, frozen=True):
+    """A client's answer. `broad`: the whole tool is to be remembered, not only calls like this one."""
+
+    request: str
+    behavior: Literal["allow", "deny"]
+    message: str = ""
+    updated_input: dict[str, Any] | None = None
+    always: bool = False
+    tool: str = ""
+    suggestions: tuple[str, ...] = ()
+    broad: bool = True
+
+
+class Answering:
+    def __init__(self, session: SessionId) -> None:
+        self._session = session
+
+    def asked(self, message: dict[str, Any]) -> Sequence[Do]:
+        given = read(message)
+        if given is None:
+            return ()
+        return (Run(("pending", given), q.ListPermissions(self._session), LANE),)
+
+    def found(self, given: Given, waiting: Sequence[q.PendingView]) -> Sequence[Do]:
+        """What waits now. A request that does not is answered all the same, so that its sender hears why not."""
+        pending = [msgspec.json.decode(view.event) for view in waiting]
+        own = next((event for event in pending if event["request"] == given.request), None)
+        if own is not None:
+            suggestions = tuple(own.get("suggestions", ()))
+            given = msgspec.structs.replace(given, tool=_tool(own), suggestions=suggestions)
+        same = [event["request"] for event in pending if own is not None and _tool(event) == given.tool]
+        others = tuple(request for request in same if request != given.request)
+        return self._answer(given, others if given.always else ())
+
+    def done(self, given: Given, others: Sequence[str]) -> Sequence[Do]:
+        """Everything else that waits for the same tool is allowed as well, each told by itself."""
+        return [
+            Run(("also",), cmd.Answer(session=self._session, request=RequestId(request), behavior="allow"), LANE)
+            for request in others
+        ]
+
+    def refused(self, given: Given, others: Sequence[str], error: FairleadError) -> Sequence[Do]:
+        """A whole tool may be too much to remember for this person: then what calls like this one need."""
+        if not given.always or not given.broad or not isinstance(error, Refused) or isinstance(error, Stale):
+            return ()
+        return self._answer(msgspec.structs.replace(given, broad=False), others)
+
+    def _answer(self, given: Given, others: Sequence[str]) -> Sequence[Do]:
+        denied = given.behavior == "deny"
+        rules = (given.tool,) if given.broad else given.suggestions
+        step = cmd.Answer(
+            session=self._session,
+            request=RequestId(given.request),
+            behavior=given.behavior,
+            message=given.message or (f"Permission denied by user for tool: {given.tool}" if denied else ""),
+            updated_input=given.updated_input,
+            remember=rules if given.always and given.tool else (),
+            interrupt=denied,
+        )
+        return (Run(("answer", given, others), step, LANE),)
+
+
+def read(message: dict[str, Any]) -> Given | None:
+    """None for a frame that is no answer: it is ignored, as every malformed one."""
+    request, outer = message.get("request_id"), message.get("response")
+    inner = outer.get("response") if isinstance(outer, dict) else None
+    if not isinstance(request, str) or not isinstance(inner, dict):
+        return None
+    behavior = inner.get("behavior")
+    if behavior not in ("allow", "deny"):
+        return None
+    text, tool = inner.get("message"), message.get("tool_name")
+    updated = inner.get("updated_input", inner.get("updatedInput"))
+    return Given(
+        request=request,
+        behavior=behavior,
+        message=text if isinstance(text, str) else "",
+        updated_input=updated if isinstance(updated, dict) and behavior == "allow" else None,
+        always=message.get("always_allow") is True and behavior == "allow",
+        tool=tool if isinstance(tool, str) else "",
+    )
+
+
+def _tool(event: dict[str, Any]) -> str:
+    return _TOOLS.get(event["type"]) or str(event.get("tool", ""))

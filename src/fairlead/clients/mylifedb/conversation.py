@@ -1,0 +1,280 @@
+"""One client on the subscribe socket: frames in, things to do out. Never waits.
+
+As the original, it says nothing to a frame that it cannot read or does not know. An error goes to the client whose
+frame it was, and to nobody else. What the session says comes through the view (`fold`, `variants`).
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, Final
+
+from fairlead.clients.mylifedb.answering import Answering
+from fairlead.clients.mylifedb.fold import NAME, read_memory
+from fairlead.clients.mylifedb.rest import SESSION_GONE
+from fairlead.clients.mylifedb.variants import MSGPACK, Variant
+from fairlead.model import commands as cmd
+from fairlead.model import queries as q
+from fairlead.model.content import TextBlock, ToolResultBlock
+from fairlead.model.errors import AgentGone, BadId, BadMode, FairleadError, NotFound
+from fairlead.model.gateway import Cursor
+from fairlead.model.ids import SessionId, session_id
+from fairlead.model.reading import MarkShown
+from fairlead.model.routes import json_response
+from fairlead.model.sockets import Check, Do, Opening, Run, Subscribe, Tell, Write
+
+UNSENT: Final = 100
+"""Messages of one socket that wait for the one before them; the queue of a session holds as many."""
+ID_LENGTH: Final = 100
+SEND_FAILED: Final = "Failed to send message to session"
+NOT_RUNNING: Final = "Failed to interrupt session: Cannot interrupt: session not active (no running process)"
+COMMANDS: Final = "commands"
+REPLAY: Final = "replay"
+SHOWN: Final = "shown"
+DELIVERY: Final = "delivery"
+"""Lanes: within each the answers come in the order of what was asked."""
+
+
+def check(opening: Opening) -> Check:
+    """An unknown session is refused before the upgrade."""
+    try:
+        yield q.GetSession(session_id(opening.params["session"]))
+    except (NotFound, BadId):
+        return json_response({"error": SESSION_GONE}, 404)
+    return None
+
+
+class MyLifeDbConversation:
+    """`tag` of a step is a tuple: what it was for, and what its answer needs."""
+
+    __slots__ = ("_answering", "_delivering", "_query", "_session", "_undelivered", "_unsent", "_variant", "_who")
+
+    def __init__(self, opening: Opening) -> None:
+        self._who = opening.who
+        self._session = SessionId(opening.params["session"].lower())
+        self._query = {name: opening.query[name] for name in ("pages", "last", "fromUuid") if name in opening.query}
+        self._variant = Variant(
+            packed=opening.subprotocol == MSGPACK,
+            strip=opening.query.get("pages") == "1",
+            state=opening.query.get("state") == "1",
+        )
+        self._answering = Answering(self._session)
+        self._unsent: deque[tuple[Any, cmd.Send]] = deque()
+        """The first of them is on its way."""
+        self._undelivered: deque[str] = deque()
+        self._delivering = False
+
+    # --- the conversation's port
+
+    def opened(self) -> Sequence[Do]:
+        return (*self._begin(), Run(("shown", None), q.GetSession(self._session), SHOWN))
+
+    def received(self, data: bytes, text: bool) -> Sequence[Do]:
+        message = self._variant.read(data, text)
+        return () if message is None else self._act(message)
+
+    def throttled(self, data: bytes, text: bool, error: FairleadError) -> Sequence[Do]:
+        return self._error(error.message)
+
+    def answered(self, tag: Any, answer: Any) -> Sequence[Do]:
+        match tag:
+            case ("pages",):
+                return self._burst(answer)
+            case ("last", int() as count):
+                return self._replay(max(0, answer.head - count))
+            case ("from", str() as uuid):
+                verdict = "gap" if answer is None else "ok"
+                return self._replay(answer or 0, {"type": "resume", "verdict": verdict, "fromUuid": uuid})
+            case ("history", first):
+                return () if first is None else (self._write(first),)
+            case ("send", asked):
+                return self._sent(asked, answer)
+            case ("delivered",):
+                return self._deliver()
+            case ("unarchive",):
+                return self._unarchive(answer)
+            case ("interrupt",):
+                return self._error(NOT_RUNNING) if (answer.data or {}).get("idle") else ()
+            case ("mode", str() as request, str() as mode):
+                if not (answer.data or {}).get("unchanged"):
+                    return ()  # the change itself is told to everybody
+                response = {"subtype": "set_permission_mode", "mode": mode}
+                return (self._write({"type": "control_response", "request_id": request, "response": response}),)
+            case ("pending", given):
+                return self._answering.found(given, answer)
+            case ("answer", given, others):
+                return self._answering.done(given, others)
+            case ("shown", ordinal):
+                return self._mark(ordinal, answer)
+            case ("acked", str()):
+                return () if answer is None else (Run(("shown", answer), q.GetSession(self._session), SHOWN),)
+            case ("ends", ordinal, turns):
+                memory = read_memory(answer)
+                return self._marked(turns) if ordinal >= memory.ended else ()
+            case _:
+                return ()
+
+    def failed(self, tag: Any, error: FairleadError) -> Sequence[Do]:
+        match tag:
+            case ("send", _):
+                self._unsent.popleft()
+                return (*self._error(SEND_FAILED, error), *self._send_next())
+            case ("delivered",):
+                return (*self._error(SEND_FAILED, error), *self._deliver())
+            case ("interrupt",):
+                told = NOT_RUNNING if isinstance(error, AgentGone) else f"Failed to interrupt session: {error.message}"
+                return self._error(told, error)
+            case ("mode", str() as request, str() as mode):
+                told = f"Failed to set permission mode: {error.message}"
+                if isinstance(error, BadMode):
+                    told = f"Invalid permission mode: {mode}"
+                return (self._write({"type": "control_response", "request_id": request, "error": told}),)
+            case ("answer", given, others):
+                again = self._answering.refused(given, others, error)
+                return again or self._error(f"Failed to answer the request: {error.message}", error)
+            case ("tool_result",):
+                return self._error(f"Failed to send tool result: {error.message}", error)
+            case ("shown", _) | ("acked", _) | ("ends", _, _) | ("typing",) | ("also",) | ("unarchive",):
+                return ()  # nobody asked for an answer
+            case _:
+                return self._error("Internal server error", error)
+
+    # --- history
+
+    def _begin(self) -> Sequence[Do]:
+        query = self._query
+        if "fromUuid" in query:
+            return self._from(query["fromUuid"])
+        if query.get("pages") == "1":
+            return (Run(("pages",), q.ReadFold(self._session, NAME), REPLAY),)
+        last = query.get("last", "")
+        if last.isascii() and last.isdigit() and len(last) < 10:
+            return (Run(("last", int(last)), q.ReadRows(self._session, NAME, limit=1), REPLAY),)
+        return self._replay(0)
+
+    def _from(self, uuid: str) -> Sequence[Do]:
+        return (Run(("from", uuid), q.FindRow(self._session, NAME, uuid), REPLAY),)
+
+    def _burst(self, memory: bytes) -> Sequence[Do]:
+        pages = read_memory(memory).pages
+        first = {"type": "session_info", "totalPages": pages.total, "lowestBurstPage": pages.lowest_burst}
+        stretch = pages.stretch(pages.lowest_burst)
+        return self._replay(0 if stretch is None else stretch[0], first)
+
+    def _replay(self, after: int, first: dict[str, Any] | None = None) -> Sequence[Do]:
+        """From a row on; `first` comes before it. One that runs already is stopped."""
+        return (Subscribe(("history", first), self._session, Cursor(after), self._variant, NAME),)
+
+    # --- what a client asks
+
+    def _act(self, message: dict[str, Any]) -> Sequence[Do]:
+        match message.get("type"):
+            case "user_message":
+                return self._user_message(message)
+            case "control_request":
+                return self._control(message)
+            case "control_response":
+                return self._answering.asked(message)
+            case "tool_result":
+                return self._tool_result(message)
+            case "subscribe":
+                uuid = message.get("fromUuid")
+                return self._from(uuid) if isinstance(uuid, str) and uuid else ()
+            case "typing":
+                typing = message.get("isTyping")
+                if not isinstance(typing, bool) or not self._who.may("chat"):
+                    return ()
+                return (Tell(("typing",), self._session, "typing", {"active": typing}),)
+            case "ack":
+                uuid = message.get("uuid")
+                if not isinstance(uuid, str) or not uuid:
+                    return ()
+                return (Run(("acked", uuid), q.FindRow(self._session, NAME, uuid), SHOWN),)
+            case _:
+                return ()
+
+    def _user_message(self, message: dict[str, Any]) -> Sequence[Do]:
+        content, asked = message.get("content"), message.get("id")
+        if not isinstance(content, str) or not content:
+            return ()
+        if len(self._unsent) >= UNSENT:
+            return self._error(SEND_FAILED)
+        named = isinstance(asked, str | int) and not isinstance(asked, bool) and 0 < len(str(asked)) <= ID_LENGTH
+        # Per credential: two people's clients count their messages alike.
+        key = f"mylifedb:{self._who.credential}:{asked}" if named else ""
+        send = cmd.Send(session=self._session, key=key, content=(TextBlock(content),))
+        self._unsent.append((asked if named else None, send))
+        return self._send_next() if len(self._unsent) == 1 else ()
+
+    def _send_next(self) -> Sequence[Do]:
+        """One after the other: two messages of one client never change places."""
+        if not self._unsent:
+            return ()
+        asked, send = self._unsent[0]
+        return (Run(("send", asked), send, COMMANDS),)
+
+    def _sent(self, asked: Any, reply: cmd.Reply) -> Sequence[Do]:
+        self._unsent.popleft()
+        done: list[Do] = []
+        if asked is not None:
+            done.append(self._write({"type": "ack", "id": asked, "uuid": reply.message}))
+        if reply.message is not None and not reply.repeated:
+            self._undelivered.append(reply.message)
+            if not self._delivering:
+                done.extend(self._deliver())
+            done.append(Run(("unarchive",), q.GetSession(self._session), COMMANDS))
+        return (*done, *self._send_next())
+
+    def _deliver(self) -> Sequence[Do]:
+        """Wait for the next message to reach the agent: if it cannot, its sender is told."""
+        self._delivering = bool(self._undelivered)
+        if not self._undelivered:
+            return ()
+        return (Run(("delivered",), q.Delivery(self._session, self._undelivered.popleft()), DELIVERY),)
+
+    def _unarchive(self, view: Any) -> Sequence[Do]:
+        if not isinstance(view, q.SessionView) or not view.summary.archived:
+            return ()
+        return (Run(("unarchive",), cmd.Archive(session=self._session, archived=False), COMMANDS),)
+
+    def _control(self, message: dict[str, Any]) -> Sequence[Do]:
+        request, asked = message.get("request"), message.get("request_id")
+        if not isinstance(request, dict) or not isinstance(asked, str):
+            return ()
+        match request.get("subtype"):
+            case "interrupt":
+                return (Run(("interrupt",), cmd.Interrupt(session=self._session), COMMANDS),)
+            case "set_permission_mode":
+                mode = request.get("mode")
+                mode = mode if isinstance(mode, str) else ""
+                step = cmd.SetMode(session=self._session, mode=mode, request=asked[:ID_LENGTH])
+                return (Run(("mode", asked, mode), step, COMMANDS),)
+            case _:
+                return ()
+
+    def _tool_result(self, message: dict[str, Any]) -> Sequence[Do]:
+        call, content = message.get("tool_use_id"), message.get("content")
+        if not isinstance(call, str) or not isinstance(content, str):
+            return ()
+        said = (ToolResultBlock(call, content),)
+        return (Run(("tool_result",), cmd.Steer(session=self._session, content=said), COMMANDS),)
+
+    # --- what was shown
+
+    def _mark(self, ordinal: int | None, view: q.SessionView) -> Sequence[Do]:
+        """Connecting shows everything; an `ack` what comes up to its record."""
+        turns = view.summary.turns - (view.turn is not None)
+        if ordinal is None:
+            return self._marked(turns)
+        return (Run(("ends", ordinal, turns), q.ReadFold(self._session, NAME), SHOWN),)
+
+    def _marked(self, turns: int) -> Sequence[Do]:
+        return (Run(("marked",), MarkShown(self._session, turns), SHOWN),)
+
+    # --- frames
+
+    def _write(self, message: dict[str, Any]) -> Write:
+        return Write(self._variant.frame(message))
+
+    def _error(self, text: str, error: FairleadError | None = None) -> Sequence[Do]:
+        gone = isinstance(error, NotFound) and error.data.get("what") == "session"
+        return (self._write({"type": "error", "error": SESSION_GONE if gone else text}),)

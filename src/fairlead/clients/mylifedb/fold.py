@@ -1,0 +1,303 @@
+"""The view: a session's records in order, one row each, and what passes between them.
+
+Rows are the records with their uuid as key. A record that the transcript brings later takes the place of the wire's
+copy. Stream events pass. The memory holds what a row needs of those before it (the threads' last records, open calls),
+the pages, the stream that runs, and what the session does now; all of it is small.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from fairlead.clients.mylifedb import records, streaming
+from fairlead.clients.mylifedb.pages import Pages
+from fairlead.clients.mylifedb.records import Fields
+from fairlead.clients.mylifedb.streaming import Stream
+from fairlead.model import events as ev
+from fairlead.model.ids import SessionId
+from fairlead.model.store import Entry
+from fairlead.model.views import Made, Passing, Replace, Row
+
+NAME: Final = "mylifedb"
+THREADS: Final = 256
+CALLS: Final = 1024
+UNCOPIED: Final = 8192
+"""Threads, open calls and records without a copy that are remembered; many times what an agent has at once."""
+OURS: Final = "fairlead"
+"""How the types of the gateway's own marks begin (a record that was too large for the log): nobody's record."""
+
+STREAM: Final = b"s"
+TODO: Final = b"t"
+STATE: Final = b"w"
+"""What passes begins with one of these: a variant shows some to all, some to those who asked."""
+
+_WEIGHED: Final = frozenset(
+    {"session.changed", "session.forked", "agent.started", "agent.exited", "turn.started", "turn.ended", "error"}
+    | {"tool.called", "permission.asked", "question.asked", "plan.proposed"}
+    | {"permission.resolved", "permission.cancelled", "mode.changed", "record"}
+)
+"""Events that mean something here beyond their record's bytes; the others are not even decoded."""
+
+
+class Memory(msgspec.Struct):
+    pages: Pages = msgspec.field(default_factory=Pages)
+    stream: Stream = msgspec.field(default_factory=Stream)
+    tips: dict[str, str] = {}
+    """The last record of each thread, by the call that started it; empty is the main one."""
+    calls: dict[str, str] = {}
+    """The record of each open tool call: its result hangs on it."""
+    uncopied: dict[str, None] = {}
+    """Records of the wire whose row in the transcript has not come yet."""
+    driven: bool = False
+    """A process of ours runs: the transcript is its copy, not the source."""
+    failed: bool = False
+    """This turn could not be begun."""
+    turn: bool = False
+    archived: bool = False
+    pending: list[str] = []
+    result: str = ""
+    """The last `result` record."""
+    ends: int = 0
+    ended: int = 0
+    """Turns that are over, and the ordinal of the last one's end."""
+    todos: Any = None
+    told: str = ""
+    """The state that was told last."""
+
+    @property
+    def state(self) -> str:
+        if self.archived:
+            return "archived"
+        return "working" if self.turn or self.pending else "idle"
+
+
+_decoder = msgspec.msgpack.Decoder(Memory)
+
+
+def read_memory(data: bytes) -> Memory:
+    return _decoder.decode(data)
+
+
+class MyLifeDbFold:
+    """Implements `model.views.Fold`, and tells late comers what passed since the last row (`model.views.Running`)."""
+
+    def __init__(self, session: SessionId) -> None:
+        self._session = session
+        self._memory = Memory()
+
+    def snapshot(self) -> bytes:
+        return msgspec.msgpack.encode(self._memory)
+
+    def restore(self, data: bytes) -> None:
+        self._memory = read_memory(data)
+
+    def running(self, *, anew: bool) -> Sequence[Passing]:
+        memory = self._memory
+        frames = memory.stream.frames()
+        told = [Passing(STATE + _state(memory.state))]
+        if not anew:
+            # It may have seen a part of this message: what it has is cleared before it is told again.
+            told.append(Passing(STREAM + streaming.STOP))
+            if memory.todos is not None:
+                told.append(Passing(TODO + _todos(memory.todos)))
+        return [*told, *(Passing(STREAM + frame) for frame in frames)]
+
+    def step(self, entry: Entry) -> Sequence[Made]:
+        memory = self._memory
+        made: list[Made] = []
+        event = ev.decode(entry.event) if entry.kind in _WEIGHED else None
+        if isinstance(event, ev.TurnEnded):
+            made.extend(self._end(event, entry))
+        if entry.raw is not None:
+            made.extend(self._record(entry, event))
+        if event is not None:
+            made.extend(self._weigh(event, entry))
+        for thing in made:
+            if isinstance(thing, Row):
+                memory.pages.add(len(thing.data))
+                if not memory.stream.open:
+                    memory.pages.seal()
+        if isinstance(event, ev.TurnEnded):
+            memory.ends += 1
+            memory.ended = memory.pages.head
+        if memory.state != memory.told:
+            memory.told = memory.state
+            made.append(Passing(STATE + _state(memory.state)))
+        return made
+
+    # --- records
+
+    def _record(self, entry: Entry, event: ev.Event | None) -> Sequence[Made]:
+        assert entry.raw is not None
+        fields = records.fields_of(entry.raw)
+        if fields is None:
+            return ()
+        kind, uuid = records.text_of(fields.get("type")), records.text_of(fields.get("uuid"))
+        if kind == "stream_event":
+            return self._streamed(entry.raw)
+        if kind.startswith(OURS):
+            return ()
+        if entry.origin == "transcript":
+            return self._copied(entry, event, fields, kind, uuid)
+        if entry.origin == "gateway":
+            # Of our own lines only a message is a record; the rest are marks for the interpreter.
+            return (self._said(entry, fields, kind, uuid),) if kind == "user" and uuid else ()
+        if kind == "result":
+            self._memory.result = uuid
+        return (self._said(entry, fields, kind, uuid),)
+
+    def _streamed(self, raw: bytes) -> Sequence[Made]:
+        memory = self._memory
+        memory.stream.add(raw)
+        if not memory.stream.open:
+            memory.pages.seal()
+        return (Passing(STREAM + raw.strip()),)
+
+    def _copied(self, entry: Entry, event: ev.Event | None, fields: Fields, kind: str, uuid: str) -> Sequence[Made]:
+        """A line of the transcript, as it is: a row of its own, or in the place of the wire's."""
+        assert entry.raw is not None
+        data = entry.raw.strip()
+        copy = event.of if isinstance(event, ev.RecordKept) else ""
+        if copy and copy != uuid and uuid:
+            # Under another uuid it would be a second record to every client that has the first.
+            return ()
+        if copy in self._memory.uncopied:
+            del self._memory.uncopied[copy]
+            return (Replace(uuid, data),)
+        if kind == "progress" and self._memory.driven and not self._memory.turn:
+            # Read after the turn's end, it would make clients believe that a tool is running again.
+            return ()
+        if kind == "assistant":
+            self._memory.stream.clear()
+        if uuid and not records.is_true(fields.get("isSidechain")):
+            self._chain("", uuid)
+        return (Row(data, uuid),)
+
+    def _said(self, entry: Entry, fields: Fields, kind: str, uuid: str) -> Row:
+        """A record of the wire, or our own prompt: with its place in its thread."""
+        memory = self._memory
+        if not uuid:
+            return Row(bytes(entry.raw or b"").strip())
+        thread = records.text_of(fields.get("parent_tool_use_id"))
+        parent = memory.tips.get(thread)
+        blocks = records.blocks_of(fields) if kind in records.CHAINED else []
+        for call in records.names(blocks, "tool_result", "tool_use_id"):
+            parent = memory.calls.pop(call, parent)
+        for call in records.names(blocks, "tool_use", "id"):
+            memory.calls[call] = uuid
+            _trim(memory.calls, CALLS)
+        if kind == "assistant":
+            memory.stream.clear()
+        at, session = entry.at, self._session
+        if kind == "system" and records.text_of(fields.get("subtype")) == "compact_boundary":
+            # A new root, as the transcript has it: what comes after hangs on it.
+            data = records.completed(
+                {**fields, "logicalParentUuid": fields.get("logicalParentUuid", records.raw(parent))},
+                parent=None,
+                at=at,
+                session=session,
+            )
+            self._chain(thread, uuid)
+        elif entry.origin == "gateway":
+            data = records.prompt(fields, parent=parent, at=at, session=session)
+            self._chain(thread, uuid)
+        else:
+            data = records.completed(fields, parent=parent, at=at, session=session)
+            if kind in records.CHAINED:
+                self._chain(thread, uuid)
+        if kind in records.COPIED:
+            memory.uncopied[uuid] = None
+            _trim(memory.uncopied, UNCOPIED)
+        return Row(data, uuid)
+
+    def _chain(self, thread: str, uuid: str) -> None:
+        tips = self._memory.tips
+        if thread:
+            tips.pop(thread, None)
+        tips[thread] = uuid
+        _trim(tips, THREADS, keep="")
+
+    # --- events
+
+    def _end(self, event: ev.TurnEnded, entry: Entry) -> Sequence[Made]:
+        """A turn of ours always ends with a `result`, whoever has to write it."""
+        memory = self._memory
+        made: list[Made] = []
+        if memory.stream.end():
+            made.append(Passing(STREAM + streaming.STOP))
+        own = entry.raw is not None and records.text_of((records.fields_of(entry.raw) or {}).get("type")) == "result"
+        told = own or (bool(memory.result) and event.id.split("/", 1)[0] == memory.result)
+        if not told and (memory.driven or memory.failed):
+            data = records.ended(event, at=entry.at, session=self._session)
+            made.append(Row(data, records.named(event.id)))
+        memory.turn = memory.failed = False
+        return made
+
+    def _weigh(self, event: ev.Event, entry: Entry) -> Sequence[Made]:
+        memory = self._memory
+        match event:
+            case ev.TurnStarted():
+                memory.turn = True
+            case ev.AgentStarted():
+                memory.driven = True
+            case ev.AgentExited():
+                memory.driven = False
+                return (Passing(STREAM + streaming.STOP),) if memory.stream.end() else ()
+            case ev.Failure():
+                memory.failed = True
+            case ev.SessionChanged(archived=archived) if archived is not None:
+                memory.archived = archived
+            case ev.SessionForked():
+                # What was under way in the parent is not under way here.
+                gone, memory.pending = memory.pending, []
+                memory.turn = memory.driven = memory.archived = False
+                return [Row(records.withdrawn(request)) for request in gone]
+            case ev.PermissionAsked() | ev.QuestionAsked() | ev.PlanProposed():
+                memory.pending.append(event.request)
+                return () if entry.raw is not None else (Row(records.asked(event)),)
+            case ev.PermissionResolved(asked=True):
+                self._settle(event.request)
+                return (Row(records.answered(event)),)
+            case ev.PermissionCancelled():
+                self._settle(event.request)
+                return (Row(records.withdrawn(event.request)),)
+            case ev.ModeChanged():
+                return (Row(records.mode_set(event)),)
+            case ev.ToolCalled(name="TodoWrite", subagent=None):
+                return self._todo(event.input.get("todos"))
+            case _:
+                pass
+        return ()
+
+    def _settle(self, request: str) -> None:
+        self._memory.pending = [other for other in self._memory.pending if other != request]
+
+    def _todo(self, todos: Any) -> Sequence[Made]:
+        if not isinstance(todos, list) or todos == self._memory.todos:
+            return ()
+        self._memory.todos = todos
+        return (Passing(TODO + _todos(todos)),)
+
+
+class MyLifeDbView:
+    """Implements `model.views.View`."""
+
+    name = NAME
+
+    def fold(self, session: SessionId) -> MyLifeDbFold:
+        return MyLifeDbFold(session)
+
+
+def _state(state: str) -> bytes:
+    return records.plain({"type": "session_state", "state": state})
+
+
+def _todos(todos: Any) -> bytes:
+    return records.plain({"type": "todo_update", "data": {"todos": todos}})
+
+
+def _trim(kept: dict[str, Any], most: int, keep: str | None = None) -> None:
+    """Forget the oldest."""
+    if len(kept) > most:
+        del kept[next(name for name in kept if name != keep)]

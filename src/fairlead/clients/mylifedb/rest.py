@@ -1,0 +1,339 @@
+"""REST of MyLifeDB under /api/claude: every handler turns a request into commands and queries, in its own words.
+
+Errors are `{"error": text}`. A client of the original that asks for what this gateway refuses (a folder outside the
+roots, a mode that is not allowed) gets the refusal's status and reason.
+"""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from fairlead.clients.mylifedb.fold import NAME, read_memory
+from fairlead.clients.mylifedb.records import moment
+from fairlead.clients.mylifedb.strip import stripped
+from fairlead.model import commands as cmd
+from fairlead.model import queries as q
+from fairlead.model.content import TextBlock
+from fairlead.model.errors import BadId, BadRequest, FairleadError, NotFound
+from fairlead.model.ids import SessionId, is_uuid, session_id
+from fairlead.model.reading import ReadShown, Shown
+from fairlead.model.routes import Param, Request, Route, Steps, json_response
+from fairlead.model.store import SessionFilter, SessionPage, Summary
+
+T = TypeVar("T")
+
+SESSION_GONE: Final = "Session not found"
+BAD_BODY: Final = "Invalid request body"
+PREFIX: Final = "/api/claude/sessions"
+ONE: Final = f"{PREFIX}/{{session}}"
+PAGE: Final = 1000
+LIMIT: Final = 20
+MOST: Final = 100
+TITLE_LENGTH: Final = 120
+
+
+class NewSession(msgspec.Struct, frozen=True):
+    workingDir: str = ""
+    title: str = ""
+    resumeSessionId: str = ""
+    permissionMode: str = ""
+    mode: str = "ui"
+
+
+class Titled(msgspec.Struct, frozen=True):
+    title: str
+
+
+class Said(msgspec.Struct, frozen=True):
+    content: str
+
+
+Handler = Callable[[Request], Steps]
+
+
+def worded(failed: str) -> Callable[[Handler], Handler]:
+    """Errors in the original's words; `failed` is what it says of everything else."""
+
+    def decorate(handler: Handler) -> Handler:
+        @wraps(handler)
+        def run(request: Request) -> Steps:
+            try:
+                return (yield from handler(request))
+            except (NotFound, BadId) as error:
+                if error.data.get("what") == "session":
+                    return json_response({"error": SESSION_GONE}, 404)
+                return json_response({"error": f"{failed}: {error.message}"}, error.status)
+            except BadRequest as error:
+                return json_response({"error": f"{BAD_BODY}: {error.message}"}, 400)
+            except FairleadError as error:
+                return json_response({"error": f"{failed}: {error.message}"}, error.status)
+
+        return run
+
+    return decorate
+
+
+def _body(request: Request, kind: type[T]) -> T | None:
+    try:
+        return request.json(kind)
+    except BadRequest:
+        return None
+
+
+def _session(request: Request) -> SessionId:
+    return session_id(request.params["session"])
+
+
+# --- how a session is shown
+
+
+def title_of(summary: Summary) -> str:
+    """What a person or the agent called it, else how it began."""
+    first = next((line for line in summary.title.splitlines() if line.strip()), "").strip()
+    if not first:
+        return "Untitled"
+    return first if len(first) <= TITLE_LENGTH else first[:TITLE_LENGTH] + "…"
+
+
+def session_state(summary: Summary, shown: int | None, *, seen: bool) -> str:
+    """`shown`: turns that this credential was shown, None for a session it never opened; `seen`: somebody of it looks
+    at the session now, so that a request that waits is not news."""
+    if summary.archived:
+        return "archived"
+    if summary.pending and not seen:
+        return "unread"
+    if summary.state in ("working", "waiting"):
+        return "working"
+    return "unread" if summary.turns > (shown or 0) else "idle"
+
+
+def shown_session(summary: Summary) -> dict[str, Any]:
+    return {
+        "id": summary.session,
+        "workingDir": summary.cwd,
+        "createdAt": moment(summary.created),
+        "lastActivity": moment(summary.updated),
+        "lastUserActivity": moment(summary.updated),
+        "status": "archived" if summary.archived else "active",
+        "title": title_of(summary),
+        "permissionMode": summary.mode or "default",
+    }
+
+
+def listed(summary: Summary, state: str) -> dict[str, Any]:
+    return {
+        "id": summary.session,
+        "title": title_of(summary),
+        "workingDir": summary.cwd,
+        "createdAt": summary.created,
+        "lastActivity": summary.updated,
+        "lastUserActivity": summary.updated,
+        "messageCount": summary.turns,
+        "isSidechain": False,
+        "sessionState": state,
+        "permissionMode": summary.mode or "default",
+    }
+
+
+# --- lists
+
+
+def _all(**wanted: Any) -> Any:
+    """Every session of a filter, newest first, page by page."""
+    found: list[Summary] = []
+    before = ""
+    while True:
+        page: SessionPage = yield q.ListSessions(SessionFilter(before=before, limit=PAGE, **wanted))
+        found.extend(page.sessions)
+        if not page.next:
+            return found
+        before = page.next
+
+
+@worded("Failed to list sessions")
+def sessions(request: Request) -> Steps:
+    found: list[Summary] = yield from _all(transcripts=False)
+    return json_response({"sessions": [shown_session(summary) for summary in found]})
+
+
+@worded("Failed to list sessions")
+def all_sessions(request: Request) -> Steps:
+    archived = {"active": False, "archived": True}.get(request.query.get("status", "all"))
+    found: list[Summary] = yield from _all(archived=archived)
+    worth = [summary for summary in found if summary.turns or summary.first_prompt or summary.state == "working"]
+    limit = _limit(request.query.get("limit", ""))
+    after = _after(worth, request.query.get("cursor", ""))
+    page, rest = worth[after : after + limit], worth[after + limit :]
+    shown: Shown = yield ReadShown(tuple(summary.session for summary in page))
+    items = []
+    for summary in page:
+        # Only of those that wait it matters who looks: few sessions do.
+        view: q.SessionView | None = (yield q.GetSession(summary.session)) if summary.pending else None
+        seen = view is not None and request.who.name in view.watchers
+        items.append(listed(summary, session_state(summary, shown.turns.get(summary.session), seen=seen)))
+    following = f"{page[-1].updated}_{page[-1].session}" if rest else None
+    pagination = {"hasMore": bool(rest), "nextCursor": following, "totalCount": len(worth)}
+    return json_response({"sessions": items, "pagination": pagination})
+
+
+def _limit(text: str) -> int:
+    given = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
+    return min(given, MOST) or LIMIT
+
+
+def _after(found: list[Summary], cursor: str) -> int:
+    """How many stand before the cursor's place; one that means nothing is the beginning."""
+    at, _, session = cursor.partition("_")
+    if not at.isascii() or not at.isdigit() or len(at) > 18 or not session:
+        return 0
+    return sum((summary.updated, summary.session) >= (int(at), session) for summary in found)
+
+
+# --- one session
+
+
+@worded("Failed to create session")
+def create(request: Request) -> Steps:
+    body = _body(request, NewSession)
+    if body is None or body.mode not in ("ui", "cli"):
+        return json_response({"error": BAD_BODY}, 400)
+    known = session_id(body.resumeSessionId) if is_uuid(body.resumeSessionId.lower()) else None
+    if known is not None:
+        try:
+            return json_response(shown_session((yield q.GetSession(known)).summary))
+        except NotFound:
+            pass  # the agent may know it: it is tried when the first message comes
+    settings = cmd.Settings(mode=body.permissionMode or "default", link="terminal" if body.mode == "cli" else "stdio")
+    reply: cmd.Reply = yield cmd.Create(
+        session=session_id(request.fresh),
+        cwd=body.workingDir,
+        title=body.title or ("Resumed Session" if body.resumeSessionId else ""),
+        settings=settings,
+        resume=body.resumeSessionId,
+    )
+    return json_response(shown_session((yield q.GetSession(reply.session)).summary))
+
+
+@worded("Failed to get session")
+def get(request: Request) -> Steps:
+    view: q.SessionView = yield q.GetSession(_session(request))
+    shown: Shown = yield ReadShown((view.summary.session,))
+    seen = request.who.name in view.watchers
+    state = session_state(view.summary, shown.turns.get(view.summary.session), seen=seen)
+    return json_response({**shown_session(view.summary), "sessionState": state})
+
+
+@worded("Failed to update session")
+def patch(request: Request) -> Steps:
+    session = _session(request)
+    body = _body(request, Titled)
+    if body is None:
+        return json_response({"error": BAD_BODY}, 400)
+    yield cmd.Rename(session=session, title=body.title)
+    return json_response({"success": True})
+
+
+@worded("Failed to delete session")
+def delete(request: Request) -> Steps:
+    yield cmd.Delete(session=_session(request))
+    return json_response({"success": True})
+
+
+@worded("Failed to deactivate session")
+def deactivate(request: Request) -> Steps:
+    yield cmd.Close(session=_session(request))
+    return json_response({"success": True})
+
+
+@worded("Failed to archive session")
+def archive(request: Request) -> Steps:
+    yield cmd.Archive(session=_session(request))
+    return json_response({"success": True})
+
+
+@worded("Failed to unarchive session")
+def unarchive(request: Request) -> Steps:
+    yield cmd.Archive(session=_session(request), archived=False)
+    return json_response({"success": True})
+
+
+# --- messages
+
+
+@worded("Failed to read messages")
+def messages(request: Request) -> Steps:
+    session = _session(request)
+    text = request.query.get("page")
+    if text is None:
+        return json_response({"error": "page parameter is required"}, 400)
+    if not text.isascii() or not text.isdigit() or len(text) > 9:
+        return json_response({"error": "invalid page parameter"}, 400)
+    memory = read_memory((yield q.ReadFold(session, NAME)))
+    page, pages = int(text), memory.pages
+    stretch = pages.stretch(page)
+    if stretch is None:
+        return json_response({"error": "page out of range"}, 404)
+    after, last = stretch
+    found: list[msgspec.Raw] = []
+    while after < last:
+        rows: q.RowPage = yield q.ReadRows(session, NAME, after=after, limit=last - after)
+        found.extend(msgspec.Raw(stripped(row.data)) for row in rows.rows)
+        if not rows.rows:
+            break
+        after = rows.rows[-1].ordinal
+    sealed = page < len(pages.sealed)
+    if not sealed:
+        found.extend(msgspec.Raw(frame) for frame in memory.stream.frames())
+    told = {"sessionId": session, "page": page, "totalPages": pages.total, "messages": found, "sealed": sealed}
+    return json_response(told)
+
+
+@worded("Failed to send message")
+def post_message(request: Request) -> Steps:
+    session = _session(request)
+    body = _body(request, Said)
+    if body is None or not body.content:
+        return json_response({"error": BAD_BODY}, 400)
+    yield cmd.Send(session=session, content=(TextBlock(body.content),))
+    return json_response({"sessionId": session, "status": "sent"})
+
+
+def _route(method: str, path: str, access: Any, name: str, handle: Handler, about: str, **more: Any) -> Route:
+    return Route(method=method, path=path, access=access, name=f"mylifedb.{name}", handle=handle, about=about, **more)
+
+
+ROUTES: Final = (
+    _route("GET", PREFIX, "view", "list", sessions, "The sessions that were opened here."),
+    _route(
+        "GET",
+        f"{PREFIX}/all",
+        "view",
+        "all",
+        all_sessions,
+        "All sessions with their state, page by page.",
+        query=(
+            Param("limit", int, f"At most so many, up to {MOST}."),
+            Param("cursor", str, "`nextCursor` of the page before."),
+            Param("status", str, "all (the default), active or archived."),
+        ),
+    ),
+    _route("POST", PREFIX, "chat", "create", create, "A new session, or the one that is to be resumed."),
+    _route("GET", ONE, "view", "get", get, "One session."),
+    _route("PATCH", ONE, "chat", "patch", patch, "Rename."),
+    _route("DELETE", ONE, "chat", "delete", delete, "Delete the session's log."),
+    _route("POST", f"{ONE}/deactivate", "chat", "deactivate", deactivate, "End the agent's process."),
+    _route("POST", f"{ONE}/archive", "chat", "archive", archive, "Out of the lists."),
+    _route("POST", f"{ONE}/unarchive", "chat", "unarchive", unarchive, "Back into the lists."),
+    _route(
+        "GET",
+        f"{ONE}/messages",
+        "view",
+        "messages",
+        messages,
+        "One page of the records, counted from 0.",
+        query=(Param("page", int, "Which page.", required=True),),
+    ),
+    _route("POST", f"{ONE}/messages", "chat", "send", post_message, "Send a message."),
+)

@@ -1,0 +1,114 @@
+"""The message that is being streamed, as far as it has come: what one who comes in the middle of it is given.
+
+Kept are the stream events since the client last cleared its text (at `message_stop`, and at every `assistant`
+record); neighbouring pieces of one block are joined, so that it grows with the text and not with the number of events.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+MOST: Final = 1 << 20
+"""Bytes that are kept of one message. What is longer is not told to late comers until the whole record is there."""
+FIELDS: Final = {
+    "text_delta": "text",
+    "thinking_delta": "thinking",
+    "input_json_delta": "partial_json",
+    "signature_delta": "signature",
+}
+STOP: Final = b'{"type":"stream_event","event":{"type":"message_stop"}}'
+"""Clears what a client has of a message that will not be finished, or that it is about to be told again."""
+
+_encoder = msgspec.json.Encoder()
+
+
+class _Event(msgspec.Struct):
+    type: str
+    index: int | None = None
+    delta: dict[str, Any] | None = None
+
+
+class _Frame(msgspec.Struct):
+    event: _Event
+    parent_tool_use_id: str | None = None
+
+
+_decoder = msgspec.json.Decoder(_Frame)
+
+
+class Piece(msgspec.Struct):
+    """A stream event as it came, or several pieces of one block (`delta` names their kind) joined."""
+
+    raw: bytes = b""
+    thread: str | None = None
+    index: int = 0
+    delta: str = ""
+    text: str = ""
+
+    def frame(self) -> bytes:
+        if not self.delta:
+            return self.raw
+        delta = {"type": self.delta, FIELDS[self.delta]: self.text}
+        event = {"type": "content_block_delta", "index": self.index, "delta": delta}
+        return _encoder.encode({"type": "stream_event", "event": event, "parent_tool_use_id": self.thread})
+
+
+class Stream(msgspec.Struct):
+    """`open` are the threads in which a message has begun and not stopped."""
+
+    open: list[str] = []
+    pieces: list[Piece] = []
+    size: int = 0
+
+    def add(self, raw: bytes) -> None:
+        try:
+            frame = _decoder.decode(raw)
+        except (msgspec.DecodeError, RecursionError):
+            return
+        event, thread = frame.event, frame.parent_tool_use_id
+        if event.type == "message_start" and (thread or "") not in self.open:
+            self.open.append(thread or "")
+        elif event.type == "message_stop":
+            if (thread or "") in self.open:
+                self.open.remove(thread or "")
+            self.clear()
+            return
+        self.size += len(raw)
+        if self.size > MOST:
+            self.pieces = []
+            return
+        piece = _piece(raw, event, thread)
+        last = self.pieces[-1] if self.pieces else None
+        if last is not None and piece.delta and _same(last, piece):
+            last.text += piece.text
+        else:
+            self.pieces.append(piece)
+
+    def clear(self) -> None:
+        """The whole record is there: nobody needs the pieces any more."""
+        self.pieces = []
+        self.size = 0
+
+    def end(self) -> bool:
+        """Nothing more comes (the turn is over). True if a message was not finished."""
+        unfinished = bool(self.open)
+        self.open = []
+        self.clear()
+        return unfinished
+
+    def frames(self) -> Sequence[bytes]:
+        return [piece.frame() for piece in self.pieces]
+
+
+def _piece(raw: bytes, event: _Event, thread: str | None) -> Piece:
+    delta = event.delta or {}
+    kind = delta.get("type")
+    text = delta.get(FIELDS.get(kind, "")) if isinstance(kind, str) else None
+    if event.type == "content_block_delta" and event.index is not None and isinstance(text, str):
+        return Piece(thread=thread, index=event.index, delta=str(kind), text=text)
+    return Piece(raw=raw)
+
+
+def _same(last: Piece, piece: Piece) -> bool:
+    return (last.thread, last.index, last.delta) == (piece.thread, piece.index, piece.delta)

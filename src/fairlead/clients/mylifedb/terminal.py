@@ -1,0 +1,76 @@
+"""The raw terminal of a session whose agent lives on one: binary frames both ways, nothing else. Pure.
+
+The first frame draws what is on the screen and what scrolled off it; a client that lags is drawn anew.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from fairlead.clients.mylifedb.conversation import check
+from fairlead.clients.mylifedb.rest import ONE
+from fairlead.model.agents import Exit
+from fairlead.model.errors import FairleadError
+from fairlead.model.frames import binary_frame
+from fairlead.model.ids import SessionId
+from fairlead.model.sockets import Attach, Do, HangUp, Holder, Opening, Run, SocketRoute
+from fairlead.model.terminals import Answer, JoinTerminal, Keys, Output, Size, session_terminal
+
+NOT_ACTIVE: Final = (1011, "Failed to activate session")
+MESSAGE_LIMIT: Final = 1 << 20
+
+
+class RawCodec:
+    """Implements `model.terminals.TerminalCodec`: there is no word for an error, a size or an end."""
+
+    def read(self, data: bytes) -> Keys | Size | Answer:
+        return Keys(data)
+
+    def output(self, output: Output) -> bytes:
+        return binary_frame(output.data) if output.data else b""
+
+    def ended(self, exit: Exit) -> bytes:
+        return b""
+
+    def failed(self, error: FairleadError) -> bytes:
+        return b""
+
+
+class RawTerminal:
+    """Gives the session's terminal the socket."""
+
+    def __init__(self, opening: Opening) -> None:
+        self._session = SessionId(opening.params["session"].lower())
+        self._early: list[bytes] = []
+
+    def opened(self) -> Sequence[Do]:
+        return (Run(None, JoinTerminal(session_terminal(self._session), RawCodec()), "terminal"),)
+
+    def received(self, data: bytes, text: bool) -> Sequence[Do]:
+        """Before the terminal has the socket; afterwards it hears everything itself."""
+        self._early.append(data)
+        return ()
+
+    def answered(self, tag: Any, answer: Any) -> Sequence[Do]:
+        holder: Holder = answer
+        for data in self._early:
+            holder.received(data)
+        return (Attach(holder),)
+
+    def failed(self, tag: Any, error: FairleadError) -> Sequence[Do]:
+        return (HangUp(*NOT_ACTIVE),)
+
+    def throttled(self, data: bytes, text: bool, error: FairleadError) -> Sequence[Do]:
+        return ()
+
+
+SOCKET: Final = SocketRoute(
+    path=f"{ONE}/ws",
+    access="terminal",
+    name="mylifedb.terminal",
+    open=RawTerminal,
+    about="The session's terminal: its bytes out, keys in.",
+    token_query="access_token",
+    message_limit=MESSAGE_LIMIT,
+    compress_query="compress",
+    check=check,
+)

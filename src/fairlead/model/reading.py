@@ -1,0 +1,25 @@
+"""What a person has been shown of a session: kept for each credential, so that lists can tell what is new to it."""
+
+import msgspec
+
+from fairlead.model.ids import SessionId
+from fairlead.model.requests import Action
+
+
+class MarkShown(Action, frozen=True):
+    """So many turns of the session were shown to the one who asks; never fewer than before. -> None"""
+
+    session: SessionId
+    turns: int
+
+
+class ReadShown(Action, frozen=True):
+    """-> `Shown` of the one who asks"""
+
+    sessions: tuple[SessionId, ...]
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """Turns that were shown, by session; one that is not here was never looked at."""
+
+    turns: dict[str, int]
