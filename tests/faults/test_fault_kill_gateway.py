@@ -159,6 +159,7 @@ async def test_a_gateway_killed_twenty_times_loses_nothing(tmp_path: Path, rng: 
     await kill_often(tmp_path, rng, times=20, per_session=10)
 
 
+@pytest.mark.timeout(0)
 @pytest.mark.long
 async def test_a_gateway_killed_a_thousand_times_loses_nothing(tmp_path: Path, rng: random.Random) -> None:
     await kill_often(tmp_path, rng, times=1000, per_session=10)
