@@ -109,7 +109,8 @@ def handover_words(event: ev.HandOverAsked | ev.HandOverSettled) -> str:
     if event.outcome == "moved":
         return f"handed over to {event.link}"
     why = f": {event.reason}" if event.reason else ""
-    return f"stays on {event.link}, the hand-over was {event.outcome}{why}"
+    how = "failed" if event.outcome == "failed" else "was withdrawn"
+    return f"stays on {event.link}, the hand-over {how}{why}"
 
 
 class Renderer:

@@ -119,6 +119,13 @@ def test_numbers_of_the_query_are_plain_digits(number: str) -> None:
             [cmd.Fork(session=S, child=SessionId(UUID), at=MessageId("m"), title="t")],
         ),
         ("sessions.interrupt", None, [cmd.Interrupt(session=S)]),
+        ("sessions.hand-over", {"link": "terminal"}, [cmd.HandOver(session=S, link="terminal")]),
+        (
+            "sessions.hand-over",
+            {"link": "stdio", "when": "now", "wait": False},
+            [cmd.HandOver(session=S, link="stdio", when="now", wait=False)],
+        ),
+        ("sessions.hand-over.withdraw", None, [cmd.WithdrawHandOver(session=S)]),
         ("sessions.close", None, [cmd.Close(session=S)]),
         ("sessions.rewind", {"message": "m"}, [cmd.Rewind(session=S, message=MessageId("m"))]),
         (
@@ -230,6 +237,7 @@ def test_deleting_files_is_asked_for_by_name() -> None:
 def test_every_call_on_a_session_checks_its_id(name: str) -> None:
     params = {"session": "../../etc/passwd", "message": "m"}
     body = {"position": 0, "text": "x", "message": "m", "subtype": "x", "title": "t", "mode": "m", "variables": {}}
+    body["link"] = "stdio"
     known = BY_NAME[name].body
     fields = {} if known is None else {key: body[key] for key in known.__struct_fields__ if key in body}
     with pytest.raises(BadId):

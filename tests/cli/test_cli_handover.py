@@ -1,0 +1,37 @@
+"""`fairlead hand-over` against a real gateway. The demo agent knows stdio alone, so that a move to elsewhere fails."""
+
+from cli.conftest import Fairlead, House
+
+
+def waiting(fairlead: Fairlead, house: House) -> str:
+    """A session in a turn that asks for something."""
+    ran = fairlead("run", "--json", "SCRIPT:write handed.txt")
+    return str(ran.lines[0]["session"])
+
+
+def test_it_waits_says_for_what_and_is_withdrawn(fairlead: Fairlead, house: House) -> None:
+    session = waiting(fairlead, house)
+    ran = fairlead("hand-over", session, "dial-in")
+    assert ran.code == 0
+    assert "To dial-in after a running turn, a request that waits for an answer (Write)" in ran.err
+    assert "to be handed over to dial-in" in fairlead("logs", session).out
+    (reply,) = fairlead("hand-over", session, "--withdraw", "--json").lines
+    assert reply["data"] == {"state": "there", "link": "stdio"}
+    assert fairlead("hand-over", session, "--withdraw").code == 5
+    refused = fairlead("hand-over", session, "dial-in", "--no-wait")
+    assert refused.code == 1 and "a running turn" in refused.err
+
+
+def test_what_does_not_start_is_told_and_the_session_goes_on(fairlead: Fairlead, house: House) -> None:
+    session = waiting(fairlead, house)
+    ran = fairlead("hand-over", session, "dial-in", "--now")
+    assert ran.code != 0 and "does not dial in" in ran.err
+    assert "stays on stdio, the hand-over failed" in fairlead("logs", session).out
+    assert fairlead("run", "SCRIPT:text after", "--session", session).code == 0
+    there = fairlead("hand-over", session, "stdio")
+    assert there.code == 0 and "stays there" in there.err
+
+
+def test_it_is_told_where_to(fairlead: Fairlead, house: House) -> None:
+    for words in ((), ("nowhere",), ("stdio", "--withdraw"), ("--withdraw", "--now")):
+        assert fairlead("hand-over", "0000dead", *words).code == 2
