@@ -2,7 +2,25 @@
 
 from typing import Final
 
+from fairlead.clients.happy.conversation import HappyConversation, known
 from fairlead.clients.happy.mapper import HappyView
+from fairlead.clients.happy.routes import ROUTES
 from fairlead.model.routes import ClientProtocol
+from fairlead.model.sockets import SocketRoute
 
-PROTOCOL: Final = ClientProtocol(name="happy", views=(HappyView(),))
+PROTOCOL: Final = ClientProtocol(
+    name="happy",
+    routes=ROUTES,
+    sockets=(
+        SocketRoute(
+            path="/v1/sessions/{session}/envelopes",
+            access="view",
+            name="happy",
+            open=HappyConversation,
+            check=known,
+            token_query="token",
+            about="A session's envelopes from a seq on, then live.",
+        ),
+    ),
+    views=(HappyView(),),
+)

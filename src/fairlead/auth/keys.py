@@ -1,0 +1,43 @@
+"""The keys of sessions, kept in the documents beside the credentials."""
+
+import base64
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from fairlead.model.auth import Identity
+from fairlead.model.keys import DropKey, ReadKey, Scheme, SessionKey, SetKey
+from fairlead.model.requests import Action
+from fairlead.model.store import Documents
+
+SPACE: Final = "session.keys"
+
+
+class _Kept(msgspec.Struct):
+    scheme: Scheme
+    key: str
+
+
+class SessionKeys:
+    """Who may ask is decided before: these only do it."""
+
+    def __init__(self, documents: Documents) -> None:
+        self._documents = documents
+
+    def performers(self) -> Mapping[type[Action], Callable[[Identity, Any], Awaitable[Any]]]:
+        return {ReadKey: self.read, SetKey: self.set, DropKey: self.drop}
+
+    async def read(self, who: Identity, action: ReadKey) -> SessionKey | None:
+        found = await self._documents.get(SPACE, action.session)
+        if found is None:
+            return None
+        kept = msgspec.convert(found, _Kept)
+        return SessionKey(kept.scheme, base64.b64decode(kept.key))
+
+    async def set(self, who: Identity, action: SetKey) -> None:
+        kept = {"scheme": action.key.scheme, "key": base64.b64encode(action.key.key).decode()}
+        await self._documents.put(SPACE, action.session, kept)
+
+    async def drop(self, who: Identity, action: DropKey) -> bool:
+        return await self._documents.delete(SPACE, action.session)

@@ -1,0 +1,131 @@
+"""Messages: how an envelope goes over the wire and into pages, open or sealed, and how a client's are read. Pure."""
+
+import uuid
+from typing import Any, Final
+
+import msgspec
+
+from fairlead.clients.happy.envelopes import envelope_id
+from fairlead.clients.happy.sealing import fingerprint, seal, unseal
+from fairlead.model.content import TextBlock
+from fairlead.model.errors import BadRequest
+from fairlead.model.frames import text_frame
+from fairlead.model.ids import MessageId, SessionId, event_id, is_uuid
+from fairlead.model.keys import SessionKey
+from fairlead.model.store import Entry, StoredRow
+
+_NAMES: Final = uuid.UUID("7d0b7c2e-5b51-4d8a-9d53-3f1f6a1f7f4c")
+"""For local ids that are no UUIDs: each still names one message."""
+LOCAL_ID: Final = 150
+
+
+# --- out ------------------------------------------------------------------------------------------------
+
+
+class _Head(msgspec.Struct):
+    id: str
+    role: str
+    claudeUuid: str = ""
+
+
+_heads: Final = msgspec.json.Decoder(_Head)
+_encoder: Final = msgspec.json.Encoder()
+
+
+def wire_message(envelope: bytes, seq: int | None = None) -> bytes:
+    """What clients of this protocol expect; with `seq`, for a client that has no page to read it from."""
+    place = b"" if seq is None else b',"seq":%d' % seq
+    return b'{"role":"session","content":%s,"meta":{"sentFrom":"cli"%s}}' % (envelope, place)
+
+
+def page_message(row: StoredRow, key: SessionKey | None) -> msgspec.Raw:
+    """A row as pages have it, and sealed ones the socket. A user's message has the local id that it was sent with."""
+    head = _heads.decode(row.data)
+    message = wire_message(row.data)
+    content: Any = {"t": "plain", "c": msgspec.Raw(message)}
+    if key is not None:
+        content = {"t": "encrypted", "c": seal(key, message)}
+    told = {
+        "id": head.id,
+        "seq": row.ordinal,
+        "content": content,
+        "localId": head.claudeUuid if head.role == "user" else None,
+        "createdAt": row.at,
+        "updatedAt": row.at,
+    }
+    return msgspec.Raw(_encoder.encode(told))
+
+
+class OpenVariant:
+    """`model.gateway.Variant`: the rows as they are."""
+
+    key = "happy"
+
+    def encode(self, session: SessionId, entry: Entry) -> bytes:
+        return text_frame(wire_message(entry.event, entry.seq))
+
+    def signal(self, session: SessionId, kind: str, name: str, data: Any) -> bytes:
+        return b""
+
+
+class SealedVariant:
+    """The same rows for a session that has a key."""
+
+    def __init__(self, key: SessionKey) -> None:
+        self._key = key
+        self.key = f"happy/{fingerprint(key)}"
+
+    def encode(self, session: SessionId, entry: Entry) -> bytes:
+        return text_frame(bytes(page_message(StoredRow(entry.seq, entry.seq, entry.at, entry.event), self._key)))
+
+    def signal(self, session: SessionId, kind: str, name: str, data: Any) -> bytes:
+        return b""
+
+
+# --- in -------------------------------------------------------------------------------------------------
+
+
+class Posted(msgspec.Struct, frozen=True):
+    """`content` is the message itself, or its sealed form where the session has a key."""
+
+    content: Any
+    localId: str
+
+
+class _Words(msgspec.Struct):
+    type: str
+    text: str
+
+
+class _UserMessage(msgspec.Struct):
+    role: str
+    content: _Words
+
+
+def words_of(posted: Posted, key: SessionKey | None) -> TextBlock:
+    """What a person says with a posted message. BadRequest for anything else: envelopes are made here alone."""
+    if not 0 < len(posted.localId) <= LOCAL_ID:
+        raise BadRequest(f"A localId has 1 to {LOCAL_ID} characters.", field="localId")
+    content = posted.content
+    if key is not None:
+        if not isinstance(content, str):
+            raise BadRequest("This session has a key: content is the sealed message in base64.", field="content")
+        content = unseal(key, content)
+    try:
+        message = msgspec.convert(content, _UserMessage)
+    except msgspec.ValidationError as error:
+        raise BadRequest(f"A message does not fit: {error}.", field="content") from None
+    if message.role != "user" or message.content.type != "text" or not message.content.text.strip():
+        raise BadRequest("Only a user's text can be posted here.", field="content")
+    return TextBlock(message.content.text)
+
+
+def message_id(session: SessionId, local: str) -> MessageId:
+    """A local id that is a UUID is the message's own; so a client finds its message again in what it is sent."""
+    lowered = local.lower()
+    return MessageId(lowered if is_uuid(lowered) else str(uuid.uuid5(_NAMES, f"{session}/{local}")))
+
+
+def row_key(message: str, kind: str = "text", number: int = 0) -> str:
+    """The key of the row that tells a user's message, or an image of it."""
+    return envelope_id(event_id(message, "user.message"), kind, number)

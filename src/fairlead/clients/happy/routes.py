@@ -1,0 +1,223 @@
+"""REST: pages of messages by `seq`, posting, a message's images, and the session's key. Pure: steps and encoders."""
+
+import base64
+import binascii
+from typing import Any, Final
+
+import msgspec
+
+from fairlead.clients.happy.mapper import VIEW
+from fairlead.clients.happy.messages import Posted, message_id, page_message, row_key, words_of
+from fairlead.clients.happy.sealing import seal_file
+from fairlead.model import events as ev
+from fairlead.model.commands import Reply, Send
+from fairlead.model.content import ImageBlock
+from fairlead.model.errors import BadRequest, NotFound
+from fairlead.model.ids import SessionId, session_id
+from fairlead.model.keys import KEY_BYTES, DropKey, ReadKey, Scheme, SessionKey, SetKey
+from fairlead.model.queries import EventPage, FindRow, GetSession, ReadEvents, ReadRows
+from fairlead.model.routes import Param, Request, Response, Route, Steps, json_response
+from fairlead.model.store import RowPage
+
+PAGE: Final = 100
+PAGE_LIMIT: Final = 500
+POST_LIMIT: Final = 100
+_LAST: Final = 10**15
+_IMAGES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+
+
+class Message(msgspec.Struct, frozen=True):
+    """`content` is `{"t":"plain","c":<message>}`, or `{"t":"encrypted","c":<base64>}` where the session has a key."""
+
+    id: str
+    seq: int
+    content: dict[str, Any]
+    localId: str | None
+    createdAt: int
+    updatedAt: int
+
+
+class Messages(msgspec.Struct, frozen=True):
+    messages: tuple[Message, ...]
+    hasMore: bool
+
+
+class PostMessages(msgspec.Struct, frozen=True):
+    messages: tuple[Posted, ...]
+
+
+class Taken(msgspec.Struct, frozen=True):
+    """`seq` 0: it waits for its turn; it gets its place when it is handed to the agent."""
+
+    id: str
+    seq: int
+    localId: str
+    createdAt: int
+    updatedAt: int
+
+
+class TakenMessages(msgspec.Struct, frozen=True):
+    messages: tuple[Taken, ...]
+
+
+class NewKey(msgspec.Struct, frozen=True):
+    """`key` is 32 bytes in base64."""
+
+    scheme: Scheme
+    key: str
+
+
+class KeyInUse(msgspec.Struct, frozen=True):
+    scheme: Scheme | None
+
+
+def _session(request: Request) -> SessionId:
+    return session_id(request.params["session"])
+
+
+def read(request: Request) -> Steps:
+    session = _session(request)
+    if "after_seq" in request.query and "before_seq" in request.query:
+        raise BadRequest("Give after_seq or before_seq, not both.", field="before_seq")
+    limit = request.whole("limit", PAGE, 1, PAGE_LIMIT)
+    backwards = "before_seq" in request.query
+    key = yield ReadKey(session)
+    if backwards:
+        before = request.whole("before_seq", 1, 1, _LAST)
+        page: RowPage = yield ReadRows(session, VIEW, before=before, limit=limit)
+        rows = page.rows[::-1]
+        more = bool(rows) and rows[-1].ordinal > 1
+    else:
+        page = yield ReadRows(session, VIEW, after=request.whole("after_seq", 0, 0, _LAST), limit=limit)
+        rows = page.rows
+        more = bool(rows) and rows[-1].ordinal < page.head
+    return json_response({"messages": [page_message(row, key) for row in rows], "hasMore": more})
+
+
+def post(request: Request) -> Steps:
+    session = _session(request)
+    given = request.json(PostMessages).messages
+    if not 1 <= len(given) <= POST_LIMIT:
+        raise BadRequest(f"1 to {POST_LIMIT} messages are taken at once.", limit=POST_LIMIT)
+    key = yield ReadKey(session)
+    said = [(posted.localId, words_of(posted, key)) for posted in given]
+    taken: list[Taken] = []
+    for local, words in said:
+        message = message_id(session, local)
+        reply: Reply = yield Send(session=session, key=f"happy/{local}", content=(words,), message=message)
+        seq = yield FindRow(session, VIEW, row_key(message))
+        at = yield from _time(session, reply.seq)
+        taken.append(Taken(row_key(message), seq or 0, local, at, at))
+    return json_response(TakenMessages(tuple(taken)))
+
+
+def _time(session: SessionId, seq: int) -> Any:
+    """When the entry of `seq` was written."""
+    page: EventPage = yield ReadEvents(session, max(seq - 1, 0), 1)
+    return ev.decode(page.events[0]).at if page.events else 0
+
+
+def image(request: Request) -> Steps:
+    session = _session(request)
+    message, dot, number = request.params["ref"].partition(".")
+    if not dot or not number.isascii() or not number.isdigit() or len(number) > 4:
+        raise NotFound("file", request.params["ref"][:80])
+    place = yield FindRow(session, VIEW, row_key(message, "file", int(number)))
+    if place is None:
+        raise NotFound("file", request.params["ref"][:80])
+    rows: RowPage = yield ReadRows(session, VIEW, after=place - 1, limit=1)
+    page: EventPage = yield ReadEvents(session, rows.rows[0].seq - 1, 1)
+    told = ev.decode(page.events[0])
+    assert isinstance(told, ev.UserMessage)
+    source = [block for block in told.content if isinstance(block, ImageBlock)][int(number)].source
+    try:
+        data = base64.b64decode(str(source.get("data") or ""), validate=True)
+    except binascii.Error:
+        data = b""
+    if not data:
+        raise NotFound("file", request.params["ref"][:80])
+    key = yield ReadKey(session)
+    kind = str(source.get("media_type"))
+    if key is not None:
+        data, kind = seal_file(key, data), ""
+    return Response(body=data, content_type=kind if kind in _IMAGES else "application/octet-stream")
+
+
+def set_key(request: Request) -> Steps:
+    session = _session(request)
+    given = request.json(NewKey)
+    try:
+        key = base64.b64decode(given.key, validate=True)
+    except binascii.Error:
+        key = b""
+    if len(key) != KEY_BYTES:
+        raise BadRequest(f"A key is {KEY_BYTES} bytes in base64.", field="key")
+    yield GetSession(session)
+    yield SetKey(session, SessionKey(given.scheme, key))
+    return json_response(KeyInUse(given.scheme))
+
+
+def drop_key(request: Request) -> Steps:
+    session = _session(request)
+    yield GetSession(session)
+    yield DropKey(session)
+    return json_response(KeyInUse(None))
+
+
+_MESSAGES: Final = "/v3/sessions/{session}/messages"
+_KEY: Final = "/v3/sessions/{session}/key"
+
+ROUTES: Final = (
+    Route(
+        method="GET",
+        path=_MESSAGES,
+        access="view",
+        name="happy.messages",
+        handle=read,
+        about="Envelopes by seq: those after one, ascending, or those before one, descending.",
+        answer=Messages,
+        query=(
+            Param("after_seq", int, "The last one known; 0, the default, for all."),
+            Param("before_seq", int, "The first one known; not beside after_seq."),
+            Param("limit", int, f"At most so many, up to {PAGE_LIMIT}; {PAGE} by default."),
+        ),
+    ),
+    Route(
+        method="POST",
+        path=_MESSAGES,
+        access="chat",
+        name="happy.post",
+        handle=post,
+        about="A user's messages. A localId that was posted before is answered again and sends nothing.",
+        body=PostMessages,
+        answer=TakenMessages,
+    ),
+    Route(
+        method="GET",
+        path="/v3/sessions/{session}/files/{ref}",
+        access="view",
+        name="happy.file",
+        handle=image,
+        about="The image that a file envelope's ref names; sealed where the session has a key.",
+        signed=True,
+    ),
+    Route(
+        method="PUT",
+        path=_KEY,
+        access="admin",
+        name="happy.set_key",
+        handle=set_key,
+        about="From now on this session's envelopes are told sealed with this key.",
+        body=NewKey,
+        answer=KeyInUse,
+    ),
+    Route(
+        method="DELETE",
+        path=_KEY,
+        access="admin",
+        name="happy.drop_key",
+        handle=drop_key,
+        about="Envelopes are told open again.",
+        answer=KeyInUse,
+    ),
+)
