@@ -20,6 +20,7 @@ from fairlead.agents.demo.kind import DemoKind
 from fairlead.auth.actions import CredentialActions
 from fairlead.auth.bootstrap import bootstrap_admin
 from fairlead.auth.credentials import Credentials
+from fairlead.auth.keys import SessionKeys
 from fairlead.config import Config
 from fairlead.model.admin import FolderReport
 from fairlead.model.agents import AgentInfo, AgentKind
@@ -120,6 +121,7 @@ class Gateway:
         inbound = [protocol for kind in kinds.values() if (protocol := kind.protocol()) is not None]
         performers: dict[type[Action], Performer] = {
             **CredentialActions(credentials).performers(),
+            **SessionKeys(store.documents).performers(),
             **trust_performers(self._trust),
             **keeper.performers(),
             **ShownBook(store.documents).performers(),
