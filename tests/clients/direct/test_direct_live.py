@@ -1,0 +1,178 @@
+"""Direct clients on a running gateway with the demo agent."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from websockets.exceptions import InvalidStatus
+
+from clients.direct.seat import PATIENCE, Seat, seated
+from fairlead.config import load
+from fairlead.testing.direct_client import Message
+from fairlead.wiring import Running, running
+
+UNKNOWN = "99999999-9999-4999-8999-999999999999"
+
+
+class House:
+    def __init__(self, gateway: Running, http: httpx.AsyncClient, session: str) -> None:
+        self.gateway = gateway
+        self.http = http
+        self.session = session
+
+    @contextlib.asynccontextmanager
+    async def seat(self, session: str = "", token: str | None = None) -> AsyncIterator[Seat]:
+        async with seated(self.gateway, session or self.session, token) as seat:
+            yield seat
+
+
+@pytest.fixture
+async def house(tmp_path: Path) -> AsyncIterator[House]:
+    given = {"data": str(tmp_path / "data"), "port": 0, "roots": [str(tmp_path)], "agent": "demo"}
+    config = load({"HOME": str(tmp_path)}, given).config
+    async with running(config, {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}) as gateway:
+        headers = {"Authorization": f"Bearer {gateway.token}"}
+        async with httpx.AsyncClient(base_url=gateway.url, headers=headers, timeout=PATIENCE) as http:
+            made = await http.post("/v1/sessions", json={"cwd": str(tmp_path)})
+            yield House(gateway, http, made.json()["session"])
+
+
+@pytest.mark.rules("S004-028", "S004-309", "S004-312")
+async def test_a_turn_on_one_socket(house: House) -> None:
+    async with house.seat() as seat:
+        await seat.prompt("SCRIPT:text hello")
+        assert (await seat.result())["subtype"] == "success"
+        kinds = [message["type"] for message in seat.client.messages]
+        assert {"system", "stream_event", "assistant", "result"} <= set(kinds)
+        assert "user" not in kinds
+    events = (await house.http.get(f"/v1/sessions/{house.session}/events?limit=500")).json()["events"]
+    assert [event["type"] for event in events].count("user.message") == 1
+
+
+@pytest.mark.rules("S004-025", "S004-309")
+async def test_nobody_comes_in_without_a_token_or_to_a_session_that_is_not_there(house: House) -> None:
+    for session, token, status in (("", "", 401), ("", "wrong", 401), (UNKNOWN, None, 404)):
+        with pytest.raises(InvalidStatus) as refused:
+            async with house.seat(session, token):
+                pass
+        assert refused.value.response.status_code == status
+
+
+@pytest.mark.rules("S004-026", "S004-027")
+async def test_what_is_posted_is_seen_on_the_socket(house: House) -> None:
+    url = f"/v1/sessions/{house.session}/events"
+
+    async def post(*events: Any) -> list[Message]:
+        answer = await house.http.post(url, json={"events": list(events)})
+        assert answer.status_code == 200, answer.text
+        return list(answer.json()["responses"])
+
+    async with house.seat() as seat:
+        prompt = {"type": "user", "message": {"role": "user", "content": "SCRIPT:write posted.txt"}}
+        assert await post(prompt) == []
+        await seat.until(lambda client: client.pending)
+        ((name, asked),) = seat.client.pending.items()
+        inner = {"behavior": "allow", "updatedInput": asked["input"]}
+        response = {"subtype": "success", "request_id": name, "response": inner}
+        assert await post({"type": "control_response", "response": response}) == []
+        assert (await seat.result())["subtype"] == "success"
+        assert seat.client.pending == {}
+        told = await post(
+            {"type": "control_request", "request_id": "a", "request": {"subtype": "initialize"}},
+            {"type": "control_request", "request_id": "b", "request": {"subtype": "set_permission_mode", "mode": "x"}},
+            {"type": "control_request", "request_id": "c", "request": {"subtype": "set_permission_mode"}},
+            {"type": "control_request", "request_id": "d", "request": {"subtype": "interrupt"}},
+            {"type": "control_response", "response": {"request_id": "gone", "subtype": "error"}},
+        )
+        outcomes = [(one["response"]["request_id"], one["response"]["subtype"]) for one in told]
+        assert outcomes == [("a", "success"), ("b", "error"), ("c", "error"), ("d", "success")]
+        assert told[0]["response"]["response"]["commands"]
+    too_many = await house.http.post(url, json={"events": [{}] * 101})
+    assert too_many.status_code == 400
+
+
+async def test_answers_go_to_the_one_who_asked_and_ids_never_meet(house: House) -> None:
+    async with house.seat() as one, house.seat() as two:
+        await one.prompt("SCRIPT:text hello")
+        await asyncio.gather(one.result(), two.result())
+        one.client.request("1", "set_permission_mode", mode="acceptEdits")
+        two.client.request("1", "set_permission_mode", mode="plan")
+        await one.flush()
+        await one.until(lambda client: client.answers)
+        await two.flush()
+        await two.until(lambda client: client.answers)
+        assert one.client.answers["1"]["response"] == {"mode": "acceptEdits"}
+        assert two.client.answers["1"]["response"] == {"mode": "plan"}
+        await one.prompt("SCRIPT:text again")
+        await asyncio.gather(one.result(), two.result())
+        assert len(one.client.answers) == len(two.client.answers) == 1
+        assert [f for f in one.frames if "control_response" not in f] == [
+            f for f in two.frames if "control_response" not in f
+        ]
+
+
+@pytest.mark.rules("S004-027", "S004-310", "S004-313")
+async def test_the_first_answer_wins_and_the_others_see_it_withdrawn(house: House, tmp_path: Path) -> None:
+    async with house.seat() as one, house.seat() as two:
+        await one.prompt("SCRIPT:write made.txt")
+        await asyncio.gather(one.until(lambda client: client.pending), two.until(lambda client: client.pending))
+        async with house.seat() as late:
+            await late.until(lambda client: client.pending)
+            assert late.client.init is not None
+            assert late.client.pending == one.client.pending
+        (name,) = one.client.pending
+        two.client.respond_to_permission(name, "allow")
+        await two.flush()
+        await one.until(lambda client: not client.pending)
+        one.client.pending[name] = {"input": {}}
+        one.client.respond_to_permission(name, "deny", message="too late")
+        await one.flush()
+        assert (await one.result())["subtype"] == "success"
+        assert (tmp_path / "made.txt").exists()
+        assert "gateway_error" not in "".join(one.frames)
+
+
+@pytest.mark.rules("S004-314", "S004-315")
+async def test_one_may_leave_in_mid_turn_and_come_back_to_interrupt(house: House) -> None:
+    async with house.seat() as seat:
+        await seat.prompt("SCRIPT:slow 200")
+        await seat.until(lambda client: [m for m in client.messages if m["type"] == "stream_event"])
+    async with house.seat() as again:
+        await again.until(lambda client: client.init)
+        await again.until(lambda client: [m for m in client.messages if m["type"] == "stream_event"])
+        again.client.send_interrupt("i1")
+        await again.flush()
+        await again.until(lambda client: "i1" in client.answers)
+        assert again.client.answers["i1"]["subtype"] == "success"
+        await again.until(lambda client: [m for m in client.messages if m["type"] == "result"])
+        await again.prompt("SCRIPT:text after")
+        assert (await again.result())["subtype"] == "success"
+
+
+async def test_a_word_while_it_works_goes_into_the_running_turn(house: House) -> None:
+    async with house.seat() as seat:
+        await seat.prompt("SCRIPT:slow 20")
+        await seat.until(lambda client: [m for m in client.messages if m["type"] == "stream_event"])
+        await seat.prompt("SCRIPT:text into")
+        await seat.result()
+    events = (await house.http.get(f"/v1/sessions/{house.session}/events?limit=500")).json()["events"]
+    assert len([event for event in events if event["type"] == "message.queued"]) == 1
+    assert len([event for event in events if event["type"] == "user.message"]) == 2
+
+
+async def test_nonsense_changes_nothing_and_a_refusal_is_told_to_the_sender_alone(house: House) -> None:
+    async with house.seat() as seat, house.seat() as other:
+        for nonsense in ("", "nonsense", "[]", '{"type":"user"}', '{"type":"keep_alive"}', '{"type":7}'):
+            await seat.socket.send(nonsense)
+        await seat.socket.send(b"\x00\xff")
+        variables = {"type": "update_environment_variables", "variables": {"PATH": "/tmp"}}
+        await seat.socket.send(json.dumps(variables))
+        await seat.until(lambda client: [m for m in client.messages if m.get("subtype") == "gateway_error"])
+        await seat.prompt("SCRIPT:text hello")
+        await asyncio.gather(seat.result(), other.result())
+        assert "gateway_error" not in "".join(other.frames)

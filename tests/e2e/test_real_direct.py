@@ -1,0 +1,65 @@
+"""The real CLI behind the gateway, driven and watched by direct clients."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from clients.direct.seat import seated
+from e2e.desk import Desk, at_desk, settings
+from e2e.harness import LAST_DIAL_IN, NEWEST, OLDEST, on_versions
+
+LINKS = {OLDEST: "dial-in", LAST_DIAL_IN: "dial-in", NEWEST: "stdio"}
+
+
+@pytest.fixture
+async def desk(
+    claude: Path, cli_env: dict[str, str], cli_cwd: Path, tmp_path: Path, version: str
+) -> AsyncIterator[Desk]:
+    config = settings(tmp_path / "data", tmp_path, agent="claude", claude=str(claude), pass_env=["IS_SANDBOX"])
+    async with at_desk(config, cli_env, cli_cwd) as sitting:
+        sitting.settings = {"link": LINKS[version]}
+        yield sitting
+
+
+@on_versions()
+@pytest.mark.rules("S004-027", "S004-310", "S004-311", "S004-313", "S004-314")
+async def test_two_direct_clients_drive_one_session(desk: Desk) -> None:
+    await desk.open()
+    target = desk.cwd / "made"
+    async with seated(desk.gateway, desk.session) as one, seated(desk.gateway, desk.session) as two:
+        await one.prompt(f"SCRIPT:bash touch {target}")
+        await asyncio.gather(one.until(lambda client: client.pending), two.until(lambda client: client.pending))
+        (name,) = one.client.pending
+        assert one.client.pending == two.client.pending
+        two.client.respond_to_permission(name, "allow")
+        await two.flush()
+        results = await asyncio.gather(one.result(), two.result())
+        assert [result["subtype"] for result in results] == ["success", "success"]
+        assert target.exists()
+        await one.prompt("SCRIPT:slow 200")
+        for seat in (one, two):
+            await seat.until(lambda client: "tick" in str(client.messages[-1]))
+        one.client.send_interrupt("stop")
+        await one.flush()
+        await asyncio.gather(one.result(), two.result())
+        assert one.client.answers["stop"]["subtype"] == "success"
+        assert "stop" not in two.client.answers
+        await desk.until(lambda line: line["type"] == "turn.ended" and line["status"] == "cancelled")
+        shared = [frame for frame in one.frames if "control_response" not in frame]
+        assert shared == [frame for frame in two.frames if "control_response" not in frame]
+
+
+@on_versions(NEWEST)
+@pytest.mark.rules("S004-315")
+async def test_one_leaves_in_mid_turn_and_the_session_goes_on(desk: Desk) -> None:
+    await desk.open()
+    async with seated(desk.gateway, desk.session) as seat:
+        await seat.prompt("SCRIPT:slow 30")
+        await seat.until(lambda client: "tick" in str(client.messages[-1:]))
+    assert (await desk.until("turn.ended"))["status"] == "completed"
+    async with seated(desk.gateway, desk.session) as seat:
+        await seat.until(lambda client: client.init)
+        await seat.prompt("SCRIPT:text back")
+        assert (await seat.result())["subtype"] == "success"
