@@ -53,6 +53,7 @@ async def told_once(desk: Desk) -> None:
 
 
 @dialing
+@pytest.mark.rules("S001-123", "S001-143")
 async def test_there_and_back_with_the_history(desk: Desk, model: ScriptedModel) -> None:
     await desk.open("SCRIPT:text one")
     await desk.until("turn.ended")

@@ -177,7 +177,7 @@ def text_of(event: ev.UserMessage) -> str:
 @example(["send", "tick", "tick", "tick", "to terminal", "send", "end", "restart", "end"])
 @example(["send", "tick", "tick", "tick", "now", "tick", "restart", "tick", "kill", "to stdio"])
 @settings(deadline=None, max_examples=40)
-@pytest.mark.rules("S001-134", "S001-136", "S001-137", "S001-143")
+@pytest.mark.rules("S001-137")
 def test_whatever_happens_around_a_hand_over(steps: list[str]) -> None:
     async def run(folder: Path) -> None:
         story = Story(folder)
