@@ -19,6 +19,7 @@ LEAVES = {name for name, command in reference.commands() if not hasattr(command,
 PROMISED = {
     *("serve", "run", "ls", "attach", "send", "permit", "logs", "search", "import", "trust", "login", "backup"),
     *("restore", "du", "prune", "doctor", "token add", "token ls", "token revoke", "user add", "config show"),
+    "hook",
     "hand-over",
 }
 

@@ -12,6 +12,7 @@ import msgspec
 
 from auth.memory import Dice, MemoryDocuments
 from fairlead.agents.claude.doors import Doors
+from fairlead.agents.claude.hooks import HookDesk
 from fairlead.auth.actions import CredentialActions
 from fairlead.auth.credentials import Credentials
 from fairlead.model import admin as act
@@ -23,6 +24,7 @@ from fairlead.model.errors import NotFound, Stale
 from fairlead.model.gateway import Cursor, Sink, Variant
 from fairlead.model.ids import EventId, MessageId, SessionId
 from fairlead.model.store import Entry, SessionPage, Summary
+from fairlead.model.routes import ClientProtocol
 from fairlead.server.app import App, Parts
 from fairlead.server.binding import Binding, house_of, open_sockets
 from fairlead.server.limits import DEFAULT_LIMITS, Limits
@@ -244,18 +246,21 @@ async def serving(
     admin = await credentials.create("token", "admin", ("admin",))
     gateway = FakeGateway()
     doors = Doors()
+    hooks = HookDesk(credentials.agents, "http://127.0.0.1", clock)
     sockets = open_sockets(chosen)
     performers: Mapping[Any, Callable[..., Any]] = {
         **CredentialActions(credentials).performers(),
         **trust_performers(FakeTrust()),
         **doors.performers(),
+        **hooks.performers(),
         act.ImportTranscript: nothing,
         act.ArchiveTranscripts: nothing,
+        act.AnnounceSession: nothing,
     }
     app = App(
         Parts(
             protocols=parts.pop("protocols", None) or discover(),
-            inbound=(doors.protocol(),),
+            inbound=(doors.protocol(), ClientProtocol(name="hooks", routes=hooks.routes())),
             gateway=gateway,
             performers=performers,
             credentials=credentials,

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterable
 import pytest
 
 from fairlead.agents.claude.doors import EVENTS, SOCKET, HandIn
+from fairlead.agents.claude.hooks import PATH, RunHook
 from fairlead.model import admin as act
 from fairlead.model.auth import SCOPES
 from fairlead.model.requests import Action
@@ -158,13 +159,13 @@ async def test_nothing_allows_another_origin_to_read(served: Served) -> None:
 
 async def test_every_action_has_somebody_who_performs_it(served: Served) -> None:
     declared = {kind for kind in Action.__subclasses__() if kind.__module__ == act.__name__}
-    assert set(served.app.doer._performers) == {*declared, HandIn}
+    assert set(served.app.doer._performers) == {*declared, HandIn, RunHook}
 
 
 async def test_an_agents_token_opens_its_own_doors_and_nothing_else(served: Served) -> None:
     token = f"Authorization: Bearer {served.credentials.agents.issue(SESSION)}"
     found = await statuses(served, token)
-    own = {f"WS {path_of(SOCKET)}", f"POST {path_of(EVENTS)}"}
+    own = {f"WS {path_of(SOCKET)}", f"POST {path_of(EVENTS)}", f"POST {path_of(PATH)}"}
     assert {door for door, number in found.items() if number != 401} == PUBLIC | own
     assert found[f"WS {path_of(SOCKET)}"] == 404, "let in, though nobody is expected"
     served.credentials.agents.issue(OTHER)

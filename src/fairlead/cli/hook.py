@@ -23,8 +23,8 @@ STARTING: Final = "session-start"
 
 MOST_BYTES: Final = 64 << 20
 """Of a hook's input; the gateway takes no more."""
-LONGEST_S: Final = 990_000.0
-"""The CLI gives up after 1 000 000 s, and then the tool runs: this ends before."""
+LONGEST_S: Final = 2_140_000.0
+"""The CLI gives up after 2 147 000 s, and then the tool runs: this ends before."""
 PATIENCE_S: Final = 60.0
 """How long the gateway may be away, a restart for example, before a tool is denied."""
 COURTESY_S: Final = 5.0

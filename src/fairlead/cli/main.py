@@ -16,6 +16,7 @@ from fairlead.cli.commands import (
     configuration,
     doctor,
     handover,
+    hook,
     imports,
     logs,
     ls,
@@ -60,6 +61,7 @@ families = (
     storage,
     configuration,
     doctor,
+    hook,
 )
 for family in families:
     family.register(app)

@@ -171,6 +171,20 @@ class ArchiveTranscripts(Action, frozen=True):
     on: bool | None = None
 
 
+class AnnounceSession(Action, frozen=True):
+    """-> `Announced`. An agent that a person started tells of its session: its file, inside the agent's own homes."""
+
+    session: str
+    path: str
+
+
+class Announced(msgspec.Struct, frozen=True, kw_only=True):
+    """`listed`: something was said in it already. Else it is when its file has come."""
+
+    session: str
+    listed: bool
+
+
 class DamageView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A kind of damage that was found, in which file, and how often."""
 

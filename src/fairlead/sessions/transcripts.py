@@ -344,21 +344,35 @@ class Keeper:
     # --- what an administrator may ask --------------------------------------------------------------------
 
     def performers(self) -> dict[type[Action], Callable[[Identity, Any], Awaitable[Any]]]:
-        return {act.ImportTranscript: self._import, act.ArchiveTranscripts: self._ask_archive}
+        return {
+            act.ImportTranscript: self._import,
+            act.ArchiveTranscripts: self._ask_archive,
+            act.AnnounceSession: self._announced,
+        }
 
     async def _import(self, who: Identity, action: act.ImportTranscript) -> act.Imported:
         if bool(action.session) == bool(action.path):
             raise BadRequest("Say what to import: a session or the path of a file.")
         if action.session:
             return await self.bring_in(session_id(action.session))
-        return await self.bring_in(None, self._inside(action.path))
+        return await self.bring_in(None, self._inside(action.path, *self._services.policy.roots))
 
-    def _inside(self, path: str) -> str:
-        """A path from the wire: inside the homes of the agent or the roots."""
+    async def _announced(self, who: Identity, action: act.AnnounceSession) -> act.Announced:
+        """Before the watch tells of it, and where there is none: the file is looked at now."""
+        session = session_id(action.session)
+        if self._inside(action.path).rpartition("/")[2].partition(".")[0] != session:
+            raise BadRequest("The file is not that of the session.", session=session)
+        await self._changed(session)
+        known = await self._services.store.session_of(session)
+        summary = await self._services.store.summary(known or session)
+        return act.Announced(session=known or session, listed=summary is not None and not summary.deleted)
+
+    def _inside(self, path: str, *roots: str) -> str:
+        """A path from the wire: inside the homes of the agent, or these roots."""
         policy = self._services.policy
         if "\0" in path or not path.startswith("/"):
             raise BadRequest(f"{path[:80]!r} is not an absolute path.")
-        allowed = (*policy.roots, *self._source.folders)
+        allowed = (*roots, *self._source.folders)
         real = policy.resolve(path)
         if not inside_any(real, [policy.resolve(folder) for folder in allowed]):
             raise OutsideRoots(path, allowed)

@@ -34,7 +34,6 @@ from typing import Any, Final
 import msgspec
 
 from fairlead.agents.claude.control import HookAnswer
-from fairlead.agents.claude.launch import HOOK_SECONDS
 from fairlead.agents.claude.lines import RECORD_LIMIT
 from fairlead.agents.claude.permits import denial
 from fairlead.model.auth import Identity
@@ -52,7 +51,7 @@ URL_VARIABLE: Final = "FAIRLEAD_HOOK_URL"
 TOKEN_VARIABLE: Final = "FAIRLEAD_HOOK_TOKEN"
 CERTIFICATE_VARIABLE: Final = "FAIRLEAD_HOOK_CERT"
 DELIVERY: Final = "fairlead-delivery"
-"""The header by which a hook that has no call's id is known again when it reconnects."""
+"""The header by which a hook that is of no tool is known again when it reconnects."""
 
 EVENTS: Final = {
     "pre-tool-use": "PreToolUse",
@@ -68,8 +67,11 @@ EVENTS: Final = {
 
 _OF_TOOLS: Final = ("pre-tool-use", "post-tool-use")
 
-GONE_SECONDS: Final = 10.0
-"""A hook whose connection broke comes back within a second or two; then the CLI has ended it."""
+LONGEST_SECONDS: Final = 2_147_000
+"""How long the CLI waits for a hook: measured, 2 147 483 s (24.8 days) is the most; one more is no wait at all for
+2.1.37 and 2.1.120, which then run the tool."""
+GONE_SECONDS: Final = 3.0
+"""A hook whose connection broke comes back in a tenth of a second; after this the CLI has ended it."""
 MOST_OPEN: Final = 1000
 """Hooks that may wait at once; the CLI runs a handful of tools at a time."""
 KEPT_BYTES: Final = 1 << 20
@@ -87,17 +89,19 @@ def command(event: str) -> str:
     return shlex.join(words) + (" || exit 2" if event == "pre-tool-use" else "")
 
 
-def settings_json(url: str, events: Sequence[str]) -> str:
+def settings_json(url: str, events: Sequence[str], certificate: str = "") -> str:
     """The CLI's `--settings` with our hooks for these events of `EVENTS`.
 
-    These settings stand above the project's, which could otherwise name another URL or turn hooks off."""
+    These settings stand above the project's, which could otherwise name another URL or turn hooks off (measured: a
+    project's variables reach hooks, but for those that are named here)."""
+    named = {URL_VARIABLE: url, CERTIFICATE_VARIABLE: certificate}
     hooks: dict[str, Any] = {}
     for event in events:
-        own: dict[str, Any] = {"hooks": [{"type": "command", "command": command(event), "timeout": HOOK_SECONDS}]}
+        own: dict[str, Any] = {"hooks": [{"type": "command", "command": command(event), "timeout": LONGEST_SECONDS}]}
         if event in _OF_TOOLS:
             own["matcher"] = "*"
         hooks[EVENTS[event]] = [own]
-    return msgspec.json.encode({"disableAllHooks": False, "env": {URL_VARIABLE: url}, "hooks": hooks}).decode()
+    return msgspec.json.encode({"disableAllHooks": False, "env": named, "hooks": hooks}).decode()
 
 
 class RunHook(Action, frozen=True):
@@ -126,9 +130,11 @@ class HookDesk:
         if unknown:
             raise ValueError(f"no such hooks: {sorted(unknown)}")
         url = self._gateway + PATH.removesuffix("/{event}").format(session=session)
-        variables = {URL_VARIABLE: url, TOKEN_VARIABLE: self._tokens.issue(session)}
-        if self._certificate:
-            variables[CERTIFICATE_VARIABLE] = self._certificate
+        variables = {
+            URL_VARIABLE: url,
+            TOKEN_VARIABLE: self._tokens.issue(session),
+            CERTIFICATE_VARIABLE: self._certificate,
+        }
         post = HookPost(handlers, variables, self._clock, lambda: self._shut(session, post))
         self._posts[session] = post
         return post
@@ -167,10 +173,9 @@ def _hook(request: Request) -> Steps:
     if event not in EVENTS:
         raise NotFound("hook", event)
     given = request.json(dict[str, Any])
-    call = given.get("tool_use_id") if event in _OF_TOOLS else ""
-    name = call if isinstance(call, str) and call else request.head.first(DELIVERY)
-    if not name:
-        raise BadRequest(f"A hook without a call needs the header {DELIVERY}: the same when it asks again.")
+    name = given.get("tool_use_id") if event in _OF_TOOLS else request.head.first(DELIVERY)
+    if not isinstance(name, str) or not name:
+        raise BadRequest(f"A hook of a tool needs its tool_use_id, another the header {DELIVERY}.")
     # With the body: another question under the name of one that was answered is another question.
     key = f"{event} {name} {hashlib.sha256(request.body).hexdigest()}"
     answer = yield RunHook(session_id(request.params["session"]), event, key, given)
@@ -206,7 +211,8 @@ class HookPost:
 
     def settings(self) -> str:
         """The CLI's `--settings`: a hook for each event that has a handler."""
-        return settings_json(self.variables[URL_VARIABLE], [event for event in EVENTS if event in self._handlers])
+        events = [event for event in EVENTS if event in self._handlers]
+        return settings_json(self.variables[URL_VARIABLE], events, self.variables[CERTIFICATE_VARIABLE])
 
     async def take(self, event: str, key: str, given: Mapping[str, Any]) -> bytes:
         """The answer to a hook. `key` is the same when it asks again."""

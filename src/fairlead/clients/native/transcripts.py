@@ -2,10 +2,13 @@
 
 from typing import Final
 
+import msgspec
+
 from fairlead.clients.native import bodies as b
 from fairlead.clients.native.sessions import PATH, session_of
 from fairlead.model import admin as act
 from fairlead.model import queries as q
+from fairlead.model.ids import session_id
 from fairlead.model.routes import Param, Request, Route, Steps, json_response
 
 _SMALL: Final = 64 << 10
@@ -16,6 +19,13 @@ class ImportBody(b.Body, frozen=True, kw_only=True):
 
     session: str = ""
     path: str = ""
+
+
+class SessionStartBody(msgspec.Struct, frozen=True, kw_only=True):
+    """A SessionStart hook's input as the agent wrote it; what else is in it is passed over."""
+
+    session_id: str
+    transcript_path: str
 
 
 class ArchiveBody(b.Body, frozen=True, kw_only=True):
@@ -29,6 +39,11 @@ def glance(request: Request) -> Steps:
 def bring_in(request: Request) -> Steps:
     body = request.json(ImportBody)
     return json_response((yield act.ImportTranscript(body.session, body.path)))
+
+
+def announce(request: Request) -> Steps:
+    body = request.json(SessionStartBody)
+    return json_response((yield act.AnnounceSession(session_id(body.session_id), body.transcript_path)))
 
 
 def archive_state(request: Request) -> Steps:
@@ -59,6 +74,17 @@ ROUTES: Final = (
         about="Read a session's own file into its log, damage and all; repeated, it adds what is new.",
         body=ImportBody,
         answer=act.Imported,
+        body_limit=_SMALL,
+    ),
+    Route(
+        method="POST",
+        path="/v1/hooks/session-start",
+        access="chat",
+        name="hooks.session-start",
+        handle=announce,
+        about="A CLI that was started by hand tells of its session (`fairlead hook --print-settings`).",
+        body=SessionStartBody,
+        answer=act.Announced,
         body_limit=_SMALL,
     ),
     Route(

@@ -1,0 +1,324 @@
+"""The desk where an agent's command hooks come in: each handled once, held for as long as it takes, ended with it."""
+
+import asyncio
+import json
+import shlex
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+
+from agents.claude_driver.hook_house import SESSION, House, decided, house, tool_use
+from agents.claude_driver.puppet import settled
+from fairlead.agents.claude import hooks
+from fairlead.agents.claude.control import HookAnswer
+from fairlead.agents.claude.hooks import EVENTS, HookDesk, HookPost, command, settings_json
+from fairlead.agents.claude.permits import denial
+from fairlead.model.errors import NotFound
+from fairlead.model.ids import SessionId
+from fairlead.testing.clock import ManualClock
+
+ALLOW = msgspec.convert({"hookSpecificOutput": {"hookEventName": "PreToolUse"}}, HookAnswer)
+
+
+class FakeTokens:
+    def __init__(self) -> None:
+        self.valid: dict[str, str] = {}
+
+    def issue(self, session: str) -> str:
+        self.valid[session] = f"token {len(self.valid)}"
+        return self.valid[session]
+
+    def revoke(self, session: str) -> None:
+        self.valid.pop(session, None)
+
+
+class Held:
+    """A handler that answers when it is told to."""
+
+    def __init__(self) -> None:
+        self.given: list[Mapping[str, Any]] = []
+        self.ended: list[str] = []
+        self.answers: asyncio.Queue[HookAnswer | Exception] = asyncio.Queue()
+
+    async def __call__(self, given: Mapping[str, Any]) -> HookAnswer:
+        self.given.append(given)
+        try:
+            answer = await self.answers.get()
+        except asyncio.CancelledError:
+            self.ended.append("cancelled")
+            raise
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def tokens() -> FakeTokens:
+    return FakeTokens()
+
+
+@pytest.fixture
+def desk(tokens: FakeTokens, clock: ManualClock) -> HookDesk:
+    return HookDesk(tokens, "http://127.0.0.1:7433", clock)
+
+
+@pytest.fixture
+def held() -> Held:
+    return Held()
+
+
+@pytest.fixture
+def post(desk: HookDesk, held: Held) -> HookPost:
+    return desk.open(SESSION, {"pre-tool-use": held, "stop": held})
+
+
+def take(post: HookPost, key: str = "k", event: str = "pre-tool-use") -> asyncio.Task[bytes]:
+    return asyncio.create_task(post.take(event, key, tool_use()))
+
+
+# --- what the CLI is given ------------------------------------------------------------------------------------
+
+
+def test_the_settings_register_a_hook_for_each_handler_and_hold_no_secret(post: HookPost, tokens: FakeTokens) -> None:
+    told = json.loads(post.settings())
+    assert list(told["hooks"]) == ["PreToolUse", "Stop"]
+    assert tokens.valid[SESSION] not in post.settings()
+    assert post.variables["FAIRLEAD_HOOK_TOKEN"] == tokens.valid[SESSION]
+    assert post.variables["FAIRLEAD_HOOK_URL"] == f"http://127.0.0.1:7433/v1/hooks/{SESSION}"
+    own = told["hooks"]["PreToolUse"][0]
+    assert own["matcher"] == "*"
+    assert own["hooks"][0]["timeout"] <= 2_147_483, "one more second is no wait at all"
+
+
+def test_a_project_can_neither_name_another_gateway_nor_turn_hooks_off() -> None:
+    """Settings of the command line stand above the project's (shown on the real CLI in tests/e2e)."""
+    told = json.loads(settings_json("http://127.0.0.1:1/v1/hooks/s", ["pre-tool-use"]))
+    assert told["disableAllHooks"] is False
+    assert told["env"] == {"FAIRLEAD_HOOK_URL": "http://127.0.0.1:1/v1/hooks/s", "FAIRLEAD_HOOK_CERT": ""}
+
+
+@pytest.mark.parametrize("event", EVENTS)
+def test_the_command_is_this_installation_s_own_and_looks_at_nothing_of_the_project(event: str) -> None:
+    words = shlex.split(command(event))
+    assert words[:6] == [sys.executable, "-P", "-E", "-m", "fairlead.cli.hook", event]
+    assert words[6:] == (["||", "exit", "2"] if event == "pre-tool-use" else [])
+
+
+def test_a_path_with_spaces_and_quotes_is_one_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/opt/it's here/$(python)")
+    assert shlex.split(command("stop"))[0] == "/opt/it's here/$(python)"
+
+
+def test_an_event_that_there_is_not_is_a_mistake_of_ours(desk: HookDesk, held: Held) -> None:
+    with pytest.raises(ValueError, match="no such hooks"):
+        desk.open(SESSION, {"pre-tool": held})
+
+
+# --- handling ---------------------------------------------------------------------------------------------------
+
+
+async def test_the_handler_s_answer_is_the_hook_s(post: HookPost, held: Held) -> None:
+    held.answers.put_nowait(denial("no"))
+    assert decided(json.loads(await take(post))) == ("deny", "no")
+    assert held.given == [tool_use()]
+
+
+async def test_a_hook_is_never_decided_by_time(post: HookPost, held: Held, clock: ManualClock) -> None:
+    waiting = take(post)
+    await settled()
+    await clock.advance(20 * 24 * 3600)
+    assert not waiting.done()
+    held.answers.put_nowait(ALLOW)
+    assert await waiting == msgspec.json.encode(ALLOW)
+
+
+async def test_a_hook_that_comes_back_is_handled_once(post: HookPost, held: Held, clock: ManualClock) -> None:
+    first = take(post)
+    await settled()
+    first.cancel()
+    await settled()
+    await clock.advance(hooks.GONE_SECONDS - 1)
+    second, third = take(post), take(post)
+    await settled()
+    await clock.advance(1000)
+    held.answers.put_nowait(denial("once"))
+    assert await second == await third
+    assert await take(post) == await second, "its answer was lost on the way: it gets it again"
+    assert len(held.given) == 1
+
+
+async def test_another_call_is_another_question(post: HookPost, held: Held) -> None:
+    first, second = take(post, "a"), take(post, "b")
+    await settled()
+    assert len(held.given) == 2
+    held.answers.put_nowait(denial("1"))
+    held.answers.put_nowait(denial("2"))
+    assert {decided(json.loads(await hook))[1] for hook in (first, second)} == {"1", "2"}
+
+
+async def test_a_hook_that_stays_away_is_given_up(post: HookPost, held: Held, clock: ManualClock) -> None:
+    waiting = take(post)
+    await settled()
+    waiting.cancel()
+    await settled()
+    await clock.advance(hooks.GONE_SECONDS)
+    assert held.ended == ["cancelled"]
+    assert decided(json.loads(await take(post)))[0] == "deny", "should it come all the same"
+    assert len(held.given) == 1
+
+
+async def test_while_one_waits_nobody_is_given_up(post: HookPost, held: Held, clock: ManualClock) -> None:
+    first, second = take(post), take(post)
+    await settled()
+    first.cancel()
+    await settled()
+    await clock.advance(1000)
+    assert not held.ended
+    held.answers.put_nowait(ALLOW)
+    await second
+
+
+@pytest.mark.parametrize(("event", "behavior"), [("pre-tool-use", "deny"), ("stop", "")])
+async def test_a_handler_that_fails_denies_a_tool_and_says_nothing_else(
+    post: HookPost, held: Held, event: str, behavior: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    held.answers.put_nowait(RuntimeError("broken"))
+    answer = json.loads(await take(post, event=event))
+    assert (decided(answer)[0] if answer else "") == behavior
+    assert "a hook failed" in caplog.text
+
+
+async def test_without_a_handler_tools_are_denied_and_news_taken(desk: HookDesk) -> None:
+    post = desk.open(SESSION, {})
+    assert decided(json.loads(await take(post)))[0] == "deny"
+    assert json.loads(await take(post, "n", "notification")) == {}
+
+
+async def test_too_many_at_once_are_denied(post: HookPost, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hooks, "MOST_OPEN", 2)
+    waiting = [take(post, str(n)) for n in range(2)]
+    await settled()
+    assert decided(json.loads(await take(post, "one more")))[0] == "deny"
+    await post.close("over")
+    await asyncio.gather(*waiting)
+
+
+async def test_answers_that_are_kept_are_few_in_bytes(
+    post: HookPost, held: Held, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hooks, "KEPT_BYTES", 5000)
+    for number in range(20):
+        held.answers.put_nowait(denial("x" * 1000))
+        await take(post, str(number))
+    assert sum(map(len, post._answered.values())) <= 5000
+    held.answers.put_nowait(denial("x" * 100_000))
+    large = await take(post, "large")
+    assert list(post._answered.values()) == [large], "the last one is always kept"
+
+
+# --- the agent's end ----------------------------------------------------------------------------------------------
+
+
+async def test_with_the_agent_all_that_is_open_ends(
+    post: HookPost, held: Held, desk: HookDesk, tokens: FakeTokens
+) -> None:
+    tool, told = take(post, "a"), take(post, "b", "stop")
+    await settled()
+    await post.close("The agent has ended.")
+    assert decided(json.loads(await tool)) == ("deny", "The agent has ended.")
+    assert json.loads(await told) == {}
+    assert held.ended == ["cancelled", "cancelled"]
+    assert SESSION not in tokens.valid
+    assert decided(json.loads(await take(post, "late")))[0] == "deny"
+    with pytest.raises(NotFound):
+        await desk._run(None, hooks.RunHook(SESSION, "stop", "k", {}))  # type: ignore[arg-type]  # nobody looks at who
+
+
+async def test_closing_at_once_leaves_nothing_behind(post: HookPost, held: Held) -> None:
+    waiting = take(post)
+    await asyncio.sleep(0)
+    await post.close("over")
+    assert decided(json.loads(await waiting)) == ("deny", "over")
+
+
+async def test_the_end_of_an_agent_leaves_the_next_one_alone(
+    desk: HookDesk, post: HookPost, held: Held, tokens: FakeTokens
+) -> None:
+    second = desk.open(SESSION, {"stop": held})
+    await post.close("over")
+    assert tokens.valid[SESSION] == second.variables["FAIRLEAD_HOOK_TOKEN"]
+
+
+# --- over HTTP ----------------------------------------------------------------------------------------------------
+
+
+def client(house: House, post: HookPost) -> httpx.AsyncClient:
+    headers = {"authorization": f"Bearer {post.variables['FAIRLEAD_HOOK_TOKEN']}"}
+    return httpx.AsyncClient(base_url=f"{house.url}/v1/hooks", headers=headers, trust_env=False, timeout=60)
+
+
+async def test_what_is_no_hook_is_refused(held: Held) -> None:
+    async with house() as open_house:
+        post = open_house.open({"pre-tool-use": held})
+        async with client(open_house, post) as http:
+            for path, body, status in (
+                (f"{SESSION}/nothing", {}, 404),
+                (f"{SESSION}/pre-tool-use", [], 400),
+                (f"{SESSION}/stop", {}, 400),
+                (f"{SESSION}/pre-tool-use", {"tool_use_id": 5}, 400),
+                (f"{SessionId('6a1f0b6e-5f5c-4c55-9a44-000000000002')}/stop", {}, 401),
+            ):
+                assert (await http.post(path, json=body)).status_code == status, path
+        assert held.given == []
+        await post.close("over")
+
+
+async def test_the_same_name_with_another_question_is_another_question(held: Held) -> None:
+    """Else an allowed call's id would open the way for any other call."""
+    async with house() as open_house:
+        post = open_house.open({"pre-tool-use": held})
+        async with client(open_house, post) as http:
+            for command_line, word in (("ls", "fine"), ("rm -rf /", "never")):
+                held.answers.put_nowait(denial(word))
+                body = tool_use("toolu_1", command=command_line)
+                answer = await http.post(f"{SESSION}/pre-tool-use", json=body)
+                assert decided(answer.json())[1] == word
+        await post.close("over")
+
+
+async def test_a_connection_that_breaks_is_noticed(held: Held, clock: ManualClock) -> None:
+    async with house(clock) as open_house:
+        post = open_house.open({"pre-tool-use": held})
+        async with client(open_house, post) as http:
+            asking = asyncio.create_task(http.post(f"{SESSION}/pre-tool-use", json=tool_use()))
+            while not held.given:
+                await asyncio.sleep(0.01)
+            asking.cancel()
+            await asyncio.wait({asking})
+        while not clock.waiting:
+            await asyncio.sleep(0.01)
+        await clock.advance(hooks.GONE_SECONDS)
+        assert held.ended == ["cancelled"]
+        await post.close("over")
+
+
+async def test_a_server_that_stops_lets_go_of_those_who_wait(held: Held) -> None:
+    async with house() as open_house:
+        post = open_house.open({"pre-tool-use": held})
+        async with client(open_house, post) as http:
+            asking = asyncio.create_task(http.post(f"{SESSION}/pre-tool-use", json=tool_use()))
+            while not held.given:
+                await asyncio.sleep(0.01)
+            await open_house.stop()
+            answer = await asking
+            assert (answer.status_code, answer.json()["error"]["code"]) == (503, "stopping")
+        await post.close("over")

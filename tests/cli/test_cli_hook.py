@@ -1,0 +1,380 @@
+"""`fairlead hook` as a real process: quick, patient while the gateway is there, and on the safe side when it is not."""
+
+import asyncio
+import io
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents.claude_driver.hook_house import SESSION, House, decided, house, run_hook, tool_use
+from cli.conftest import Fairlead
+from fairlead.agents.claude import hooks
+from fairlead.agents.claude.control import HookAnswer
+from fairlead.agents.claude.hooks import HookPost
+from fairlead.agents.claude.permits import denial
+from fairlead.cli import hook as program
+from fairlead.server.binding import Binding
+from fairlead.testing.clock import ManualClock
+
+TLS = Path(__file__).parents[1] / "server" / "tls"
+
+
+class Decider:
+    """Denies with `reason` when it is told to."""
+
+    def __init__(self) -> None:
+        self.given: list[Mapping[str, Any]] = []
+        self.asked = asyncio.Event()
+        self.go = asyncio.Event()
+        self.ended = asyncio.Event()
+
+    async def __call__(self, given: Mapping[str, Any]) -> HookAnswer:
+        self.given.append(given)
+        self.asked.set()
+        try:
+            await self.go.wait()
+        except asyncio.CancelledError:
+            self.ended.set()
+            raise
+        return denial("by a person")
+
+
+@pytest.fixture
+def decider() -> Decider:
+    return Decider()
+
+
+@pytest.fixture
+async def home() -> AsyncIterator[House]:
+    async with house() as opened:
+        yield opened
+
+
+async def soon(event: asyncio.Event) -> None:
+    await asyncio.wait_for(event.wait(), 60)
+
+
+async def in_a_shell(post: HookPost) -> asyncio.subprocess.Process:
+    """As the CLI runs it."""
+    pipe = asyncio.subprocess.PIPE
+    shell = await asyncio.create_subprocess_exec(
+        "/bin/sh", "-c", hooks.command("pre-tool-use"), stdin=pipe, stdout=pipe, stderr=pipe, env=post.variables
+    )
+    assert shell.stdin is not None
+    shell.stdin.write(json.dumps(tool_use()).encode())
+    shell.stdin.close()
+    return shell
+
+
+# --- with a gateway --------------------------------------------------------------------------------------------
+
+
+async def test_the_answer_is_printed_when_it_comes(home: House, decider: Decider) -> None:
+    post = home.open({"pre-tool-use": decider})
+    ran = await run_hook("pre-tool-use", tool_use(), post.variables)
+    await soon(decider.asked)
+    assert ran.process.returncode is None, "it waits"
+    decider.go.set()
+    code, answer = await ran.end()
+    assert (code, decided(answer)) == (0, ("deny", "by a person"))
+    assert decider.given == [tool_use()]
+    await post.close("over")
+
+
+async def test_a_large_call_goes_through_whole(home: House, decider: Decider) -> None:
+    post = home.open({"pre-tool-use": decider})
+    decider.go.set()
+    given = tool_use(tool="Write", content="é" * (5 << 20))
+    assert (await (await run_hook("pre-tool-use", given, post.variables)).end())[0] == 0
+    assert decider.given == [given]
+    await post.close("over")
+
+
+async def test_over_tls_the_gateway_s_own_certificate_is_trusted_and_no_other(decider: Decider) -> None:
+    binding = Binding(port=0, tls_cert=TLS / "cert.pem", tls_key=TLS / "key.pem")
+    decider.go.set()
+    async with house(binding=binding) as home:
+        post = home.open({"pre-tool-use": decider})
+        trusting = await run_hook("pre-tool-use", tool_use(), post.variables)
+        assert decided((await trusting.end())[1]) == ("deny", "by a person")
+        strange = await run_hook(
+            "pre-tool-use", tool_use("toolu_2"), {**post.variables, "FAIRLEAD_HOOK_CERT": ""}, patience=0
+        )
+        decision, reason = decided((await strange.end())[1])
+        assert decision == "deny" and "certificate" in reason
+        assert len(decider.given) == 1
+        await post.close("over")
+
+
+async def test_proxies_of_the_environment_are_not_asked(home: House, decider: Decider) -> None:
+    post = home.open({"pre-tool-use": decider})
+    decider.go.set()
+    proxies = dict.fromkeys(("http_proxy", "HTTP_PROXY", "ALL_PROXY", "https_proxy"), "http://127.0.0.1:1")
+    ran = await run_hook("pre-tool-use", tool_use(), {**post.variables, **proxies})
+    assert decided((await ran.end())[1]) == ("deny", "by a person")
+    await post.close("over")
+
+
+async def test_what_only_tells_something_says_nothing(home: House, decider: Decider) -> None:
+    post = home.open({"stop": decider})
+    decider.go.set()
+    ran = await run_hook("session-end", {"hook_event_name": "SessionEnd"}, post.variables)
+    assert await ran.end() == (0, {})
+    await post.close("over")
+
+
+async def test_code_of_the_project_is_not_run(home: House, decider: Decider, tmp_path: Path) -> None:
+    """The CLI runs hooks in the project's folder."""
+    for name in ("json.py", "socket.py", "fairlead/__init__.py", "fairlead/cli/hook.py", "sitecustomize.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("print('{}'); raise SystemExit(0)\n")
+    post = home.open({"pre-tool-use": decider})
+    decider.go.set()
+    ran = await run_hook("pre-tool-use", tool_use(), {**post.variables, "PYTHONPATH": str(tmp_path)}, cwd=tmp_path)
+    assert decided((await ran.end())[1]) == ("deny", "by a person")
+    await post.close("over")
+
+
+# --- without -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.fault
+async def test_a_gateway_that_dies_while_it_is_asked_ends_in_a_denial(home: House, decider: Decider) -> None:
+    post = home.open({"pre-tool-use": decider})
+    ran = await run_hook("pre-tool-use", tool_use(), post.variables, patience=0.5)
+    await soon(decider.asked)
+    await home.stop()
+    code, answer = await ran.end()
+    assert code == 0
+    decision, reason = decided(answer)
+    assert decision == "deny" and "does not answer" in reason
+    await post.close("over")
+
+
+async def test_a_gateway_that_comes_back_is_asked_again(decider: Decider) -> None:
+    """It knows nothing of the token: the agent of a gateway that has died is not its own."""
+    async with house() as first:
+        post = first.open({"pre-tool-use": decider})
+        ran = await run_hook("pre-tool-use", tool_use(), post.variables)
+        await soon(decider.asked)
+        await first.stop()
+        async with house(port=first.port):
+            code, answer = await ran.end()
+        assert code == 0
+        decision, reason = decided(answer)
+        assert decision == "deny" and "refused" in reason
+        await post.close("over")
+
+
+@pytest.mark.parametrize(
+    ("variables", "words"),
+    [
+        ({}, "are not set"),
+        ({"FAIRLEAD_HOOK_URL": "http://127.0.0.1:1/v1/hooks/x"}, "are not set"),
+        ({"FAIRLEAD_HOOK_URL": "file:///etc/passwd", "FAIRLEAD_HOOK_TOKEN": "t"}, "no address"),
+        ({"FAIRLEAD_HOOK_URL": "http://127.0.0.1:1/v1/hooks/x", "FAIRLEAD_HOOK_TOKEN": "t"}, "does not answer"),
+        ({"FAIRLEAD_HOOK_URL": "http://127.0.0.1:99999/x", "FAIRLEAD_HOOK_TOKEN": "t"}, "could not decide"),
+    ],
+)
+async def test_a_tool_about_which_nobody_can_be_asked_is_denied(variables: dict[str, str], words: str) -> None:
+    code, answer = await (await run_hook("pre-tool-use", tool_use(), variables, patience=0)).end()
+    assert code == 0
+    decision, reason = decided(answer)
+    assert decision == "deny" and words in reason
+    assert await (await run_hook("stop", {}, variables, patience=0)).end() == (0, None)
+
+
+async def test_a_wrong_token_is_denied_at_once(home: House, decider: Decider) -> None:
+    post = home.open({"pre-tool-use": decider})
+    ran = await run_hook("pre-tool-use", tool_use(), {**post.variables, "FAIRLEAD_HOOK_TOKEN": "wrong"})
+    decision, reason = decided((await ran.end())[1])
+    assert decision == "deny" and "credential" in reason
+    assert decider.given == []
+    await post.close("over")
+
+
+async def test_input_that_is_no_call_is_denied(home: House, decider: Decider) -> None:
+    post = home.open({"pre-tool-use": decider})
+    for given in (b"", b"{", b"[]", b"\xff"):
+        ran = await run_hook("pre-tool-use", given, post.variables)
+        code, answer = await ran.end()
+        assert (code, decided(answer)[0]) == (0, "deny"), given
+    assert decider.given == []
+    await post.close("over")
+
+
+@pytest.mark.fault
+async def test_when_the_cli_is_gone_nobody_waits(decider: Decider) -> None:
+    """A hook whose shell was killed finds itself with another parent, and leaves; so does its question."""
+    clock = ManualClock()
+    async with house(clock) as home:
+        post = home.open({"pre-tool-use": decider})
+        shell = await in_a_shell(post)
+        await soon(decider.asked)
+        shell.kill()
+        await shell.wait()
+        while not clock.waiting:
+            await asyncio.sleep(0.01)
+        await clock.advance(hooks.GONE_SECONDS)
+        await soon(decider.ended)
+        await post.close("over")
+
+
+@pytest.mark.fault
+async def test_a_hook_that_is_killed_blocks_its_tool(home: House, decider: Decider) -> None:
+    """Exit code 2, by the shell: with any other the older CLIs let the tool run."""
+    post = home.open({"pre-tool-use": decider})
+    shell = await in_a_shell(post)
+    await soon(decider.asked)
+    children = await asyncio.to_thread(Path(f"/proc/{shell.pid}/task/{shell.pid}/children").read_text)
+    os.kill(int(children.split()[0]), signal.SIGKILL)
+    assert await asyncio.wait_for(shell.wait(), 60) == 2
+    await post.close("over")
+
+
+# --- a gateway of any kind: what it says, byte by byte -------------------------------------------------------------
+
+
+@pytest.fixture
+def answering() -> Iterator[Callable[..., str]]:
+    """A server that gives these answers, one a connection, and closes; its address."""
+    listeners = []
+
+    def serve(*answers: bytes) -> str:
+        listener = socket.create_server(("127.0.0.1", 0))
+        listeners.append(listener)
+
+        def speak() -> None:
+            for answer in answers:
+                connection, _ = listener.accept()
+                with connection:
+                    connection.recv(1 << 16)
+                    connection.sendall(answer)
+
+        threading.Thread(target=speak, daemon=True).start()
+        return f"http://127.0.0.1:{listener.getsockname()[1]}/v1/hooks/{SESSION}"
+
+    yield serve
+    for listener in listeners:
+        listener.close()
+
+
+def said(url: str, monkeypatch: pytest.MonkeyPatch, patience: float = 0.0) -> tuple[str, str]:
+    monkeypatch.setenv(program.URL, url)
+    monkeypatch.setenv(program.TOKEN, "t")
+    out = io.BytesIO()
+    assert program.run("pre-tool-use", io.BytesIO(json.dumps(tool_use()).encode()), out, patience=patience) == 0
+    return decided(json.loads(out.getvalue()))
+
+
+def response(status: int, body: bytes) -> bytes:
+    return b"HTTP/1.1 %d x\r\ncontent-length: %d\r\n\r\n" % (status, len(body)) + body
+
+
+ALLOWED = b'{"hookSpecificOutput":{"hookEventName":"PreToolUse","permissionDecision":"allow"}}'
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        b"HTTP/1.1 200 OK\r\n\r\n" + ALLOWED,
+        response(200, ALLOWED)[:-1],
+        response(200, ALLOWED) + b" ",
+        b"HTTP/1.1\r\ncontent-length: 2\r\n\r\n{}",
+        b"SSH-2.0-OpenSSH\r\n",
+        response(200, b"<html>"),
+        response(200, b"[]"),
+        response(200, b""),
+        response(204, b""),
+        response(302, ALLOWED),
+        response(404, ALLOWED),
+        response(503, ALLOWED),
+        response(401, b'{"error":{}}'),
+    ],
+)
+def test_whatever_is_not_a_whole_answer_of_ours_is_a_denial(
+    answering: Callable[..., str], monkeypatch: pytest.MonkeyPatch, answer: bytes
+) -> None:
+    assert said(answering(answer), monkeypatch)[0] == "deny"
+
+
+def test_a_broken_connection_and_a_starting_gateway_are_tried_again(
+    answering: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = answering(b"", response(503, b"{}"), response(429, b"{}"), response(200, ALLOWED))
+    assert said(url, monkeypatch, patience=60)[0] == "allow"
+
+
+def test_input_over_the_limit_is_denied(answering: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program, "MOST_BYTES", 10)
+    decision, reason = said(answering(response(200, ALLOWED)), monkeypatch)
+    assert decision == "deny" and "larger than" in reason
+
+
+def test_an_answer_that_nobody_takes_blocks(answering: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
+    class Closed(io.BytesIO):
+        def write(self, data: Any) -> int:
+            raise BrokenPipeError
+
+    monkeypatch.setenv(program.URL, answering(response(200, ALLOWED)))
+    monkeypatch.setenv(program.TOKEN, "t")
+    assert program.run("pre-tool-use", io.BytesIO(b"{}"), Closed()) == program.BLOCKED
+
+
+def test_what_nobody_decides_in_all_that_time_is_denied(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setattr(program, "LOOK_S", 0.01)
+        gateway = program.Gateway(f"http://127.0.0.1:{silent.getsockname()[1]}", "t")
+        with pytest.raises(program.Failed, match="Nobody has decided"):
+            gateway.ask("pre-tool-use", b"{}", 60, longest=0.05)
+
+
+# --- what it costs, and the command around it -----------------------------------------------------------------------
+
+
+def test_it_loads_little() -> None:
+    """A test of what a hook costs before every tool that does not look at a clock."""
+    code = "import sys; import fairlead.cli.hook; print(*sorted(sys.modules))"
+    ran = subprocess.run([sys.executable, "-P", "-E", "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(ran.stdout.split())
+    for heavy in ("asyncio", "http.client", "email", "ssl", "typer", "rich", "httpx", "msgspec", "subprocess"):
+        assert heavy not in loaded
+
+
+def test_names_that_both_sides_use_are_the_same() -> None:
+    assert (program.URL, program.TOKEN, program.CERTIFICATE, program.DELIVERY) == (
+        hooks.URL_VARIABLE,
+        hooks.TOKEN_VARIABLE,
+        hooks.CERTIFICATE_VARIABLE,
+        hooks.DELIVERY,
+    )
+    assert {program.DECIDING, program.STARTING} <= hooks.EVENTS.keys()
+    assert program.LONGEST_S < hooks.LONGEST_SECONDS
+
+
+def test_the_settings_to_copy_are_json_with_this_installation_s_command(fairlead: Fairlead) -> None:
+    ran = fairlead("hook", "--print-settings")
+    assert ran.code == 0
+    (own,) = json.loads(ran.out)["hooks"]["SessionStart"]
+    assert own["hooks"][0]["command"] == hooks.command("session-start")
+
+
+@pytest.mark.parametrize("words", [(), ("stop", "--print-settings")])
+def test_one_of_the_two_is_said(fairlead: Fairlead, words: tuple[str, ...]) -> None:
+    assert fairlead("hook", *words).code == 2
+
+
+def test_the_program_wants_one_event() -> None:
+    ran = subprocess.run([sys.executable, "-m", "fairlead.cli.hook"], capture_output=True, text=True, check=False)
+    assert ran.returncode == 2, "which blocks a tool"
+    assert "usage: fairlead hook EVENT" in ran.stderr

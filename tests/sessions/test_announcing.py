@@ -1,0 +1,103 @@
+"""A CLI that a person started announces its session: shown at once, from its own homes and nowhere else."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from agents.claude_transcripts.written import OTHER, SESSION, Writer, conversation, lines
+from fairlead.clients.native import transcripts as native
+from fairlead.model.admin import Announced, AnnounceSession
+from fairlead.model.commands import Delete
+from fairlead.model.errors import BadId, BadRequest, OutsideRoots
+from fairlead.model.routes import Head, Request
+from fairlead.model.store import TRANSCRIPT
+from sessions.rig import ANN
+from sessions.transcript_rig import FOUND, TranscriptRig
+
+
+@pytest.fixture
+async def rig(tmp_path: Path) -> AsyncIterator[TranscriptRig]:
+    """Nobody watches the files: what is seen was announced."""
+    made = await TranscriptRig(tmp_path, watch=False).start()
+    yield made
+    await made.stop()
+
+
+async def announce(rig: TranscriptRig, path: Any, session: str = SESSION) -> Announced:
+    told = await rig.keeper.performers()[AnnounceSession](ANN, AnnounceSession(session, str(path)))
+    assert isinstance(told, Announced)
+    return told
+
+
+async def test_a_session_that_is_announced_is_listed_at_once(rig: TranscriptRig) -> None:
+    path = rig.home.write(conversation("fix the test"))
+    assert await rig.listed() == ()
+    assert await announce(rig, path) == Announced(session=FOUND, listed=True)
+    (summary,) = await rig.listed()
+    assert (summary.session, summary.state, summary.title) == (FOUND, TRANSCRIPT, "fix the test")
+
+
+async def test_a_session_in_which_nothing_was_said_is_listed_when_something_is(rig: TranscriptRig) -> None:
+    """The CLI starts its hook before it writes its file."""
+    path = rig.home.folder / "projects" / "-srv-project" / f"{SESSION}.jsonl"
+    assert await announce(rig, path) == Announced(session=FOUND, listed=False)
+    assert await rig.listed() == ()
+    rig.home.write(conversation("now"))
+    assert (await announce(rig, path)).listed
+
+
+async def test_an_open_session_that_goes_on_elsewhere_is_followed(rig: TranscriptRig) -> None:
+    write = Writer()
+    path = rig.home.write([write.prompt("one"), write.text("first")])
+    await announce(rig, path)
+    assert await rig.said() == ["> one", "first"]
+    rig.home.write(path.read_bytes() + lines([write.prompt("two"), write.text("second")]))
+    await announce(rig, path)
+    assert await rig.said() == ["> one", "first", "> two", "second"]
+
+
+async def test_a_deleted_session_stays_deleted(rig: TranscriptRig) -> None:
+    path = rig.home.write(conversation("one"))
+    await announce(rig, path)
+    await rig.view()
+    await rig.gateway.command(ANN, Delete(session=FOUND))
+    assert await announce(rig, path) == Announced(session=FOUND, listed=False)
+    assert await rig.listed() == ()
+
+
+async def test_a_file_outside_the_homes_is_refused(rig: TranscriptRig, tmp_path: Path) -> None:
+    """Roots are for projects: what lies there is no session of anybody's."""
+    link = rig.home.folder / "projects" / "-srv-project" / f"{SESSION}.jsonl"
+    link.parent.mkdir(parents=True, exist_ok=True)
+    elsewhere = tmp_path / "work" / f"{SESSION}.jsonl"
+    elsewhere.parent.mkdir(exist_ok=True)
+    elsewhere.write_bytes(b"{}")
+    link.symlink_to(elsewhere)
+    for path in (elsewhere, link, link.parent.parent.parent.parent / f"{SESSION}.jsonl", f"/etc/{SESSION}.jsonl"):
+        with pytest.raises(OutsideRoots):
+            await announce(rig, path)
+    for path in (f"projects/{SESSION}.jsonl", "", f"/a\0/{SESSION}.jsonl"):
+        with pytest.raises(BadRequest):
+            await announce(rig, path)
+    assert await rig.listed() == ()
+
+
+async def test_the_file_is_the_session_s_own(rig: TranscriptRig) -> None:
+    path = rig.home.write(conversation("one"))
+    with pytest.raises(BadRequest, match="not that of the session"):
+        await announce(rig, path, OTHER)
+    with pytest.raises(BadId):
+        await announce(rig, path, "..")
+
+
+def test_it_takes_the_hook_s_input_as_it_is() -> None:
+    """Newer versions say more in it than older ones."""
+    (route,) = [route for route in native.ROUTES if route.name == "hooks.session-start"]
+    assert (route.method, route.path, route.access) == ("POST", "/v1/hooks/session-start", "chat")
+    given = {"session_id": SESSION, "transcript_path": "/p", "cwd": "/w", "source": "startup", "of_tomorrow": [1]}
+    head = Head(method=route.method, path=route.path)
+    steps = route.handle(Request(head=head, who=ANN, fresh="", body=msgspec.json.encode(given)))
+    assert next(steps) == AnnounceSession(SESSION, "/p")
