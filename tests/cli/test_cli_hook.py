@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from agents.claude_driver.hook_house import SESSION, House, decided, house, run_hook, tool_use
+from agents.claude_driver.hook_house import SESSION, HookProcess, House, decided, house, run_hook, tool_use
 from cli.conftest import Fairlead
 from fairlead.agents.claude import hooks
 from fairlead.agents.claude.control import HookAnswer
@@ -63,16 +63,13 @@ async def soon(event: asyncio.Event) -> None:
     await asyncio.wait_for(event.wait(), 60)
 
 
-async def in_a_shell(post: HookPost) -> asyncio.subprocess.Process:
+async def in_a_shell(post: HookPost) -> HookProcess:
     """As the CLI runs it."""
     pipe = asyncio.subprocess.PIPE
     shell = await asyncio.create_subprocess_exec(
         "/bin/sh", "-c", hooks.command("pre-tool-use"), stdin=pipe, stdout=pipe, stderr=pipe, env=post.variables
     )
-    assert shell.stdin is not None
-    shell.stdin.write(json.dumps(tool_use()).encode())
-    shell.stdin.close()
-    return shell
+    return HookProcess(shell, json.dumps(tool_use()).encode())
 
 
 # --- with a gateway --------------------------------------------------------------------------------------------
@@ -220,8 +217,8 @@ async def test_when_the_cli_is_gone_nobody_waits(decider: Decider) -> None:
         post = home.open({"pre-tool-use": decider})
         shell = await in_a_shell(post)
         await soon(decider.asked)
-        shell.kill()
-        await shell.wait()
+        shell.process.kill()
+        assert await shell.end() == (-signal.SIGKILL, None), "the hook itself has ended too"
         while not clock.waiting:
             await asyncio.sleep(0.01)
         await clock.advance(hooks.GONE_SECONDS)
@@ -235,9 +232,10 @@ async def test_a_hook_that_is_killed_blocks_its_tool(home: House, decider: Decid
     post = home.open({"pre-tool-use": decider})
     shell = await in_a_shell(post)
     await soon(decider.asked)
-    children = await asyncio.to_thread(Path(f"/proc/{shell.pid}/task/{shell.pid}/children").read_text)
+    pid = shell.process.pid
+    children = await asyncio.to_thread(Path(f"/proc/{pid}/task/{pid}/children").read_text)
     os.kill(int(children.split()[0]), signal.SIGKILL)
-    assert await asyncio.wait_for(shell.wait(), 60) == 2
+    assert await shell.end() == (2, None)
     await post.close("over")
 
 
