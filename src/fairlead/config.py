@@ -34,6 +34,14 @@ class McpConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, f
     url: str = ""
 
 
+class DoorConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A further port, on which one client protocol owns the root."""
+
+    port: Annotated[int, msgspec.Meta(ge=0, le=65535)]
+    static: str = ""
+    public_url: str = ""
+
+
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All settings. Relative paths count from where the program was started."""
 
@@ -99,6 +107,10 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         bool, _described("Listen on a network without TLS, knowing that tokens can be read on the way.")
     ] = False
     origins: Annotated[tuple[str, ...], _described("Further origins whose pages may use this gateway.")] = ()
+    door: Annotated[
+        dict[str, DoorConfig],
+        _described("Further ports, each for one client protocol by name: its port, static and public_url (a table)."),
+    ] = {}
     frame_bytes: Annotated[int, _described("Largest message a client may send."), msgspec.Meta(ge=1024)] = 8 << 20
     commands_per_second: Annotated[
         float, _described("How many commands one socket may give in a second."), msgspec.Meta(gt=0)

@@ -6,7 +6,7 @@ import json
 import logging
 import os
 import uuid
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from fairlead.agents.demo.kind import DemoKind
 from fairlead.auth.actions import CredentialActions
 from fairlead.auth.bootstrap import bootstrap_admin
 from fairlead.auth.credentials import Credentials
+from fairlead.auth.hosts import House
 from fairlead.auth.keys import SessionKeys
 from fairlead.config import Config
 from fairlead.model.admin import FolderReport
@@ -30,6 +31,7 @@ from fairlead.model.requests import Action
 from fairlead.server import limits as serving
 from fairlead.server.app import App, Parts
 from fairlead.server.binding import Binding, house_of, open_sockets, urls
+from fairlead.server.doors import Door, OpenDoor, check_doors, open_door
 from fairlead.server.logging import Redactor, configure_logging
 from fairlead.server.protocols import discover, views_of
 from fairlead.server.runner import Runner
@@ -53,6 +55,14 @@ AGENT_BYTES = 250 << 20
 MOST_AGENTS = 64
 
 
+class DoorTold(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a door is; `static` the folder whose files it serves, if any."""
+
+    name: str
+    url: str
+    static: str = ""
+
+
 class Running(msgspec.Struct, frozen=True, kw_only=True):
     """What a gateway that has started tells."""
 
@@ -62,6 +72,7 @@ class Running(msgspec.Struct, frozen=True, kw_only=True):
     token: str
     agent: AgentInfo
     version: str
+    doors: tuple[DoorTold, ...] = ()
 
 
 class Gateway:
@@ -95,9 +106,17 @@ class Gateway:
         config = self.config
         data = Path(config.data)
         redactor = configure_logging(config.log_format, config.log_level.upper()) if alone else Redactor()
-        sockets = open_sockets(_binding(config))
+        protocols = discover()
+        binding, wanted = _binding(config), _doors(config)
+        known = check_doors(wanted, protocols, binding, data)
+        sockets = open_sockets(binding)
         for listener in sockets:
             stack.callback(listener.close)
+        doors: list[OpenDoor] = []
+        for door in wanted:
+            doors.append(open_door(door, known[door.name], binding))
+            for listener in doors[-1].sockets:
+                stack.callback(listener.close)
         store = await SqliteStore.open(data, durability=config.durability, spill_above=config.record_bytes)
         stack.push_async_callback(store.close)
         credentials = Credentials(store.documents, self._clock)
@@ -105,13 +124,13 @@ class Gateway:
         stack.push_async_callback(credentials.close)
         token = await bootstrap_admin(credentials, data, self._env.get("FAIRLEAD_TOKEN"))
         redactor.hide(token)
-        house = house_of(_binding(config), sockets)
-        kinds = agent_kinds(config, self._env, self._clock, credentials.agents, urls(_binding(config), sockets)[0])
+        house = house_of(binding, sockets)
+        kinds = agent_kinds(config, self._env, self._clock, credentials.agents, urls(binding, sockets)[0])
         chosen = await choose_agent(config, kinds)
         transcripts = self._transcripts(data)
-        protocols = discover()
+        fences = _fences(data, house, doors)
         services = msgspec.structs.replace(
-            self._services(store, kinds, chosen.name, data, min(house.ports), transcripts), views=views_of(protocols)
+            self._services(store, kinds, chosen.name, fences, transcripts), views=views_of(protocols)
         )
         registry = self._registry = Registry(services)
         keeper = self._keeper = registry.opener = Keeper(services, transcripts, registry, archive=config.archive)
@@ -140,14 +159,21 @@ class Gateway:
             base=config.public_url,
             limits=limits,
         )
-        self._runner = Runner(App(parts), _binding(config), sockets, self._clock, limits)
+        behind = [(door, door.app(parts)) for door in doors]
+        self._runner = Runner(App(parts), binding, sockets, self._clock, limits, behind)
         await registry.start(kill_children=config.on_restart == "kill")
         stack.push_async_callback(registry.stop)
         keeper.start()
         stack.push_async_callback(keeper.stop)
         url = config.public_url or self._runner.urls[0]
         return Running(
-            url=url, urls=self._runner.urls, data=str(data), token=token, agent=chosen, version=version("fairlead")
+            url=url,
+            urls=self._runner.urls,
+            data=str(data),
+            token=token,
+            agent=chosen,
+            version=version("fairlead"),
+            doors=tuple(DoorTold(name=door.name, url=door.url, static=str(door.static or "")) for door in doors),
         )
 
     def _services(
@@ -155,8 +181,7 @@ class Gateway:
         store: SqliteStore,
         kinds: Mapping[str, AgentKind],
         default: str,
-        data: Path,
-        port: int,
+        fences: Fences,
         transcripts: ClaudeTranscripts,
     ) -> Services:
         config = self.config
@@ -176,7 +201,7 @@ class Gateway:
                 roots=tuple(os.path.realpath(root) for root in config.roots),
                 resolve=os.path.realpath,
                 rules=rules_of(config),
-                fences=Fences(folders=(os.path.realpath(data),), port=port),
+                fences=fences,
                 home=self._env.get("HOME"),
                 allow_bypass=config.allow_bypass,
             ),
@@ -294,6 +319,23 @@ def _binding(config: Config) -> Binding:
         trusted_proxies=config.trusted_proxy,
         origins=config.origins,
     )
+
+
+def _fences(data: Path, house: House, doors: Sequence[OpenDoor]) -> Fences:
+    """What no tool may touch, whatever the rules say."""
+    return Fences(folders=(os.path.realpath(data),), port=min(house.ports), doors=tuple(door.port for door in doors))
+
+
+def _doors(config: Config) -> list[Door]:
+    return [
+        Door(
+            name=name,
+            port=door.port,
+            static=Path(door.static).expanduser() if door.static else None,
+            public_url=door.public_url,
+        )
+        for name, door in config.door.items()
+    ]
 
 
 def _tell_where(data: Path, url: str) -> Callable[[], Any]:

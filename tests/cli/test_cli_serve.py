@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from cli.conftest import Fairlead
@@ -107,6 +108,61 @@ def test_a_port_that_is_taken_exits_2(server: Server) -> None:
         _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 2
     assert "--port" in err
+    assert "Traceback" not in err
+
+
+def test_a_door_is_told_and_answers_with_the_front_end(server: Server) -> None:
+    site = server.project / "site"
+    site.mkdir()
+    (site / "index.html").write_text("front end")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    server.start("--door", f"native={port},static={site}")
+    token = (server.data / "admin-token").read_text().strip()
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False) as client:
+        assert client.get("/").text == "front end"
+        assert client.get("/v1/me").status_code == 401
+        assert client.get("/v1/me", headers={"authorization": f"Bearer {token}"}).status_code == 200
+    code, said = server.end(signal.SIGTERM)
+    assert code == 0
+    assert f"native at http://127.0.0.1:{port}, with the files of {site}" in said
+
+
+def test_a_door_in_the_settings_file_is_opened(server: Server, tmp_path: Path) -> None:
+    file = tmp_path / "settings.toml"
+    file.write_text("[door.native]\nport = 0\n")
+    server.start("--config", str(file))
+    assert "  door     native at http://127.0.0.1:" in server.end(signal.SIGTERM)[1]
+
+
+@pytest.mark.parametrize(
+    ("doors", "told"),
+    [
+        (["cognovo=1"], "there is no protocol of that name"),
+        (["native=PORT"], "the main port already"),
+        (["native=TAKEN"], "--door native=PORT"),
+        (["native=0,static=/nowhere"], "/nowhere is no folder"),
+        (["native=0,static=DATA"], "the data folder"),
+        (["native"], "NAME=PORT is expected"),
+        (["native=x"], "NAME=PORT is expected"),
+        (["=1"], "NAME=PORT is expected"),
+        (["native=70000"], "Expected `int` <= 65535"),
+        (["native=1", "native=2"], "has a door already, on port 1"),
+        (["native=1,listing=yes"], "there are static=DIR and public_url=URL"),
+        (["native=1,static="], "there are static=DIR and public_url=URL"),
+        (["native=0,public_url=gw.example"], "https://name[:port] is expected"),
+    ],
+)
+def test_a_door_that_cannot_be_exits_2_and_says_why(server: Server, doors: list[str], told: str) -> None:
+    server.data.mkdir()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        words = {"PORT": server.port, "TAKEN": taken.getsockname()[1], "DATA": server.data}
+        for word, value in words.items():
+            doors = [door.replace(f"={word}", f"={value}") for door in doors]
+        process = server.start(*(part for door in doors for part in ("--door", door)))
+        _, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 2
+    assert told in err
     assert "Traceback" not in err
 
 

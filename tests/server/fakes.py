@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -23,10 +23,11 @@ from fairlead.model.auth import Identity
 from fairlead.model.errors import NotFound, Stale
 from fairlead.model.gateway import Cursor, Sink, Variant
 from fairlead.model.ids import EventId, MessageId, SessionId
-from fairlead.model.store import Entry, SessionPage, Summary
 from fairlead.model.routes import ClientProtocol
+from fairlead.model.store import Entry, SessionPage, Summary
 from fairlead.server.app import App, Parts
 from fairlead.server.binding import Binding, house_of, open_sockets
+from fairlead.server.doors import OpenDoor
 from fairlead.server.limits import DEFAULT_LIMITS, Limits
 from fairlead.server.protocols import discover
 from fairlead.server.runner import Runner
@@ -211,6 +212,8 @@ class Served:
     admin: str
     done: asyncio.Task[None]
     doors: Doors
+    behind: list[App] = field(default_factory=list)
+    """What answers on the further ports."""
     tokens: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -257,26 +260,28 @@ async def serving(
         act.ArchiveTranscripts: nothing,
         act.AnnounceSession: nothing,
     }
-    app = App(
-        Parts(
-            protocols=parts.pop("protocols", None) or discover(),
-            inbound=(doors.protocol(), ClientProtocol(name="hooks", routes=hooks.routes())),
-            gateway=gateway,
-            performers=performers,
-            credentials=credentials,
-            house=house_of(chosen, sockets),
-            clock=clock,
-            version="1.2.3",
-            limits=limits,
-            **parts,
-        )
+    behind: Sequence[OpenDoor] = parts.pop("doors", ())
+    made = Parts(
+        protocols=parts.pop("protocols", None) or discover(),
+        inbound=(doors.protocol(), ClientProtocol(name="hooks", routes=hooks.routes())),
+        gateway=gateway,
+        performers=performers,
+        credentials=credentials,
+        house=house_of(chosen, sockets),
+        clock=clock,
+        version="1.2.3",
+        limits=limits,
+        **parts,
     )
-    runner = Runner(app, chosen, sockets, clock, limits)
+    app = App(made)
+    further = [(door, door.app(made)) for door in behind]
+    runner = Runner(app, chosen, sockets, clock, limits, further)
     done = asyncio.create_task(runner.serve(signals=signals))
     await runner.ready()
     port = sockets[0].getsockname()[1]
     try:
-        yield Served(gateway, credentials, documents, app, runner, port, admin.secret, done, doors)
+        apps = [own for _, own in further]
+        yield Served(gateway, credentials, documents, app, runner, port, admin.secret, done, doors, apps)
     finally:
         runner.stop()
         await done

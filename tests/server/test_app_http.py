@@ -11,6 +11,7 @@ from fairlead.model import commands as cmd
 from fairlead.model import queries as q
 from fairlead.model.errors import AgentTimeout, NotAllowed, Unavailable
 from fairlead.server.limits import Limits
+from fairlead.server.protocols import discover
 from server.fakes import LOG_ID, OTHER, SESSION, Served, raw_request, serving, until
 
 
@@ -29,7 +30,7 @@ async def client(served: Served) -> AsyncIterator[httpx.AsyncClient]:
 async def test_health_tells_the_version_and_the_protocols_to_anybody(served: Served) -> None:
     async with served.client(None) as nobody:
         answer = await nobody.get("/health")
-    assert answer.json() == {"status": "ok", "version": "1.2.3", "protocols": ["native"]}
+    assert answer.json() == {"status": "ok", "version": "1.2.3", "protocols": sorted(one.name for one in discover())}
     assert answer.headers["content-type"] == "application/json"
     assert "date" in answer.headers
 

@@ -140,6 +140,15 @@ def test_a_gateway_on_a_common_port_closes_only_its_own_hosts() -> None:
     assert judge_line("curl https://localhost:443/", **OPEN, fences=fences).behavior is Behavior.DENY
 
 
+def test_the_ports_of_doors_are_closed_like_the_main_one() -> None:
+    for fences in (Fences(port=8765, doors=(9001, 9002)), Fences(doors=(9002,))):
+        assert judge("WebFetch", {"url": "http://localhost:9002/"}, **OPEN, fences=fences).behavior is Behavior.DENY
+        assert judge("mcp__x__get", {"url": "http://[::1]:9002/"}, **OPEN, fences=fences).behavior is Behavior.DENY
+        for line in ("curl localhost:9002/api", "nc 127.0.0.1 9002", "echo > /dev/tcp/localhost/9002"):
+            assert judge_line(line, **OPEN, fences=fences).behavior is Behavior.DENY
+        assert judge_line("curl localhost:9003", **OPEN, fences=fences).behavior is Behavior.ALLOW
+
+
 def test_without_fences_nothing_is_closed() -> None:
     assert judge_line(f"cat {DATA}; curl localhost:8765", **OPEN, fences=Fences()).behavior is Behavior.ALLOW
     given = {"url": "http://localhost:8765/"}

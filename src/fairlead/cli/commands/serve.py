@@ -1,6 +1,7 @@
 """`fairlead serve`: the gateway itself."""
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -23,6 +24,7 @@ def register(app: typer.Typer) -> None:
             "fairlead serve --agent demo --port 8000",
             "fairlead serve --roots ~/code,~/notes --data ~/.fairlead",
             "fairlead serve --host 0.0.0.0 --tls-cert cert.pem --tls-key key.pem",
+            "fairlead serve --door mylifedb=7434,static=~/mylifedb/dist",
         )
     )(serve)
 
@@ -59,6 +61,13 @@ def serve(
     ] = None,
     insecure_lan: Annotated[
         bool | None, typer.Option("--insecure-lan", help="Listen on a network without TLS.")
+    ] = None,
+    door: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=PORT[,static=DIR]",
+            help="A further port for one client protocol, with a front end of yours; may be repeated.",
+        ),
     ] = None,
     allow_bypass: Annotated[
         bool | None, typer.Option("--allow-bypass", help="Sessions may use the mode bypassPermissions.")
@@ -97,12 +106,32 @@ def serve(
         "public_url": public_url,
         "trusted_proxy": list(listed(trusted_proxy)) or None,
         "insecure_lan": insecure_lan,
+        "door": doors_of(door or ()) or None,
         "allow_bypass": allow_bypass,
         "log_level": log_level,
         "log_format": log_format,
     }
     loaded = settings.load(environment(), given, config)
     _serve(loaded.config)
+
+
+def doors_of(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """`NAME=PORT[,static=DIR][,public_url=URL]`, as the settings file has them."""
+    found: dict[str, dict[str, Any]] = {}
+    for text in texts:
+        first, *options = text.split(",")
+        name, _, port = first.partition("=")
+        if not name or not port.isascii() or not port.isdigit() or len(port) > 5:
+            raise Usage(f"--door {text}: NAME=PORT is expected, such as mylifedb=7434.")
+        if name in found:
+            raise Usage(f"--door {text}: {name} has a door already, on port {found[name]['port']}.")
+        found[name] = {"port": int(port)}
+        for option in options:
+            key, _, value = option.partition("=")
+            if key not in ("static", "public_url") or not value:
+                raise Usage(f"--door {text}: {option} is no option; there are static=DIR and public_url=URL.")
+            found[name][key] = value
+    return found
 
 
 def _serve(config: "Config") -> None:
@@ -136,6 +165,10 @@ def _loop_factory() -> Any:
     return uvloop.new_event_loop
 
 
+def _with(static: str) -> str:
+    return f", with the files of {static}, which anybody who reaches it can read" if static else ""
+
+
 def announcement(running: "Running") -> list[str]:
     """Where it is, what it found, and what to type next."""
     agent = running.agent
@@ -143,6 +176,7 @@ def announcement(running: "Running") -> list[str]:
     lines = [
         f"Fairlead {running.version} serves at {running.url}",
         *(f"             and at {url}" for url in running.urls if url != running.url),
+        *(f"  door     {door.name} at {door.url}{_with(door.static)}" for door in running.doors),
         f"  data     {running.data}",
         f"  agent    {agent.name} {found}".rstrip(),
     ]

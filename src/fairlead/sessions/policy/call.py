@@ -24,11 +24,16 @@ class ToolCall(msgspec.Struct, frozen=True):
 
 
 class Fences(msgspec.Struct, frozen=True):
-    """What no tool may touch: the gateway's own folders and its port. A fence, not a wall."""
+    """What no tool may touch: the gateway's own folders and its ports. A fence, not a wall."""
 
     folders: tuple[str, ...] = ()
     port: int | None = None
     hosts: frozenset[str] = frozenset()  # names of the gateway besides those of the loopback
+    doors: tuple[int, ...] = ()  # its further ports
+
+    @property
+    def ports(self) -> tuple[int, ...]:
+        return self.doors if self.port is None else (self.port, *self.doors)
 
 
 class PolicyContext(msgspec.Struct, frozen=True):

@@ -32,8 +32,8 @@ def fenced(call: ToolCall, facts: Facts, context: PolicyContext) -> str | None:
     fences = context.fences
     if facts.shell is not None:
         return _shell_fenced(facts.shell, facts.words, context)
-    if facts.tool == FETCH_TOOL and facts.host is not None and facts.port == fences.port:
-        return PORT if fences.port not in _COMMON_PORTS or is_gateway_host(facts.host, fences) else None
+    if facts.tool == FETCH_TOOL and facts.host is not None and facts.port in fences.ports:
+        return PORT if facts.port not in _COMMON_PORTS or is_gateway_host(facts.host, fences) else None
     folders = _folders(context)
     if any(inside_any(place, folders) for places in facts.paths for place in places):
         return FOLDER
@@ -173,10 +173,12 @@ def _globs_into(word: Word, context: PolicyContext, folders: tuple[str, ...]) ->
 
 
 def _names_port(text: str, fences: Fences) -> bool:
-    """Whether an address with the gateway's port stands in a text."""
-    if fences.port is None:
-        return False
-    for found in re.finditer(rf":{fences.port}(?![0-9])", text):
+    """Whether an address with a port of the gateway stands in a text."""
+    return any(_names(text, port, fences) for port in fences.ports)
+
+
+def _names(text: str, port: int, fences: Fences) -> bool:
+    for found in re.finditer(rf":{port}(?![0-9])", text):
         left = text[max(0, found.start() - _MAX_HOST) : found.start()]
         host = left[left.rfind("[") :] if left.endswith("]") else left[len(left.rstrip(_HOST_CHARACTERS)) :]
         before = left[: len(left) - len(host)]
@@ -184,16 +186,17 @@ def _names_port(text: str, fences: Fences) -> bool:
         # Without a host it is an address only at the start of a word: `"port":80` is none.
         if not host and not scheme and before and not before[-1].isspace():
             continue
-        if (scheme and fences.port not in _COMMON_PORTS) or is_gateway_host(host, fences):
+        if (scheme and port not in _COMMON_PORTS) or is_gateway_host(host, fences):
             return True
     return False
 
 
 def _dials_port(analysis: ShellAnalysis, text: str, fences: Fences) -> bool:
     """`nc localhost PORT`, `/dev/tcp/localhost/PORT`: host and port as words of their own."""
-    if fences.port is None:
-        return False
-    port = str(fences.port)
+    return any(_dials(analysis, text, str(port), fences) for port in fences.ports)
+
+
+def _dials(analysis: ShellAnalysis, text: str, port: str, fences: Fences) -> bool:
     if re.search(rf"/dev/(?:tcp|udp)/[^/\s]*/{port}(?![0-9])", text):
         return True
     for command in analysis.commands:

@@ -1,0 +1,435 @@
+"""Doors: on its own port one protocol has the root and everybody else has nothing; what is checked on the main port is
+checked on them."""
+
+import asyncio
+import contextlib
+import os
+import socket
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from fairlead.model.errors import NotFound, TooLarge
+from fairlead.model.queries import GetSession
+from fairlead.model.routes import ClientProtocol, Request, Route, Steps, json_response
+from fairlead.model.sockets import Do, HangUp, Opening, SocketRoute
+from fairlead.server import static
+from fairlead.server.app import App
+from fairlead.server.binding import Binding
+from fairlead.server.doors import Door, OpenDoor, check_doors, open_door
+from fairlead.server.errors import BadSetting, PortInUse, RouteClash, UnsafeBind
+from fairlead.server.static import ReadStatic, StaticFiles
+from fairlead.server.table import RouteTable, at_main_port
+from server.fakes import SESSION, Served, raw_request, serving
+
+TLS = Path(__file__).parent / "tls"
+
+
+def read(request: Request) -> Steps:
+    view = yield GetSession(SESSION)
+    return json_response({"title": view.summary.title, "path": request.head.path, "base": request.base})
+
+
+def status_of(request: Request) -> Steps:
+    yield from ()
+    return json_response({"ok": True})
+
+
+class Greeting:
+    """Says good-bye at once."""
+
+    def __init__(self, opening: Opening) -> None:
+        self.opening = opening
+
+    def opened(self) -> list[Do]:
+        return [HangUp(4000, self.opening.params["id"])]
+
+    def received(self, data: bytes, text: bool) -> list[Do]:
+        return []
+
+    def answered(self, tag: Any, answer: Any) -> list[Do]:
+        return []
+
+    def failed(self, tag: Any, error: Any) -> list[Do]:
+        return []
+
+    def throttled(self, data: bytes, text: bool, error: Any) -> list[Do]:
+        return []
+
+
+def toy(name: str = "toy", **more: Any) -> ClientProtocol:
+    token: dict[str, Any] = {"token_query": "token", "token_header": "x-api-key"}
+    return ClientProtocol(
+        **{
+            "name": name,
+            "prefix": f"/{name}",
+            "root_paths": ("/api/claude",),
+            "routes": (
+                Route(method="GET", path="/api/claude/sessions", access="view", name="list", handle=read, **token),
+                Route(method="GET", path="/api/claudette", access="view", name="other", handle=read, **token),
+                Route(method="POST", path="/api/settings", access="admin", name="settings", handle=read, **token),
+                Route(method="GET", path="/api/status", access="public", name="status", handle=status_of),
+            ),
+            "sockets": (SocketRoute(path="/ws/{id}", access="view", name="toy socket", open=Greeting, **token),),
+            **more,
+        }
+    )
+
+
+@dataclass
+class Opened:
+    served: Served
+    port: int
+    app: App
+    door: OpenDoor
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def client(self, **headers: str) -> httpx.AsyncClient:
+        return httpx.AsyncClient(base_url=self.url, headers=headers, trust_env=False)
+
+    async def status(self, method: str, path: str, **headers: str) -> int:
+        async with self.client(**headers) as client:
+            return (await client.request(method, path)).status_code
+
+
+@contextlib.asynccontextmanager
+async def with_door(door: Door | None = None, **binding: Any) -> AsyncIterator[Opened]:
+    own = toy()
+    opened = open_door(door or Door(name="toy", port=0), own, Binding(port=0, **binding))
+    async with serving(protocols=[toy(), toy("second", root_paths=(), sockets=())], doors=[opened]) as served:
+        yield Opened(served, opened.port, served.behind[0], opened)
+
+
+@pytest.fixture
+async def opened() -> AsyncIterator[Opened]:
+    async with with_door() as found:
+        yield found
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    folder = tmp_path / "site"
+    (folder / "assets").mkdir(parents=True)
+    (folder / "index.html").write_text("<title>front end</title>")
+    (folder / "assets" / "app.js").write_text("let a")
+    (folder / "assets" / "index.html").write_text("below")
+    (folder / ".env").write_text("secret")
+    (folder / ".git").mkdir()
+    (folder / ".git" / "config").write_text("secret")
+    (tmp_path / "outside.txt").write_text("secret")
+    (folder / "leaving").symlink_to(tmp_path / "outside.txt")
+    (folder / "away").symlink_to(tmp_path)
+    (folder / "inside.js").symlink_to(folder / "assets" / "app.js")
+    (folder / "hidden.txt").symlink_to(folder / ".env")
+    os.mkfifo(folder / "pipe")
+    return folder
+
+
+# --- where a protocol answers
+
+
+async def test_on_its_door_a_protocol_has_the_root_and_nothing_else_is_there(opened: Opened) -> None:
+    token = {"authorization": f"Bearer {opened.served.admin}"}
+    assert await opened.status("GET", "/api/claude/sessions", **token) == 200
+    assert await opened.status("GET", "/api/claudette", **token) == 200
+    assert await opened.status("POST", "/api/settings", **token) == 200
+    assert await opened.status("GET", "/api/status") == 200
+    for path in ("/toy/api/claude/sessions", "/second/api/settings", "/v1/me", "/"):
+        assert await opened.status("GET", path, **token) == 404
+    async with opened.client() as client:
+        assert (await client.get("/health")).json()["protocols"] == ["toy"]
+
+
+async def test_on_the_main_port_it_is_below_its_prefix_and_at_the_root_where_it_has_a_right(opened: Opened) -> None:
+    served = opened.served
+    async with served.client() as client:
+
+        async def found(path: str) -> int:
+            return (await client.get(path)).status_code
+
+        assert await found("/toy/api/claude/sessions") == await found("/api/claude/sessions") == 200
+        assert await found("/toy/api/claudette") == 200
+        assert await found("/api/claudette") == 404, "a root path ends at a slash"
+        assert await found("/api/status") == 404
+        assert await found("/second/api/claude/sessions") == 200
+        assert await found("/second/api/status") == 200
+
+
+async def test_its_sockets_are_at_the_root_of_both(opened: Opened) -> None:
+    assert await closed_with(opened.served.port, "/ws/a", opened.served.admin) == b"a"
+    assert await closed_with(opened.served.port, "/toy/ws/b", opened.served.admin) == b"b"
+    assert await closed_with(opened.port, "/ws/c", opened.served.admin) == b"c"
+
+
+async def closed_with(port: int, path: str, token: str) -> bytes:
+    """The reason in the close frame that the socket sends at once."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(
+        f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+        "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+        f"X-Api-Key: {token}\r\n\r\n".encode()
+    )
+    try:
+        async with asyncio.timeout(10):
+            head = await reader.readuntil(b"\r\n\r\n")
+            assert b" 101 " in head.splitlines()[0]
+            _, length = await reader.readexactly(2)
+            return (await reader.readexactly(length))[2:]
+    finally:
+        writer.close()
+
+
+async def test_the_addresses_that_a_handler_makes_are_the_doors_own(opened: Opened) -> None:
+    async with opened.client(authorization=f"Bearer {opened.served.admin}") as client:
+        assert (await client.get("/api/claude/sessions")).json()["base"] == opened.url
+
+
+def test_two_protocols_may_not_claim_one_path_at_the_root() -> None:
+    with pytest.raises(RouteClash, match=r"toy \(list\) and by other \(list\)"):
+        RouteTable([at_main_port(toy(sockets=())), at_main_port(toy("other", sockets=()))])
+    with pytest.raises(RouteClash, match="/ws/"):
+        RouteTable([at_main_port(toy(root_paths=())), at_main_port(toy("other", root_paths=()))])
+
+
+@pytest.mark.parametrize("prefix", ["toy", "/toy/", "/"])
+def test_a_prefix_that_is_none_is_refused(prefix: str) -> None:
+    with pytest.raises(ValueError, match="prefix"):
+        toy(prefix=prefix)
+
+
+# --- the gate, on doors too
+
+
+async def everything(opened: Opened, **headers: str) -> dict[str, int]:
+    paths = [(route.method, route.path) for route in opened.app.table.routes]
+    return {f"{method} {path}": await opened.status(method, path, **headers) for method, path in paths}
+
+
+async def test_without_a_credential_only_what_is_public_answers(opened: Opened) -> None:
+    found = await everything(opened)
+    assert {name for name, number in found.items() if number != 401} == {"GET /health", "GET /api/status"}
+    assert await opened.status("GET", "/nothing") == 401
+
+
+async def test_foreign_hosts_and_origins_are_refused_on_a_door(opened: Opened) -> None:
+    admin = f"Bearer {opened.served.admin}"
+    for origin in ("http://evil.example", "null", opened.served.url):
+        assert set((await everything(opened, authorization=admin, origin=origin)).values()) == {403}
+    for host in ("evil.example", f"127.0.0.1:{opened.served.port}"):
+        assert set((await everything(opened, authorization=admin, host=host)).values()) == {421}
+    assert await opened.status("GET", "/api/claude/sessions", authorization=admin, origin=opened.url) == 200
+    async with opened.served.client(origin=opened.url) as client:
+        assert (await client.get("/toy/api/claudette")).status_code == 403, "a door's page is a stranger elsewhere"
+
+
+async def test_scopes_rule_on_a_door(opened: Opened) -> None:
+    token = await opened.served.token("view")
+    assert await opened.status("GET", "/api/claude/sessions", authorization=f"Bearer {token}") == 200
+    assert await opened.status("POST", "/api/settings", authorization=f"Bearer {token}") == 403
+
+
+async def test_a_protocols_own_way_of_carrying_a_token_is_taken_and_a_cookie_never(opened: Opened) -> None:
+    token, path = opened.served.admin, "/api/claude/sessions"
+    taken = [{"x-api-key": token}, {"x-api-key": f"Bearer {token}"}, {"authorization": f"Bearer {token}"}]
+    assert [await opened.status("GET", path, **headers) for headers in taken] == [200, 200, 200]
+    assert await opened.status("GET", f"{path}?token={token}") == 200
+    refused = [
+        {"cookie": f"token={token}; x-api-key={token}"},
+        {"x-api-key": "wrong"},
+        {"x-api-key": ""},
+        {"x-token": token},
+        {"x-api-key": token, "authorization": "Bearer wrong"},
+    ]
+    assert [await opened.status("GET", path, **headers) for headers in refused] == [401] * 5
+    assert await opened.status("GET", f"{path}?token=wrong", **{"x-api-key": token}) == 200, "the header counts"
+    twice = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{opened.port}\r\nConnection: close\r\n"
+    answer = await raw_request(opened.port, f"{twice}X-Api-Key: {token}\r\nX-Api-Key: {token}\r\n\r\n".encode())
+    assert answer.startswith(b"HTTP/1.1 400")
+
+
+@pytest.mark.parametrize("header", ["cookie", "authorization", "X-Api-Key", "origin"])
+def test_a_route_cannot_take_its_token_from_such_a_header(header: str) -> None:
+    with pytest.raises(ValueError, match="no header for a token"):
+        Route(method="GET", path="/x", access="view", name="x", handle=read, token_header=header)
+    with pytest.raises(ValueError, match="no header for a token"):
+        SocketRoute(path="/x", access="view", name="x", open=Greeting, token_header=header)
+
+
+async def test_a_revoked_token_opens_nothing_more_on_a_door(opened: Opened) -> None:
+    token = await opened.served.token("view", name="short")
+    path = "/api/claude/sessions"
+    assert await opened.status("GET", path, authorization=f"Bearer {token}") == 200
+    await opened.served.credentials.revoke("token", opened.served.tokens["short"])
+    assert await opened.status("GET", path, authorization=f"Bearer {token}") == 401
+
+
+# --- static files
+
+
+@pytest.fixture
+async def front(site: Path) -> AsyncIterator[Opened]:
+    async with with_door(Door(name="toy", port=0, static=site)) as found:
+        yield found
+
+
+async def test_a_front_end_is_served_to_anybody_who_may_come_to_the_door(front: Opened) -> None:
+    async with front.client(accept="text/html") as client:
+        page = await client.get("/")
+        assert (page.status_code, page.text) == (200, "<title>front end</title>")
+        assert page.headers["content-type"] == "text/html; charset=utf-8"
+        assert "connect-src 'self'" in page.headers["content-security-policy"]
+        assert page.headers["x-content-type-options"] == "nosniff"
+        assert (await client.get("/sessions/17")).text == page.text, "the front end's own paths"
+        assert (await client.get("/assets/")).text == "below"
+        assert (await client.get("/assets/app.js")).headers["content-type"] == "text/javascript; charset=utf-8"
+        assert (await client.get("/inside.js")).text == "let a", "a link that stays inside"
+        assert (await client.head("/assets/app.js")).headers["content-length"] == "5"
+    assert await front.status("GET", "/", host="evil.example") == 421
+    assert await front.status("GET", "/", origin="http://evil.example") == 403
+
+
+async def test_the_protocol_comes_before_the_files(front: Opened, site: Path) -> None:
+    (site / "api").mkdir()
+    (site / "api" / "settings").write_text("a file")
+    (site / "health").write_text("a file")
+    assert await front.status("GET", "/api/claude/sessions") == 401
+    assert await front.status("GET", "/api/settings", authorization=f"Bearer {front.served.admin}") == 405
+    async with front.client() as client:
+        assert (await client.get("/health")).json()["status"] == "ok"
+
+
+async def test_a_file_that_is_not_there_is_a_404_and_no_page(front: Opened) -> None:
+    assert await front.status("GET", "/assets/gone.js", accept="text/html") == 404
+    assert await front.status("GET", "/api/unknown", accept="*/*") == 404
+    assert await front.status("GET", "/assets", accept="*/*") == 404, "no listing"
+    assert await front.status("POST", "/index.html") == 401, "other methods are for those who may come in"
+
+
+OUTSIDE = [
+    "../outside.txt",
+    "assets/../../outside.txt",
+    "..",
+    "/etc/passwd",
+    "//etc/passwd",
+    ".env",
+    ".git/config",
+    "assets/./app.js",
+    "leaving",
+    "away/outside.txt",
+    "hidden.txt",
+    "pipe",
+    "assets",
+    "a\0b",
+    "x" * 5000,
+    "assets/app.js/more",
+    "",
+]
+
+
+@pytest.mark.parametrize("path", OUTSIDE)
+def test_nothing_outside_the_folder_is_served(site: Path, path: str) -> None:
+    (site / "index.html").unlink()
+    with pytest.raises(NotFound):
+        StaticFiles(site).read(ReadStatic(path, page=True))
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "/../outside.txt",
+        "/%2e%2e/outside.txt",
+        "/assets/%2e%2e/%2e%2e/outside.txt",
+        "/assets/..%2f..%2foutside.txt",
+        "/leaving",
+        "/%2eenv",
+        "/.env",
+        "//outside.txt",
+        "/away/outside.txt",
+        "/hidden.txt",
+    ],
+)
+async def test_no_spelling_of_a_path_leads_out(front: Opened, target: str) -> None:
+    head = f"GET {target} HTTP/1.1\r\nHost: 127.0.0.1:{front.port}\r\nAccept: */*\r\nConnection: close\r\n\r\n"
+    answer = await raw_request(front.port, head.encode())
+    assert answer.startswith(b"HTTP/1.1 404")
+    assert b"secret" not in answer
+
+
+async def test_what_a_browser_has_already_is_not_sent_again(front: Opened, site: Path) -> None:
+    async with front.client() as client:
+        first = await client.get("/assets/app.js")
+        tag = first.headers["etag"]
+        for known in (tag, f"W/{tag}", f'"other", {tag}'):
+            again = await client.get("/assets/app.js", headers={"if-none-match": known})
+            assert (again.status_code, again.content) == (304, b"")
+        (site / "assets" / "app.js").write_text("let another")
+        assert (await client.get("/assets/app.js", headers={"if-none-match": tag})).text == "let another"
+
+
+def test_a_file_that_is_too_large_is_refused(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(static, "LARGEST", 4)
+    with pytest.raises(TooLarge):
+        StaticFiles(site).read(ReadStatic("assets/app.js"))
+
+
+def test_a_folder_that_is_a_link_is_served(site: Path, tmp_path: Path) -> None:
+    link = tmp_path / "current"
+    link.symlink_to(site)
+    assert StaticFiles(link).read(ReadStatic("assets/app.js")).body == b"let a"
+    assert StaticFiles(site).read(ReadStatic("inside.js")).content_type.startswith("text/javascript")
+
+
+# --- what cannot be opened
+
+
+def refused(doors: list[Door], data: Path, main: int = 8787) -> str:
+    with pytest.raises(BadSetting) as wrong:
+        check_doors(doors, [toy(), toy("other")], Binding(port=main), data)
+    assert wrong.value.exit_code == 2
+    return wrong.value.message
+
+
+def test_a_door_that_cannot_be_is_told_before_anything_is_opened(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    assert "there are: other, toy" in refused([Door(name="cognova", port=1)], data)
+    same = [Door(name="toy", port=9000), Door(name="other", port=9000)]
+    assert "port 9000 is the door of toy already" in refused(same, data)
+    assert "port 8787 is the main port already" in refused([Door(name="toy", port=8787)], data)
+    assert "is no folder" in refused([Door(name="toy", port=1, static=tmp_path / "gone")], data)
+    for static_folder in (data, tmp_path, data / "below"):
+        static_folder.mkdir(exist_ok=True)
+        assert "data folder" in refused([Door(name="toy", port=1, static=static_folder)], data)
+    anywhere = [Door(name="toy", port=0), Door(name="other", port=0)]
+    assert set(check_doors(anywhere, [toy(), toy("other")], Binding(port=0), data)) == {"toy", "other"}
+
+
+@pytest.fixture
+def taken() -> Iterator[int]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield int(listener.getsockname()[1])
+
+
+def test_a_port_in_use_names_the_door(taken: int) -> None:
+    with pytest.raises(PortInUse, match=rf"{taken} is in use .* --door toy=PORT"):
+        open_door(Door(name="toy", port=taken), toy(), Binding(port=0))
+
+
+def test_a_door_on_a_network_needs_its_own_protection() -> None:
+    main = Binding(host="0.0.0.0", port=0, public_url="https://gateway.example")
+    with pytest.raises(UnsafeBind, match=r"--door toy=0,public_url=https"):
+        open_door(Door(name="toy", port=0), toy(), main)
+    door = open_door(Door(name="toy", port=0, public_url="https://toy.example"), toy(), main)
+    for listener in door.sockets:
+        listener.close()
+    assert door.url == "https://toy.example"
+    safe = Binding(host="0.0.0.0", port=0, tls_cert=TLS / "cert.pem", tls_key=TLS / "key.pem")
+    for listener in open_door(Door(name="toy", port=0), toy(), safe).sockets:
+        listener.close()
