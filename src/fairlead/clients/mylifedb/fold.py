@@ -62,7 +62,7 @@ class Memory(msgspec.Struct):
     ended: int = 0
     """Turns that are over, and the ordinal of the last one's end."""
     todos: Any = None
-    told: str = ""
+    told: str = "idle"
     """The state that was told last."""
 
     @property
@@ -97,8 +97,9 @@ class MyLifeDbFold:
         frames = memory.stream.frames()
         told = [Passing(STATE + _state(memory.state))]
         if not anew:
-            # It may have seen a part of this message: what it has is cleared before it is told again.
-            told.append(Passing(STREAM + streaming.STOP))
+            # It may have seen a part of what is running: what it has is cleared before it is told again.
+            threads = dict.fromkeys(["", *memory.stream.open])
+            frames = [*(streaming.stop(thread) for thread in threads), *frames]
             if memory.todos is not None:
                 told.append(Passing(TODO + _todos(memory.todos)))
         return [*told, *(Passing(STREAM + frame) for frame in frames)]
@@ -168,10 +169,11 @@ class MyLifeDbFold:
         if kind == "progress" and self._memory.driven and not self._memory.turn:
             # Read after the turn's end, it would make clients believe that a tool is running again.
             return ()
-        if kind == "assistant":
-            self._memory.stream.clear()
-        if uuid and not records.is_true(fields.get("isSidechain")):
-            self._chain("", uuid)
+        if not records.is_true(fields.get("isSidechain")):
+            if kind == "assistant":
+                self._memory.stream.clear("")
+            if uuid:
+                self._chain("", uuid)
         return (Row(data, uuid),)
 
     def _said(self, entry: Entry, fields: Fields, kind: str, uuid: str) -> Row:
@@ -188,7 +190,7 @@ class MyLifeDbFold:
             memory.calls[call] = uuid
             _trim(memory.calls, CALLS)
         if kind == "assistant":
-            memory.stream.clear()
+            memory.stream.clear(thread)
         at, session = entry.at, self._session
         if kind == "system" and records.text_of(fields.get("subtype")) == "compact_boundary":
             # A new root, as the transcript has it: what comes after hangs on it.
@@ -223,9 +225,7 @@ class MyLifeDbFold:
     def _end(self, event: ev.TurnEnded, entry: Entry) -> Sequence[Made]:
         """A turn of ours always ends with a `result`, whoever has to write it."""
         memory = self._memory
-        made: list[Made] = []
-        if memory.stream.end():
-            made.append(Passing(STREAM + streaming.STOP))
+        made: list[Made] = [Passing(STREAM + frame) for frame in memory.stream.end()]
         own = entry.raw is not None and records.text_of((records.fields_of(entry.raw) or {}).get("type")) == "result"
         told = own or (bool(memory.result) and event.id.split("/", 1)[0] == memory.result)
         if not told and (memory.driven or memory.failed):
@@ -243,7 +243,7 @@ class MyLifeDbFold:
                 memory.driven = True
             case ev.AgentExited():
                 memory.driven = False
-                return (Passing(STREAM + streaming.STOP),) if memory.stream.end() else ()
+                return [Passing(STREAM + frame) for frame in memory.stream.end()]
             case ev.Failure():
                 memory.failed = True
             case ev.SessionChanged(archived=archived) if archived is not None:

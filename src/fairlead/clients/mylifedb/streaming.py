@@ -1,7 +1,7 @@
 """The message that is being streamed, as far as it has come: what one who comes in the middle of it is given.
 
-Kept are the stream events since the client last cleared its text (at `message_stop`, and at every `assistant`
-record); neighbouring pieces of one block are joined, so that it grows with the text and not with the number of events.
+Kept are a thread's stream events since its last `message_stop` or `assistant` record, where a client clears its text;
+neighbouring pieces of one block are joined, so that it grows with the text and not with the number of events.
 """
 
 from collections.abc import Sequence
@@ -17,9 +17,6 @@ FIELDS: Final = {
     "input_json_delta": "partial_json",
     "signature_delta": "signature",
 }
-STOP: Final = b'{"type":"stream_event","event":{"type":"message_stop"}}'
-"""Clears what a client has of a message that will not be finished, or that it is about to be told again."""
-
 _encoder = msgspec.json.Encoder()
 
 
@@ -40,8 +37,8 @@ _decoder = msgspec.json.Decoder(_Frame)
 class Piece(msgspec.Struct):
     """A stream event as it came, or several pieces of one block (`delta` names their kind) joined."""
 
+    thread: str
     raw: bytes = b""
-    thread: str | None = None
     index: int = 0
     delta: str = ""
     text: str = ""
@@ -51,7 +48,7 @@ class Piece(msgspec.Struct):
             return self.raw
         delta = {"type": self.delta, FIELDS[self.delta]: self.text}
         event = {"type": "content_block_delta", "index": self.index, "delta": delta}
-        return _encoder.encode({"type": "stream_event", "event": event, "parent_tool_use_id": self.thread})
+        return _encoder.encode({"type": "stream_event", "event": event, "parent_tool_use_id": self.thread or None})
 
 
 class Stream(msgspec.Struct):
@@ -66,13 +63,13 @@ class Stream(msgspec.Struct):
             frame = _decoder.decode(raw)
         except (msgspec.DecodeError, RecursionError):
             return
-        event, thread = frame.event, frame.parent_tool_use_id
-        if event.type == "message_start" and (thread or "") not in self.open:
-            self.open.append(thread or "")
+        event, thread = frame.event, frame.parent_tool_use_id or ""
+        if event.type == "message_start" and thread not in self.open:
+            self.open.append(thread)
         elif event.type == "message_stop":
-            if (thread or "") in self.open:
-                self.open.remove(thread or "")
-            self.clear()
+            if thread in self.open:
+                self.open.remove(thread)
+            self.clear(thread)
             return
         self.size += len(raw)
         if self.size > MOST:
@@ -85,29 +82,38 @@ class Stream(msgspec.Struct):
         else:
             self.pieces.append(piece)
 
-    def clear(self) -> None:
+    def clear(self, thread: str) -> None:
         """The whole record is there: nobody needs the pieces any more."""
+        self.pieces = [piece for piece in self.pieces if piece.thread != thread]
+        if not self.pieces:
+            self.size = 0
+
+    def end(self) -> Sequence[bytes]:
+        """Nothing more comes (the turn is over): what clears the messages that were not finished."""
+        unfinished = [stop(thread) for thread in self.open]
+        self.open = []
         self.pieces = []
         self.size = 0
-
-    def end(self) -> bool:
-        """Nothing more comes (the turn is over). True if a message was not finished."""
-        unfinished = bool(self.open)
-        self.open = []
-        self.clear()
         return unfinished
 
     def frames(self) -> Sequence[bytes]:
         return [piece.frame() for piece in self.pieces]
 
 
-def _piece(raw: bytes, event: _Event, thread: str | None) -> Piece:
+def stop(thread: str) -> bytes:
+    """Clears what a client has of a message that will not be finished, or that it is about to be told again."""
+    return _encoder.encode(
+        {"type": "stream_event", "event": {"type": "message_stop"}, "parent_tool_use_id": thread or None}
+    )
+
+
+def _piece(raw: bytes, event: _Event, thread: str) -> Piece:
     delta = event.delta or {}
     kind = delta.get("type")
     text = delta.get(FIELDS.get(kind, "")) if isinstance(kind, str) else None
     if event.type == "content_block_delta" and event.index is not None and isinstance(text, str):
         return Piece(thread=thread, index=event.index, delta=str(kind), text=text)
-    return Piece(raw=raw)
+    return Piece(thread=thread, raw=raw.strip())
 
 
 def _same(last: Piece, piece: Piece) -> bool:

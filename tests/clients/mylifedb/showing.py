@@ -1,0 +1,144 @@
+"""The MyLifeDB view without a server: inputs in, what its clients are sent out, live and as history.
+
+An input is one of the interpreter's (`agent`, `gateway`, `transcript`, `interrupt`, `exit`; see golden_claude), or
+`{"event": {...}}` for what the core tells without a record, or `{"copy": row}` for a row of the transcript that a
+driven session keeps beside its wire.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from agents.claude.golden_claude import Input, feed, raw
+from fairlead.agents.claude.interpreter import ClaudeInterpreter
+from fairlead.agents.claude.records import interrupt_marker
+from fairlead.clients.mylifedb.fold import MyLifeDbFold, MyLifeDbView
+from fairlead.clients.mylifedb.variants import Variant
+from fairlead.model import events as ev
+from fairlead.model.ids import EventId, SessionId
+from fairlead.model.store import Entry, Origin, StoredRow
+from fairlead.model.views import Passing, Replace, Row, passing_entry, row_entry
+from fairlead.sessions.log import Stage
+
+SESSION = SessionId("11111111-1111-4111-8111-111111111111")
+BEGIN = 1_768_797_915_012
+"""2026-01-19T04:45:15.012Z: the seed's own first moment."""
+
+Frame = dict[str, Any]
+
+
+def unframed(data: bytes) -> list[bytes]:
+    found = []
+    while data:
+        length, start = data[1], 2
+        if length > 125:
+            size = 2 if length == 126 else 8
+            length, start = int.from_bytes(data[2 : 2 + size], "big"), 2 + size
+        found.append(data[start : start + length])
+        data = data[start + length :]
+    return found
+
+
+class Showing:
+    """One session as the core would log it and the view would show it."""
+
+    def __init__(self, variant: Variant | None = None) -> None:
+        self.variant = variant or Variant(state=True)
+        self.fold: MyLifeDbFold = MyLifeDbView().fold(SESSION)
+        self.interpreter = ClaudeInterpreter(SESSION)
+        self.entries: list[Entry] = []
+        self.gone: dict[int, int] = {}
+        """For each seq that left the log, how many entries there were then."""
+        self.rows: list[StoredRow] = []
+        self.sent: list[tuple[int, bytes]] = []
+        """What a client that was always there got: (rows before and with it, the frame's payload)."""
+        self.places: list[tuple[int, int, bytes]] = []
+        """After each entry: rows, frames, and the fold's memory."""
+        self._head = self._at = 0
+
+    def run(self, inputs: Iterable[Input]) -> "Showing":
+        for given in inputs:
+            self.add(given)
+        return self
+
+    def add(self, given: Input) -> None:
+        stage = Stage(self._head, self._at or BEGIN - 1, self._at + 1000 if self._at else BEGIN)
+        drop: tuple[int, ...] = ()
+        if "event" in given:
+            stage.add(msgspec.convert(given["event"], ev.Event))
+        elif "copy" in given:
+            row = given["copy"]
+            name = str(row.get("uuid", f"row-{len(self.entries)}"))
+            kept = ev.RecordKept(id=EventId(f"{name}/copy/record"), record=row["type"], of=given.get("of", name))
+            stage.add(kept, "transcript", raw(row))
+        else:
+            outcome = feed(self.interpreter, given, len(self.entries))
+            ((kind, what),) = given.items()
+            bytes_ = None if kind == "exit" else interrupt_marker(what) if kind == "interrupt" else raw(what)
+            origin: Origin = (
+                "gateway" if kind == "interrupt" else "" if kind == "exit" else msgspec.convert(kind, Origin)
+            )
+            for event in outcome.events:
+                placed, entry = stage.add(event, origin if bytes_ is not None else "", bytes_)
+                self.interpreter.placed(placed, entry.seq)
+                bytes_ = None
+            drop = outcome.drop
+        self._head, self._at = stage.seq, stage.at
+        for new in stage.entries:
+            prev = self.entries[-1].seq if self.entries else 0
+            self._log(Entry(new.seq, prev, new.at, new.kind, new.event, new.origin, new.raw))
+        for seq in drop:
+            self.gone.setdefault(seq, len(self.entries))
+
+    def _log(self, entry: Entry) -> None:
+        self.entries.append(entry)
+        for made in self.fold.step(entry):
+            match made:
+                case Row():
+                    row = StoredRow(len(self.rows) + 1, entry.seq, entry.at, made.data, made.key)
+                    self.rows.append(row)
+                    self._send(row_entry(row))
+                case Replace():
+                    place = next((n for n, row in enumerate(self.rows) if row.key == made.key), None)
+                    if place is not None:
+                        self.rows[place] = msgspec.structs.replace(self.rows[place], data=made.data)
+                case Passing():
+                    self._send(passing_entry(len(self.rows), entry.at, made.data))
+        self.places.append((len(self.rows), len(self.sent), self.fold.snapshot()))
+
+    def _send(self, entry: Entry) -> None:
+        for payload in unframed(self.variant.encode(SESSION, entry)):
+            self.sent.append((entry.seq, payload))
+
+    # --- what clients get
+
+    def live(self) -> list[Frame]:
+        """Everything, as it was sent to one that was always there."""
+        return [self._read(payload) for _, payload in self.sent]
+
+    def history(self) -> list[Frame]:
+        """What one that connects now is sent first."""
+        return [frame for row in self.rows for frame in self._shown(row_entry(row))]
+
+    def resumed(self, after: int, place: int, *, anew: bool = True) -> list[Frame]:
+        """The rows after an ordinal, for one that is level after `place` entries, and what is running then."""
+        rows, _, memory = self.places[place - 1] if place else (0, 0, MyLifeDbView().fold(SESSION).snapshot())
+        fold = MyLifeDbView().fold(SESSION)
+        fold.restore(memory)
+        frames = [frame for row in self.rows[after:rows] for frame in self._shown(row_entry(row))]
+        for passing in fold.running(anew=anew):
+            frames += self._shown(passing_entry(rows, 0, passing.data))
+        return frames
+
+    def since(self, place: int) -> list[Frame]:
+        """What is sent live after `place` entries."""
+        sent = self.places[place - 1][1] if place else 0
+        return [self._read(payload) for _, payload in self.sent[sent:]]
+
+    def _shown(self, entry: Entry) -> list[Frame]:
+        return [self._read(payload) for payload in unframed(self.variant.encode(SESSION, entry))]
+
+    def _read(self, payload: bytes) -> Frame:
+        found: Frame = (msgspec.msgpack if self.variant.packed else msgspec.json).decode(payload)
+        return found

@@ -1,0 +1,41 @@
+"""The view by case: tests/golden/mylifedb/<case>/in.jsonl gives live.jsonl (what a client that is there is sent) and
+history.jsonl (what one that connects at the end is sent). FAIRLEAD_WRITE=1 writes them anew: then read the difference.
+"""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents.claude.golden_claude import cases as recorded_cases
+from agents.claude.golden_claude import inputs
+from clients.mylifedb.showing import SESSION, Showing
+from fairlead.clients.mylifedb.variants import Variant
+
+CASES = Path(__file__).parents[2] / "golden" / "mylifedb"
+NAMES = sorted(path.name for path in CASES.iterdir())
+
+
+def lines(case: str, name: str) -> list[Any]:
+    return [json.loads(line) for line in (CASES / case / name).read_text().splitlines()]
+
+
+def shown(case: str, variant: Variant | None = None) -> Showing:
+    return Showing(variant).run(lines(case, "in.jsonl"))
+
+
+def write(case: str, name: str, frames: list[Any]) -> None:
+    text = "".join(json.dumps(frame, ensure_ascii=False, separators=(",", ":")) + "\n" for frame in frames)
+    (CASES / case / name).write_text(text)
+
+
+@pytest.mark.parametrize("case", NAMES)
+def test_a_case_comes_out_as_written(case: str) -> None:
+    showing = shown(case)
+    if os.environ.get("FAIRLEAD_WRITE"):
+        write(case, "live.jsonl", showing.live())
+        write(case, "history.jsonl", showing.history())
+    assert showing.live() == lines(case, "live.jsonl")
+    assert showing.history() == lines(case, "history.jsonl")

@@ -1,0 +1,123 @@
+"""The law for MyLifeDB: what its reference client holds after a cut and a resume is what it holds when always there.
+
+Over every recorded session, generated ones and this protocol's own cases, in each spelling: cut anywhere, come back at
+any later moment, by the last uuid, by everything again, or as a slow reader whom the pieces in between did not reach.
+"""
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agents.claude.golden_claude import cases, inputs
+from clients.mylifedb.showing import Frame, Showing
+from clients.mylifedb.test_mylifedb_golden import NAMES, lines
+from fairlead.clients.mylifedb.fold import MyLifeDbView
+from fairlead.clients.mylifedb.variants import Variant
+from fairlead.model.views import Row
+from fairlead.testing.mylifedb_client import MyLifeDbClient
+from laws.test_cut_and_resume import generated
+
+VARIANTS = (Variant(state=True), Variant(packed=True, state=True))
+
+
+def watching(*frames: list[Frame]) -> MyLifeDbClient:
+    client = MyLifeDbClient()
+    client.opened()
+    for part in frames:
+        for frame in part:
+            client.apply(frame)
+    return client
+
+
+def seen(client: MyLifeDbClient, *, passing: bool = True) -> Any:
+    """Everything that is shown, but for todos, which are told to those who are there when they change, and times,
+    in which the wire's record and the transcript's copy may differ."""
+    state = msgspec.to_builtins(client.state)
+    del state["todos"]
+    for message in state["messages"]:
+        message.pop("timestamp", None)
+    if not passing:
+        del state["streaming_text"]
+    rows = [row.get("uuid") or row for row in client.rows]
+    return state, rows
+
+
+def last_uuid(frames: list[Frame], showing: Showing) -> tuple[str, int]:
+    """The last record of those that has a name, and its ordinal."""
+    for frame in reversed(frames):
+        uuid = frame.get("uuid")
+        place = next((row.ordinal for row in showing.rows if row.key and row.key == uuid), 0)
+        if place:
+            return str(uuid), place
+    return "", 0
+
+
+def check(showing: Showing, cuts: list[tuple[int, int]]) -> None:
+    there = watching(showing.live())
+    assert seen(watching(showing.history()), passing=False) == seen(there, passing=False), "one who comes at the end"
+    end = len(showing.places)
+    for cut, back in cuts:
+        sent = showing.places[cut - 1][1] if cut else 0
+        before = showing.live()[:sent]
+        uuid, after = last_uuid(before, showing)
+        resume = [{"type": "resume", "verdict": "ok" if uuid else "gap", "fromUuid": uuid}]
+        resumed = watching(before, resume, showing.resumed(after, back), showing.since(back))
+        assert seen(resumed) == seen(there), f"cut at {cut}, back at {back} from {uuid or 'the beginning'} of {end}"
+        whole = watching(before)
+        whole.closed()
+        whole.opened()
+        for frame in [*showing.resumed(0, back), *showing.since(back)]:
+            whole.apply(frame)
+        assert seen(whole) == seen(there), f"cut at {cut}, all again at {back} of {end}"
+        rows = showing.places[cut - 1][0] if cut else 0
+        slow = watching(before, showing.resumed(rows, back, anew=False), showing.since(back))
+        assert seen(slow) == seen(there), f"slow from {cut} to {back} of {end}"
+
+
+def some(end: int) -> list[tuple[int, int]]:
+    every = range(0, end + 1, max(1, end // 12))
+    return [(cut, min(end, cut + gap)) for cut in every for gap in (0, 1, 7, end)]
+
+
+@pytest.mark.rules("S000-148", "S000-151", "S000-166", "S000-203", "S000-204", "S000-227")
+@pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.key)
+@pytest.mark.parametrize("case", cases())
+def test_every_recorded_session(case: str, variant: Variant) -> None:
+    showing = Showing(variant).run(inputs(case))
+    check(showing, some(len(showing.places)))
+
+
+@pytest.mark.parametrize("case", NAMES)
+def test_every_case_of_this_protocol(case: str) -> None:
+    showing = Showing().run(lines(case, "in.jsonl"))
+    end = len(showing.places)
+    check(showing, [(cut, back) for cut in range(end + 1) for back in range(cut, end + 1)])
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_generated_sessions(data: st.DataObject) -> None:
+    showing = Showing().run(data.draw(generated()))
+    end = len(showing.places)
+    place = st.integers(0, end)
+    cuts = data.draw(st.lists(st.tuples(place, place), max_size=4))
+    check(showing, [(min(cut), max(cut)) for cut in cuts])
+
+
+@pytest.mark.rules("S000-149")
+@pytest.mark.parametrize("case", cases())
+def test_a_log_that_is_folded_later_makes_the_same_rows(case: str) -> None:
+    """Its deltas are gone by then."""
+    showing = Showing().run(inputs(case))
+    fold = MyLifeDbView().fold(showing.fold._session)
+    rows = [
+        made.key
+        for entry in showing.entries
+        if entry.seq not in showing.gone
+        for made in fold.step(entry)
+        if isinstance(made, Row)
+    ]
+    assert rows == [row.key for row in showing.rows]
