@@ -71,6 +71,7 @@ def well_formed(events: list[ev.Event]) -> None:
 SAID = ["> one", "first", "> two", "second"]
 
 
+@pytest.mark.rules("S001-110")
 @pytest.mark.parametrize("order", list(itertools.permutations([SESSION, OTHER, THIRD])))
 @pytest.mark.parametrize("marked", [False, True])
 async def test_forks_share_their_beginning_whoever_is_opened_first(
@@ -99,6 +100,7 @@ async def test_forks_share_their_beginning_whoever_is_opened_first(
         assert (await rig.view(FOUND)).summary.turns == 3
 
 
+@pytest.mark.rules("S001-118")
 async def test_which_of_two_is_the_parent_is_told_by_which_went_on(tmp_path: Path) -> None:
     """As older versions resume: the old file stays as it is, a new one goes on."""
     _, rows = begun()

@@ -435,6 +435,37 @@ async def test_a_turn_is_over_when_its_answer_was_final_and_nothing_follows(tmp_
         assert (ended.status, ended.reason) == ("failed", "nothing more was written")
 
 
+async def test_an_orphan_goes_to_the_main_thread_after_ten_minutes_and_to_its_call_when_that_comes(
+    tmp_path: Path,
+) -> None:
+    write, now = Writer(), {"timestamp": "2023-11-14T22:13:15.000Z"}
+    async with running(tmp_path) as rig:
+        rig.home.write([write.prompt("one", **now), write.text("done", **now)])
+        rig.home.subagent("a1", [write.text("deep", "a", "a1", **now)])
+        await rig.start()
+        await rig.view()
+        await _pass(rig, 4)
+        assert (await rig.view()).summary.state == "idle"
+        assert "deep" not in await rig.said()
+        await _pass(rig, 300)
+        assert "deep" not in await rig.said()
+        await _pass(rig, 300)
+        await eventually(lambda: _has(rig, FOUND, "deep"))
+        (notice,) = [event for event in await rig.log(FOUND) if isinstance(event, ev.Notice)]
+        assert notice.kind == "unresolved"
+        await rig.crash()
+        await rig.start()
+        rig.home.write([write.call("toolu_a", "Agent", prompt="job")])
+        rig.home.subagent("a1", [], "toolu_a")
+        await eventually(lambda: _resolved(rig))
+        events = await rig.log(FOUND)
+        assert len({event.id for event in events}) == len(events)
+
+
+async def _resolved(rig: TranscriptRig) -> bool:
+    return any(isinstance(event, ev.SubagentResolved) for event in await rig.log(FOUND))
+
+
 async def _pass(rig: TranscriptRig, seconds: float) -> None:
     """Let time go by, and let those who wait for it do what they do."""
     for _ in range(20):

@@ -60,6 +60,15 @@ class Interpreter(Protocol):
         A transcript does not say so itself; without this, the next prompt would."""
         ...
 
+    def give_up(self, cause: str) -> Outcome:
+        """What waits to be known as somebody's has waited long enough: it is told as nobody's. `cause` makes the ids."""
+        ...
+
+    @property
+    def waiting(self) -> int:
+        """How many records wait to be known as somebody's."""
+        ...
+
     @property
     def turn(self) -> TurnId | None:
         """The open turn."""

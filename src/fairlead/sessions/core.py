@@ -56,6 +56,8 @@ class Transition:
         self.events: list[ev.Event] = []
         self.replies: list[KeptReply] = []
         self.places: list[Checkpoint] = []
+        self.turning = False
+        """What led to it is no record: who reads the log again would not come to it. So it is written down."""
 
     def add(self, event: ev.Event, origin: Origin = "", raw: bytes | None = None, at: int = 0) -> NewEntry:
         event, entry = self.stage.add(event, origin, raw, at)
@@ -186,7 +188,7 @@ class Core:
         self._since_checkpoint += len(transition.events)
         # A large memory (a long stream) is written down less often, so that its cost for each event stays the same.
         enough = max(self.services.limits.checkpoint_every, self._checkpoint_bytes // BYTES_PER_EVENT)
-        due = self._since_checkpoint >= enough or any(
+        due = transition.turning or self._since_checkpoint >= enough or any(
             isinstance(event, ev.TurnEnded | ev.AgentExited | ev.SessionOpened | ev.SessionForked)
             for event in transition.events
         )

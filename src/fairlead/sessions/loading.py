@@ -194,14 +194,15 @@ async def _recall(store: Store, session: SessionId, kind: AgentKind, holder: Ses
     """The state and the interpreter's memory at the end of what a new log shows of others.
 
     Ids of turns come from the session that began them: each part is seen again with that session's interpreter."""
-    state, interpreter, seq = SessionState(session=session), kind.interpreter(holder), 0
+    state, interpreter, owner, seq = SessionState(session=session), kind.interpreter(holder), str(holder), 0
     while True:
         page = await store.read(session, seq, PAGE)
         for entry in page.entries:
             event = ev.decode(entry.event)
             state = evolve(state, event, entry.seq)
-            if isinstance(event, ev.SessionOpened | ev.SessionForked):
-                owner = event.id.split("/", 1)[0] if isinstance(event, ev.SessionOpened) else holder
+            named = event.id.split("/", 1)[0]
+            if isinstance(event, ev.SessionOpened) or (isinstance(event, ev.SessionForked) and named != owner):
+                owner = named if isinstance(event, ev.SessionOpened) else holder
                 memory, interpreter = interpreter.snapshot(), kind.interpreter(SessionId(owner))
                 interpreter.restore(memory)
             _see(interpreter, entry)

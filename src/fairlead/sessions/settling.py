@@ -1,13 +1,17 @@
 """When turns of a transcript are over: it does not say so itself. A final answer after which nothing follows ends its
-turn; without one it is given up after a while."""
+turn; without one it is given up after a while, and so is the search for whose an orphan is. One timer a session that was
+written to lately, nothing for the others."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from fairlead.model.agents import Outcome
 from fairlead.model.ids import SessionId
+from fairlead.sessions.core import Core
 from fairlead.sessions.services import Services
 from fairlead.sessions.session import Session
+from fairlead.system.clock import Timer
 
 SETTLE_S = 3.0
 """A final answer after which so long nothing was written ends its turn: rows of one answer come within a second."""
@@ -25,48 +29,62 @@ class Settling:
         self._services = services
         self._loaded = loaded
         self._spawn = spawn
-        self._due: dict[SessionId, float] = {}
+        self._due: dict[SessionId, Timer] = {}
 
     def soon(self, session: SessionId) -> None:
-        first = not self._due
-        self._due[session] = self._services.clock.monotonic() + SETTLE_S
-        if first:
-            self._spawn(self._forever())
+        self._after(session, SETTLE_S)
 
-    async def _forever(self) -> None:
-        """While there are sessions that were written to lately."""
-        while self._due:
-            now = self._services.clock.monotonic()
-            for session in [session for session, due in self._due.items() if due <= now]:
-                if await self.settle(session):
-                    self._due.pop(session, None)
-                elif session in self._due:
-                    self._due[session] = now + SETTLE_S
-            if self._due:
-                await self._services.clock.sleep(SETTLE_S / 3)
+    def _after(self, session: SessionId, seconds: float) -> None:
+        self.forget(session)
+        self._due[session] = self._services.clock.call_later(seconds, lambda: self._spawn(self._check(session)))
+
+    async def _check(self, session: SessionId) -> None:
+        self._due.pop(session, None)
+        if not await self.settle(session) and session not in self._due:
+            # Not before it can be given up: should it be written to, it is looked at sooner.
+            self._after(session, max(SETTLE_S, (LOST_MS - self._silent(session)) / 1000 + 1))
+
+    def _silent(self, session_id: SessionId) -> int:
+        session = self._loaded(session_id)
+        return 0 if session is None else self._services.clock.now_ms() - session.core.log.last_at
 
     async def settle(self, session_id: SessionId) -> bool:
-        """End a turn that is over; true if there is nothing left to wait for."""
+        """End a turn that is over, and give up what is lost; true if there is nothing left to wait for."""
         session = self._loaded(session_id)
         if session is None or session.runner.agent is not None or session.runner.following:
             return True
         core = session.core
         async with core.lock:
-            turn = core.interpreter.turn
-            if turn is None:
-                return True
-            outcome = core.interpreter.settle()
-            if not outcome.events and self._services.clock.now_ms() - core.log.last_at > LOST_MS:
-                outcome = core.interpreter.exited("nothing more was written", turn)
-            if not outcome.events:
-                return False
-            transition = core.begin()
-            for event in outcome.events:
-                transition.add(event, at=core.log.last_at + 1)
-            transition.stage.drop.update(outcome.drop)
-            await core.commit(transition, patient=True)
+            outcomes = self._over(core)
+            if any(outcome.events for outcome in outcomes):
+                transition = core.begin()
+                transition.turning = True
+                for outcome in outcomes:
+                    for event in outcome.events:
+                        transition.add(event, at=core.log.last_at + 1)
+                    transition.stage.drop.update(outcome.drop)
+                await core.commit(transition, patient=True)
+            rests = core.interpreter.turn is None and not core.interpreter.waiting
         session.runner.pump()
-        return True
+        return rests
+
+    def _over(self, core: Core) -> list[Outcome]:
+        interpreter, outcomes = core.interpreter, []
+        lost = self._services.clock.now_ms() - core.log.last_at > LOST_MS
+        turn = interpreter.turn
+        if turn is not None:
+            outcomes.append(interpreter.settle())
+            if not outcomes[0].events and lost:
+                outcomes.append(interpreter.exited("nothing more was written", turn))
+        if interpreter.waiting and lost:
+            outcomes.append(interpreter.give_up(f"{core.session}@{core.log.head}"))
+        return outcomes
 
     def forget(self, session: SessionId) -> None:
-        self._due.pop(session, None)
+        timer = self._due.pop(session, None)
+        if timer is not None:
+            timer.cancel()
+
+    def stop(self) -> None:
+        for session in list(self._due):
+            self.forget(session)

@@ -79,6 +79,7 @@ class Keeper:
         self._spawn(self._archive_forever())
 
     async def stop(self) -> None:
+        self.settling.stop()
         for task in list(self._tasks):
             task.cancel()
         if self._tasks:

@@ -205,5 +205,84 @@ def test_a_sidechain_that_nobody_knows_is_told_in_the_main_thread_at_the_end() -
     assert the(log, ev.Text).subagent is None
 
 
+def resolved(log: Log) -> Any:
+    return the(log, ev.SubagentResolved)
+
+
+def test_an_orphan_whose_call_comes_after_all_is_put_right() -> None:
+    log = said(types("hi"), side(says(use("toolu_x"), message="m2", stop_reason="tool_use")), {"exit": "gone"})
+    assert all_of(log, ev.ToolCalled)[-1].subagent is None
+    log.run([types("more"), task()])
+    assert all_of(log, ev.SubagentResolved) == []
+    log.add(done())
+    event = resolved(log)
+    assert (event.child, event.call) == (subagent_id(T), T)
+    assert (event.messages, event.calls) == (("m2",), ("toolu_x",))
+    log.add(side(says(text("deep"), message="m3")))
+    assert all_of(log, ev.Text)[-1].subagent == subagent_id(T)
+    assert len(all_of(log, ev.SubagentResolved)) == 1
+
+
+def orphan_row(given: Input, parent: str | None, **fields: Any) -> Input:
+    return {"transcript": {**given["transcript"], "isSidechain": True, "parentUuid": parent, **fields}}
+
+
+def test_a_chain_of_orphans_is_one_and_goes_to_its_call_together() -> None:
+    """As older versions write them: no ids, only parents, and the prompt of the first."""
+    asked = {"transcript": {**says(use(T, "Task", prompt="job"), stop_reason="tool_use")["transcript"]}}
+    root = orphan_row(types("job", uuid="r1"), None)
+    chain = [orphan_row(says(text(str(n)), message=f"m{n}", uuid=f"r{n}"), f"r{n - 1}") for n in range(2, 5)]
+    log = said(types("hi"), root, *chain, {"exit": "gone"})
+    (notice,) = all_of(log, ev.Notice)
+    assert (notice.kind, notice.data["records"]) == ("unresolved", 4)
+    assert {event.subagent for event in all_of(log, ev.Text)} == {None}
+    log.run([types("again"), asked])
+    assert resolved(log).messages == ("r1", "m2", "m3", "m4")
+    log.add(orphan_row(says(text("5"), message="m5", uuid="r5"), "r4"))
+    assert all_of(log, ev.Text)[-1].subagent == subagent_id(T)
+
+
+def test_orphans_that_follow_an_orphan_are_put_right_with_it() -> None:
+    root = orphan_row(types("job", uuid="r1"), None)
+    second = orphan_row(says(text("2"), message="m2", uuid="r2"), "r1")
+    asked = says(use(T, "Task", prompt="job"), stop_reason="tool_use")
+    log = said(types("hi"), root, {"exit": "gone"}, second, {"exit": "gone"}, types("again"), asked)
+    assert [event.messages for event in all_of(log, ev.SubagentResolved)] == [("r1",), ("m2",)]
+    assert {event.child for event in all_of(log, ev.SubagentResolved)} == {subagent_id(T)}
+
+
+def test_what_waited_long_enough_is_told_as_nobodys() -> None:
+    log = said(types("hi"), side(says(text("deep"), message="m2")))
+    assert log.interpreter.waiting == 1
+    assert all_of(log, ev.Text) == []
+    events = log.interpreter.give_up("cause").events
+    assert [ev.kind_of(event) for event in events] == ["notice", "text"]
+    assert (log.interpreter.waiting, log.interpreter.give_up("cause").events) == (0, ())
+
+
+def test_a_results_own_words_tell_whose_an_id_is() -> None:
+    words = [{"type": "text", "text": "agentId: not_this\n"}, {"type": "text", "text": "agentId: a1 (for resuming)"}]
+    block = {"type": "tool_result", "tool_use_id": T, "content": words}
+    log = said(types("hi"), task(), side(says(text("deep"), message="m2")), types([block]))
+    assert the(log, ev.Text).subagent == subagent_id(T)
+
+
+def test_a_block_that_was_written_twice_is_told_once_and_both_rows_are_kept() -> None:
+    rows = [says(text("same")), says(text("same")), says(text("more")), says({"type": "thinking", "thinking": "t"})]
+    log = said(types("hi"), *rows, says({"type": "thinking", "thinking": "t"}), says(text("same"), message="msg_2"))
+    assert [(event.message, event.block, event.text) for event in all_of(log, ev.Text)] == [
+        ("msg_1", 0, "same"),
+        ("msg_1", 1, "more"),
+        ("msg_2", 0, "same"),
+    ]
+    assert len(all_of(log, ev.Thinking)) == 1
+    assert [event.record for event in all_of(log, ev.RecordKept)] == ["assistant", "assistant"]
+
+
+def test_on_the_wire_two_blocks_that_say_the_same_are_two() -> None:
+    log = said(prompt(), assistant(text("same")), assistant(text("same")))
+    assert [event.block for event in all_of(log, ev.Text)] == [0, 1]
+
+
 def test_a_result_ends_a_turn_that_a_transcript_began() -> None:
     assert the(said(types("hi"), says(text("a")), result(result="a")), ev.TurnEnded).text == "a"

@@ -4,7 +4,10 @@ A block is named by its message and its place in it. Deltas are told with runnin
 them names them in its marks and lets them go from the log.
 """
 
+import hashlib
 from typing import Any, Final
+
+import msgspec
 
 from fairlead.agents.claude import costs, subagents
 from fairlead.agents.claude.records import AssistantRecord, StreamRecord
@@ -35,7 +38,7 @@ def assistant(step: Step, record: AssistantRecord, thread: str) -> None:
     for block in blocks:
         _block(step, record, block, message, thread, len(blocks) == 1)
     costs.count(step, told, record.message.usage)
-    if not blocks:
+    if len(step.events) == told:
         step.keep("assistant", thread=thread)
 
 
@@ -101,12 +104,21 @@ def _place(step: Step, message: str, thread: str, block: dict[str, Any], given: 
     index = given
     if index is None:
         index = _streamed_index(step, message, thread, kind, block)
+    says = state.said.setdefault(message, [])
+    trim(state.said, MESSAGES_KEPT)
+    words = _hash(block)
+    if index in told or (index is None and step.origin == "transcript" and words in says):
+        return None
     if index is None:
         index = max(told, default=-1) + 1
-    elif index in told:
-        return None
     told.append(index)
+    says.append(words)
     return index
+
+
+def _hash(block: dict[str, Any]) -> int:
+    said = msgspec.json.encode(block, order="sorted")
+    return int.from_bytes(hashlib.blake2b(said, digest_size=8).digest(), "big")
 
 
 def _streamed_index(step: Step, message: str, thread: str, kind: str, block: dict[str, Any]) -> int | None:

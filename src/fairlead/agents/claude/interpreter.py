@@ -9,7 +9,7 @@ from typing import assert_never
 
 import msgspec
 
-from fairlead.agents.claude import blocks, costs, said, subagents, tasks, told, turns
+from fairlead.agents.claude import blocks, costs, holding, said, subagents, tasks, told, turns
 from fairlead.agents.claude import state as memory
 from fairlead.agents.claude.records import (
     AssistantRecord,
@@ -98,7 +98,7 @@ class ClaudeInterpreter:
     def exited(self, reason: str, cause: str) -> Outcome:
         step = self._step(cause, Record(b"", ""))
         state = self._state
-        subagents.release_all(step)
+        holding.release_all(step)
         ending = turns.judged(step, reason)
         if state.compacting:
             state.compacting = False
@@ -118,6 +118,15 @@ class ClaudeInterpreter:
         step = self._step("" if turn is None else turn.id, Record(b"", "transcript"))
         turns.end_if_over(step)
         return step.outcome()
+
+    def give_up(self, cause: str) -> Outcome:
+        step = self._step(cause, Record(b"", "transcript"))
+        holding.release_all(step)
+        return step.outcome()
+
+    @property
+    def waiting(self) -> int:
+        return sum(map(len, self._state.held.values()))
 
     @property
     def turn(self) -> TurnId | None:
@@ -255,7 +264,7 @@ class ClaudeInterpreter:
             subagents.belongs(step, row, thread)
         elif isinstance(message, StreamRecord):
             blocks.streamed(step, message, key, known=False)
-        elif subagents.hold(step, key):
+        elif holding.hold(step, key):
             step.keep("assistant" if isinstance(message, AssistantRecord) else "user")
         else:
             self._in_thread(step, message, "")
@@ -268,7 +277,7 @@ class ClaudeInterpreter:
             return
         thread, key = subagents.thread_of(step, row)
         if thread is None:
-            subagents.hold(step, key)
+            holding.hold(step, key)
         else:
             subagents.belongs(step, row, thread)
 

@@ -24,6 +24,7 @@ STREAMS_OPEN: Final = 64
 PIECES_OPEN: Final = 1024
 HELD_RECORDS: Final = 256
 HELD_BYTES: Final = 1 << 20
+ORPHANS_KEPT: Final = 64
 ANCESTRY_KEPT: Final = 4096
 """Rows of sidechains whose thread is remembered for those that name them as their parent."""
 
@@ -119,6 +120,14 @@ class Held(msgspec.Struct):
     origin: str
 
 
+class Orphan(msgspec.Struct):
+    """Records that were told in the main thread, since nobody knew whose they are: what they said, and their names."""
+
+    messages: list[str] = []
+    calls: list[str] = []
+    rows: list[str] = []
+
+
 class Base(msgspec.Struct):
     """The running totals of a process as of its last result; `before` those of the process before it."""
 
@@ -154,6 +163,10 @@ class State(msgspec.Struct):
     """The blocks told of each message."""
     held: dict[str, list[Held]] = {}
     held_bytes: int = 0
+    orphans: dict[str, Orphan] = {}
+    """By the key under which they were held: should their call come, they go where they belong."""
+    said: dict[str, list[int]] = {}
+    """What the blocks told of each message say, as hashes: a transcript may have a block twice."""
     base: Base = msgspec.field(default_factory=Base)
     records: Recent = msgspec.field(default_factory=Recent)
     streamed: Recent = msgspec.field(default_factory=Recent)

@@ -1,39 +1,34 @@
 """Calls and subagents: which are open, who made them, how they end. A thread is named by the call that began it.
 
 A record whose thread is not known yet is kept at once and held; its meaning follows when the call comes, or is
-told in the main thread when the turn ends without it.
+told in the main thread when the turn ends without it. Should the call come after all, that is put right by an event.
 """
 
+import re
 from typing import Any, Final, Literal
 
 import msgspec
 
+from fairlead.agents.claude.holding import AGENT_KEY, PROMPT_KEY, ROW_KEY, release
 from fairlead.agents.claude.state import (
     ANCESTRY_KEPT,
     CALLS_OPEN,
     CALLS_SEEN,
-    HELD_BYTES,
-    HELD_RECORDS,
     THREADS_KEPT,
     Call,
-    Held,
     Subagent,
     Task,
     trim,
 )
 from fairlead.agents.claude.step import Step
 from fairlead.model.content import content_blocks, plain_text
-from fairlead.model.events import Notice, SubagentEnded, SubagentStarted, ToolCalled, ToolEnded
+from fairlead.model.events import SubagentEnded, SubagentStarted, ToolCalled, ToolEnded
 from fairlead.model.ids import CallId, MessageId, subagent_id
 
 SPAWNING: Final = frozenset({"Task", "Agent"})
 """Tools that start a subagent: `Task` was renamed `Agent`, and both occur."""
 
-AGENT_KEY: Final = "agent:"
-ROW_KEY: Final = "row:"
-PROMPT_KEY: Final = "prompt:"
-"""Prefixes of the keys under which records are held: their subagent is known only by the CLI's own id, by the row
-that they follow, or by what it was asked. Without one the key is the call itself."""
+_AGENT_ID: Final = re.compile(r"^agentId: ?([0-9A-Za-z_-]{1,64})\b", re.MULTILINE)
 
 End = Literal["completed", "failed", "stopped"]
 
@@ -86,7 +81,7 @@ def thread_of(step: Step, row: Row) -> tuple[str | None, str]:
 
 def belongs(step: Step, row: Row, thread: str) -> None:
     """The thread of a sidechain's row is known: so is that of the rows that follow it."""
-    if row.sidechain and not row.agent and not row.parent_call and row.uuid:
+    if thread and row.sidechain and not row.agent and not row.parent_call and row.uuid:
         step.state.ancestry[row.uuid] = thread
         trim(step.state.ancestry, ANCESTRY_KEPT)
         release(step, ROW_KEY + row.uuid, thread)
@@ -124,47 +119,6 @@ def _is_known(step: Step, call: str) -> bool:
     """The call of a subagent was told: it works, or has worked before."""
     state = step.state
     return call in state.subagents or call in state.threads or call in state.ended
-
-
-def hold(step: Step, key: str) -> bool:
-    """Keep the record until its thread is known. False: there is no more room."""
-    state = step.state
-    held = sum(map(len, state.held.values()))
-    if held >= HELD_RECORDS or state.held_bytes + len(step.raw) > HELD_BYTES:
-        return False
-    state.held.setdefault(key, []).append(Held(step.raw, step.source, step.origin))
-    state.held_bytes += len(step.raw)
-    return True
-
-
-def release(step: Step, key: str, thread: str) -> None:
-    """Tell what is held under `key`, and what is found to belong behind it. No recursion: chains are long."""
-    step.releasing.append((key, thread))
-    if len(step.releasing) > 1:
-        return
-    while step.releasing:
-        key, thread = step.releasing[0]
-        held = step.state.held.pop(key, ())
-        step.state.held_bytes -= sum(len(record.raw) for record in held)
-        for record in held:
-            step.replay(step, record, thread)
-        del step.releasing[0]
-
-
-def release_all(step: Step) -> None:
-    """What is still held belongs to nobody we know: it is told in the main thread, and said so."""
-    for key in list(step.state.held):
-        held = step.state.held.get(key)
-        if held is None:
-            continue  # it followed another one
-        step.tell(
-            Notice,
-            part=key,
-            kind="unresolved",
-            text="Said by a subagent that is not known here.",
-            data={"parent": key.removeprefix(AGENT_KEY), "records": len(held)},
-        )
-        release(step, key, "")
 
 
 # --- calls -------------------------------------------------------------------------------------------
@@ -240,7 +194,7 @@ def _result_of_subagent(
     step: Step, call: str, name: str, content: Any, facts: dict[str, Any], is_error: bool, interrupted: bool
 ) -> None:
     subagent = step.state.subagents[call]
-    agent = facts.get("agentId")
+    agent = facts.get("agentId") or _agent_in(content)
     if isinstance(agent, str):
         learn(step, agent, call)
     if _goes_on(subagent, facts, is_error):
@@ -269,6 +223,13 @@ def _background_shell(step: Step, call: str, name: str, facts: dict[str, Any]) -
 
 def text_of(content: Any) -> str:
     return plain_text(content_blocks(content))
+
+
+def _agent_in(content: Any) -> str | None:
+    """The CLI's id of a subagent as a result tells it to the model, where the structured result is not there."""
+    found = _AGENT_ID.findall(text_of(content))
+    # The last one: before it are the subagent's own words.
+    return found[-1] if found else None
 
 
 # --- subagents ---------------------------------------------------------------------------------------
@@ -303,6 +264,9 @@ def start(step: Step, call: str, thread: str, facts: dict[str, Any], background:
     linked = [agent for agent, known in state.agents.items() if known == call]
     for agent in linked:
         release(step, AGENT_KEY + agent, call)
+    if call in state.prompts and PROMPT_KEY + prompt in state.orphans:
+        del state.prompts[call]
+        release(step, PROMPT_KEY + prompt, call)
     if call in state.prompts:
         _match(step, prompt)
         if call in state.prompts and PROMPT_KEY + prompt in state.held:

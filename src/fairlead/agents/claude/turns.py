@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from fairlead.agents.claude import subagents
+from fairlead.agents.claude import holding, subagents
 from fairlead.agents.claude.state import Turn
 from fairlead.agents.claude.step import Step
 from fairlead.model.events import TurnEnded, TurnStarted, TurnStatus, Usage
@@ -139,7 +139,7 @@ def _end(step: Step, ending: Ending, closed: list[str] | None) -> None:
     if closed is None:
         if step.origin != "transcript":
             # Of a transcript another file may still tell whose they are.
-            subagents.release_all(step)
+            holding.release_all(step)
         closed = subagents.close(step)
     step.tell(
         TurnEnded,
