@@ -96,6 +96,8 @@ class Emulator:
             if is_query(token):
                 answers += answer(token, self.y, min(self.x, self.columns - 1), self.columns, self.rows)
                 continue
+            if token.kind is Kind.CSI and token.final == "b":
+                token = self._repeated(token)
             output.append(token.raw.replace(ENQUIRY, "") if token.kind is Kind.CONTROL else token.raw)
             self._take(token)
         return Fed("".join(output).encode(), answers.encode())
@@ -133,7 +135,14 @@ class Emulator:
             case Kind.STRING:
                 pass
 
+    def _repeated(self, token: Token) -> Token:
+        """The last character so many times, as text: a watcher that has just come does not know which that was."""
+        count = max(_numbers(token.body)[0], 1)
+        return Token(Kind.TEXT, self._last * min(count, self.columns))
+
     def _print(self, text: str) -> None:
+        if not text:
+            return
         if self.sets[self.shifted] == "0":
             text = text.translate(_DRAWING)
         self._last = text[-1]
@@ -308,8 +317,6 @@ class Emulator:
                 self._scroll(count)
             case "T" if len(numbers) == 1:
                 self.grid.scroll_down(self.top, self.bottom, count, blank)
-            case "b" if self._last:
-                self._print(self._last * min(count, self.columns * self.rows))
             case "g":
                 self.tabs = set() if first == 3 else self.tabs - {x} if first == 0 else self.tabs
             case "h" | "l":

@@ -9,20 +9,21 @@ from typing import Final
 from fairlead.terminals.emulator import Emulator, Saved
 from fairlead.terminals.modes import DEFAULTS, ORIGIN
 
-_UNDO: Final = "".join(
+UNDO: Final = "".join(
     (
         "\x1b[?1049l\x1b[?6l\x1b[r\x1b[4l\x1b[20l\x1b(B\x1b)B\x0f\x1b[0m",
         "\x1b>\x1b[0 q\x1b[>4;0m\x1b[<16u\x1b[=0;1u",
         *(f"\x1b[?{mode}{'h' if on else 'l'}" for mode, on in DEFAULTS.items() if mode != ORIGIN),
-        "\x1b[?25l\x1b[H\x1b[2J\x1b[3J\x1b[3g",
     )
-)
+).encode()
+"""Every mode and state as a new terminal has it."""
 CLEAR_HISTORY: Final = b"\x1b[3J"
+_CLEAN: Final = UNDO.decode() + "\x1b[?25l\x1b[H\x1b[2J" + CLEAR_HISTORY.decode() + "\x1b[3g"
 
 
 def redraw(terminal: Emulator, most: int) -> bytes:
     """At most about `most` bytes of it are history; the screens themselves are always whole."""
-    parts = [_UNDO]
+    parts = [_CLEAN]
     parts += [f"\x1b[{tab + 1}G\x1bH" for tab in sorted(terminal.tabs)]
     parts.append("\r")
     parts += [f"{line.decode()}\r\n" for line in _newest(terminal, most)]
@@ -104,8 +105,7 @@ def _modes(terminal: Emulator) -> list[str]:
         # The cursor was hidden for the drawing.
         if mode != ORIGIN and (on != DEFAULTS[mode] or mode == 25):
             parts.append(f"\x1b[?{mode}{'h' if on else 'l'}")
-    if modes.title:
-        parts.append(f"\x1b]2;{modes.title}\x07")
+    parts.append(f"\x1b]2;{modes.title}\x07")
     return parts
 
 

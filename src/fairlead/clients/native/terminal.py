@@ -4,7 +4,7 @@ On the socket the terminal's bytes are binary frames and everything else is JSON
 docs/reference/native-protocol.md.
 """
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -13,9 +13,10 @@ from fairlead.clients.native.decode import convert, refuse_unknown
 from fairlead.clients.native.errors import BadFrame, UnknownType
 from fairlead.clients.native.sessions import PATH, session_of
 from fairlead.model.agents import Exit
-from fairlead.model.errors import FairleadError
+from fairlead.model.errors import FairleadError, NotFound
 from fairlead.model.frames import binary_frame, text_frame
-from fairlead.model.ids import session_id
+from fairlead.model.ids import SessionId, session_id
+from fairlead.model.requests import Step
 from fairlead.model.routes import Request, Route, Steps, json_response
 from fairlead.model.sockets import Attach, Check, Do, HangUp, Holder, Opening, Run, SocketRoute, Write
 from fairlead.model.terminals import (
@@ -118,14 +119,22 @@ class TerminalConversation:
         return (Write(self._codec.failed(error)),)
 
 
+def _look(session: SessionId) -> Generator[Step, Any, TerminalView]:
+    try:
+        view: TerminalView = yield ShowTerminal(session_terminal(session))
+    except NotFound:
+        raise NotFound("terminal of session", session) from None
+    return view
+
+
 def _check(opening: Opening) -> Check:
     """Before the upgrade, so that a client is told by a status; the terminal may still go until it is joined."""
-    yield ShowTerminal(session_terminal(session_id(opening.params["session"])))
+    yield from _look(session_id(opening.params["session"]))
     return None
 
 
 def show(request: Request) -> Steps:
-    return json_response((yield ShowTerminal(session_terminal(session_of(request)))))
+    return json_response((yield from _look(session_of(request))))
 
 
 def _object(data: bytes) -> dict[str, Any]:

@@ -1,0 +1,93 @@
+"""Cutting bytes into tokens: the same however they are split, and bounded whatever comes."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairlead.terminals.tokens import LONGEST, Kind, Token, Tokenizer
+from terminals.streams import RECORDED, STREAMS, recorded
+
+
+def tokens(*pieces: bytes) -> list[tuple[Kind, str]]:
+    """Kinds and their characters; neighbours of a kind that may be cut anywhere are joined."""
+    tokenizer = Tokenizer()
+    found: list[tuple[Kind, str]] = []
+    for piece in pieces:
+        for token in tokenizer.feed(piece):
+            if token.kind in (Kind.TEXT, Kind.CONTROL) and found and found[-1][0] is token.kind:
+                found[-1] = (token.kind, found[-1][1] + token.raw)
+            else:
+                found.append((token.kind, token.raw))
+    return found
+
+
+def cut(stream: bytes, places: list[int]) -> list[bytes]:
+    ends = sorted({place % (len(stream) + 1) for place in places})
+    return [stream[start:end] for start, end in zip([0, *ends], [*ends, len(stream)], strict=True)]
+
+
+@given(STREAMS | st.binary(max_size=60), st.lists(st.integers(0, 10**6), max_size=8))
+def test_the_same_however_they_are_split(stream: bytes, places: list[int]) -> None:
+    assert tokens(*cut(stream, places)) == tokens(stream)
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_real_programs_byte_by_byte(name: str) -> None:
+    stream = recorded(name)
+    assert tokens(*(stream[at : at + 1] for at in range(len(stream)))) == tokens(stream)
+    assert "".join(raw for _, raw in tokens(stream)).encode() == stream
+
+
+def one(data: bytes) -> Token:
+    (token,) = Tokenizer().feed(data)
+    return token
+
+
+def test_what_a_sequence_is_made_of() -> None:
+    assert one(b"\x1b[?1;2$p")[:5] == (Kind.CSI, "\x1b[?1;2$p", "?1;2", "$", "p")
+    assert one(b"\x1b]2;title\x1b\\").body == "2;title"
+    assert one(b"\x1bP$qm\x1b\\")[2:] == ("$qm", "", "P")
+    assert one(b"\x1b(0")[2:] == ("(", "", "0")
+    assert one(b"\x1b7").final == "7"
+
+
+def test_the_eight_bit_controls_are_the_seven_bit_ones() -> None:
+    assert one("\x9b31m".encode()) == one(b"\x1b[31m")
+    assert one("\x9d2;x\x9c".encode()) == one(b"\x1b]2;x\x1b\\")
+
+
+@pytest.mark.parametrize(
+    ("given", "left"),
+    [
+        (b"\x1b[3\x1b[1mX", ["\x1b[1m", "X"]),
+        (b"\x1b[3\x18X", ["\x18", "X"]),
+        (b"\x1b]2;half\x1b[1mX", ["\x1b[1m", "X"]),
+        (b"\x1b]2;half\x18X", ["\x18", "X"]),
+        (b"\x1bPhalf\x1bcX", ["\x1bc", "X"]),
+        (b"\x1b\x1b7", ["\x1b7"]),
+        ("\x1b[é".encode(), ["é"]),
+    ],
+)
+def test_what_breaks_a_sequence_off_is_read_for_itself(given: bytes, left: list[str]) -> None:
+    assert [raw for _, raw in tokens(given)] == left
+
+
+@pytest.mark.parametrize("opener", [b"\x1b]2;", b"\x1bP", b"\x1b_", b"\x1b["])
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_sequence_without_an_end_is_not_kept(opener: bytes, whole: bool) -> None:
+    tokenizer = Tokenizer()
+    filler = b"1" * 4096
+    stream = [opener, *[filler] * (LONGEST // 4096 + 5)]
+    for piece in [b"".join(stream)] if whole else stream:
+        assert tokenizer.feed(piece) == []
+    held = sum(len(value) for value in vars(tokenizer).values() if isinstance(value, str))
+    assert held <= LONGEST
+    end = b"m" if opener == b"\x1b[" else b"\x1b\\"
+    after = [token for token in tokenizer.feed(end + b"X") if token.final != "\\"]
+    assert [token.raw for token in after] == ["X"]
+
+
+def test_one_that_is_too_long_is_left_out_however_it_comes() -> None:
+    long = b"\x1b]52;c;" + b"A" * (LONGEST + 1) + b"\x07"
+    assert tokens(long, b"X") == tokens(*(long[at : at + 1000] for at in range(0, len(long), 1000)), b"X")
+    assert tokens(long, b"X") == [(Kind.TEXT, "X")]
