@@ -28,6 +28,7 @@ from fairlead.model.agents import AgentInfo, AgentKind
 from fairlead.model.dialin import Tokens
 from fairlead.model.policy import Behavior, Rule, parse_rule
 from fairlead.model.requests import Action
+from fairlead.model.terminals import Terminals
 from fairlead.server import limits as serving
 from fairlead.server.app import App, Parts
 from fairlead.server.binding import Binding, house_of, open_sockets, urls
@@ -45,6 +46,7 @@ from fairlead.sessions.transcripts import Keeper
 from fairlead.sessions.trust import TrustBook
 from fairlead.stores.sqlite import SqliteStore
 from fairlead.system.clock import SystemClock
+from fairlead.terminals import TerminalActions, TerminalRegistry
 
 log = logging.getLogger("fairlead")
 
@@ -124,8 +126,11 @@ class Gateway:
         stack.push_async_callback(credentials.close)
         token = await bootstrap_admin(credentials, data, self._env.get("FAIRLEAD_TOKEN"))
         redactor.hide(token)
+        terminals = TerminalRegistry(self._clock, config.max_terminals)
+        stack.push_async_callback(terminals.close)
         house = house_of(binding, sockets)
-        kinds = agent_kinds(config, self._env, self._clock, credentials.agents, urls(binding, sockets)[0])
+        address = urls(binding, sockets)[0]
+        kinds = agent_kinds(config, self._env, self._clock, credentials.agents, address, terminals)
         chosen = await choose_agent(config, kinds)
         transcripts = self._transcripts(data)
         fences = _fences(data, house, doors)
@@ -144,6 +149,7 @@ class Gateway:
             **trust_performers(self._trust),
             **keeper.performers(),
             **ShownBook(store.documents).performers(),
+            **TerminalActions(terminals).performers(),
         }
         for kind in kinds.values():
             performers.update(kind.performers())
@@ -253,7 +259,12 @@ async def running(
 
 
 def agent_kinds(
-    config: Config, env: Mapping[str, str], clock: SystemClock, tokens: Tokens | None = None, url: str = ""
+    config: Config,
+    env: Mapping[str, str],
+    clock: SystemClock,
+    tokens: Tokens | None = None,
+    url: str = "",
+    terminals: Terminals | None = None,
 ) -> dict[str, ClaudeKind]:
     """Every agent that can be asked for by name. With tokens and our own address, agents can dial in there."""
     settings = ClaudeSettings(
@@ -265,7 +276,7 @@ def agent_kinds(
         gateway=url.replace("http", "ws", 1),
     )
     demo = msgspec.structs.replace(settings, home=str(Path(config.data) / "demo-home"))
-    return {"claude": ClaudeKind(settings, clock, tokens), "demo": DemoKind(demo, clock)}
+    return {"claude": ClaudeKind(settings, clock, tokens, terminals), "demo": DemoKind(demo, clock)}
 
 
 async def choose_agent(config: Config, kinds: Mapping[str, AgentKind]) -> AgentInfo:

@@ -213,6 +213,8 @@ class Child(msgspec.Struct, frozen=True, kw_only=True):
     at: int = 0
     dials_in: bool = False
     """It connects to its gateway, and goes on trying for a while when that is gone."""
+    in_terminal: bool = False
+    """It lives on a terminal of its gateway's, and is hung up on when that is gone."""
 
 
 class AgentKind(Protocol):

@@ -166,13 +166,15 @@ class TurnEnded(Base, frozen=True, kw_only=True, tag="turn.ended"):
 
 
 class UserMessage(Base, frozen=True, kw_only=True, tag="user.message"):
-    """Handed to the agent. `via` steer went into a running turn; `synthetic` was made by the agent itself."""
+    """Handed to the agent. `via` steer went into a running turn; `synthetic` was made by the agent itself. `record` is
+    the agent's own id of it, where it chose one of its own (a prompt that was typed into its terminal)."""
 
     message: MessageId
     content: tuple[Content, ...]
     by: str = ""
     via: Literal["prompt", "steer", "agent"] = "prompt"
     synthetic: bool = False
+    record: str = ""
 
 
 class TextDelta(Base, frozen=True, kw_only=True, tag="text.delta"):

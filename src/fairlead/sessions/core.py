@@ -188,9 +188,13 @@ class Core:
         self._since_checkpoint += len(transition.events)
         # A large memory (a long stream) is written down less often, so that its cost for each event stays the same.
         enough = max(self.services.limits.checkpoint_every, self._checkpoint_bytes // BYTES_PER_EVENT)
-        due = transition.turning or self._since_checkpoint >= enough or any(
-            isinstance(event, ev.TurnEnded | ev.AgentExited | ev.SessionOpened | ev.SessionForked)
-            for event in transition.events
+        due = (
+            transition.turning
+            or self._since_checkpoint >= enough
+            or any(
+                isinstance(event, ev.TurnEnded | ev.AgentExited | ev.SessionOpened | ev.SessionForked)
+                for event in transition.events
+            )
         )
         if not due:
             return ()
@@ -200,8 +204,10 @@ class Core:
         return Checkpoint(STATE, seq, state), Checkpoint(INTERPRETER, seq, memory)
 
     def seen(self, event: ev.Event, state: SessionState) -> ev.Event:
-        """What the core knows better than the interpreter: who asked for a mode, whether it is news, whether ours
-        follows it, and which rules of ours would answer a request for good."""
+        """What the core knows better than the interpreter: who sent a message, who asked for a mode, whether it is news,
+        whether ours follows it, and which rules of ours would answer a request for good."""
+        if isinstance(event, ev.UserMessage) and not event.by:
+            return msgspec.structs.replace(event, by=state.sender(event.message))
         if isinstance(event, ev.PermissionAsked):
             return msgspec.structs.replace(event, suggestions=self.suggest(event.tool, event.input))
         if not isinstance(event, ev.ModeChanged):

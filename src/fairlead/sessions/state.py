@@ -71,6 +71,8 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True):
     rules: tuple[str, ...] = ()
     model: str = ""
     queue: tuple[Queued, ...] = ()
+    handed: tuple[tuple[MessageId, str], ...] = ()
+    """Messages that left the queue and whose `user.message` is still to come, each with who sent it."""
     pending: tuple[Pending, ...] = ()
     decided: tuple[tuple[RequestId, str], ...] = ()
     parent: SessionId | None = None
@@ -92,6 +94,10 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True):
 
     def find_queued(self, message: str) -> Queued | None:
         return next((item for item in self.queue if item.message == message), None)
+
+    def sender(self, message: str) -> str:
+        """Who sent a message that is on its way to the agent."""
+        return next((by for name, by in self.handed if name == message), "")
 
     def summary(self, *, deleted: bool = False) -> Summary:
         return Summary(
@@ -203,9 +209,10 @@ def evolve(state: SessionState, event: ev.Event, seq: int, encoded: bytes = b"")
         case ev.MessageQueued():
             item = Queued(event.message, event.content, event.by)
             return _change(state, queue=(*state.queue, item), updated=event.at)
-        case ev.MessageDequeued() | ev.MessageCancelled():
-            rest = tuple(item for item in state.queue if item.message != event.message)
-            return _change(state, queue=rest, updated=event.at)
+        case ev.MessageDequeued():
+            return _dequeued(state, event)
+        case ev.MessageCancelled():
+            return _change(state, queue=_without(state, event.message), updated=event.at)
         case ev.MessageMoved():
             return _moved(state, event)
         case _:
@@ -221,6 +228,7 @@ def _forked(state: SessionState, event: ev.SessionForked) -> SessionState:
         updated=event.at,
         turn=None,
         queue=(),
+        handed=(),
         pending=(),
         closed=False,
         archived=False,
@@ -269,12 +277,29 @@ def _turn_ended(state: SessionState, event: ev.TurnEnded) -> SessionState:
     )
 
 
+HANDED_KEPT = 16
+"""A message that never came up is forgotten after so many others; one is on its way at a time."""
+
+
+def _dequeued(state: SessionState, event: ev.MessageDequeued) -> SessionState:
+    item = state.find_queued(event.message)
+    handed = state.handed if item is None else (*state.handed[1 - HANDED_KEPT :], (item.message, item.by))
+    return _change(state, queue=_without(state, event.message), handed=handed, updated=event.at)
+
+
+def _without(state: SessionState, message: MessageId) -> tuple[Queued, ...]:
+    return tuple(item for item in state.queue if item.message != message)
+
+
 def _user_message(state: SessionState, event: ev.UserMessage) -> SessionState:
+    if state.handed:
+        rest = tuple(item for item in state.handed if item[0] != event.message)
+        state = state if len(rest) == len(state.handed) else _change(state, handed=rest)
     if event.via != "prompt" or event.subagent is not None:
         return _change(state, updated=event.at)
     return _change(
         state,
-        last_prompt=event.message,
+        last_prompt=MessageId(event.record or event.message),
         first_prompt=state.first_prompt or plain_text(event.content)[:400],
         updated=event.at,
     )

@@ -87,7 +87,9 @@ async def follow(
     leaving = asyncio.create_task(gone(Process(child.pid, child.started), clock))
     quiet = _Quiet(clock, lambda: end(child, clock, patience or Patience())) if child.dials_in else None
     try:
-        offset = await asyncio.to_thread(place_after, path, after)
+        # Of a terminal the transcript is all there is: its first prompt may be known from there alone.
+        whole = after is None and child.in_terminal
+        offset = 0 if whole else await asyncio.to_thread(place_after, path, after)
         with FileTail(path, clock=clock, offset=offset) as tail:
             await _read(tail, leaving, sink, quiet)
     finally:

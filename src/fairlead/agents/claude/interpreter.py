@@ -9,7 +9,7 @@ from typing import assert_never
 
 import msgspec
 
-from fairlead.agents.claude import blocks, costs, holding, said, subagents, tasks, told, turns
+from fairlead.agents.claude import blocks, costs, holding, said, subagents, tasks, told, turns, typed
 from fairlead.agents.claude import state as memory
 from fairlead.agents.claude.records import (
     AssistantRecord,
@@ -29,6 +29,7 @@ from fairlead.agents.claude.records import (
     QuietRecord,
     RateLimitRecord,
     ResultRecord,
+    ScreenMarker,
     Status,
     StreamRecord,
     SubagentLink,
@@ -41,6 +42,7 @@ from fairlead.agents.claude.records import (
     TitleRecord,
     ToolProgressRecord,
     ToolUseSummary,
+    TypedPrompt,
     UnknownRecord,
     UserRecord,
     WireRecord,
@@ -79,6 +81,7 @@ class ClaudeInterpreter:
             self._interpret(step, message)
             if record.origin == "transcript" and not isinstance(message, UserRecord | AssistantRecord):
                 self._between(step, message)
+            typed.end_if_stopped(step)
         elif isinstance(message, AssistantRecord) and not message.parent_call and not in_sidechain(message):
             # The transcript's copy of what the wire brought has the true stop reason.
             blocks.note_final(step, message)
@@ -98,6 +101,7 @@ class ClaudeInterpreter:
     def exited(self, reason: str, cause: str) -> Outcome:
         step = self._step(cause, Record(b"", ""))
         state = self._state
+        typed.unsaid(step)
         holding.release_all(step)
         ending = turns.judged(step, reason)
         if state.compacting:
@@ -193,6 +197,10 @@ class ClaudeInterpreter:
             subagents.learn(step, message.agentId, message.toolUseId)
         elif isinstance(message, UserRecord) and not seen:
             said.prompt(step, message)
+        elif isinstance(message, TypedPrompt) and not seen:
+            typed.prompt(step, message)
+        elif isinstance(message, ScreenMarker):
+            typed.screen(step, message)
         return self._outcome(step)
 
     # --- handing on
@@ -245,7 +253,7 @@ class ClaudeInterpreter:
                 self._unknown(step, message)
             case Garbage():
                 step.keep("garbage", known=False)
-            case InterruptMarker() | LinkMarker() | SubagentLink():
+            case InterruptMarker() | LinkMarker() | SubagentLink() | TypedPrompt() | ScreenMarker():
                 # Ours alone; from the agent it is a type like any other that we do not know.
                 step.keep("fairlead", known=False)
             case ControlResponse() | ControlCancel() | KeepAlive():

@@ -19,8 +19,10 @@ from fairlead.agents.claude.hooks import HookDesk
 from fairlead.agents.claude.interpreter import ClaudeInterpreter
 from fairlead.agents.claude.launch import TOKEN_VARIABLE, arguments, check_sdk_url, environment
 from fairlead.agents.claude.probe import Installed, Prober, find_executable, ways
-from fairlead.agents.claude.records import interrupt_marker
+from fairlead.agents.claude.records import interrupt_marker, typed_prompt
 from fairlead.agents.claude.sending import user_line
+from fairlead.agents.claude.stage import Stage
+from fairlead.agents.claude.terminal import ClaudeTerminal, no_steering
 from fairlead.agents.claude.versions import abilities
 from fairlead.agents.links.dialin import DialInLink, Terms
 from fairlead.agents.links.stdio import StdioLink
@@ -41,6 +43,7 @@ from fairlead.model.errors import AgentGone, AgentMissing, BadRequest
 from fairlead.model.ids import MessageId, SessionId, is_uuid
 from fairlead.model.requests import Action
 from fairlead.model.routes import ClientProtocol
+from fairlead.model.terminals import Terminal, Terminals
 from fairlead.system.clock import Clock
 from fairlead.system.process import Patience
 from fairlead.system.spill import SpillFiles
@@ -70,7 +73,7 @@ class _Ready(msgspec.Struct, frozen=True):
     agent_session: str
     transcript: Path
 
-    def child(self, agent: str, link: "StdioLink | ClaudeDialIn", at: int) -> Child:
+    def child(self, agent: str, link: "StdioLink | ClaudeDialIn | Terminal", at: int) -> Child:
         return Child(
             session=self.launch.session,
             pid=link.pid,
@@ -83,18 +86,23 @@ class _Ready(msgspec.Struct, frozen=True):
             transcript=str(self.transcript),
             at=at,
             dials_in=isinstance(link, ClaudeDialIn),
+            in_terminal=not isinstance(link, StdioLink | ClaudeDialIn),
         )
 
 
 class ClaudeKind:
     """Implements `model.agents.AgentKind`."""
 
-    def __init__(self, settings: ClaudeSettings, clock: Clock, tokens: Tokens | None = None) -> None:
+    def __init__(
+        self, settings: ClaudeSettings, clock: Clock, tokens: Tokens | None = None, terminals: Terminals | None = None
+    ) -> None:
         self._settings = settings
         self._clock = clock
         self._prober = Prober(clock)
         self._tokens = tokens
         self._doors = Doors()
+        self._terminals = terminals
+        self._in_terminals: dict[str, ClaudeTerminal] = {}
         address = settings.gateway.replace("ws", "http", 1)
         self._hooks = None if tokens is None else HookDesk(tokens, address, clock)
 
@@ -122,14 +130,23 @@ class ClaudeKind:
         return ClaudeInterpreter(session)
 
     def prompt(self, content: Sequence[Content], message: MessageId, agent_session: str) -> Record:
-        return Record(user_line(to_wire(tuple(content)), agent_session, message)[:-1], "gateway")
+        typed = self._in_terminals.get(agent_session)
+        if typed is None:
+            return Record(user_line(to_wire(tuple(content)), agent_session, message)[:-1], "gateway")
+        if typed.at_work:
+            raise no_steering()
+        return Record(typed_prompt(to_wire(tuple(content)), message), "gateway")
 
     def interrupting(self, cause: str) -> Record:
         return Record(interrupt_marker(cause), "gateway")
 
-    async def launch(self, launch: Launch, sink: AgentSink, record_child: ChildRecorder) -> ClaudeAgent:
+    async def launch(
+        self, launch: Launch, sink: AgentSink, record_child: ChildRecorder
+    ) -> ClaudeAgent | ClaudeTerminal:
         """Start it and wait until it takes prompts. Once it was recorded, `sink.exited` comes even if this fails."""
         ready = await self._prepare(launch)
+        if launch.settings.link == "terminal":
+            return await self._in_terminal(ready, sink, record_child)
         if launch.settings.link == "stdio":
             argv = [*ready.found.command, *arguments(launch, ready.found.version, ready.agent_session)]
             patience = self._settings.patience
@@ -166,6 +183,38 @@ class ClaudeKind:
             link.tell, link.asked = agent.tell, agent.asked
         await agent.start(ready.launch)
         return agent
+
+    # --- in a terminal
+
+    async def _in_terminal(self, ready: _Ready, sink: AgentSink, record_child: ChildRecorder) -> ClaudeTerminal:
+        if self._terminals is None or self._hooks is None:
+            raise BadRequest(f"The agent {self.name} has no terminals here: set the session's link to stdio.")
+        spill = SpillFiles(Path(self._settings.spill), ready.launch.session) if self._settings.spill else None
+        stage = Stage(
+            launch=ready.launch,
+            version=ready.found.version,
+            command=ready.found.command,
+            env=ready.env,
+            cwd=ready.cwd,
+            agent_session=ready.agent_session,
+            transcript=ready.transcript,
+            spill=spill,
+        )
+        playing = await stage.open(self._terminals, self._hooks, sink, self._clock)
+        try:
+            await record_child.started(ready.child(self.name, playing.terminal, self._clock.now_ms()))
+        except BaseException:
+            await playing.give_up()
+            raise
+        agent = await playing.start()
+        self._enter(agent, ready.agent_session)
+        return agent
+
+    def _enter(self, agent: ClaudeTerminal, agent_session: str) -> None:
+        """Its prompts are typed from now on, whatever conversation a person takes up there."""
+        self._in_terminals = {name: other for name, other in self._in_terminals.items() if other.running}
+        self._in_terminals[agent_session] = agent
+        agent.moved = lambda conversation: self._enter(agent, conversation)
 
     # --- dial-in
 

@@ -155,6 +155,51 @@ def arguments(launch: Launch, version: Version, agent_session: str, sdk_url: str
     return flags
 
 
+def in_terminal(launch: Launch, version: Version, agent_session: str, hooks: str) -> list[str]:
+    """The arguments of the interactive CLI. `hooks` is the JSON of our hooks: it has no other settings of ours, since
+    a rule to ask would put a dialog on the screen in spite of a hook's word."""
+    settings = launch.settings
+    for name, given in (
+        ("max_turns", settings.max_turns),
+        ("max_budget_usd", settings.max_budget_usd),
+        ("output_schema", settings.output_schema),
+        ("mcp_servers", settings.mcp_servers or launch.mcp or None),
+    ):
+        if given is not None:
+            raise BadSetting(name, "cannot be had in a terminal: take the link stdio, or leave it out")
+    flags = [f"--permission-mode={_mode(settings.mode, version)}"]
+    if not (launch.resume and resumes_by_command(version)):
+        flags += _conversation(launch, agent_session)
+    elif launch.fork:
+        raise BadSetting("link", "cannot be terminal for a fork with this version of Claude Code: take the link stdio")
+    if settings.model:
+        flags.append(f"--model={_model(settings.model)}")
+    if settings.effort and version >= _EFFORT_SINCE:
+        flags.append(f"--effort={_effort(settings.effort)}")
+    flags += [f"--add-dir={_directory(path)}" for path in settings.directories]
+    if settings.append_prompt:
+        flags.append(f"--append-system-prompt={_words(settings.append_prompt)}")
+    if not launch.trusted:
+        flags.append("--setting-sources=user")
+    return [*flags, f"--settings={hooks}"]
+
+
+def resumes_by_command(version: Version) -> bool:
+    """Measured: the interactive 2.1.120 fails at once when it is started to resume; its command /resume works."""
+    return version == (2, 1, 120)
+
+
+def terminal_environment(env: Mapping[str, str], settings: Settings) -> dict[str, str]:
+    """What the interactive CLI needs besides: a terminal that it can draw on, and a box that holds nothing that nobody
+    typed."""
+    chosen = {**env, "TERM": "xterm-256color", "CLAUDE_CODE_ENABLE_PROMPT_SUGGESTION": "false"}
+    if not any("utf" in chosen.get(name, "").lower() for name in ("LC_ALL", "LC_CTYPE", "LANG")):
+        chosen["LC_ALL"] = "C.UTF-8"
+    if settings.thinking is not None:
+        chosen["MAX_THINKING_TOKENS"] = str(settings.thinking)
+    return chosen
+
+
 def _dialing(url: str) -> tuple[str, ...]:
     # Words before options: some options take every word that follows them.
     return (ALWAYS[0], PLACEHOLDER, "--print", f"--sdk-url={check_sdk_url(url)}", *ALWAYS[1:])
@@ -268,6 +313,12 @@ def _directory(path: str) -> str:
     if not path.startswith("/") or _CONTROL.search(path):
         raise BadSetting("directories", f"takes absolute paths without control characters, not {path[:200]!r}")
     return path
+
+
+def _words(text: str) -> str:
+    if "\0" in text:
+        raise BadSetting("append_prompt", "takes no NUL character")
+    return text
 
 
 def _turns(number: int) -> str:

@@ -313,6 +313,33 @@ class LinkMarker(msgspec.Struct, frozen=True, kw_only=True):
     asked: tuple[str, ...] = ()
 
 
+class TypedPrompt(msgspec.Struct, frozen=True, kw_only=True):
+    """Ours: a prompt that is typed into the agent's terminal. The row of its transcript will be the user's message;
+    `uuid` is the message's id, which that row does not know."""
+
+    uuid: str
+    content: Any
+
+
+class ScreenMarker(msgspec.Struct, frozen=True, kw_only=True):
+    """Ours, never sent: what the driver of a terminal knows beside the transcript.
+
+    `ready`: the agent runs (agent_session and what follows). `stopped`: its Stop hook came. `idle`: it is back at its
+    prompt; `left`: it has been for a while, and no answer came. `untyped`: the prompt `message` could not be typed.
+    `shows`: something a person must see to (`kind`, `lines`)."""
+
+    cause: str = ""
+    what: str = ""
+    agent_session: str = ""
+    version: str = ""
+    mode: str = ""
+    cwd: str = ""
+    message: str = ""
+    text: str = ""
+    kind: str = ""
+    lines: tuple[str, ...] = ()
+
+
 class UnknownRecord(msgspec.Struct, frozen=True, kw_only=True):
     """An object of a type we do not know, or whose fields are not what we know."""
 
@@ -360,6 +387,8 @@ WireRecord = (
     | InterruptMarker
     | LinkMarker
     | SubagentLink
+    | TypedPrompt
+    | ScreenMarker
     | UnknownRecord
     | Garbage
 )
@@ -367,6 +396,8 @@ WireRecord = (
 INTERRUPT_MARKER: Final = "fairlead_interrupt"
 LINK_MARKER: Final = "fairlead_link"
 SUBAGENT_LINK: Final = "fairlead_subagent"
+TYPED_PROMPT: Final = "fairlead_typed"
+SCREEN_MARKER: Final = "fairlead_screen"
 """The `type`s of our own markers; the prefix keeps them apart from any type of the CLI."""
 
 _TYPES: Final[dict[str, type[Any]]] = {
@@ -388,6 +419,8 @@ _TYPES: Final[dict[str, type[Any]]] = {
     INTERRUPT_MARKER: InterruptMarker,
     LINK_MARKER: LinkMarker,
     SUBAGENT_LINK: SubagentLink,
+    TYPED_PROMPT: TypedPrompt,
+    SCREEN_MARKER: ScreenMarker,
 }
 
 QUIET_TYPES: Final = frozenset(
@@ -565,3 +598,13 @@ def link_marker(marker: LinkMarker) -> bytes:
 def subagent_link(agent: str, call: str) -> bytes:
     """The record (origin `gateway`, never sent) that tells the interpreter which call began a subagent; no newline."""
     return encode_line({"type": SUBAGENT_LINK, "agentId": agent, "toolUseId": call})[:-1]
+
+
+def typed_prompt(content: Any, message: str) -> bytes:
+    """Our line for a prompt that is typed (origin `gateway`); no newline."""
+    return encode_line({"type": TYPED_PROMPT, "uuid": message, "content": content})[:-1]
+
+
+def screen_marker(marker: ScreenMarker) -> bytes:
+    """The record (origin `gateway`, never sent) by which the driver of a terminal tells what it knows; no newline."""
+    return encode_line({"type": SCREEN_MARKER, **msgspec.structs.asdict(marker)})[:-1]

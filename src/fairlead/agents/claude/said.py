@@ -1,6 +1,6 @@
 """User records: our own prompts, tools' results, and what the CLI says in a user's name."""
 
-from fairlead.agents.claude import subagents, tasks, texts, turns
+from fairlead.agents.claude import subagents, tasks, texts, turns, typed
 from fairlead.agents.claude.blocks import blocks_of
 from fairlead.agents.claude.records import UserRecord
 from fairlead.agents.claude.step import Step
@@ -43,8 +43,11 @@ def user(step: Step, record: UserRecord, thread: str) -> None:
 
 
 def _words(step: Step, record: UserRecord, content: tuple[Content, ...], thread: str) -> None:
-    words = texts.read(plain_text(content))
-    if words.kind == "interrupted":
+    text = plain_text(content)
+    words = texts.read(text)
+    if not thread and typed.is_shown(step, text):
+        typed.shown(step)
+    elif words.kind == "interrupted":
         if not thread:
             turns.signal(step, Signal.INTERRUPT)
         step.keep("user", "interrupted", thread=thread)

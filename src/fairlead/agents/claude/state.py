@@ -57,12 +57,21 @@ def trim(table: dict[K, V], limit: int) -> None:
 
 
 class Turn(msgspec.Struct):
-    """`final`: the answer that ends it was seen, though no result yet. `error`: the agent said it as an error."""
+    """`final`: the answer that ends it was seen, though no result yet. `error`: the agent said it as an error.
+    `stopped`: a hook has told that it is over; its last row may still be on its way."""
 
     id: str
     cancelled: bool = False
     final: bool = False
     error: str = ""
+    stopped: bool = False
+
+
+class Typed(msgspec.Struct):
+    """A prompt on its way into the agent's terminal: the transcript has not shown it yet."""
+
+    message: str
+    text: str
 
 
 class Call(msgspec.Struct):
@@ -140,6 +149,7 @@ class Base(msgspec.Struct):
 class State(msgspec.Struct):
     phase: str = "idle"
     turn: Turn | None = None
+    typed: Typed | None = None
     ready: dict[str, Any] = {}
     mode: str = ""
     compacting: bool = False

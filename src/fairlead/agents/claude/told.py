@@ -14,6 +14,7 @@ from fairlead.agents.claude.records import (
     Init,
     LinkMarker,
     ProgressRecord,
+    ScreenMarker,
     Status,
     SystemNotice,
     ToolProgressRecord,
@@ -87,6 +88,18 @@ def init(step: Step, record: Init) -> None:
     if before:
         _mode(step, mode)
     state.mode = mode
+
+
+def in_terminal(step: Step, marker: ScreenMarker) -> None:
+    """The interactive CLI says nothing of itself: what it was started with."""
+    state = step.state
+    ready: dict[str, Any] = {
+        "agent_session": marker.agent_session,
+        "version": marker.version,
+        "cwd": marker.cwd,
+    }
+    state.ready, state.mode = ready, marker.mode
+    step.tell(AgentReady, mode=marker.mode, **ready)
 
 
 def status(step: Step, record: Status) -> None:

@@ -1,0 +1,137 @@
+"""The transcript of a CLI in a terminal, handed on as it grows: its own rows and its subagents', each once.
+
+Where the file is not there yet (the CLI makes it at the first prompt), it is waited for. A fork's file begins with a
+copy of its parent's rows, by the same ids: those are passed over.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Final
+
+from fairlead.agents.claude.lines import Spill
+from fairlead.agents.claude.named import named
+from fairlead.agents.claude.reading import SessionReader
+from fairlead.model.agents import Record
+from fairlead.model.errors import NotFound
+from fairlead.model.ids import SessionId
+from fairlead.model.transcripts import Rows
+from fairlead.system.clock import Clock
+from fairlead.system.tail import FileTail
+
+logger = logging.getLogger("fairlead.agents.claude")
+
+LOOK_SECONDS: Final = 0.05
+"""The least time between two looks, however often the screen changes."""
+
+Give = Callable[[list[Record]], Awaitable[None]]
+
+
+class TranscriptRows:
+    """`give` gets the rows in order. One look at a time."""
+
+    def __init__(self, session: SessionId, path: Path, clock: Clock, give: Give, spill: Spill | None = None) -> None:
+        self.path = path
+        self._session = session
+        self._clock = clock
+        self._give = give
+        self._spill = spill
+        self._copied: frozenset[str] = frozenset()
+        self._looking = asyncio.Lock()
+        self._wanted = asyncio.Event()
+        self._moved = asyncio.Event()
+        self._reader = self._open()
+
+    def _open(self) -> SessionReader:
+        return SessionReader(self._session, self.path, spill=lambda: self._spill)
+
+    def pass_over(self) -> None:
+        """What is in the file now is known."""
+        if self.path.exists():
+            self._reader.to_end()
+
+    def pass_over_copies(self, parent: Path) -> None:
+        """The rows of `parent` that stand at the beginning are known."""
+        self._copied = _ids(parent)
+
+    def move(self, path: Path) -> None:
+        """The CLI goes on in another file (a person cleared the conversation, or took another up)."""
+        self.path = path
+        self._reader.close()
+        self._reader = self._open()
+        self._moved.set()
+        self.nudge()
+
+    def nudge(self) -> None:
+        """There may be something new: a subagent's file, of which nobody tells us."""
+        self._wanted.set()
+
+    async def look(self) -> bool:
+        """Hand on what is there. Whether there was anything."""
+        found = False
+        async with self._looking:
+            while (rows := await self._read()) is not None:
+                found = await self._hand_on(rows) or found
+        return found
+
+    async def finish(self) -> None:
+        """The CLI has ended: also a last line without its end."""
+        await self.look()
+        async with self._looking:
+            rows = await self._reader.finish()
+            if rows is not None:
+                await self._hand_on(rows)
+            self._reader.close()
+
+    async def follow(self) -> None:
+        """Until it is cancelled."""
+        while True:
+            self._moved.clear()
+            with FileTail(self.path, clock=self._clock) as tail:
+                watching = asyncio.create_task(self._watch(tail))
+                try:
+                    while not self._moved.is_set():
+                        self._wanted.clear()
+                        await self.look()
+                        await self._clock.sleep(LOOK_SECONDS)
+                        await self._wanted.wait()
+                finally:
+                    watching.cancel()
+                    await asyncio.wait({watching})
+
+    async def _watch(self, tail: FileTail) -> None:
+        while True:
+            await tail.changed()
+            self.nudge()
+
+    async def _read(self) -> Rows | None:
+        try:
+            return await self._reader.read()
+        except NotFound:
+            return None
+
+    async def _hand_on(self, rows: Rows) -> bool:
+        records = [record for record in rows.records if not self._is_copy(record)]
+        for problem in rows.problems:
+            logger.warning("a transcript is damaged", extra={"path": problem.path, "problem": problem.kind})
+        if records:
+            await self._give(records)
+        return bool(records)
+
+    def _is_copy(self, record: Record) -> bool:
+        if not self._copied:
+            return False
+        row = named(record.raw)
+        if row is not None and isinstance(row.uuid, str) and row.uuid and row.uuid not in self._copied:
+            self._copied = frozenset()
+        return bool(self._copied)
+
+
+def _ids(path: Path) -> frozenset[str]:
+    try:
+        with path.open("rb") as file:
+            rows = [named(line) for line in file]
+    except OSError:
+        return frozenset()
+    return frozenset(row.uuid for row in rows if row is not None and isinstance(row.uuid, str))

@@ -1,0 +1,108 @@
+"""What a screen of the interactive CLI shows: whether its prompt is there, a person's text in it, work, or a dialog.
+
+Pure. Only the lowest box counts: the conversation above it may say anything. Seen on 2.1.37, 2.1.120 and 2.1.325
+(tests/golden/claude-screens): the prompt is a line of `❯` between two rules, drawn at the bottom; below it are hints,
+`esc to interrupt` among them while it works and nothing is typed; above it, at the left edge, is what it is doing. A
+dialog takes the place of the box. Nothing here answers a dialog: a person does.
+"""
+
+import re
+from itertools import pairwise
+from typing import Final, Literal
+
+import msgspec
+
+from fairlead.model.terminals import Screen
+
+State = Literal["starting", "prompt", "typed", "working", "dialog"]
+
+_RULE: Final = re.compile(r"─{12,}")
+"""At the left edge, where nothing of the conversation begins with one. A word may stand in it, at its right end."""
+_CHOICE: Final = re.compile(r"\s*❯\s*(?:\d+\.|Yes\b|No\b)")
+_NEEDS_ANSWER: Final = re.compile(
+    r"\b(?:enter to (?:confirm|select|continue)|press enter|esc to (?:cancel|close))\b", re.IGNORECASE
+)
+_WORKS: Final = re.compile(r"\besc to interrupt\b", re.IGNORECASE)
+_DOING: Final = re.compile(r"[·✢✳✶✻✽*∗] \S.*…")
+"""A turning star and a word, at the left edge: `✶ Cerebrating… (1s · ↓ 9 tokens)`. When it is done, there is no `…`."""
+_PLACEHOLDERS: Final = ('Try "', "Press up to edit queued messages")
+"""What an empty box may show."""
+ABOVE: Final = 8
+"""Lines above the box among which it says what it does: the line itself, tips and queued messages."""
+
+_KINDS: Final = (
+    ("trust", ("trust the files", "do you trust", "trust this folder", "quick safety check")),
+    ("api_key", ("custom api key", "use this api key")),
+    ("sign_in", ("select login method", "choose the text style", "let's get started", "syntax theme")),
+)
+
+
+class View(msgspec.Struct, frozen=True):
+    """`text` is what the box holds, as far as the screen shows it; `lines` those of a dialog; `kind` what dialog it
+    is, `other` where we do not know it."""
+
+    state: State
+    text: str = ""
+    kind: str = ""
+    lines: tuple[str, ...] = ()
+
+
+def read(screen: Screen) -> View:
+    lines = screen.lines
+    box = _box(lines)
+    if box is None:
+        return _without_box(lines)
+    top, bottom = box
+    below = lines[bottom + 1 :]
+    if any(_CHOICE.match(line) for line in below) or any(_NEEDS_ANSWER.search(line) for line in below):
+        # The box is one of the conversation's own, and a dialog lies below it.
+        return _dialog(lines[bottom + 1 :])
+    text = _text(lines[top + 1 : bottom])
+    doing = any(_DOING.match(line) for line in lines[max(0, top - ABOVE) : top])
+    if doing or _WORKS.search(_joined(below)):
+        return View("working", text)
+    return View("typed", text) if text else View("prompt")
+
+
+def _box(lines: tuple[str, ...]) -> tuple[int, int] | None:
+    """The rules around the lowest prompt."""
+    rules = [index for index, line in enumerate(lines) if _is_rule(line)]
+    for top, bottom in reversed(list(pairwise(rules))):
+        if bottom - top > 1 and lines[top + 1][:1] in ("❯", "!", "#"):
+            return top, bottom
+        if bottom - top > 1:
+            return None
+    return None
+
+
+def _is_rule(line: str) -> bool:
+    return _RULE.match(line) is not None
+
+
+def _text(inside: tuple[str, ...]) -> str:
+    first = inside[0]
+    if not first.startswith("❯"):
+        return "\n".join(inside)  # a mode of the box that a person chose: `!` takes a command of the shell
+    text = "\n".join([first[1:].strip("\xa0 "), *(line.strip() for line in inside[1:])]).strip()
+    return "" if text.startswith(_PLACEHOLDERS) else text
+
+
+def _joined(lines: tuple[str, ...]) -> str:
+    """Hints are wrapped where the screen is narrow."""
+    return re.sub(r"\s+", " ", " ".join(lines))
+
+
+def _without_box(lines: tuple[str, ...]) -> View:
+    asks = [index for index, line in enumerate(lines) if _CHOICE.match(line)]
+    asks = asks or [index for index, line in enumerate(lines) if _NEEDS_ANSWER.search(line)]
+    if not asks:
+        return View("starting")
+    rules = [index for index, line in enumerate(lines[: asks[-1]]) if _is_rule(line)]
+    return _dialog(lines[rules[-1] + 1 if rules else 0 :])
+
+
+def _dialog(lines: tuple[str, ...]) -> View:
+    shown = tuple(line.rstrip() for line in lines if line.strip() and not _is_rule(line))
+    words = _joined(shown).lower()
+    kind = next((kind for kind, signs in _KINDS if any(sign in words for sign in signs)), "other")
+    return View("dialog", kind=kind, lines=shown)

@@ -1,0 +1,118 @@
+"""Puts the interactive CLI on a terminal: its hooks, its arguments, where its transcript is read from.
+
+We write nothing into the user's own configuration. What the CLI asks at its start (trust in a folder, a key, its
+setting up) a person answers once, in the terminal; the CLI remembers it.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from fairlead.agents.claude.control import HookAnswer
+from fairlead.agents.claude.hooks import Handler, HookDesk, HookPost
+from fairlead.agents.claude.launch import in_terminal, resumes_by_command, terminal_environment
+from fairlead.agents.claude.lines import Spill
+from fairlead.agents.claude.records import ScreenMarker
+from fairlead.agents.claude.rows import TranscriptRows
+from fairlead.agents.claude.terminal import ClaudeTerminal
+from fairlead.agents.claude.versions import Version
+from fairlead.model.agents import AgentSink, Launch
+from fairlead.model.terminals import Program, Size, Terminal, Terminals, session_terminal
+from fairlead.system.clock import Clock
+
+SIZE = Size(120, 40)
+"""As wide as its hints need; whoever types there with a smaller screen makes it smaller."""
+
+
+class Stage(msgspec.Struct, frozen=True, kw_only=True):
+    """All that is known before it is started."""
+
+    launch: Launch
+    version: Version
+    command: Sequence[str]
+    env: Mapping[str, str]
+    cwd: str
+    agent_session: str
+    transcript: Path
+    spill: Spill | None
+
+    async def open(self, terminals: Terminals, desk: HookDesk, sink: AgentSink, clock: Clock) -> "Playing":
+        """Start it. TooMany, Busy, BadSetting."""
+        made: asyncio.Future[ClaudeTerminal] = asyncio.get_running_loop().create_future()
+        post = desk.open(self.launch.session, self._handlers(made))
+        try:
+            words = in_terminal(self.launch, self.version, self.agent_session, post.settings())
+            env = {**terminal_environment(self.env, self.launch.settings), **post.variables}
+            program = Program(argv=[*self.command, *words], env=env, cwd=self.cwd, size=SIZE)
+            terminal = await terminals.open(session_terminal(self.launch.session), program)
+        except BaseException:
+            await post.close("The agent could not be started.")
+            raise
+        agent = ClaudeTerminal(terminal, sink, clock, self.version)
+        made.set_result(agent)
+        rows = TranscriptRows(self.launch.session, self.transcript, clock, agent.records, self.spill)
+        if self.launch.fork:
+            rows.pass_over_copies(self.transcript.with_name(f"{self.launch.resume}.jsonl"))
+        elif self.launch.resume:
+            rows.pass_over()
+        return Playing(terminal, agent, rows, post, self)
+
+    @property
+    def takes_up(self) -> str:
+        """The conversation that must be taken up by a command."""
+        return self.launch.resume if resumes_by_command(self.version) else ""
+
+    def marker(self) -> ScreenMarker:
+        return ScreenMarker(
+            what="ready",
+            agent_session=self.agent_session,
+            version=".".join(map(str, self.version)),
+            mode=self.launch.settings.mode,
+            cwd=self.cwd,
+        )
+
+    def _handlers(self, made: "asyncio.Future[ClaudeTerminal]") -> dict[str, Handler]:
+        async def before_tool(given: Mapping[str, Any]) -> HookAnswer:
+            return await (await made).before_tool(given)
+
+        async def prompted(given: Mapping[str, Any]) -> HookAnswer:
+            return await (await made).prompted(given)
+
+        async def stopped(given: Mapping[str, Any]) -> HookAnswer:
+            return await (await made).stopped(given)
+
+        async def began(given: Mapping[str, Any]) -> HookAnswer:
+            return await (await made).began(given)
+
+        handlers: dict[str, Handler] = {
+            "pre-tool-use": before_tool,
+            "user-prompt-submit": prompted,
+            "stop": stopped,
+        }
+        # Elsewhere it would tell nothing new, and make 2.1.37 write a file for a conversation that nobody has.
+        return {**handlers, "session-start": began} if self.takes_up else handlers
+
+
+class Playing:
+    """It runs, and nobody has been told yet."""
+
+    def __init__(
+        self, terminal: Terminal, agent: ClaudeTerminal, rows: TranscriptRows, post: HookPost, stage: Stage
+    ) -> None:
+        self.terminal = terminal
+        self._agent = agent
+        self._rows = rows
+        self._post = post
+        self._stage = stage
+
+    async def start(self) -> ClaudeTerminal:
+        """When it takes prompts, or a person has to see to it. AgentGone."""
+        await self._agent.start(self._rows, self._post, self._stage.marker(), self._stage.takes_up)
+        return self._agent
+
+    async def give_up(self) -> None:
+        await self._post.close("The agent is ended.")
+        await self.terminal.stop()
