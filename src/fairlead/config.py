@@ -40,6 +40,7 @@ class DoorConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     port: Annotated[int, msgspec.Meta(ge=0, le=65535)]
     static: str = ""
     public_url: str = ""
+    options: dict[str, str] = {}
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -109,7 +110,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     origins: Annotated[tuple[str, ...], _described("Further origins whose pages may use this gateway.")] = ()
     door: Annotated[
         dict[str, DoorConfig],
-        _described("Further ports, each for one client protocol by name: its port, static and public_url (a table)."),
+        _described(
+            "Further ports, each for one client protocol by name: its port, static, public_url, options (a table)."
+        ),
     ] = {}
     frame_bytes: Annotated[int, _described("Largest message a client may send."), msgspec.Meta(ge=1024)] = 8 << 20
     commands_per_second: Annotated[

@@ -344,6 +344,7 @@ def _doors(config: Config) -> list[Door]:
             port=door.port,
             static=Path(door.static).expanduser() if door.static else None,
             public_url=door.public_url,
+            options=door.options,
         )
         for name, door in config.door.items()
     ]

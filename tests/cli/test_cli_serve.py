@@ -148,8 +148,9 @@ def test_a_door_in_the_settings_file_is_opened(server: Server, tmp_path: Path) -
         (["=1"], "NAME=PORT is expected"),
         (["native=70000"], "Expected `int` <= 65535"),
         (["native=1", "native=2"], "has a door already, on port 1"),
-        (["native=1,listing=yes"], "there are static=DIR and public_url=URL"),
-        (["native=1,static="], "there are static=DIR and public_url=URL"),
+        (["native=1,listing=yes"], "listing is no option of this door; there are: static, public_url"),
+        (["native=1,static="], "static= is no option"),
+        (["native=1,"], "nothing is no option"),
         (["native=0,public_url=gw.example"], "https://name[:port] is expected"),
     ],
 )

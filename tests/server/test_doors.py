@@ -31,7 +31,7 @@ TLS = Path(__file__).parent / "tls"
 
 def read(request: Request) -> Steps:
     view = yield GetSession(SESSION)
-    return json_response({"title": view.summary.title, "path": request.head.path, "base": request.base})
+    return json_response({"title": view.summary.title, "query": request.query, "base": request.base})
 
 
 def status_of(request: Request) -> Steps:
@@ -68,6 +68,7 @@ def toy(name: str = "toy", **more: Any) -> ClientProtocol:
             "name": name,
             "prefix": f"/{name}",
             "root_paths": ("/api/claude",),
+            "door_options": ("form",),
             "routes": (
                 Route(method="GET", path="/api/claude/sessions", access="view", name="list", handle=read, **token),
                 Route(method="GET", path="/api/claudette", access="view", name="other", handle=read, **token),
@@ -189,6 +190,16 @@ async def closed_with(port: int, path: str, token: str) -> bytes:
 async def test_the_addresses_that_a_handler_makes_are_the_doors_own(opened: Opened) -> None:
     async with opened.client(authorization=f"Bearer {opened.served.admin}") as client:
         assert (await client.get("/api/claude/sessions")).json()["base"] == opened.url
+
+
+async def test_a_door_says_what_its_clients_leave_open() -> None:
+    async with with_door(Door(name="toy", port=0, options={"form": "late"})) as opened:
+        async with opened.client(authorization=f"Bearer {opened.served.admin}") as client:
+            assert (await client.get("/api/claude/sessions")).json()["query"] == {"form": "late"}
+            given = await client.get("/api/claude/sessions?form=early&last=3")
+            assert given.json()["query"] == {"form": "early", "last": "3"}
+        async with opened.served.client() as client:
+            assert (await client.get("/api/claude/sessions")).json()["query"] == {}, "of the door alone"
 
 
 def test_two_protocols_may_not_claim_one_path_at_the_root() -> None:
@@ -400,6 +411,8 @@ def test_a_door_that_cannot_be_is_told_before_anything_is_opened(tmp_path: Path)
     data = tmp_path / "data"
     data.mkdir()
     assert "there are: other, toy" in refused([Door(name="cognova", port=1)], data)
+    listing = Door(name="toy", port=1, options={"listing": "yes"})
+    assert "listing is no option of this door; there are: form, static, public_url" in refused([listing], data)
     same = [Door(name="toy", port=9000), Door(name="other", port=9000)]
     assert "port 9000 is the door of toy already" in refused(same, data)
     assert "port 8787 is the main port already" in refused([Door(name="toy", port=8787)], data)

@@ -140,7 +140,8 @@ class ClientProtocol(msgspec.Struct, frozen=True, kw_only=True):
 
     On a door (`--door NAME=PORT`) all of it answers at these paths. On the main port the sockets do, and the routes
     below `root_paths`; everything also answers below `prefix`. Without a prefix all of it is at the root.
-    `views`: its views with a memory; no other protocol may use their names."""
+    `views`: its views with a memory; no other protocol may use their names. `door_options`: names of the query that a
+    door can set for all who do not say otherwise (`--door NAME=PORT,OPTION=VALUE`)."""
 
     name: str
     routes: tuple[Route, ...] = ()
@@ -148,6 +149,7 @@ class ClientProtocol(msgspec.Struct, frozen=True, kw_only=True):
     prefix: str = ""
     root_paths: tuple[str, ...] = ()
     views: tuple[View, ...] = ()
+    door_options: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.prefix and (not self.prefix.startswith("/") or self.prefix.endswith("/")):

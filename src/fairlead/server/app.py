@@ -6,7 +6,7 @@ or a conversation beside it, for HTTP and WebSocket alike. Frameworks' routers a
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, TypeVar
 from uuid import uuid4
@@ -51,7 +51,8 @@ _Opened = tuple[
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Parts:
     """What the application is made of. `base` is the public URL, empty if there is none; `inbound` are the routes by
-    which agents come in, and others that are no client protocol. `door`: its one protocol has the root."""
+    which agents come in, and others that are no client protocol. `door`: its one protocol has the root. `options`: what
+    the query says where it does not."""
 
     protocols: Sequence[ClientProtocol]
     gateway: Gateway
@@ -63,6 +64,7 @@ class Parts:
     base: str = ""
     inbound: Sequence[ClientProtocol] = ()
     door: bool = False
+    options: Mapping[str, str] = field(default_factory=dict)
     limits: Limits = DEFAULT_LIMITS
     fresh: Callable[[], str] = lambda: str(uuid4())
 
@@ -127,7 +129,7 @@ class App:
                 version=parts.version,
                 base=parts.base.rstrip("/") or f"{'https' if head.secure else 'http'}://{head.first('host')}",
                 params=match.params,
-                query=parse_query(head.query),
+                query={**parts.options, **parse_query(head.query)},
                 body=body,
             )
             answering = self.doer.run(who, route.handle(request))
@@ -237,7 +239,7 @@ class App:
                 fresh=parts.fresh,
                 subprotocol=choose_subprotocol(route, scope.get("subprotocols", [])),
                 params=match.params,
-                query=parse_query(head.query),
+                query={**parts.options, **parse_query(head.query)},
             )
             conversation = route.open(opening)
         except FairleadError as error:

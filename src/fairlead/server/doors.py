@@ -23,12 +23,14 @@ _OPTION: Final = "--door"
 
 
 class Door(msgspec.Struct, frozen=True, kw_only=True):
-    """What was asked for: the protocol's name, the port, a folder of static files, the address that browsers use."""
+    """What was asked for: the protocol's name, the port, a folder of static files, the address that browsers use, and
+    the protocol's own options."""
 
     name: str
     port: int
     static: Path | None = None
     public_url: str = ""
+    options: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,6 +42,7 @@ class OpenDoor:
     binding: Binding
     sockets: Sequence[socket.socket]
     static: Path | None
+    options: Mapping[str, str]
 
     @property
     def url(self) -> str:
@@ -58,6 +61,7 @@ class OpenDoor:
             door=True,
             house=house_of(self.binding, self.sockets),
             base=self.binding.public_url,
+            options=self.options,
         )
         if self.static is None:
             return App(own)
@@ -78,6 +82,10 @@ def check_doors(
             raise _wrong(door, f"port {door.port} is {taken[door.port]} already")
         if door.port:
             taken[door.port] = f"the door of {door.name}"
+        for option in door.options:
+            if option not in known[door.name].door_options:
+                takes = ", ".join((*known[door.name].door_options, "static", "public_url"))
+                raise _wrong(door, f"{option} is no option of this door; there are: {takes}")
         if door.static is not None:
             _check_static(door, door.static, data)
     return known
@@ -92,7 +100,14 @@ def open_door(door: Door, protocol: ClientProtocol, main: Binding) -> OpenDoor:
         raise PortInUse(main.host, door.port, f"{_OPTION} {door.name}=PORT") from error
     except UnsafeBind as error:
         raise UnsafeBind(main.host, f"{_OPTION} {door.name}={door.port},public_url=https://...") from error
-    return OpenDoor(name=door.name, protocol=protocol, binding=binding, sockets=sockets, static=door.static)
+    return OpenDoor(
+        name=door.name,
+        protocol=protocol,
+        binding=binding,
+        sockets=sockets,
+        static=door.static,
+        options=door.options,
+    )
 
 
 class Ports:

@@ -116,7 +116,7 @@ def serve(
 
 
 def doors_of(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """`NAME=PORT[,static=DIR][,public_url=URL]`, as the settings file has them."""
+    """`NAME=PORT[,static=DIR][,public_url=URL][,OPTION=VALUE]`, as the settings file has them."""
     found: dict[str, dict[str, Any]] = {}
     for text in texts:
         first, *options = text.split(",")
@@ -128,9 +128,12 @@ def doors_of(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
         found[name] = {"port": int(port)}
         for option in options:
             key, _, value = option.partition("=")
-            if key not in ("static", "public_url") or not value:
-                raise Usage(f"--door {text}: {option} is no option; there are static=DIR and public_url=URL.")
-            found[name][key] = value
+            if not key or not value:
+                raise Usage(
+                    f"--door {text}: {option or 'nothing'} is no option: static=DIR, for example, would be one."
+                )
+            place = found[name] if key in ("static", "public_url") else found[name].setdefault("options", {})
+            place[key] = value
     return found
 
 

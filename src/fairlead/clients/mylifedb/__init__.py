@@ -29,4 +29,5 @@ PROTOCOL: Final = ClientProtocol(
         terminal.SOCKET,
     ),
     views=(MyLifeDbView(),),
+    door_options=("pages",),
 )
