@@ -274,6 +274,7 @@ def agent_kinds(
         pass_env=config.pass_env,
         spill=str(Path(config.data) / "oversize"),
         gateway=url.replace("http", "ws", 1),
+        certificate=os.path.realpath(config.tls_cert) if config.tls_cert else "",
     )
     demo = msgspec.structs.replace(settings, home=str(Path(config.data) / "demo-home"))
     return {"claude": ClaudeKind(settings, clock, tokens, terminals), "demo": DemoKind(demo, clock)}

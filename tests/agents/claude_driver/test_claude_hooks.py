@@ -5,6 +5,7 @@ import json
 import shlex
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -17,10 +18,14 @@ from fairlead.agents.claude import hooks
 from fairlead.agents.claude.control import HookAnswer
 from fairlead.agents.claude.hooks import EVENTS, HookDesk, HookPost, command, settings_json
 from fairlead.agents.claude.permits import denial
+from fairlead.config import load
 from fairlead.model.errors import NotFound
 from fairlead.model.ids import SessionId
+from fairlead.system.clock import SystemClock
 from fairlead.testing.clock import ManualClock
+from fairlead.wiring import agent_kinds
 
+TLS = Path(__file__).parents[2] / "server" / "tls"
 ALLOW = msgspec.convert({"hookSpecificOutput": {"hookEventName": "PreToolUse"}}, HookAnswer)
 
 
@@ -121,6 +126,17 @@ def test_a_path_with_spaces_and_quotes_is_one_word(monkeypatch: pytest.MonkeyPat
 def test_an_event_that_there_is_not_is_a_mistake_of_ours(desk: HookDesk, held: Held) -> None:
     with pytest.raises(ValueError, match="no such hooks"):
         desk.open(SESSION, {"pre-tool": held})
+
+
+def test_with_tls_the_hooks_know_the_gateway_s_certificate(tokens: FakeTokens, tmp_path: Path) -> None:
+    given = {"data": str(tmp_path / "data"), "tls_cert": str(TLS / "cert.pem"), "tls_key": str(TLS / "key.pem")}
+    kinds = agent_kinds(load({"HOME": "/h"}, given).config, {}, SystemClock(), tokens, "https://127.0.0.1:7433")
+    desk = kinds["claude"]._hooks
+    assert desk is not None
+    post = desk.open(SESSION, {})
+    assert post.variables["FAIRLEAD_HOOK_URL"].startswith("https://127.0.0.1:7433/v1/hooks/")
+    assert post.variables["FAIRLEAD_HOOK_CERT"] == str((TLS / "cert.pem").resolve())
+    assert json.loads(post.settings())["env"]["FAIRLEAD_HOOK_CERT"] == post.variables["FAIRLEAD_HOOK_CERT"]
 
 
 # --- handling ---------------------------------------------------------------------------------------------------

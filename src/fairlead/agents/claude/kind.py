@@ -60,6 +60,8 @@ class ClaudeSettings(msgspec.Struct, frozen=True, kw_only=True):
     spill: str = ""
     gateway: str = ""
     """Our own address as agents dial it, `ws://host:port`."""
+    certificate: str = ""
+    """With `wss://`: the file of our certificate, which hooks trust."""
     patience: Patience = Patience()
 
 
@@ -104,7 +106,7 @@ class ClaudeKind:
         self._terminals = terminals
         self._in_terminals: dict[str, ClaudeTerminal] = {}
         address = settings.gateway.replace("ws", "http", 1)
-        self._hooks = None if tokens is None else HookDesk(tokens, address, clock)
+        self._hooks = None if tokens is None else HookDesk(tokens, address, clock, settings.certificate)
 
     @property
     def name(self) -> str:
