@@ -9,9 +9,7 @@ from typing import Any
 
 import pytest
 
-from agents.claude.golden_claude import cases as recorded_cases
-from agents.claude.golden_claude import inputs
-from clients.mylifedb.showing import SESSION, Showing
+from clients.mylifedb.showing import Showing
 from fairlead.clients.mylifedb.variants import Variant
 
 CASES = Path(__file__).parents[2] / "golden" / "mylifedb"

@@ -1,0 +1,14 @@
+"""A gateway for each test that serves MyLifeDB, stopped after it."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from clients.mylifedb.house import House, open_house
+
+
+@pytest.fixture
+async def house(tmp_path: Path) -> AsyncIterator[House]:
+    async with open_house(tmp_path) as made:
+        yield made

@@ -1,0 +1,176 @@
+"""A gateway that serves MyLifeDB over real sockets, on a real core; what the agent says is said by the test."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import msgspec
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed
+
+from fairlead.auth.actions import CredentialActions
+from fairlead.auth.credentials import Credentials
+from fairlead.clients.mylifedb import PROTOCOL
+from fairlead.model.requests import Action
+from fairlead.server.app import App, Parts
+from fairlead.server.binding import Binding, house_of, open_sockets
+from fairlead.server.limits import Limits
+from fairlead.server.runner import Runner
+from fairlead.server.steps import Performer
+from fairlead.sessions.shown import ShownBook
+from fairlead.system.clock import SystemClock
+from fairlead.testing.mylifedb_client import MyLifeDbClient
+from sessions.rig import SESSION, Rig
+
+PATIENCE = 20.0
+Frame = dict[str, Any]
+Wanted = str | Callable[[Frame], bool]
+
+
+class Tab:
+    """A browser's tab: one socket, the frames it got, and the reference client that shows them."""
+
+    def __init__(self, socket: ClientConnection, client: MyLifeDbClient, *, packed: bool = False) -> None:
+        self.socket = socket
+        self.client = client
+        self.frames: list[Frame] = []
+        self.kinds_seen: set[type] = set()
+        self.close_code: int | None = None
+        self._packed = packed
+        self._taken = 0
+        self._news = asyncio.Condition()
+
+    async def listen(self) -> None:
+        self.client.opened()
+        try:
+            async for data in self.socket:
+                frame = msgspec.msgpack.decode(data) if isinstance(data, bytes) else msgspec.json.decode(data)
+                async with self._news:
+                    self.kinds_seen.add(type(data))
+                    self.frames.append(frame)
+                    self.client.apply(frame)
+                    self._news.notify_all()
+        except ConnectionClosed:
+            pass
+        async with self._news:
+            self.close_code = self.socket.close_code
+            self.client.closed()
+            self._news.notify_all()
+
+    async def say(self, **frame: Any) -> None:
+        data = msgspec.msgpack.encode(frame) if self._packed else msgspec.json.encode(frame).decode()
+        await self.socket.send(data)
+
+    async def until(self, wanted: Wanted) -> Frame:
+        """The next frame that fits, after the one that was waited for last."""
+        fits = (lambda frame: frame["type"] == wanted) if isinstance(wanted, str) else wanted
+        async with self._news:
+            try:
+                async with asyncio.timeout(PATIENCE):
+                    while True:
+                        for place in range(self._taken, len(self.frames)):
+                            if fits(self.frames[place]):
+                                self._taken = place + 1
+                                return self.frames[place]
+                        assert self.close_code is None, f"closed with {self.close_code}"
+                        await self._news.wait()
+            except TimeoutError:
+                raise AssertionError(f"{wanted} did not come; there were {self.kinds()[-30:]}") from None
+
+    async def closed(self) -> int:
+        async with self._news, asyncio.timeout(PATIENCE):
+            await self._news.wait_for(lambda: self.close_code is not None)
+        assert self.close_code is not None
+        return self.close_code
+
+    @property
+    def extensions(self) -> str:
+        """What was agreed in the handshake."""
+        assert self.socket.response is not None
+        return self.socket.response.headers.get("sec-websocket-extensions", "")
+
+    def kinds(self) -> list[str]:
+        return [frame["type"] for frame in self.frames]
+
+    def uuids(self) -> list[str]:
+        return [frame["uuid"] for frame in self.frames if frame.get("uuid") and frame["type"] != "stream_event"]
+
+
+class House:
+    def __init__(self, rig: Rig, credentials: Credentials, app: App, port: int, admin: str) -> None:
+        self.rig = rig
+        self.credentials = credentials
+        self.app = app
+        self.port = port
+        self.admin = admin
+
+    async def token(self, *scopes: Any, name: str = "somebody") -> str:
+        return (await self.credentials.create("token", name, scopes)).secret
+
+    def http(self, token: str = "") -> httpx.AsyncClient:
+        headers = {"authorization": f"Bearer {token or self.admin}"}
+        return httpx.AsyncClient(
+            base_url=f"http://127.0.0.1:{self.port}", headers=headers, trust_env=False, timeout=PATIENCE
+        )
+
+    def address(self, query: str = "", session: str = SESSION, path: str = "subscribe") -> str:
+        return f"ws://127.0.0.1:{self.port}/api/claude/sessions/{session}/{path}{query}"
+
+    @contextlib.asynccontextmanager
+    async def tab(
+        self, query: str = "", *, token: str = "", client: MyLifeDbClient | None = None, **options: Any
+    ) -> AsyncIterator[Tab]:
+        headers = {"authorization": f"Bearer {token or self.admin}"}
+        session = options.pop("session", SESSION)
+        given = {"additional_headers": headers, "compression": None, "proxy": None, "max_size": None, **options}
+        async with connect(self.address(query, session), **given) as socket:
+            tab = Tab(socket, client or MyLifeDbClient(), packed=socket.subprotocol == "msgpack")
+            listening = asyncio.create_task(tab.listen())
+            try:
+                yield tab
+            finally:
+                await socket.close()
+                await asyncio.wait({listening})
+
+
+@contextlib.asynccontextmanager
+async def open_house(folder: Path, limits: Limits | None = None) -> AsyncIterator[House]:
+    rig = Rig(folder)
+    rig.views = {view.name: view for view in PROTOCOL.views}
+    await rig.start()
+    clock = SystemClock()
+    credentials = Credentials(rig.store.documents, clock)
+    await credentials.load()
+    admin = await credentials.create("token", "ann", ("admin",))
+    binding = Binding(port=0)
+    sockets = open_sockets(binding)
+    performers: dict[type[Action], Performer] = {
+        **CredentialActions(credentials).performers(),
+        **ShownBook(rig.store.documents).performers(),
+    }
+    limits = limits or Limits(commands_per_s=1000)
+    app = App(
+        Parts(
+            protocols=(PROTOCOL,),
+            gateway=rig.gateway,
+            performers=performers,
+            credentials=credentials,
+            house=house_of(binding, sockets),
+            clock=clock,
+            version="1.2.3",
+            limits=limits,
+        )
+    )
+    runner = Runner(app, binding, sockets, clock, limits)
+    serving = asyncio.create_task(runner.serve())
+    await runner.ready()
+    try:
+        yield House(rig, credentials, app, sockets[0].getsockname()[1], admin.secret)
+    finally:
+        runner.stop()
+        await serving
+        await credentials.close()
+        await rig.stop()

@@ -1,0 +1,449 @@
+"""The subscribe socket over the real server and core: connecting, history, what comes live, and coming back."""
+
+import asyncio
+import contextlib
+from typing import Any
+
+import pytest
+from websockets.asyncio.client import connect
+from websockets.exceptions import InvalidStatus
+from websockets.typing import Subprotocol
+
+from clients.mylifedb.house import House, Tab
+from fairlead.model.agents import Exit
+from fairlead.model.commands import Delete
+from fairlead.model.errors import AgentMissing, Unavailable
+from fairlead.model.ids import SessionId
+from fairlead.testing.mylifedb_client import MyLifeDbClient
+from sessions.rig import SESSION, SaidAgent
+
+OTHER = SessionId("22222222-2222-4222-8222-222222222222")
+
+
+async def talked(house: House, turns: int = 2) -> SaidAgent:
+    """A session with some turns behind it."""
+    await house.rig.open()
+    for number in range(turns):
+        await house.rig.send(f"prompt {number}")
+        agent = await house.rig.kind.launched()
+        await agent.prompted()
+        if not number:
+            await agent.ready()
+        await agent.text(f"answer {number}")
+        await agent.result()
+        await house.rig.until(lambda: house.rig.loaded().core.interpreter.turn is None)
+    return agent
+
+
+async def stream(agent: SaidAgent, *texts: str, start: bool = True, block: int = 0) -> None:
+    """Pieces of one text block of the message `msg_s`."""
+    head = {"type": "stream_event", "session_id": SESSION, "parent_tool_use_id": None}
+    events: list[dict[str, Any]] = []
+    if start:
+        message = {"id": "msg_s", "type": "message", "role": "assistant", "model": "opus", "content": [], "usage": {}}
+        events.append({"type": "message_start", "message": message})
+        events.append({"type": "content_block_start", "index": block, "content_block": {"type": "text", "text": ""}})
+    for text in texts:
+        delta = {"type": "text_delta", "text": text}
+        events.append({"type": "content_block_delta", "index": block, "delta": delta})
+    await agent.say(*({**head, "uuid": agent._uuid("stream"), "event": event} for event in events))
+
+
+async def level(tab: Tab) -> None:
+    """Everything that was asked before has been answered: an unknown mode is, at once and to nobody else."""
+    mark = f"mark-{len(tab.frames)}"
+    request = {"subtype": "set_permission_mode", "mode": "none-such"}
+    await tab.say(type="control_request", request_id=mark, request=request)
+    await tab.until(lambda frame: frame.get("request_id") == mark)
+
+
+# --- connecting
+
+
+@pytest.mark.rules("S000-197", "S000-211", "S000-212")
+@pytest.mark.parametrize("session", [OTHER, "no-uuid", SESSION[:-1]])
+async def test_an_unknown_session_is_404_before_the_upgrade(house: House, session: str) -> None:
+    headers = {"authorization": f"Bearer {house.admin}"}
+    with pytest.raises(InvalidStatus) as refused:
+        async with connect(house.address(session=session), additional_headers=headers, proxy=None):
+            pass
+    assert refused.value.response.status_code == 404
+    assert refused.value.response.body == b'{"error":"Session not found"}'
+
+
+@pytest.mark.rules("S000-220", "S000-221")
+async def test_without_a_credential_the_upgrade_is_refused_and_with_one_nothing_more_is_asked(house: House) -> None:
+    await house.rig.open()
+    for headers in ({}, {"authorization": "Bearer wrong"}):
+        with pytest.raises(InvalidStatus) as refused:
+            async with connect(house.address(), additional_headers=headers, proxy=None):
+                pass
+        assert refused.value.response.status_code == 401
+    async with house.tab() as tab:
+        await level(tab)
+
+
+async def test_the_token_may_stand_in_the_query(house: House) -> None:
+    await talked(house, 1)
+    token = await house.token("view")
+    async with connect(house.address(f"?access_token={token}"), proxy=None) as socket:
+        assert b'"type":"user"' in (await asyncio.wait_for(socket.recv(decode=False), 10))
+
+
+@pytest.mark.rules("S000-222")
+async def test_a_foreign_origin_is_refused_whatever_the_token(house: House) -> None:
+    await house.rig.open()
+    headers = {"authorization": f"Bearer {house.admin}", "origin": "https://elsewhere.example"}
+    with pytest.raises(InvalidStatus) as refused:
+        async with connect(house.address(), additional_headers=headers, proxy=None):
+            pass
+    assert refused.value.response.status_code == 403
+
+
+@pytest.mark.rules("S000-002", "S000-010", "S000-011", "S000-012", "S000-202")
+async def test_every_client_gets_all_history_in_order_without_asking(house: House) -> None:
+    await talked(house)
+    async with house.tab() as first, house.tab() as second:
+        for tab in (first, second):
+            await tab.until(lambda frame: frame["type"] == "result")
+            await tab.until(lambda frame: frame["type"] == "result")
+            assert tab.kinds() == ["user", "system", "assistant", "result", "user", "assistant", "result"]
+        assert first.frames == second.frames
+        assert [message.content for message in first.client.state.messages if message.role == "user"] == [
+            "prompt 0",
+            "prompt 1",
+        ]
+
+
+@pytest.mark.rules("S000-005", "S000-006", "S000-198")
+async def test_a_session_without_history_sends_nothing_until_something_is_said(house: House) -> None:
+    await house.rig.open()
+    async with house.tab() as tab:
+        await level(tab)
+        assert tab.kinds() == ["control_response"]
+        agent = await prompt(house, tab, "hello")
+        await agent.text("Hi.")
+        await tab.until("assistant")
+        assert tab.kinds_seen == {str}
+
+
+@pytest.mark.rules("S000-004")
+async def test_a_socket_gets_only_its_own_session(house: House) -> None:
+    await talked(house, 1)
+    await house.rig.open(OTHER)
+    async with house.tab(session=OTHER) as tab:
+        await house.rig.send("elsewhere")
+        await level(tab)
+        assert tab.kinds() == ["control_response"]
+
+
+@pytest.mark.rules("S000-146")
+async def test_connecting_starts_no_process(house: House) -> None:
+    await house.rig.open()
+    async with house.tab() as tab:
+        await level(tab)
+        assert house.rig.kind.agents == []
+
+
+async def prompt(house: House, tab: Tab, text: str, number: int = 1) -> SaidAgent:
+    await tab.say(type="user_message", content=text)
+    agent = await house.rig.kind.launched(number)
+    await agent.prompted()
+    return agent
+
+
+# --- live
+
+
+@pytest.mark.rules("S000-009", "S000-016", "S000-017", "S000-018", "S000-020", "S000-037", "S000-038", "S000-044")
+async def test_a_message_is_echoed_with_the_uuid_that_the_agent_gets_and_answered(house: House) -> None:
+    await house.rig.open()
+    async with house.tab() as tab, house.tab() as other:
+        for number, text in enumerate(("first", "zweite: ü ☃ 🚢"), 1):
+            agent = await prompt(house, tab, text)
+            echo = await tab.until("user")
+            handed = agent.written[-1].raw
+            assert echo["uuid"].encode() in handed
+            assert echo["message"] == {"role": "user", "content": text}
+            await agent.text(f"answer {number}")
+            assert (await tab.until("assistant"))["parentUuid"] == echo["uuid"]
+            await agent.result()
+            await tab.until("result")
+        await other.until(lambda frame: frame["type"] == "result")
+        await other.until(lambda frame: frame["type"] == "result")
+        assert other.frames == tab.frames
+
+
+@pytest.mark.rules("S000-104", "S000-127", "S000-130")
+async def test_stream_events_pass_and_are_no_history(house: House) -> None:
+    await house.rig.open()
+    texts = [f"piece {number} " for number in range(200)]
+    async with house.tab() as tab:
+        agent = await prompt(house, tab, "hello")
+        await tab.until("user")
+        await stream(agent, *texts)
+        await tab.until(lambda frame: frame["type"] == "stream_event" and "piece 199" in str(frame))
+        assert tab.client.state.streaming_text == "".join(texts)
+        await agent.text("".join(texts), "msg_s")
+        await tab.until("assistant")
+        assert tab.client.state.streaming_text == ""
+        await agent.result()
+        await tab.until("result")
+    async with house.tab() as late:
+        await late.until("result")
+        assert "stream_event" not in late.kinds()
+
+
+@pytest.mark.rules("S000-128", "S000-130")
+async def test_one_who_connects_in_the_middle_of_a_message_has_its_text_so_far(house: House) -> None:
+    await house.rig.open()
+    async with house.tab() as tab:
+        agent = await prompt(house, tab, "hello")
+        await stream(agent, "Half ", "a ")
+        await tab.until(lambda frame: "a " in str(frame.get("event")))
+        async with house.tab() as late:
+            await late.until("stream_event")
+            await stream(agent, "sentence", start=False)
+            for both in (tab, late):
+                await both.until(lambda frame: "sentence" in str(frame.get("event")))
+            assert tab.client.state.streaming_text == late.client.state.streaming_text == "Half a sentence"
+
+
+@pytest.mark.rules("S000-013", "S000-148", "S000-150", "S000-151")
+async def test_what_is_said_during_the_burst_comes_once_and_in_its_place(house: House) -> None:
+    agent = await talked(house, 3)
+    await house.rig.send("more")
+    await agent.prompted()
+
+    async def saying() -> None:
+        for number in range(100):
+            await agent.text(f"line {number}")
+
+    talking = asyncio.create_task(saying())
+    async with contextlib.AsyncExitStack() as stack:
+        tabs = [await stack.enter_async_context(house.tab()) for _ in range(8)]
+        await talking
+        await agent.result()
+        for tab in tabs:
+            await tab.until(lambda frame: frame["type"] == "assistant" and "line 99" in str(frame))
+            await tab.until("result")
+            assert len(tab.uuids()) == len(set(tab.uuids()))
+        assert all(tab.frames == tabs[0].frames for tab in tabs)
+
+
+@pytest.mark.rules("S000-155", "S000-156", "S000-203", "S000-204", "S000-205")
+async def test_a_turn_goes_on_without_its_client_and_a_reconnect_shows_everything_once(house: House) -> None:
+    await house.rig.open()
+    client = MyLifeDbClient()
+    async with house.tab(client=client) as tab:
+        agent = await prompt(house, tab, "hello")
+        await tab.until("user")
+    await agent.text("said to nobody")
+    await agent.result()
+    async with house.tab(client=client) as tab:
+        await tab.until("result")
+        assert [message.content for message in client.state.messages] == ["hello", "said to nobody"]
+        await prompt(house, tab, "again")
+        await tab.until(lambda frame: frame.get("message") == {"role": "user", "content": "again"})
+        await agent.text("answered")
+        await tab.until("assistant")
+    assert [message.content for message in client.state.messages][2:] == ["again", "answered"]
+
+
+@pytest.mark.rules("S000-153", "S000-154")
+async def test_a_client_that_leaves_leaves_nothing_behind(house: House) -> None:
+    await talked(house)
+    await house.rig.until(lambda: not house.app.doer._tasks)
+    tasks = len(asyncio.all_tasks())
+    for _ in range(30):
+        async with house.tab():
+            pass
+    feed = house.rig.registry.feed(SESSION)
+    await house.rig.until(lambda: not feed.names)
+    await house.rig.until(lambda: len(asyncio.all_tasks()) <= tasks + 1)
+
+
+# --- coming back to a place
+
+
+@pytest.mark.rules("S000-226", "S000-227")
+async def test_resuming_from_a_uuid_sends_what_comes_after_it(house: House) -> None:
+    await talked(house, 3)
+    async with house.tab() as tab:
+        for _ in range(3):
+            await tab.until("result")
+        everything = tab.frames
+    uuid = everything[3]["uuid"]
+    async with house.tab(f"?fromUuid={uuid}") as tab:
+        for _ in range(2):
+            await tab.until("result")
+        assert tab.frames == [{"type": "resume", "verdict": "ok", "fromUuid": uuid}, *everything[4:]]
+    async with house.tab(f"?fromUuid={OTHER}") as tab:
+        for _ in range(3):
+            await tab.until("result")
+        assert tab.frames == [{"type": "resume", "verdict": "gap", "fromUuid": OTHER}, *everything]
+
+
+@pytest.mark.rules("S000-226", "S000-227")
+async def test_a_subscribe_frame_begins_the_replay_anew(house: House) -> None:
+    await talked(house, 2)
+    async with house.tab() as tab:
+        await tab.until("result")
+        await tab.until("result")
+        everything = list(tab.frames)
+        uuid = everything[-2]["uuid"]
+        await tab.say(type="subscribe", fromUuid=uuid)
+        assert await tab.until("resume") == {"type": "resume", "verdict": "ok", "fromUuid": uuid}
+        assert await tab.until("result") == everything[-1]
+        await tab.say(type="subscribe", fromUuid=7)
+        await tab.say(type="subscribe")
+        await level(tab)
+        assert tab.frames[len(everything) + 2 :] == [tab.frames[-1]], "nothing else was said"
+
+
+@pytest.mark.rules("S000-217")
+async def test_the_last_records_only(house: House) -> None:
+    await talked(house, 3)
+    async with house.tab("?last=2") as tab:
+        await tab.until("result")
+        await level(tab)
+        assert tab.kinds() == ["assistant", "result", "control_response"]
+    async with house.tab("?last=-1") as tab:
+        for _ in range(3):
+            await tab.until("result")
+
+
+# --- spellings
+
+
+@pytest.mark.rules("S000-007", "S000-219")
+async def test_messagepack_says_the_same_in_binary_frames(house: House) -> None:
+    await talked(house, 1)
+    async with house.tab() as tab, house.tab(subprotocols=[Subprotocol("msgpack")]) as packed:
+        await tab.until("result")
+        await packed.until("result")
+        assert packed.frames == tab.frames
+        assert (tab.kinds_seen, packed.kinds_seen) == ({str}, {bytes})
+        await packed.say(type="user_message", content="packed")
+        await packed.until(lambda frame: frame.get("message") == {"role": "user", "content": "packed"})
+        await packed.socket.send('{"type":"user_message","content":"text is not heard here"}')
+        await tab.socket.send(b"\x81\xa4type\xa4ping")
+        await level(tab)
+    assert "not heard" not in str(tab.frames)
+
+
+@pytest.mark.rules("S000-225")
+async def test_compression_where_it_is_offered_and_asked_for(house: House) -> None:
+    await talked(house, 1)
+    async with house.tab("?compress=1", compression="deflate") as tab:
+        assert "permessage-deflate" in tab.extensions
+        await tab.until("result")
+        text = "much the same " * 5000
+        await tab.say(type="user_message", content=text)
+        assert (await tab.until("user"))["message"]["content"] == text
+    async with house.tab(compression="deflate") as tab:
+        assert not tab.extensions
+
+
+@pytest.mark.rules("S000-045")
+@pytest.mark.parametrize(
+    "bad",
+    [
+        "",
+        "{",
+        "[]",
+        "7",
+        '"text"',
+        "{}",
+        '{"type":7}',
+        '{"type":"ping"}',
+        '{"type":"user_message"}',
+        '{"type":"user_message","content":7}',
+        '{"type":"user_message","content":""}',
+        '{"type":"control_request"}',
+        '{"type":"control_request","request_id":"x","request":{"subtype":"none"}}',
+        '{"type":"control_response","request_id":"x"}',
+        '{"type":"control_response","request_id":"x","response":{"response":{"behavior":"maybe"}}}',
+        '{"type":"tool_result","tool_use_id":7,"content":"x"}',
+        '{"type":"typing","isTyping":"yes"}',
+        '{"type":"ack","uuid":7}',
+        b"\x00\x01",
+    ],
+)
+async def test_a_frame_that_means_nothing_is_ignored(house: House, bad: str | bytes) -> None:
+    await house.rig.open()
+    async with house.tab() as tab:
+        await tab.socket.send(bad)
+        await level(tab)
+        assert tab.kinds() == ["control_response"]
+    assert (await house.rig.kinds()) == ["session.opened"]
+
+
+# --- errors
+
+
+@pytest.mark.rules("S000-095", "S000-096")
+async def test_a_message_that_cannot_be_handed_over_is_told_to_its_sender_alone(house: House) -> None:
+    await house.rig.open()
+    house.rig.kind.failures.append(AgentMissing("There is no claude."))
+    async with house.tab() as tab, house.tab() as other:
+        await tab.say(type="user_message", content="hello")
+        assert await tab.until("error") == {"type": "error", "error": "Failed to send message to session"}
+        assert tab.client.notices == ["Failed to send message to session"]
+        for both in (tab, other):
+            await both.until("result")
+            assert not both.client.state.working
+        await level(other)
+        assert "error" not in other.kinds()
+
+
+@pytest.mark.rules("S000-097")
+async def test_a_session_that_was_deleted_meanwhile_is_not_found(house: House) -> None:
+    await house.rig.open()
+    async with house.tab() as tab:
+        await level(tab)
+        await house.rig.do(Delete(session=SESSION))
+        with contextlib.suppress(Exception):
+            await tab.say(type="user_message", content="hello")
+            assert await tab.until("error") == {"type": "error", "error": "Session not found"}
+
+
+@pytest.mark.rules("S000-098")
+async def test_a_fault_of_the_store_is_an_error_frame_and_the_socket_lives_on(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await house.rig.open()
+
+    async def full(*args: Any, **kwargs: Any) -> int:
+        raise Unavailable("The disk is full.")
+
+    async with house.tab() as tab:
+        await level(tab)
+        with monkeypatch.context() as patched:
+            patched.setattr(house.rig.store, "append", full)
+            await tab.say(type="user_message", content="hello")
+            await tab.until("error")
+        await prompt(house, tab, "once more")
+        await tab.until("user")
+
+
+async def test_a_client_without_the_scope_may_look_and_is_told_why_it_may_not_speak(house: House) -> None:
+    await talked(house, 1)
+    token = await house.token("view")
+    async with house.tab(token=token) as tab:
+        await tab.until("result")
+        await tab.say(type="user_message", content="hello")
+        assert await tab.until("error") == {"type": "error", "error": "Failed to send message to session"}
+        await tab.say(type="typing", isTyping=True)
+    assert "hello" not in str(await house.rig.log())
+
+
+async def test_an_agent_that_dies_ends_the_turn_for_every_client(house: House) -> None:
+    await house.rig.open()
+    async with house.tab() as tab:
+        agent = await prompt(house, tab, "hello")
+        await stream(agent, "Half ")
+        await agent.die(Exit(code=1))
+        ended = await tab.until("result")
+        assert (ended["subtype"], ended["is_error"]) == ("error_during_execution", True)
+        assert not tab.client.state.working and tab.client.state.streaming_text == ""
