@@ -192,6 +192,7 @@ async def printed_settings() -> bytes:
 
 
 @on_versions()
+@pytest.mark.rules("S001-006")
 async def test_a_cli_that_is_started_by_hand_announces_its_session(
     start: Start,
     cli_home: Path,
@@ -227,3 +228,5 @@ async def test_a_cli_that_is_started_by_hand_announces_its_session(
             assert announced[-1][1] == Announced(session=session, listed=True)
             listed = (await desk.http.get("/v1/sessions")).json()["sessions"]
             assert session in {one["session"] for one in listed}
+            await desk.watch(session)
+            assert (await desk.until("user.message"))["content"] == [{"type": "text", "text": "SCRIPT:text"}]

@@ -238,14 +238,16 @@ class HookPost:
         """The agent has ended, or is about to: nothing waits any more. Returns when all handlers have ended."""
         self._closed = reason
         self._shut()
-        begun = [call.work for call in self._open.values()]
-        for call in self._open.values():
+        calls = list(self._open.values())
+        self._open.clear()
+        for call in calls:
             if not call.answer.done():
                 call.answer.set_result(_refusal(call.event, reason))
-        for work in begun:
-            work.cancel()
-        if begun:
-            await asyncio.wait(begun)
+            if call.giving_up is not None:
+                call.giving_up.cancel()
+            call.work.cancel()
+        if calls:
+            await asyncio.wait([call.work for call in calls])
 
     async def _handle(self, call: _Call, key: str, given: Mapping[str, Any]) -> None:
         answer = _refusal(call.event, "The hook's process has gone.")
@@ -254,7 +256,7 @@ class HookPost:
         finally:
             if call.giving_up is not None:
                 call.giving_up.cancel()
-            del self._open[key]
+            self._open.pop(key, None)
             if not call.answer.done():
                 call.answer.set_result(answer)
                 self._keep(key, answer)
