@@ -11,11 +11,17 @@ from fairlead.agents.claude.hooks import PATH, RunHook
 from fairlead.model import admin as act
 from fairlead.model.auth import SCOPES
 from fairlead.model.requests import Action
-from fairlead.server.app import demand_of
+from fairlead.server.app import App, demand_of
+from fairlead.server.binding import Binding
+from fairlead.server.doors import Door, OpenDoor, open_door
+from fairlead.server.protocols import discover
 from server.fakes import OTHER, SESSION, Served, raw_request, serving
 
 PUBLIC = {"GET /health", "POST /v1/login"}
 """By name and nothing else; whoever adds one has to say so here."""
+
+PUBLIC_ON_DOORS = {"native": {"POST /v1/login"}}
+"""Beside /health, by protocol: its own status and login calls, which whoever adds one has to name here."""
 
 ORIGINS = ("null", "http://evil", "http://localhost.evil", "http://localhost:1")
 HOSTS = ("attacker.test", "127.0.0.1.nip.io", "", "localhost", "localhost.")
@@ -180,3 +186,48 @@ async def test_a_request_without_an_upgrade_gets_an_answer_and_no_socket(served:
     token = f"Authorization: Bearer {served.credentials.agents.issue(SESSION)}"
     assert await status(served, "GET", path_of(SOCKET), token) == 401
     assert await status(served, "GET", path_of(SOCKET), f"Authorization: Bearer {served.admin}") == 404
+
+
+# --- every protocol on a door of its own
+
+
+@pytest.fixture
+async def doored() -> AsyncIterator[tuple[Served, list[OpenDoor]]]:
+    opened = [open_door(Door(name=one.name, port=0), one, Binding(port=0)) for one in discover()]
+    async with serving(doors=opened) as running:
+        yield running, opened
+
+
+async def walk(door: OpenDoor, app: App, *headers: str, host: str | None = None) -> dict[str, int]:
+    """The status of everything that the door serves, and of what is not there."""
+    paths = [(route.method, route.path) for route in app.table.routes]
+    paths += [("WS", socket.path) for socket in app.table.sockets]
+    found = {}
+    for kind, path in [*paths, ("GET", "/nothing"), ("WS", "/nothing"), ("PUT", "/health")]:
+        named = f"Host: {host or f'127.0.0.1:{door.port}'}"
+        answer = await raw_request(door.port, request(kind, path_of(path), (named, *headers)))
+        found[f"{kind} {path}"] = int(answer.split(b" ", 2)[1])
+    return found
+
+
+async def test_no_door_answers_without_a_decision_of_the_gate(doored: tuple[Served, list[OpenDoor]]) -> None:
+    served, opened = doored
+    assert len(opened) == len(served.behind) >= 2
+    admin = f"Authorization: Bearer {served.admin}"
+    for door, app in zip(opened, served.behind, strict=True):
+        public = {"GET /health", *PUBLIC_ON_DOORS.get(door.name, ())}
+        found = await walk(door, app)
+        assert {name for name, number in found.items() if number != 401} == public
+        found = await walk(door, app, "Cookie: token=x", "Authorization: Bearer wrong")
+        assert {name for name, number in found.items() if number != 401} == public
+        for origin in (*ORIGINS, served.url):
+            assert set((await walk(door, app, f"Origin: {origin}", admin)).values()) == {403}
+        for host in ("attacker.test", f"127.0.0.1:{served.port}"):
+            assert set((await walk(door, app, admin, host=host)).values()) == {421}
+
+
+async def test_a_door_has_its_own_protocol_and_nothing_of_the_others(doored: tuple[Served, list[OpenDoor]]) -> None:
+    served, opened = doored
+    for door, app in zip(opened, served.behind, strict=True):
+        assert [route.name for route in app.table.routes if route not in door.protocol.routes] == ["health"]
+        assert app.table.sockets == list(door.protocol.sockets)

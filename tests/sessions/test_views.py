@@ -17,7 +17,7 @@ from fairlead.model.commands import Delete, Fork
 from fairlead.model.errors import NotFound, Unavailable
 from fairlead.model.gateway import Cursor
 from fairlead.model.ids import SessionId
-from fairlead.model.store import Batch, Derived, Entry, NewEntry
+from fairlead.model.store import Batch, Derived, Entry, NewEntry, StoredRow
 from fairlead.model.views import PASSING, Made, Passing, Replace, Row
 from fairlead.sessions import views
 from fairlead.sessions.feed import Feed, Watcher
@@ -350,6 +350,19 @@ async def test_a_memory_that_is_not_understood_is_made_again(desk: Desk, caplog:
     assert after[:-1] == before
     assert after[-1][:3] == (301, 301, b"301 text")
     assert "is not understood" in caplog.text
+
+
+async def test_a_view_that_counts_otherwise_than_it_did_goes_on_from_the_last_ordinal(
+    desk: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
+    await desk.append("text", "text")
+    await desk.level()
+    more = Derived(made=(StoredRow(3, 2, 0, b"of an older version of the view"),), seq=2, head=3)
+    await desk.store.derive(SESSION, "tally", more, 2)
+    await desk.restart()
+    await desk.append("text")
+    assert [row[:2] for row in await desk.rows()] == [(1, 1), (2, 2), (3, 2), (4, 3)]
+    assert "it needs another name" in caplog.text
 
 
 async def test_a_view_that_nobody_uses_is_let_go_and_goes_on_from_its_memory(desk: Desk) -> None:

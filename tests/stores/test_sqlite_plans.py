@@ -13,13 +13,15 @@ from fairlead.model.store import (
     ForkPoint,
     KeptReply,
     Lease,
+    Replaced,
     SessionFilter,
     Summary,
 )
-from fairlead.stores.sqlite import erasing, owners, reading, sessions
+from fairlead.stores.sqlite import deriving, erasing, owners, reading, sessions
 from fairlead.stores.sqlite.appending import Append, Appender
 from fairlead.stores.sqlite.opening import Opened, open_folder
 from fairlead.stores.sqlite.spill import Spill
+from fairlead.testing.derived_conformance import derived, row, rows_to
 from fairlead.testing.store_conformance import batch, new_session
 
 
@@ -98,6 +100,13 @@ def test_no_call_of_the_live_path_walks_through_a_table(opened: Opened, tmp_path
         owners.present("a", 1)(db)
         owners.release(nested)(db)
         sessions.list_sessions(db, SessionFilter(archived=None))
+        rows = [row(n, f"k{n}") for n in range(1, 101)]
+        deriving.Derive(fork.session, "v", derived(*rows, Replaced("k7", b""), seq=5, head=100), 0)(db)
+        deriving.folded(db, fork.session, "v")
+        deriving.page_forward(db, fork.session, "v", 50, 10, 1 << 20)
+        deriving.page_backward(db, fork.session, "v", None, 10, 1 << 20)
+        deriving.row_of(db, fork.session, "v", "k9")
+        erasing.remove_slice(db, 1)
         erasing.hidden(db)
     steps = plans.steps()
     assert len(steps) > 40
@@ -138,4 +147,35 @@ def test_the_number_of_steps_does_not_depend_on_the_length_of_the_log(opened: Op
         appender.flush()
         cost(lease, head)
         costs.append(cost(lease, head + 2))
+    assert costs[0] == costs[1]
+
+
+def test_a_row_costs_the_same_in_a_long_view(opened: Opened) -> None:
+    db = opened.writer
+    counted = 0
+
+    def tick() -> int:
+        nonlocal counted
+        counted += 1
+        return 0
+
+    def cost(session: SessionId, head: int) -> int:
+        nonlocal counted
+        counted = 0
+        db.set_progress_handler(tick, 1)
+        more = derived(row(head + 1, f"k{head + 1}"), Replaced(f"k{head}", b""), seq=(head + 1) * 10, head=head + 1)
+        deriving.Derive(session, "v", more, head * 10)(db)
+        deriving.page_forward(db, session, "v", head - 5, 5, 1 << 20)
+        deriving.page_backward(db, session, "v", None, 5, 1 << 20)
+        deriving.row_of(db, session, "v", f"k{head + 1}")
+        db.set_progress_handler(None, 0)
+        return counted
+
+    costs = []
+    for length in (100, 10_000):
+        lease, _, _ = owners.claim(new_session(), "a", 0, None)(db)
+        for first in range(1, length + 1, 100):
+            deriving.Derive(lease.session, "v", rows_to(first + 99, first), (first - 1) * 10)(db)
+        cost(lease.session, length)
+        costs.append(cost(lease.session, length + 1))
     assert costs[0] == costs[1]
