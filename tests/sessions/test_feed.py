@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairlead.model.auth import Identity
-from fairlead.model.errors import Unavailable
+from fairlead.model.errors import FairleadError, Unavailable
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Entry, Page
 from fairlead.sessions.feed import Feed, Watcher
@@ -71,7 +71,7 @@ class Socket:
     def backlog(self) -> int:
         return self.waiting
 
-    def fail(self) -> None:
+    def fail(self, error: FairleadError) -> None:
         self.sent += b"failed\n"
 
     @property

@@ -8,7 +8,7 @@ import pytest
 
 from fairlead.model import queries as q
 from fairlead.model.auth import Identity
-from fairlead.model.errors import NotAllowed, NotFound
+from fairlead.model.errors import FairleadError, NotAllowed, NotFound
 from fairlead.model.gateway import Cursor
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Entry, SessionFilter
@@ -37,7 +37,7 @@ class Wire:
     def backlog(self) -> int:
         return 0
 
-    def fail(self) -> None:
+    def fail(self, error: FairleadError) -> None:
         self.sent += b"failed\n"
 
     @property

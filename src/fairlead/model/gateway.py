@@ -7,6 +7,7 @@ import msgspec
 
 from fairlead.model.auth import Identity
 from fairlead.model.commands import Command, Reply
+from fairlead.model.errors import FairleadError
 from fairlead.model.ids import SessionId
 from fairlead.model.queries import Query
 from fairlead.model.store import Entry
@@ -23,11 +24,11 @@ class Cursor(msgspec.Struct, frozen=True):
 class Sink(Protocol):
     """Where a watcher's bytes go. `send` never blocks; `backlog` is what it has not got rid of yet, in bytes.
 
-    `fail`: nothing more will come, though it should; the client is to notice and come again."""
+    `fail`: nothing more will come, though it should, and why; the client is to notice and come again."""
 
     def send(self, data: bytes) -> None: ...
     def backlog(self) -> int: ...
-    def fail(self) -> None: ...
+    def fail(self, error: FairleadError) -> None: ...
 
 
 class Variant(Protocol):

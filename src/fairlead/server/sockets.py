@@ -64,11 +64,12 @@ class _Slot:
 class _Sink:
     """A watch's way to the socket."""
 
-    __slots__ = ("_compress", "_connection")
+    __slots__ = ("_compress", "_connection", "_failed")
 
-    def __init__(self, connection: Connection, compress: bool) -> None:
+    def __init__(self, connection: Connection, compress: bool, failed: Callable[[FairleadError], None]) -> None:
         self._connection = connection
         self._compress = compress
+        self._failed = failed
 
     def send(self, data: bytes) -> None:
         if self._compress:
@@ -79,8 +80,8 @@ class _Sink:
     def backlog(self) -> int:
         return self._connection.write_buffer_size()
 
-    def fail(self) -> None:
-        self._connection.close(FAILED, "the session cannot be read: connect again")
+    def fail(self, error: FairleadError) -> None:
+        self._failed(error)
 
 
 def send_packed(connection: Connection, frames: bytes) -> None:
@@ -353,7 +354,7 @@ class SocketEndpoint:
         connection = self._connection
         if connection is None:
             return
-        sink = _Sink(connection, self._compress)
+        sink = _Sink(connection, self._compress, partial(self._watch_failed, wanted))
         watch = await self._host.doer.gateway.watch(
             self._who, wanted.session, wanted.cursor, wanted.variant, sink, wanted.view
         )
@@ -366,6 +367,12 @@ class SocketEndpoint:
         self._do(self._conversation.answered(wanted.tag, told))
         self._flush()
         watch.start()
+
+    def _watch_failed(self, wanted: Subscribe, error: FairleadError) -> None:
+        """The conversation may say why; then the client is to come again."""
+        self._watches.pop((wanted.session, wanted.view), None)
+        self._do(self._conversation.failed(wanted.tag, error))
+        self._hang_up(FAILED, "the session cannot be read: connect again")
 
     async def _unsubscribe(self, wanted: Unsubscribe) -> None:
         self._stop_watching((wanted.session, wanted.view))

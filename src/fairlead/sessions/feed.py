@@ -45,7 +45,7 @@ class Feed:
         self.session = session
         self.store = store
         self.head = 0
-        self.failed = False
+        self.failed: FairleadError | None = None
         self.encoded = 0
         """How often an entry was encoded for those who are live: once for each variant, whatever their number."""
         self._of = of
@@ -114,11 +114,11 @@ class Feed:
         for watcher in self._watchers():
             watcher.read_on()
 
-    def fail(self) -> None:
+    def fail(self, error: FairleadError) -> None:
         """Nothing will come any more; every watcher is told so, and whoever joins."""
-        self.failed = True
+        self.failed = error
         for watcher in self._watchers():
-            watcher.fail()
+            watcher.fail(error)
 
     def _watchers(self) -> "tuple[Watcher, ...]":
         return tuple(watcher for _, watchers in self._groups.values() for watcher in watchers)
@@ -204,8 +204,8 @@ class Watcher:
         self._met = False
 
     def start(self) -> None:
-        if self.feed.failed:
-            self.fail()
+        if self.feed.failed is not None:
+            self.fail(self.feed.failed)
             return
         self.feed.head = max(self.feed.head, self.head)
         self.feed.join(self)
@@ -243,9 +243,9 @@ class Watcher:
     def read_on(self) -> None:
         self._catch_up()
 
-    def fail(self) -> None:
+    def fail(self, error: FairleadError) -> None:
         self.close()
-        self.sink.fail()
+        self.sink.fail(error)
 
     def push_rest(self, entries: Sequence[Entry]) -> None:
         """It has read some of these from the log already."""
@@ -281,7 +281,7 @@ class Watcher:
                 pass
         except FairleadError as error:
             log.warning("reading for a watcher failed", extra={"session": self.feed.session, "error": error.message})
-            self.fail()
+            self.fail(error)
 
     async def _read_page(self) -> bool:
         """Send one page from the log; true when the head is reached and the watcher is live."""

@@ -153,6 +153,7 @@ class Projector:
         self._waiting_bytes = 0
 
     async def _run(self) -> None:
+        why: FairleadError = NotFound("session", self.session)
         try:
             await self._load()
             while not self._leaving:
@@ -168,14 +169,15 @@ class Projector:
             log.info("the session of a view is gone", extra=self._named)
         except Exception:
             log.exception("a view failed", extra=self._named)
+            why = ViewFailed(self.view.name, self.session)
         finally:
             self._leave()
             self._ended(self)
             for _, _, future in self._asked:
                 if not future.done():
-                    future.set_exception(ViewFailed(self.view.name, self.session))
+                    future.set_exception(why)
             self._asked.clear()
-            self.feed.fail()
+            self.feed.fail(why)
 
     async def _load(self) -> None:
         """Take up what is stored; rows that are made again on the way from the memory to there are only counted."""

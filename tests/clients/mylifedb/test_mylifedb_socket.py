@@ -398,14 +398,13 @@ async def test_a_message_that_cannot_be_handed_over_is_told_to_its_sender_alone(
 
 
 @pytest.mark.rules("S000-097")
-async def test_a_session_that_was_deleted_meanwhile_is_not_found(house: House) -> None:
-    await house.rig.open()
+async def test_a_session_that_is_deleted_under_its_clients_is_not_found(house: House) -> None:
+    await talked(house, 1)
     async with house.tab() as tab:
-        await level(tab)
+        await tab.until("result")
         await house.rig.do(Delete(session=SESSION))
-        with contextlib.suppress(Exception):
-            await tab.say(type="user_message", content="hello")
-            assert await tab.until("error") == {"type": "error", "error": "Session not found"}
+        assert await tab.until("error") == {"type": "error", "error": "Session not found"}
+        assert await tab.closed() == 1011
 
 
 @pytest.mark.rules("S000-098")
