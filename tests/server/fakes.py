@@ -57,6 +57,7 @@ class FakeWatch:
         self.started = False
         self.variant: Variant
         self.sink: Sink
+        self.view = ""
 
     def start(self) -> None:
         self.started = True
@@ -157,6 +158,7 @@ class FakeGateway:
         watch = FakeWatch(self, who, session, position, "ok" if known else "gap")
         watch.variant = variant
         watch.sink = sink
+        watch.view = view
         return watch
 
     def signal(self, who: Identity, session: SessionId, kind: str, data: Any) -> None:

@@ -7,11 +7,11 @@ from typing import Any
 from fairlead.clients.native.codec import JsonCodec
 from fairlead.model import commands as cmd
 from fairlead.model.auth import Identity
-from fairlead.model.errors import FairleadError
+from fairlead.model.errors import FairleadError, NotFound
 from fairlead.model.sockets import Attach, Do, HangUp, Run, Subscribe, Tell, Unsubscribe, Write
 from fairlead.model.sockets import Wire as HeldWire
 from fairlead.server.limits import Limits
-from fairlead.server.sockets import REVOKED, SocketEndpoint, SocketHost
+from fairlead.server.sockets import FAILED, REVOKED, SocketEndpoint, SocketHost
 from fairlead.server.steps import Doer
 from fairlead.testing.clock import ManualClock
 from server.fakes import OTHER, SESSION, FakeGateway, until
@@ -200,6 +200,38 @@ async def test_unsubscribing_waits_for_the_subscription_before_it() -> None:
     await room.doer.settled()
     assert [tag for tag, _ in room.script.heard] == ["s", "u"]
     assert room.gateway.watches == []
+
+
+async def test_a_session_and_a_view_of_it_are_watched_side_by_side() -> None:
+    room = Room(
+        log=(Subscribe("log", SESSION, None, CODEC),),
+        view=(Subscribe("view", SESSION, None, CODEC, "pages"),),
+        leave=(Unsubscribe("left", SESSION),),
+        type=(Tell("t", SESSION, "typing"),),
+    )
+    room.open()
+    room.say("log", "view")
+    await until(lambda: len(room.gateway.watches) == 2)
+    first = room.gateway.watches[-1]
+    assert sorted(watch.view for watch in room.gateway.watches) == ["", "pages"]
+    room.say("leave")
+    await until(lambda: len(room.gateway.watches) == 1)
+    assert room.gateway.watches[0].view == "pages"
+    room.say("type")
+    assert room.gateway.signals == [("admin", SESSION, "typing", None)], "a view is a watch of one's own"
+    room.say("view")
+    await until(lambda: room.gateway.watches != [] and room.gateway.watches != [first])
+    assert [watch.view for watch in room.gateway.watches] == ["pages"], "the one that was there ends"
+
+
+async def test_a_watch_that_cannot_go_on_ends_the_socket() -> None:
+    room = Room(watch=(Subscribe("w", SESSION, None, CODEC),))
+    room.open()
+    room.say("watch")
+    await until(lambda: len(room.gateway.watches) == 1)
+    room.gateway.watches[0].sink.fail(NotFound("session", SESSION))
+    assert room.script.heard[-1] == ("w", "not_found")
+    assert (room.wire.sent[-1], room.wire.code) == (b"!w", FAILED)
 
 
 async def test_telling_needs_a_watch_of_ones_own() -> None:
