@@ -1,0 +1,348 @@
+"""What a client asks of a session over the socket: permissions, modes, interrupts, results, typing, acks, pages."""
+
+from typing import Any
+
+import pytest
+
+from clients.mylifedb.house import House, Tab
+from clients.mylifedb.test_mylifedb_socket import level, prompt, stream, talked
+from fairlead.clients.mylifedb import pages
+from fairlead.model import commands as cmd
+from sessions.rig import SESSION, SaidAgent
+
+
+async def asked(house: House, tab: Tab, request: str = "R1", call: str = "toolu_1", tool: str = "Write") -> SaidAgent:
+    agent = await prompt(house, tab, "do it")
+    await agent.ask(request, call, tool, file_path=str(house.rig.cwd / "a"), content="x")
+    await tab.until("control_request")
+    return agent
+
+
+def allow(request: str, **more: Any) -> dict[str, Any]:
+    inner = {"behavior": "allow", **more.pop("inner", {})}
+    response = {"subtype": "success", "response": inner}
+    return {"type": "control_response", "request_id": request, "response": response, **more}
+
+
+# --- permissions
+
+
+async def test_an_answer_of_one_client_is_told_to_all(house: House) -> None:
+    await house.rig.open()
+    async with house.tab() as tab, house.tab() as other:
+        agent = await asked(house, tab)
+        assert (await other.until("control_request"))["request"]["tool_name"] == "Write"
+        assert list(tab.client.state.requests) == ["R1"]
+        await tab.say(**allow("R1", inner={"updated_input": {"file_path": str(house.rig.cwd / "b"), "content": "y"}}))
+        for both in (tab, other):
+            told = await both.until("control_response")
+            assert told == {"type": "control_response", "request_id": "R1", "behavior": "allow"}
+            assert both.client.state.requests == {}
+        await house.rig.until(lambda: bool(agent.answers))
+        request, decision = agent.answers[0]
+        assert (request, decision.behavior) == ("R1", "allow")
+        assert decision.updated_input == {"file_path": str(house.rig.cwd / "b"), "content": "y"}
+        await other.say(**allow("R1"))
+        refused = await other.until("error")
+        assert "settled already" in refused["error"]
+        assert "error" not in tab.kinds()
+
+
+async def test_a_refusal_stops_the_turn_and_names_the_tool(house: House) -> None:
+    await house.rig.open()
+    async with house.tab() as tab:
+        agent = await asked(house, tab)
+        denied = {"subtype": "success", "response": {"behavior": "deny"}}
+        await tab.say(type="control_response", request_id="R1", response=denied)
+        assert (await tab.until("control_response"))["behavior"] == "deny"
+        await house.rig.until(lambda: bool(agent.answers))
+        _, decision = agent.answers[0]
+        assert (decision.message, decision.interrupt) == ("Permission denied by user for tool: Write", True)
+
+
+async def test_always_allow_remembers_the_tool_and_settles_what_waits_for_it(house: House) -> None:
+    await house.rig.open()
+    async with house.tab() as tab:
+        agent = await asked(house, tab)
+        await agent.ask("R2", "toolu_2", "Write", file_path=str(house.rig.cwd / "b"), content="y")
+        await agent.ask("R3", "toolu_3", "Bash", command="make")
+        for _ in range(2):
+            await tab.until("control_request")
+        await tab.say(**allow("R1", always_allow=True, tool_name="Write"))
+        told = [(await tab.until("control_response"))["request_id"] for _ in range(2)]
+        assert told == ["R1", "R2"]
+        assert list(tab.client.state.requests) == ["R3"]
+        assert house.rig.loaded().core.state.rules == ("Write",)
+        verdict = await agent.check("toolu_9", "Write", file_path=str(house.rig.cwd / "c"), content="z")
+        assert str(verdict.behavior) == "allow"
+
+
+async def test_a_shell_is_not_opened_wholly_by_somebody_who_may_not(house: House) -> None:
+    await house.rig.open()
+    token = await house.token("view", "chat", "approve")
+    async with house.tab(token=token) as tab:
+        agent = await prompt(house, tab, "do it")
+        await agent.ask("R1", "toolu_1", "Bash", command="make test")
+        await tab.until("control_request")
+        await tab.say(**allow("R1", always_allow=True, tool_name="Bash"))
+        assert (await tab.until("control_response"))["behavior"] == "allow"
+        assert house.rig.loaded().core.state.rules and "Bash" not in house.rig.loaded().core.state.rules
+
+
+async def test_a_request_that_nobody_knows_is_an_error_to_its_sender(house: House) -> None:
+    await house.rig.open()
+    async with house.tab() as tab, house.tab() as other:
+        await tab.say(**allow("none"))
+        assert "none" in (await tab.until("error"))["error"]
+        await level(other)
+        assert "error" not in other.kinds()
+
+
+async def test_one_who_may_not_approve_is_told_so(house: House) -> None:
+    await house.rig.open()
+    token = await house.token("view", "chat")
+    async with house.tab(token=token) as tab:
+        agent = await asked(house, tab)
+        await tab.say(**allow("R1"))
+        assert "approve" in (await tab.until("error"))["error"]
+        assert agent.answers == []
+
+
+async def test_a_question_is_answered_with_the_changed_input(house: House) -> None:
+    await house.rig.open()
+    questions = [{"question": "Tea?", "options": [{"label": "Yes"}]}]
+    async with house.tab() as tab:
+        agent = await prompt(house, tab, "ask me")
+        await agent.ask("Q1", "toolu_1", "AskUserQuestion", questions=questions)
+        await tab.until("control_request")
+        given = {"questions": questions, "answers": {"Tea?": "Yes"}}
+        await tab.say(**allow("Q1", inner={"updated_input": given}))
+        await tab.until("control_response")
+        await house.rig.until(lambda: bool(agent.answers))
+        assert agent.answers[0][1].updated_input == given
+
+
+async def test_a_request_that_the_agent_withdraws_goes_from_every_client(house: House) -> None:
+    await house.rig.open()
+    async with house.tab() as tab:
+        agent = await asked(house, tab)
+        await agent.sink.ask_cancelled(next(iter(house.rig.loaded().core.state.pending)).request)
+        assert await tab.until("control_cancel_request") == {"type": "control_cancel_request", "request_id": "R1"}
+        assert tab.client.state.requests == {}
+
+
+# --- control requests
+
+
+def mode(name: Any, request: str = "m1") -> dict[str, Any]:
+    request_ = {"subtype": "set_permission_mode", "mode": name}
+    return {"type": "control_request", "request_id": request, "request": request_}
+
+
+async def test_a_mode_is_set_and_told_to_all_under_the_request(house: House) -> None:
+    await house.rig.open()
+    async with house.tab() as tab, house.tab() as other:
+        await tab.say(**mode("plan"))
+        wanted = {"subtype": "set_permission_mode", "mode": "plan"}
+        for both in (tab, other):
+            told = await both.until("control_response")
+            assert told == {"type": "control_response", "request_id": "m1", "response": wanted}
+        await tab.say(**mode("plan", "m2"))
+        assert await tab.until("control_response") == {**told, "request_id": "m2"}, "its asker is answered all the same"
+        await level(other)
+        assert len(other.frames) == 2
+    assert house.rig.loaded().core.state.settings.mode == "plan"
+    assert house.rig.kind.agents == [], "the mode waits for the first message"
+
+
+@pytest.mark.parametrize("name", ["sudo", "", 7, None])
+async def test_a_mode_that_is_none_is_refused_to_its_asker_and_changes_nothing(house: House, name: Any) -> None:
+    await house.rig.open()
+    async with house.tab() as tab, house.tab() as other:
+        await tab.say(**mode(name))
+        told = name if isinstance(name, str) else ""
+        refused = {"type": "control_response", "request_id": "m1", "error": f"Invalid permission mode: {told}"}
+        assert await tab.until("control_response") == refused
+        await level(other)
+        assert len(other.frames) == 1
+    assert house.rig.loaded().core.state.settings.mode == "default"
+
+
+async def test_an_interrupt_has_no_answer_but_its_effect(house: House) -> None:
+    await house.rig.open()
+    stop = {"type": "control_request", "request_id": "interrupt_1", "request": {"subtype": "interrupt"}}
+    async with house.tab() as tab:
+        agent = await prompt(house, tab, "long")
+        await tab.until("user")
+        await tab.say(**stop)
+        await house.rig.until(lambda: ("interrupt", None) in agent.told)
+        await level(tab)
+        assert not [frame for frame in tab.frames if frame.get("request_id") == "interrupt_1"]
+        await agent.result(subtype="error_during_execution", is_error=True)
+        assert (await tab.until("result"))["subtype"] == "error_during_execution"
+
+
+async def test_an_interrupt_of_a_session_that_is_not_at_work_is_an_error(house: House) -> None:
+    await house.rig.open()
+    async with house.tab() as tab:
+        stop = {"type": "control_request", "request_id": "interrupt_1", "request": {"subtype": "interrupt"}}
+        await tab.say(**stop)
+        cold = "Failed to interrupt session: Cannot interrupt: session not active (no running process)"
+        assert await tab.until("error") == {"type": "error", "error": cold}
+
+
+async def test_a_tool_result_goes_to_the_agent_as_it_is(house: House) -> None:
+    await house.rig.open()
+    async with house.tab() as tab:
+        await tab.say(type="tool_result", tool_use_id="toolu_1", content="42")
+        assert (await tab.until("error"))["error"].startswith("Failed to send tool result: ")
+        agent = await prompt(house, tab, "go")
+        await agent.call("toolu_1", "Ask")
+        call = await tab.until("assistant")
+        await tab.say(type="tool_result", tool_use_id="toolu_1", content="42")
+        block = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "42"}
+        told = await tab.until(lambda frame: frame["type"] == "user" and isinstance(frame["message"]["content"], list))
+        assert told["message"]["content"] == [block]
+        assert told["parentUuid"] == call["uuid"]
+        await house.rig.until(lambda: len(agent.written) == 2)
+        assert b'"tool_result"' in agent.written[-1].raw
+
+
+# --- typing and acks
+
+
+@pytest.mark.rules("S000-228", "S000-229")
+async def test_who_types_is_told_to_the_others_by_name(house: House) -> None:
+    await house.rig.open()
+    token = await house.token("view", "chat", name="bob")
+    async with house.tab() as ann, house.tab(token=token) as bob:
+        await level(ann)
+        await level(bob)
+        for typing in (True, False):
+            await bob.say(type="typing", isTyping=typing)
+            assert await ann.until("typing") == {"type": "typing", "isTyping": typing, "name": "bob"}
+        await level(bob)
+        assert "typing" not in bob.kinds()
+
+
+@pytest.mark.rules("S000-230")
+async def test_a_message_with_an_id_is_acknowledged_with_its_uuid_and_taken_once(house: House) -> None:
+    await house.rig.open()
+    async with house.tab() as tab:
+        await tab.say(type="user_message", content="hello", id="mine-1")
+        ack = await tab.until("ack")
+        assert ack["id"] == "mine-1"
+        await house.rig.kind.launched()
+        await tab.say(type="user_message", content="hello", id="mine-1")
+        assert await tab.until("ack") == ack, "a repeat is answered, and not sent again"
+        await level(tab)
+        sent = [frame for frame in tab.frames if frame["type"] == "user"]
+        assert [frame["uuid"] for frame in sent] == [ack["uuid"]]
+
+
+async def state_of(house: House) -> str:
+    async with house.http() as http:
+        return str((await http.get(f"/api/claude/sessions/{SESSION}")).json()["sessionState"])
+
+
+@pytest.mark.rules("S000-230")
+async def test_what_was_shown_is_read_and_what_came_later_is_not(house: House) -> None:
+    agent = await talked(house, 1)
+    assert await state_of(house) == "unread"
+    async with house.tab() as tab:
+        await tab.until("result")
+        await house.rig.until(lambda: not house.app.doer._tasks)
+        assert await state_of(house) == "idle", "connecting shows everything"
+        await prompt(house, tab, "more")
+        await agent.text("later")
+        await agent.result()
+        last = await tab.until("result")
+        await house.rig.until(lambda: house.rig.loaded().core.interpreter.turn is None)
+        assert await state_of(house) == "unread"
+        await tab.say(type="ack", uuid=tab.frames[0]["uuid"])
+        await level(tab)
+        await house.rig.until(lambda: not [task for task in house.app.doer._tasks if not task.done()])
+        assert await state_of(house) == "unread", "an old record leaves the newer ones unread"
+        await tab.say(type="ack", uuid=last["uuid"])
+        await level(tab)
+        await house.rig.until(lambda: not [task for task in house.app.doer._tasks if not task.done()])
+        assert await state_of(house) == "idle"
+
+
+async def test_a_request_that_waits_is_news_only_while_nobody_looks(house: House) -> None:
+    await house.rig.open()
+    async with house.tab() as tab:
+        await asked(house, tab)
+        assert await state_of(house) == "working"
+    await house.rig.until(lambda: not house.rig.registry.feed(SESSION).names)
+    assert await state_of(house) == "unread"
+
+
+# --- state and pages
+
+
+async def test_the_true_state_is_told_to_those_who_ask_for_it(house: House) -> None:
+    await house.rig.open()
+    async with house.tab("?state=1") as tab, house.tab() as plain:
+        assert await tab.until("session_state") == {"type": "session_state", "state": "idle"}
+        agent = await prompt(house, tab, "hello")
+        assert (await tab.until("session_state"))["state"] == "working"
+        await agent.say(agent._assistant({"type": "thinking", "thinking": "Hm.", "signature": ""}))
+        await tab.until("assistant")
+        assert not tab.client.state.working, "the fold of the frames alone must guess"
+        assert tab.client.session_state == "working", "and this is how it is"
+        await agent.text("Done.")
+        await agent.result()
+        assert (await tab.until("session_state"))["state"] == "idle"
+        await house.rig.do(cmd.Archive(session=SESSION))
+        assert (await tab.until("session_state"))["state"] == "archived"
+        await plain.until("result")
+        assert "session_state" not in plain.kinds()
+
+
+async def test_a_message_brings_an_archived_session_back(house: House) -> None:
+    await house.rig.open()
+    await house.rig.do(cmd.Archive(session=SESSION))
+    async with house.tab() as tab:
+        await prompt(house, tab, "hello")
+        await house.rig.until(lambda: not house.rig.loaded().core.state.archived)
+
+
+@pytest.mark.rules("S000-217", "S000-218")
+async def test_a_long_session_opens_with_its_last_pages_and_the_others_are_fetched(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pages, "PAGE_ROWS", 10)
+    await house.rig.open()
+    await house.rig.send("count")
+    agent = await house.rig.kind.launched()
+    await agent.prompted()
+    for number in range(34):
+        await agent.text(f"line {number}")
+    async with house.tab() as tab:
+        await tab.until(lambda frame: "line 33" in str(frame))
+        everything = tab.frames
+    async with house.tab("?pages=1") as tab:
+        first = await tab.until("session_info")
+        assert first == tab.frames[0] == {"type": "session_info", "totalPages": 4, "lowestBurstPage": 2}
+        await tab.until(lambda frame: "line 33" in str(frame))
+        assert tab.frames[1:] == everything[20:]
+    async with house.http() as http:
+        found: list[Any] = []
+        for number in range(4):
+            page = (await http.get(f"/api/claude/sessions/{SESSION}/messages?page={number}")).json()
+            assert (page["page"], page["totalPages"], page["sealed"]) == (number, 4, number < 3)
+            found += page["messages"]
+        assert found == everything
+
+
+async def test_the_open_page_has_the_message_that_is_being_written(house: House) -> None:
+    await house.rig.open()
+    async with house.tab("?pages=1") as tab:
+        assert await tab.until("session_info") == {"type": "session_info", "totalPages": 1, "lowestBurstPage": 0}
+        agent = await prompt(house, tab, "hello")
+        await stream(agent, "Half ", "a ")
+        await tab.until(lambda frame: "a " in str(frame.get("event")))
+        async with house.http() as http:
+            page = (await http.get(f"/api/claude/sessions/{SESSION}/messages?page=0")).json()
+        assert page["messages"][-1]["event"]["delta"] == {"type": "text_delta", "text": "Half a "}
