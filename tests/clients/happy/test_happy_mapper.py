@@ -54,6 +54,16 @@ def test_each_text_of_a_users_blocks_is_told_and_images_go_before_them() -> None
     assert all("turn" not in envelope for envelope in made)
 
 
+def test_a_message_that_was_typed_into_a_terminal_keeps_both_its_names() -> None:
+    """The id under which it was sent names its envelope; the agent's own record has another."""
+    typed = ev.UserMessage(
+        id=EventId(f"{A1}/0/user.message"), message=MessageId(P1), content=(TextBlock("x"),), record=A1
+    )
+    (envelope,) = Told().take([typed])
+    assert (envelope["claudeUuid"], envelope["localId"]) == (A1, P1)
+    assert envelope["id"] == told([prompt("x", P1)])[0]["id"]
+
+
 @pytest.mark.parametrize("stop", ["end_turn", "tool_use"])
 @pytest.mark.rules("S001-033", "S001-049")
 def test_a_users_text_closes_the_open_turn_as_completed(stop: str) -> None:

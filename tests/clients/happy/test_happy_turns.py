@@ -182,3 +182,12 @@ def test_times_are_the_records_own_and_grow_where_one_tells_several() -> None:
     times = [entry.at for entry in session.entries]
     assert times[0] == 5000
     assert times[-1] == 9000
+
+
+def test_the_end_of_a_call_is_told_with_the_turn_at_the_latest() -> None:
+    """A log of an earlier version does not say that a call's subagent goes on."""
+    session = Told().run([prompt("go", P1), assistant(call("Agent", "x", prompt="job"))])
+    ended = ev.ToolEnded(id=EventId("e/0/tool.ended"), turn=TurnId("t1"), call=CallId("x"), name="Agent", content="on")
+    assert session.take([ended]) == []
+    made = session.take([ev.TurnEnded(id=EventId("e/0/turn.ended"), turn=TurnId("t1"), status="completed")])
+    assert kinds(made) == ["tool-call-end", "turn-end"]

@@ -1,7 +1,7 @@
 """Envelopes: what one looks like, and how its id, its title and its usage are made. Pure; no memory.
 
 An envelope's id is a function of the event it tells, so that telling a session again gives the same envelopes.
-Keys beyond the protocol's own (`result`, `isError`, `permission`) are ones that its schema lets pass.
+Keys beyond the protocol's own (`result`, `isError`, `permission`, `localId`) are ones that its schema lets pass.
 """
 
 import hashlib
@@ -26,7 +26,8 @@ _encoder: Final = msgspec.json.Encoder()
 
 
 class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """In the order of the protocol's description. `turn` is on all that the agent says, never on a user's words."""
+    """In the order of the protocol's description. `turn` is on all that the agent says, never on a user's words.
+    `localId`, a key of ours: the message's own id, where the agent's record has another."""
 
     id: str
     time: int
@@ -34,6 +35,7 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     turn: str = ""
     subagent: str | None = None
     claudeUuid: str = ""
+    localId: str = ""
     usage: dict[str, Any] | None = None
     ev: dict[str, Any]
 

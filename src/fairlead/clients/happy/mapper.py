@@ -15,7 +15,7 @@ from fairlead.clients.happy.envelopes import Envelope, envelope_id
 from fairlead.clients.happy.memory import Asked, HeldEnd, Memory, Subagent
 from fairlead.model import events as ev
 from fairlead.model.content import ImageBlock, TextBlock, plain_text
-from fairlead.model.ids import SessionId, is_uuid, subagent_id, turn_id
+from fairlead.model.ids import SessionId, event_id, is_uuid, subagent_id, turn_id
 from fairlead.model.store import Entry
 from fairlead.model.views import Made, Row
 
@@ -153,7 +153,6 @@ class HappyFold:
         memory = self._memory
         if not memory.turn:
             return
-        self._release_held()
         for subagent in memory.active:
             self._emit(event, {"t": "stop"}, subagent, which=subagent)
         self._emit(event, {"t": "turn-end", "status": status})
@@ -164,6 +163,9 @@ class HappyFold:
 
     def _turn_ended(self, event: ev.TurnEnded) -> None:
         memory = self._memory
+        for call in list(memory.held):
+            # A log of an earlier version: it does not say that a call's subagent goes on.
+            self._release_held(event, call)
         for request in [name for name, asked in memory.asked.items() if asked.subagent is None]:
             self._settled(event, request, "cancelled", "No longer asked (the turn has ended)")
         if event.status == "failed" and not memory.said_error:
@@ -186,13 +188,17 @@ class HappyFold:
 
     def _prompt(self, event: ev.UserMessage) -> None:
         """One envelope a block, images first: a client shows them with the text that follows."""
+        self._memory.time = max(self._memory.time, event.at - 1)
         images = [block for block in event.content if isinstance(block, ImageBlock)]
-        for number, image in enumerate(images):
-            ref = f"{event.message}.{number}"
-            self._emit(event, en.file_of(ref, number, image.source), role="user", uuid=event.message, which=number)
+        files = [en.file_of(f"{event.message}.{number}", number, one.source) for number, one in enumerate(images)]
         texts = [block.text for block in event.content if isinstance(block, TextBlock) and block.text.strip()]
-        for number, text in enumerate(texts):
-            self._emit(event, {"t": "text", "text": text}, role="user", uuid=event.message, which=number)
+        for said in (files, [{"t": "text", "text": text} for text in texts]):
+            for number, one in enumerate(said):
+                # Named by the message, whatever record it came of: so whoever posted it knows the name.
+                name = event_id(event.message, "user.message")
+                local = event.message if event.record else ""
+                uuid = event.record or event.message
+                self._put(name, one, role="user", which=number, uuid=uuid, local=local)
 
     def _task(self, event: ev.UserMessage, name: str) -> None:
         """What a subagent was asked: told once, be it by the agent's stream, its transcript or by us."""
@@ -251,11 +257,10 @@ class HappyFold:
         self._speaks(event, subagent)
         self._emit(event, end, subagent)
 
-    def _release_held(self, call: str | None = None) -> None:
-        held = self._memory.held
-        for name in list(held) if call is None else [call] if call in held else []:
-            end = held.pop(name)
-            self._put(end.event, end.ev, end.subagent)
+    def _release_held(self, event: ev.Event, call: str) -> None:
+        end = self._memory.held.pop(call)
+        self._speaks(event, end.subagent)
+        self._put(end.event, end.ev, end.subagent)
 
     # --- subagents
 
@@ -299,8 +304,7 @@ class HappyFold:
             memory.active.remove(event.child)
             self._emit(event, {"t": "stop"}, event.child, which=event.child)
         if event.call in memory.held:
-            self._speaks(event, memory.held[event.call].subagent)
-            self._release_held(event.call)
+            self._release_held(event, event.call)
 
     # --- what a person is asked
 
@@ -328,13 +332,12 @@ class HappyFold:
         said: dict[str, Any],
         subagent: str | None = None,
         *,
-        role: en.Role = "agent",
         which: int | str = 0,
         uuid: str = "",
         usage: dict[str, Any] | None = None,
     ) -> None:
         self._memory.time = max(self._memory.time, event.at - 1)
-        self._put(event.id, said, subagent, role=role, which=which, uuid=uuid, usage=usage)
+        self._put(event.id, said, subagent, which=which, uuid=uuid, usage=usage)
 
     def _put(
         self,
@@ -345,6 +348,7 @@ class HappyFold:
         role: en.Role = "agent",
         which: int | str = 0,
         uuid: str = "",
+        local: str = "",
         usage: dict[str, Any] | None = None,
     ) -> None:
         self._memory.time += 1
@@ -355,6 +359,7 @@ class HappyFold:
             turn=self._memory.turn if role == "agent" else "",
             subagent=subagent,
             claudeUuid=uuid,
+            localId=local,
             usage=usage,
             ev=said,
         )

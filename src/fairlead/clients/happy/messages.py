@@ -26,6 +26,7 @@ class _Head(msgspec.Struct):
     id: str
     role: str
     claudeUuid: str = ""
+    localId: str = ""
 
 
 _heads: Final = msgspec.json.Decoder(_Head)
@@ -49,7 +50,7 @@ def page_message(row: StoredRow, key: SessionKey | None) -> msgspec.Raw:
         "id": head.id,
         "seq": row.ordinal,
         "content": content,
-        "localId": head.claudeUuid if head.role == "user" else None,
+        "localId": (head.localId or head.claudeUuid) if head.role == "user" else None,
         "createdAt": row.at,
         "updatedAt": row.at,
     }
