@@ -1,0 +1,245 @@
+"""REST under /api/claude over the real server and core: shapes, words and statuses as the protocol has them."""
+
+from typing import Any
+
+import httpx
+import pytest
+
+from clients.mylifedb.house import House
+from clients.mylifedb.test_mylifedb_socket import talked
+from fairlead.clients.mylifedb.rest import session_state, title_of
+from fairlead.model import commands as cmd
+from fairlead.model.ids import SessionId
+from fairlead.model.store import Summary
+from sessions.rig import SESSION
+
+BASE = "/api/claude/sessions"
+ONE = f"{BASE}/{SESSION}"
+OTHER = SessionId("22222222-2222-4222-8222-222222222222")
+GONE = {"error": "Session not found"}
+
+
+async def call(house: House, method: str, path: str, token: str = "", **more: Any) -> httpx.Response:
+    async with house.http(token) as http:
+        return await http.request(method, path, **more)
+
+
+@pytest.mark.rules("S000-231")
+async def test_the_list_of_sessions(house: House) -> None:
+    assert (await call(house, "GET", BASE)).json() == {"sessions": []}
+    await house.rig.open(title="A title")
+    (found,) = (await call(house, "GET", BASE)).json()["sessions"]
+    assert found == {
+        "id": SESSION,
+        "workingDir": str(house.rig.cwd),
+        "createdAt": "2023-11-14T22:13:20.000Z",
+        "lastActivity": "2023-11-14T22:13:20.000Z",
+        "lastUserActivity": "2023-11-14T22:13:20.000Z",
+        "status": "active",
+        "title": "A title",
+        "permissionMode": "default",
+    }
+
+
+@pytest.mark.rules("S000-232")
+async def test_one_session_or_not_found(house: House) -> None:
+    await house.rig.open(title="A title")
+    found = await call(house, "GET", ONE)
+    assert (found.status_code, found.json()["id"], found.json()["sessionState"]) == (200, SESSION, "idle")
+    assert (await call(house, "GET", f"{BASE}/{SESSION.upper()}")).json()["id"] == SESSION
+    for unknown in (OTHER, "no-uuid"):
+        answer = await call(house, "GET", f"{BASE}/{unknown}")
+        assert (answer.status_code, answer.json()) == (404, GONE)
+
+
+@pytest.mark.rules("S000-042")
+async def test_a_message_moves_the_last_activity(house: House) -> None:
+    await house.rig.open()
+    before = (await call(house, "GET", ONE)).json()["lastActivity"]
+    await house.rig.clock.advance(60)
+    async with house.tab() as tab:
+        await tab.say(type="user_message", content="hello")
+        await tab.until("user")
+    assert (await call(house, "GET", ONE)).json()["lastActivity"] > before
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("PATCH", ""),
+        ("DELETE", ""),
+        ("POST", "/deactivate"),
+        ("POST", "/archive"),
+        ("POST", "/unarchive"),
+        ("GET", "/messages?page=0"),
+        ("POST", "/messages"),
+    ],
+)
+async def test_an_unknown_session_is_404_everywhere(house: House, method: str, path: str) -> None:
+    body = {"title": "x", "content": "x"} if method != "GET" else None
+    answer = await call(house, method, f"{BASE}/{OTHER}{path}", json=body)
+    assert (answer.status_code, answer.json()) == (404, GONE)
+
+
+async def test_create_rename_archive_and_delete(house: House) -> None:
+    made = await call(
+        house, "POST", BASE, json={"workingDir": str(house.rig.cwd), "title": "Mine", "permissionMode": "plan"}
+    )
+    assert made.status_code == 200
+    session = made.json()
+    assert (session["title"], session["permissionMode"], session["status"]) == ("Mine", "plan", "active")
+    one = f"{BASE}/{session['id']}"
+    assert (await call(house, "PATCH", one, json={"title": "Other"})).json() == {"success": True}
+    assert (await call(house, "GET", one)).json()["title"] == "Other"
+    for action, status in (("archive", "archived"), ("unarchive", "active")):
+        assert (await call(house, "POST", f"{one}/{action}")).json() == {"success": True}
+        assert (await call(house, "GET", one)).json()["status"] == status
+    assert (await call(house, "POST", f"{one}/deactivate")).json() == {"success": True}
+    assert (await call(house, "DELETE", one)).json() == {"success": True}
+    assert (await call(house, "GET", one)).status_code == 404
+
+
+@pytest.mark.parametrize("body", [b"{", b"[]", b'{"title":7}', b'{"workingDir":[]}', b'{"mode":"none"}'])
+async def test_a_body_that_is_none_is_400(house: House, body: bytes) -> None:
+    answer = await call(house, "POST", BASE, content=body)
+    assert (answer.status_code, answer.json()) == (400, {"error": "Invalid request body"})
+
+
+async def test_what_the_gateway_refuses_is_refused_with_its_reason(house: House) -> None:
+    outside = await call(house, "POST", BASE, json={"workingDir": "/"})
+    assert outside.status_code == 403
+    assert outside.json()["error"].startswith("Failed to create session: / is outside the allowed folders")
+    mode = await call(house, "POST", BASE, json={"workingDir": str(house.rig.cwd), "permissionMode": "sudo"})
+    assert mode.status_code == 400
+    token = await house.token("view")
+    assert (await call(house, "POST", BASE, token, json={})).status_code == 403
+
+
+async def test_resuming_a_session_that_is_known_is_that_session(house: House) -> None:
+    await house.rig.open(title="Here")
+    again = await call(house, "POST", BASE, json={"resumeSessionId": SESSION})
+    assert (again.json()["id"], again.json()["title"]) == (SESSION, "Here")
+    new = await call(house, "POST", BASE, json={"resumeSessionId": OTHER, "workingDir": str(house.rig.cwd)})
+    assert new.json()["title"] == "Resumed Session"
+
+
+async def test_a_message_by_rest(house: House) -> None:
+    await house.rig.open()
+    sent = await call(house, "POST", f"{ONE}/messages", json={"content": "hello"})
+    assert (sent.status_code, sent.json()) == (200, {"sessionId": SESSION, "status": "sent"})
+    agent = await house.rig.kind.launched()
+    assert await agent.prompted() == "hello"
+    empty = await call(house, "POST", f"{ONE}/messages", json={"content": ""})
+    assert (empty.status_code, empty.json()) == (400, {"error": "Invalid request body"})
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "error"),
+    [
+        ("", 400, "page parameter is required"),
+        ("?page=x", 400, "invalid page parameter"),
+        ("?page=-1", 400, "invalid page parameter"),
+        ("?page=1", 404, "page out of range"),
+        ("?page=999999999", 404, "page out of range"),
+    ],
+)
+async def test_a_page_that_is_none(house: House, query: str, status: int, error: str) -> None:
+    await talked(house, 1)
+    answer = await call(house, "GET", f"{ONE}/messages{query}")
+    assert (answer.status_code, answer.json()) == (status, {"error": error})
+
+
+async def test_a_session_without_records_has_one_empty_page(house: House) -> None:
+    await house.rig.open()
+    page = (await call(house, "GET", f"{ONE}/messages?page=0")).json()
+    assert page == {"sessionId": SESSION, "page": 0, "totalPages": 1, "messages": [], "sealed": False}
+
+
+# --- all sessions
+
+
+async def ids(house: House, query: str = "") -> tuple[list[str], dict[str, Any]]:
+    answer = (await call(house, "GET", f"{BASE}/all{query}")).json()
+    return [item["id"] for item in answer["sessions"]], answer["pagination"]
+
+
+async def test_all_sessions_page_by_page(house: House) -> None:
+    house.rig.kind.launch_when.clear()
+    sessions = [SessionId(f"{number}0000000-0000-4000-8000-000000000000") for number in range(1, 6)]
+    for session in sessions:
+        await house.rig.open(session)
+        await house.rig.clock.advance(1)
+        await house.rig.send("hello", session)
+        await house.rig.clock.advance(1)
+    await house.rig.open(OTHER)
+    newest = sessions[::-1]
+    found, pagination = await ids(house)
+    assert found == newest, "one that nobody has said anything in is not worth listing"
+    assert pagination == {"hasMore": False, "nextCursor": None, "totalCount": 5}
+    walked: list[str] = []
+    cursor = ""
+    while True:
+        page, pagination = await ids(house, f"?limit=2&cursor={cursor}")
+        walked += page
+        assert pagination["totalCount"] == 5
+        if not pagination["hasMore"]:
+            break
+        cursor = pagination["nextCursor"]
+        at, _, session = cursor.partition("_")
+        assert at.isdigit() and session == page[-1]
+    assert walked == newest
+    for odd in ("none", "x_y", "_", f"{'9' * 30}_x"):
+        assert (await ids(house, f"?cursor={odd}"))[0] == newest, "a bad cursor is the beginning"
+    for limit, count in ((0, 5), (-3, 5), (2, 2), (1000, 5)):
+        assert len((await ids(house, f"?limit={limit}"))[0]) == count
+    await house.rig.do(cmd.Archive(session=sessions[0]))
+    assert (await ids(house, "?status=archived"))[0] == [sessions[0]]
+    assert sessions[0] not in (await ids(house, "?status=active"))[0]
+    assert sessions[0] in (await ids(house))[0]
+
+
+async def test_an_item_of_the_list(house: House) -> None:
+    await talked(house, 1)
+    (item,) = (await call(house, "GET", f"{BASE}/all")).json()["sessions"]
+    assert item == {
+        "id": SESSION,
+        "title": "prompt 0",
+        "workingDir": str(house.rig.cwd),
+        "createdAt": item["createdAt"],
+        "lastActivity": item["lastActivity"],
+        "lastUserActivity": item["lastActivity"],
+        "messageCount": 1,
+        "isSidechain": False,
+        "sessionState": "unread",
+        "permissionMode": "default",
+    }
+    assert isinstance(item["createdAt"], int)
+
+
+def summary(**fields: Any) -> Summary:
+    return Summary(session=SESSION, **fields)
+
+
+@pytest.mark.parametrize(
+    ("given", "shown", "seen", "state"),
+    [
+        ({}, None, False, "idle"),
+        ({"turns": 2}, None, False, "unread"),
+        ({"turns": 2}, 1, False, "unread"),
+        ({"turns": 2}, 2, False, "idle"),
+        ({"turns": 2, "state": "working"}, 1, False, "working"),
+        ({"turns": 2, "state": "waiting", "pending": 1}, 1, False, "unread"),
+        ({"turns": 2, "state": "waiting", "pending": 1}, 1, True, "working"),
+        ({"turns": 2, "archived": True, "pending": 1}, None, False, "archived"),
+    ],
+)
+def test_the_state_of_a_session(given: dict[str, Any], shown: int | None, seen: bool, state: str) -> None:
+    assert session_state(summary(**given), shown, seen=seen) == state
+
+
+@pytest.mark.parametrize(
+    ("title", "shown"),
+    [("", "Untitled"), ("\n  \n", "Untitled"), ("\n first \nsecond", "first"), ("x" * 200, "x" * 120 + "…")],
+)
+def test_the_title_of_a_session(title: str, shown: str) -> None:
+    assert title_of(summary(title=title)) == shown
