@@ -8,17 +8,13 @@ streamed. It has no socket: whoever has one calls `opened`, `received`, `closed`
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 
 from fairlead.sessions.threads import Node, Working, fold, tree
 
 Record = dict[str, Any]
-
-NOT_ROWS = frozenset(
-    {"error", "stream_event", "session_info", "resume", "todo_update", "session_state", "typing", "ack"}
-)
-"""Frames that are no record of the session: they are not kept, and a replay does not bring them again."""
 
 
 class Message(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -68,6 +64,13 @@ def convert(record: Mapping[str, Any]) -> Message:
     )
 
 
+def address(page: str, session: str) -> str:
+    """The socket of a session, for a page that was loaded from the same gateway."""
+    parts = urlsplit(page)
+    scheme = "wss" if parts.scheme == "https" else "ws"
+    return f"{scheme}://{parts.netloc}/api/claude/sessions/{session}/subscribe"
+
+
 def build_tree(records: Sequence[Mapping[str, Any]]) -> list[Node]:
     return tree(records)
 
@@ -89,6 +92,8 @@ class MyLifeDbClient:
         self.state = State()
         self.connected = False
         self.is_streaming = False
+        self.texts: list[str] = []
+        """The streamed text as it was shown, each time that it grew."""
         self.published: list[bool] = []
         """The working state as it was told after each record."""
         self.notices: list[str] = []
@@ -106,6 +111,10 @@ class MyLifeDbClient:
         """Messages that the server has not told back yet: their id here, and their text."""
 
     # --- the connection
+
+    @property
+    def indicator(self) -> str:
+        return "" if self.connected else "Disconnected"
 
     def opened(self, url: str = "") -> None:
         """All history comes again: what is shown stays, what follows from the frames begins anew."""
@@ -240,6 +249,7 @@ class MyLifeDbClient:
         delta = event.get("delta")
         if event.get("type") == "content_block_delta" and isinstance(delta, dict) and delta.get("type") == "text_delta":
             self.state.streaming_text += str(delta.get("text", ""))
+            self.texts.append(self.state.streaming_text)
         elif event.get("type") == "message_stop":
             self.state.streaming_text = ""
 

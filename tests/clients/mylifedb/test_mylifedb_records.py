@@ -1,0 +1,274 @@
+"""Records as they are shown, rule by rule: the seed's own examples from a transcript, and the same over the wire."""
+
+import json
+import re
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agents.claude.golden_claude import raw
+from clients.mylifedb.showing import SESSION, Showing
+from clients.mylifedb.test_mylifedb_golden import NAMES, lines, shown
+from fairlead.clients.mylifedb import streaming
+from fairlead.clients.mylifedb.fold import MyLifeDbView
+from fairlead.clients.mylifedb.pages import PAGE_BYTES, PAGE_ROWS, Pages
+from fairlead.clients.mylifedb.records import completed
+from fairlead.clients.mylifedb.streaming import Stream
+from fairlead.clients.mylifedb.strip import stripped
+from fairlead.clients.mylifedb.variants import Variant
+from fairlead.model.store import Entry
+
+UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+ISO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
+
+
+def wire(case: str, kind: str, number: int = 0) -> dict[str, Any]:
+    found = [frame for frame in lines(case, "live.jsonl") if frame["type"] == kind]
+    frame: dict[str, Any] = found[number]
+    return frame
+
+
+SEED = lines("seed-transcript", "in.jsonl")
+
+
+@pytest.mark.rules("S000-012", "S000-019", "S000-046", "S000-047", "S000-053", "S000-077", "S000-087", "S000-088")
+@pytest.mark.rules("S000-089", "S000-090", "S000-091", "S000-075", "S000-076", "S000-081", "S000-082", "S000-083")
+@pytest.mark.rules("S000-084", "S000-085", "S000-092", "S000-093", "S000-094", "S000-134", "S000-067", "S000-149")
+def test_what_the_transcript_says_is_sent_byte_for_byte_and_in_its_order() -> None:
+    """The seed's own examples of each kind of record."""
+    showing = Showing(Variant()).run(SEED)
+    assert [payload for _, payload in showing.sent] == [raw(line["transcript"]) for line in SEED]
+    assert showing.history() == [line["transcript"] for line in SEED]
+
+
+@pytest.mark.rules("S000-047", "S000-048", "S000-049", "S000-050", "S000-051", "S000-052")
+def test_the_echo_of_a_prompt_has_the_form_of_the_seed() -> None:
+    echo = wire("send-and-tool", "user")
+    assert list(echo) == ["type", "uuid", "parentUuid", "timestamp", "sessionId", "message"]
+    assert UUID.fullmatch(echo["uuid"]) and ISO.fullmatch(echo["timestamp"])
+    assert (echo["parentUuid"], echo["message"]) == (None, {"role": "user", "content": "list files"})
+
+
+@pytest.mark.rules("S000-053", "S000-054", "S000-055", "S000-056", "S000-057", "S000-058", "S000-059", "S000-060")
+@pytest.mark.rules("S000-061", "S000-062", "S000-063", "S000-064", "S000-065", "S000-066", "S000-132", "S000-133")
+@pytest.mark.rules("S000-136", "S000-137", "S000-138", "S000-139")
+def test_an_answer_of_the_wire_is_completed_as_the_transcript_has_it() -> None:
+    prompt = wire("send-and-tool", "user")
+    thinking, call, text = (wire("send-and-tool", "assistant", number) for number in range(3))
+    for answer in (thinking, call, text):
+        assert UUID.fullmatch(answer["uuid"]) and ISO.fullmatch(answer["timestamp"])
+        message = answer["message"]
+        assert (message["role"], message["model"], message["id"][:4]) == ("assistant", "opus", "msg_")
+        assert set(message["usage"]) >= {"input_tokens", "cache_read_input_tokens", "output_tokens"}
+        assert answer["sessionId"] == SESSION
+    assert thinking["message"]["content"] == [{"type": "thinking", "thinking": "Hm.", "signature": "c2ln"}]
+    assert text["message"]["content"] == [{"type": "text", "text": "There is a.txt."}]
+    (block,) = call["message"]["content"]
+    assert block == {"type": "tool_use", "id": "toolu_1", "name": "Bash", "input": {"command": "ls"}}
+    assert (thinking["parentUuid"], call["parentUuid"]) == (prompt["uuid"], thinking["uuid"])
+    assert call["requestId"] == "req_1" and "request_id" not in call
+
+
+@pytest.mark.rules("S000-068", "S000-069", "S000-070", "S000-071", "S000-072", "S000-073", "S000-074", "S000-140")
+@pytest.mark.rules("S000-141", "S000-142", "S000-144", "S000-145", "S000-188", "S000-189")
+def test_a_result_hangs_on_its_call_and_the_answer_on_the_result() -> None:
+    result = wire("send-and-tool", "user", 1)
+    assert UUID.fullmatch(result["uuid"]) and ISO.fullmatch(result["timestamp"])
+    assert result["message"]["role"] == "user"
+    assert result["message"]["content"] == [{"type": "tool_result", "tool_use_id": "toolu_1", "content": "a.txt"}]
+    assert result["parentUuid"] == wire("send-and-tool", "assistant", 1)["uuid"]
+    assert wire("send-and-tool", "assistant", 2)["parentUuid"] == result["uuid"]
+    assert result["toolUseResult"] == {"stdout": "a.txt", "stderr": "", "interrupted": False}
+    assert "tool_use_result" not in result
+    first, second = (wire("parallel-tools", "user", number) for number in (1, 2))
+    calls = [wire("parallel-tools", "assistant", number)["uuid"] for number in (0, 1)]
+    assert [first["parentUuid"], second["parentUuid"]] == calls
+    assert ("is_error" in first["message"]["content"][0], second["message"]["content"][0]["is_error"]) == (False, True)
+
+
+@pytest.mark.rules("S000-131", "S000-135", "S000-143")
+def test_blocks_of_any_kind_stand_side_by_side() -> None:
+    mixed = {"type": "thinking", "thinking": "no signature"}, {"type": "text", "text": "ü"}, {"type": "hologram"}
+    images = [{"type": "text", "text": "a"}, {"type": "image", "source": {}}]
+    for content in (list(mixed), [{"type": "tool_result", "tool_use_id": "t", "content": images}]):
+        row = {"type": "assistant", "uuid": "a", "message": {"role": "assistant", "content": content}}
+        assert Showing().run([{"transcript": row}]).history() == [row]
+
+
+@pytest.mark.rules("S000-078", "S000-079", "S000-080")
+def test_progress_is_passed_on_as_it_is() -> None:
+    (progress,) = [frame for frame in lines("seed-transcript", "history.jsonl") if frame["type"] == "progress"]
+    assert UUID.fullmatch(progress["uuid"]) and UUID.fullmatch(progress["parentUuid"])
+    assert ISO.fullmatch(progress["timestamp"])
+
+
+@pytest.mark.rules("S000-106", "S000-107", "S000-108", "S000-109", "S000-110", "S000-111", "S000-112", "S000-113")
+@pytest.mark.rules("S000-114", "S000-115", "S000-116", "S000-117", "S000-118", "S000-125")
+def test_stream_events_come_as_the_agent_says_them() -> None:
+    said = [line["agent"] for line in lines("streaming", "in.jsonl") if line.get("agent", {}).get("event")]
+    told = [frame for frame in lines("streaming", "live.jsonl") if frame["type"] == "stream_event"]
+    assert told == said
+    order = [frame["event"]["type"] for frame in told]
+    assert (order[0], order[-2:]) == ("message_start", ["message_delta", "message_stop"])
+    assert order.count("content_block_start") == order.count("content_block_stop") == 3
+    deltas = [frame["event"]["delta"] for frame in told if frame["event"]["type"] == "content_block_delta"]
+    assert "".join(delta.get("text", "") for delta in deltas) == "Here is some."
+    assert "".join(delta.get("thinking", "") for delta in deltas) == "Hm"
+    assert json.loads("".join(delta.get("partial_json", "") for delta in deltas)) == {"command": "ls"}
+    kinds = [frame["type"] for frame in lines("streaming", "live.jsonl")]
+    blocks = [n for n, kind in enumerate(kinds) if kind == "assistant"]
+    assert all(kinds[n - 1] == kinds[n + 1] == "stream_event" for n in blocks), "a record stands in its stream"
+
+
+@pytest.mark.parametrize("case", NAMES)
+@pytest.mark.rules("S000-005", "S000-006")
+def test_each_frame_is_one_json_value_and_each_row_one_frame(case: str) -> None:
+    showing = shown(case)
+    for _, payload in showing.sent:
+        assert isinstance(json.loads(payload.decode()), dict)
+    assert len(showing.history()) == len(showing.rows)
+
+
+@pytest.mark.rules("S000-008", "S000-043")
+@given(st.text())
+def test_text_of_any_kind_arrives_unchanged(text: str) -> None:
+    said = {"role": "user", "content": text}
+    line = {"type": "user", "message": said, "parent_tool_use_id": None, "session_id": "", "uuid": "u1"}
+    for variant in (Variant(), Variant(packed=True)):
+        # As we write it to the agent: half of a surrogate pair has no UTF-8, and never gets here.
+        data = msgspec.json.encode(line) if not _has_surrogates(text) else b""
+        if data:
+            (echo,) = Showing(variant).run([{"gateway": msgspec.json.decode(data)}]).history()
+            assert echo["message"]["content"] == text
+
+
+def _has_surrogates(text: str) -> bool:
+    return any(0xD800 <= ord(character) < 0xE000 for character in text)
+
+
+def test_values_keep_their_spelling_and_order() -> None:
+    frame = wire("unknown-records", "from_the_future")
+    assert frame["a"] == [1, 2.5, "ü", 123456789012345678901234567890]
+    line = b'{"type":"assistant","uuid":"a","n":1.10,"message":{"z":1,"a":2,"content":[]}}'
+    fields = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
+    data = completed(fields, parent=None, at=0, session=SESSION)
+    assert data.startswith(line[:-1]), "what the agent wrote is not rewritten"
+
+
+def test_big_numbers_do_not_stop_messagepack() -> None:
+    row = {"type": "x", "uuid": "a", "big": 123456789012345678901234567890}
+    assert Showing(Variant(packed=True)).run([{"transcript": row}]).history()[0]["big"] == pytest.approx(
+        1.2345e29, rel=1e-3
+    )
+
+
+@pytest.mark.parametrize("bad", [b"\xff\xfe", b"[1]", b"", b'{"a":', b"null"])
+def test_a_line_that_is_no_record_is_not_shown(bad: bytes) -> None:
+    fold = MyLifeDbView().fold(SESSION)
+    event = b'{"type":"record","id":"x/0/record","record":"garbage","known":false}'
+    assert list(fold.step(Entry(1, 0, 1, "record", event, "agent", bad))) == []
+
+
+# --- pages
+
+
+def test_a_page_is_sealed_when_it_is_full() -> None:
+    pages = Pages()
+    for _ in range(PAGE_ROWS - 1):
+        pages.add(10)
+        pages.seal()
+    assert (pages.total, pages.lowest_burst) == (1, 0)
+    pages.add(10)
+    pages.seal()
+    assert (pages.total, pages.sealed, pages.stretch(1)) == (2, [PAGE_ROWS], (PAGE_ROWS, PAGE_ROWS))
+    pages.add(PAGE_BYTES)
+    pages.seal()
+    assert (pages.total, pages.stretch(1), pages.lowest_burst) == (3, (PAGE_ROWS, PAGE_ROWS + 1), 1)
+    assert pages.stretch(3) is None and pages.stretch(-1) is None
+
+
+def test_no_page_is_sealed_while_a_message_is_streamed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fairlead.clients.mylifedb.pages.PAGE_ROWS", 3)
+    showing = Showing()
+    sealed = []
+    for line in lines("streaming", "in.jsonl"):
+        showing.add(line)
+        memory = showing.fold._memory
+        sealed.append((list(memory.pages.sealed), bool(memory.stream.open)))
+    at = next(n for n, (pages, _) in enumerate(sealed) if pages)
+    assert sealed[at - 1][1] and not sealed[at][1], "with its message_stop"
+    assert sealed[at][0] == [5]
+
+
+@given(st.lists(st.integers(1, PAGE_BYTES), max_size=40))
+def test_pages_are_stretches_without_a_hole(sizes: list[int]) -> None:
+    pages = Pages()
+    for size in sizes:
+        pages.add(size)
+        pages.seal()
+    stretches = [pages.stretch(number) for number in range(pages.total)]
+    assert [stretch[0] for stretch in stretches if stretch] == [0, *pages.sealed]
+    assert [stretch[1] for stretch in stretches if stretch] == [*pages.sealed, len(sizes)]
+
+
+# --- the running message
+
+
+def test_a_message_that_is_too_long_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streaming, "MOST", 300)
+    stream = Stream()
+    for number in range(20):
+        event = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": f"{number} " * 9}}
+        stream.add(msgspec.json.encode({"type": "stream_event", "event": event}))
+    assert stream.frames() == []
+    stream.add(b'{"type":"stream_event","event":{"type":"message_stop"}}')
+    event = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "new"}}
+    stream.add(msgspec.json.encode({"type": "stream_event", "event": event}))
+    assert len(stream.frames()) == 1
+
+
+# --- stripping
+
+
+def read(result: Any, content: Any = "1\tone\n2\ttwo", kind: str = "user") -> dict[str, Any]:
+    block = {"type": "tool_result", "tool_use_id": "t", "content": content}
+    return {"type": kind, "uuid": "u", "message": {"role": "user", "content": [block]}, "toolUseResult": result}
+
+
+def test_a_files_text_is_left_out_of_pages() -> None:
+    given = read({"type": "text", "file": {"filePath": "/a", "content": "one\ntwo"}})
+    told = json.loads(stripped(raw(given)))
+    assert told["toolUseResult"] == {"type": "text", "file": {"filePath": "/a", "numLines": 2, "totalLines": 2}}
+    assert told["message"]["content"][0]["content"] == ""
+    kept = read({"type": "text", "file": {"filePath": "/a", "content": "one", "numLines": 7, "totalLines": 9}})
+    assert json.loads(stripped(raw(kept)))["toolUseResult"]["file"]["totalLines"] == 9
+
+
+def test_an_images_bytes_are_left_out_of_pages() -> None:
+    told = json.loads(stripped(raw(read({"type": "image", "file": {"base64": "AAAA", "type": "image/png"}}))))
+    assert told["toolUseResult"] == {"type": "image", "file": {"type": "image/png"}}
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        read({"stdout": "x"}),
+        read("Error: none"),
+        read({"type": "text", "file": "none"}),
+        read({"type": "other", "file": {"content": "x"}}),
+        read({"type": "text", "file": {"content": "x"}}, kind="assistant"),
+        {"type": "user", "uuid": "u"},
+    ],
+)
+def test_everything_else_is_left_as_it_is(record: dict[str, Any]) -> None:
+    assert stripped(raw(record)) == raw(record)
+
+
+def test_live_results_are_stripped_like_those_of_the_transcript() -> None:
+    result = read({"type": "text", "file": {"filePath": "/a", "content": "one"}})
+    result["tool_use_result"] = result.pop("toolUseResult")
+    (frame,) = Showing(Variant(strip=True)).run([{"agent": result}]).live()
+    assert "content" not in frame["toolUseResult"]["file"]
