@@ -181,18 +181,19 @@ def test_rows_that_come_before_the_row_they_follow_find_their_owner(rng: random.
     assert owners(told.end()) == ALL_OWNED
 
 
-@pytest.mark.parametrize("with_meta", [True, False])
+@pytest.mark.parametrize("layout", ["meta", "below", "beside"])
 @given(st.randoms(use_true_random=False))
 @settings(max_examples=12, deadline=None)
 def test_74_of_74_rows_in_files_of_their_own_find_their_owner(
-    with_meta: bool, tmp_path_factory: pytest.TempPathFactory, rng: random.Random
+    layout: str, tmp_path_factory: pytest.TempPathFactory, rng: random.Random
 ) -> None:
     before, side, after = three_subagents(agents=True)
     files = {f"{SESSION}.jsonl": lines([*before, *after])}
     for name, rows in zip("abc", side, strict=True):
-        if with_meta:
+        if layout == "meta":
             files[f"{SESSION}/subagents/agent-{name}.meta.json"] = b'{"toolUseId":"toolu_%s"}' % name.encode()
-        files[f"{SESSION}/subagents/agent-{name}.jsonl"] = lines(rows)
+        folder = "" if layout == "beside" else f"{SESSION}/subagents/"
+        files[f"{folder}agent-{name}.jsonl"] = lines(rows)
     told = replay(tmp_path_factory.mktemp("three"), pieces(files, rng))
     assert owners(told) == ALL_OWNED
 

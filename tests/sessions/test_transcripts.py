@@ -191,6 +191,22 @@ async def test_after_a_restart_only_what_was_added_is_told(tmp_path: Path) -> No
         assert len({event.id for event in after}) == len(after)
 
 
+async def test_what_was_written_while_no_gateway_ran_is_told_when_one_does(tmp_path: Path) -> None:
+    """The turn that another program was in goes on: it is not taken for one of ours that was lost."""
+    write = Writer()
+    async with running(tmp_path) as rig:
+        rig.home.write([write.prompt("one"), write.call("toolu_1", command="ls")])
+        await rig.start()
+        await rig.view()
+        await rig.crash()
+        rig.home.write([write.result("toolu_1"), write.text("done")])
+        await rig.start()
+        await eventually(lambda: _has(rig, FOUND, "done"))
+        await _pass(rig, 4)
+        ends = [event.status for event in await rig.log(FOUND) if isinstance(event, ev.TurnEnded)]
+        assert ends == ["completed"]
+
+
 async def test_a_restart_in_the_middle_of_an_import_goes_on_where_it_was(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr("fairlead.agents.claude.reading.BATCH_ROWS", 3)
     write = Writer()
@@ -392,6 +408,31 @@ async def test_a_copy_with_the_same_content_goes_on_where_it_was(tmp_path: Path)
         await rig.keeper.follow(FOUND)
         assert (await rig.said())[-1] == "moved"
         assert (await rig.view()).head == head + 1
+
+
+async def test_a_session_that_goes_on_in_another_folder_tells_nothing_twice(tmp_path: Path) -> None:
+    """More rows than the interpreter remembers: what the copy repeats is known by the log alone."""
+    write = Writer()
+    rows = [row for number in range(2300) for row in (write.prompt(str(number)), write.text(f"answer {number}"))]
+    async with running(tmp_path) as rig:
+        path = rig.home.write(rows)
+        await rig.start()
+        await rig.view()
+        moved = rig.home.folder / "projects" / "-a-worktree"
+        moved.mkdir()
+        head = (await rig.view()).head
+        (moved / path.name).write_bytes(lines([*rows, write.prompt("there"), write.text("from there")]))
+        await eventually(lambda: _has(rig, FOUND, "from there"))
+        rig.home.write([write.text("from here")])
+        await eventually(lambda: _has(rig, FOUND, "from here"))
+        assert (await rig.said())[-4:] == ["answer 2299", "> there", "from there", "from here"]
+        # The end of the turn before, a new one, its prompt, and two answers.
+        assert (await rig.view()).head == head + 5
+        await rig.stop()
+        await rig.start()
+        assert len(await rig.listed()) == 1
+        await rig.keeper.follow(FOUND)
+        assert (await rig.view()).head == head + 5
 
 
 async def test_our_own_session_is_left_to_its_wire(tmp_path: Path) -> None:

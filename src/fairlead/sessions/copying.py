@@ -139,12 +139,16 @@ class Copying:
     async def _names(self, session: SessionId) -> frozenset[str]:
         """Rows that the log has: needed only where a file was replaced, or its session goes on in another."""
         found: set[str] = set()
-        after = 0
+        after, ours = 0, False
         while True:
             page = await self._services.store.read(session, after, PAGE)
             if not page.entries:
                 return frozenset(found)
-            found.update(_source(entry) for entry in page.entries if entry.origin == "transcript")
+            for entry in page.entries:
+                # A row's bytes are beside the first of its events, which may be named after another (a turn's end).
+                ours = entry.origin == "transcript" if entry.raw is not None else ours
+                if ours:
+                    found.add(_source(entry))
             after = page.entries[-1].seq
 
 

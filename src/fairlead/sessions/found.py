@@ -42,20 +42,31 @@ class Listing:
         self._listing = False
         self._marks: dict[str, Mark] = {}
 
-    async def scan(self) -> None:
-        """Bring the lists up to date with the files. Those that have not changed are not opened."""
+    async def scan(self) -> frozenset[SessionId]:
+        """Bring the lists up to date with the files. Those that have not changed are not opened.
+
+        The sessions that have a log already, and whose file has grown since the last look."""
         kept = await self._services.store.documents.get(MARKS, MARKS)
         self._marks = msgspec.convert(kept or {}, dict[str, Mark])
         known = dict(self._marks) if await self._forks.load() else {}
+        grown: set[SessionId] = set()
         async for portion in self._source.scan(known):
             for item in portion:
                 if isinstance(item, Problem):
                     logger.warning("transcript", extra={"path": item.path, "problem": item.kind, "detail": item.detail})
-            await self.add([item for item in portion if isinstance(item, Found)])
+            found = [item for item in portion if isinstance(item, Found)]
+            grown.update(item.session for item in found if item.session in self._marks)
+            await self.add(found)
             for item in portion:
                 if isinstance(item, Gone):
                     await self.remove(item.session)
         await self.keep_marks()
+        return frozenset([session for session in grown if await self._has_log(session)])
+
+    async def _has_log(self, session: SessionId) -> bool:
+        known = await self._services.store.session_of(session)
+        summary = None if known is None else await self._services.store.summary(known)
+        return summary is not None and summary.state != TRANSCRIPT
 
     async def keep_marks(self) -> None:
         await self._services.store.documents.put(MARKS, MARKS, msgspec.to_builtins(self._marks))

@@ -183,10 +183,18 @@ class Registry:
     async def _recover(self, session_id: SessionId) -> None:
         try:
             session = await self.get(session_id)
-            await session.runner.ledger.close_lost()
+            if session.core.state.pending or session.core.state.queue or await self._was_ours(session_id):
+                await session.runner.ledger.close_lost()
             session.runner.pump()
         except FairleadError as error:
             logger.warning("cannot recover a session", extra={"session": session_id, "error": error.message})
+
+    async def _was_ours(self, session: SessionId) -> bool:
+        """Whether an agent of ours was at work. A turn that another program's file tells goes on without us."""
+        page = await self.services.store.tail(session, None, 1, ("agent.started", "agent.exited"))
+        if not page.entries:
+            return self.services.transcripts is None
+        return page.entries[-1].kind == "agent.started"
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

@@ -1,6 +1,6 @@
 """When turns of a transcript are over: it does not say so itself. A final answer after which nothing follows ends its
-turn; without one it is given up after a while, and so is the search for whose an orphan is. One timer a session that was
-written to lately, nothing for the others."""
+turn; without one it is given up after a while, and so is the search for whose an orphan is. One timer a session that
+was written to lately, nothing for the others."""
 
 import asyncio
 from collections.abc import Callable, Coroutine

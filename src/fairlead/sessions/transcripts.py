@@ -108,13 +108,19 @@ class Keeper:
         async for changed in self._source.changes():
             if not self.watching.is_set():
                 # The watch stands: what changes from now on is told, what changed before is found now.
-                await self.listing.scan()
+                grown = await self.listing.scan()
                 self.watching.set()
+                changed = changed | grown | await self._working()
             for session in changed:
                 try:
                     await self._changed(session)
                 except FairleadError as error:
                     logger.warning("cannot follow a transcript", extra={"session": session, "error": error.message})
+
+    async def _working(self) -> frozenset[SessionId]:
+        """Sessions that other programs were at work on when this gateway ended: nobody else looks after them."""
+        page = await self._services.store.sessions(SessionFilter(state="working", archived=None, limit=1000))
+        return frozenset(summary.session for summary in page.sessions if summary.agent == self._source.agent)
 
     async def _changed(self, session: SessionId) -> None:
         loaded = self._sessions.loaded(session)
@@ -202,17 +208,22 @@ class Keeper:
         runner.following = True
         self._filling.add(name)
         try:
-            while (rows := await reader.read()) is not None:
-                await self._log(session, rows)
+            await self._read(session, reader)
         finally:
             runner.following = False
             self._filling.discard(name)
             self.settling.soon(name)
             runner.pump()
 
-    async def _log(self, session: Session, rows: Rows) -> None:
+    async def _read(self, session: Session, reader: TranscriptReader) -> None:
+        known: frozenset[str] = frozenset()
+        while (rows := await reader.read()) is not None:
+            if rows.again and not known:
+                known = await self._ids(session.core.session)
+            await self._log(session, rows, known if rows.again else frozenset())
+
+    async def _log(self, session: Session, rows: Rows, known: frozenset[str] = frozenset()) -> None:
         core = session.core
-        known = await self._ids(core.session) if rows.again else frozenset()
         async with core.lock:
             transition = core.begin()
             for record in rows.records:
@@ -241,7 +252,7 @@ class Keeper:
                 return frozenset(found)
             for entry in page.entries:
                 name = ev.decode(entry.event).id
-                found.update((name, name.split("/", 1)[0]) if entry.origin == "transcript" else (name,))
+                found.update((name, name.split("/", 1)[0]))
             after = page.entries[-1].seq
 
     # --- following ----------------------------------------------------------------------------------------
@@ -307,9 +318,7 @@ class Keeper:
                 self._driven.discard(session_id)
 
     async def _catch_up(self, session: Session) -> None:
-        reader = await self._reader(session)
-        while (rows := await reader.read()) is not None:
-            await self._log(session, rows)
+        await self._read(session, await self._reader(session))
 
     def _lock(self, session: SessionId) -> asyncio.Lock:
         return self._reading.setdefault(session, asyncio.Lock())

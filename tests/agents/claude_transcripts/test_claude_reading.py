@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agents.claude_transcripts.written import SESSION, Home, Row, Writer, line, lines
+from agents.claude_transcripts.written import OTHER, SESSION, Home, Row, Writer, line, lines
 from fairlead.agents.claude.lines import LineSplitter
 from fairlead.agents.claude.reading import SessionReader, decode_place, last_rows
 from fairlead.model.agents import Record
@@ -147,6 +147,46 @@ async def test_subagents_of_subagents_are_found_below(home: Home) -> None:
     (rows,) = await everything(reader)
     assert words(list(rows.records)) == ["go", "deep"]
     assert set(decode_place(rows.place).files) == {"", "team/one/agent-b2.jsonl"}
+
+
+async def test_subagents_beside_the_session_are_found_by_what_they_say(home: Home) -> None:
+    write, other = Writer(), Writer(OTHER)
+    home.beside("x", [write.prompt("1", "a", "x")])
+    home.beside("y", [other.prompt("not ours", "b", "y")])
+    path = home.write([write.prompt("2")])
+    reader = SessionReader(ID, path)
+    batches = await everything(reader)
+    assert words([record for rows in batches for record in rows.records]) == ["1", "2"]
+    late = line(write.prompt("3", "c", "z"))
+    home.beside("z", late[:20])
+    assert await records(reader) == []
+    home.beside("z", late[20:])
+    home.beside("x", [write.prompt("4", "a", "x")])
+    assert words(await records(reader)) == ["3", "4"]
+    assert words(await records(SessionReader(ID, path, batches[-1].place))) == ["3", "4"]
+    reader.to_end()
+    home.beside("x", [write.prompt("5", "a", "x")])
+    assert words(await records(reader)) == ["5"]
+
+
+async def test_a_second_file_of_a_session_is_read_too(home: Home, tmp_path: Path) -> None:
+    write = Writer()
+    rows = [write.prompt(str(number)) for number in range(3)]
+    path = home.write(rows)
+    where: list[Path] = [path]
+    reader = SessionReader(ID, path, where=lambda: where[0])
+    (first,) = await everything(reader)
+    assert not first.again
+    copy = tmp_path / path.name
+    copy.write_bytes(lines([*rows, write.prompt("there")]))
+    where[0] = copy
+    (again,) = await everything(reader)
+    assert (again.again, words(list(again.records))) == (True, ["0", "1", "2", "there"])
+    with copy.open("ab") as file:
+        file.write(line(write.prompt("more")))
+    home.write([write.prompt("here")])
+    (rest,) = await everything(reader)
+    assert (rest.again, words(list(rest.records))) == (False, ["more", "here"])
 
 
 async def test_a_file_that_was_cut_or_replaced_is_read_again_and_says_so(home: Home, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from agents.claude_transcripts.written import OTHER, SESSION, Home, Writer, conversation, lines
 from fairlead.agents.claude import watch as watching
+from fairlead.agents.claude.beside import Beside
 from fairlead.agents.claude.watch import Watch
 from fairlead.model.ids import SessionId
 from fairlead.system.clock import SystemClock
@@ -126,6 +127,21 @@ async def test_subagents_that_were_there_before_are_watched_once_their_session_i
         await told.of(SESSION)
 
 
+async def test_files_of_subagents_beside_their_sessions_count_for_it(tmp_path: Path) -> None:
+    """As older versions wrote them: only what is in them tells whose they are."""
+    home = Home(tmp_path)
+    write = Writer()
+    home.write(conversation())
+    async with watched(home.folder) as told:
+        data = lines([write.prompt("job", "a", "a1"), write.text("deep", "a", "a1")])
+        home.beside("a1", data[:40])
+        home.beside("a1", data[40:])
+        await told.of(SESSION)
+        home.beside("b2", b"no row\n")
+        home.write(conversation(session=OTHER), OTHER)
+        await told.of(OTHER)
+
+
 async def test_without_watches_files_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def none_left(*given: Any) -> None:
         raise OSError(errno.ENOSPC, "no space")
@@ -150,13 +166,19 @@ async def test_without_watches_files_are_looked_at(tmp_path: Path, monkeypatch: 
         await clock.advance(watching.POLL_SECONDS)
         await asyncio.sleep(0.001)
     assert following.result() == {SESSION}
+    home.beside("a2", [Writer(OTHER).prompt("job", "a", "a2")])
+    following = asyncio.ensure_future(anext(changes))
+    while not following.done():
+        await clock.advance(watching.POLL_SECONDS)
+        await asyncio.sleep(0.001)
+    assert following.result() == {OTHER}
     await changes.aclose()
 
 
 async def test_what_the_kernel_dropped_is_looked_for(tmp_path: Path) -> None:
     home = Home(tmp_path)
     home.write(conversation())
-    with watching._Folders([home.folder / "projects"]) as folders:
+    with watching._Folders([home.folder / "projects"], Beside(), lambda session, path: None) as folders:
         assert folders.changed == set()
         folders._overflow()
         assert folders.take() == {SESSION}

@@ -141,6 +141,13 @@ class Home:
             file.write(rows if isinstance(rows, bytes) else lines(rows))
         return path
 
+    def beside(self, agent: str, rows: list[Row] | bytes) -> Path:
+        """A subagent's file as older versions wrote it: in the project's folder, whoever's it is."""
+        path = self.project / f"agent-{agent}.jsonl"
+        with path.open("ab") as file:
+            file.write(rows if isinstance(rows, bytes) else lines(rows))
+        return path
+
 
 def conversation(words: str = "hello", session: str = SESSION, **fields: Any) -> list[Row]:
     """A short whole one."""

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from fairlead.agents.claude.beside import Beside, is_subagents
 from fairlead.agents.claude.follow import place_after, place_of
 from fairlead.agents.claude.lines import LineSplitter, Oversize, Spill, encode_line
 from fairlead.agents.claude.records import subagent_link
@@ -31,6 +32,9 @@ GLANCE_BYTES = 4 << 20
 _CHECK = 64
 """Bytes before a place by which a file is known again."""
 MAIN = ""
+BESIDE = "beside:"
+ELSEWHERE = "at:"
+"""How files are named in a place: a session's own; subagents' that lie beside it; another file of the session."""
 
 
 class FilePlace(msgspec.Struct, frozen=True):
@@ -42,7 +46,7 @@ class FilePlace(msgspec.Struct, frozen=True):
 
 
 class Place(msgspec.Struct, frozen=True):
-    """By the path of each file below the session's folder; the session's own file has an empty name."""
+    """By the path of each file below the session's folder; others see `MAIN`."""
 
     files: dict[str, FilePlace] = {}
 
@@ -66,7 +70,9 @@ class _Item(msgspec.Struct, frozen=True):
 class _File:
     """One file while it is read."""
 
-    def __init__(self, path: Path, name: str, place: FilePlace, spill: Spill | None) -> None:
+    def __init__(
+        self, path: Path, name: str, place: FilePlace, spill: Spill | None = None, *, again: bool = False
+    ) -> None:
         self.path = path
         self.name = name
         self.linked = place.linked
@@ -80,8 +86,8 @@ class _File:
         self._checked_at = place.offset
         self._identity: tuple[int, int] | None = None
         self._last = 0
-        self.again = False
-        """It is not the file that was read before: what it says may be known already."""
+        self.again = again
+        """It is not the file that was read before: up to its present end, what it says may be known already."""
         self._begin()
 
     def _begin(self) -> None:
@@ -103,6 +109,7 @@ class _File:
             while not self.items:
                 data = os.pread(descriptor, CHUNK, self._read)
                 if not data:
+                    self.again = False
                     return
                 self._take(data)
         finally:
@@ -187,7 +194,7 @@ class FileRows:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._file = _File(path, MAIN, FilePlace(), None)
+        self._file = _File(path, MAIN, FilePlace())
 
     def __iter__(self) -> Iterator[_Item]:
         """OSError."""
@@ -221,13 +228,19 @@ class SessionReader:
         after: str = "",
         since: str = "",
         spill: Callable[[], Spill | None] = lambda: None,
+        *,
+        where: Callable[[], Path | None] = lambda: None,
+        beside: Beside | None = None,
     ) -> None:
+        """`where`: the file that was written to last, if the session has several."""
         self._session = session
         self._path = path
+        self._where = where
+        self._beside = beside or Beside()
         self._places = dict(decode_place(place).files)
         self._spill = spill
         self._files: dict[str, _File] = {}
-        self._folder_changed = -1
+        self._folder_changed = (-1, -1)
         if after:
             self._skip_to(after)
         if since:
@@ -262,8 +275,9 @@ class SessionReader:
 
     def to_end(self) -> bytes:
         self._files.clear()
+        self._folder_changed = (-1, -1)
         self._places = {MAIN: _place_at(self._path, self._path.stat().st_size)}
-        for name, path in subagent_files(self._path).items():
+        for name, path in self._subagents().items():
             self._places[name] = msgspec.structs.replace(_place_at(path, path.stat().st_size), linked=True)
         return self.place()
 
@@ -279,22 +293,31 @@ class SessionReader:
     def _find(self) -> None:
         if MAIN not in self._files:
             self._add(MAIN, self._path)
-        folder = subagents_folder(self._path)
-        try:
-            changed = folder.stat().st_mtime_ns
-        except OSError:
-            return
-        if changed != self._folder_changed or any(not file.linked for name, file in self._files.items() if name):
+        other = self._where()
+        if other is not None and other != self._path:
+            self._add(f"{ELSEWHERE}{other}", other)
+        changed = (_changed(subagents_folder(self._path)), _changed(self._path.parent))
+        # The older layout has no files that link them: there is nothing to wait for.
+        unlinked = any(
+            not file.linked for name, file in self._files.items() if _is_subagents(name) and not name.startswith(BESIDE)
+        )
+        if changed != self._folder_changed or unlinked or self._beside.unsure(self._path.parent):
             self._folder_changed = changed
-            for name, path in subagent_files(self._path).items():
+            for name, path in self._subagents().items():
                 self._add(name, path)
+
+    def _subagents(self) -> dict[str, Path]:
+        beside = self._beside.files(self._path.parent, self._session)
+        return {**subagent_files(self._path), **{f"{BESIDE}{name}": path for name, path in beside.items()}}
 
     def _add(self, name: str, path: Path) -> None:
         file = self._files.get(name)
         if file is None:
-            place = self._places.get(name, FilePlace())
-            file = self._files[name] = _File(path, name, place, self._spill())
-        if name and not file.linked:
+            place = self._places.get(name)
+            # A second file of the session may repeat what the first one has.
+            again = place is None and name.startswith(ELSEWHERE)
+            file = self._files[name] = _File(path, name, place or FilePlace(), self._spill(), again=again)
+        if _is_subagents(name) and not file.linked:
             link = _link(path)
             if link is not None:
                 file.linked = True
@@ -312,6 +335,7 @@ class SessionReader:
     def _batch(self) -> Rows | None:
         records: list[Record] = []
         size = rows = 0
+        again = any(file.again for file in self._files.values())
         while rows < BATCH_ROWS and size < BATCH_BYTES:
             waiting = [file for file in self._files.values() if file.items]
             if not waiting:
@@ -333,7 +357,7 @@ class SessionReader:
             problems=self._problems(),
             read=sum(file.done for file in self._files.values()),
             total=sum(file.size() for file in self._files.values()),
-            again=any(file.again for file in self._files.values()),
+            again=again,
         )
 
     def _problems(self) -> tuple[Problem, ...]:
@@ -347,6 +371,17 @@ class SessionReader:
 # --- the files beside -----------------------------------------------------------------------------------
 
 
+def _is_subagents(name: str) -> bool:
+    return name != MAIN and not name.startswith(ELSEWHERE)
+
+
+def _changed(folder: Path) -> int:
+    try:
+        return folder.stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
 def subagents_folder(path: Path) -> Path:
     return path.with_suffix("") / "subagents"
 
@@ -357,7 +392,7 @@ def subagent_files(path: Path) -> dict[str, Path]:
     found: dict[str, Path] = {}
     for folder, _, names in os.walk(top):
         for name in sorted(names):
-            if name.startswith("agent-") and name.endswith(".jsonl"):
+            if is_subagents(name):
                 file = Path(folder) / name
                 found[str(file.relative_to(top))] = file
     return found

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 
 from fairlead.agents.claude import catalogue, forks, reading
+from fairlead.agents.claude.beside import Beside
 from fairlead.agents.claude.copies import ClaudeCopies
 from fairlead.agents.claude.lines import Spill
 from fairlead.agents.claude.watch import Watch
@@ -33,6 +34,8 @@ class ClaudeTranscripts:
         self._clock = clock
         self._spill = spill
         self._paths: dict[SessionId, Path] = {}
+        """Of each session the file that was written to last: copied folders and worktrees give it several."""
+        self._beside = Beside()
 
     @property
     def agent(self) -> str:
@@ -51,18 +54,21 @@ class ClaudeTranscripts:
                     yield [folder]
                     continue
                 files, news = await asyncio.to_thread(catalogue.scan_folder, folder, known)
-                for session, path in files.items():
-                    paths.setdefault(session, path)
-                if news:
-                    yield news
+                older = await asyncio.to_thread(_latest, paths, files)
+                fresh = [item for item in news if not isinstance(item, Found) or item.session not in older]
+                if fresh:
+                    yield fresh
         self._paths = paths
         gone = [Gone(SessionId(session)) for session in known if session not in paths]
         if gone:
             yield gone
 
     async def changes(self) -> AsyncIterator[frozenset[SessionId]]:
-        async for portion in Watch(self._homes, self._clock).changes():
+        async for portion in Watch(self._homes, self._clock, self._beside, self._written).changes():
             yield portion
+
+    def _written(self, session: SessionId, path: Path) -> None:
+        self._paths[session] = path
 
     async def look(self, session: SessionId) -> Found | None:
         path = await self._find(session)
@@ -78,8 +84,21 @@ class ClaudeTranscripts:
         file = Path(path) if path else await self._find(session)
         if file is None:
             raise NotFound("transcript of session", session)
-        return await asyncio.to_thread(
-            reading.SessionReader, session, file, place, after, since, lambda: self._spill_of(session)
+        return await asyncio.to_thread(self._reader, session, file, place, after, since, bool(path))
+
+    def _reader(
+        self, session: SessionId, file: Path, place: bytes, after: str, since: str, alone: bool
+    ) -> reading.SessionReader:
+        self._beside.files(file.parent, session)  # they are opened here, and not while somebody waits
+        return reading.SessionReader(
+            session,
+            file,
+            place,
+            after,
+            since,
+            lambda: self._spill_of(session),
+            where=lambda: None if alone else self._paths.get(session),
+            beside=self._beside,
         )
 
     async def shared(self, session: SessionId, told: forks.Told, path: str = "") -> Shared | None:
@@ -121,6 +140,24 @@ class ClaudeTranscripts:
 
     def _spill_of(self, session: SessionId) -> Spill | None:
         return SpillFiles(Path(self._spill), session) if self._spill else None
+
+
+def _latest(paths: dict[SessionId, Path], files: Mapping[SessionId, Path]) -> set[SessionId]:
+    """Take the files of a folder into `paths`; those that are older than one that is there already."""
+    older = set()
+    for session, path in files.items():
+        if session in paths and _written(path) <= _written(paths[session]):
+            older.add(session)
+        else:
+            paths[session] = path
+    return older
+
+
+def _written(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 def _folders(root: Path) -> list[Path | Problem]:

@@ -9,12 +9,13 @@ import asyncio
 import errno
 import logging
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fairlead.agents.claude.beside import Beside, is_subagents
 from fairlead.agents.claude.catalogue import project_folders, projects, session_files, session_of
-from fairlead.agents.claude.reading import subagents_folder
+from fairlead.agents.claude.reading import subagent_files, subagents_folder
 from fairlead.model.ids import SessionId, is_uuid
 from fairlead.model.transcripts import Problem
 from fairlead.system.clock import Clock
@@ -26,13 +27,24 @@ logger = logging.getLogger("fairlead.transcripts")
 
 POLL_SECONDS = 2.0
 
+Written = Callable[[SessionId, Path], object]
+"""Told which file of a session was written to."""
+
 
 class Watch:
     """`async for sessions in Watch(...).changes()`. The first portion is empty and says that watching has begun."""
 
-    def __init__(self, homes: Sequence[Path], clock: Clock) -> None:
+    def __init__(
+        self,
+        homes: Sequence[Path],
+        clock: Clock,
+        beside: Beside | None = None,
+        written: Written = lambda session, path: None,
+    ) -> None:
         self._roots = projects(homes)
         self._clock = clock
+        self._beside = beside or Beside()
+        self._written = written
 
     async def changes(self) -> AsyncGenerator[frozenset[SessionId], None]:
         if sys.platform == "linux":
@@ -48,7 +60,7 @@ class Watch:
             yield portion
 
     async def _by_inotify(self) -> AsyncIterator[frozenset[SessionId]]:
-        with _Folders(self._roots) as folders:
+        with _Folders(self._roots, self._beside, self._written) as folders:
             yield frozenset()
             reading = asyncio.create_task(folders.read())
             try:
@@ -66,11 +78,11 @@ class Watch:
                 await asyncio.wait({reading})
 
     async def _by_polling(self) -> AsyncIterator[frozenset[SessionId]]:
-        before = await asyncio.to_thread(_marks, self._roots)
+        before = await asyncio.to_thread(_marks, self._roots, self._beside)
         yield frozenset()
         while True:
             await self._clock.sleep(POLL_SECONDS)
-            now = await asyncio.to_thread(_marks, self._roots)
+            now = await asyncio.to_thread(_marks, self._roots, self._beside)
             changed = frozenset(session for session in {**before, **now} if before.get(session) != now.get(session))
             before = now
             if changed:
@@ -80,8 +92,10 @@ class Watch:
 class _Folders:
     """The watched folders, and the sessions that changed since `take`."""
 
-    def __init__(self, roots: Iterable[Path]) -> None:
+    def __init__(self, roots: Iterable[Path], beside: Beside, written: Written) -> None:
         self._roots = list(roots)
+        self._beside = beside
+        self._written = written
         self._inotify = Inotify()
         self._watched: dict[Path, object] = {}
         self._handlers: dict[object, Callable[[Event], None]] = {}
@@ -172,15 +186,17 @@ class _Folders:
                 self._forget(folder)
             elif event.mask & (Mask.CREATE | Mask.MOVED_TO):
                 self._forget(folder)
-                self._arm_project(folder)
+                self._arm_project(folder, new=True)
 
-    def _arm_project(self, folder: Path) -> None:
+    def _arm_project(self, folder: Path, *, new: bool = False) -> None:
         """Also what is in it already: files may be there before the watch stood."""
         if self._watch(folder, lambda event: self._in_project(folder, event)):
             for file in session_files(folder):
                 session = None if isinstance(file, Problem) else session_of(file)
-                if session is not None:
+                if session is not None and not isinstance(file, Problem):
                     self.changed.add(session)
+                    if new:
+                        self._written(session, file)
 
     def _in_project(self, folder: Path, event: "Event") -> None:
         if event.mask & (Mask.DELETE_SELF | Mask.IGNORED) or event.name is None:
@@ -191,9 +207,14 @@ class _Folders:
         session = session_of(path)
         if session is not None:
             self.changed.add(session)
+            if event.mask & (Mask.MODIFY | Mask.CREATE | Mask.MOVED_TO):
+                self._written(session, path)
             if path not in self._active:
                 self._active.add(path)
                 self._arm_session(path, session)
+        elif is_subagents(path.name):
+            if owner := self._beside.owner(path):
+                self.changed.add(SessionId(owner))
         elif event.mask & (Mask.CREATE | Mask.MOVED_TO) and is_uuid(path.name):
             self._arm_session(path.with_suffix(".jsonl"), SessionId(path.name))
 
@@ -240,7 +261,7 @@ class _Folders:
                         self.changed.add(session)
 
 
-def _marks(roots: Iterable[Path]) -> dict[SessionId, tuple[tuple[str, int, int], ...]]:
+def _marks(roots: Iterable[Path], beside: Beside) -> dict[SessionId, tuple[tuple[str, int, int], ...]]:
     """What changes when a session's files do: of its own file and of its subagents' the sizes and times."""
     found: dict[SessionId, tuple[tuple[str, int, int], ...]] = {}
     for root in roots:
@@ -249,13 +270,16 @@ def _marks(roots: Iterable[Path]) -> dict[SessionId, tuple[tuple[str, int, int],
                 session = None if isinstance(path, Problem) else session_of(path)
                 if session is None or isinstance(path, Problem):
                     continue
-                marks = []
-                below = subagents_folder(path)
-                for file in (path, *(sorted(below.rglob("agent-*")) if below.is_dir() else ())):
-                    try:
-                        status = file.stat()
-                    except OSError:
-                        continue
-                    marks.append((str(file), status.st_size, status.st_mtime_ns))
-                found[session] = tuple(marks)
+                files = (path, *subagent_files(path).values(), *beside.files(path.parent, session).values())
+                found[session] = (*found.get(session, ()), *(mark for file in files for mark in _mark(file)))
     return found
+
+
+def _mark(file: Path) -> Iterator[tuple[str, int, int]]:
+    """Of a subagent's file also the one beside it, which says whose it is."""
+    for path in (file, file.with_suffix(".meta.json")):
+        try:
+            status = path.stat()
+        except OSError:
+            continue
+        yield str(path), status.st_size, status.st_mtime_ns
