@@ -122,7 +122,7 @@ plays = st.tuples(st.randoms(use_true_random=False), st.integers(5, 60)).map(lam
 
 @given(plays)
 @settings(deadline=None, max_examples=150)
-@pytest.mark.rules("S001-047", "S001-049", "S001-054", "S001-098", "S001-108", "S001-127", "S001-137")
+@pytest.mark.rules("S001-047", "S001-049", "S001-054", "S001-098", "S001-108", "S001-127", "S001-137", "S001-018")
 def test_turns_calls_and_subagents_are_balanced_whatever_happens(made: list[Input]) -> None:
     session = Told().run(made)
     assert_balanced(session.envelopes)
@@ -176,6 +176,7 @@ def test_every_cut_of_every_recorded_session(case: str) -> None:
 
 @given(plays, st.data())
 @settings(deadline=None, max_examples=60)
+@pytest.mark.rules("S001-009", "S001-017", "S001-124", "S001-129")
 def test_any_cut_of_any_session(made: list[Input], data: st.DataObject) -> None:
     session = Told().run(made)
     check_law(session, data.draw(st.lists(st.integers(0, len(session.entries)), max_size=4)))

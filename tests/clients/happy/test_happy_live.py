@@ -335,3 +335,38 @@ async def test_an_image_is_a_file_that_its_ref_gives(house: House) -> None:
     await house.http.put(f"/v3/sessions/{house.session}/key", json=given)
     sealed = await house.http.get(f"{files}/{file['ref']}")
     assert SecretBox(derive(key.key, "Happy Blobs", "session")).decrypt(sealed.content) == b"\x89PNG picture"
+
+
+def row(kind: str, words: str, number: int, cwd: Path, **more: Any) -> str:
+    content = words if kind == "user" else [{"type": "text", "text": words}]
+    message = {"role": kind, "content": content} | ({"stop_reason": "end_turn"} if kind == "assistant" else {})
+    facts = {"uuid": f"a0000000-0000-4000-8000-{number:012}", "parentUuid": None, "cwd": str(cwd), "version": "2.1.325"}
+    time = f"2026-01-02T03:04:{number:02}.000Z"
+    return json.dumps({"type": kind, **facts, "sessionId": FOUND, "timestamp": time, "message": message, **more}) + "\n"
+
+
+FOUND = "aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa"
+
+
+@pytest.mark.rules("S001-008", "S001-010", "S001-043", "S001-044")
+async def test_a_transcript_that_grows_is_heard_on_the_socket_and_its_summary_is_the_title(
+    house: House, tmp_path: Path
+) -> None:
+    folder = tmp_path / ".claude" / "projects" / "-somewhere"
+    folder.mkdir(parents=True)
+    file = folder / f"{FOUND}.jsonl"
+    file.write_text(row("user", "first", 1, tmp_path) + row("assistant", "an answer", 2, tmp_path))
+    async with asyncio.timeout(PATIENCE):
+        while (await house.http.get(f"/v1/sessions/{FOUND}")).status_code != 200:
+            await asyncio.sleep(0.02)
+    async with house.seat(session=FOUND) as seat:
+        await seat.until(lambda client: "an answer" in words(client))
+        with file.open("a") as more:
+            more.write(row("user", "second", 3, tmp_path))
+            more.write(json.dumps({"type": "summary", "summary": "What it is about", "leafUuid": "x"}) + "\n")
+            more.write(row("assistant", "another", 4, tmp_path))
+        await seat.until(lambda client: "another" in words(client))
+        assert words(seat.client) == ["first", "an answer", "second", "another"]
+        assert seat.frames[0]["content"]["time"] // 1000 == 1767323041, "the row's own time"
+    listed = (await house.http.get("/v1/sessions")).json()["sessions"]
+    assert [one["title"] for one in listed if one["session"] == FOUND] == ["What it is about"]
