@@ -319,7 +319,17 @@ def _per_socket(server: Measured, make: Callable[[], Wire], count: int) -> float
     return used
 
 
-# --- transcripts -----------------------------------------------------------------------------------------------------
+# --- views, transcripts ----------------------------------------------------------------------------------------------
+
+
+def views(quick: bool) -> Figures:
+    """In a process of its own, in which a whole gateway runs."""
+    with tempfile.TemporaryDirectory(prefix="fairlead-bench-") as folder:
+        kept = Path(folder) / "figures.json"
+        smaller = ["--quick"] if quick else []
+        subprocess.run([sys.executable, str(HERE / "views.py"), "--json", str(kept), *smaller], check=True)
+        found: Figures = json.loads(kept.read_text())
+        return found
 
 
 def transcripts(quick: bool) -> Figures:
@@ -335,7 +345,7 @@ def transcripts(quick: bool) -> Figures:
 # --- all together ----------------------------------------------------------------------------------------------------
 
 PARTS: dict[str, Callable[[bool], Figures]] = {
-    part.__name__: part for part in (latency, commit, fanout, length, reconnect, idle, transcripts)
+    part.__name__: part for part in (latency, commit, fanout, length, reconnect, idle, views, transcripts)
 }
 
 
