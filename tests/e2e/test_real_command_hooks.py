@@ -10,18 +10,20 @@ from typing import Any
 
 import pytest
 
-from agents.claude_driver.hook_house import House, house
+from agents.claude_driver.hook_house import SESSION, House, house
 from agents.claude_driver.puppet import MemorySink
 from e2e.desk import settings, sitting
 from e2e.harness import on_versions
 from e2e.wire import ASKING, BASE, RealCli, real_cli
 from fairlead.agents.claude import control, hooks
 from fairlead.agents.claude.hooks import EVENTS, HookPost
-from fairlead.agents.claude.permits import HookPermits
+from fairlead.agents.claude.launch import arguments
+from fairlead.agents.claude.permits import HookPermits, denial
 from fairlead.agents.claude.versions import Version
 from fairlead.model.admin import Announced, AnnounceSession
-from fairlead.model.agents import Ask, Decision
+from fairlead.model.agents import Ask, Decision, Launch
 from fairlead.model.auth import Identity
+from fairlead.model.commands import Settings
 from fairlead.model.policy import Behavior, Verdict
 from fairlead.sessions.transcripts import Keeper
 from fairlead.testing.clock import ManualClock
@@ -138,6 +140,21 @@ async def test_a_hostile_project_changes_nothing_about_a_denial(
         assert not (cli_cwd / "a").exists()
         assert "by our rules" in str(model.of("bash")[-1].last)
         await desk.close()
+
+
+@on_versions()
+async def test_over_stdio_a_project_cannot_turn_the_policy_hook_off(start: Start, cli_cwd: Path, version: str) -> None:
+    """With the flags that we launch it with; measured without them: 2.1.37 then never asks our hook."""
+    project(cli_cwd, HOSTILE)
+    launch = Launch(session=SESSION, cwd=str(cli_cwd), settings=Settings(), trusted=True)
+    flags = [flag for flag in arguments(launch, numbers(version), SESSION) if flag.startswith("--settings")]
+    async with start(*flags, base=(*BASE, *ASKING)) as cli:
+        hook = control.HookMatcher(hookCallbackIds=("h1",), timeout=30)
+        await cli.set_up(hooks={"PreToolUse": (hook,)})
+        cli.hook = lambda request: denial("by our rules")
+        await cli.turn(f"SCRIPT:bash touch {cli_cwd / 'a'}")
+        assert len(cli.all("control_request", "hook_callback")) == 1
+    assert not (cli_cwd / "a").exists()
 
 
 @on_versions()

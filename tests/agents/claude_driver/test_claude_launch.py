@@ -127,7 +127,7 @@ def test_older_versions_get_an_ask_rule_for_every_tool_that_acts() -> None:
         assert name == "--settings"
         rules = json.loads(value)["permissions"]["ask"]
         assert {"Bash", "Write", "Edit", "NotebookEdit", "WebFetch", "mcp__*", "mcp__ours", "mcp__theirs"} <= set(rules)
-        assert json.loads(value) == {"permissions": {"ask": rules}}
+        assert json.loads(value) == {"disableAllHooks": False, "permissions": {"ask": rules}}
     assert not any(word.startswith("--settings") for word in argv(NEW))
 
 

@@ -92,8 +92,8 @@ def command(event: str) -> str:
 def settings_json(url: str, events: Sequence[str], certificate: str = "") -> str:
     """The CLI's `--settings` with our hooks for these events of `EVENTS`.
 
-    These settings stand above the project's, which could otherwise name another URL or turn hooks off (measured: a
-    project's variables reach hooks, but for those that are named here)."""
+    These settings stand above the project's. Measured on all three versions: without them a project's own turn our
+    hooks off (`disableAllHooks`), or lead them to another gateway (`env`)."""
     named = {URL_VARIABLE: url, CERTIFICATE_VARIABLE: certificate}
     hooks: dict[str, Any] = {}
     for event in events:

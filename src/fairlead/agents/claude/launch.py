@@ -222,7 +222,8 @@ def _ask_rules(launch: Launch) -> str:
     servers = dict.fromkeys((*launch.mcp, *launch.settings.mcp_servers))
     # The star is known to 2.1.120 and means nothing to 2.1.37.
     rules = [*sorted(ASKED_BY_RULE), "mcp__*", *(f"mcp__{_server(name)}" for name in servers)]
-    return msgspec.json.encode({"permissions": {"ask": rules}}).decode()
+    # Measured: a project's `disableAllHooks` turns off our policy hook too in 2.1.37, if these settings do not say no.
+    return msgspec.json.encode({"disableAllHooks": False, "permissions": {"ask": rules}}).decode()
 
 
 def _conversation(launch: Launch, agent_session: str) -> list[str]:
