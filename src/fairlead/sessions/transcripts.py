@@ -292,9 +292,11 @@ class Keeper:
                 await self._copy(session)
 
     async def _copy(self, session: Session, *, ended: bool = False) -> None:
-        """Not in a turn: it would only wait. What it lacks of the last one comes with a change of the file."""
+        """Not in a turn: it would only wait. What it lacks of the last one comes with a change of the file. An agent
+        in a terminal hands its rows on itself."""
         core = session.core
-        if core.interpreter.turn is None:
+        in_terminal = session.runner.launched.link == "terminal"
+        if core.interpreter.turn is None and (ended or not in_terminal):
             try:
                 await (self.copying.finish(core) if ended else self.copying.bring_level(core))
             except (NotFound, OSError):

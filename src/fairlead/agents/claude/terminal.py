@@ -61,7 +61,7 @@ class ClaudeTerminal:
         self._version = version
         self._in_order = asyncio.Lock()
         self._typist = Typist(terminal, clock, version, self._show)
-        self._shown: View | None = None
+        self._shown: tuple[str, list[str]] | None = None
         self._stirred = asyncio.Event()
         self._row = asyncio.Event()
         self._calls: dict[str, None] = {}
@@ -104,7 +104,7 @@ class ClaudeTerminal:
             await within(self._clock, START_SECONDS, self._until(up))
         if not self._terminal.running:
             raise AgentGone(f"The agent ended before it was ready: {self._last_words() or 'it said nothing'}")
-        if self._typist.view.state in ("dialog", "starting"):
+        if self._typist.view.state == "starting":
             await self._show(self._typist.view)
 
     async def _take_up(self, conversation: str) -> None:
@@ -167,12 +167,10 @@ class ClaudeTerminal:
             version = screen.version
             view = screens.read(screen)
             if view != self._typist.view:
-                if view.state not in ("dialog", "starting"):
+                if view.state != "dialog":
                     self._shown = None
                 self._typist.seen(view)
                 self._stirred.set()
-                if view.state == "dialog" and self.at_work:
-                    self._start(self._show(view))
             self._rows.nudge()
 
     async def records(self, batch: Sequence[Record]) -> None:
@@ -196,30 +194,33 @@ class ClaudeTerminal:
         await self.deliver([Record(screen_marker(named), "gateway")])
 
     async def _show(self, view: View) -> None:
-        """Tell the others what only a person at the terminal can see to."""
-        if view == self._shown:
+        """Tell the others what only a person at the terminal can see to; once, whichever choice they are moving to."""
+        looks = "".join(view.lines).replace("❯", "").split()
+        if (view.state, looks) == self._shown:
             return
-        self._shown = view
+        self._shown = (view.state, looks)
         kind, text = words(view)
         await self._mark(ScreenMarker(what="shows", kind=kind, text=text, lines=view.lines))
 
     async def _settle(self) -> None:
-        """Ends turns that the agent has ended: back at its prompt, with nothing more to come."""
+        """Ends turns that the agent has ended: back at its prompt, with nothing more to come. Tells of dialogs."""
         while True:
             await self._stirred.wait()
-            if not await self._quiet(IDLE_SECONDS) or self._typist.typing:
+            if not await self._quiet(IDLE_SECONDS):
+                continue
+            if self._typist.view.state == "dialog":
+                await self._show(self._typist.view)
+            if self._typist.typing or self._typist.view.state not in ("prompt", "typed"):
                 continue
             if self._interrupted and self._typist.view.state == "typed":
                 await self._typist.erase()  # an interrupt before the first word puts the prompt back into the box
             await self._over("idle")
-            if await self._quiet(LEFT_SECONDS) and not self._typist.typing:
+            if await self._quiet(LEFT_SECONDS) and not self._typist.typing and self._typist.view.state != "dialog":
                 await self._over("left")
 
     async def _quiet(self, seconds: float) -> bool:
-        """Nothing happens for a while, at the prompt."""
+        """Nothing happens for a while."""
         self._stirred.clear()
-        if self._typist.view.state not in ("prompt", "typed"):
-            return False
         try:
             await within(self._clock, seconds, self._stirred.wait())
         except TimeoutError:

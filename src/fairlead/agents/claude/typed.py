@@ -8,7 +8,7 @@ starts in the terminal has a row alone, and is a turn like any other.
 from typing import Any
 
 from fairlead.agents.claude import told, turns
-from fairlead.agents.claude.keys import same
+from fairlead.agents.claude.keys import clean, same
 from fairlead.agents.claude.records import ScreenMarker, TypedPrompt
 from fairlead.agents.claude.state import Typed
 from fairlead.agents.claude.step import Step
@@ -37,7 +37,7 @@ def prompt(step: Step, record: TypedPrompt) -> None:
 def is_shown(step: Step, text: str) -> bool:
     """Whether this row is the prompt that was typed."""
     waiting = step.state.typed
-    return step.origin == "transcript" and waiting is not None and same(waiting.text, text)
+    return step.origin == "transcript" and waiting is not None and same(clean(waiting.text), text)
 
 
 def shown(step: Step) -> None:
