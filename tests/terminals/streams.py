@@ -40,8 +40,10 @@ _csi = st.tuples(_numbers, st.sampled_from("ABCDEFGHIJKLMPSTXZ@`abdefghlrsu")).m
 )
 _sgr = st.lists(
     st.sampled_from(
-        ["0", "1", "2", "3", "4", "7", "9", "22", "24", "27", "31", "39", "42", "49", "95", "104", "4:3"]
-        + ["38;5;200", "48;5;17", "38;2;1;2;3", "48:2::9:8:7", "58:5:9", "59", "21", "53"]
+        [
+            *map(str, (0, 1, 2, 3, 4, 7, 9, 21, 22, 24, 27, 31, 39, 42, 49, 53, 59, 95, 104)),
+            *("4:3", "38;5;200", "48;5;17", "38;2;1;2;3", "48:2::9:8:7", "58:5:9"),
+        ]
     ),
     min_size=1,
     max_size=3,
@@ -50,22 +52,11 @@ _mode = st.tuples(
     st.sampled_from([1, 5, 6, 7, 25, 47, 1000, 1003, 1004, 1006, 1047, 1048, 1049, 2004]), st.sampled_from("hl")
 ).map(lambda given: f"\x1b[?{given[0]}{given[1]}")
 _single = st.sampled_from(
-    ["\x1b7", "\x1b8", "\x1bD", "\x1bE", "\x1bH", "\x1bM", "\x1bc", "\x1b=", "\x1b>", "\x1b(0", "\x1b(B", "\x1b)0"]
-    + [
-        "\x0e",
-        "\x0f",
-        "\r",
-        "\n",
-        "\b",
-        "\t",
-        "\x1b#8",
-        "\x1b[!p",
-        "\x1b[2 q",
-        "\x1b]2;a title\x07",
-        "\x1b[4h",
-        "\x1b[4l",
+    [
+        *(f"\x1b{final}" for final in ("7", "8", "D", "E", "H", "M", "c", "=", ">", "(0", "(B", ")0", "#8")),
+        *(f"\x1b[{rest}" for rest in ("!p", "2 q", "4h", "4l", "20h", "20l", ">4;2m", ">5u", "<1u", "=3;2u")),
+        *("\x0e", "\x0f", "\r", "\n", "\b", "\t", "\r\n\r\n\r\n", "\x1b]2;a title\x07"),
     ]
-    + ["\x1b[>4;2m", "\x1b[>5u", "\x1b[<1u", "\x1b[=3;2u", "\r\n" * 3, "\x1b[20h", "\x1b[20l"]
 )
 _text = st.text(st.sampled_from("abc XYZ qjx日本é✓\u0301─🙂"), min_size=1, max_size=30)
 PIECES = st.one_of(_text, _text, _csi, _sgr, _sgr, _mode, _single)

@@ -138,10 +138,12 @@ def test_what_is_no_question_is_passed_on(told: str) -> None:
 
 def test_modes_are_remembered() -> None:
     terminal = shown("\x1b[?2004h\x1b[?1;1000;1006h\x1b=\x1b]2;it\x07\x1b[>4;2m")
-    assert terminal.modes[PASTE] and terminal.modes[1] and terminal.modes[1006]
+    on = {mode for mode, value in terminal.modes.private.items() if value}
+    assert {PASTE, 1, 1000, 1006} < on
     assert (terminal.modes.keypad, terminal.modes.title, terminal.modes.modify_keys) == (True, "it", 2)
     terminal.feed(b"\x1b[?2004l\x1b[!p")
-    assert not terminal.modes[PASTE] and not terminal.modes.keypad
+    off = {mode for mode, value in terminal.modes.private.items() if not value}
+    assert {PASTE, 1} < off
 
 
 @pytest.mark.parametrize(("size", "lines", "row"), [((5, 3), ["one", "two", "three"], 2), ((3, 2), ["two", "thr"], 1)])

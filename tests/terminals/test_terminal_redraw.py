@@ -4,7 +4,7 @@ import re
 
 import pyte
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairlead.terminals.emulator import Emulator
@@ -43,6 +43,7 @@ def test_whatever_the_watcher_was_left_with(data: st.DataObject, before: bytes, 
 
 
 @pytest.mark.parametrize("name", RECORDED)
+@settings(max_examples=15)
 @given(st.data())
 def test_real_programs(name: str, data: st.DataObject) -> None:
     there, comes = late(*data.draw(halves(recorded(name))), COLUMNS, ROWS)

@@ -2,7 +2,7 @@
 
 Started by its path with a bare interpreter, so it imports nothing of ours. A hook between fork and exec would do the
 same, but is not safe in a process with threads. Arguments: the descriptor on which a failure is told (an errno),
-`keep` or `drop` for LC_CTYPE, and the program's own.
+LC_CTYPE with an equals sign in front (nothing, if it is not set), and the program's own.
 """
 
 import contextlib
@@ -16,8 +16,9 @@ import termios
 def main(status: int, locale: str, argv: list[str]) -> None:
     os.set_inheritable(status, False)
     # This interpreter's own doing, which the program would inherit: a locale, and signals that it ignores.
-    if locale == "drop":
-        os.environ.pop("LC_CTYPE", None)
+    os.environ.pop("LC_CTYPE", None)
+    if locale:
+        os.environ["LC_CTYPE"] = locale[1:]
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
     try:

@@ -147,9 +147,10 @@ async def spawn_on_pty(
 def _start(argv: Sequence[str], env: Mapping[str, str], cwd: str, slave: int) -> "tuple[subprocess.Popen[bytes], int]":
     """The process, and where it tells if its program cannot be started: that ends when the program is."""
     told, telling = os.pipe()
+    locale = f"={env['LC_CTYPE']}" if "LC_CTYPE" in env else ""
     try:
         popen = subprocess.Popen(
-            [sys.executable, "-I", "-S", _ON_PTY, str(telling), "keep" if "LC_CTYPE" in env else "drop", *argv],
+            [sys.executable, "-I", "-S", _ON_PTY, str(telling), locale, *argv],
             stdin=slave,
             stdout=slave,
             stderr=slave,

@@ -1,0 +1,146 @@
+"""A child on a PTY, with real ones: its session and terminal, what it inherits, how it ends."""
+
+import asyncio
+import os
+import signal
+import sys
+
+import pytest
+
+from fairlead.system.clock import SystemClock
+from fairlead.system.process import ExitStatus, Patience
+from fairlead.system.proctable import start_mark
+from fairlead.system.pty import PtyChild, spawn_on_pty
+
+SHORT = Patience(close=0.05, terminate=0.05, kill=60)
+
+
+async def start(*argv: str, env: dict[str, str] | None = None, cwd: str = "/") -> PtyChild:
+    return await spawn_on_pty(argv, env=env or {}, cwd=cwd, columns=81, rows=23, clock=SystemClock())
+
+
+async def python(code: str, env: dict[str, str] | None = None) -> PtyChild:
+    return await start(sys.executable, "-I", "-c", code, env=env)
+
+
+async def output_of(child: PtyChild) -> str:
+    parts: list[bytes] = []
+
+    async def take(data: bytes) -> None:
+        parts.append(data)
+
+    await asyncio.wait_for(child.read(take), 60)
+    return b"".join(parts).decode()
+
+
+class Reader:
+    """Reads on while a test waits for what it says."""
+
+    def __init__(self, child: PtyChild) -> None:
+        self.said = ""
+        self._more = asyncio.Event()
+        self._task = asyncio.create_task(child.read(self._take))
+
+    async def _take(self, data: bytes) -> None:
+        self.said += data.decode()
+        self._more.set()
+
+    async def until(self, text: str) -> None:
+        async with asyncio.timeout(60):
+            while text not in self.said:
+                self._more.clear()
+                await self._more.wait()
+
+    async def end(self) -> str:
+        await asyncio.wait_for(self._task, 60)
+        return self.said
+
+
+async def test_it_leads_a_session_that_its_terminal_controls() -> None:
+    child = await python(
+        "import os\nprint(os.getpid() == os.getsid(0) == os.getpgrp() == os.tcgetpgrp(os.open('/dev/tty', os.O_RDWR)))"
+        "\nprint(os.get_terminal_size(0), os.isatty(0), os.isatty(1), os.isatty(2))"
+    )
+    assert child.pid == child.group and child.started
+    said = await output_of(child)
+    assert said.split("\r\n") == ["True", "os.terminal_size(columns=81, lines=23) True True True", ""]
+    assert await child.wait() == ExitStatus(code=0)
+
+
+async def test_it_inherits_nothing() -> None:
+    # The interpreter itself would add a locale, and ignore signals of its own: so another program is asked.
+    child = await start("/bin/sh", "-c", "env; ls /proc/self/fd; grep SigIgn /proc/self/status", env={"A": "b"})
+    said = (await output_of(child)).split("\r\n")
+    assert [line for line in said if "=" in line] == ["A=b", "PWD=/"]
+    assert [line for line in said if line.isdigit()] == ["0", "1", "2", "3"]
+    assert said[-2].split() == ["SigIgn:", "0000000000000000"]
+
+
+async def test_a_locale_that_was_named_is_kept() -> None:
+    assert "LC_CTYPE=C\r\n" in await output_of(await start("/usr/bin/env", env={"LC_CTYPE": "C"}))
+
+
+async def test_a_program_is_found_by_the_path_of_its_own_environment() -> None:
+    assert await output_of(await start("true", env={"PATH": "/usr/bin:/bin"})) == ""
+
+
+@pytest.mark.parametrize(("argv", "cwd"), [("/nowhere/program", "/"), ("/etc/passwd", "/"), ("/bin/sh", "/nowhere")])
+async def test_what_cannot_be_started_leaves_nothing_behind(argv: str, cwd: str) -> None:
+    before = sorted(os.listdir("/proc/self/fd"))
+    with pytest.raises(OSError) as told:
+        await start(argv, cwd=cwd)
+    assert told.value.filename == (cwd if cwd != "/" else argv)
+    assert sorted(os.listdir("/proc/self/fd")) == before
+
+
+async def test_the_last_words_of_a_dead_child_are_read_whole() -> None:
+    child = await python("import sys\nsys.stdout.write('x' * 3000 + 'end')")
+    await child.wait()
+    assert (await output_of(child)) == "x" * 3000 + "end"
+
+
+async def test_ctrl_c_is_the_terminals_doing() -> None:
+    child = await start("/bin/sh", "-c", "echo ready; sleep 600", env={"PATH": os.environ.get("PATH", os.defpath)})
+    reader = Reader(child)
+    await reader.until("ready")
+    await child.write(b"\x03")
+    assert await asyncio.wait_for(child.wait(), 60) == ExitStatus(signal=signal.SIGINT)
+    await reader.end()
+
+
+async def test_a_child_that_does_not_hear_is_killed() -> None:
+    stubborn = "import signal, time\nfor n in (1, 15): signal.signal(n, signal.SIG_IGN)\nprint('ready', flush=True)\n"
+    child = await python(stubborn + "time.sleep(600)")
+    reader = Reader(child)
+    await reader.until("ready")
+    assert await asyncio.wait_for(child.end(SHORT), 60) == ExitStatus(signal=signal.SIGKILL)
+    await reader.end()
+    assert start_mark(child.pid) == ""
+
+
+async def test_a_child_that_was_stopped_hears_that_it_is_to_end() -> None:
+    child = await start("/bin/sh", "-c", "echo ready; kill -STOP $$; exit 3")
+    reader = Reader(child)
+    await reader.until("ready")
+    assert (await asyncio.wait_for(child.end(Patience(close=60, terminate=60)), 60)).signal == signal.SIGHUP
+    await reader.end()
+
+
+async def test_a_stranger_that_holds_the_terminal_does_not_hold_the_reader() -> None:
+    leaves = "import os, sys, time\nif os.fork() == 0:\n os.setsid(); print(os.getpid(), flush=True); time.sleep(600)\n"
+    child = await python(leaves + "sys.stdin.readline()")
+    reader = Reader(child)
+    await reader.until("\r\n")
+    stranger = int(reader.said)
+    await child.write(b"\n")
+    await child.wait()
+    await reader.end()
+    os.kill(stranger, signal.SIGKILL)
+
+
+async def test_an_end_of_a_child_that_nobody_reads_leaves_nothing_open() -> None:
+    before = sorted(os.listdir("/proc/self/fd"))
+    child = await start("/bin/sh", "-c", "read x")
+    await child.end(Patience())
+    child.resize(10, 10)
+    assert sorted(os.listdir("/proc/self/fd")) == before

@@ -1,0 +1,314 @@
+"""Terminals with real programs on real PTYs: watching, typing, sizes, ends."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fairlead.model.agents import Exit
+from fairlead.model.errors import AgentGone, AgentMissing, BadRequest, Busy, TooMany
+from fairlead.model.terminals import Output, Program, Screen, Size, Terminal
+from fairlead.system.clock import SystemClock
+from fairlead.system.process import Patience
+from fairlead.system.proctable import is_alive, start_mark
+from fairlead.terminals import TerminalRegistry
+from fairlead.terminals.emulator import Emulator
+from fairlead.terminals.terminal import MOST, WAITING_BYTES
+
+PATIENCE = 60.0
+ENV = {"PATH": os.environ.get("PATH", os.defpath), "PS1": "$ ", "TERM": "xterm-256color"}
+SMALL = Size(40, 5)
+
+
+@pytest.fixture
+async def terminals() -> AsyncIterator[TerminalRegistry]:
+    registry = TerminalRegistry(SystemClock(), 3, Patience(close=1, terminate=1))
+    yield registry
+    await registry.close()
+
+
+def shell(script: str = "", size: Size = SMALL) -> Program:
+    return Program(argv=["/bin/sh", *(["-c", script] if script else ["-i"])], env=ENV, cwd="/", size=size)
+
+
+def python(code: str) -> Program:
+    return Program(argv=[sys.executable, "-I", "-c", code], env=ENV, cwd="/", size=SMALL)
+
+
+async def until(terminal: Terminal, holds: Callable[[Screen], bool]) -> Screen:
+    async def wait() -> Screen:
+        screen = terminal.screen
+        while not holds(screen):
+            assert terminal.running, screen
+            screen = await terminal.changed(screen.version)
+        return screen
+
+    return await asyncio.wait_for(wait(), PATIENCE)
+
+
+async def seen(terminal: Terminal, text: str) -> Screen:
+    return await until(terminal, lambda screen: any(text in line for line in screen.lines))
+
+
+async def eventually(holds: Callable[[], Any]) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while not holds():
+            await asyncio.sleep(0.01)
+
+
+class Watching:
+    """A watcher that takes what it is given at once, into a terminal of its own."""
+
+    def __init__(self, terminal: Terminal, who: str = "watcher") -> None:
+        self.outputs: list[Output] = []
+        self.shows = Emulator(SMALL.columns, SMALL.rows)
+        self._task = asyncio.create_task(self._watch(terminal, who))
+
+    async def _watch(self, terminal: Terminal, who: str) -> None:
+        async for output in terminal.watch(who):
+            self.outputs.append(output)
+            if output.size is not None:
+                self.shows.resize(output.size.columns, output.size.rows)
+            self.shows.feed(output.data)
+
+    async def end(self) -> None:
+        await asyncio.wait_for(self._task, PATIENCE)
+
+    async def leave(self) -> None:
+        self._task.cancel()
+        await asyncio.wait({self._task})
+
+
+async def test_what_is_typed_is_echoed_and_done(terminals: TerminalRegistry) -> None:
+    terminal = await terminals.open("one", shell())
+    await seen(terminal, "$")
+    await terminal.write(b"echo $((6 * 7))\r")
+    screen = await seen(terminal, "42")
+    assert screen.lines[0] == "$ echo $((6 * 7))"
+    assert screen.size == SMALL
+
+
+async def test_the_size_is_the_programs(terminals: TerminalRegistry) -> None:
+    terminal = await terminals.open("one", shell())
+    await seen(terminal, "$")
+    await terminal.write(b"stty size\r")
+    await seen(terminal, "5 40")
+    terminal.resize(Size(30, 7), "me")
+    await terminal.write(b"stty size\r")
+    screen = await seen(terminal, "7 30")
+    assert screen.size == Size(30, 7) and len(screen.lines) == 7
+
+
+async def test_a_program_is_told_of_its_new_size(terminals: TerminalRegistry) -> None:
+    terminal = await terminals.open("one", shell("trap 'stty size' WINCH; echo ready; while :; do read x; done"))
+    await seen(terminal, "ready")
+    terminal.resize(Size(20, 4), "me")
+    await seen(terminal, "4 20")
+
+
+async def test_the_smallest_of_those_that_write_rules(terminals: TerminalRegistry) -> None:
+    terminal = await terminals.open("one", shell())
+    first, second = Watching(terminal, "first"), Watching(terminal, "second")
+    await eventually(lambda: first.outputs and second.outputs)
+    terminal.resize(Size(30, 10), "first")
+    terminal.resize(Size(60, 4), "second")
+    assert terminal.screen.size == Size(30, 4)
+    await second.leave()
+    assert terminal.screen.size == Size(30, 10)
+    await eventually(lambda: first.outputs[-1].size == Size(30, 10))
+    await first.leave()
+    assert terminal.screen.size == SMALL
+
+
+async def test_no_size_is_too_strange(terminals: TerminalRegistry) -> None:
+    terminal = await terminals.open("one", shell())
+    for size in (Size(10**6, 10**6), Size(0, -5), Size(1, 1)):
+        terminal.resize(size, "me")
+        assert 1 < terminal.screen.size.columns <= MOST.columns
+        assert 0 < terminal.screen.size.rows <= MOST.rows
+
+
+async def test_bracketed_paste_is_seen(terminals: TerminalRegistry) -> None:
+    terminal = await terminals.open("one", shell("printf '\\033[?2004h'; read x; printf '\\033[?2004l'; read x"))
+    assert (await until(terminal, lambda screen: screen.pasting)).pasting
+    await terminal.write(b"\r")
+    await until(terminal, lambda screen: not screen.pasting)
+
+
+async def test_a_question_of_the_program_is_answered_without_any_watcher(terminals: TerminalRegistry) -> None:
+    asks = "import sys, tty; tty.setraw(0); print('ab\\x1b[6n', end='', flush=True); print(ascii(sys.stdin.read(6)))"
+    terminal = await terminals.open("one", python(asks))
+    watching = Watching(terminal)
+    await seen(terminal, "'\\x1b[1;3R'")
+    assert all(b"\x1b[6n" not in output.data for output in watching.outputs if not output.redraw)
+    await terminal.stop()
+    await watching.end()
+
+
+async def test_one_who_comes_late_sees_the_same(terminals: TerminalRegistry) -> None:
+    terminal = await terminals.open(
+        "one", shell("printf '\\033[?1049h\\033[2;3H\\033[1;31mred'; read x; printf X; read x")
+    )
+    early = Watching(terminal, "early")
+    await seen(terminal, "red")
+    late = Watching(terminal, "late")
+    await eventually(lambda: late.outputs)
+    await terminal.write(b"\r")
+    await seen(terminal, "X")
+    await terminal.write(b"\r")
+    await early.end()
+    await late.end()
+    assert late.outputs[0].redraw and late.outputs[0].size == SMALL
+    assert late.shows.lines() == early.shows.lines() == terminal.screen.lines
+    assert late.shows.alternate is not None
+    assert late.shows.grid.rows[1].styles[2].fg == "31"
+
+
+async def test_it_goes_on_when_nobody_watches(terminals: TerminalRegistry) -> None:
+    terminal = await terminals.open("one", shell("read x; echo first; read x; echo second; read x"))
+    watching = Watching(terminal)
+    await terminal.write(b"\r")
+    await seen(terminal, "first")
+    await watching.leave()
+    await terminal.write(b"\r")
+    await seen(terminal, "second")
+
+
+async def test_a_slow_watcher_delays_nobody_and_is_drawn_the_whole(terminals: TerminalRegistry) -> None:
+    lines = 3 * WAITING_BYTES // 40
+    terminal = await terminals.open(
+        "one", python(f"for n in range({lines}): print(f'{{n:038}}')\nprint('done'); input()")
+    )
+    slow = terminal.watch("slow")
+    assert (await anext(slow)).redraw
+    quick = Watching(terminal, "quick")
+    await seen(terminal, "done")
+    await eventually(lambda: "done" in quick.shows.lines())
+    # The slow one has taken nothing since: what waited for it was let go, and it is drawn what is there now.
+    shows = Emulator(SMALL.columns, SMALL.rows)
+    output = await anext(slow)
+    assert output.redraw and len(output.data) < WAITING_BYTES
+    shows.feed(output.data)
+    assert shows.lines() == terminal.screen.lines
+    await slow.aclose()
+
+
+async def test_a_flood_leaves_the_loop_to_others(terminals: TerminalRegistry) -> None:
+    terminal = await terminals.open("one", shell("yes"))
+    other = await terminals.open("two", shell())
+    await seen(other, "$")
+    await other.write(b"echo still $((1 + 1))\r")
+    await seen(other, "still 2")
+    version = terminal.screen.version
+    await terminal.changed(version)
+    await asyncio.wait_for(terminal.stop(), PATIENCE)
+
+
+async def test_how_it_ended_is_told_to_all(terminals: TerminalRegistry) -> None:
+    terminal = await terminals.open("one", shell("read x; echo last words; exit 7"))
+    first, second = Watching(terminal, "first"), Watching(terminal, "second")
+    await eventually(lambda: first.outputs and second.outputs)
+    await terminal.write(b"\r")
+    await first.end()
+    await second.end()
+    assert await terminal.wait() == terminal.exit == Exit(code=7)
+    assert not terminal.running
+    assert "last words" in first.shows.lines()
+    assert terminals.find("one") is terminal and terminals.names() == ()
+    assert (await terminal.changed(10**9)).lines == terminal.screen.lines
+    with pytest.raises(AgentGone):
+        await terminal.write(b"x")
+    late = Watching(terminal)
+    await late.end()
+    assert "last words" in late.shows.lines()
+
+
+async def test_stop_ends_the_program_and_its_jobs(terminals: TerminalRegistry, tmp_path: Path) -> None:
+    script = f"trap '' HUP; set -m; sleep 600 & echo $! >{tmp_path}/job; echo ready; wait; read x"
+    terminal = await terminals.open("one", shell(script))
+    await seen(terminal, "ready")
+    job = int((tmp_path / "job").read_text())
+    assert start_mark(job)
+    exit = await asyncio.wait_for(terminal.stop(), PATIENCE)
+    assert exit.signal is not None
+    await eventually(lambda: start_mark(job) == "")
+    assert not is_alive(terminal.pid, terminal.started)
+
+
+async def test_jobs_end_with_the_shell_that_started_them(terminals: TerminalRegistry, tmp_path: Path) -> None:
+    terminal = await terminals.open("one", shell(f"set -m; nohup sleep 600 & echo $! >{tmp_path}/job; exit 0"))
+    assert await asyncio.wait_for(terminal.wait(), PATIENCE) == Exit(code=0)
+    job = int((tmp_path / "job").read_text())
+    await eventually(lambda: start_mark(job) == "")
+
+
+async def test_closing_ends_them_all_and_leaves_nothing_open() -> None:
+    registry = TerminalRegistry(SystemClock(), 3, Patience(close=5, terminate=1))
+    before = sorted(os.listdir("/proc/self/fd"))
+    opened = [await registry.open(str(n), shell()) for n in range(3)]
+    watching = [Watching(terminal, terminal.name) for terminal in opened]
+    for terminal in opened:
+        await seen(terminal, "$")
+    await registry.close()
+    for watcher in watching:
+        await watcher.end()
+    assert all(not is_alive(terminal.pid, terminal.started) for terminal in opened)
+    assert sorted(os.listdir("/proc/self/fd")) == before
+
+
+async def test_a_name_is_taken_while_its_program_runs(terminals: TerminalRegistry) -> None:
+    first = await terminals.open("one", shell())
+    with pytest.raises(Busy):
+        await terminals.open("one", shell())
+    await first.stop()
+    again = await terminals.open("one", shell())
+    assert terminals.find("one") is again
+
+
+async def test_there_are_only_so_many(terminals: TerminalRegistry) -> None:
+    results = await asyncio.gather(*(terminals.open(str(n), shell()) for n in range(5)), return_exceptions=True)
+    assert [type(result) for result in results[3:]] == [TooMany, TooMany]
+    assert sorted(terminals.names()) == ["0", "1", "2"]
+
+
+async def test_those_that_have_ended_make_room_and_are_forgotten_in_time(terminals: TerminalRegistry) -> None:
+    for n in range(8):
+        await (await terminals.open(str(n), shell("exit 0"))).wait()
+    assert [n for n in range(8) if terminals.find(str(n)) is not None] == [5, 6, 7]
+
+
+async def test_what_cannot_be_started_says_why(terminals: TerminalRegistry) -> None:
+    with pytest.raises(AgentMissing, match="No such file"):
+        await terminals.open("one", Program(argv=["/nowhere/program"], env=ENV, cwd="/"))
+    with pytest.raises(BadRequest, match="/nowhere"):
+        await terminals.open("one", Program(argv=["/bin/sh"], env=ENV, cwd="/nowhere"))
+    assert terminals.names() == () and terminals.find("one") is None
+
+
+async def test_keys_wait_for_a_program_that_does_not_read(terminals: TerminalRegistry) -> None:
+    waits = "import os, sys, tty, signal; tty.setraw(0); signal.signal(signal.SIGUSR1, lambda *a: None)\n"
+    waits += "print('ready', flush=True); signal.pause(); n = 0\n"
+    waits += "while n < 500000: n += len(os.read(0, 65536))\nprint('all', n, flush=True)\nos.read(0, 1)"
+    terminal = await terminals.open("one", python(waits))
+    await seen(terminal, "ready")
+    writing = asyncio.create_task(terminal.write(b"k" * 500_000))
+    done, _ = await asyncio.wait({writing}, timeout=0.05)
+    assert not done
+    os.kill(terminal.pid, signal.SIGUSR1)
+    await asyncio.wait_for(writing, PATIENCE)
+    await seen(terminal, "all 500000")
+
+
+async def test_keys_that_wait_are_given_up_when_the_program_ends(terminals: TerminalRegistry) -> None:
+    stuck = await terminals.open("one", shell("stty raw; echo ready; sleep 600"))
+    await seen(stuck, "ready")
+    writing = asyncio.create_task(stuck.write(b"k" * 500_000))
+    await asyncio.sleep(0)
+    await stuck.stop()
+    with pytest.raises(AgentGone):
+        await asyncio.wait_for(writing, PATIENCE)
