@@ -4,9 +4,11 @@
 them. All that it makes is kept for the schema: the fixture in conftest.py shows it every envelope of every test.
 """
 
+import contextlib
 import json
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from agents.claude.golden_claude import Input, feed
@@ -18,6 +20,7 @@ from fairlead.model.store import Entry
 from fairlead.model.views import Row
 from fairlead.sessions.log import Stage
 from fairlead.testing.happy_client import HappyClient
+from tools.happy_wire import wire_folder
 
 SESSION = SessionId("11111111-1111-4111-8111-111111111111")
 
@@ -129,6 +132,18 @@ def over(subtype: str = "success", **more: Any) -> Input:
 
 
 # --- the schema --------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def real_schema() -> "Iterator[Schema]":
+    folder = wire_folder()
+    assert folder.exists(), f"Happy's schema is not in {folder}: run `make clis`"
+    argv = ["node", str(Path(__file__).with_name("check.cjs")), str(folder)]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        yield Schema(process)
+        assert process.stdin is not None
+        process.stdin.close()
+        process.wait(timeout=30)
 
 
 class Schema:

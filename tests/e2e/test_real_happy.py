@@ -1,0 +1,157 @@
+"""The real CLI's sessions as envelopes, over stdio; and the same session on three protocols at once."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from websockets.asyncio.client import ClientConnection, connect
+
+from clients.happy.telling import assert_balanced, real_schema
+from e2e.desk import PATIENCE, Desk, at_desk, settings
+from e2e.harness import NEWEST, on_versions
+from fairlead.testing.happy_client import HappyClient
+from fairlead.testing.mylifedb_client import MyLifeDbClient
+
+
+@pytest.fixture
+async def desk(claude: Path, cli_env: dict[str, str], cli_cwd: Path, tmp_path: Path) -> AsyncIterator[Desk]:
+    passed = ["IS_SANDBOX", "CLAUDE_CODE_MAX_RETRIES"]
+    config = settings(tmp_path / "data", tmp_path, agent="claude", claude=str(claude), pass_env=passed)
+    async with at_desk(config, {**cli_env, "CLAUDE_CODE_MAX_RETRIES": "1"}, cli_cwd) as sitting:
+        yield sitting
+
+
+@contextlib.asynccontextmanager
+async def socket(desk: Desk, path: str) -> AsyncIterator[ClientConnection]:
+    url = desk.gateway.url.replace("http", "ws", 1) + path
+    headers = {"Authorization": f"Bearer {desk.gateway.token}"}
+    async with connect(url, additional_headers=headers) as opened:
+        yield opened
+
+
+class Phone:
+    """A Happy client on its socket."""
+
+    def __init__(self, wire: ClientConnection) -> None:
+        self.wire = wire
+        self.client = HappyClient()
+        self.envelopes: list[dict[str, Any]] = []
+
+    async def until(self, wanted: Callable[[], Any]) -> None:
+        async with asyncio.timeout(PATIENCE):
+            while not wanted():
+                frame = json.loads(await self.wire.recv())
+                if frame.get("type") != "resumed":
+                    self.envelopes.append(frame["content"])
+                    assert self.client.receive(frame["meta"]["seq"], frame)
+
+    async def turns(self, count: int) -> list[str]:
+        """The statuses of the turns so far, when that many are over."""
+        await self.until(lambda: len([turn for turn in self.client.state.turns if turn.status]) >= count)
+        return [turn.status for turn in self.client.state.turns]
+
+    def states(self) -> list[str]:
+        told = [envelope["ev"].get("permission") for envelope in self.envelopes]
+        return [facts["state"] for facts in told if facts]
+
+    def kinds(self) -> list[str]:
+        return [envelope["ev"]["t"] for envelope in self.envelopes]
+
+
+@contextlib.asynccontextmanager
+async def phone(desk: Desk) -> AsyncIterator[Phone]:
+    async with socket(desk, f"/v1/sessions/{desk.session}/envelopes") as wire:
+        yield Phone(wire)
+
+
+async def pages(desk: Desk) -> list[dict[str, Any]]:
+    page = (await desk.http.get(f"/v3/sessions/{desk.session}/messages?limit=500")).json()
+    assert page["hasMore"] is False
+    return [message["content"]["c"]["content"] for message in page["messages"]]
+
+
+@on_versions()
+@pytest.mark.rules("S001-019", "S001-021", "S001-022", "S001-065", "S001-081", "S001-085", "S001-125", "S001-143")
+async def test_several_turns_and_processes_as_envelopes(desk: Desk) -> None:
+    await desk.open()
+    async with phone(desk) as seat:
+        await desk.send(f"SCRIPT:bash touch {desk.cwd / 'made'}")
+        await desk.answer(await desk.until("permission.asked"))
+        assert await seat.turns(1) == ["completed"]
+        expected = ["text", "turn-start", "tool-call-start", "service", "service", "tool-call-end", "text", "turn-end"]
+        assert seat.kinds() == expected
+        assert seat.states() == ["asked", "allowed"]
+
+        await desk.send("SCRIPT:slowtool 60")
+        await desk.answer(await desk.until("permission.asked"))
+        await desk.until("permission.resolved")
+        await desk.do("interrupt")
+        assert (await seat.turns(2))[-1] == "cancelled"
+        assert seat.kinds()[-2:] == ["tool-call-end", "turn-end"]
+
+        await desk.send("SCRIPT:error 400")
+        assert (await seat.turns(3))[-1] == "failed"
+
+        await desk.do("close")
+        await desk.send("SCRIPT:text another process")
+        assert (await seat.turns(4))[-1] == "completed"
+
+        await desk.send(f"SCRIPT:subagent bash touch {desk.cwd / 'sub'}")
+        await desk.answer(await desk.until("permission.asked"))
+        await desk.until("subagent.ended")
+        await desk.until("turn.ended")
+        await seat.until(lambda: "stop" in seat.kinds() and not seat.client.state.open_turn)
+    inside = [envelope for envelope in seat.envelopes if "subagent" in envelope]
+    assert {"start", "text", "tool-call-start", "tool-call-end", "stop"} <= {item["ev"]["t"] for item in inside}
+    prompts = [item["ev"]["text"] for item in inside if str(item["ev"].get("text")).startswith("SCRIPT:bash touch")]
+    assert len(prompts) == 1, "what it was asked is told once, whether or not the CLI says it"
+    await asyncio.to_thread(check, seat.envelopes)
+    assert_balanced(await pages(desk))
+    assert (await pages(desk))[: len(seat.envelopes)] == seat.envelopes
+
+
+def check(envelopes: list[dict[str, Any]]) -> None:
+    with real_schema() as schema:
+        schema.check(envelopes)
+
+
+@on_versions(NEWEST)
+async def test_one_session_on_three_protocols_and_an_answer_on_one_is_seen_on_all(desk: Desk) -> None:
+    await desk.open()
+    browser = MyLifeDbClient()
+    frames: list[dict[str, Any]] = []
+    async with phone(desk) as seat, socket(desk, f"/api/claude/sessions/{desk.session}/subscribe") as tab:
+
+        async def browse(wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+            async with asyncio.timeout(PATIENCE):
+                while True:
+                    data = await tab.recv()
+                    browser.received(data)
+                    frames.append(json.loads(data))
+                    if wanted(frames[-1]):
+                        return frames[-1]
+
+        await desk.send(f"SCRIPT:bash touch {desk.cwd / 'made'}")
+        asked = await browse(lambda frame: frame["type"] == "control_request")
+        assert asked["request_id"] == (await desk.until("permission.asked"))["request"]
+        await seat.until(lambda: seat.states() == ["asked"])
+        answer = {"subtype": "success", "response": {"behavior": "allow"}}
+        await tab.send(json.dumps({"type": "control_response", "request_id": asked["request_id"], "response": answer}))
+        settled = await browse(lambda frame: frame["type"] == "control_response")
+        assert (settled["request_id"], settled["behavior"]) == (asked["request_id"], "allow")
+        resolved = await desk.until("permission.resolved")
+        assert (resolved["request"], resolved["behavior"]) == (asked["request_id"], "allow")
+        await seat.until(lambda: seat.states() == ["asked", "allowed"])
+        assert (await desk.until("turn.ended"))["status"] == "completed"
+        assert await seat.turns(1) == ["completed"]
+        await browse(lambda frame: frame["type"] == "result")
+    assert browser.state.requests == {}
+    assert (desk.cwd / "made").exists()
+    (said,) = [line["text"] for line in desk.all("text")]
+    assert said in [envelope["ev"].get("text") for envelope in seat.envelopes]
+    answers = [frame for frame in frames if frame["type"] == "assistant"]
+    assert said in json.dumps(answers[-1], ensure_ascii=False) or said in str(answers[-1])
