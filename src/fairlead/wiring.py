@@ -38,6 +38,7 @@ from fairlead.server.protocols import discover, views_of
 from fairlead.server.runner import Runner
 from fairlead.server.steps import Performer, trust_performers
 from fairlead.sessions.gateway import SessionGateway
+from fairlead.sessions.news import NewsDesk
 from fairlead.sessions.policy import Fences
 from fairlead.sessions.registry import Registry
 from fairlead.sessions.services import Limits, McpServer, PolicySettings, Services
@@ -134,8 +135,9 @@ class Gateway:
         chosen = await choose_agent(config, kinds)
         transcripts = self._transcripts(data)
         fences = _fences(data, house, doors)
+        news = NewsDesk(self._clock)
         services = msgspec.structs.replace(
-            self._services(store, kinds, chosen.name, fences, transcripts), views=views_of(protocols)
+            self._services(store, kinds, chosen.name, fences, transcripts), views=views_of(protocols), news=news.tell
         )
         registry = self._registry = Registry(services)
         keeper = self._keeper = registry.opener = Keeper(services, transcripts, registry, archive=config.archive)
@@ -148,7 +150,8 @@ class Gateway:
             **SessionKeys(store.documents).performers(),
             **trust_performers(self._trust),
             **keeper.performers(),
-            **ShownBook(store.documents).performers(),
+            **ShownBook(store.documents, news.tell).performers(),
+            **news.performers(),
             **TerminalActions(terminals).performers(),
         }
         for kind in kinds.values():

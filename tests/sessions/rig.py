@@ -31,6 +31,7 @@ from fairlead.model.commands import Command, Create, Reply, Send, Settings
 from fairlead.model.content import Content, TextBlock, to_wire
 from fairlead.model.errors import AgentGone
 from fairlead.model.ids import CallId, MessageId, RequestId, SessionId
+from fairlead.model.news import What
 from fairlead.model.policy import Verdict
 from fairlead.model.views import View
 from fairlead.sessions.gateway import SessionGateway
@@ -301,6 +302,7 @@ class Rig:
         self.limits = Limits(max_agents=2, idle_s=600)
         self.kind = SaidKind()
         self.views: dict[str, View] = {}
+        self.news: Callable[[SessionId, What], None] = lambda session, what: None
         self._uuids = itertools.count()
 
     async def start(self, *, kill_children: bool = False) -> "Rig":
@@ -319,6 +321,7 @@ class Rig:
             is_folder=os.path.isdir,
             limits=self.limits,
             views=self.views,
+            news=self.news,
             session_env=frozenset({"TEAM"}),
         )
         self.registry = Registry(self.services)

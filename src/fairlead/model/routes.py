@@ -17,6 +17,7 @@ import msgspec
 from fairlead.model.auth import Identity, Scope
 from fairlead.model.errors import BadRequest
 from fairlead.model.ids import SessionId
+from fairlead.model.news import Listener, SessionNews
 from fairlead.model.requests import Action, Head, Response, Step, check_token_header, parse_query
 from fairlead.model.sockets import SocketRoute
 from fairlead.model.store import Entry
@@ -84,7 +85,17 @@ class LogStream(msgspec.Struct, frozen=True, kw_only=True):
     headers: tuple[tuple[str, str], ...] = ()
 
 
-Steps = Generator[Step, Any, Response | LogStream]
+class NewsStream(msgspec.Struct, frozen=True, kw_only=True):
+    """A response that goes on: news as they come, and a `beat` where there are none for `every` seconds."""
+
+    listener: Listener
+    encode: Callable[[SessionNews], bytes]
+    beat: bytes
+    content_type: str
+    every: float = 30.0
+
+
+Steps = Generator[Step, Any, Response | LogStream | NewsStream]
 
 _encoder = msgspec.json.Encoder()
 
@@ -162,6 +173,7 @@ __all__ = [
     "ClientProtocol",
     "Head",
     "LogStream",
+    "NewsStream",
     "Param",
     "Renderer",
     "Request",

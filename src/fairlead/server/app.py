@@ -19,13 +19,23 @@ from fairlead.auth.hosts import House
 from fairlead.model.auth import Identity
 from fairlead.model.errors import BadRequest, FairleadError, NotFound, TooLarge
 from fairlead.model.gateway import Gateway
+from fairlead.model.news import Listener
 from fairlead.model.requests import Head, parse_query
-from fairlead.model.routes import ClientProtocol, LogStream, Request, Response, Route, Steps, json_response
+from fairlead.model.routes import (
+    ClientProtocol,
+    LogStream,
+    NewsStream,
+    Request,
+    Response,
+    Route,
+    Steps,
+    json_response,
+)
 from fairlead.model.sockets import Check, Opening, SocketRoute
 from fairlead.server.errors import Stopping, error_response, unexpected
 from fairlead.server.gatekeeper import Gatekeeper
 from fairlead.server.limits import DEFAULT_LIMITS, Limits
-from fairlead.server.replies import refusal, send_and_close, send_response, send_stream
+from fairlead.server.replies import news_chunks, refusal, send_and_close, send_response, send_stream
 from fairlead.server.sockets import SocketEndpoint, SocketHost
 from fairlead.server.steps import Doer, Performers
 from fairlead.server.table import Match, RouteTable, at_main_port
@@ -79,6 +89,7 @@ class App:
         self._keeper = Gatekeeper(parts.house, parts.credentials)
         self._sockets = SocketHost(self.doer, parts.clock, parts.limits, parts.fresh)
         self._stopping = asyncio.Event()
+        self._listening: set[Listener] = set()
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         # Not a coroutine of its own: it would stay in memory as long as its socket does.
@@ -111,12 +122,16 @@ class App:
         answer = await self._answer(match, head, verdict.identity, receive)
         if isinstance(answer, LogStream):
             await self._send_log(scope, receive, send, verdict.identity, answer)
+        elif isinstance(answer, NewsStream):
+            await self._send_news(scope, receive, send, verdict.identity, answer)
         elif _CLOSE in answer.headers:
             await send_and_close(send, receive, answer, self._parts.clock)
         else:
             await self._send(send, answer)
 
-    async def _answer(self, match: Match[Route], head: Head, who: Identity, receive: Receive) -> Response | LogStream:
+    async def _answer(
+        self, match: Match[Route], head: Head, who: Identity, receive: Receive
+    ) -> Response | LogStream | NewsStream:
         parts, route = self._parts, match.route
         try:
             seconds = parts.limits.waiting_s if route.access == "public" else parts.limits.body_s
@@ -163,6 +178,8 @@ class App:
     def stop(self) -> None:
         """Nobody waits here any longer."""
         self._stopping.set()
+        for listener in tuple(self._listening):
+            listener.close()
 
     def _missing(self, head: Head) -> Response:
         methods = self.table.methods(head.path)
@@ -184,6 +201,19 @@ class App:
             return
         headers = {"content-type": answer.content_type, **dict(answer.headers)}
         await send_stream(scope, receive, send, _joined(first, chunks), headers, self._parts.clock.now_ms())
+
+    async def _send_news(self, scope: Scope, receive: Receive, send: Send, who: Identity, answer: NewsStream) -> None:
+        """Until the client leaves, its credential is revoked or the server stops."""
+        clock, listener = self._parts.clock, answer.listener
+        detach = self._parts.credentials.attach(who.credential, listener.close)
+        self._listening.add(listener)
+        try:
+            headers = {"content-type": answer.content_type}
+            await send_stream(scope, receive, send, news_chunks(answer, clock), headers, clock.now_ms())
+        finally:
+            self._listening.discard(listener)
+            listener.close()
+            detach()
 
     async def _chunks(self, who: Identity, answer: LogStream) -> AsyncIterator[bytes]:
         revoked: list[bool] = []

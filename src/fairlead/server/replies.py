@@ -9,7 +9,7 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from fairlead.auth.gate import Refuse
-from fairlead.model.routes import Response
+from fairlead.model.routes import NewsStream, Response
 from fairlead.system.clock import Clock, within
 
 _LINGER_S: Final = 1.0
@@ -72,6 +72,20 @@ async def send_stream(
     date = formatdate(now_ms / 1000, usegmt=True)
     response = StreamingResponse(chunks, headers={**_ALWAYS, "date": date, **headers})
     await response(scope, receive, send)
+
+
+async def news_chunks(answer: NewsStream, clock: Clock) -> AsyncIterator[bytes]:
+    """A beat at once, so that the client sees that it is connected."""
+    yield answer.beat
+    while True:
+        try:
+            heard = await within(clock, answer.every, answer.listener.hear())
+        except TimeoutError:
+            yield answer.beat
+            continue
+        if not heard:
+            return
+        yield b"".join(answer.encode(news) for news in heard)
 
 
 def _encoded(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:

@@ -52,7 +52,9 @@ class SessionGateway:
             case cmd.Fork():
                 return await self._fork(who, command)
             case cmd.Delete():
-                return await self._delete(who, command)
+                reply = await self._delete(who, command)
+                self.services.news(command.session, "deleted")
+                return reply
             case cmd.Configure():
                 self._check_settings(command.settings)
             case _:
@@ -80,6 +82,7 @@ class SessionGateway:
         feed = self.registry.feed(command.session)
         core = await loading.create(self.services, feed, command.session, opened, command.settings, command.resume)
         self.registry.adopt(core)
+        self.services.news(command.session, "created")
         return cmd.Reply(session=command.session, seq=core.log.head)
 
     def resolve_folder(self, path: str) -> str:
@@ -119,6 +122,7 @@ class SessionGateway:
         feed = self.registry.feed(command.child)
         core = await loading.fork(self.services, feed, state, command, point, uuid, who.name)
         self.registry.adopt(core)
+        self.services.news(command.child, "created")
         return cmd.Reply(session=command.child, seq=core.log.head)
 
     async def _turn_of(self, session: SessionId, message: MessageId) -> tuple[ForkPoint, str]:

@@ -8,6 +8,7 @@ import msgspec
 from fairlead.model.agents import AgentKind, Child
 from fairlead.model.errors import NotFound
 from fairlead.model.ids import SessionId
+from fairlead.model.news import What
 from fairlead.model.policy import Rule
 from fairlead.model.store import Store
 from fairlead.model.transcripts import Transcripts
@@ -61,6 +62,8 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     """Told when a session's agent has exited and all that it said is in the log."""
     turn_ended: Callable[[SessionId], None] = lambda session: None
     """Told when a turn is over and its end is in the log."""
+    news: Callable[[SessionId, What], None] = lambda session, what: None
+    """Told what lists are to show otherwise."""
     limits: Limits = Limits()
     transcripts: Transcripts | None = None
     mcp: Mapping[str, McpServer] = {}

@@ -22,6 +22,7 @@ from fairlead.sessions.asking import Asking
 from fairlead.sessions.core import Core, ModeAsked
 from fairlead.sessions.deliveries import Deliveries
 from fairlead.sessions.handover import HandOvers
+from fairlead.sessions.news import news_of
 from fairlead.sessions.policy import ModePolicy
 from fairlead.sessions.runner import Runner
 
@@ -47,6 +48,8 @@ class Session:
 
     def committed(self, events: Sequence[ev.Event]) -> None:
         self.deliveries.committed(events)
+        for what in news_of(events):
+            self.core.services.news(self.core.session, what)
         if any(isinstance(event, ev.AgentExited) for event in events):
             self.core.services.agent_ended(self.core.session)
         elif any(isinstance(event, ev.TurnEnded) for event in events):

@@ -4,6 +4,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from fairlead.model.auth import Identity
+from fairlead.model.ids import SessionId
+from fairlead.model.news import What
 from fairlead.model.reading import MarkShown, ReadShown, Shown
 from fairlead.model.requests import Action
 from fairlead.model.store import Documents
@@ -12,8 +14,9 @@ SPACE = "shown"
 
 
 class ShownBook:
-    def __init__(self, documents: Documents) -> None:
+    def __init__(self, documents: Documents, news: Callable[[SessionId, What], None]) -> None:
         self._documents = documents
+        self._news = news
 
     def performers(self) -> Mapping[type[Action], Callable[[Identity, Any], Awaitable[Any]]]:
         return {MarkShown: self._mark, ReadShown: self._read}
@@ -23,6 +26,7 @@ class ShownBook:
         before = await self._documents.get(SPACE, key)
         if not isinstance(before, int) or before < action.turns:
             await self._documents.put(SPACE, key, action.turns)
+            self._news(action.session, "read")
 
     async def _read(self, who: Identity, action: ReadShown) -> Shown:
         found: dict[str, int] = {}

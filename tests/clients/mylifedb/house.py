@@ -20,6 +20,7 @@ from fairlead.server.binding import Binding, house_of, open_sockets
 from fairlead.server.limits import Limits
 from fairlead.server.runner import Runner
 from fairlead.server.steps import Performer
+from fairlead.sessions.news import NewsDesk
 from fairlead.sessions.shown import ShownBook
 from fairlead.system.clock import SystemClock
 from fairlead.testing.mylifedb_client import MyLifeDbClient
@@ -140,6 +141,8 @@ class House:
 async def open_house(folder: Path, limits: Limits | None = None) -> AsyncIterator[House]:
     rig = Rig(folder)
     rig.views = {view.name: view for view in PROTOCOL.views}
+    news = NewsDesk(rig.clock)
+    rig.news = news.tell
     await rig.start()
     clock = SystemClock()
     credentials = Credentials(rig.store.documents, clock)
@@ -149,7 +152,8 @@ async def open_house(folder: Path, limits: Limits | None = None) -> AsyncIterato
     sockets = open_sockets(binding)
     performers: dict[type[Action], Performer] = {
         **CredentialActions(credentials).performers(),
-        **ShownBook(rig.store.documents).performers(),
+        **ShownBook(rig.store.documents, news.tell).performers(),
+        **news.performers(),
     }
     limits = limits or Limits(commands_per_s=1000)
     app = App(

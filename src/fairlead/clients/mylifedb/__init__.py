@@ -1,8 +1,8 @@
-"""The MyLifeDB protocol: its subscribe socket, its REST, its raw terminal. Reference: docs/reference/mylifedb.md."""
+"""The MyLifeDB protocol: its subscribe socket, REST, notifications, raw terminal. See docs/reference/mylifedb.md."""
 
 from typing import Final
 
-from fairlead.clients.mylifedb import rest, terminal
+from fairlead.clients.mylifedb import notifications, rest, terminal
 from fairlead.clients.mylifedb.conversation import MyLifeDbConversation, check
 from fairlead.clients.mylifedb.fold import MyLifeDbView
 from fairlead.clients.mylifedb.variants import MSGPACK
@@ -13,7 +13,7 @@ PROTOCOL: Final = ClientProtocol(
     name="mylifedb",
     prefix="/mylifedb",
     root_paths=("/api/claude",),
-    routes=rest.ROUTES,
+    routes=(*rest.ROUTES, notifications.ROUTE),
     sockets=(
         SocketRoute(
             path=f"{rest.ONE}/subscribe",

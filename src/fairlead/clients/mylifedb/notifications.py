@@ -1,0 +1,36 @@
+"""The notification stream: server-sent events that say which session changed, and how. Pure."""
+
+from typing import Final
+
+import msgspec
+
+from fairlead.model.news import Listener, ListenToNews, SessionNews
+from fairlead.model.routes import NewsStream, Request, Route, Steps
+
+BEAT: Final = b":\n\n"
+"""A comment: what keeps the connection alive through a proxy."""
+
+
+def event(news: SessionNews) -> bytes:
+    told = {
+        "type": "claude-session-updated",
+        "timestamp": news.at,
+        "data": {"sessionId": news.session, "operation": news.what},
+    }
+    return b"data: %s\n\n" % msgspec.json.encode(told)
+
+
+def stream(request: Request) -> Steps:
+    listener: Listener = yield ListenToNews()
+    return NewsStream(listener=listener, encode=event, beat=BEAT, content_type="text/event-stream")
+
+
+ROUTE: Final = Route(
+    method="GET",
+    path="/api/notifications/stream",
+    access="view",
+    name="mylifedb.notifications",
+    handle=stream,
+    about="Which session changed, as it happens.",
+    token_query="access_token",
+)

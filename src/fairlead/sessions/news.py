@@ -1,0 +1,91 @@
+"""News of sessions, told to whoever listens while it happens. Implements `model.news`."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from fairlead.model import events as ev
+from fairlead.model.auth import Identity
+from fairlead.model.errors import NotAllowed
+from fairlead.model.ids import SessionId
+from fairlead.model.news import ListenToNews, SessionNews, What
+from fairlead.model.requests import Action
+from fairlead.system.clock import Clock
+
+_UPDATES = (
+    ev.SessionChanged
+    | ev.UserMessage
+    | ev.TurnStarted
+    | ev.TurnEnded
+    | ev.PermissionAsked
+    | ev.QuestionAsked
+    | ev.PlanProposed
+    | ev.PermissionResolved
+    | ev.PermissionCancelled
+    | ev.ModeChanged
+)
+"""What changes how a session is shown in a list."""
+
+
+class NewsListener:
+    def __init__(self, desk: "NewsDesk") -> None:
+        self._desk = desk
+        self._waiting: dict[tuple[SessionId, What], SessionNews] = {}
+        self._wake = asyncio.Event()
+        self._closed = False
+
+    def tell(self, news: SessionNews) -> None:
+        # The last of each kind is enough, and it comes where it happened last.
+        self._waiting.pop((news.session, news.what), None)
+        self._waiting[news.session, news.what] = news
+        self._wake.set()
+
+    async def hear(self) -> Sequence[SessionNews]:
+        while not self._waiting and not self._closed:
+            self._wake.clear()
+            await self._wake.wait()
+        heard, self._waiting = tuple(self._waiting.values()), {}
+        return () if self._closed else heard
+
+    def close(self) -> None:
+        self._closed = True
+        self._wake.set()
+        self._desk.listeners.discard(self)
+
+
+class NewsDesk:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.listeners: set[NewsListener] = set()
+
+    def listen(self) -> NewsListener:
+        listener = NewsListener(self)
+        self.listeners.add(listener)
+        return listener
+
+    def performers(self) -> Mapping[type[Action], Callable[[Identity, Any], Awaitable[Any]]]:
+        return {ListenToNews: self._listen}
+
+    async def _listen(self, who: Identity, action: ListenToNews) -> NewsListener:
+        if not who.may("view"):
+            raise NotAllowed("This needs the scope view, which your credential does not have.", scope="view")
+        return self.listen()
+
+    def tell(self, session: SessionId, what: What) -> None:
+        if self.listeners:
+            news = SessionNews(session, what, self._clock.now_ms())
+            for listener in self.listeners:
+                listener.tell(news)
+
+
+def news_of(events: Sequence[ev.Event]) -> list[What]:
+    """What a commit means for lists, each once."""
+    found: dict[What, None] = {}
+    for event in events:
+        if isinstance(event, ev.AgentStarted):
+            found["activated"] = None
+        elif isinstance(event, ev.AgentExited):
+            found["deactivated"] = None
+        elif isinstance(event, _UPDATES):
+            found["updated"] = None
+    return list(found)
