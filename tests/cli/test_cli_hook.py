@@ -144,8 +144,43 @@ async def test_code_of_the_project_is_not_run(home: House, decider: Decider, tmp
 # --- without -----------------------------------------------------------------------------------------------------
 
 
+GATEWAY = """
+import asyncio, json
+from agents.claude_driver.hook_house import house
+
+async def main():
+    async def think(given):
+        print("asked", flush=True)
+        await asyncio.Event().wait()
+
+    async with house() as home:
+        print(json.dumps(home.open({"pre-tool-use": think}).variables), flush=True)
+        await home.done
+
+asyncio.run(main())
+"""
+
+
 @pytest.mark.fault
-async def test_a_gateway_that_dies_while_it_is_asked_ends_in_a_denial(home: House, decider: Decider) -> None:
+async def test_a_gateway_that_is_killed_while_it_is_asked_ends_in_a_denial() -> None:
+    gateway = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", GATEWAY),
+        stdout=asyncio.subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
+    )
+    assert gateway.stdout is not None
+    variables = json.loads(await asyncio.wait_for(gateway.stdout.readline(), 60))
+    ran = await run_hook("pre-tool-use", tool_use(), variables, patience=0.5)
+    assert await asyncio.wait_for(gateway.stdout.readline(), 60) == b"asked\n"
+    gateway.kill()
+    await gateway.communicate()
+    code, answer = await ran.end()
+    assert code == 0
+    decision, reason = decided(answer)
+    assert decision == "deny" and "does not answer" in reason
+
+
+async def test_a_gateway_that_stops_while_it_is_asked_ends_in_a_denial(home: House, decider: Decider) -> None:
     post = home.open({"pre-tool-use": decider})
     ran = await run_hook("pre-tool-use", tool_use(), post.variables, patience=0.5)
     await soon(decider.asked)
