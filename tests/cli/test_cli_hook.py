@@ -282,7 +282,7 @@ def answering() -> Iterator[Callable[..., str]]:
     """A server that gives these answers, one a connection, and closes; its address."""
     listeners = []
 
-    def serve(*answers: bytes) -> str:
+    def serve(*answers: bytes, heard: list[bytes] | None = None) -> str:
         listener = socket.create_server(("127.0.0.1", 0))
         listeners.append(listener)
 
@@ -290,7 +290,9 @@ def answering() -> Iterator[Callable[..., str]]:
             for answer in answers:
                 connection, _ = listener.accept()
                 with connection:
-                    connection.recv(1 << 16)
+                    request = connection.recv(1 << 16)
+                    if heard is not None:
+                        heard.append(request)
                     connection.sendall(answer)
 
         threading.Thread(target=speak, daemon=True).start()
@@ -370,6 +372,50 @@ def test_what_nobody_decides_in_all_that_time_is_denied(monkeypatch: pytest.Monk
         gateway = program.Gateway(f"http://127.0.0.1:{silent.getsockname()[1]}", "t")
         with pytest.raises(program.Failed, match="Nobody has decided"):
             gateway.ask("pre-tool-use", b"{}", 60, longest=0.05)
+
+
+# --- a CLI that was started by hand -------------------------------------------------------------------------------
+
+
+def start_of_session(monkeypatch: pytest.MonkeyPatch, **variables: str) -> tuple[int, bytes]:
+    for name, value in {"HOME": "/nonexistent", **variables}.items():
+        monkeypatch.setenv(name, value)
+    out = io.BytesIO()
+    code = program.run("session-start", io.BytesIO(b'{"session_id": "s"}'), out)
+    return code, out.getvalue()
+
+
+@pytest.fixture
+def by_hand(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[int, bytes]]:
+    """The hook of a session that the gateway has not started: its exit code, and what it printed."""
+    for name in (program.URL, program.TOKEN, "FAIRLEAD_URL", "FAIRLEAD_TOKEN", "FAIRLEAD_DATA", "XDG_DATA_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    return lambda **variables: start_of_session(monkeypatch, **variables)
+
+
+def test_a_session_is_announced_where_the_other_commands_would_go(
+    answering: Callable[..., str], by_hand: Callable[..., tuple[int, bytes]], tmp_path: Path
+) -> None:
+    heard: list[bytes] = []
+    address = answering(*[response(200, b'{"session": "s", "listed": false}')] * 2, heard=heard).partition("/v1")[0]
+    assert by_hand(FAIRLEAD_URL=address, FAIRLEAD_TOKEN="t1") == (0, b""), "the CLI is told nothing"
+    (tmp_path / "server.json").write_text(json.dumps({"url": address, "pid": os.getpid()}))
+    (tmp_path / "admin-token").write_text("t2")
+    os.environ.pop("FAIRLEAD_URL")
+    os.environ.pop("FAIRLEAD_TOKEN")
+    assert by_hand(FAIRLEAD_DATA=str(tmp_path)) == (0, b"")
+    for request, token in zip(heard, (b"t1", b"t2"), strict=True):
+        assert request.startswith(b"POST /v1/hooks/session-start HTTP/1.1\r\n")
+        assert b"\r\nauthorization: Bearer %s\r\n" % token in request
+        assert request.endswith(b'\r\n\r\n{"session_id": "s"}')
+
+
+def test_without_a_gateway_a_session_just_starts(
+    answering: Callable[..., str], by_hand: Callable[..., tuple[int, bytes]], tmp_path: Path
+) -> None:
+    assert by_hand(FAIRLEAD_DATA=str(tmp_path)) == (0, b"")
+    for address in ("http://127.0.0.1:1", "nonsense", answering(response(403, b"{}")).partition("/v1")[0]):
+        assert by_hand(FAIRLEAD_URL=address, FAIRLEAD_TOKEN="t") == (0, b"")
 
 
 # --- what it costs, and the command around it -----------------------------------------------------------------------
