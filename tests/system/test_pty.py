@@ -69,7 +69,7 @@ async def test_it_leads_a_session_that_its_terminal_controls() -> None:
 
 async def test_it_inherits_nothing() -> None:
     # The interpreter itself would add a locale, and ignore signals of its own: so another program is asked.
-    child = await start("/bin/sh", "-c", "env; ls /proc/self/fd; grep SigIgn /proc/self/status", env={"A": "b"})
+    child = await start("/bin/sh", "-c", "env; ls -1 /proc/self/fd; grep SigIgn /proc/self/status", env={"A": "b"})
     said = (await output_of(child)).split("\r\n")
     assert [line for line in said if "=" in line] == ["A=b", "PWD=/"]
     assert [line for line in said if line.isdigit()] == ["0", "1", "2", "3"]
