@@ -23,6 +23,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 BUILD = HERE.parent / "build"
 
+from envelopes import measure as measure_envelopes  # noqa: E402
 from figures import Figures, curves, spread, table  # noqa: E402
 from processes import Gateway, Measured, bare_relay, node_relay, python_start  # noqa: E402
 from wires import Wire, drain  # noqa: E402
@@ -332,6 +333,10 @@ def views(quick: bool) -> Figures:
         return found
 
 
+def envelopes(quick: bool) -> Figures:
+    return measure_envelopes(quick)
+
+
 def transcripts(quick: bool) -> Figures:
     """In a process of its own: its memory is measured."""
     with tempfile.TemporaryDirectory(prefix="fairlead-bench-") as folder:
@@ -345,7 +350,7 @@ def transcripts(quick: bool) -> Figures:
 # --- all together ----------------------------------------------------------------------------------------------------
 
 PARTS: dict[str, Callable[[bool], Figures]] = {
-    part.__name__: part for part in (latency, commit, fanout, length, reconnect, idle, views, transcripts)
+    part.__name__: part for part in (latency, commit, fanout, length, reconnect, idle, views, envelopes, transcripts)
 }
 
 
