@@ -25,6 +25,7 @@ from fairlead.sessions.services import Limits, Services
 from fairlead.sessions.views import LET_GO_S, Projections, Projector, ViewFailed
 from fairlead.stores.sqlite import SqliteStore
 from fairlead.testing.clock import ManualClock
+from fairlead.testing.store_conformance import batch, new_session
 from sessions.rig import ANN, BOB, CHILD, SESSION, Rig
 from sessions.test_feed import Socket
 
@@ -306,7 +307,8 @@ async def test_a_store_that_is_unavailable_is_waited_out(desk: Desk) -> None:
     assert await asked == 1
 
 
-async def test_another_writer_of_the_same_view_is_taken_up(desk: Desk) -> None:
+@pytest.mark.parametrize("more", [1, 250])
+async def test_another_writer_of_the_same_view_is_taken_up(desk: Desk, more: int) -> None:
     await desk.append("text")
     await desk.level()
     socket = Socket()
@@ -316,10 +318,13 @@ async def test_another_writer_of_the_same_view_is_taken_up(desk: Desk) -> None:
     await desk.append("text", "text", publish=False)
     await other.get(SESSION, "tally").level(desk.head, lambda level: None)
     await other.stop()
-    await desk.append("text")
-    await until(socket, b"4:4 text\n")
-    assert socket.sent.splitlines() == [b"1:1 text", b"2:2 text", b"3:3 text", b"4:4 text"]
-    assert found.live
+    await desk.append(*["text"] * more)
+    last = 3 + more
+    await until(socket, b"%d:%d text\n" % (last, last))
+    assert socket.sent.splitlines() == [b"%d:%d text" % (n, n) for n in range(1, last + 1)]
+    async with asyncio.timeout(20):
+        while not found.live:
+            await asyncio.sleep(0.002)
 
 
 async def test_a_fault_in_a_view_is_told_to_those_who_ask_and_those_who_watch(
@@ -382,6 +387,28 @@ async def test_a_view_that_nobody_uses_is_let_go_and_goes_on_from_its_memory(des
     assert desk.projector is not first
 
 
+async def test_many_views_that_nobody_watches_are_not_all_kept(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(views, "MOST_IDLE", 3)
+    sessions = [new_session() for _ in range(8)]
+    for session in sessions:
+        lease, _, head = await desk.store.claim(session)
+        await desk.store.append(lease, batch(1), head)
+    feeds = {session: Feed(session, desk.store) for session in sessions}
+    projections = Projections(desk.services, feeds.__getitem__, lambda session: None)
+    watched = projections.get(sessions[0], "tally")
+    watcher = Watcher(watched.feed, ANN, Shown(), Socket(), position=0, head=0, log_id="", verdict="ok")
+    watcher.start()
+    for session in sessions:
+        assert await projections.get(session, "tally").level(1, lambda level: level.head) == 1
+        await desk.clock.advance(1)
+    async with asyncio.timeout(20):
+        while [session for session in sessions if not feeds[session].empty] != [sessions[0], *sessions[-3:]]:
+            await asyncio.sleep(0.002)
+    assert await projections.get(sessions[1], "tally").level(1, lambda level: level.head) == 1, "and come back"
+    await projections.stop()
+    assert all(feed.empty for feed in feeds.values())
+
+
 async def test_a_view_that_is_watched_is_not_let_go(desk: Desk) -> None:
     await desk.level()
     found = desk.watch(Socket(), 0)
@@ -437,7 +464,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(steps=STEPS)
 async def test_wherever_it_is_killed_the_rows_are_the_same(steps: list[Any], tmp_path_factory: Any) -> None:
     desk = await Desk(tmp_path_factory.mktemp("desk")).start()
@@ -490,7 +517,7 @@ def whole(log: Sequence[str]) -> list[tuple[int, int, bytes, str]]:
     return rows
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(log=st.lists(st.lists(KINDS, min_size=1, max_size=6), max_size=8), cut=st.integers(0, 30), data=st.data())
 async def test_the_law_a_cut_and_a_resume_give_what_a_full_replay_gives(
     log: list[list[str]], cut: int, data: st.DataObject, tmp_path_factory: Any

@@ -33,6 +33,8 @@ BYTES_PER_ENTRY = 100
 bytes for each entry stay below those of the entry's own row."""
 LET_GO_S = 120.0
 """Seconds without a watcher or a question after which a projector is let go."""
+MOST_IDLE = 64
+"""Projectors without a watcher that may be kept: a memory may have a megabyte."""
 
 log = logging.getLogger("fairlead.views")
 
@@ -160,7 +162,8 @@ class Projector:
                 self._wake.clear()
                 entries = await self._next()
                 for first in range(0, len(entries), STRIDE):
-                    await self._advance(entries[first : first + STRIDE])
+                    if not await self._advance(entries[first : first + STRIDE]):
+                        break
                 self._answer()
                 if not entries and not self._behind and not self._waiting and not self._leaving:
                     await self._wake.wait()
@@ -214,10 +217,11 @@ class Projector:
             self._resume_numbers()
         return page.entries
 
-    async def _advance(self, entries: Sequence[Entry]) -> None:
+    async def _advance(self, entries: Sequence[Entry]) -> bool:
+        """False: it stands elsewhere now, and what follows these does not follow."""
         self.feed.busy = True
         try:
-            await self._fold_and_tell(entries)
+            return await self._fold_and_tell(entries)
         finally:
             self.feed.settle()
 
@@ -226,7 +230,7 @@ class Projector:
             return ()
         return [passing_entry(self._head, 0, item.data) for item in self._fold.running(anew=anew)]
 
-    async def _fold_and_tell(self, entries: Sequence[Entry]) -> None:
+    async def _fold_and_tell(self, entries: Sequence[Entry]) -> bool:
         made: list[StoredRow | Replaced] = []
         told: list[Entry] = []
         for entry in entries:
@@ -253,8 +257,9 @@ class Projector:
             # Nothing to wait for; others have their turn all the same.
             await asyncio.sleep(0)
         elif not await self._store(made, memory):
-            return
+            return False
         self._tell(told)
+        return True
 
     def _resume_numbers(self) -> None:
         """Where the stored rows end, so do those that were made again; a view that counts otherwise has changed."""
@@ -331,6 +336,7 @@ class Projections:
         self._feed = feed
         self._drop_feed = drop_feed
         self._projectors: dict[tuple[SessionId, str], Projector] = {}
+        self._leaving: set[asyncio.Task[None]] = set()
 
     def get(self, session: SessionId, name: str) -> Projector:
         """The session must be known to have a log."""
@@ -339,10 +345,20 @@ class Projections:
             view = self._services.views.get(name)
             if view is None:
                 raise NotFound("view", name)
+            self._make_room()
             found = Projector(self._services, view, self._feed(session), self._ended)
             self._projectors[session, name] = found
             found.start()
         return found
+
+    def _make_room(self) -> None:
+        """Whoever reads a thousand sessions one after the other does not fill the memory with them."""
+        idle = sorted((one for one in self._projectors.values() if one.idle), key=lambda one: one.last_used)
+        for projector in idle[: max(0, len(idle) - MOST_IDLE + 1)]:
+            self._forget(projector)
+            task = asyncio.get_running_loop().create_task(projector.let_go())
+            self._leaving.add(task)
+            task.add_done_callback(self._leaving.discard)
 
     def _ended(self, projector: Projector) -> None:
         self._forget(projector)
@@ -368,4 +384,4 @@ class Projections:
                 await projector.stop()
 
     async def stop(self) -> None:
-        await asyncio.gather(*(projector.stop() for projector in tuple(self._projectors.values())))
+        await asyncio.gather(*(projector.stop() for projector in tuple(self._projectors.values())), *self._leaving)
