@@ -2,16 +2,14 @@
 
 import base64
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
 from fairlead.model.auth import Identity
-from fairlead.model.keys import DropKey, ReadKey, Scheme, SessionKey, SetKey
+from fairlead.model.keys import SPACE, DropKey, ReadKey, Scheme, SessionKey, SetKey
 from fairlead.model.requests import Action
 from fairlead.model.store import Documents
-
-SPACE: Final = "session.keys"
 
 
 class _Kept(msgspec.Struct):

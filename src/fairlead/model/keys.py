@@ -2,7 +2,7 @@
 the documents, read by the gateway alone: no answer and no log line ever has one.
 """
 
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
@@ -12,7 +12,9 @@ from fairlead.model.requests import Action
 Scheme = Literal["legacy", "dataKey"]
 """`legacy`: XSalsa20-Poly1305 (NaCl secretbox). `dataKey`: AES-256-GCM."""
 
-KEY_BYTES = 32
+KEY_BYTES: Final = 32
+SPACE: Final = "session.keys"
+"""The documents that hold them, by session."""
 
 
 class SessionKey(msgspec.Struct, frozen=True):

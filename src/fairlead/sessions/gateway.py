@@ -16,6 +16,7 @@ from fairlead.model.auth import Identity
 from fairlead.model.errors import BadRequest, Busy, NotAllowed, NotFound, OutsideRoots, Stale
 from fairlead.model.gateway import Cursor, Sink, Variant
 from fairlead.model.ids import MessageId, SessionId, event_id
+from fairlead.model.keys import SPACE as KEYS
 from fairlead.model.queries import Query
 from fairlead.model.scopes import check_scopes
 from fairlead.model.store import TRANSCRIPT, Batch, Entry, ForkPoint, Store, Summary
@@ -152,6 +153,7 @@ class SessionGateway:
         lease, _, head = await self.store.claim(command.session)
         await self.store.append(lease, Batch(entries=(), summary=structs.replace(summary, deleted=True)), head)
         await self.store.erase(command.session)
+        await self.store.documents.delete(KEYS, command.session)
         await self.store.release(lease)
         if command.files:
             await self.services.kind(summary.agent).forget(summary.agent_session, summary.cwd)
@@ -167,6 +169,7 @@ class SessionGateway:
         tombstone = session.core.state.summary(deleted=True)
         await self.store.append(lease, Batch(entries=(), summary=tombstone), head)
         await self.store.erase(command.session)
+        await self.store.documents.delete(KEYS, command.session)
         await self.store.release(lease)
         if command.files:
             await session.kind.forget(session.core.state.agent_session, session.core.state.cwd)

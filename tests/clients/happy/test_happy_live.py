@@ -4,6 +4,7 @@ import asyncio
 import base64
 import contextlib
 import json
+import sqlite3
 import uuid
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -315,6 +316,19 @@ async def test_a_key_is_an_admins_to_set_and_32_bytes(house: House) -> None:
     mine = {"Authorization": f"Bearer {token}"}
     assert (await house.http.put(url, json=good, headers=mine)).status_code == 403
     assert (await house.http.delete(url, headers=mine)).status_code == 403
+
+
+async def test_a_deleted_session_leaves_no_key_behind(house: House, tmp_path: Path) -> None:
+    secret = base64.b64encode(b"k" * 32).decode()
+    await house.http.put(f"/v3/sessions/{house.session}/key", json={"scheme": "legacy", "key": secret})
+
+    def kept() -> int:
+        with contextlib.closing(sqlite3.connect(tmp_path / "data" / "fairlead.db")) as database:
+            return int(database.execute("SELECT count(*) FROM documents WHERE space = 'session.keys'").fetchone()[0])
+
+    assert kept() == 1
+    assert (await house.http.delete(f"/v1/sessions/{house.session}")).status_code == 200
+    assert kept() == 0
 
 
 async def test_an_image_is_a_file_that_its_ref_gives(house: House) -> None:

@@ -1,0 +1,62 @@
+"""Fetching Happy's schema, with a stand-in for npm: whole or not at all, once, by its lock, outside the clone."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tools.clis import InstallFailed
+from tools.happy_wire import PINNED, fetch_wire, wire_folder
+
+NPM = """#!/bin/sh
+echo "$*" >> "$NPM_LOG"
+[ -f package-lock.json ] || exit 3
+[ -n "$NPM_FAILS" ] && exit 1
+mkdir -p node_modules/@slopus/happy-wire
+"""
+
+
+@pytest.fixture
+def npm_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A stand-in npm first on PATH, an empty cache, and the file where each run leaves its arguments."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "npm").write_text(NPM)
+    (programs / "npm").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    monkeypatch.setenv("FAIRLEAD_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("NPM_LOG", str(tmp_path / "runs"))
+    monkeypatch.setenv("NPM_FAILS", "")
+    return tmp_path / "runs"
+
+
+def test_it_is_fetched_once_by_its_lock_and_runs_no_script(npm_runs: Path) -> None:
+    fetch_wire()
+    fetch_wire()
+    (run,) = npm_runs.read_text().splitlines()
+    assert run.startswith("ci ")
+    assert "--ignore-scripts" in run
+    assert (wire_folder() / "node_modules" / "@slopus" / "happy-wire").is_dir()
+    assert [path.name for path in wire_folder().parent.iterdir()] == [wire_folder().name]
+
+
+def test_a_failed_fetch_leaves_nothing_and_can_be_repeated(npm_runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NPM_FAILS", "1")
+    with pytest.raises(InstallFailed, match="npm could not install"):
+        fetch_wire()
+    assert list(wire_folder().parent.iterdir()) == []
+    monkeypatch.setenv("NPM_FAILS", "")
+    fetch_wire()
+    assert wire_folder().exists()
+
+
+def test_without_npm_it_says_what_to_install(npm_runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(npm_runs.parent / "nowhere"))
+    with pytest.raises(InstallFailed, match="install nodejs and npm"):
+        fetch_wire()
+
+
+def test_everything_in_the_lock_has_its_hash_and_names_no_host() -> None:
+    lock = (PINNED / "package-lock.json").read_text()
+    assert lock.count('"integrity": "sha512-') == lock.count('"node_modules/')
+    assert '"resolved"' not in lock
