@@ -34,13 +34,16 @@ Wanted = str | Callable[[Frame], bool]
 class Tab:
     """A browser's tab: one socket, the frames it got, and the reference client that shows them."""
 
-    def __init__(self, socket: ClientConnection, client: MyLifeDbClient, *, packed: bool = False) -> None:
+    def __init__(
+        self, socket: ClientConnection, client: MyLifeDbClient, *, packed: bool = False, patience: float = PATIENCE
+    ) -> None:
         self.socket = socket
         self.client = client
         self.frames: list[Frame] = []
         self.kinds_seen: set[type] = set()
         self.close_code: int | None = None
         self._packed = packed
+        self._patience = patience
         self._taken = 0
         self._news = asyncio.Condition()
 
@@ -70,7 +73,7 @@ class Tab:
         fits = (lambda frame: frame["type"] == wanted) if isinstance(wanted, str) else wanted
         async with self._news:
             try:
-                async with asyncio.timeout(PATIENCE):
+                async with asyncio.timeout(self._patience):
                     while True:
                         for place in range(self._taken, len(self.frames)):
                             if fits(self.frames[place]):
@@ -82,7 +85,7 @@ class Tab:
                 raise AssertionError(f"{wanted} did not come; there were {self.kinds()[-30:]}") from None
 
     async def closed(self) -> int:
-        async with self._news, asyncio.timeout(PATIENCE):
+        async with self._news, asyncio.timeout(self._patience):
             await self._news.wait_for(lambda: self.close_code is not None)
         assert self.close_code is not None
         return self.close_code

@@ -1,0 +1,173 @@
+"""The real CLI's sessions on the MyLifeDB socket, over stdio: what is said live, and what its transcript says later."""
+
+import asyncio
+import contextlib
+import json
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from websockets.asyncio.client import connect
+
+from clients.mylifedb.house import Frame, Tab
+from e2e.desk import Desk, at_desk, settings
+from e2e.harness import NEWEST, on_versions
+from fairlead.testing.mylifedb_client import MyLifeDbClient
+
+CONVERSATION = ("user", "assistant")
+
+
+@pytest.fixture
+async def desk(claude: Path, cli_env: dict[str, str], cli_cwd: Path, tmp_path: Path) -> AsyncIterator[Desk]:
+    passed = ["IS_SANDBOX", "CLAUDE_CODE_MAX_RETRIES"]
+    config = settings(tmp_path / "data", tmp_path, agent="claude", claude=str(claude), pass_env=passed)
+    async with at_desk(config, {**cli_env, "CLAUDE_CODE_MAX_RETRIES": "1"}, cli_cwd) as sitting:
+        yield sitting
+
+
+@contextlib.asynccontextmanager
+async def tab(desk: Desk, query: str = "", client: MyLifeDbClient | None = None) -> AsyncIterator[Tab]:
+    url = desk.gateway.url.replace("http", "ws", 1) + f"/api/claude/sessions/{desk.session}/subscribe{query}"
+    headers = {"Authorization": f"Bearer {desk.gateway.token}"}
+    async with connect(url, additional_headers=headers, max_size=None, compression=None) as socket:
+        opened = Tab(socket, client or MyLifeDbClient(), patience=60)
+        listening = asyncio.create_task(opened.listen())
+        try:
+            yield opened
+        finally:
+            await socket.close()
+            await asyncio.wait({listening})
+
+
+def transcript(desk: Desk, home: Path) -> list[bytes]:
+    """The CLI's own file, named as the seed says."""
+    folder = re.sub(r"[^a-zA-Z0-9]", "-", str(desk.cwd))
+    return (home / ".claude" / "projects" / folder / f"{desk.session}.jsonl").read_bytes().splitlines()
+
+
+def conversation(frames: list[Frame]) -> list[tuple[Any, ...]]:
+    """What is equal in the wire's records and the transcript's: uuid, type, order, content."""
+    return [
+        (frame["uuid"], frame["type"], frame["message"]["content"])
+        for frame in frames
+        if frame["type"] in CONVERSATION and not frame.get("isMeta")
+    ]
+
+
+async def copied(desk: Desk, uuid: str) -> None:
+    """The transcript's copy of a record is in the log."""
+    await desk.until(lambda line: line["type"] == "record" and line.get("of") == uuid)
+
+
+@on_versions()
+@pytest.mark.rules("S000-016", "S000-017", "S000-018", "S000-019", "S000-034", "S000-046", "S000-055", "S000-056")
+@pytest.mark.rules("S000-064", "S000-129", "S000-146", "S000-214", "S000-237")
+async def test_a_turn_with_a_tool_live_and_from_the_transcript(desk: Desk, cli_home: Path) -> None:
+    await desk.open()
+    async with tab(desk) as seat:
+        assert [line["type"] for line in await desk.log()] == ["session.opened"], "connecting starts no process"
+        await seat.say(type="user_message", content=f"SCRIPT:bash touch {desk.cwd / 'made'}")
+        asked = await seat.until("control_request")
+        assert asked["request"]["tool_name"] == "Bash"
+        assert seat.client.published[-1:] == [True], "at work"
+        answer = {"subtype": "success", "response": {"behavior": "allow"}}
+        await seat.say(type="control_response", request_id=asked["request_id"], response=answer)
+        told = await seat.until("control_response")
+        assert told == {"type": "control_response", "request_id": asked["request_id"], "behavior": "allow"}
+        assert (await desk.until("permission.resolved"))["behavior"] == "allow", "and on the native socket"
+        await seat.until("result")
+        assert seat.client.published[-1:] == [False]
+        live = seat.frames
+    assert (desk.cwd / "made").exists()
+    said = [frame for frame in live if frame["type"] in CONVERSATION]
+    assert said[0]["message"] == {"role": "user", "content": f"SCRIPT:bash touch {desk.cwd / 'made'}"}
+    assert [frame["type"] for frame in said] == ["user", "assistant", "user", "assistant"]
+    assert [frame["parentUuid"] for frame in said] == [None, *(frame["uuid"] for frame in said[:-1])]
+    await copied(desk, said[-1]["uuid"])
+    rows = transcript(desk, cli_home)
+    assert b'"stream_event"' not in b"".join(rows)
+    async with tab(desk) as late:
+        page = (await desk.http.get(f"/api/claude/sessions/{desk.session}/messages?page=0")).json()
+        await late.until(lambda frame: len(late.frames) >= len(page["messages"]))
+        assert conversation(late.frames) == conversation(live)
+    by_uuid = {row["uuid"]: row for line in rows if (row := json.loads(line)).get("uuid")}
+    for frame in late.frames:
+        if frame["type"] in CONVERSATION:
+            assert frame == by_uuid[frame["uuid"]], "history has the transcript's own record"
+    assert conversation(list(by_uuid.values())) == conversation(live)
+
+
+@on_versions(NEWEST)
+@pytest.mark.rules("S000-092", "S000-104", "S000-109", "S000-110", "S000-111", "S000-112", "S000-113", "S000-115")
+@pytest.mark.rules("S000-119", "S000-125")
+async def test_a_streamed_answer_with_thinking(desk: Desk) -> None:
+    await desk.open()
+    async with tab(desk) as seat:
+        await seat.say(type="user_message", content="SCRIPT:think")
+        await seat.until("result")
+        events = [frame["event"] for frame in seat.frames if frame["type"] == "stream_event"]
+        order = [event["type"] for event in events]
+        assert (order[0], order[-2:]) == ("message_start", ["message_delta", "message_stop"])
+        assert order.count("content_block_start") == order.count("content_block_stop") == 2
+        thinking, text = (frame["message"]["content"][0] for frame in seat.frames if frame["type"] == "assistant")
+        assert (thinking["type"], text["type"]) == ("thinking", "text")
+        streamed = "".join(event["delta"].get("text", "") for event in events if event["type"] == "content_block_delta")
+        assert streamed == text["text"]
+        kinds = seat.kinds()
+        assert kinds.index("assistant") > kinds.index("stream_event")
+        assert seat.client.texts[-1] == text["text"] and seat.client.state.streaming_text == ""
+
+
+@on_versions(NEWEST)
+@pytest.mark.rules("S000-103", "S000-105")
+async def test_without_partial_messages_no_piece_is_sent(desk: Desk) -> None:
+    await desk.open(settings={"partial": False})
+    async with tab(desk) as seat:
+        await seat.say(type="user_message", content="SCRIPT:text whole")
+        await seat.until("result")
+        assert "stream_event" not in seat.kinds() and "assistant" in seat.kinds()
+
+
+@on_versions(NEWEST)
+@pytest.mark.rules("S000-155", "S000-156", "S000-203", "S000-204", "S000-205")
+async def test_a_client_that_leaves_in_mid_turn_finds_everything_when_it_is_back(desk: Desk) -> None:
+    await desk.open()
+    client = MyLifeDbClient()
+    async with tab(desk, client=client) as seat:
+        await seat.say(type="user_message", content="SCRIPT:long 40")
+        await seat.until(lambda frame: frame["type"] == "stream_event")
+    await desk.until("turn.ended")
+    async with tab(desk, client=client) as seat:
+        await seat.until("result")
+        await seat.say(type="user_message", content="SCRIPT:text again")
+        await seat.until("result")
+    assert [message.role for message in client.state.messages] == ["user", "assistant", "user", "assistant"]
+    assert len({message.id for message in client.state.messages}) == 4
+
+
+@on_versions(NEWEST)
+@pytest.mark.rules("S000-145")
+async def test_an_interrupted_tool_and_a_failing_one(desk: Desk) -> None:
+    await desk.open()
+    async with tab(desk) as seat:
+        await seat.say(type="user_message", content="SCRIPT:slowtool 60")
+        await desk.answer(await desk.until("permission.asked"))
+        await desk.until("permission.resolved")
+        request = {"subtype": "interrupt"}
+        await seat.say(type="control_request", request_id="interrupt_1", request=request)
+        ended = await seat.until("result")
+        assert ended["subtype"] == "error_during_execution"
+        assert "[Request interrupted by user for tool use]" in str(seat.frames)
+        assert not seat.client.state.working
+        await seat.say(type="user_message", content="SCRIPT:bash false")
+        await desk.answer(await desk.until("permission.asked"))
+        await seat.until("result")
+        results = [block for frame in seat.frames if frame["type"] == "user" for block in blocks(frame)]
+        assert results[-1]["is_error"] is True
+
+
+def blocks(frame: Frame) -> list[dict[str, Any]]:
+    content = frame["message"]["content"]
+    return [block for block in content if block["type"] == "tool_result"] if isinstance(content, list) else []
