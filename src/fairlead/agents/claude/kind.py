@@ -133,7 +133,7 @@ class ClaudeKind:
 
     def prompt(self, content: Sequence[Content], message: MessageId, agent_session: str) -> Record:
         typed = self._in_terminals.get(agent_session)
-        if typed is None:
+        if typed is None or not typed.running:
             return Record(user_line(to_wire(tuple(content)), agent_session, message)[:-1], "gateway")
         if typed.at_work:
             raise no_steering()
