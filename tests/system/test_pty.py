@@ -100,7 +100,8 @@ async def test_the_last_words_of_a_dead_child_are_read_whole() -> None:
 
 
 async def test_ctrl_c_is_the_terminals_doing() -> None:
-    child = await start("/bin/sh", "-c", "echo ready; sleep 600", env={"PATH": os.environ.get("PATH", os.defpath)})
+    plain = "import signal, time\nsignal.signal(signal.SIGINT, signal.SIG_DFL)\nprint('ready', flush=True)\n"
+    child = await python(plain + "time.sleep(600)")
     reader = Reader(child)
     await reader.until("ready")
     await child.write(b"\x03")

@@ -105,10 +105,11 @@ async def test_the_size_is_the_programs(terminals: TerminalRegistry) -> None:
 
 
 async def test_a_program_is_told_of_its_new_size(terminals: TerminalRegistry) -> None:
-    terminal = await terminals.open("one", shell("trap 'stty size' WINCH; echo ready; while :; do read x; done"))
+    tells = "import os, signal, time\nsignal.signal(signal.SIGWINCH, lambda *_: print(*os.get_terminal_size(0)))\n"
+    terminal = await terminals.open("one", python(tells + "print('ready', flush=True)\nwhile True: time.sleep(0.05)"))
     await seen(terminal, "ready")
     terminal.resize(Size(20, 4), "me")
-    await seen(terminal, "4 20")
+    await seen(terminal, "20 4")
 
 
 async def test_the_smallest_of_those_that_write_rules(terminals: TerminalRegistry) -> None:
@@ -291,8 +292,9 @@ async def test_what_cannot_be_started_says_why(terminals: TerminalRegistry) -> N
 
 
 async def test_keys_wait_for_a_program_that_does_not_read(terminals: TerminalRegistry) -> None:
-    waits = "import os, sys, tty, signal; tty.setraw(0); signal.signal(signal.SIGUSR1, lambda *a: None)\n"
-    waits += "print('ready', flush=True); signal.pause(); n = 0\n"
+    # Blocked before it says that it is ready, so that the signal cannot come too early.
+    waits = "import os, tty, signal; tty.setraw(0); signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])\n"
+    waits += "print('ready', flush=True); signal.sigwait([signal.SIGUSR1]); n = 0\n"
     waits += "while n < 500000: n += len(os.read(0, 65536))\nprint('all', n, flush=True)\nos.read(0, 1)"
     terminal = await terminals.open("one", python(waits))
     await seen(terminal, "ready")
