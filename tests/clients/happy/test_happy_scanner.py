@@ -1,0 +1,117 @@
+"""Sessions of other programs as envelopes: announced or found, in files that overlap, each record is told once."""
+
+import json
+import random
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents.claude_transcripts.written import OTHER, SESSION, Writer
+from clients.happy.telling import Envelope, made
+from fairlead.clients.happy.mapper import VIEW, HappyView
+from fairlead.model.admin import AnnounceSession
+from fairlead.model.ids import SessionId
+from fairlead.model.queries import ReadRows
+from fairlead.model.store import RowPage
+from sessions.rig import ANN
+from sessions.transcript_rig import FOUND, TranscriptRig
+
+
+@pytest.fixture
+async def rig(tmp_path: Path) -> AsyncIterator[TranscriptRig]:
+    """Nobody watches the files: what is told was announced."""
+    rig = TranscriptRig(tmp_path, watch=False)
+    rig.views[VIEW] = HappyView()
+    await rig.start()
+    yield rig
+    await rig.stop()
+
+
+async def announce(rig: TranscriptRig, path: Path, session: str = SESSION) -> None:
+    await rig.keeper.performers()[AnnounceSession](ANN, AnnounceSession(session, str(path)))
+
+
+async def envelopes(rig: TranscriptRig, session: SessionId = FOUND) -> list[Envelope]:
+    page: RowPage = await rig.gateway.ask(ANN, ReadRows(session, VIEW, after=0, limit=1000))
+    told = [json.loads(row.data) for row in page.rows]
+    made.extend(told)
+    return told
+
+
+def words(told: list[Envelope]) -> list[Any]:
+    return [item["ev"]["text"] for item in told if item["ev"]["t"] == "text"]
+
+
+@pytest.mark.rules("S001-113", "S001-114", "S001-115")
+async def test_a_session_that_is_announced_again_is_told_no_differently(rig: TranscriptRig) -> None:
+    """While it is the one that is read, before it was ever opened, and after it is over."""
+    write = Writer()
+    path = rig.home.write([write.prompt("one"), write.text("first")])
+    for _ in range(2):
+        await announce(rig, path)
+    before = await envelopes(rig)
+    await announce(rig, path)
+    assert await envelopes(rig) == before
+    rig.home.write([write.prompt("two"), write.text("second")])
+    for _ in range(3):
+        await announce(rig, path)
+    assert words(await envelopes(rig)) == ["one", "first", "two", "second"]
+    assert len(await rig.listed()) == 1
+
+
+@pytest.mark.rules("S001-117")
+async def test_whatever_is_appended_to_whichever_file_is_told_once_and_in_order(
+    rig: TranscriptRig, rng: random.Random
+) -> None:
+    writers = {session: Writer(session) for session in (SESSION, OTHER)}
+    said: dict[str, list[str]] = {session: [] for session in writers}
+    paths = {}
+    for session, write in writers.items():
+        paths[session] = rig.home.write([write.prompt("begin"), write.text("begun")], session=session)
+        said[session] += ["begin", "begun"]
+    for number in range(25):
+        session = rng.choice(list(writers))
+        write = writers[session]
+        row = write.prompt(f"p{number}") if rng.random() < 0.4 else write.text(f"t{number}")
+        said[session].append(f"p{number}" if row["type"] == "user" else f"t{number}")
+        rig.home.write([row], session)
+        if rng.random() < 0.5:
+            one = rng.choice(list(writers))
+            await announce(rig, paths[one], one)
+            await envelopes(rig, SessionId(one))
+    for session, path in paths.items():
+        await announce(rig, path, session)
+        assert words(await envelopes(rig, SessionId(session))) == said[session]
+
+
+@pytest.mark.rules("S001-110", "S001-121", "S001-122")
+async def test_a_sidechain_that_a_second_file_repeats_is_told_once(rig: TranscriptRig) -> None:
+    write = Writer()
+    rows = [
+        write.prompt("go"),
+        write.call("toolu_1", "Task", prompt="job"),
+        write.prompt("job", thread="toolu_1"),
+        write.text("inside", thread="toolu_1"),
+        write.result("toolu_1", "done"),
+        write.text("outside"),
+    ]
+    path = rig.home.write(rows)
+    await announce(rig, path)
+    first = await envelopes(rig)
+    assert words(first) == ["go", "job", "inside", "outside"]
+    more = [write.prompt("more"), write.text("and more")]
+    # What it had comes once again behind what is new: in the same file, and in that of a session that goes on from it.
+    rig.home.write([*more, *rows[2:4]])
+    await announce(rig, path)
+    again = await envelopes(rig)
+    assert again[: len(first)] == first
+    assert words(again)[len(words(first)) :] == ["more", "and more"]
+    on = Writer(OTHER)
+    other = rig.home.write([{**row, "sessionId": OTHER} for row in [*rows, *more]], OTHER)
+    rig.home.write([on.prompt("on"), on.text("and on")], OTHER)
+    await announce(rig, other, OTHER)
+    await announce(rig, path)
+    assert words(await envelopes(rig, SessionId(OTHER))) == [*words(again), "on", "and on"]
+    assert await envelopes(rig) == again
