@@ -105,11 +105,12 @@ async def test_the_size_is_the_programs(terminals: TerminalRegistry) -> None:
 
 
 async def test_a_program_is_told_of_its_new_size(terminals: TerminalRegistry) -> None:
-    tells = "import os, signal, time\nsignal.signal(signal.SIGWINCH, lambda *_: print(*os.get_terminal_size(0)))\n"
-    terminal = await terminals.open("one", python(tells + "print('ready', flush=True)\nwhile True: time.sleep(0.05)"))
+    tells = "import os, signal, time\ndef tell(*_): os.write(1, b'%d x %d' % os.get_terminal_size(0))\n"
+    tells += "signal.signal(signal.SIGWINCH, tell)\nos.write(1, b'ready ')\nwhile True: time.sleep(0.05)"
+    terminal = await terminals.open("one", python(tells))
     await seen(terminal, "ready")
     terminal.resize(Size(20, 4), "me")
-    await seen(terminal, "20 4")
+    await seen(terminal, "20 x 4")
 
 
 async def test_the_smallest_of_those_that_write_rules(terminals: TerminalRegistry) -> None:
