@@ -155,3 +155,53 @@ async def test_one_session_on_three_protocols_and_an_answer_on_one_is_seen_on_al
     assert said in [envelope["ev"].get("text") for envelope in seat.envelopes]
     answers = [frame for frame in frames if frame["type"] == "assistant"]
     assert said in json.dumps(answers[-1], ensure_ascii=False) or said in str(answers[-1])
+
+
+async def by_hand(claude: Path, env: dict[str, str], cwd: Path, *words: str) -> None:
+    """The CLI as a person calls it, without a gateway."""
+    process = await asyncio.create_subprocess_exec(
+        str(claude), "-p", *words, env=env, cwd=cwd, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE
+    )
+    await asyncio.wait_for(process.communicate(), PATIENCE)
+    assert process.returncode == 0
+
+
+async def listed(desk: Desk, count: int) -> list[str]:
+    """The sessions that are known, newest first, when there are that many."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            found = (await desk.http.get("/v1/sessions")).json()["sessions"]
+            if len(found) >= count:
+                return [row["session"] for row in found]
+            await asyncio.sleep(0.05)
+
+
+def said(envelopes: list[dict[str, Any]]) -> list[str]:
+    return [item["ev"]["text"] for item in envelopes if item["role"] == "user"]
+
+
+@on_versions()
+@pytest.mark.rules("S001-118", "S001-119")
+async def test_a_fork_of_the_cli_s_own_tells_nothing_again(
+    desk: Desk, claude: Path, cli_env: dict[str, str], cli_cwd: Path
+) -> None:
+    """What the forked file repeats is its beginning, each record once; whoever watches the first hears nothing more."""
+    await by_hand(claude, cli_env, cli_cwd, "SCRIPT:text one")
+    (desk.session,) = await listed(desk, 1)
+    first = desk.session
+    before = await pages(desk)
+    assert said(before) == ["SCRIPT:text one"]
+    await by_hand(claude, cli_env, cli_cwd, "SCRIPT:text two", "--resume", first, "--fork-session")
+    (fork,) = {*await listed(desk, 2)} - {first}
+    desk.session = fork
+    async with phone(desk) as seat:
+        await seat.until(lambda: len(said(seat.envelopes)) == 2)
+    assert said(seat.envelopes) == ["SCRIPT:text one", "SCRIPT:text two"]
+    ids = [envelope["id"] for envelope in seat.envelopes]
+    assert len(set(ids)) == len(ids)
+    await by_hand(claude, cli_env, cli_cwd, "SCRIPT:text three", "--resume", first)
+    desk.session = first
+    async with phone(desk) as seat:
+        await seat.until(lambda: len(said(seat.envelopes)) == 2)
+    assert said(seat.envelopes) == ["SCRIPT:text one", "SCRIPT:text three"]
+    assert (await pages(desk))[: len(before)] == before

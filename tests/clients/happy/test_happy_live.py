@@ -172,23 +172,23 @@ async def test_a_message_that_waits_has_no_place_yet(house: House) -> None:
     assert message["content"]["c"]["content"]["ev"]["text"] == "SCRIPT:text second"
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        {"messages": []},
-        {"messages": [{"localId": "x", "content": said("hi")}] * 101},
-        {"messages": [{"localId": "", "content": said("hi")}]},
-        {"messages": [{"localId": "x" * 200, "content": said("hi")}]},
-        {"messages": [{"localId": "x", "content": "sealed"}]},
-        {"messages": [{"localId": "x", "content": {"role": "session", "content": {"ev": {"t": "stop"}}}}]},
-        {"messages": [{"localId": "x", "content": {"role": "agent", "content": {"type": "text", "text": "hi"}}}]},
-        {"messages": [{"localId": "x", "content": said(" ")}]},
-        {"messages": [{"localId": "x", "content": said("good")}, {"localId": "y", "content": said("")}]},
-    ],
-)
-async def test_what_cannot_be_posted_is_refused_whole(house: House, body: Any) -> None:
-    answer = await house.http.post(house.url, json=body)
-    assert answer.status_code == 400
+REFUSED: list[Any] = [
+    {"messages": []},
+    {"messages": [{"localId": "x", "content": said("hi")}] * 101},
+    {"messages": [{"localId": "", "content": said("hi")}]},
+    {"messages": [{"localId": "x" * 200, "content": said("hi")}]},
+    {"messages": [{"localId": "x", "content": "sealed"}]},
+    {"messages": [{"localId": "x", "content": {"role": "session", "content": {"ev": {"t": "stop"}}}}]},
+    {"messages": [{"localId": "x", "content": {"role": "agent", "content": {"type": "text", "text": "hi"}}}]},
+    {"messages": [{"localId": "x", "content": said(" ")}]},
+    {"messages": [{"localId": "x", "content": said("good")}, {"localId": "y", "content": said("")}]},
+]
+
+
+async def test_what_cannot_be_posted_is_refused_whole(house: House) -> None:
+    for body in REFUSED:
+        answer = await house.http.post(house.url, json=body)
+        assert answer.status_code == 400, body
     assert (await house.page())["messages"] == []
 
 
