@@ -37,6 +37,7 @@ ARCHIVE = "archive"
 
 AT_ONCE_BYTES = 8 << 20
 """A file up to this size is in the log when it has been opened (about a second); a larger one follows by itself."""
+AT_A_TIME = 256
 ARCHIVE_EVERY_S = 6 * 3600.0
 
 
@@ -226,8 +227,10 @@ class Keeper:
         core = session.core
         async with core.lock:
             transition = core.begin()
-            for record in rows.records:
+            for number, record in enumerate(rows.records, 1):
                 transition.record(record, known=known)
+                if number % AT_A_TIME == 0:
+                    await asyncio.sleep(0)  # one damaged line can hold thousands
             transition.keep_place(PLACE, rows.place)
             await core.commit(transition, patient=True)
         if rows.problems:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from fairlead.agents.claude.lines import Spill, encode_line
+from fairlead.agents.claude.lines import Spill, stand_in
 from fairlead.agents.claude.named import CONVERSATION, Named, decoded, name_of, named
 from fairlead.agents.claude.state import trim
 from fairlead.model.agents import Record
@@ -105,9 +105,8 @@ class ClaudeCopies:
         if self._spill is None:
             return record
         self._spill.write(record.raw)
-        head = record.raw[:SHOWN].decode("utf-8", "replace")
-        kept = {"type": "fairlead_oversize", "subtype": self._spill.done(), "size": len(record.raw), "head": head}
-        return msgspec.structs.replace(record, raw=encode_line(kept)[:-1])
+        raw = stand_in(self._spill.done(), len(record.raw), record.raw[:SHOWN])
+        return msgspec.structs.replace(record, raw=raw)
 
 
 def _message(row: Named) -> _Message:

@@ -85,3 +85,9 @@ _encoder = msgspec.json.Encoder()
 def encode_line(message: Any) -> bytes:
     """One JSON object and exactly one newline, at its end: a blank line ends CLI 2.1.37."""
     return _encoder.encode(message) + b"\n"
+
+
+def stand_in(place: str, size: int, head: bytes) -> bytes:
+    """What is logged for a line that was spilled: where it is, how long, and how it begins."""
+    shown = head.decode("utf-8", "replace")
+    return _encoder.encode({"type": "fairlead_oversize", "subtype": place, "size": size, "head": shown})

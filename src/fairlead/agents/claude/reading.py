@@ -5,6 +5,7 @@ the rest of it is there. Files are opened for each look and closed again, so tha
 thousand sessions hold no descriptor.
 """
 
+import asyncio
 import hashlib
 import os
 from collections import deque
@@ -15,7 +16,7 @@ import msgspec
 
 from fairlead.agents.claude.beside import Beside, is_subagents
 from fairlead.agents.claude.follow import place_after, place_of
-from fairlead.agents.claude.lines import LineSplitter, Oversize, Spill, encode_line
+from fairlead.agents.claude.lines import LineSplitter, Oversize, Spill, stand_in
 from fairlead.agents.claude.records import subagent_link
 from fairlead.agents.claude.rescue import GARBAGE, OVERSIZE, TORN, Row, read_line
 from fairlead.model.agents import Record
@@ -27,6 +28,10 @@ CHUNK = 256 << 10
 BATCH_ROWS = 256
 BATCH_BYTES = 256 << 10
 """What goes into the log at once: small enough that nobody else waits long, large enough to be quick."""
+AT_ONCE = 16 << 10
+"""So much is read where it is wanted; more, in a thread: a damaged line takes up to a second for every 20 MB."""
+FRAGMENT_BYTES = 1 << 20
+KEPT_OF_FRAGMENT = 1 << 10
 GLANCE_BYTES = 4 << 20
 """The most that a glance reads, however large the rows at the end of a file are."""
 _CHECK = 64
@@ -93,6 +98,9 @@ class _File:
     def _begin(self) -> None:
         self._splitter = LineSplitter(spill=self._spill)
 
+    def unread(self) -> int:
+        return self.size() - self.done
+
     def size(self) -> int:
         try:
             return self.path.stat().st_size
@@ -144,16 +152,24 @@ class _File:
 
     def _item(self, line: bytes | Oversize, end: int) -> _Item:
         if isinstance(line, Oversize):
-            head = line.head.decode("utf-8", "replace")
-            kept = {"type": "fairlead_oversize", "subtype": line.place, "size": line.size, "head": head}
-            return _Item(self._last, end, (Record(encode_line(kept)[:-1], "transcript", self._last),), (OVERSIZE,))
+            raw = stand_in(line.place, line.size, line.head)
+            return _Item(self._last, end, (Record(raw, "transcript", self._last),), (OVERSIZE,))
         read = read_line(line)
         records = []
         for part in read.parts:
             self._last = max(self._last, part.at) if isinstance(part, Row) else self._last
-            name = part.uuid if isinstance(part, Row) else ""
-            records.append(Record(part.raw, "transcript", self._last, name))
+            if isinstance(part, Row):
+                records.append(Record(part.raw, "transcript", self._last, part.uuid))
+            else:
+                records.append(Record(self._aside(part.raw), "transcript", self._last))
         return _Item(self._last, end, tuple(records), read.damage)
+
+    def _aside(self, raw: bytes) -> bytes:
+        """What is no row is kept as it is; a large piece in a file, so that nobody has to look at it again."""
+        if len(raw) <= FRAGMENT_BYTES or self._spill is None:
+            return raw
+        self._spill.write(raw)
+        return stand_in(self._spill.done(), len(raw), raw[:KEPT_OF_FRAGMENT])
 
     def torn(self) -> _Item | None:
         """The last line, which has no newline. Whole, it is a row like any other; torn, it is kept, and read again
@@ -261,12 +277,25 @@ class SessionReader:
         self._places[MAIN] = _place_at(self._path, offset)
 
     async def read(self) -> Rows | None:
+        if self._unread() > AT_ONCE:
+            return await asyncio.to_thread(self._read)
+        return self._read()
+
+    async def finish(self) -> Rows | None:
+        return await asyncio.to_thread(self._finish)
+
+    def _unread(self) -> int:
+        """Bytes that wait, those of a line that is not whole yet among them: all of it will be looked at."""
+        files = self._files.values()
+        return sum(file.unread() for file in files) if files else AT_ONCE + 1
+
+    def _read(self) -> Rows | None:
         self._find()
         for file in list(self._files.values()):
             self._fill(file)
         return self._batch()
 
-    async def finish(self) -> Rows | None:
+    def _finish(self) -> Rows | None:
         for file in self._files.values():
             torn = file.torn()
             if torn is not None:

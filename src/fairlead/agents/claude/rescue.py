@@ -54,6 +54,8 @@ _EFFORT: Final = 30
 _FREE_EFFORT: Final = 200_000_000
 """What a damaged line may cost, about in nanoseconds: for each of its characters, and for any line. Past it the rest is
 one fragment."""
+_MENDED: Final = 1 << 20
+"""Bytes of a row that is mended to see whether it is one: that cannot be interrupted."""
 _PARSING: Final = 8
 _FAILING: Final = 1500
 """A parsed character, and an attempt that fails; json also counts the lines before it, ten characters in one."""
@@ -109,6 +111,8 @@ def row_time(timestamp: Any) -> int:
 def _whole(data: bytes) -> Row | None:
     """The bytes as one row: an object that says its type."""
     for mending in (False, True):
+        if mending and len(data) > _MENDED:
+            return None  # the search finds it as well, in smaller steps
         try:
             row = _times.decode(mend(data) if mending else data)
             return Row(data, row_time(row.timestamp), _text(row.uuid))
