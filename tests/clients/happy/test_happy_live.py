@@ -108,7 +108,7 @@ async def house(tmp_path: Path) -> AsyncIterator[House]:
             yield House(gateway, http, made.json()["session"])
 
 
-@pytest.mark.rules("S001-001", "S001-003", "S001-019", "S001-143")
+@pytest.mark.rules("S001-001", "S001-003", "S001-019", "S001-124", "S001-143")
 async def test_a_posted_message_and_its_answer_come_on_the_socket(house: House) -> None:
     local = str(uuid.uuid4())
     async with house.seat() as seat:
@@ -122,6 +122,9 @@ async def test_a_posted_message_and_its_answer_come_on_the_socket(house: House) 
     assert seat.client.state.strays == []
     page = await house.page()
     assert [message["content"]["c"]["content"] for message in page["messages"]] == [f["content"] for f in seat.frames]
+    answer = await house.http.get(house.url)
+    assert answer.headers["fairlead-log-id"] == seat.resumed["log_id"]
+    assert answer.headers["fairlead-head"] == str(len(seat.frames))
     assert page["messages"][0]["localId"] == local
     assert {message["localId"] for message in page["messages"][1:]} == {None}
     assert page["hasMore"] is False

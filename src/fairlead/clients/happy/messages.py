@@ -50,7 +50,7 @@ def page_message(row: StoredRow, key: SessionKey | None) -> msgspec.Raw:
         "id": head.id,
         "seq": row.ordinal,
         "content": content,
-        "localId": (head.localId or head.claudeUuid) if head.role == "user" else None,
+        "localId": head.localId or head.claudeUuid or None if head.role == "user" else None,
         "createdAt": row.at,
         "updatedAt": row.at,
     }

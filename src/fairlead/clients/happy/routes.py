@@ -91,7 +91,9 @@ def read(request: Request) -> Steps:
         page = yield ReadRows(session, VIEW, after=request.whole("after_seq", 0, 0, _LAST), limit=limit)
         rows = page.rows
         more = bool(rows) and rows[-1].ordinal < page.head
-    return json_response({"messages": [page_message(row, key) for row in rows], "hasMore": more})
+    told = json_response({"messages": [page_message(row, key) for row in rows], "hasMore": more})
+    # The original's answer has no place for it; without it a restored log would pass for the one it was made from.
+    return msgspec.structs.replace(told, headers=(("fairlead-log-id", page.log_id), ("fairlead-head", str(page.head))))
 
 
 def post(request: Request) -> Steps:
