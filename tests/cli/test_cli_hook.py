@@ -453,6 +453,17 @@ def test_one_of_the_two_is_said(fairlead: Fairlead, words: tuple[str, ...]) -> N
     assert fairlead("hook", *words).code == 2
 
 
+def test_the_command_of_the_help_is_the_same_program() -> None:
+    line = "from fairlead.cli.main import main; main()"
+    env = {name: value for name, value in os.environ.items() if not name.startswith("FAIRLEAD_")}
+    ran = subprocess.run(
+        [sys.executable, "-c", line, "hook", "pre-tool-use"], input=b"{}", capture_output=True, env=env, check=False
+    )
+    assert ran.returncode == 0
+    decision, reason = decided(json.loads(ran.stdout))
+    assert decision == "deny" and "are not set" in reason
+
+
 def test_the_program_wants_one_event() -> None:
     ran = subprocess.run([sys.executable, "-m", "fairlead.cli.hook"], capture_output=True, text=True, check=False)
     assert ran.returncode == 2, "which blocks a tool"
