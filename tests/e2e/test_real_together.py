@@ -1,0 +1,154 @@
+"""One live session of the real CLI, open at once in a client of each protocol: all see the same."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from websockets.asyncio.client import connect
+
+from clients.direct.seat import seated
+from clients.mylifedb.house import Tab
+from e2e.desk import PATIENCE, Desk, at_desk, settings
+from e2e.harness import NEWEST, OLDEST, on_versions
+from fairlead.testing.happy_client import HappyClient
+from fairlead.testing.mylifedb_client import MyLifeDbClient
+
+
+@pytest.fixture
+async def desk(claude: Path, cli_env: dict[str, str], cli_cwd: Path, tmp_path: Path) -> AsyncIterator[Desk]:
+    config = settings(tmp_path / "data", tmp_path, agent="claude", claude=str(claude), pass_env=["IS_SANDBOX"])
+    async with at_desk(config, cli_env, cli_cwd) as sitting:
+        yield sitting
+
+
+class Listener:
+    """Takes every frame of a socket as it comes; `until` waits for what they make true."""
+
+    def __init__(self, take: Callable[[Any], None]) -> None:
+        self._take = take
+        self._news = asyncio.Condition()
+
+    async def listen(self, socket: Any) -> None:
+        async for frame in socket:
+            async with self._news:
+                self._take(json.loads(frame))
+                self._news.notify_all()
+
+    async def until(self, true: Callable[[], Any]) -> None:
+        async with asyncio.timeout(PATIENCE), self._news:
+            await self._news.wait_for(true)
+
+
+@contextlib.asynccontextmanager
+async def happy(desk: Desk) -> AsyncIterator[tuple[HappyClient, Listener]]:
+    client = HappyClient()
+
+    def take(frame: Any) -> None:
+        if "content" in frame:
+            assert client.receive(frame["meta"]["seq"], frame)
+
+    listener = Listener(take)
+    url = f"{desk.gateway.url.replace('http', 'ws', 1)}/v1/sessions/{desk.session}/envelopes"
+    async with connect(url, additional_headers={"Authorization": f"Bearer {desk.gateway.token}"}) as socket:
+        listening = asyncio.create_task(listener.listen(socket))
+        try:
+            yield client, listener
+        finally:
+            listening.cancel()
+            await asyncio.wait({listening})
+
+
+@contextlib.asynccontextmanager
+async def mylifedb(desk: Desk) -> AsyncIterator[Tab]:
+    url = f"{desk.gateway.url.replace('http', 'ws', 1)}/api/claude/sessions/{desk.session}/subscribe"
+    headers = {"Authorization": f"Bearer {desk.gateway.token}"}
+    async with connect(url, additional_headers=headers, max_size=None) as socket:
+        tab = Tab(socket, MyLifeDbClient(), patience=PATIENCE)
+        listening = asyncio.create_task(tab.listen())
+        try:
+            yield tab
+        finally:
+            await socket.close()
+            await asyncio.wait({listening})
+
+
+def happy_words(client: HappyClient) -> list[str]:
+    return [part.get("text", "") for shown in client.state.shown for part in shown.content if part["type"] == "text"]
+
+
+def over(client: HappyClient) -> list[str]:
+    return [turn.status for turn in client.state.turns if turn.status]
+
+
+@on_versions(OLDEST, NEWEST)
+@pytest.mark.parametrize("answering", ["native", "mylifedb", "direct"])
+async def test_a_permission_that_is_answered_on_one_is_seen_as_answered_on_all(desk: Desk, answering: str) -> None:
+    await desk.open()
+    target = desk.cwd / "made"
+    async with mylifedb(desk) as tab, happy(desk) as (envelopes, hearing), seated(desk.gateway, desk.session) as direct:
+        await desk.send(f"SCRIPT:bash touch {target}")
+        asked = await desk.until("permission.asked")
+        shown = await tab.until("control_request")
+        await direct.until(lambda client: client.pending)
+        await hearing.until(lambda: any("Bash" in str(item.content) for item in envelopes.state.shown))
+        assert shown["request_id"] == asked["request"] == next(iter(direct.client.pending))
+        match answering:
+            case "native":
+                await desk.answer(asked)
+            case "mylifedb":
+                answer = {"subtype": "success", "response": {"behavior": "allow"}}
+                await tab.say(type="control_response", request_id=asked["request"], response=answer)
+            case "direct":
+                direct.client.respond_to_permission(asked["request"], "allow")
+                await direct.flush()
+        resolved = await desk.until("permission.resolved")
+        assert (resolved["request"], resolved["behavior"]) == (asked["request"], "allow")
+        assert (await tab.until("control_response"))["behavior"] == "allow"
+        assert (await direct.result())["subtype"] == "success"
+        assert direct.client.pending == {}
+        await tab.until("result")
+        assert (await desk.until("turn.ended"))["status"] == "completed"
+        await hearing.until(lambda: over(envelopes))
+        assert over(envelopes) == ["completed"]
+        assert target.exists()
+        (words,) = desk.texts()
+        assert words in happy_words(envelopes)
+        for messages in (tab.frames, direct.client.messages):
+            said = [message for message in messages if message["type"] == "assistant"]
+            assert words in str([block.get("text") for message in said for block in message["message"]["content"]])
+        calls = {line["call"] for line in desk.all("tool.called")}
+        assert calls == set(envelopes.state.results)
+        assert envelopes.state.calls == {}
+
+
+@on_versions(NEWEST)
+async def test_each_of_them_says_something_and_all_hear_it(desk: Desk) -> None:
+    await desk.open()
+    async with mylifedb(desk) as tab, happy(desk) as (envelopes, hearing), seated(desk.gateway, desk.session) as direct:
+        await desk.turn("SCRIPT:text native")
+        await tab.say(type="user_message", content="SCRIPT:text mylifedb")
+        await desk.until("turn.ended")
+        await direct.prompt("SCRIPT:text direct")
+        await desk.until("turn.ended")
+        message = {
+            "localId": "one",
+            "content": {"role": "user", "content": {"type": "text", "text": "SCRIPT:text happy"}},
+        }
+        posted = await desk.http.post(f"/v3/sessions/{desk.session}/messages", json={"messages": [message]})
+        assert posted.status_code == 200, posted.text
+        await desk.until("turn.ended")
+        await hearing.until(lambda: len(over(envelopes)) == 4)
+        names = ["native", "mylifedb", "direct", "happy"]
+        assert [text.split()[-1] for text in desk.texts()] == names
+        for name in names:
+            assert any(name in word for word in happy_words(envelopes))
+        await tab.until(lambda frame: frame["type"] == "assistant" and "happy" in str(frame["message"]))
+        heard = [str(frame["message"]) for frame in tab.frames if frame["type"] == "assistant"]
+        assert [next(name for name in names if name in words) for words in heard] == names
+        await direct.until(lambda client: len([m for m in client.messages if m["type"] == "result"]) == 4)
+        raw = await desk.raw()
+        assert len([line for line in raw if line["type"] == "turn.ended"]) == 4
