@@ -220,7 +220,9 @@ async def test_a_question_and_a_plan(
     if version == OLDEST:
         notice = await desk.until(lambda line: line["type"] == "notice" and line["kind"] == "terminal.dialog")
         assert "Which colour?" in "\n".join(notice["data"]["lines"])
-        await person.types("\x1b[B", "\r")
+        await person.types("\x1b[B")
+        await person.sees("❯ 2. Blue")
+        await person.types("\r")
     else:
         asked = await desk.until("question.asked")
         question = asked["questions"][0]

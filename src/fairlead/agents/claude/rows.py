@@ -12,12 +12,13 @@ from typing import Final
 
 from fairlead.agents.claude.lines import Spill
 from fairlead.agents.claude.named import named
-from fairlead.agents.claude.reading import SessionReader
+from fairlead.agents.claude.order import REMEMBERED, Order
+from fairlead.agents.claude.reading import SessionReader, last_rows
 from fairlead.model.agents import Record
 from fairlead.model.errors import NotFound
 from fairlead.model.ids import SessionId
 from fairlead.model.transcripts import Rows
-from fairlead.system.clock import Clock
+from fairlead.system.clock import Clock, Timer
 from fairlead.system.tail import FileTail
 
 logger = logging.getLogger("fairlead.agents.claude")
@@ -25,19 +26,27 @@ logger = logging.getLogger("fairlead.agents.claude")
 LOOK_SECONDS: Final = 0.05
 """The least time between two looks, however often the screen changes."""
 
+EARLY_SECONDS: Final = 3.0
+"""How long a row may wait for the one that it follows."""
+
 Give = Callable[[list[Record]], Awaitable[None]]
 
 
 class TranscriptRows:
-    """`give` gets the rows in order. One look at a time."""
+    """`give` gets the rows in order. One look at a time. `ordered`: the CLI writes them so."""
 
-    def __init__(self, session: SessionId, path: Path, clock: Clock, give: Give, spill: Spill | None = None) -> None:
+    def __init__(
+        self, session: SessionId, path: Path, clock: Clock, give: Give, *, ordered: bool, spill: Spill | None = None
+    ) -> None:
         self.path = path
+        self._order = None if ordered else Order()
+        self._patience: Timer | None = None
         self._session = session
         self._clock = clock
         self._give = give
         self._spill = spill
         self._copied: frozenset[str] = frozenset()
+        self._late = False
         self._looking = asyncio.Lock()
         self._wanted = asyncio.Event()
         self._moved = asyncio.Event()
@@ -50,6 +59,8 @@ class TranscriptRows:
         """What is in the file now is known."""
         if self.path.exists():
             self._reader.to_end()
+            if self._order is not None:
+                self._order = Order(last_rows(self.path, REMEMBERED))
 
     def pass_over_copies(self, parent: Path) -> None:
         """The rows of `parent` that stand at the beginning are known."""
@@ -73,6 +84,10 @@ class TranscriptRows:
         async with self._looking:
             while (rows := await self._read()) is not None:
                 found = await self._hand_on(rows) or found
+            if self._late and self._order is not None and self._order.waits:
+                await self._give(self._order.give_up())
+                found = True
+            self._late = False
         return found
 
     async def finish(self) -> None:
@@ -82,6 +97,10 @@ class TranscriptRows:
             rows = await self._reader.finish()
             if rows is not None:
                 await self._hand_on(rows)
+            if self._order is not None and self._order.waits:
+                await self._give(self._order.give_up())
+            if self._patience is not None:
+                self._patience.cancel()
             self._reader.close()
 
     async def follow(self) -> None:
@@ -115,9 +134,22 @@ class TranscriptRows:
         records = [record for record in rows.records if not self._is_copy(record)]
         for problem in rows.problems:
             logger.warning("a transcript is damaged", extra={"path": problem.path, "problem": problem.kind})
+        if self._order is not None:
+            records = self._in_order(self._order, records)
         if records:
             await self._give(records)
         return bool(records)
+
+    def _in_order(self, order: Order, records: list[Record]) -> list[Record]:
+        told = [ready for record in records for ready in order.put(record)]
+        if order.waits and self._patience is None:
+            self._patience = self._clock.call_later(EARLY_SECONDS, self._waited)
+        return told
+
+    def _waited(self) -> None:
+        self._patience = None
+        self._late = True
+        self.nudge()
 
     def _is_copy(self, record: Record) -> bool:
         if not self._copied:
@@ -125,6 +157,8 @@ class TranscriptRows:
         row = named(record.raw)
         if row is not None and isinstance(row.uuid, str) and row.uuid and row.uuid not in self._copied:
             self._copied = frozenset()
+        elif self._order is not None:
+            self._order.know(record)
         return bool(self._copied)
 
 

@@ -18,7 +18,7 @@ from fairlead.agents.claude.lines import Spill
 from fairlead.agents.claude.records import ScreenMarker
 from fairlead.agents.claude.rows import TranscriptRows
 from fairlead.agents.claude.terminal import ClaudeTerminal
-from fairlead.agents.claude.versions import Version
+from fairlead.agents.claude.versions import Version, abilities
 from fairlead.model.agents import AgentSink, Launch
 from fairlead.model.terminals import Program, Size, Terminal, Terminals, session_terminal
 from fairlead.system.clock import Clock
@@ -44,7 +44,7 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
         made: asyncio.Future[ClaudeTerminal] = asyncio.get_running_loop().create_future()
         post = desk.open(self.launch.session, self._handlers(made))
         try:
-            words = in_terminal(self.launch, self.version, self.agent_session, post.settings())
+            words = in_terminal(self.launch, self.version, self.agent_session, _settings(post))
             env = {**terminal_environment(self.env, self.launch.settings), **post.variables}
             program = Program(argv=[*self.command, *words], env=env, cwd=self.cwd, size=SIZE)
             terminal = await terminals.open(session_terminal(self.launch.session), program)
@@ -53,7 +53,10 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
             raise
         agent = ClaudeTerminal(terminal, sink, clock, self.version)
         made.set_result(agent)
-        rows = TranscriptRows(self.launch.session, self.transcript, clock, agent.records, self.spill)
+        ordered = abilities(self.version).writes_in_order
+        rows = TranscriptRows(
+            self.launch.session, self.transcript, clock, agent.records, ordered=ordered, spill=self.spill
+        )
         if self.launch.fork:
             rows.pass_over_copies(self.transcript.with_name(f"{self.launch.resume}.jsonl"))
         elif self.launch.resume:
@@ -78,22 +81,21 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
         async def before_tool(given: Mapping[str, Any]) -> HookAnswer:
             return await (await made).before_tool(given)
 
-        async def prompted(given: Mapping[str, Any]) -> HookAnswer:
-            return await (await made).prompted(given)
-
         async def stopped(given: Mapping[str, Any]) -> HookAnswer:
             return await (await made).stopped(given)
 
         async def began(given: Mapping[str, Any]) -> HookAnswer:
             return await (await made).began(given)
 
-        handlers: dict[str, Handler] = {
-            "pre-tool-use": before_tool,
-            "user-prompt-submit": prompted,
-            "stop": stopped,
-        }
-        # Elsewhere it would tell nothing new, and make 2.1.37 write a file for a conversation that nobody has.
-        return {**handlers, "session-start": began} if self.takes_up else handlers
+        return {"pre-tool-use": before_tool, "stop": stopped, "session-start": began}
+
+
+def _settings(post: HookPost) -> str:
+    """A start is told only where a conversation changes: 2.1.37 writes a file for every other that it is told of."""
+    given = msgspec.json.decode(post.settings())
+    for hook in given["hooks"]["SessionStart"]:
+        hook["matcher"] = "clear|resume"
+    return msgspec.json.encode(given).decode()
 
 
 class Playing:
@@ -110,7 +112,9 @@ class Playing:
 
     async def start(self) -> ClaudeTerminal:
         """When it takes prompts, or a person has to see to it. AgentGone."""
-        await self._agent.start(self._rows, self._post, self._stage.marker(), self._stage.takes_up)
+        stage, launch = self._stage, self._stage.launch
+        forked = launch.resume if launch.fork else ""
+        await self._agent.start(self._rows, self._post, stage.marker(), resume=stage.takes_up, forked=forked)
         return self._agent
 
     async def give_up(self) -> None:

@@ -41,7 +41,7 @@ START_SECONDS: Final = 60.0
 """Until its prompt, or a dialog, is on the screen: 2.1.37 takes some 3 s on an idle machine."""
 IDLE_SECONDS: Final = 0.7
 """Back at its prompt for so long, with nothing written, it has ended its turn: rows lag a tenth of a second behind."""
-LEFT_SECONDS: Final = 6.0
+LEFT_SECONDS: Final = 10.0
 """And after so long it has ended one that brought no answer."""
 ROW_SECONDS: Final = 1.5
 """A hook may come before the row of its call; the row then follows within tenths of a second."""
@@ -69,6 +69,7 @@ class ClaudeTerminal:
         self._tasks: set[asyncio.Task[None]] = set()
         self._life: asyncio.Task[Exit] | None = None
         self._resumed = asyncio.Event()
+        self._up = False
         self.at_work = False
         """A prompt of ours was handed over, and its turn is not over."""
         self.permits = HookPermits(sink, self.deliver, version)
@@ -77,11 +78,14 @@ class ClaudeTerminal:
 
     # --- its life ------------------------------------------------------------------------------------------
 
-    async def start(self, rows: TranscriptRows, post: HookPost, ready: ScreenMarker, resume: str = "") -> None:
+    async def start(
+        self, rows: TranscriptRows, post: HookPost, ready: ScreenMarker, *, resume: str = "", forked: str = ""
+    ) -> None:
         """Begin to watch, and wait until its prompt is there or it asks a person something. AgentGone.
 
-        `resume`: this version takes up a conversation by a command of its own alone."""
-        self._rows, self._post, self._ready = rows, post, ready
+        `resume`: this version takes up a conversation by a command of its own alone. `forked`: the conversation that
+        it goes on from, which 2.1.37 names when it begins."""
+        self._rows, self._post, self._ready, self._forked = rows, post, ready, forked
         self._life = asyncio.create_task(self._live())
         try:
             await self._until_up()
@@ -95,6 +99,7 @@ class ClaudeTerminal:
         except BaseException:
             await self._end()
             raise
+        self._up = True
 
     async def _until_up(self) -> None:
         def up() -> bool:
@@ -210,13 +215,16 @@ class ClaudeTerminal:
                 continue
             if self._typist.view.state == "dialog":
                 await self._show(self._typist.view)
-            if self._typist.typing or self._typist.view.state not in ("prompt", "typed"):
+            if not self._rests():
                 continue
             if self._interrupted and self._typist.view.state == "typed":
                 await self._typist.erase()  # an interrupt before the first word puts the prompt back into the box
             await self._over("idle")
-            if await self._quiet(LEFT_SECONDS) and not self._typist.typing and self._typist.view.state != "dialog":
+            if await self._quiet(LEFT_SECONDS) and self._rests():
                 await self._over("left")
+
+    def _rests(self) -> bool:
+        return not self._typist.typing and self._typist.view.state in ("prompt", "typed")
 
     async def _quiet(self, seconds: float) -> bool:
         """Nothing happens for a while."""
@@ -272,13 +280,6 @@ class ClaudeTerminal:
             await within(self._clock, ROW_SECONDS, arrived())
         self._calls.pop(call, None)
 
-    async def prompted(self, given: Mapping[str, Any]) -> HookAnswer:
-        self._follow(given)
-        text = given.get("prompt")
-        if isinstance(text, str):
-            self._typist.written(text)
-        return HookAnswer()
-
     async def stopped(self, given: Mapping[str, Any]) -> HookAnswer:
         self._follow(given)
         await self._rows.look()
@@ -287,8 +288,12 @@ class ClaudeTerminal:
         return HookAnswer()
 
     async def began(self, given: Mapping[str, Any]) -> HookAnswer:
-        if given.get("session_id") == self._ready.agent_session and given.get("source") == "resume":
+        """A conversation was cleared or taken up: ours by a command, or another one by a person."""
+        conversation, source = given.get("session_id"), given.get("source")
+        if source == "resume" and conversation == self._ready.agent_session:
             self._resumed.set()
+        elif source == "clear" or (self._up and conversation != self._forked):
+            self._follow(given)
         return HookAnswer()
 
     def _follow(self, given: Mapping[str, Any]) -> None:

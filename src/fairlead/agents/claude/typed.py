@@ -62,8 +62,6 @@ def _say(step: Step, **fields: Any) -> None:
         turns.signal(step, Signal.PROMPT)
         step.source = outer
     via = "prompt" if state.turn is None or state.turn.id == own else "steer"
-    if state.turn is not None:
-        state.turn.final = False
     step.tell(UserMessage, message=MessageId(waiting.message), content=(TextBlock(waiting.text),), via=via, **fields)
 
 

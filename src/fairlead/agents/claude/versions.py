@@ -45,6 +45,9 @@ class Abilities(msgspec.Struct, frozen=True, kw_only=True):
     """The code of a close that ends it at once, with exit 0; None where every close is a broken line to it."""
     replays: bool
     """When it comes back it says its last 1000 messages again; else what it said meanwhile is lost on the wire."""
+    writes_in_order: bool
+    """A row of the transcript never comes before the one that it follows; else, on a busy machine, an answer is now
+    and then written before its prompt."""
     stops_in_transcript: bool
     """The transcript's assistant rows have their true stop_reason; else it is always null."""
 
@@ -66,5 +69,6 @@ def abilities(version: Version) -> Abilities:
         reconnect_s=630.0 if middle else 8.0,
         close_code=4001 if middle else None,
         replays=middle,
+        writes_in_order=middle,
         stops_in_transcript=middle,
     )
