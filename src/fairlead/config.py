@@ -66,6 +66,11 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         bool,
         _described("Copy every session into the data folder before Claude Code deletes it after 30 days."),
     ] = False
+    archive_bytes: Annotated[
+        int,
+        _described("The most that such copies may take, by the size of the files; the oldest are let go first."),
+        msgspec.Meta(ge=0),
+    ] = 5 << 30
     pass_env: Annotated[
         tuple[str, ...],
         _described("Further environment variables that agents get, by name. All others are kept from them."),

@@ -140,7 +140,9 @@ class Gateway:
             self._services(store, kinds, chosen.name, fences, transcripts), views=views_of(protocols), news=news.tell
         )
         registry = self._registry = Registry(services)
-        keeper = self._keeper = registry.opener = Keeper(services, transcripts, registry, archive=config.archive)
+        keeper = self._keeper = registry.opener = Keeper(
+            services, transcripts, registry, archive=config.archive, archive_bytes=config.archive_bytes
+        )
         gateway = SessionGateway(services, registry)
         self._trust = TrustBook(store.documents, self._clock, self._describe, gateway.resolve_folder)
         limits = server_limits(config)

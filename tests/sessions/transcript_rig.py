@@ -31,6 +31,7 @@ class TranscriptRig(Rig):
         self.keeper: Keeper
         self.watch = watch
         self.archive = archive
+        self.archive_bytes = 1 << 30
 
     async def start(self, *, kill_children: bool = False) -> "TranscriptRig":
         await super().start(kill_children=kill_children)
@@ -47,7 +48,9 @@ class TranscriptRig(Rig):
         )
         self.registry = Registry(self.services)
         self.gateway = SessionGateway(self.services, self.registry)
-        self.keeper = self.registry.opener = Keeper(self.services, source, self.registry, archive=self.archive)
+        self.keeper = self.registry.opener = Keeper(
+            self.services, source, self.registry, archive=self.archive, archive_bytes=self.archive_bytes
+        )
         await self.registry.start(kill_children=kill_children)
         if self.watch:
             self.keeper.start()

@@ -205,9 +205,13 @@ class Imported(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ArchiveView(msgspec.Struct, frozen=True, kw_only=True):
-    """`on` null: nobody was asked yet."""
+    """`on` null: nobody was asked yet. How many sessions are archived, and the bytes of their files: at most `limit`,
+    the oldest go first."""
 
-    on: bool | None
+    on: bool | None = None
+    sessions: int = 0
+    bytes: int = 0
+    limit: int = 0
 
 
 class Admin(Protocol):

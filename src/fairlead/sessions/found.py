@@ -68,6 +68,11 @@ class Listing:
         summary = None if known is None else await self._services.store.summary(known)
         return summary is not None and summary.state != TRANSCRIPT
 
+    def size_of(self, session: SessionId) -> int:
+        """Of its file, when that was looked at last."""
+        mark = self._marks.get(session)
+        return 0 if mark is None else mark.size
+
     async def keep_marks(self) -> None:
         await self._services.store.documents.put(MARKS, MARKS, msgspec.to_builtins(self._marks))
         await self._forks.keep()

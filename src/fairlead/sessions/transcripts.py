@@ -20,6 +20,7 @@ from fairlead.model.requests import Action
 from fairlead.model.store import TRANSCRIPT, ForkPoint, SessionFilter
 from fairlead.model.transcripts import Found, Problem, Rows, TranscriptReader, Transcripts
 from fairlead.sessions import loading
+from fairlead.sessions.archive import Archive
 from fairlead.sessions.copying import PLACE, Copying
 from fairlead.sessions.feed import Feed
 from fairlead.sessions.forks import Branch, Forks
@@ -31,14 +32,11 @@ from fairlead.sessions.settling import Settling
 
 logger = logging.getLogger("fairlead.transcripts")
 
-CONSENT = "consent"
-"""Documents with what the user has agreed to."""
-ARCHIVE = "archive"
-
 AT_ONCE_BYTES = 8 << 20
 """A file up to this size is in the log when it has been opened (about a second); a larger one follows by itself."""
 AT_A_TIME = 256
-ARCHIVE_EVERY_S = 6 * 3600.0
+ARCHIVE_BYTES = 5 << 30
+"""Years of sessions, and no more than a disk has to spare: the setting `archive_bytes` says otherwise."""
 
 
 class Loader(Protocol):
@@ -47,16 +45,24 @@ class Loader(Protocol):
     async def get(self, session: SessionId) -> Session: ...
     def loaded(self, session: SessionId) -> Session | None: ...
     def feed(self, session: SessionId) -> Feed: ...
+    async def remove(self, session: SessionId) -> None: ...
 
 
 class Keeper:
     """Keeps lists and logs level with the agents' own files."""
 
-    def __init__(self, services: Services, source: Transcripts, sessions: Loader, *, archive: bool = False) -> None:
+    def __init__(
+        self,
+        services: Services,
+        source: Transcripts,
+        sessions: Loader,
+        *,
+        archive: bool = False,
+        archive_bytes: int = ARCHIVE_BYTES,
+    ) -> None:
         self._services = services
         self._source = source
         self._sessions = sessions
-        self._archive = archive
         self._readers: dict[SessionId, TranscriptReader] = {}
         self._reading: dict[SessionId, asyncio.Lock] = {}
         self._elsewhere: dict[SessionId, str] = {}
@@ -70,6 +76,7 @@ class Keeper:
         self.listing = Listing(services, source, self.forks, self._spawn, self._forget)
         self.settling = Settling(services, sessions.loaded, self._spawn)
         self.copying = Copying(services, source)
+        self.archive = Archive(services, self, self._spawn, on=archive, limit=archive_bytes)
         self.watching = asyncio.Event()
         """Set when the files are listed and watched."""
 
@@ -77,7 +84,7 @@ class Keeper:
 
     def start(self) -> None:
         self._spawn(self._watch())
-        self._spawn(self._archive_forever())
+        self._spawn(self.archive.forever(self.watching.wait()))
 
     async def stop(self) -> None:
         self.settling.stop()
@@ -395,10 +402,10 @@ class Keeper:
 
     async def _ask_archive(self, who: Identity, action: act.ArchiveTranscripts) -> act.ArchiveView:
         if action.on is not None:
-            await self.agree(action.on)
-        return act.ArchiveView(on=await self.consent())
+            await self.archive.agree(action.on)
+        return await self.archive.view()
 
-    # --- import and archive -----------------------------------------------------------------------------------
+    # --- import -------------------------------------------------------------------------------------------------
 
     async def bring_in(self, session: SessionId | None, path: str = "") -> act.Imported:
         """Read one session into its log, to its last byte, damage and all. Repeating it adds what is new."""
@@ -440,36 +447,14 @@ class Keeper:
             problems=tuple(problems),
         )
 
-    async def consent(self) -> bool | None:
-        """Whether sessions may be copied before the agent's own sweep deletes them; None: nobody was asked."""
-        if self._archive:
-            return True
-        kept = await self._services.store.documents.get(CONSENT, ARCHIVE)
-        return None if kept is None else bool(kept)
+    # --- for the archive --------------------------------------------------------------------------------------
 
-    async def agree(self, on: bool) -> None:
-        await self._services.store.documents.put(CONSENT, ARCHIVE, on)
-        if on:
-            self._spawn(self._archive_once())
+    async def dismiss(self, session: SessionId) -> None:
+        self._forget(session)
+        await self._sessions.remove(session)
 
-    async def _archive_forever(self) -> None:
-        await self.watching.wait()
-        while True:
-            if await self.consent():
-                await self._archive_once()
-            await self._services.clock.sleep(ARCHIVE_EVERY_S)
+    def size_of(self, session: SessionId) -> int:
+        return self.listing.size_of(session)
 
-    async def _archive_once(self) -> None:
-        """Every listed session into its log, one after the other."""
-        before = ""
-        while True:
-            wanted = SessionFilter(state=TRANSCRIPT, archived=None, before=before, limit=100)
-            page = await self._services.store.sessions(wanted)
-            for summary in page.sessions:
-                try:
-                    await self.bring_in(summary.session)
-                except FairleadError as error:
-                    logger.warning("cannot archive", extra={"session": summary.session, "error": error.message})
-            if not page.next:
-                return
-            before = page.next
+    async def is_there(self, session: SessionId) -> bool:
+        return await self._source.look(session) is not None

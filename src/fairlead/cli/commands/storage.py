@@ -16,6 +16,7 @@ from fairlead.cli.place import Wanted
 if TYPE_CHECKING:
     from fairlead.cli.client import Api
     from fairlead.model.store import Summary
+    from fairlead.sessions.archive import Books
 
 _UNITS = {"h": 3600, "d": 86400, "w": 7 * 86400}
 
@@ -47,14 +48,19 @@ def du(
 
     folder = Wanted(data=data).folder()
     kinds, sessions = measured(folder, top)
+    archive = archived(folder)
     if json:
         for name, count in kinds:
             json_line({"kind": name, "bytes": count})
         for row in sessions:
             json_line({"session": row[0], "title": row[1], "entries": row[2], "bytes": row[3]})
+        json_line({"archive": len(archive.sessions), "bytes": archive.size, "limit": archive.limit})
         return
     hint(str(folder))
     table(("SIZE", "WHAT"), [[size(count), name] for name, count in kinds], no_color=no_color)
+    if archive.sessions:
+        room = f"{size(archive.size)} of at most {size(archive.limit)} (archive_bytes)"
+        hint(f"{len(archive.sessions)} sessions are archived copies: {room}. The oldest go first.")
     if sessions:
         print()
         rows = [[size(count), str(entries), session[:8], title] for session, title, entries, count in sessions]
@@ -87,6 +93,23 @@ def measured(folder: Path, top: int) -> tuple[list[tuple[str, int]], list[tuple[
         ("large records", sum(f.stat().st_size for f in (folder / SPILL).rglob("*") if f.is_file())),
     ]
     return [(name, max(0, count)) for name, count in kinds], [tuple(row) for row in sessions]
+
+
+def archived(folder: Path) -> "Books":
+    """What the archive says of itself; without those that were deleted meanwhile."""
+    from contextlib import closing
+
+    import msgspec
+
+    from fairlead.sessions.archive import ARCHIVE, Books
+    from fairlead.stores.sqlite.connections import DATABASE, connect
+    from fairlead.stores.sqlite.faults import translated
+
+    with translated(folder / DATABASE), closing(connect(folder / DATABASE, read_only=True)) as db:
+        kept = db.execute("select value from documents where space = ? and key = ?", (ARCHIVE, ARCHIVE)).fetchone()
+        gone = {name for (name,) in db.execute("select session from sessions where deleted = 1")}
+    books = msgspec.json.decode(kept[0], type=Books) if kept is not None else Books()
+    return Books(books.limit, {name: size for name, size in books.sessions.items() if name not in gone})
 
 
 def _bytes(folder: Path, name: str) -> int:

@@ -1,0 +1,111 @@
+"""Copies before the agent's own sweep: by consent, the newest that fit, and the oldest go first."""
+
+from pathlib import Path
+
+from agents.claude_transcripts.written import Writer, conversation, lines
+from fairlead.model.commands import Delete, Send
+from fairlead.model.content import TextBlock
+from fairlead.model.ids import SessionId
+from fairlead.model.store import TRANSCRIPT
+from sessions.test_transcripts import running
+from sessions.transcript_rig import TranscriptRig
+
+SESSIONS = [SessionId(f"{number}0000000-0000-4000-8000-000000000000") for number in range(1, 6)]
+
+
+def write_all(rig: TranscriptRig) -> int:
+    """One session a day, oldest first, each of the same size; that size."""
+    for day, session in enumerate(SESSIONS, 1):
+        rows = conversation("hello", session, cwd=str(rig.cwd))
+        rig.home.write([{**row, "timestamp": f"2023-01-0{day}T00:00:00.000Z"} for row in rows], session)
+    return rig.home.path(SESSIONS[0]).stat().st_size
+
+
+async def archived(rig: TranscriptRig) -> list[int]:
+    """The numbers of those that have a log."""
+    states = {summary.session: summary.state for summary in await rig.listed(limit=100)}
+    return [number for number, session in enumerate(SESSIONS, 1) if states.get(session, TRANSCRIPT) != TRANSCRIPT]
+
+
+async def test_the_newest_that_fit_are_kept(tmp_path: Path) -> None:
+    async with running(tmp_path, watch=False, archive=True) as rig:
+        size = write_all(rig)
+        rig.archive_bytes = 3 * size + 10
+        await rig.start()
+        await rig.keeper.listing.scan()
+        await rig.keeper.archive.round()
+        assert await archived(rig) == [3, 4, 5]
+        view = await rig.keeper.archive.view()
+        assert (view.on, view.sessions, view.bytes, view.limit) == (True, 3, 3 * size, 3 * size + 10)
+
+
+async def test_the_oldest_go_first_when_newer_ones_come(tmp_path: Path) -> None:
+    async with running(tmp_path, watch=False, archive=True) as rig:
+        size = write_all(rig)
+        for session in SESSIONS[3:]:
+            rig.home.path(session).rename(tmp_path / session)
+        rig.archive_bytes = 3 * size + 10
+        await rig.start()
+        await rig.keeper.listing.scan()
+        await rig.keeper.archive.round()
+        assert await archived(rig) == [1, 2, 3]
+        rig.home.path(SESSIONS[0]).unlink()
+        for session in SESSIONS[3:]:
+            (tmp_path / session).rename(rig.home.path(session))
+        await rig.keeper.listing.scan()
+        await rig.keeper.archive.round()
+        assert await archived(rig) == [3, 4, 5]
+        # One whose file is there is listed as it was before; one whose file is gone is gone.
+        assert [summary.session for summary in await rig.listed(limit=100)] == [*reversed(SESSIONS[1:])]
+        assert await rig.said(SESSIONS[1]) == ["> hello", "answer to hello"]
+        await rig.keeper.archive.round()
+        assert await archived(rig) == [2, 3, 4, 5], "what a person opened again is not the archive's to let go"
+
+
+async def test_what_somebody_uses_is_not_let_go(tmp_path: Path) -> None:
+    async with running(tmp_path, watch=False, archive=True) as rig:
+        size = write_all(rig)
+        rig.archive_bytes = 5 * size
+        await rig.start()
+        await rig.keeper.listing.scan()
+        await rig.keeper.archive.round()
+        await rig.keeper.settling.settle(SESSIONS[0])
+        await rig.do(Send(session=SESSIONS[0], content=(TextBlock("go on"),)))
+        agent = await rig.kind.launched()
+        await agent.prompted()
+        await rig.do(Delete(session=SESSIONS[4]))
+        rig.keeper.archive._limit = size
+        await rig.keeper.archive.round()
+        assert await archived(rig) == [1, 4]
+        assert (await rig.keeper.archive.view()).sessions == 1
+
+
+async def test_without_room_nothing_is_copied_and_a_restart_keeps_the_books(tmp_path: Path) -> None:
+    async with running(tmp_path, watch=False, archive=True) as rig:
+        size = write_all(rig)
+        rig.archive_bytes = size - 1
+        await rig.start()
+        await rig.keeper.listing.scan()
+        await rig.keeper.archive.round()
+        assert await archived(rig) == []
+        rig.keeper.archive._limit = 2 * size
+        await rig.keeper.archive.round()
+        await rig.stop()
+        rig.archive_bytes = size
+        await rig.start()
+        await rig.keeper.archive.round()
+        assert await archived(rig) == [5]
+        await rig.keeper.listing.scan()
+        await rig.keeper.archive.round()
+        assert await archived(rig) == [5]
+
+
+async def test_a_damaged_file_is_no_reason_to_stop(tmp_path: Path) -> None:
+    async with running(tmp_path, watch=False, archive=True) as rig:
+        write_all(rig)
+        rig.home.path(SESSIONS[4]).write_bytes(lines([Writer(SESSIONS[4]).prompt("x")]) + b"\0{{")
+        await rig.start()
+        await rig.keeper.listing.scan()
+        rig.home.path(SESSIONS[2]).unlink()
+        await rig.keeper.archive.round()
+        assert await archived(rig) == [1, 2, 4, 5]
