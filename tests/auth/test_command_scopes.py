@@ -41,6 +41,8 @@ NEEDS: list[tuple[cmd.Command, set[Scope]]] = [
     (cmd.Control(session=S, subtype="x"), {"admin"}),
     (cmd.DialIn(session=S), {"admin"}),
     (cmd.SetVariables(session=S, variables={}), {"admin"}),
+    (cmd.HandOver(session=S, link="terminal"), {"chat"}),
+    (cmd.WithdrawHandOver(session=S), {"chat"}),
 ]  # fmt: skip
 
 

@@ -488,12 +488,12 @@ async def test_sigterm_ends_it_and_its_command(tmp_path: Path) -> None:
         host.permit = allow
         await host.prompt("SCRIPT:bash echo $$ > pid; sleep 60")
         await host.asked()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not (pid := _read(host.cwd / "pid")):
                 await asyncio.sleep(0.01)
         host.process.terminate()
         assert await host.process.wait() == 143
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while _alive(int(pid)):
                 await asyncio.sleep(0.01)
 
