@@ -10,7 +10,7 @@ from fairlead.model.agents import AgentKind, Interpreter, Record
 from fairlead.model.commands import Fork, Settings
 from fairlead.model.errors import NotFound
 from fairlead.model.ids import MessageId, SessionId, event_id
-from fairlead.model.store import Entry, ForkPoint, Store
+from fairlead.model.store import TRANSCRIPT, Entry, ForkPoint, Store
 from fairlead.sessions.core import INTERPRETER, STATE, Core
 from fairlead.sessions.feed import Feed
 from fairlead.sessions.log import Log
@@ -21,9 +21,10 @@ PAGE = 1000
 
 
 async def load(services: Services, session: SessionId, feed: Feed) -> tuple[Core, AgentKind]:
-    """NotFound for a session that never was, or was deleted."""
+    """NotFound for a session that never was, or was deleted, or of which there is only a file: that has no log to load,
+    and was listed just now."""
     summary = await services.store.summary(session)
-    if summary is None or summary.deleted:
+    if summary is None or summary.deleted or summary.state == TRANSCRIPT:
         raise NotFound("session", session)
     kind = services.kind(summary.agent)
     lease, log_id, head = await services.store.claim(session)
