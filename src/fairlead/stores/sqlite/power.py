@@ -43,3 +43,5 @@ def end_running(db: sqlite3.Connection) -> None:
 def new_log_ids(db: sqlite3.Connection) -> None:
     for (log,) in db.execute("select id from logs").fetchall():
         db.execute("update logs set log_id = ? where id = ?", (uuid.uuid4().hex, log))
+    # The feed of changes has places of its own, which mean as little afterwards.
+    db.execute("update meta set value = ? where name = 'feed_id'", (uuid.uuid4().hex[:16],))

@@ -118,7 +118,22 @@ create unique index derived_by_ordinal on derived (fold, ordinal);
 create unique index derived_by_key on derived (fold, key) where key <> '';
 """
 
-STEPS: Final[Sequence[str]] = (FIRST, SECOND, THIRD)
+FOURTH: Final = """
+create table shelf (
+    place integer primary key autoincrement,
+    kind text not null,
+    id text not null,
+    data text not null
+);
+create unique index shelf_by_id on shelf (kind, id);
+create index shelf_by_place on shelf (kind, place);
+
+create table feed (seq integer primary key autoincrement, at integer not null, told text not null);
+
+insert into meta values ('feed_id', lower(hex(randomblob(8))));
+"""
+
+STEPS: Final[Sequence[str]] = (FIRST, SECOND, THIRD, FOURTH)
 
 
 def own_version() -> str:

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from fairlead.model.errors import FairleadError, NoOwner, Unavailable
 from fairlead.model.ids import SessionId
+from fairlead.model.notices import Shelf
 from fairlead.model.store import (
     Batch,
     Checkpoint,
@@ -43,6 +44,7 @@ from fairlead.stores.sqlite.maintenance import Maintenance
 from fairlead.stores.sqlite.opening import Opened, open_folder
 from fairlead.stores.sqlite.power import end_running
 from fairlead.stores.sqlite.readers import Readers
+from fairlead.stores.sqlite.shelf import SqliteShelf
 from fairlead.stores.sqlite.spill import Spill
 from fairlead.stores.sqlite.watching import Subscriptions
 from fairlead.stores.sqlite.writer import Writer
@@ -75,6 +77,7 @@ class SqliteStore:
         self._maintenance = Maintenance(opened.maintenance, opened.index, self._file, self._writer.shrink)
         self._readers = Readers(opened.readers, self._file)
         self._documents = SqliteDocuments(self._readers, self._writer)
+        self._shelf = SqliteShelf(self._readers, self._writer)
         self._subscriptions = Subscriptions(self.read, shared=opened.lock is None)
         self._served: dict[SessionId, Handler] = {}
         self._erasing = asyncio.Lock()
@@ -123,6 +126,11 @@ class SqliteStore:
     @property
     def documents(self) -> Documents:
         return self._documents
+
+    @property
+    def shelf(self) -> Shelf:
+        """Resources and the feed of their changes; in this database, so that both are written in one transaction."""
+        return self._shelf
 
     # --- the log
 

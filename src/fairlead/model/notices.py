@@ -1,0 +1,423 @@
+"""The change feed and the resources behind it: words, shapes and ports. The room `notices` does what is asked here.
+
+Vocabulary
+    resource   one of nine kinds of things that a person keeps here (a task, a reminder, an agent with a schedule ...)
+    change     what happened to a resource, by one of eight actions; every peer is told
+    notice     what happened to a session (it changed, a permission waits, a turn ended); told to those who ask for it
+    feed       changes and notices in one order; each has a place `seq`, which grows by one
+    cursor     `<feed id>:<seq>`: where a peer was; another feed id makes every old place meaningless
+    target     where a person wants to be told outside: a webhook, an ntfy topic, a browser's push service
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Literal, Protocol, get_args
+
+import msgspec
+
+from fairlead.model.errors import FairleadError
+from fairlead.model.ids import SessionId
+from fairlead.model.requests import Action
+
+Resource = Literal["task", "reminder", "agent", "hook", "memory", "document", "project", "conversation", "secret"]
+Doing = Literal["create", "edit", "delete", "restore", "run", "cancel", "complete", "fail"]
+Color = Literal["success", "info", "warning", "error"]
+Topic = Literal["session", "permission", "turn"]
+
+RESOURCES: Final[tuple[Resource, ...]] = get_args(Resource)
+DOINGS: Final[tuple[Doing, ...]] = get_args(Doing)
+TOPICS: Final[tuple[Topic, ...]] = get_args(Topic)
+
+VERBS: Final[dict[Doing, str]] = {
+    "create": "created",
+    "edit": "updated",
+    "delete": "deleted",
+    "restore": "restored",
+    "run": "started",
+    "cancel": "cancelled",
+    "complete": "completed",
+    "fail": "failed",
+}
+COLORS: Final[dict[Doing, Color]] = {
+    "create": "success",
+    "restore": "success",
+    "complete": "success",
+    "edit": "info",
+    "run": "info",
+    "delete": "warning",
+    "cancel": "warning",
+    "fail": "error",
+}
+
+
+# --- the feed
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True, tag="change", omit_defaults=True):
+    """`id` and `name` empty: there is none to tell. `said` replaces the message that we would make."""
+
+    resource: Resource
+    action: Doing
+    id: str = ""
+    name: str = ""
+    said: str = ""
+    meta: dict[str, Any] | None = None
+
+    @property
+    def title(self) -> str:
+        return f"{self.resource.capitalize()} {VERBS[self.action]}"
+
+    @property
+    def message(self) -> str:
+        named = f' "{self.name}"' if self.name else ""
+        return self.said or f"{self.resource.capitalize()}{named} was {VERBS[self.action]}"
+
+    @property
+    def color(self) -> Color:
+        return COLORS[self.action]
+
+
+class Notice(msgspec.Struct, frozen=True, kw_only=True, tag="notice", omit_defaults=True):
+    """`kind` says what happened: `turn.completed`, `permission.asked` ... ; `name` is the session's title."""
+
+    topic: Topic
+    kind: str
+    session: SessionId
+    title: str
+    message: str
+    color: Color = "info"
+    name: str = ""
+    meta: dict[str, Any] | None = None
+
+
+Told = Change | Notice
+
+
+class FeedEntry(msgspec.Struct, frozen=True):
+    seq: int
+    at: int
+    told: Told
+
+
+class FeedPage(msgspec.Struct, frozen=True):
+    """`first` is the oldest place that is still kept, `head` the last; entries that were asked for and lie before
+    `first` are gone."""
+
+    feed: str
+    entries: tuple[FeedEntry, ...]
+    first: int
+    head: int
+
+
+def cursor_text(feed: str, seq: int) -> str:
+    return f"{feed}:{seq}"
+
+
+def read_cursor(text: str) -> tuple[str, int] | None:
+    """None for what is no cursor."""
+    feed, colon, seq = text.rpartition(":")
+    # A seq has at most 19 digits; int() of a longer text is slow, and refused by Python itself.
+    if not colon or not seq.isascii() or not seq.isdigit() or len(seq) > 19:
+        return None
+    return feed, int(seq)
+
+
+# --- what is kept of it
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """A row of a shelf, as JSON."""
+
+    kind: str
+    id: str
+    data: bytes
+
+
+class Shelf(Protocol):
+    """Where resources and the feed are kept. Errors: Unavailable, Damaged."""
+
+    async def write(
+        self,
+        at: int,
+        puts: Sequence[Kept] = (),
+        removes: Sequence[tuple[str, str]] = (),
+        told: Sequence[Told] = (),
+        keep: int = 10_000,
+    ) -> tuple[FeedEntry, ...]:
+        """All of it or nothing: what changed, and that it is told. A row that is put again keeps its place in lists.
+        Of the feed the last `keep` are kept. Durable when it returns."""
+        ...
+
+    async def get(self, kind: str, id: str) -> bytes | None: ...
+
+    async def scan(self, kind: str, before: int | None, limit: int) -> tuple[tuple[int, bytes], ...]:
+        """Rows with their places, newest first, those with a place below `before`."""
+        ...
+
+    async def count(self, kind: str) -> int: ...
+
+    async def feed(self, after: int, limit: int) -> FeedPage: ...
+
+
+# --- the resources; times are milliseconds since 1970, names on the wire are in camel case
+
+
+class Item(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What all have. `deleted_at`: it was deleted, and can be restored where its kind allows it."""
+
+    id: str
+    created_at: int = 0
+    modified_at: int = 0
+    deleted_at: int | None = None
+
+
+class Task(Item, frozen=True, kw_only=True, rename="camel"):
+    title: str
+    description: str = ""
+    status: Literal["todo", "in_progress", "done", "blocked"] = "todo"
+    priority: int = 2
+    project_id: str | None = None
+    due_date: int | None = None
+    tags: tuple[str, ...] = ()
+    completed_at: int | None = None
+
+
+class Project(Item, frozen=True, kw_only=True, rename="camel"):
+    name: str
+    color: str
+    description: str = ""
+
+
+class Document(Item, frozen=True, kw_only=True, rename="camel"):
+    """Kept in the store, not as a file: the gateway writes into no folder that agents work in."""
+
+    path: str
+    title: str
+    tags: tuple[str, ...] = ()
+    project_id: str | None = None
+    shared: bool = False
+    share_type: str | None = None
+    mime_type: str = "text/markdown"
+    binary: bool = False
+    body: str = ""
+
+
+class Memory(Item, frozen=True, kw_only=True, rename="camel"):
+    content: str
+    chunk_type: str
+    session_id: str | None = None
+    project_path: str | None = None
+    source_excerpt: str | None = None
+    relevance_score: float = 1.0
+
+
+class Secret(Item, frozen=True, kw_only=True, rename="camel"):
+    """`sealed` never leaves the room."""
+
+    key: str
+    description: str = ""
+    sealed: str = ""
+
+
+class HookEvent(Item, frozen=True, kw_only=True, rename="camel"):
+    event_type: str
+    session_id: str | None = None
+    project_dir: str | None = None
+    tool_name: str | None = None
+    tool_matcher: str | None = None
+    event_data: Any = None
+    exit_code: int | None = None
+    blocked: bool = False
+    block_reason: str | None = None
+    duration_ms: int | None = None
+    hook_script: str | None = None
+
+
+class Reminder(Item, frozen=True, kw_only=True, rename="camel"):
+    message: str
+    remind_at: int
+    task_id: str | None = None
+    notified: bool = False
+
+
+class ScheduledAgent(Item, frozen=True, kw_only=True, rename="camel"):
+    """A prompt that runs as a session of its own, when `schedule` (cron, UTC) says so or somebody does."""
+
+    name: str
+    schedule: str
+    prompt: str
+    description: str = ""
+    enabled: bool = True
+    max_turns: int = 50
+    max_budget_usd: float | None = None
+    folder: str = ""
+    last_run_at: int | None = None
+    last_status: str | None = None
+
+
+RunStatus = Literal["running", "success", "error", "cancelled", "budget_exceeded"]
+
+
+class AgentRun(Item, frozen=True, kw_only=True, rename="camel"):
+    agent_id: str
+    session_id: SessionId
+    status: RunStatus = "running"
+    error: str | None = None
+    cost_usd: float = 0.0
+    duration_ms: int = 0
+    completed_at: int | None = None
+
+
+class Target(Item, frozen=True, kw_only=True, rename="camel"):
+    """`secret` signs what is sent (webhook) or opens the topic (ntfy); `p256dh` and `auth` are a browser's keys.
+    Secrets never leave the room. `seq`: how far it has been told."""
+
+    kind: Literal["webhook", "ntfy", "push"]
+    url: str
+    secret: str = ""
+    topics: tuple[str, ...] = ()
+    p256dh: str = ""
+    auth: str = ""
+    seq: int = 0
+    failed: str | None = None
+
+
+# --- what is asked of the room
+
+
+class ListItems(Action, frozen=True):
+    """-> tuple of items, newest first, those that `accept` takes"""
+
+    kind: type[Item]
+    accept: Callable[[Any], bool] = lambda item: True
+    limit: int = 10_000
+    deleted: bool = False
+
+
+class GetItem(Action, frozen=True):
+    """-> the item; NotFound, also for one that was deleted"""
+
+    kind: type[Item]
+    id: str
+
+
+class AddItem(Action, frozen=True):
+    """-> the item as it is kept; TooMany, Stale where its name is taken, BadRequest for a schedule that is none"""
+
+    item: Item
+    value: str = ""
+    """Of a secret: what is sealed."""
+
+
+class EditItem(Action, frozen=True):
+    """-> the item; NotFound"""
+
+    kind: type[Item]
+    id: str
+    changes: dict[str, Any]
+
+
+class RemoveItem(Action, frozen=True):
+    """-> the item as it was; NotFound"""
+
+    kind: type[Item]
+    id: str
+
+
+class RestoreItem(Action, frozen=True):
+    """-> the item; NotFound, Stale where it is not deleted"""
+
+    kind: type[Item]
+    id: str
+
+
+class RevealSecret(Action, frozen=True):
+    """-> str; NotFound"""
+
+    key: str
+
+
+class RunAgent(Action, frozen=True):
+    """-> `AgentRun`; NotFound, Busy while one runs"""
+
+    id: str
+
+
+class CancelAgent(Action, frozen=True):
+    """-> how many runs were asked to end; NotFound"""
+
+    id: str
+
+
+class ReadPreferences(Action, frozen=True):
+    """-> what this user has set, or None"""
+
+
+class WritePreferences(Action, frozen=True):
+    value: dict[str, Any]
+
+
+class TryTarget(Action, frozen=True):
+    """-> None when the target took it; TargetFailed"""
+
+    id: str
+
+
+class PushKey(Action, frozen=True):
+    """-> str: the public key that a browser needs to subscribe"""
+
+
+class TargetRefused(FairleadError):
+    """A target that we do not send to: no public address, or no address that can be called."""
+
+    code = "target_refused"
+    status = 400
+
+
+class TargetFailed(FairleadError):
+    code = "target_failed"
+    status = 502
+
+
+# --- the feed on a socket
+
+
+class Ping(msgspec.Struct, frozen=True):
+    pass
+
+
+class Ask(msgspec.Struct, frozen=True):
+    """What a peer wants beside the changes, and where it was; no cursor: from now on."""
+
+    topics: frozenset[Topic]
+    cursor: str | None = None
+
+
+class FeedCodec(Protocol):
+    """How a client protocol spells the feed. Equal `key`, equal bytes: an entry is encoded once for all peers."""
+
+    @property
+    def key(self) -> str: ...
+    def read(self, data: bytes) -> Ping | Ask | None:
+        """None for what is to be ignored; a FairleadError is told by `failed`, and the socket goes on."""
+        ...
+
+    def opened(self, now: int) -> bytes: ...
+    def pong(self, now: int) -> bytes: ...
+    def subscribed(self, ask: Ask, verdict: Literal["ok", "gap"], cursor: str, now: int) -> bytes: ...
+    def failed(self, error: FairleadError, now: int) -> bytes: ...
+    def entry(self, entry: FeedEntry, cursor: str | None) -> bytes:
+        """`cursor` for a peer that has asked; without, exactly what the protocol's first form has."""
+        ...
+
+
+class JoinFeed(Action, frozen=True):
+    """-> a `model.sockets.Holder` that a conversation attaches"""
+
+    codec: FeedCodec
+
+
+class ReadFeed(Action, frozen=True):
+    """-> `FeedPage`: what came after a place"""
+
+    after: int
+    limit: int = 100

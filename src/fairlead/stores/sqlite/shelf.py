@@ -1,0 +1,85 @@
+"""Resources and the feed of their changes. A change and the word about it are one transaction: none is without the
+other, whatever dies in between. That, and lists by place, is why they are tables and not documents."""
+
+import sqlite3
+from collections.abc import Sequence
+
+import msgspec
+
+from fairlead.model.notices import FeedEntry, FeedPage, Kept, Told
+from fairlead.stores.sqlite.readers import Readers
+from fairlead.stores.sqlite.writer import Writer
+
+_told = msgspec.json.Decoder(Told)
+
+
+class SqliteShelf:
+    """Implements `model.notices.Shelf`."""
+
+    def __init__(self, readers: Readers, writer: Writer) -> None:
+        self._readers = readers
+        self._writer = writer
+
+    async def write(
+        self,
+        at: int,
+        puts: Sequence[Kept] = (),
+        removes: Sequence[tuple[str, str]] = (),
+        told: Sequence[Told] = (),
+        keep: int = 10_000,
+    ) -> tuple[FeedEntry, ...]:
+        words = [msgspec.json.encode(one).decode() for one in told]
+
+        def change(db: sqlite3.Connection) -> tuple[FeedEntry, ...]:
+            db.executemany("delete from shelf where kind = ? and id = ?", removes)
+            db.executemany(
+                "insert into shelf (kind, id, data) values (?, ?, ?)"
+                " on conflict (kind, id) do update set data = excluded.data",
+                [(put.kind, put.id, put.data.decode()) for put in puts],
+            )
+            seqs = [_insert(db, at, text) for text in words]
+            if seqs:
+                db.execute("delete from feed where seq <= ?", (seqs[-1] - keep,))
+            return tuple(FeedEntry(seq, at, one) for seq, one in zip(seqs, told, strict=True))
+
+        entries: tuple[FeedEntry, ...] = await self._writer.do(change)
+        return entries
+
+    async def get(self, kind: str, id: str) -> bytes | None:
+        def read(db: sqlite3.Connection) -> bytes | None:
+            row = db.execute("select data from shelf where kind = ? and id = ?", (kind, id)).fetchone()
+            return None if row is None else str(row[0]).encode()
+
+        return await self._readers.do(read)
+
+    async def scan(self, kind: str, before: int | None, limit: int) -> tuple[tuple[int, bytes], ...]:
+        def read(db: sqlite3.Connection) -> tuple[tuple[int, bytes], ...]:
+            found = db.execute(
+                "select place, data from shelf where kind = ? and place < ? order by place desc limit ?",
+                (kind, 2**62 if before is None else before, limit),
+            )
+            return tuple((place, data.encode()) for place, data in found)
+
+        return await self._readers.do(read)
+
+    async def count(self, kind: str) -> int:
+        def read(db: sqlite3.Connection) -> int:
+            return int(db.execute("select count(*) from shelf where kind = ?", (kind,)).fetchone()[0])
+
+        return await self._readers.do(read)
+
+    async def feed(self, after: int, limit: int) -> FeedPage:
+        def read(db: sqlite3.Connection) -> FeedPage:
+            (feed,) = db.execute("select value from meta where name = 'feed_id'").fetchone()
+            # Two questions, each answered by one end of the index.
+            (first,) = db.execute("select coalesce(min(seq), 1) from feed").fetchone()
+            (head,) = db.execute("select coalesce(max(seq), 0) from feed").fetchone()
+            rows = db.execute("select seq, at, told from feed where seq > ? order by seq limit ?", (after, limit))
+            return FeedPage(feed, tuple(FeedEntry(seq, at, _told.decode(told)) for seq, at, told in rows), first, head)
+
+        return await self._readers.do(read)
+
+
+def _insert(db: sqlite3.Connection, at: int, told: str) -> int:
+    (seq,) = db.execute("insert into feed (at, told) values (?, ?) returning seq", (at, told)).fetchone()
+    return int(seq)
