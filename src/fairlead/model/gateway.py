@@ -1,7 +1,7 @@
 """The port between the server and the core: commands, queries and watching. `server` runs protocols against it."""
 
 from collections.abc import AsyncIterator
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import msgspec
 
@@ -42,6 +42,16 @@ class Variant(Protocol):
 
     def signal(self, session: SessionId, kind: str, name: str, data: Any) -> bytes:
         """A passing matter that is in no log: who is here, who types."""
+        ...
+
+
+@runtime_checkable
+class Continuing(Protocol):
+    """A variant that tells a block that was streamed before only as far as a watcher lacks it."""
+
+    def encode_after(self, session: SessionId, entry: Entry, position: int) -> bytes:
+        """As `encode`, for one who reads the log: it has all that was told up to `position`, and of what came between
+        that and the entry nothing (pieces that the entry repeats are gone from the log)."""
         ...
 
 

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
-from fairlead.agents.claude.state import Held, State
+from fairlead.agents.claude.state import CALLS_SEEN, Held, State, Stream
 from fairlead.model.agents import Outcome, Record
-from fairlead.model.events import Delta, Event, RecordKept
-from fairlead.model.ids import SessionId, SubagentId, TurnId, event_id, subagent_id
+from fairlead.model.events import Delta, Event, RecordKept, ToolEnded
+from fairlead.model.ids import CallId, SessionId, SubagentId, TurnId, event_id, subagent_id
 from fairlead.model.store import Origin
 
 Replay = Callable[["Step", Held, str], None]
@@ -78,8 +78,22 @@ class Step:
     def end_stream(self, thread: str) -> None:
         """Nothing more comes of it. What the log repeats goes; a block that never came whole stays, with its frame."""
         stream = self.state.streams.pop(thread, None)
-        if stream is not None and all(piece.told or not piece.marks for piece in stream.pieces.values()):
+        if stream is None:
+            return
+        self.end_unwritten(thread, stream)
+        if all(piece.told or not piece.marks for piece in stream.pieces.values()):
             self.drop.extend(stream.kept)
+
+    def end_unwritten(self, thread: str, stream: Stream) -> None:
+        """Calls that the model began to write and that will never be made: who was told of them hears their end."""
+        state = self.state
+        for piece in stream.pieces.values():
+            begun = piece.kind == "tool_use" and piece.length > 0 and not piece.told
+            if begun and piece.call not in state.calls and piece.call not in state.ended:
+                state.ended.add(piece.call, CALLS_SEEN)
+                call = CallId(piece.call)
+                how: dict[str, Any] = {"is_error": True, "status": "interrupted"}
+                self.tell(ToolEnded, part=call, thread=thread, call=call, name=piece.name, **how)
 
 
 def subagent_of(thread: str) -> SubagentId | None:

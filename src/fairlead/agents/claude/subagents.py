@@ -341,6 +341,9 @@ def close(step: Step, everything: bool = False) -> list[str]:
     if not everything and step.origin == "transcript":
         calls = [call for call in calls if not state.calls[call].thread]
     _interrupt(step, calls, everything)
+    for thread, stream in state.streams.items():
+        if everything or not in_background(step, thread):
+            step.end_unwritten(thread, stream)
     for call in [key for key in state.subagents if everything or not in_background(step, key)]:
         finish(step, call, "stopped", "")
     return calls

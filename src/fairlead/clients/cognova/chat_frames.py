@@ -1,0 +1,189 @@
+"""What peers of a conversation are sent: a session's events as the chat's frames. Pure, and without a memory.
+
+Every frame has a `seq` that grows: the k-th frame of the log's entry `n` is `64 * n + k`. A text is told once, as
+pieces while it is written or whole: what an entry repeats is told only to those who lack it, and only that far.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final, assert_never
+
+import msgspec
+
+from fairlead.clients.cognova.results import result_text
+from fairlead.model import events as ev
+from fairlead.model.frames import text_frame
+from fairlead.model.ids import SessionId
+from fairlead.model.store import Entry
+
+FRAMES: Final = 64
+"""Numbers that an entry's frames have for themselves (design: views)."""
+RESULT_LENGTH: Final = 5000
+"""Characters (code points) of a tool's result on the wire."""
+
+_SILENT: Final = frozenset({"record", "thinking.delta", "thinking", "hook.progress", "tool.progress"})
+"""Kinds that come often and mean nothing here: they are not even decoded."""
+
+_encoder: Final = msgspec.json.Encoder()
+
+Frame = dict[str, Any]
+
+
+def frame(message: Frame) -> bytes:
+    return text_frame(_encoder.encode(message))
+
+
+def error_frame(message: str, conversation: str = "") -> bytes:
+    where = {"conversationId": conversation} if conversation else {}
+    return frame({"type": "chat:error", **where, "message": message})
+
+
+def number(seq: int, place: int = FRAMES - 1) -> int:
+    """The number of an entry's frame; without a place, one behind all its frames."""
+    return seq * FRAMES + place
+
+
+class ChatVariant:
+    """Implements `model.gateway.Variant` and `Continuing`."""
+
+    key = "cognova.chat"
+
+    def encode(self, session: SessionId, entry: Entry) -> bytes:
+        return self.encode_after(session, entry, entry.seq - 1)
+
+    def encode_after(self, session: SessionId, entry: Entry, position: int) -> bytes:
+        if entry.kind in _SILENT:
+            return b""
+        return b"".join(map(frame, numbered(session, entry.seq, ev.decode(entry.event), position)))
+
+    def signal(self, session: SessionId, kind: str, name: str, data: Any) -> bytes:
+        return b""
+
+
+VARIANT: Final = ChatVariant()
+
+
+def numbered(session: SessionId, seq: int, event: ev.Event, position: int) -> list[Frame]:
+    return [
+        {"type": told.pop("type"), "conversationId": session, **told, "seq": number(seq, place)}
+        for place, told in enumerate(frames_of(event, position))
+    ]
+
+
+def frames_of(event: ev.Event, position: int) -> Sequence[Frame]:
+    """For one who has all that was told up to the entry `position`."""
+    match event:
+        case ev.TurnStarted():
+            return ({"type": "chat:stream_start"},)
+        case ev.TextDelta(subagent=None):
+            return _text(event.text)
+        case ev.Text(subagent=None):
+            return _text(event.text[_told(event.marks, position) :])
+        case ev.InputDelta():
+            # The first piece that says something: one alone has the offset 0. The agent's first is often empty.
+            return _started(event.call, event.name) if event.offset == 0 and event.json else ()
+        case ev.ToolCalled():
+            return () if _told(event.marks, position) else _started(event.call, event.name)
+        case ev.ToolEnded():
+            return (
+                {
+                    "type": "chat:tool_end",
+                    "toolUseId": event.call,
+                    "result": result_text(event.content)[:RESULT_LENGTH],
+                    "isError": event.is_error,
+                },
+            )
+        case ev.TurnEnded():
+            return _ended(event)
+        case ev.Failure(turn=None):
+            return ({"type": "chat:error", "message": event.message},)
+        case ev.PermissionAsked() | ev.QuestionAsked() | ev.PlanProposed():
+            return (request_frame(event),)
+        case ev.PermissionResolved(asked=True):
+            settled = {"allow": event.behavior == "allow", "by": event.by or event.how}
+            return ({"type": "chat:permission_resolved", "requestId": event.request, **settled},)
+        case ev.PermissionCancelled():
+            settled = {"allow": False, "by": "", "reason": event.reason}
+            return ({"type": "chat:permission_resolved", "requestId": event.request, **settled},)
+        case (
+            ev.TextDelta()
+            | ev.Text()
+            | ev.Failure()
+            | ev.PermissionResolved()
+            | ev.SessionOpened()
+            | ev.SessionResumed()
+            | ev.SessionForked()
+            | ev.SessionChanged()
+            | ev.SessionClosed()
+            | ev.AgentStarted()
+            | ev.AgentReady()
+            | ev.AgentExited()
+            | ev.HandOverAsked()
+            | ev.HandOverSettled()
+            | ev.UserMessage()
+            | ev.ThinkingDelta()
+            | ev.Thinking()
+            | ev.ToolProgress()
+            | ev.SubagentStarted()
+            | ev.SubagentEnded()
+            | ev.SubagentResolved()
+            | ev.ModeChanged()
+            | ev.ModelChanged()
+            | ev.ThinkingChanged()
+            | ev.Compaction()
+            | ev.RateLimit()
+            | ev.HookProgress()
+            | ev.Notice()
+            | ev.MessageQueued()
+            | ev.MessageDequeued()
+            | ev.MessageCancelled()
+            | ev.MessageMoved()
+            | ev.InterruptAsked()
+            | ev.Rewound()
+            | ev.RecordKept()
+        ):
+            return ()
+        case _:
+            assert_never(event)
+
+
+def request_frame(event: ev.PermissionAsked | ev.QuestionAsked | ev.PlanProposed) -> Frame:
+    match event:
+        case ev.PermissionAsked():
+            tool = event.tool
+        case ev.QuestionAsked():
+            tool = "AskUserQuestion"
+        case ev.PlanProposed():
+            tool = "ExitPlanMode"
+        case _:
+            assert_never(event)
+    return {"type": "chat:permission_request", "requestId": event.request, "toolName": tool, "input": event.input}
+
+
+def failure_text(event: ev.TurnEnded) -> str:
+    return event.text or "; ".join(event.errors) or event.reason or "The agent failed."
+
+
+def _told(marks: Sequence[ev.Mark], position: int) -> int:
+    """How many characters of a streamed block somebody at `position` has been told."""
+    return max((offset for seq, offset in marks if seq <= position), default=0)
+
+
+def _text(delta: str) -> Sequence[Frame]:
+    return ({"type": "chat:text_delta", "delta": delta},) if delta else ()
+
+
+def _started(call: str, name: str) -> Sequence[Frame]:
+    return ({"type": "chat:tool_start", "toolUseId": call, "toolName": name},)
+
+
+def _ended(event: ev.TurnEnded) -> Sequence[Frame]:
+    end = {"type": "chat:stream_end", "costUsd": event.cost_usd, "durationMs": event.duration_ms}
+    match event.status:
+        case "completed":
+            return (end,)
+        case "failed":
+            return ({"type": "chat:error", "message": failure_text(event)}, end)
+        case "cancelled":
+            return ({"type": "chat:interrupted"},)
+        case _:
+            assert_never(event.status)

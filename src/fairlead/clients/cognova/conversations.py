@@ -1,0 +1,173 @@
+"""REST for conversations, which are our sessions: lists, one with its messages, making, renaming, deleting. Pure."""
+
+import contextlib
+from typing import Any, Final
+
+import msgspec
+
+from fairlead.clients.cognova.history import NAME, Counted, MessageRenderer, read_counted
+from fairlead.clients.cognova.rest import TOKEN_HEADER, data, moment, problem, worded
+from fairlead.model import commands as cmd
+from fairlead.model import queries as q
+from fairlead.model.errors import BadId, BadRequest, NotFound
+from fairlead.model.ids import SessionId, session_id
+from fairlead.model.routes import LogStream, Request, Route, Steps
+from fairlead.model.store import TRANSCRIPT, SessionFilter, SessionPage, Summary
+
+NOT_FOUND: Final = "Conversation not found"
+NO_TITLE: Final = "Title is required"
+LISTED: Final = 50
+PAGE: Final = 1000
+PATH: Final = "/api/conversations"
+ONE: Final = f"{PATH}/{{conversation}}"
+
+
+class Titled(msgspec.Struct, frozen=True):
+    title: str = ""
+
+
+class Shown(msgspec.Struct, frozen=True, kw_only=True):
+    """A conversation as lists have it. `sdkSessionId` is the agent's own id of it, once it has one."""
+
+    id: str
+    sessionId: str
+    sdkSessionId: str | None
+    title: str
+    summary: str | None
+    status: str
+    totalCostUsd: float
+    isMain: bool
+    startedAt: str
+    endedAt: str | None
+    messageCount: int
+
+
+class Listed(msgspec.Struct, frozen=True):
+    data: tuple[Shown, ...]
+
+
+class One(msgspec.Struct, frozen=True):
+    data: Shown
+
+
+def shown(summary: Summary, counted: Counted) -> Shown:
+    streaming = summary.state in ("working", "waiting")
+    return Shown(
+        id=summary.session,
+        sessionId=summary.session,
+        sdkSessionId=summary.agent_session or None,
+        title=summary.title,
+        summary=None,
+        status="streaming" if streaming else counted.status,
+        totalCostUsd=round(summary.cost_usd, 9),
+        isMain=False,
+        startedAt=moment(summary.created),
+        endedAt=None if streaming or not counted.messages else moment(summary.updated),
+        messageCount=counted.messages,
+    )
+
+
+def _session(request: Request) -> SessionId:
+    """BadId for what names none."""
+    return session_id(request.params["conversation"])
+
+
+def _gone(error: NotFound | BadId) -> bool:
+    return error.data.get("what") == "session"
+
+
+@worded
+def listed(request: Request) -> Steps:
+    """The newest by their beginning, which is not how the store lists them."""
+    found: list[Summary] = []
+    before = ""
+    while True:
+        page: SessionPage = yield q.ListSessions(SessionFilter(before=before, limit=PAGE))
+        found = sorted((*found, *page.sessions), key=lambda one: (one.created, one.session), reverse=True)[:LISTED]
+        before = page.next
+        if not before:
+            break
+    told = []
+    for summary in found:
+        counted = yield from _counted(summary)
+        if counted is not None:
+            told.append(shown(summary, counted))
+    return data(told)
+
+
+def _counted(summary: Summary) -> Any:
+    """None for one that went while we looked."""
+    if summary.state == TRANSCRIPT:
+        # Nobody has opened it here, and a list is no reason to read all of its file: each turn has two messages.
+        return Counted(messages=2 * summary.turns)
+    try:
+        return read_counted((yield q.ReadFold(summary.session, NAME)))
+    except NotFound:
+        return None
+
+
+def _one(session: SessionId) -> Any:
+    counted = read_counted((yield q.ReadFold(session, NAME)))
+    view: q.SessionView = yield q.GetSession(session)
+    return shown(view.summary, counted)
+
+
+@worded
+def get(request: Request) -> Steps:
+    try:
+        session = _session(request)
+        one: Shown = yield from _one(session)
+    except (NotFound, BadId) as error:
+        return problem(404, NOT_FOUND if _gone(error) else error.message)
+    renderer = MessageRenderer(session, msgspec.structs.asdict(one))
+    return LogStream(session=session, renderer=renderer, content_type="application/json")
+
+
+@worded
+def create(request: Request) -> Steps:
+    title = request.json(Titled).title.strip()
+    reply: cmd.Reply = yield cmd.Create(session=session_id(request.fresh), title=title)
+    return data((yield from _one(reply.session)))
+
+
+@worded
+def rename(request: Request) -> Steps:
+    title = request.json(Titled).title.strip()
+    if not title:
+        raise BadRequest(NO_TITLE)
+    try:
+        session = _session(request)
+        yield cmd.Rename(session=session, title=title)
+        return data((yield from _one(session)))
+    except (NotFound, BadId) as error:
+        return problem(404, NOT_FOUND if _gone(error) else error.message)
+
+
+@worded
+def delete(request: Request) -> Steps:
+    """One that is not there is as good as deleted."""
+    with contextlib.suppress(NotFound, BadId):
+        yield cmd.Delete(session=_session(request))
+    return data({"success": True})
+
+
+def _route(method: str, path: str, access: Any, name: str, handle: Any, about: str, **more: Any) -> Route:
+    return Route(
+        method=method,
+        path=path,
+        access=access,
+        name=f"cognova.conversations.{name}",
+        handle=handle,
+        about=about,
+        token_header=TOKEN_HEADER,
+        **more,
+    )
+
+
+ROUTES: Final = (
+    _route("GET", PATH, "view", "list", listed, f"The newest {LISTED} conversations.", answer=Listed),
+    _route("POST", PATH, "chat", "create", create, "A conversation without a message.", body=Titled, answer=One),
+    _route("GET", ONE, "view", "get", get, "A conversation with all its messages."),
+    _route("PUT", ONE, "chat", "rename", rename, "Another title.", body=Titled, answer=One),
+    _route("DELETE", ONE, "chat", "delete", delete, "Delete a conversation; one that is not there is no error."),
+)

@@ -1,0 +1,243 @@
+"""A conversation's messages, from its log: a person's each by itself, and one of the assistant for each answer.
+
+`MessageFold` counts them and remembers how the last answer ended. `MessageRenderer` writes them down, a block at a
+time, so that a long conversation needs no more memory than a short one. Both go by the same rules.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from fairlead.clients.cognova.chat_frames import number
+from fairlead.clients.cognova.rest import moment
+from fairlead.model import events as ev
+from fairlead.model.content import Content, OtherBlock, ToolResultBlock
+from fairlead.model.ids import SessionId
+from fairlead.model.store import Entry
+from fairlead.model.views import Made
+
+NAME: Final = "cognova.1"
+
+_COUNTED: Final = frozenset({"user.message", "turn.started", "turn.ended"})
+_SAID: Final = frozenset({"text", "text.delta", "tool.called", "tool.ended"})
+_ENDS: Final = {"completed": "idle", "failed": "error", "cancelled": "interrupted"}
+
+_encoder: Final = msgspec.json.Encoder()
+
+
+def spoken(event: ev.UserMessage) -> bool:
+    """A person's own words, and not what the agent was told beside them."""
+    if event.via == "agent" or event.synthetic or event.subagent is not None:
+        return False
+    return any(not isinstance(block, ToolResultBlock) for block in event.content)
+
+
+def answers(event: ev.Event) -> bool:
+    """Whether it is something of an answer."""
+    match event:
+        case ev.Text() | ev.TextDelta():
+            return event.subagent is None and bool(event.text)
+        case ev.ToolCalled():
+            return True
+        case ev.ToolEnded():
+            # The end of a call that was never made is none of an answer; of one that was made, it is not the first.
+            return event.status != "interrupted"
+        case _:
+            return False
+
+
+# --- how many there are --------------------------------------------------------------------------------
+
+
+class Counted(msgspec.Struct):
+    """`status` is that of the last answer that ended."""
+
+    messages: int = 0
+    status: str = "idle"
+    answering: bool = False
+
+
+_decoder: Final = msgspec.msgpack.Decoder(Counted)
+
+
+def read_counted(data: bytes) -> Counted:
+    return _decoder.decode(data)
+
+
+class MessageFold:
+    """Implements `model.views.Fold`: it makes no rows, it remembers."""
+
+    def __init__(self) -> None:
+        self._memory = Counted()
+
+    def step(self, entry: Entry) -> Sequence[Made]:
+        memory = self._memory
+        if entry.kind in _SAID:
+            if not memory.answering and answers(ev.decode(entry.event)):
+                memory.answering = True
+                memory.messages += 1
+        elif entry.kind in _COUNTED:
+            match ev.decode(entry.event):
+                case ev.UserMessage() as event if spoken(event):
+                    memory.messages += 1
+                case ev.TurnStarted():
+                    memory.answering = False
+                case ev.TurnEnded(status=status):
+                    memory.answering = False
+                    memory.status = _ENDS[status]
+                case _:
+                    pass
+        return ()
+
+    def snapshot(self) -> bytes:
+        return msgspec.msgpack.encode(self._memory)
+
+    def restore(self, data: bytes) -> None:
+        self._memory = read_counted(data)
+
+
+class MessageView:
+    """Implements `model.views.View`."""
+
+    name = NAME
+
+    def fold(self, session: SessionId) -> MessageFold:
+        return MessageFold()
+
+
+# --- what they say -------------------------------------------------------------------------------------
+
+
+class Partial(msgspec.Struct):
+    """A text of which only pieces are in the log: it is being written, or was never finished."""
+
+    message: str
+    block: int
+    text: str
+
+
+class MessageRenderer:
+    """Implements `model.routes.Renderer`: `head`'s fields, `messages`, and the place they go up to."""
+
+    def __init__(self, session: SessionId, head: dict[str, Any]) -> None:
+        self._session = session
+        self._head = head
+        self._seq = 0
+        self._answer = ""
+        """The turn whose message is being written."""
+        self._at = 0
+        self._blocks = 0
+        self._calls: set[str] = set()
+        self._partial: Partial | None = None
+        self._after: list[bytes] = []
+        """A person's words into a running answer: they come behind it."""
+        self._first = True
+
+    def begin(self) -> bytes:
+        return b'{"data":%s,"messages":[' % _encoder.encode(self._head)[:-1]
+
+    def entry(self, entry: Entry) -> bytes:
+        self._seq = entry.seq
+        if entry.kind not in _SAID and entry.kind not in _COUNTED:
+            return b""
+        event = ev.decode(entry.event)
+        match event:
+            case ev.UserMessage() if spoken(event):
+                return self._user(event)
+            case ev.TurnStarted():
+                return self._close(0.0, 0)
+            case ev.TurnEnded():
+                return self._close(event.cost_usd, event.duration_ms)
+            case ev.TextDelta() if answers(event):
+                return self._piece(event)
+            case ev.Text() if answers(event):
+                if self._partial is not None and _names(self._partial, event):
+                    self._partial = None
+                return self._block(event, {"type": "text", "text": event.text})
+            case ev.ToolCalled():
+                call = {"type": "tool_use", "id": event.call, "name": event.name, "input": event.input}
+                said = self._block(event, call)
+                self._calls.add(event.call)
+                return said
+            case ev.ToolEnded() if answers(event) or event.call in self._calls:
+                result = {"type": "tool_result", "tool_use_id": event.call, "content": event.content}
+                return self._block(event, {**result, "is_error": event.is_error})
+            case _:
+                return b""
+
+    def end(self) -> bytes:
+        return self._close(0.0, 0) + b'],"lastSeq":%d}}' % number(self._seq)
+
+    def _user(self, event: ev.UserMessage) -> bytes:
+        told = {
+            "id": event.message,
+            "conversationId": self._session,
+            "role": "user",
+            "content": [_shown(block) for block in event.content],
+            "source": "web",
+            "costUsd": None,
+            "durationMs": None,
+            "createdAt": moment(event.at),
+        }
+        message = _encoder.encode(told)
+        if self._answer:
+            self._after.append(message)
+            return b""
+        return self._next() + message
+
+    def _piece(self, event: ev.TextDelta) -> bytes:
+        partial, said = self._partial, b""
+        if partial is not None and _names(partial, event):
+            partial.text += event.text
+            return b""
+        if not self._answer:
+            said = self._open(event)
+        said += self._unfinished()
+        self._partial = Partial(event.message, event.block, event.text)
+        return said
+
+    def _block(self, event: ev.Event, block: dict[str, Any]) -> bytes:
+        said = b"" if self._answer else self._open(event)
+        comma = b"," if self._blocks else b""
+        self._blocks += 1
+        return said + comma + _encoder.encode(block)
+
+    def _unfinished(self) -> bytes:
+        partial, self._partial = self._partial, None
+        if partial is None:
+            return b""
+        comma = b"," if self._blocks else b""
+        self._blocks += 1
+        return comma + _encoder.encode({"type": "text", "text": partial.text})
+
+    def _open(self, event: ev.Event) -> bytes:
+        self._answer = event.turn or event.id
+        self._at = event.at
+        self._blocks = 0
+        head = {"id": self._answer, "conversationId": self._session, "role": "assistant"}
+        return self._next() + _encoder.encode(head)[:-1] + b',"content":['
+
+    def _close(self, cost: float, duration: int) -> bytes:
+        said = b""
+        if self._answer:
+            tail = {"source": "web", "costUsd": cost, "durationMs": duration, "createdAt": moment(self._at)}
+            said = self._unfinished() + b"]," + _encoder.encode(tail)[1:]
+            self._answer = ""
+            self._calls.clear()
+        for message in self._after:
+            said += self._next() + message
+        self._after = []
+        return said
+
+    def _next(self) -> bytes:
+        first, self._first = self._first, False
+        return b"" if first else b","
+
+
+def _names(partial: Partial, event: ev.Text | ev.TextDelta) -> bool:
+    return (partial.message, partial.block) == (event.message, event.block)
+
+
+def _shown(block: Content) -> Any:
+    return block.data if isinstance(block, OtherBlock) else msgspec.to_builtins(block)

@@ -1,0 +1,40 @@
+"""How REST calls of this protocol answer: `{"data": ...}`, errors `{statusCode, statusMessage, message}`. Pure."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import wraps
+from typing import Any, Final
+
+from fairlead.model.errors import FairleadError
+from fairlead.model.requests import Response
+from fairlead.model.routes import Request, Steps, json_response
+
+TOKEN_HEADER: Final = "x-api-token"
+
+Handler = Callable[[Request], Steps]
+
+
+def data(value: Any) -> Response:
+    return json_response({"data": value})
+
+
+def problem(status: int, message: str) -> Response:
+    return json_response({"statusCode": status, "statusMessage": message, "message": message}, status)
+
+
+def worded(handler: Handler) -> Handler:
+    """What the gateway refuses, in this protocol's form."""
+
+    @wraps(handler)
+    def run(request: Request) -> Steps:
+        try:
+            return (yield from handler(request))
+        except FairleadError as error:
+            return problem(error.status, error.message)
+
+    return run
+
+
+def moment(at: int) -> str:
+    """Milliseconds since 1970 as JavaScript writes a time."""
+    return datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
