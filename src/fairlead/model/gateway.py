@@ -45,13 +45,21 @@ class Variant(Protocol):
         ...
 
 
+class Reading(Protocol):
+    """One watcher's reading of the log, from the place where it left off until it is live again."""
+
+    def encode(self, session: SessionId, entry: Entry) -> bytes: ...
+
+
 @runtime_checkable
 class Continuing(Protocol):
-    """A variant that tells a block that was streamed before only as far as a watcher lacks it."""
+    """A variant that tells a block that was streamed before only as far as the watcher lacks it.
 
-    def encode_after(self, session: SessionId, entry: Entry, position: int) -> bytes:
-        """As `encode`, for one who reads the log: it has all that was told up to `position`, and of what came between
-        that and the entry nothing (pieces that the entry repeats are gone from the log)."""
+    Who is live has had every piece, and `encode` goes by that. Who reads the log may have had some: the pieces are gone
+    from it once the block is there."""
+
+    def reading(self, position: int) -> Reading:
+        """For a watcher that was told everything up to `position`, and is handed the entries that are left after it."""
         ...
 
 

@@ -7,7 +7,6 @@ from its cursor, a page at a time, as its sink drains, and is live again when it
 """
 
 import asyncio
-import itertools
 import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -15,7 +14,7 @@ from typing import Any, Literal, Protocol
 
 from fairlead.model.auth import Identity
 from fairlead.model.errors import FairleadError
-from fairlead.model.gateway import Continuing, Sink, Variant
+from fairlead.model.gateway import Continuing, Reading, Sink, Variant
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Entry, Page
 
@@ -278,27 +277,22 @@ class Watcher:
 
     async def _read(self) -> None:
         try:
-            while not await self._read_page():
+            variant = self.variant
+            reading = variant.reading(self.position) if isinstance(variant, Continuing) else variant
+            while not await self._read_page(reading):
                 pass
         except FairleadError as error:
             log.warning("reading for a watcher failed", extra={"session": self.feed.session, "error": error.message})
             self.fail(error)
 
-    def _read_frames(self, entries: Sequence[Entry]) -> bytes:
-        session, variant = self.feed.session, self.variant
-        if not isinstance(variant, Continuing):
-            return b"".join(variant.encode(session, entry) for entry in entries)
-        before = (self.position, *(entry.seq for entry in entries[:-1]))
-        return b"".join(map(variant.encode_after, itertools.repeat(session), entries, before))
-
-    async def _read_page(self) -> bool:
+    async def _read_page(self, reading: Reading) -> bool:
         """Send one page from the log; true when the head is reached and the watcher is live."""
         self._room.clear()
         if self.sink.backlog() > self._buffer // 2:
             await self._room.wait()
         page = await self.feed.store.read(self.feed.session, self.position, PAGE_ENTRIES, PAGE_BYTES)
         if page.entries:
-            frames = self._read_frames(page.entries)
+            frames = b"".join(reading.encode(self.feed.session, entry) for entry in page.entries)
             self.position = page.entries[-1].seq
             if frames:
                 self.sink.send(frames)

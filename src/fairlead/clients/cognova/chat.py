@@ -189,7 +189,7 @@ class ChatConversation:
         seq, told = divmod(join.last, out.FRAMES)
         rest = b""
         if page.events and _seq(page.events[0]) == seq:
-            frames = out.numbered(session, seq, ev.decode(page.events[0]), seq - 1)
+            frames = out.numbered(session, seq, ev.decode(page.events[0]))
             rest = b"".join(map(frame, frames[told + 1 :]))
         return self._subscribe(session, Cursor(seq, join.log_id), Joined(rest))
 
@@ -221,7 +221,7 @@ class ChatConversation:
 
 def _present(session: SessionId, view: q.SessionView) -> Joined:
     """What somebody who comes now must know: what waits for a person."""
-    waiting = [out.numbered(session, item.seq, ev.decode(item.event), item.seq - 1) for item in view.pending]
+    waiting = [out.numbered(session, item.seq, ev.decode(item.event)) for item in view.pending]
     told = b"".join(frame(message) for messages in waiting for message in messages)
     return Joined(told, "streaming" if view.turn is not None else "idle")
 

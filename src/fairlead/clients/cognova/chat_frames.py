@@ -1,4 +1,4 @@
-"""What peers of a conversation are sent: a session's events as the chat's frames. Pure, and without a memory.
+"""What peers of a conversation are sent: a session's events as the chat's frames. Pure.
 
 Every frame has a `seq` that grows: the k-th frame of the log's entry `n` is `64 * n + k`. A text is told once, as
 pieces while it is written or whole: what an entry repeats is told only to those who lack it, and only that far.
@@ -22,6 +22,9 @@ RESULT_LENGTH: Final = 5000
 
 _SILENT: Final = frozenset({"record", "thinking.delta", "thinking", "hook.progress", "tool.progress"})
 """Kinds that come often and mean nothing here: they are not even decoded."""
+
+BLOCKS: Final = 256
+"""Blocks that may be half written at once: one of each thread, and some that were given up."""
 
 _encoder: Final = msgspec.json.Encoder()
 
@@ -48,41 +51,81 @@ class ChatVariant:
     key = "cognova.chat"
 
     def encode(self, session: SessionId, entry: Entry) -> bytes:
-        return self.encode_after(session, entry, entry.seq - 1)
-
-    def encode_after(self, session: SessionId, entry: Entry, position: int) -> bytes:
+        """For those who were there when it was streamed."""
         if entry.kind in _SILENT:
             return b""
-        return b"".join(map(frame, numbered(session, entry.seq, ev.decode(entry.event), position)))
+        event = ev.decode(entry.event)
+        return _joined(numbered(session, entry.seq, event, streamed(event)))
 
     def signal(self, session: SessionId, kind: str, name: str, data: Any) -> bytes:
         return b""
+
+    def reading(self, position: int) -> "ChatReading":
+        return ChatReading(position)
 
 
 VARIANT: Final = ChatVariant()
 
 
-def numbered(session: SessionId, seq: int, event: ev.Event, position: int) -> list[Frame]:
+class ChatReading:
+    """Implements `model.gateway.Reading`. Of a block it was told the pieces before its place and those that it read."""
+
+    def __init__(self, position: int) -> None:
+        self._position = position
+        self._read: dict[tuple[str, int], int] = {}
+
+    def encode(self, session: SessionId, entry: Entry) -> bytes:
+        if entry.kind in _SILENT:
+            return b""
+        event = ev.decode(entry.event)
+        told = 0
+        match event:
+            case ev.TextDelta() | ev.InputDelta():
+                size = len(event.text if isinstance(event, ev.TextDelta) else event.json)
+                self._read[event.message, event.block] = event.offset + size
+                if len(self._read) > BLOCKS:
+                    # Of those that will never be whole nothing is asked any more.
+                    del self._read[next(iter(self._read))]
+            case ev.Text() | ev.ToolCalled():
+                read = self._read.pop((event.message, event.block), 0)
+                told = max(read, streamed(event, self._position))
+            case _:
+                pass
+        return _joined(numbered(session, entry.seq, event, told))
+
+
+def streamed(event: ev.Event, position: int | None = None) -> int:
+    """How many characters of a block were told in pieces: in all, or up to a place."""
+    if not isinstance(event, ev.Text | ev.ToolCalled):
+        return 0
+    return max((offset for seq, offset in event.marks if position is None or seq <= position), default=0)
+
+
+def _joined(frames: Sequence[Frame]) -> bytes:
+    return b"".join(map(frame, frames))
+
+
+def numbered(session: SessionId, seq: int, event: ev.Event, told: int = 0) -> list[Frame]:
     return [
-        {"type": told.pop("type"), "conversationId": session, **told, "seq": number(seq, place)}
-        for place, told in enumerate(frames_of(event, position))
+        {"type": said.pop("type"), "conversationId": session, **said, "seq": number(seq, place)}
+        for place, said in enumerate(frames_of(event, told))
     ]
 
 
-def frames_of(event: ev.Event, position: int) -> Sequence[Frame]:
-    """For one who has all that was told up to the entry `position`."""
+def frames_of(event: ev.Event, told: int = 0) -> Sequence[Frame]:
+    """For one who was told so many characters of this block before."""
     match event:
         case ev.TurnStarted():
             return ({"type": "chat:stream_start"},)
         case ev.TextDelta(subagent=None):
             return _text(event.text)
         case ev.Text(subagent=None):
-            return _text(event.text[_told(event.marks, position) :])
+            return _text(event.text[told:])
         case ev.InputDelta():
             # The first piece that says something: one alone has the offset 0. The agent's first is often empty.
             return _started(event.call, event.name) if event.offset == 0 and event.json else ()
         case ev.ToolCalled():
-            return () if _told(event.marks, position) else _started(event.call, event.name)
+            return () if told else _started(event.call, event.name)
         case ev.ToolEnded():
             return (
                 {
@@ -161,11 +204,6 @@ def request_frame(event: ev.PermissionAsked | ev.QuestionAsked | ev.PlanProposed
 
 def failure_text(event: ev.TurnEnded) -> str:
     return event.text or "; ".join(event.errors) or event.reason or "The agent failed."
-
-
-def _told(marks: Sequence[ev.Mark], position: int) -> int:
-    """How many characters of a streamed block somebody at `position` has been told."""
-    return max((offset for seq, offset in marks if seq <= position), default=0)
 
 
 def _text(delta: str) -> Sequence[Frame]:

@@ -1,0 +1,125 @@
+"""Cognova's chat without a server: inputs in, what peers are sent out, live, resumed and as stored messages.
+
+An input is one of the interpreter's (`agent`, `gateway`, `transcript`, `interrupt`, `exit`; see golden_claude), or
+`{"event": {...}}` for what the core tells without a record.
+"""
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from agents.claude.golden_claude import Input, feed
+from fairlead.agents.claude.interpreter import ClaudeInterpreter
+from fairlead.clients.cognova.chat_frames import FRAMES, VARIANT
+from fairlead.clients.cognova.history import Counted, MessageFold, MessageRenderer, read_counted
+from fairlead.model import events as ev
+from fairlead.model.ids import SessionId
+from fairlead.model.store import Entry
+from fairlead.sessions.log import Stage
+from fairlead.testing.cognova_client import CognovaClient, Shown
+
+SESSION = SessionId("11111111-1111-4111-8111-111111111111")
+BEGIN = 1_771_416_000_000
+"""2026-02-18T12:00:00.000Z"""
+
+Frame = dict[str, Any]
+
+
+def unframed(data: bytes) -> list[Frame]:
+    found = []
+    while data:
+        length, start = data[1], 2
+        if length > 125:
+            size = 2 if length == 126 else 8
+            length, start = int.from_bytes(data[2 : 2 + size], "big"), 2 + size
+        found.append(json.loads(data[start : start + length]))
+        data = data[start + length :]
+    return found
+
+
+class Telling:
+    """One session as the core would log it. `published` is every entry; `gone` says after how many one left the log."""
+
+    def __init__(self) -> None:
+        self.interpreter = ClaudeInterpreter(SESSION)
+        self.published: list[Entry] = []
+        self.gone: dict[int, int] = {}
+        self._head = self._at = 0
+
+    def run(self, inputs: Iterable[Input]) -> "Telling":
+        for given in inputs:
+            self.add(given)
+        return self
+
+    def add(self, given: Input) -> None:
+        stage = Stage(self._head, self._at or BEGIN - 1, self._at + 1000 if self._at else BEGIN)
+        drop: tuple[int, ...] = ()
+        if "event" in given:
+            stage.add(msgspec.convert(given["event"], ev.Event))
+        else:
+            outcome = feed(self.interpreter, given, len(self.published))
+            for event in outcome.events:
+                placed, entry = stage.add(event)
+                self.interpreter.placed(placed, entry.seq)
+            drop = outcome.drop
+        self._head, self._at = stage.seq, stage.at
+        for new in stage.entries:
+            prev = self.published[-1].seq if self.published else 0
+            self.published.append(Entry(new.seq, prev, new.at, new.kind, new.event))
+        for seq in drop:
+            self.gone.setdefault(seq, len(self.published))
+
+    def log(self, moment: int | None = None) -> list[Entry]:
+        """What the log holds after so many entries were published."""
+        moment = len(self.published) if moment is None else moment
+        return [entry for entry in self.published[:moment] if self.gone.get(entry.seq, moment + 1) > moment]
+
+    def live(self, first: int = 0, last: int | None = None) -> list[Frame]:
+        """What one who is there is sent of the entries published between two moments."""
+        return [frame for entry in self.published[first:last] for frame in unframed(VARIANT.encode(SESSION, entry))]
+
+    def read(self, position: int, moment: int | None = None) -> list[Frame]:
+        """What one who reads the log from a place is sent, at a moment."""
+        reading = VARIANT.reading(position)
+        entries = [entry for entry in self.log(moment) if entry.seq > position]
+        return [frame for entry in entries for frame in unframed(reading.encode(SESSION, entry))]
+
+    def resumed(self, last: int, moment: int) -> list[Frame]:
+        """What one who has the frame `last` is sent when it comes back: the rest of its entry, then the log."""
+        seq = last // FRAMES
+        rest = [
+            frame
+            for entry in self.log(moment)
+            if entry.seq == seq
+            for frame in unframed(VARIANT.encode(SESSION, entry))
+            if frame["seq"] > last
+        ]
+        return [*rest, *self.read(seq, moment)]
+
+    def messages(self, moment: int | None = None) -> Frame:
+        """The conversation as REST tells it."""
+        renderer = MessageRenderer(SESSION, {"id": SESSION})
+        data = renderer.begin() + b"".join(renderer.entry(entry) for entry in self.log(moment)) + renderer.end()
+        told: Frame = json.loads(data)["data"]
+        return told
+
+    def counted(self, moment: int | None = None) -> Counted:
+        fold = MessageFold()
+        for entry in self.log(moment):
+            assert fold.step(entry) == ()
+            again = MessageFold()
+            again.restore(fold.snapshot())
+            fold = again
+        return read_counted(fold.snapshot())
+
+
+def shown(*parts: Iterable[Frame]) -> Shown:
+    """What the reference client shows of these frames."""
+    client = CognovaClient()
+    client.apply({"type": "chat:session_created", "conversationId": SESSION})
+    for part in parts:
+        for frame in part:
+            client.apply(frame)
+    return client.conversations[SESSION]

@@ -1,0 +1,150 @@
+"""The chat by case: tests/golden/cognova/<case>/in.jsonl gives live.jsonl (what a peer is sent) and messages.json (the
+stored conversation). FAIRLEAD_WRITE=1 writes them anew: then read the difference.
+"""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clients.cognova.telling import SESSION, Telling, shown
+from fairlead.model.ids import is_uuid
+
+CASES = Path(__file__).parents[2] / "golden" / "cognova"
+NAMES = sorted(path.name for path in CASES.iterdir())
+FIELDS = {
+    "chat:stream_start": (),
+    "chat:text_delta": ("delta",),
+    "chat:tool_start": ("toolUseId", "toolName"),
+    "chat:tool_end": ("toolUseId", "result", "isError"),
+    "chat:stream_end": ("costUsd", "durationMs"),
+    "chat:interrupted": (),
+    "chat:error": ("message",),
+    "chat:permission_request": ("requestId", "toolName", "input"),
+}
+
+
+def lines(case: str, name: str) -> list[Any]:
+    return [json.loads(line) for line in (CASES / case / name).read_text().splitlines()]
+
+
+def told(case: str) -> Telling:
+    return Telling().run(lines(case, "in.jsonl"))
+
+
+def write(case: str, telling: Telling) -> None:
+    frames = [json.dumps(frame, ensure_ascii=False, separators=(",", ":")) + "\n" for frame in telling.live()]
+    (CASES / case / "live.jsonl").write_text("".join(frames))
+    text = json.dumps(telling.messages(), ensure_ascii=False, indent=1)
+    (CASES / case / "messages.json").write_text(text + "\n")
+
+
+@pytest.mark.rules("S002-002", "S002-026", "S002-030", "S002-034", "S002-037", "S002-045", "S002-049")
+@pytest.mark.rules("S002-052")
+@pytest.mark.parametrize("case", NAMES)
+def test_a_case_comes_out_as_written(case: str) -> None:
+    telling = told(case)
+    if os.environ.get("FAIRLEAD_WRITE"):
+        write(case, telling)
+    frames = telling.live()
+    assert frames == lines(case, "live.jsonl")
+    assert telling.messages() == json.loads((CASES / case / "messages.json").read_text())
+    for frame in frames:
+        fields = FIELDS.get(frame["type"])
+        if fields is not None:
+            assert tuple(frame) == ("type", "conversationId", *fields, "seq")
+        assert frame["conversationId"] == SESSION and is_uuid(frame["conversationId"])
+
+
+def kinds(case: str) -> list[str]:
+    return [frame["type"].removeprefix("chat:") for frame in lines(case, "live.jsonl")]
+
+
+@pytest.mark.rules("S002-027", "S002-029", "S002-031", "S002-033", "S002-036", "S002-046")
+def test_a_streamed_answer_with_a_tool_between_its_texts() -> None:
+    assert kinds("streamed-with-tool") == [
+        *["stream_start", "text_delta", "text_delta", "tool_start", "tool_end", "text_delta", "text_delta"],
+        "stream_end",
+    ]
+    (answer,) = shown(lines("streamed-with-tool", "live.jsonl")).answers
+    assert answer.parts == ["text:Here's how we can ", "tool:toolu_1", "text:All done."]
+    assert answer.tools["toolu_1"].name == "Bash"
+
+
+@pytest.mark.rules("S002-032")
+def test_text_that_was_not_streamed_is_one_delta() -> None:
+    assert kinds("not-streamed") == ["stream_start", "text_delta", "tool_start", "tool_end", "text_delta", "stream_end"]
+
+
+@pytest.mark.rules("S002-051")
+def test_an_interrupted_answer_has_no_end_after_it_and_its_calls_end_before() -> None:
+    assert kinds("interrupted-tool") == ["stream_start", "text_delta", "tool_start", "tool_end", "interrupted"]
+    (end,) = [frame for frame in lines("interrupted-tool", "live.jsonl") if frame["type"] == "chat:tool_end"]
+    assert end["isError"] is True
+
+
+def test_the_text_of_an_interrupted_answer_is_kept() -> None:
+    (_, answer) = told("interrupted-text").messages()["messages"]
+    assert answer["content"] == [{"type": "text", "text": "Once upon a"}]
+    assert told("interrupted-text").counted().status == "interrupted"
+
+
+def test_a_call_that_was_never_written_to_its_end_ends_with_the_interrupt() -> None:
+    assert kinds("interrupted-input") == ["stream_start", "tool_start", "tool_end", "interrupted"]
+    assert told("interrupted-input").counted().messages == 1
+
+
+@pytest.mark.rules("S002-047", "S002-048")
+def test_each_answer_has_its_own_cost_and_duration() -> None:
+    """The agent's own total grows over the turns of a process."""
+    ends = [frame for frame in lines("two-turns", "live.jsonl") if frame["type"] == "chat:stream_end"]
+    assert [(end["costUsd"], end["durationMs"]) for end in ends] == [(0.035, 8200), (0.01, 1500)]
+    stored = [message for message in told("two-turns").messages()["messages"] if message["role"] == "assistant"]
+    assert [message["costUsd"] for message in stored] == [0.035, 0.01]
+
+
+@pytest.mark.rules("S002-053")
+def test_an_error_of_the_api_and_an_agent_that_died() -> None:
+    assert kinds("failed") == [
+        "stream_start",
+        "text_delta",
+        "error",
+        "stream_end",
+        "stream_start",
+        "error",
+        "stream_end",
+    ]
+    said = [frame["message"] for frame in lines("failed", "live.jsonl") if frame["type"] == "chat:error"]
+    assert said == ["API Error: 529 overloaded", "the agent exited with code 1"]
+
+
+def test_a_subagents_calls_are_told_and_its_words_are_not() -> None:
+    frames = lines("subagent", "live.jsonl")
+    text = "".join(frame["delta"] for frame in frames if frame["type"] == "chat:text_delta")
+    assert text == "Asking. It is done."
+    assert [frame["toolName"] for frame in frames if frame["type"] == "chat:tool_start"] == ["Task", "Grep"]
+
+
+def test_a_permission_is_asked_and_settled() -> None:
+    frames = lines("permission", "live.jsonl")
+    asked = next(frame for frame in frames if frame["type"] == "chat:permission_request")
+    assert (asked["requestId"], asked["toolName"], asked["input"]) == ("req-1", "Bash", {"command": "make"})
+    settled = [frame for frame in frames if frame["type"] == "chat:permission_resolved"]
+    assert [(frame["requestId"], frame["allow"], frame["by"]) for frame in settled] == [
+        ("req-1", True, "ann"),
+        ("req-2", False, ""),
+    ]
+
+
+@pytest.mark.rules("S002-040", "S002-043")
+def test_results_are_text_whatever_they_were() -> None:
+    ends = [frame for frame in lines("results", "live.jsonl") if frame["type"] == "chat:tool_end"]
+    assert [(end["result"], end["isError"]) for end in ends] == [
+        ("plain", False),
+        ("one, two", False),
+        ('[{"type":"image","source":{"type":"base64","media_type":"image/png","data":"aGk="}}]', False),
+        ("", False),
+        ("no such file", True),
+    ]

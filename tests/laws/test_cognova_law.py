@@ -1,0 +1,124 @@
+"""The law for Cognova's chat: what its reference client shows after a cut and a resume is what it shows when always
+there; and what was streamed is what is stored.
+
+Over every recorded session, generated ones and this protocol's own cases: cut behind any frame, between two of one
+entry too, and come back at any later moment.
+"""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agents.claude.golden_claude import cases, inputs
+from clients.cognova.telling import Frame, Telling, shown
+from clients.cognova.test_cognova_golden import NAMES, told
+from fairlead.clients.cognova.chat_frames import FRAMES
+from fairlead.testing.cognova_client import Shown
+from laws.test_cut_and_resume import generated
+
+ALTERED = {"2.1.325-background_shell", "2.1.37-background_shell"}
+"""Paths in these recordings were made anonymous, so that a block says less than its stream: no agent does that."""
+
+
+def seen(client: Shown) -> Any:
+    """All but where a text stands among calls of subagents: it is read as a whole, and was told in pieces."""
+    answers = [
+        (answer.text, answer.tools, answer.status, answer.cost_usd, answer.duration_ms, answer.errors)
+        for answer in client.answers
+    ]
+    return answers, client.requests, sorted(client.settled), client.errors
+
+
+def check(telling: Telling, cuts: list[tuple[int, int]]) -> None:
+    """`cuts`: frames that came before the connection broke, and entries that come before it is back."""
+    frames = telling.live()
+    there = seen(shown(frames))
+    assert seen(shown(telling.read(0))) == there, "one who reads it all at the end"
+    end = len(telling.published)
+    for cut, later in cuts:
+        last = frames[cut - 1]["seq"] if cut else 0
+        published = sum(entry.seq <= last // FRAMES for entry in telling.published)
+        back = min(end, published + later)
+        parts = (frames[:cut], telling.resumed(last, back), telling.live(back))
+        assert seen(shown(*parts)) == there, f"cut behind frame {cut}, back after {back} of {end}"
+        numbers = [frame["seq"] for part in parts for frame in part]
+        assert numbers == sorted(set(numbers)), "each number once, and growing"
+
+
+def some(telling: Telling) -> list[tuple[int, int]]:
+    count, end = len(telling.live()), len(telling.published)
+    return [(cut, gap) for cut in range(0, count + 1, max(1, count // 40)) for gap in (0, 1, 5, end)]
+
+
+def check_calls(frames: list[Frame]) -> None:
+    begun = [frame["toolUseId"] for frame in frames if frame["type"] == "chat:tool_start"]
+    ended = [frame["toolUseId"] for frame in frames if frame["type"] == "chat:tool_end"]
+    assert max(Counter(begun).values(), default=1) == max(Counter(ended).values(), default=1) == 1
+    running: set[str] = set()
+    for frame in frames:
+        if frame["type"] == "chat:tool_start":
+            running.add(frame["toolUseId"])
+        elif frame["type"] == "chat:tool_end":
+            running.remove(frame["toolUseId"])
+            assert len(frame["result"]) <= 5000
+
+
+def check_order(frames: list[Frame]) -> None:
+    """What an answer says comes between its beginning and its one end."""
+    open_ = False
+    for frame in frames:
+        match frame["type"]:
+            case "chat:stream_start":
+                assert not open_
+                open_ = True
+            case "chat:text_delta":
+                assert open_
+            case "chat:stream_end" | "chat:interrupted":
+                assert open_
+                open_ = False
+
+
+def check_stored(telling: Telling, moments: list[int]) -> None:
+    for moment in moments:
+        streamed = [answer for answer in shown(telling.live(0, moment)).answers if answer.text or answer.tools]
+        told_ = telling.messages(moment)
+        stored = [message for message in told_["messages"] if message["role"] == "assistant"]
+        texts = ["".join(block.get("text", "") for block in message["content"]) for message in stored]
+        assert "".join(texts) == "".join(answer.text for answer in streamed)
+        assert [text for text in texts if text] == [answer.text for answer in streamed if answer.text]
+        assert telling.counted(moment).messages == len(told_["messages"])
+
+
+@pytest.mark.rules("S002-025", "S002-031", "S002-032", "S002-039", "S002-044", "S002-046")
+@pytest.mark.parametrize("case", sorted({*cases()} - ALTERED))
+def test_every_recorded_session(case: str) -> None:
+    telling = Telling().run(inputs(case))
+    check(telling, some(telling))
+    check_calls(telling.live())
+    check_order(telling.live())
+    end = len(telling.published)
+    check_stored(telling, [*range(0, end, max(1, end // 10)), end])
+
+
+@pytest.mark.parametrize("case", NAMES)
+def test_every_cut_of_every_case_of_this_protocol(case: str) -> None:
+    telling = told(case)
+    end = len(telling.published)
+    check(telling, [(cut, gap) for cut in range(len(telling.live()) + 1) for gap in range(end + 1)])
+    check_calls(telling.live())
+    check_order(telling.live())
+    check_stored(telling, list(range(end + 1)))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_any_cut_of_any_session(data: st.DataObject) -> None:
+    telling = Telling().run(data.draw(generated()))
+    count, end = len(telling.live()), len(telling.published)
+    check(telling, data.draw(st.lists(st.tuples(st.integers(0, count), st.integers(0, end)), max_size=6)))
+    check_calls(telling.live())
+    check_order(telling.live())
+    check_stored(telling, [end, data.draw(st.integers(0, end))])
