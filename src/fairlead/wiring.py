@@ -26,9 +26,12 @@ from fairlead.config import Config
 from fairlead.model.admin import FolderReport
 from fairlead.model.agents import AgentInfo, AgentKind
 from fairlead.model.dialin import Tokens
+from fairlead.model.ids import SessionId
+from fairlead.model.news import What
 from fairlead.model.policy import Behavior, Rule, parse_rule
 from fairlead.model.requests import Action
 from fairlead.model.terminals import Terminals
+from fairlead.notices import Room
 from fairlead.server import limits as serving
 from fairlead.server.app import App, Parts
 from fairlead.server.binding import Binding, house_of, open_sockets, urls
@@ -136,14 +139,24 @@ class Gateway:
         transcripts = self._transcripts(data)
         fences = _fences(data, house, doors)
         news = NewsDesk(self._clock)
+        notices = self._notices(store, data)
+        await notices.begin()
+
+        def told(session: SessionId, what: What) -> None:
+            news.tell(session, what)
+            notices.news(session, what)
+
         services = msgspec.structs.replace(
-            self._services(store, kinds, chosen.name, fences, transcripts), views=views_of(protocols), news=news.tell
+            self._services(store, kinds, chosen.name, fences, transcripts),
+            views=views_of(protocols),
+            news=told,
+            committed=notices.committed,
         )
         registry = self._registry = Registry(services)
         keeper = self._keeper = registry.opener = Keeper(
             services, transcripts, registry, archive=config.archive, archive_bytes=config.archive_bytes
         )
-        gateway = SessionGateway(services, registry)
+        gateway = self._gateway = SessionGateway(services, registry)
         self._trust = TrustBook(store.documents, self._clock, self._describe, gateway.resolve_folder)
         limits = server_limits(config)
         inbound = [protocol for kind in kinds.values() if (protocol := kind.protocol()) is not None]
@@ -155,6 +168,7 @@ class Gateway:
             **ShownBook(store.documents, news.tell).performers(),
             **news.performers(),
             **TerminalActions(terminals).performers(),
+            **notices.performers(),
         }
         for kind in kinds.values():
             performers.update(kind.performers())
@@ -173,7 +187,9 @@ class Gateway:
         behind = [(door, door.app(parts)) for door in doors]
         self._runner = Runner(App(parts), binding, sockets, self._clock, limits, behind)
         await registry.start(kill_children=config.on_restart == "kill")
+        stack.push_async_callback(notices.stop)
         stack.push_async_callback(registry.stop)
+        await notices.start()
         keeper.start()
         stack.push_async_callback(keeper.stop)
         url = config.public_url or self._runner.urls[0]
@@ -231,6 +247,21 @@ class Gateway:
             mcp=self._mcp,
             mcp_configs={name: msgspec.to_builtins(server) for name, server in config.mcp.items()},
             session_env=frozenset(config.session_env),
+        )
+
+    def _notices(self, store: SqliteStore, data: Path) -> Room:
+        async def title(session: SessionId) -> str:
+            summary = await store.summary(session)
+            return "" if summary is None else summary.title
+
+        return Room(
+            store.shelf,
+            store.documents,
+            lambda: self._gateway,
+            data,
+            self._clock,
+            fresh=lambda: str(uuid.uuid4()),
+            title=title,
         )
 
     def _transcripts(self, data: Path) -> ClaudeTranscripts:

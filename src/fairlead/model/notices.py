@@ -9,7 +9,7 @@ Vocabulary
     target     where a person wants to be told outside: a webhook, an ntfy topic, a browser's push service
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal, Protocol, get_args
 
 import msgspec
@@ -142,9 +142,10 @@ class Shelf(Protocol):
         removes: Sequence[tuple[str, str]] = (),
         told: Sequence[Told] = (),
         keep: int = 10_000,
+        most: Mapping[str, int] | None = None,
     ) -> tuple[FeedEntry, ...]:
         """All of it or nothing: what changed, and that it is told. A row that is put again keeps its place in lists.
-        Of the feed the last `keep` are kept. Durable when it returns."""
+        Of the feed the last `keep` are kept, of the kinds in `most` so many rows. Durable when it returns."""
         ...
 
     async def get(self, kind: str, id: str) -> bytes | None: ...
@@ -250,8 +251,6 @@ class ScheduledAgent(Item, frozen=True, kw_only=True, rename="camel"):
     max_turns: int = 50
     max_budget_usd: float | None = None
     folder: str = ""
-    last_run_at: int | None = None
-    last_status: str | None = None
 
 
 RunStatus = Literal["running", "success", "error", "cancelled", "budget_exceeded"]

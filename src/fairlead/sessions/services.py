@@ -1,12 +1,13 @@
 """What the core is given by the wiring: the store, the clock, the agents, the policy's settings, limits."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
 
 from fairlead.model.agents import AgentKind, Child
 from fairlead.model.errors import NotFound
+from fairlead.model.events import Event
 from fairlead.model.ids import SessionId
 from fairlead.model.news import What
 from fairlead.model.policy import Rule
@@ -64,6 +65,8 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     """Told when a turn is over and its end is in the log."""
     news: Callable[[SessionId, What], None] = lambda session, what: None
     """Told what lists are to show otherwise."""
+    committed: Callable[[SessionId, Sequence[Event]], None] = lambda session, events: None
+    """Told what a session's log has got. It returns at once."""
     limits: Limits = Limits()
     transcripts: Transcripts | None = None
     mcp: Mapping[str, McpServer] = {}

@@ -48,6 +48,7 @@ class Session:
 
     def committed(self, events: Sequence[ev.Event]) -> None:
         self.deliveries.committed(events)
+        self.core.services.committed(self.core.session, events)
         for what in news_of(events):
             self.core.services.news(self.core.session, what)
         if any(isinstance(event, ev.AgentExited) for event in events):

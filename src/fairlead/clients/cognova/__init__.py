@@ -1,18 +1,18 @@
-"""The Cognova protocol: its chat and the conversations behind it. Reference: docs/reference/cognova.md.
+"""The Cognova protocol: chat, conversations, the feed of changes and its resources. Reference: docs/reference/cognova.md.
 
 Each part declares its routes and sockets; they are joined here.
 """
 
 from typing import Final
 
-from fairlead.clients.cognova import chat, conversations
+from fairlead.clients.cognova import chat, conversations, notifications, resources
 from fairlead.clients.cognova.history import MessageView
 from fairlead.model.routes import ClientProtocol
 
 PROTOCOL: Final = ClientProtocol(
     name="cognova",
     prefix="/cognova",
-    routes=(*conversations.ROUTES,),
-    sockets=(chat.SOCKET,),
+    routes=(*conversations.ROUTES, *resources.ROUTES),
+    sockets=(chat.SOCKET, notifications.SOCKET),
     views=(MessageView(),),
 )

@@ -2,7 +2,7 @@
 other, whatever dies in between. That, and lists by place, is why they are tables and not documents."""
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -27,6 +27,7 @@ class SqliteShelf:
         removes: Sequence[tuple[str, str]] = (),
         told: Sequence[Told] = (),
         keep: int = 10_000,
+        most: Mapping[str, int] | None = None,
     ) -> tuple[FeedEntry, ...]:
         words = [msgspec.json.encode(one).decode() for one in told]
 
@@ -37,6 +38,12 @@ class SqliteShelf:
                 " on conflict (kind, id) do update set data = excluded.data",
                 [(put.kind, put.id, put.data.decode()) for put in puts],
             )
+            for kind, number in (most or {}).items():
+                db.execute(
+                    "delete from shelf where kind = ? and place <="
+                    " (select place from shelf where kind = ? order by place desc limit 1 offset ?)",
+                    (kind, kind, number),
+                )
             seqs = [_insert(db, at, text) for text in words]
             if seqs:
                 db.execute("delete from feed where seq <= ?", (seqs[-1] - keep,))

@@ -1,0 +1,5 @@
+"""The change feed and the resources behind it: tasks, reminders that fire, agents that run on time, and who is told."""
+
+from fairlead.notices.room import Room
+
+__all__ = ["Room"]

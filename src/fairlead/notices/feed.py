@@ -1,0 +1,238 @@
+"""The feed: what changed, in one order, stored before it is told, encoded once for all who are told.
+
+Rule: nobody here waits for a peer. One that does not read is left where it is and reads on from the store when it
+does; what waits for it in memory is bounded.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from fairlead.model.errors import FairleadError
+from fairlead.model.notices import (
+    Ask,
+    Change,
+    FeedCodec,
+    FeedEntry,
+    FeedPage,
+    Kept,
+    Ping,
+    Shelf,
+    Told,
+    cursor_text,
+    read_cursor,
+)
+from fairlead.model.sockets import Wire
+from fairlead.system.clock import Clock
+
+UNSENT_BYTES: Final = 128 * 1024
+"""What may wait for one peer; above the mark over which a connection tells that it has drained."""
+PAGE: Final = 200
+LOST: Final = (1013, "too far behind: connect again")
+UNREADABLE: Final = (1011, "the feed cannot be read: connect again")
+
+
+class Feed:
+    """`start` it before anything else."""
+
+    def __init__(self, shelf: Shelf, clock: Clock) -> None:
+        self._shelf = shelf
+        self._clock = clock
+        self._writing = asyncio.Lock()
+        self.peers: set[Peer] = set()
+        self.listeners: list[Callable[[], None]] = []
+        """Called after every entry: those who read on from the store."""
+        self.id = ""
+        self.head = 0
+
+    async def start(self) -> None:
+        page = await self._shelf.feed(0, 1)
+        self.id, self.head = page.feed, page.head
+
+    async def write(
+        self,
+        *told: Told,
+        puts: Sequence[Kept] = (),
+        removes: Sequence[tuple[str, str]] = (),
+        most: Mapping[str, int] | None = None,
+    ) -> tuple[FeedEntry, ...]:
+        """Store what changed together with the word about it, then tell it. In the order of the calls."""
+        async with self._writing:
+            entries = await self._shelf.write(self._clock.now_ms(), puts, removes, told, most=most)
+            for entry in entries:
+                self._publish(entry)
+        return entries
+
+    async def read(self, after: int, limit: int) -> FeedPage:
+        return await self._shelf.feed(after, limit)
+
+    def join(self, codec: FeedCodec) -> "Peer":
+        return Peer(self, codec, self._clock)
+
+    def _publish(self, entry: FeedEntry) -> None:
+        self.head = entry.seq
+        encoded: dict[tuple[str, bool], bytes] = {}
+        # A copy: a peer whose socket fails leaves while it is told.
+        for peer in tuple(self.peers):
+            if peer.wants(entry):
+                variant = peer.variant
+                frames = encoded.get(variant)
+                if frames is None:
+                    frames = encoded[variant] = peer.encode(entry)
+                peer.tell(entry.seq, frames)
+            else:
+                peer.tell(entry.seq, b"")
+        for listener in self.listeners:
+            listener()
+
+
+class Peer:
+    """One socket of the feed. Implements `model.sockets.Holder`."""
+
+    def __init__(self, feed: Feed, codec: FeedCodec, clock: Clock) -> None:
+        self._feed = feed
+        self._codec = codec
+        self._clock = clock
+        self._wire: Wire | None = None
+        self._ask: Ask | None = None
+        self._seq = 0
+        self._behind = False
+        self._room = asyncio.Event()
+        self._reading: asyncio.Task[None] | None = None
+        self._early: list[bytes] = []
+
+    # --- what the socket calls
+
+    def attached(self, wire: Wire) -> None:
+        self._wire = wire
+        self._seq = self._feed.head
+        # Registered first: a change after `connected` is never missed.
+        self._feed.peers.add(self)
+        wire.send(self._codec.opened(self._clock.now_ms()))
+        for data in self._early:
+            self.received(data)
+        self._early.clear()
+
+    def received(self, data: bytes) -> None:
+        """Also before it is attached: a client need not wait with its first words."""
+        wire, now = self._wire, self._clock.now_ms()
+        if wire is None:
+            self._early.append(data)
+            return
+        try:
+            said = self._codec.read(data)
+        except FairleadError as error:
+            wire.send(self._codec.failed(error, now))
+        else:
+            if isinstance(said, Ping):
+                wire.send(self._codec.pong(now))
+            elif isinstance(said, Ask):
+                self._subscribe(wire, said, now)
+        if wire.backlog() > UNSENT_BYTES:
+            # Who does not take our answers is not listened to either.
+            wire.pause()
+
+    def drained(self) -> None:
+        self._room.set()
+        if self._wire is not None:
+            self._wire.resume()
+        self._read_on()
+
+    def detached(self, code: int) -> None:
+        self._wire = None
+        self._feed.peers.discard(self)
+        if self._reading is not None:
+            self._reading.cancel()
+
+    # --- what the feed calls
+
+    @property
+    def variant(self) -> tuple[str, bool]:
+        return self._codec.key, self._ask is not None
+
+    def wants(self, entry: FeedEntry) -> bool:
+        told = entry.told
+        return isinstance(told, Change) or (self._ask is not None and told.topic in self._ask.topics)
+
+    def encode(self, entry: FeedEntry) -> bytes:
+        return self._codec.entry(entry, cursor_text(self._feed.id, entry.seq) if self._ask is not None else None)
+
+    def tell(self, seq: int, frames: bytes) -> None:
+        """Empty frames: it is not for this peer, which is level with it all the same."""
+        wire = self._wire
+        if wire is None or self._behind:
+            return
+        if seq != self._seq + 1 or wire.backlog() > UNSENT_BYTES:
+            # Something was stored that nobody told us, or it does not read: the store has it all.
+            self._behind = True
+            if wire.backlog() <= UNSENT_BYTES:
+                self._read_on()
+            return
+        self._seq = seq
+        if frames:
+            wire.send(frames)
+
+    # --- inside
+
+    def _subscribe(self, wire: Wire, ask: Ask, now: int) -> None:
+        self._ask = ask
+        verdict, seq = "ok", self._seq
+        if ask.cursor is not None:
+            place = read_cursor(ask.cursor)
+            if place is None or place[0] != self._feed.id or place[1] > self._feed.head:
+                verdict, seq = "gap", self._feed.head
+            else:
+                seq = place[1]
+        if self._reading is not None:
+            self._reading.cancel()
+        self._reading = asyncio.create_task(self._resume(wire, ask, verdict == "ok", seq, now))
+        self._behind = True
+
+    async def _resume(self, wire: Wire, ask: Ask, known: bool, seq: int, now: int) -> None:
+        """The verdict first, which may need a look at what is still kept; then what was missed."""
+        if known and seq < self._feed.head:
+            try:
+                known = seq + 1 >= (await self._feed.read(seq, 1)).first
+            except FairleadError:
+                wire.hang_up(*UNREADABLE)
+                return
+        if not known:
+            seq = self._feed.head
+        self._seq = seq
+        cursor = cursor_text(self._feed.id, seq)
+        wire.send(self._codec.subscribed(ask, "ok" if known else "gap", cursor, now))
+        await self._catch_up(wire)
+
+    def _read_on(self) -> None:
+        wire = self._wire
+        if self._behind and wire is not None and (self._reading is None or self._reading.done()):
+            self._reading = asyncio.create_task(self._catch_up(wire))
+
+    async def _catch_up(self, wire: Wire) -> None:
+        while self._seq < self._feed.head:
+            try:
+                page = await self._feed.read(self._seq, PAGE)
+            except FairleadError:
+                wire.hang_up(*UNREADABLE)
+                return
+            if self._seq + 1 < page.first or not page.entries:
+                wire.hang_up(*LOST)
+                return
+            for entry in page.entries:
+                while wire.backlog() > UNSENT_BYTES:
+                    self._room.clear()
+                    await self._room.wait()
+                if self.wants(entry):
+                    wire.send(self.encode(entry))
+                self._seq = entry.seq
+        # Nothing was awaited since the comparison: what comes from now on is told as it comes.
+        self._behind = False
+
+
+async def finished(task: asyncio.Task[None] | None) -> None:
+    """Cancel it and wait for its end."""
+    if task is not None:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task

@@ -1,0 +1,163 @@
+"""The room as a whole: its parts joined, and what protocols ask of it performed."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from fairlead.model import events as ev
+from fairlead.model.auth import Identity
+from fairlead.model.gateway import Gateway
+from fairlead.model.ids import SessionId
+from fairlead.model.news import What
+from fairlead.model.notices import (
+    AddItem,
+    AgentRun,
+    CancelAgent,
+    Change,
+    EditItem,
+    FeedPage,
+    GetItem,
+    Item,
+    JoinFeed,
+    ListItems,
+    ReadFeed,
+    ReadPreferences,
+    Reminder,
+    RemoveItem,
+    RestoreItem,
+    RevealSecret,
+    RunAgent,
+    ScheduledAgent,
+    Shelf,
+    WritePreferences,
+)
+from fairlead.model.requests import Action
+from fairlead.model.store import Documents
+from fairlead.notices.alarms import Alarms
+from fairlead.notices.desk import Desk
+from fairlead.notices.feed import Feed, Peer
+from fairlead.notices.runs import Runs
+from fairlead.notices.sealing import Seal
+from fairlead.notices.sessions import SessionNotices
+from fairlead.system.clock import Clock
+
+PREFERENCES: Final = "cognova.preferences"
+"""Documents that say what a user wants shown."""
+
+
+class Room:
+    """`committed` and `news` are told by the core from the first moment on; `begin` before it starts, `start` after."""
+
+    def __init__(
+        self,
+        shelf: Shelf,
+        documents: Documents,
+        gateway: Callable[[], Gateway],
+        folder: Path,
+        clock: Clock,
+        *,
+        fresh: Callable[[], str],
+        title: Callable[[SessionId], Awaitable[str]],
+    ) -> None:
+        self._documents = documents
+        self.feed = Feed(shelf, clock)
+        self.desk = Desk(shelf, self.feed, Seal(folder), clock)
+        self.sessions = SessionNotices(self.feed, title)
+        self.runs = Runs(self.desk, gateway, clock, fresh)
+        self.alarms = Alarms(self.desk, clock, self._ring)
+        self.desk.changed = self._changed
+
+    async def begin(self) -> None:
+        await self.feed.start()
+
+    async def start(self) -> None:
+        await self.runs.start()
+        await self.alarms.start()
+
+    async def stop(self) -> None:
+        await self.alarms.stop()
+        await self.runs.stop()
+        await self.sessions.stop()
+
+    # --- what the core tells
+
+    def committed(self, session: SessionId, events: Sequence[ev.Event]) -> None:
+        self.sessions.committed(session, events)
+        self.runs.committed(session, events)
+
+    def news(self, session: SessionId, what: What) -> None:
+        self.sessions.news(session, what)
+        if what == "deleted":
+            self.runs.deleted(session)
+
+    # --- what protocols ask
+
+    def performers(self) -> Mapping[type[Action], Callable[[Identity, Any], Awaitable[Any]]]:
+        return {
+            JoinFeed: self._join,
+            ReadFeed: self._read,
+            ListItems: self._list,
+            GetItem: self._get,
+            AddItem: self._add,
+            EditItem: self._edit,
+            RemoveItem: self._remove,
+            RestoreItem: self._restore,
+            RevealSecret: self._reveal,
+            RunAgent: self._run,
+            CancelAgent: self._cancel,
+            ReadPreferences: self._preferences,
+            WritePreferences: self._prefer,
+        }
+
+    async def _join(self, who: Identity, action: JoinFeed) -> Peer:
+        return self.feed.join(action.codec)
+
+    async def _read(self, who: Identity, action: ReadFeed) -> FeedPage:
+        return await self.feed.read(action.after, action.limit)
+
+    async def _list(self, who: Identity, action: ListItems) -> tuple[Item, ...]:
+        return await self.desk.list(action.kind, action.accept, action.limit, deleted=action.deleted)
+
+    async def _get(self, who: Identity, action: GetItem) -> Item:
+        return await self.desk.get(action.kind, action.id)
+
+    async def _add(self, who: Identity, action: AddItem) -> Item:
+        return await self.desk.add(action.item, action.value)
+
+    async def _edit(self, who: Identity, action: EditItem) -> Item:
+        return await self.desk.edit(action.kind, action.id, action.changes)
+
+    async def _remove(self, who: Identity, action: RemoveItem) -> Item:
+        return await self.desk.remove(action.kind, action.id)
+
+    async def _restore(self, who: Identity, action: RestoreItem) -> Item:
+        return await self.desk.restore(action.kind, action.id)
+
+    async def _reveal(self, who: Identity, action: RevealSecret) -> str:
+        return await self.desk.reveal(action.key)
+
+    async def _run(self, who: Identity, action: RunAgent) -> AgentRun:
+        return await self.runs.run(await self.desk.get(ScheduledAgent, action.id))
+
+    async def _cancel(self, who: Identity, action: CancelAgent) -> int:
+        return await self.runs.cancel(await self.desk.get(ScheduledAgent, action.id))
+
+    async def _preferences(self, who: Identity, action: ReadPreferences) -> Any:
+        return await self._documents.get(PREFERENCES, who.user)
+
+    async def _prefer(self, who: Identity, action: WritePreferences) -> None:
+        await self._documents.put(PREFERENCES, who.user, action.value)
+
+    # --- what happens by itself
+
+    def _changed(self, item: Item) -> None:
+        self.alarms.changed(item)
+        if isinstance(item, ScheduledAgent) and item.deleted_at is not None:
+            self.runs.abandon(item)
+
+    async def _ring(self, item: Item) -> None:
+        if isinstance(item, Reminder):
+            change = Change(resource="reminder", action="complete", id=item.id, name=item.message)
+            await self.desk.amend(Reminder, item.id, {"notified": True}, change)
+        elif isinstance(item, ScheduledAgent):
+            await self.runs.run(item)

@@ -1,0 +1,80 @@
+"""From the core's commits to the feed: events are noted as they are committed and written behind them, in order."""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+from fairlead.model import events as ev
+from fairlead.model.errors import FairleadError
+from fairlead.model.ids import SessionId
+from fairlead.model.news import What
+from fairlead.model.notices import Told
+from fairlead.notices.feed import Feed
+from fairlead.notices.telling import Teller
+
+log = logging.getLogger("fairlead.notices")
+
+WAITING: Final = 10_000
+"""Notes that may wait while the store is busy; the logs have it all, so that the oldest may go."""
+BATCH: Final = 200
+
+Note = tuple[SessionId, What | ev.Event]
+
+_TOLD = (
+    ev.SessionChanged
+    | ev.TurnStarted
+    | ev.TurnEnded
+    | ev.PermissionAsked
+    | ev.QuestionAsked
+    | ev.PlanProposed
+    | ev.PermissionResolved
+    | ev.PermissionCancelled
+    | ev.AgentExited
+)
+
+
+class SessionNotices:
+    """`title` tells what a session is called now."""
+
+    def __init__(self, feed: Feed, title: Callable[[SessionId], Awaitable[str]]) -> None:
+        self._feed = feed
+        self._title = title
+        self._waiting: deque[Note] = deque(maxlen=WAITING)
+        self._writing: asyncio.Task[None] | None = None
+
+    def committed(self, session: SessionId, events: Sequence[ev.Event]) -> None:
+        for event in events:
+            if isinstance(event, _TOLD):
+                self._note(session, event)
+
+    def news(self, session: SessionId, what: What) -> None:
+        if what in ("created", "deleted"):
+            self._note(session, what)
+
+    async def stop(self) -> None:
+        """What was noted is written."""
+        while self._writing is not None and not self._writing.done():
+            await asyncio.wait({self._writing})
+
+    def _note(self, session: SessionId, what: What | ev.Event) -> None:
+        self._waiting.append((session, what))
+        if self._writing is None or self._writing.done():
+            self._writing = asyncio.get_running_loop().create_task(self._write())
+
+    async def _write(self) -> None:
+        while self._waiting:
+            notes = [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
+            try:
+                tellers = {
+                    session: Teller(session, await self._title(session)) for session in {note[0] for note in notes}
+                }
+                told: list[Told] = []
+                for session, what in notes:
+                    teller = tellers[session]
+                    told += teller.news(what) if isinstance(what, str) else teller.event(what)
+                if told:
+                    await self._feed.write(*told)
+            except FairleadError as error:
+                log.warning("notices lost", extra={"number": len(notes), "error": error.message})

@@ -1,0 +1,14 @@
+"""A room for each test."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from notices.rigging import Rigged, rigged
+
+
+@pytest.fixture
+async def rig(tmp_path: Path) -> AsyncIterator[Rigged]:
+    async with rigged(tmp_path) as made:
+        yield made

@@ -1,0 +1,164 @@
+"""A room for tests: a real store, a clock that stands still, peers whose sockets are lists, a core that is told what to
+say."""
+
+import contextlib
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from fairlead.clients.cognova.notifications import CODEC
+from fairlead.model import commands as cmd
+from fairlead.model import events as ev
+from fairlead.model import queries as q
+from fairlead.model.auth import Identity
+from fairlead.model.errors import FairleadError
+from fairlead.model.ids import EventId, SessionId, TurnId
+from fairlead.model.notices import FeedCodec
+from fairlead.notices import Room
+from fairlead.notices.feed import Peer
+from fairlead.stores.sqlite import SqliteStore
+from fairlead.testing.clock import ManualClock
+
+
+def unframed(data: bytes) -> list[dict[str, Any]]:
+    """The text messages of joined, unmasked frames."""
+    found = []
+    while data:
+        length, start = data[1], 2
+        if length == 126:
+            length, start = int.from_bytes(data[2:4], "big"), 4
+        elif length == 127:
+            length, start = int.from_bytes(data[2:10], "big"), 10
+        found.append(msgspec.json.decode(data[start : start + length]))
+        data = data[start + length :]
+    return found
+
+
+class Socket:
+    """Implements `model.sockets.Wire`: keeps what it is sent; `stuck` bytes wait for a client that does not read."""
+
+    def __init__(self) -> None:
+        self.frames: list[dict[str, Any]] = []
+        self.stuck = 0
+        self.paused = False
+        self.closed: tuple[int, str] | None = None
+
+    def send(self, frames: bytes) -> None:
+        self.frames += unframed(frames)
+
+    def backlog(self) -> int:
+        return self.stuck
+
+    def probe(self, answered: Callable[[], None]) -> None:
+        answered()
+
+    def pause(self) -> None:
+        self.paused = True
+
+    def resume(self) -> None:
+        self.paused = False
+
+    def hang_up(self, code: int, reason: str) -> None:
+        self.closed = (code, reason)
+
+    def changes(self) -> list[tuple[str, str]]:
+        return [(one["resource"], one["action"]) for one in self.frames if one["type"] == "resource_change"]
+
+    def kinds(self) -> list[str]:
+        return [one["type"] for one in self.frames]
+
+
+class SaidGateway:
+    """Implements `model.gateway.Gateway` as far as runs need it: remembers commands; `refuse` is raised once."""
+
+    def __init__(self) -> None:
+        self.commands: list[cmd.Command] = []
+        self.who: list[Identity] = []
+        self.refuse: dict[type, FairleadError] = {}
+        self.views: dict[SessionId, q.SessionView] = {}
+        self.events: dict[SessionId, Sequence[ev.Event]] = {}
+
+    async def command(self, who: Identity, command: cmd.Command) -> cmd.Reply:
+        error = self.refuse.pop(type(command), None)
+        if error is not None:
+            raise error
+        self.commands.append(command)
+        self.who.append(who)
+        return cmd.Reply(session=command.session)
+
+    async def ask(self, who: Identity, query: q.Query) -> Any:
+        match query:
+            case q.GetSession():
+                return self.views[query.session]
+            case q.ReadMessages():
+                lines = tuple(msgspec.Raw(ev.encode(event)) for event in self.events.get(query.session, ()))
+                return q.EventPage(session=query.session, log_id="l", head=1, events=lines)
+        raise AssertionError(query)
+
+    def of(self, kind: type[cmd.Base]) -> list[Any]:
+        return [command for command in self.commands if isinstance(command, kind)]
+
+    async def watch(self, *args: Any) -> Any:
+        raise AssertionError("nobody watches here")
+
+    def signal(self, *args: Any) -> None:
+        raise AssertionError("nobody signals here")
+
+    def export(self, *args: Any) -> Any:
+        raise AssertionError("nobody exports here")
+
+
+class Rigged:
+    def __init__(self, folder: Path, store: SqliteStore, clock: ManualClock, gateway: SaidGateway) -> None:
+        self.folder = folder
+        self.store = store
+        self.clock = clock
+        self.gateway = gateway
+        self.titles: dict[SessionId, str] = {}
+        self._numbers = iter(range(1, 100_000))
+        self.room = Room(
+            store.shelf,
+            store.documents,
+            lambda: gateway,
+            folder,
+            clock,
+            fresh=self.fresh,
+            title=self._title,
+        )
+
+    def fresh(self) -> str:
+        return f"00000000-0000-4000-8000-{next(self._numbers):012d}"
+
+    async def _title(self, session: SessionId) -> str:
+        return self.titles.get(session, "")
+
+    def peer(self, codec: FeedCodec = CODEC) -> tuple[Peer, Socket]:
+        peer, socket = self.room.feed.join(codec), Socket()
+        peer.attached(socket)
+        return peer, socket
+
+    def say(self, peer: Peer, **frame: Any) -> None:
+        peer.received(msgspec.json.encode(frame))
+
+    async def told(self) -> list[Any]:
+        """Everything in the feed."""
+        return [entry.told for entry in (await self.room.feed.read(0, 1000)).entries]
+
+
+@contextlib.asynccontextmanager
+async def rigged(folder: Path, gateway: SaidGateway | None = None) -> AsyncIterator[Rigged]:
+    store = await SqliteStore.open(folder / "data")
+    rig = Rigged(folder, store, ManualClock(), gateway or SaidGateway())
+    await rig.room.begin()
+    await rig.room.start()
+    try:
+        yield rig
+    finally:
+        await rig.room.stop()
+        await store.close()
+
+
+def ended(status: Any = "completed", **more: Any) -> ev.TurnEnded:
+    return ev.TurnEnded(id=EventId("e"), turn=TurnId("t"), status=status, **more)

@@ -1,0 +1,207 @@
+"""The feed: order, one encoding for all, peers that lag or were away, and that nobody stays who has gone."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairlead.clients.cognova.notifications import NotificationCodec
+from fairlead.model.ids import SessionId
+from fairlead.model.notices import Change, FeedEntry, Notice, read_cursor
+from notices.rigging import Rigged, Socket, rigged
+
+SESSION = SessionId("11111111-2222-3333-4444-555555555555")
+
+
+def task(name: str) -> Change:
+    return Change(resource="task", action="create", id=name, name=name)
+
+
+def turn() -> Notice:
+    return Notice(topic="turn", kind="turn.completed", session=SESSION, title="Turn finished", message="m")
+
+
+def names(socket: Socket) -> list[str]:
+    return [one["resourceName"] for one in socket.frames if one["type"] == "resource_change"]
+
+
+async def until(done: Callable[[], Any]) -> None:
+    async with asyncio.timeout(20):
+        while not done():
+            await asyncio.sleep(0)
+
+
+class CountingCodec(NotificationCodec):
+    def __init__(self) -> None:
+        self.encoded = 0
+
+    def entry(self, entry: FeedEntry, cursor: str | None) -> bytes:
+        self.encoded += 1
+        return super().entry(entry, cursor)
+
+
+@pytest.mark.rules("S002-084", "S002-128", "S002-132")
+async def test_a_peer_that_says_nothing_is_told_everything_from_connected_on(rig: Rigged) -> None:
+    sockets = [rig.peer()[1] for _ in range(3)]
+    await rig.room.feed.write(task("a"))
+    for socket in sockets:
+        assert socket.kinds() == ["connected", "resource_change"]
+        assert names(socket) == ["a"]
+
+
+async def test_one_change_for_a_thousand_peers_is_encoded_once(rig: Rigged) -> None:
+    codec = CountingCodec()
+    sockets = [rig.peer(codec)[1] for _ in range(1000)]
+    await rig.room.feed.write(task("a"))
+    assert codec.encoded == 1
+    assert all(names(socket) == ["a"] for socket in sockets)
+
+
+@pytest.mark.rules("S002-129")
+async def test_changes_come_in_the_order_in_which_they_happened(rig: Rigged) -> None:
+    _, socket = rig.peer()
+    await asyncio.gather(*(rig.room.feed.write(task(str(number))) for number in range(50)))
+    page = await rig.room.feed.read(0, 100)
+    assert names(socket) == [entry.told.name for entry in page.entries if isinstance(entry.told, Change)]
+    assert [entry.seq for entry in page.entries] == list(range(1, 51))
+
+
+@pytest.mark.rules("S002-130", "S002-131")
+async def test_who_has_gone_is_not_kept(rig: Rigged) -> None:
+    for _ in range(1000):
+        peer, _ = rig.peer()
+        peer.detached(1006)
+    assert rig.room.feed.peers == set()
+    await rig.room.feed.write(task("a"))
+
+
+async def test_notices_go_to_those_who_ask_for_their_topic(rig: Rigged) -> None:
+    (asking, asked), (other, elsewhere), (_, silent) = rig.peer(), rig.peer(), rig.peer()
+    rig.say(asking, type="subscribe", topics=["turn"])
+    rig.say(other, type="subscribe", topics=["permission"])
+    await until(lambda: len(asked.frames) == 2 and len(elsewhere.frames) == 2)
+    await rig.room.feed.write(turn(), task("a"))
+    assert asked.kinds() == ["connected", "subscribed", "notice", "resource_change"]
+    assert elsewhere.kinds() == ["connected", "subscribed", "resource_change"]
+    assert silent.kinds() == ["connected", "resource_change"]
+    assert [read_cursor(one["cursor"])[1] for one in asked.frames[1:]] == [0, 1, 2]  # type: ignore[index]  # all are
+    assert "cursor" not in silent.frames[1]
+
+
+async def test_a_peer_that_was_away_is_told_what_it_missed_then_what_comes(rig: Rigged) -> None:
+    first, socket = rig.peer()
+    rig.say(first, type="subscribe", topics=["turn"])
+    await until(lambda: "subscribed" in socket.kinds())
+    await rig.room.feed.write(task("a"))
+    cursor = socket.frames[-1]["cursor"]
+    first.detached(1000)
+    await rig.room.feed.write(task("b"), turn(), task("c"))
+    again, back = rig.peer()
+    rig.say(again, type="subscribe", topics=["turn"], cursor=cursor)
+    await rig.room.feed.write(task("d"))
+    await until(lambda: names(back)[-1:] == ["d"])
+    assert back.kinds() == ["connected", "subscribed", "resource_change", "notice", *["resource_change"] * 2]
+    assert (back.frames[1]["verdict"], back.frames[1]["cursor"]) == ("ok", cursor)
+    assert names(back) == ["b", "c", "d"]
+
+
+@pytest.mark.parametrize("cursor", ["0000000000000000:1", "{feed}:99", "{feed}:0"])
+async def test_a_place_that_means_nothing_or_is_gone_is_a_gap(rig: Rigged, cursor: str) -> None:
+    for number in range(6):
+        # So few are kept here that the first ones are gone.
+        await rig.store.shelf.write(1, told=[task(str(number))], keep=3)
+    await rig.room.begin()
+    peer, socket = rig.peer()
+    rig.say(peer, type="subscribe", topics=[], cursor=cursor.format(feed=rig.room.feed.id))
+    await until(lambda: len(socket.frames) == 2)
+    assert socket.frames[1]["verdict"] == "gap"
+    await rig.room.feed.write(task("new"))
+    assert names(socket) == ["new"]
+
+
+async def test_a_peer_that_does_not_read_is_left_alone_and_reads_on_later(rig: Rigged) -> None:
+    (slow, stuck), (_, quick) = rig.peer(), rig.peer()
+    await rig.room.feed.write(task("a"))
+    stuck.stuck = 1 << 20
+    for name in "bcd":
+        await rig.room.feed.write(task(name))
+    assert (names(stuck), names(quick)) == (["a"], ["a", "b", "c", "d"])
+    stuck.stuck = 0
+    slow.drained()
+    await rig.room.feed.write(task("e"))
+    await until(lambda: names(stuck)[-1:] == ["e"])
+    assert names(stuck) == ["a", "b", "c", "d", "e"]
+
+
+async def test_one_that_is_further_behind_than_the_feed_is_kept_has_to_come_again(rig: Rigged) -> None:
+    slow, stuck = rig.peer()
+    stuck.stuck = 1 << 20
+    await rig.room.feed.write(task("a"))
+    for number in range(6):
+        await rig.store.shelf.write(1, told=[task(str(number))], keep=3)
+    await rig.room.begin()
+    stuck.stuck = 0
+    slow.drained()
+    await until(lambda: stuck.closed)
+    assert stuck.closed is not None and stuck.closed[0] == 1013
+
+
+async def test_who_takes_no_answers_is_not_listened_to(rig: Rigged) -> None:
+    peer, socket = rig.peer()
+    socket.stuck = 1 << 20
+    rig.say(peer, type="ping")
+    assert socket.paused
+    socket.stuck = 0
+    peer.drained()
+    assert not socket.paused
+
+
+async def test_what_was_stored_without_a_word_is_told_with_the_next(rig: Rigged) -> None:
+    """A request that was cut off between the store and the peers."""
+    _, socket = rig.peer()
+    await rig.store.shelf.write(1, told=[task("a")])
+    await rig.room.feed.write(task("b"))
+    await until(lambda: len(names(socket)) == 2)
+    assert names(socket) == ["a", "b"]
+
+
+@settings(max_examples=15, deadline=None)
+@given(before=st.integers(0, 4), missed=st.integers(0, 5), later=st.integers(0, 3))
+def test_a_cut_and_a_resume_tell_the_same_as_staying(
+    tmp_path_factory: pytest.TempPathFactory, before: int, missed: int, later: int
+) -> None:
+    async def told() -> None:
+        async with rigged(tmp_path_factory.mktemp("law")) as rig:
+            staying, whole = rig.peer()
+            leaving, first = rig.peer()
+            for peer in (staying, leaving):
+                rig.say(peer, type="subscribe", topics=[])
+            await until(lambda: "subscribed" in first.kinds())
+            for number in range(before):
+                await rig.room.feed.write(task(f"before {number}"))
+            cursor = first.frames[-1]["cursor"]
+            leaving.detached(1006)
+            for number in range(missed):
+                await rig.room.feed.write(task(f"missed {number}"))
+            again, second = rig.peer()
+            rig.say(again, type="subscribe", topics=[], cursor=cursor)
+            for number in range(later):
+                await rig.room.feed.write(task(f"later {number}"))
+            await until(lambda: len(names(first)) + len(names(second)) == before + missed + later)
+            assert names(first) + names(second) == names(whole)
+
+    asyncio.run(told())
+
+
+async def test_places_go_on_after_a_restart(tmp_path: Path) -> None:
+    async with rigged(tmp_path) as rig:
+        await rig.room.feed.write(task("a"))
+        cursor = f"{rig.room.feed.id}:0"
+    async with rigged(tmp_path) as rig:
+        peer, socket = rig.peer()
+        rig.say(peer, type="subscribe", topics=[], cursor=cursor)
+        await until(lambda: names(socket) == ["a"])
