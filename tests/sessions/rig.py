@@ -303,6 +303,7 @@ class Rig:
         self.kind = SaidKind()
         self.views: dict[str, View] = {}
         self.news: Callable[[SessionId, What], None] = lambda session, what: None
+        self.committed: Callable[[SessionId, Sequence[ev.Event]], None] = lambda session, events: None
         self._uuids = itertools.count()
 
     async def start(self, *, kill_children: bool = False) -> "Rig":
@@ -322,6 +323,7 @@ class Rig:
             limits=self.limits,
             views=self.views,
             news=self.news,
+            committed=self.committed,
             session_env=frozenset({"TEAM"}),
         )
         self.registry = Registry(self.services)

@@ -1,4 +1,4 @@
-"""The Cognova protocol: chat, conversations, the feed of changes and its resources. Reference: docs/reference/cognova.md.
+"""The Cognova protocol: chat, conversations, feed of changes, resources. Reference: docs/reference/cognova.md.
 
 Each part declares its routes and sockets; they are joined here.
 """
