@@ -49,8 +49,10 @@ class Alarms:
             self._note(item)
             self._set()
 
-    def next_of(self, agent: ScheduledAgent) -> int | None:
-        return self._due.get((ScheduledAgent, agent.id))
+    async def rung(self) -> None:
+        """What was due has rung."""
+        if self._ringing is not None:
+            await asyncio.wait({self._ringing})
 
     def _note(self, item: Reminder | ScheduledAgent) -> None:
         key = type(item), item.id

@@ -220,7 +220,7 @@ def get_secret(request: Request) -> Steps:
 @worded
 def add_secret(request: Request) -> Steps:
     fields = Fields(request)
-    key = fields.required("key", "key is required")
+    key = fields.required("key", "key is required", strip=False)
     if len(key) > KEY_LENGTH or not KEY.fullmatch(key):
         raise BadRequest(BAD_KEY, field="key")
     value = fields.required("value", "value is required", 100_000, strip=False)

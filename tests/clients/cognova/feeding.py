@@ -1,0 +1,177 @@
+"""Peers of /notifications and REST calls on a real server, before a real room on a real core; time stands still."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed
+
+from fairlead.auth.actions import CredentialActions
+from fairlead.auth.credentials import Credentials
+from fairlead.clients.cognova import PROTOCOL
+from fairlead.model.ids import SessionId
+from fairlead.model.news import What
+from fairlead.model.requests import Action
+from fairlead.notices import Room
+from fairlead.server.app import App, Parts
+from fairlead.server.binding import Binding, house_of, open_sockets
+from fairlead.server.limits import Limits
+from fairlead.server.runner import Runner
+from fairlead.server.steps import Performer
+from fairlead.system.clock import SystemClock
+from sessions.rig import Rig
+
+PATIENCE = 60.0
+Frame = dict[str, Any]
+
+
+class Listener:
+    """One socket of the feed and the frames it got."""
+
+    def __init__(self, socket: ClientConnection) -> None:
+        self.socket = socket
+        self.frames: list[Frame] = []
+        self._pings = 0
+        self._news = asyncio.Condition()
+
+    async def listen(self) -> None:
+        with contextlib.suppress(ConnectionClosed):
+            async for text in self.socket:
+                assert isinstance(text, str)
+                async with self._news:
+                    self.frames.append(json.loads(text))
+                    self._news.notify_all()
+
+    async def say(self, frame: Any) -> None:
+        self._pings += frame == {"type": "ping"}
+        await self.socket.send(frame if isinstance(frame, str | bytes) else json.dumps(frame))
+
+    async def until(self, number: int) -> list[Frame]:
+        """So many frames."""
+        async with self._news, asyncio.timeout(PATIENCE):
+            await self._news.wait_for(lambda: len(self.frames) >= number)
+        return self.frames
+
+    async def change(self, resource: str, action: str) -> Frame:
+        """The last change of this kind, when it has come."""
+
+        def found() -> list[Frame]:
+            return [one for one in self.frames if (one.get("resource"), one.get("action")) == (resource, action)]
+
+        async with self._news:
+            try:
+                async with asyncio.timeout(PATIENCE):
+                    await self._news.wait_for(found)
+            except TimeoutError:
+                raise AssertionError(f"{resource}/{action} did not come; there were {self.frames[-10:]}") from None
+        return found()[-1]
+
+    async def settled(self) -> list[Frame]:
+        """All that came before the answer to a ping, which is left out: what has not come by then never does."""
+        await self.say({"type": "ping"})
+        async with self._news, asyncio.timeout(PATIENCE):
+            await self._news.wait_for(lambda: self._pongs() == self._pings)
+            self._pings -= 1
+            last = max(place for place, one in enumerate(self.frames) if one["type"] == "pong")
+            del self.frames[last]
+        return self.frames
+
+    def _pongs(self) -> int:
+        return sum(one["type"] == "pong" for one in self.frames)
+
+
+class FeedHouse:
+    def __init__(self, rig: Rig, room: Room, credentials: Credentials, port: int, admin: str) -> None:
+        self.rig = rig
+        self.room = room
+        self.credentials = credentials
+        self.port = port
+        self.admin = admin
+
+    async def token(self, *scopes: Any) -> str:
+        return (await self.credentials.create("token", "somebody", scopes)).secret
+
+    async def call(self, method: str, path: str, body: Any = None, token: str = "", **more: Any) -> httpx.Response:
+        headers = {"x-api-token": token or self.admin}
+        async with httpx.AsyncClient(trust_env=False, timeout=PATIENCE, headers=headers) as http:
+            given = {} if body is None else {"json": body}
+            return await http.request(method, f"http://127.0.0.1:{self.port}/cognova{path}", **given, **more)
+
+    async def done(self, method: str, path: str, body: Any = None) -> Any:
+        """The data of a call that succeeds."""
+        answer = await self.call(method, path, body)
+        assert answer.status_code == 200, answer.text
+        return answer.json().get("data")
+
+    @contextlib.asynccontextmanager
+    async def listener(self, query: str = "", token: str = "") -> AsyncIterator[Listener]:
+        headers = {"authorization": f"Bearer {token or self.admin}"}
+        address = f"ws://127.0.0.1:{self.port}/notifications{query}"
+        async with connect(address, additional_headers=headers, compression=None, proxy=None) as socket:
+            listener = Listener(socket)
+            listening = asyncio.create_task(listener.listen())
+            try:
+                yield listener
+            finally:
+                await socket.close()
+                await asyncio.wait({listening})
+
+
+@contextlib.asynccontextmanager
+async def open_feed_house(folder: Path) -> AsyncIterator[FeedHouse]:
+    rig = Rig(folder)
+    rig.views = {view.name: view for view in PROTOCOL.views}
+    numbers = iter(range(1, 1_000_000))
+
+    def fresh() -> str:
+        return f"00000000-0000-4000-8000-{next(numbers):012d}"
+
+    async def title(session: SessionId) -> str:
+        summary = await rig.store.summary(session)
+        return "" if summary is None else summary.title
+
+    def news(session: SessionId, what: What) -> None:
+        room.news(session, what)
+
+    rig.news = news
+    rig.committed = lambda session, events: room.committed(session, events)
+    await rig.start()
+    room = Room(rig.store.shelf, rig.store.documents, lambda: rig.gateway, folder, rig.clock, fresh=fresh, title=title)
+    await room.begin()
+    await room.start()
+    clock = SystemClock()
+    credentials = Credentials(rig.store.documents, clock)
+    await credentials.load()
+    admin = await credentials.create("token", "ann", ("admin",))
+    binding = Binding(port=0)
+    sockets = open_sockets(binding)
+    performers: dict[type[Action], Performer] = {**CredentialActions(credentials).performers(), **room.performers()}
+    limits = Limits(commands_per_s=1000)
+    parts = Parts(
+        protocols=(PROTOCOL,),
+        gateway=rig.gateway,
+        performers=performers,
+        credentials=credentials,
+        house=house_of(binding, sockets),
+        clock=clock,
+        version="1.2.3",
+        limits=limits,
+        fresh=fresh,
+    )
+    runner = Runner(App(parts), binding, sockets, clock, limits)
+    serving = asyncio.create_task(runner.serve())
+    await runner.ready()
+    try:
+        yield FeedHouse(rig, room, credentials, sockets[0].getsockname()[1], admin.secret)
+    finally:
+        runner.stop()
+        await serving
+        await credentials.close()
+        await rig.registry.stop()
+        await room.stop()
+        await rig.store.close()

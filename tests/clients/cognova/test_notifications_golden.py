@@ -1,0 +1,127 @@
+"""Notifications and their REST calls by case: tests/golden/cognova-notices/<case>/in.jsonl is what is done, one thing a
+line; answers.jsonl what the calls answer and frames.jsonl what a peer of the feed is sent. FAIRLEAD_WRITE=1 writes them
+anew: then read the difference.
+"""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from clients.cognova.feeding import FeedHouse, open_feed_house
+from fairlead.model.notices import Told
+
+CASES = Path(__file__).parents[2] / "golden" / "cognova-notices"
+NAMES = sorted(path.name for path in CASES.iterdir())
+LABELS = {
+    "create": ("created", "success"),
+    "edit": ("updated", "info"),
+    "delete": ("deleted", "warning"),
+    "restore": ("restored", "success"),
+    "run": ("started", "info"),
+    "cancel": ("cancelled", "warning"),
+    "complete": ("completed", "success"),
+    "fail": ("failed", "error"),
+}
+
+
+def lines(case: str, name: str) -> list[Any]:
+    return [json.loads(line) for line in (CASES / case / name).read_text().splitlines()]
+
+
+def write(case: str, name: str, found: list[Any]) -> None:
+    text = "".join(json.dumps(one, ensure_ascii=False, separators=(",", ":")) + "\n" for one in found)
+    (CASES / case / name).write_text(text)
+
+
+class Play:
+    """Does what a case says; `{id}` is the last thing that was made."""
+
+    def __init__(self, house: FeedHouse) -> None:
+        self._house = house
+        self._id = ""
+        self.answers: list[Any] = []
+
+    async def run(self, case: str) -> list[Any]:
+        async with self._house.listener() as listener:
+            await listener.until(1)
+            for line in lines(case, "in.jsonl"):
+                if "call" in line:
+                    await self._call(line)
+                elif "say" in line:
+                    await listener.say(line["say"])
+                    await listener.settled()
+                elif "advance" in line:
+                    await self._advance(line["advance"])
+                else:
+                    await self._house.room.feed.write(msgspec.convert(line["tell"], Told))
+            return await listener.settled()
+
+    async def _advance(self, seconds: float) -> None:
+        await self._house.rig.clock.advance(seconds)
+        await self._house.room.alarms.rung()
+
+    async def _call(self, line: Any) -> None:
+        method, path = line["call"].replace("{id}", self._id).split(" ", 1)
+        body = json.loads(json.dumps(line.get("body")).replace("{id}", self._id))
+        answer = await self._house.call(method, path, body)
+        told = answer.json()
+        self.answers.append({"call": line["call"], "status": answer.status_code, "body": told})
+        if method == "POST" and answer.status_code == 200 and "data" in told:
+            made = told["data"].get("document", told["data"])
+            self._id = made.get("id", self._id)
+
+
+@pytest.mark.rules("S002-002", "S002-083", "S002-088", "S002-089", "S002-090", "S002-091", "S002-092", "S002-093")
+@pytest.mark.rules("S002-094", "S002-097", "S002-098", "S002-102", "S002-135")
+@pytest.mark.parametrize("case", NAMES)
+async def test_a_case_comes_out_as_written(case: str, tmp_path: Path) -> None:
+    async with open_feed_house(tmp_path) as house:
+        play = Play(house)
+        frames = await play.run(case)
+    if os.environ.get("FAIRLEAD_WRITE"):
+        write(case, "answers.jsonl", play.answers)
+        write(case, "frames.jsonl", frames)
+    assert play.answers == lines(case, "answers.jsonl")
+    assert frames == lines(case, "frames.jsonl")
+
+
+@pytest.mark.rules("S002-095", "S002-096", "S002-099", "S002-100", "S002-101", "S002-133")
+@pytest.mark.rules(*(f"S002-{number}" for number in range(120, 128)))
+def test_every_type_and_action_has_its_words_and_colour() -> None:
+    """By the seed's own table, beside what the case has."""
+    frames = lines("every-type-and-action", "frames.jsonl")[1:73]
+    assert len({(frame["resource"], frame["action"]) for frame in frames}) == 9 * 8
+    for frame in frames:
+        verb, color = LABELS[frame["action"]]
+        label = frame["resource"].capitalize()
+        assert (frame["title"], frame["color"]) == (f"{label} {verb}", color)
+        assert frame["message"] == f'{label} "Fix login bug" was {verb}'
+
+
+def _frame(case: str, **fields: str) -> Any:
+    return next(one for one in lines(case, "frames.jsonl") if fields.items() <= one.items())
+
+
+def test_the_frame_of_the_seed_comes_from_its_call() -> None:
+    frame = _frame("tasks", resource="task", action="create")
+    assert list(frame) == [
+        *["type", "resource", "action", "resourceId", "resourceName", "title", "message", "color", "timestamp"]
+    ]
+    assert frame["message"] == 'Task "Fix login bug" was created'
+
+
+@pytest.mark.rules("S002-134")
+def test_a_preference_that_is_off_filters_nothing_here() -> None:
+    assert _frame("settings", resource="task", action="create")["resourceName"] == "Still told"
+
+
+def test_values_of_secrets_are_in_no_answer_but_their_own_and_in_no_frame() -> None:
+    told = [one for one in lines("secrets", "answers.jsonl") if not one["call"].startswith("GET /api/secrets/")]
+    assert "s3cret" not in json.dumps(told) and "sealed" not in json.dumps(told)
+    assert "s3cret" not in (CASES / "secrets" / "frames.jsonl").read_text()
+    deleted = _frame("secrets", action="delete")
+    assert "resourceId" not in deleted and deleted["resourceName"] == "API_KEY"

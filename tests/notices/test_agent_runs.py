@@ -1,0 +1,223 @@
+"""Agents on time and by hand: each run is a session, and its end is told as it was."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fairlead.model import commands as cmd
+from fairlead.model import events as ev
+from fairlead.model import queries as q
+from fairlead.model.errors import Busy, NotFound, OutsideRoots, Stale
+from fairlead.model.ids import EventId, SessionId
+from fairlead.model.notices import AgentRun, Change, ScheduledAgent
+from fairlead.model.store import Summary
+from notices.rigging import Rigged, SaidGateway, ended, rigged
+
+HOURLY = "0 * * * *"
+
+
+async def added(rig: Rigged, **more: Any) -> ScheduledAgent:
+    agent = ScheduledAgent(**{"id": "a", "name": "Tidy", "schedule": HOURLY, "prompt": "Tidy up."} | more)
+    return await rig.room.desk.add(agent)
+
+
+async def finish(rig: Rigged, session: SessionId, event: ev.Event) -> None:
+    rig.room.committed(session, [event])
+    await rig.room.runs.stop()
+    await rig.room.sessions.stop()
+
+
+async def agent_changes(rig: Rigged) -> list[tuple[str, str, Any]]:
+    """Action, message and status of what was told of agents, but for their making."""
+    return [
+        (told.action, told.message, (told.meta or {}).get("status"))
+        for told in await rig.told()
+        if isinstance(told, Change) and told.resource == "agent" and told.action not in ("create", "edit")
+    ]
+
+
+async def only_run(rig: Rigged) -> AgentRun:
+    (run,) = await rig.room.desk.list(AgentRun)
+    return run
+
+
+@pytest.mark.rules("S002-105", "S002-116", "S002-118")
+async def test_an_agent_runs_on_time_as_a_session_with_its_limits(rig: Rigged) -> None:
+    await added(rig, max_turns=7, max_budget_usd=0.5)
+    await rig.clock.advance(3600)
+    await rig.room.alarms.rung()
+    (create,), (send,) = rig.gateway.of(cmd.Create), rig.gateway.of(cmd.Send)
+    assert (create.title, create.settings.max_turns, create.settings.max_budget_usd) == ("Tidy", 7, 0.5)
+    assert (send.session, send.content[0].text) == (create.session, "Tidy up.")
+    assert {scope for who in rig.gateway.who for scope in who.scopes} == {"view", "chat"}
+    await finish(rig, create.session, ended(cost_usd=0.25, duration_ms=9))
+    assert await agent_changes(rig) == [
+        ("run", 'Agent "Tidy" was started', None),
+        ("complete", 'Agent "Tidy" was completed', "success"),
+    ]
+    run = await only_run(rig)
+    assert (run.status, run.cost_usd, run.duration_ms, run.session_id) == ("success", 0.25, 9, create.session)
+
+
+async def test_it_runs_again_at_its_next_time_and_not_before(rig: Rigged) -> None:
+    await added(rig)
+    for hours in (1, 2):
+        await rig.clock.advance(3600)
+        await rig.room.alarms.rung()
+        (*_, create) = rig.gateway.of(cmd.Create)
+        assert len(rig.gateway.of(cmd.Create)) == hours
+        await finish(rig, create.session, ended())
+
+
+async def test_a_time_that_comes_while_it_still_runs_is_left_out(rig: Rigged) -> None:
+    await added(rig)
+    await rig.clock.advance(3 * 3600)
+    await rig.room.alarms.rung()
+    assert len(rig.gateway.of(cmd.Create)) == 1
+
+
+async def test_one_that_is_off_or_deleted_does_not_run(rig: Rigged) -> None:
+    await added(rig, id="off", enabled=False)
+    await added(rig, id="gone")
+    await rig.room.desk.remove(ScheduledAgent, "gone")
+    await rig.clock.advance(7200)
+    await rig.room.alarms.rung()
+    assert rig.gateway.commands == []
+
+
+@pytest.mark.rules("S002-118", "S002-119")
+@pytest.mark.parametrize(
+    ("event", "told"),
+    [
+        (ended("failed", reason="it broke"), ("fail", "it broke", "error")),
+        (ended("failed", reason="error_x", errors=("one", "two")), ("fail", "one; two", "error")),
+        (ended("failed", reason="error_max_turns"), ("fail", "error_max_turns", "error")),
+        (
+            ended("failed", reason="error_max_budget_usd"),
+            ("cancel", "It reached its budget.", "budget_exceeded"),
+        ),
+        (ended("cancelled"), ("cancel", 'Agent "Tidy" was cancelled', "cancelled")),
+    ],
+)
+async def test_an_end_is_told_as_it_was(rig: Rigged, event: ev.TurnEnded, told: tuple[str, str, str]) -> None:
+    run = await rig.room.runs.run(await added(rig))
+    await finish(rig, run.session_id, event)
+    assert (await agent_changes(rig))[-1] == told
+
+
+async def test_one_that_cannot_be_started_fails_with_the_reason(rig: Rigged) -> None:
+    rig.gateway.refuse[cmd.Create] = OutsideRoots("/elsewhere", ("/here",))
+    await rig.room.runs.run(await added(rig, folder="/elsewhere"))
+    action, message, status = (await agent_changes(rig))[-1]
+    assert (action, status) == ("fail", "error") and "/elsewhere is outside" in message
+    # And the next run is not held up by it.
+    await rig.room.runs.run(await rig.room.desk.get(ScheduledAgent, "a"))
+
+
+async def test_a_second_run_at_once_is_refused(rig: Rigged) -> None:
+    agent = await added(rig)
+    await rig.room.runs.run(agent)
+    with pytest.raises(Busy):
+        await rig.room.runs.run(agent)
+
+
+@pytest.mark.rules("S002-117")
+async def test_a_running_one_is_interrupted_and_told_as_cancelled_when_it_has_ended(rig: Rigged) -> None:
+    agent = await added(rig)
+    run = await rig.room.runs.run(agent)
+    rig.gateway.refuse[cmd.CancelMessage] = Stale("it is not queued any more")
+    assert await rig.room.runs.cancel(agent) == 1
+    assert len(rig.gateway.of(cmd.Interrupt)) == 1
+    assert (await agent_changes(rig))[-1][0] == "run"
+    await finish(rig, run.session_id, ended("failed", reason="error_during_execution"))
+    assert (await agent_changes(rig))[-1][0] == "cancel"
+
+
+async def test_one_that_was_done_before_the_cancel_reached_it_is_done(rig: Rigged) -> None:
+    agent = await added(rig)
+    run = await rig.room.runs.run(agent)
+    rig.gateway.refuse |= {cmd.CancelMessage: Stale("gone"), cmd.Interrupt: Stale("nothing runs")}
+    await rig.room.runs.cancel(agent)
+    await finish(rig, run.session_id, ended("completed"))
+    assert (await agent_changes(rig))[-1][0] == "complete"
+
+
+async def test_one_that_still_waits_is_taken_back(rig: Rigged) -> None:
+    agent = await added(rig)
+    await rig.room.runs.run(agent)
+    await rig.room.runs.cancel(agent)
+    assert rig.gateway.of(cmd.Interrupt) == []
+    assert (await agent_changes(rig))[-1][0] == "cancel"
+    with pytest.raises(NotFound):
+        await rig.room.runs.cancel(agent)
+
+
+async def test_deleting_the_agent_or_its_session_ends_the_run(rig: Rigged) -> None:
+    await added(rig)
+    run = await rig.room.runs.run(await rig.room.desk.get(ScheduledAgent, "a"))
+    rig.room.news(run.session_id, "deleted")
+    await rig.room.runs.stop()
+    assert (await agent_changes(rig))[-1][0] == "cancel"
+    await rig.room.runs.run(await rig.room.desk.get(ScheduledAgent, "a"))
+    await rig.room.desk.remove(ScheduledAgent, "a")
+    await rig.room.runs.stop()
+    assert [action for action, _, _ in await agent_changes(rig)][-2:] == ["delete", "cancel"]
+
+
+def view(session: SessionId, turn: str | None) -> q.SessionView:
+    return q.SessionView(summary=Summary(session=session), log_id="l", head=1, turn=turn)
+
+
+@pytest.mark.parametrize(
+    ("turn", "events", "status"),
+    [
+        (None, (), "cancelled"),
+        (None, (ended("completed"),), "success"),
+        (None, (ended("failed", reason="gateway lost"),), "error"),
+        ("t1", (), "running"),
+    ],
+)
+async def test_a_run_that_a_gateway_left_behind_ends_as_its_log_says(
+    tmp_path: Path, turn: str | None, events: tuple[ev.Event, ...], status: str
+) -> None:
+    async with rigged(tmp_path) as rig:
+        run = await rig.room.runs.run(await added(rig))
+    gateway = SaidGateway()
+    gateway.views[run.session_id] = view(run.session_id, turn)
+    gateway.events[run.session_id] = events
+    async with rigged(tmp_path, gateway) as rig:
+        assert (await only_run(rig)).status == status
+        if status == "running":
+            await finish(rig, run.session_id, ended())
+            assert (await only_run(rig)).status == "success"
+
+
+async def test_a_run_whose_session_is_gone_is_cancelled_at_the_start(tmp_path: Path) -> None:
+    async with rigged(tmp_path) as rig:
+        await rig.room.runs.run(await added(rig))
+        await rig.room.desk.remove(ScheduledAgent, "a")
+
+    class Empty(SaidGateway):
+        async def ask(self, who: Any, query: q.Query) -> Any:
+            raise NotFound("session", "x")
+
+    async with rigged(tmp_path, Empty()) as rig:
+        assert (await only_run(rig)).status == "cancelled"
+
+
+async def test_events_of_other_sessions_end_nothing(rig: Rigged) -> None:
+    run = await rig.room.runs.run(await added(rig))
+    await finish(rig, SessionId("other"), ended())
+    await finish(rig, run.session_id, ev.TurnStarted(id=EventId("e")))
+    assert (await only_run(rig)).status == "running"
+
+
+async def test_the_times_of_a_stopped_gateway_are_not_made_up_for(tmp_path: Path) -> None:
+    async with rigged(tmp_path) as rig:
+        await added(rig)
+    async with rigged(tmp_path) as rig:
+        # The clock of this one begins where the other's began: it must wait for the hour like it.
+        await rig.clock.advance(60)
+        await rig.room.alarms.rung()
+        assert rig.gateway.commands == []
