@@ -15,6 +15,7 @@ from fairlead.auth.actions import CredentialActions
 from fairlead.auth.credentials import Credentials
 from fairlead.clients.mylifedb import PROTOCOL
 from fairlead.model.requests import Action
+from fairlead.model.routes import ClientProtocol
 from fairlead.server.app import App, Parts
 from fairlead.server.binding import Binding, house_of, open_sockets
 from fairlead.server.limits import Limits
@@ -141,9 +142,11 @@ class House:
 
 
 @contextlib.asynccontextmanager
-async def open_house(folder: Path, limits: Limits | None = None) -> AsyncIterator[House]:
-    rig = Rig(folder)
-    rig.views = {view.name: view for view in PROTOCOL.views}
+async def open_house(
+    folder: Path, limits: Limits | None = None, protocol: ClientProtocol = PROTOCOL, rig: Rig | None = None
+) -> AsyncIterator[House]:
+    rig = rig or Rig(folder)
+    rig.views = {view.name: view for view in protocol.views}
     news = NewsDesk(rig.clock)
     rig.news = news.tell
     await rig.start()
@@ -161,7 +164,7 @@ async def open_house(folder: Path, limits: Limits | None = None) -> AsyncIterato
     limits = limits or Limits(commands_per_s=1000)
     app = App(
         Parts(
-            protocols=(PROTOCOL,),
+            protocols=(protocol,),
             gateway=rig.gateway,
             performers=performers,
             credentials=credentials,

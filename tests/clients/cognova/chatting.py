@@ -1,0 +1,166 @@
+"""Chat clients on real sockets, before a gateway on a real core; what the agent says is said by the test."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed
+
+from clients.mylifedb.house import House, open_house
+from fairlead.clients.cognova import chat, conversations
+from fairlead.clients.cognova.history import MessageView
+from fairlead.model.ids import SessionId
+from fairlead.model.routes import ClientProtocol
+from fairlead.server.limits import Limits
+from fairlead.testing.cognova_client import CognovaClient
+from sessions.rig import Rig, SaidAgent
+
+PATIENCE = 60.0
+Frame = dict[str, Any]
+Wanted = str | Callable[[Frame], bool]
+
+CHAT = ClientProtocol(
+    name="cognova",
+    prefix="/cognova",
+    routes=conversations.ROUTES,
+    sockets=(chat.SOCKET,),
+    views=(MessageView(),),
+)
+"""The chat alone: the other parts need more of a gateway."""
+
+
+class Peer:
+    """One socket of the chat, the frames it got, and the reference client that shows them."""
+
+    def __init__(self, socket: ClientConnection, client: CognovaClient) -> None:
+        self.socket = socket
+        self.client = client
+        self.frames: list[Frame] = []
+        self.close_code: int | None = None
+        self._taken = 0
+        self._news = asyncio.Condition()
+
+    async def listen(self) -> None:
+        with contextlib.suppress(ConnectionClosed):
+            async for text in self.socket:
+                assert isinstance(text, str)
+                async with self._news:
+                    self.frames.append(json.loads(text))
+                    self.client.feed(text)
+                    self._news.notify_all()
+        async with self._news:
+            self.close_code = self.socket.close_code
+            self.client.closed()
+            self._news.notify_all()
+
+    async def say(self, kind: str, **fields: Any) -> None:
+        await self.socket.send(json.dumps({"type": kind, **fields}))
+
+    async def send(self, message: str, conversation: str | None = None, **more: Any) -> None:
+        where = {} if conversation is None else {"conversationId": conversation}
+        await self.say("chat:send", message=message, **where, **more)
+
+    async def begin(self, message: str, **more: Any) -> SessionId:
+        """A new conversation; its id."""
+        await self.send(message, **more)
+        return SessionId((await self.until("session_created"))["conversationId"])
+
+    async def until(self, wanted: Wanted) -> Frame:
+        """The next frame that fits, after the one that was waited for last."""
+        fits = (lambda frame: frame["type"] == f"chat:{wanted}") if isinstance(wanted, str) else wanted
+        async with self._news:
+            try:
+                async with asyncio.timeout(PATIENCE):
+                    while True:
+                        for place in range(self._taken, len(self.frames)):
+                            if fits(self.frames[place]):
+                                self._taken = place + 1
+                                return self.frames[place]
+                        assert self.close_code is None, f"closed with {self.close_code}"
+                        await self._news.wait()
+            except TimeoutError:
+                raise AssertionError(f"{wanted} did not come; there were {self.kinds()[-30:]}") from None
+
+    async def settled(self) -> None:
+        """Whatever was asked before is answered: answers of one socket to pings come in their order."""
+        await self.say("ping")
+        await self.until(lambda frame: frame["type"] == "pong")
+
+    def kinds(self) -> list[str]:
+        return [frame["type"].removeprefix("chat:") for frame in self.frames]
+
+    def stream(self) -> list[Frame]:
+        """What came of conversations, not of this connection."""
+        return [frame for frame in self.frames if "seq" in frame]
+
+
+@contextlib.asynccontextmanager
+async def peer_at(
+    url: str, token: str, client: CognovaClient | None = None, path: str = "/_ws/chat", **options: Any
+) -> AsyncIterator[Peer]:
+    given = {"additional_headers": {"authorization": f"Bearer {token}"}, "proxy": None, "max_size": None, **options}
+    async with connect(url.replace("http", "ws", 1) + path, **given) as socket:
+        peer = Peer(socket, client or CognovaClient())
+        listening = asyncio.create_task(peer.listen())
+        try:
+            yield peer
+        finally:
+            await socket.close()
+            await asyncio.wait({listening})
+
+
+class ChatHouse:
+    def __init__(self, house: House) -> None:
+        self.house = house
+        self.rig: Rig = house.rig
+        self.url = f"http://127.0.0.1:{house.port}"
+
+    @contextlib.asynccontextmanager
+    async def peer(
+        self, client: CognovaClient | None = None, *, token: str = "", **options: Any
+    ) -> AsyncIterator[Peer]:
+        async with peer_at(self.url, token or self.house.admin, client, **options) as peer:
+            yield peer
+
+    async def agent(self, number: int = 1) -> SaidAgent:
+        """The n-th process, with the prompt that it was started for."""
+        agent = await self.rig.kind.launched(number)
+        await agent.prompted()
+        await agent.ready()
+        return agent
+
+    async def interrupted(self, agent: SaidAgent, times: int = 1) -> None:
+        """The agent was told, so often, and does as it was told."""
+        await self.rig.until(lambda: agent.told.count(("interrupt", None)) == times)
+        await agent.result(subtype="error_during_execution", is_error=True, result=None)
+
+    async def get(self, path: str, token: str = "") -> Any:
+        async with self.house.http(token) as http:
+            return (await http.get(f"/cognova/api/conversations{path}")).json()["data"]
+
+
+async def stream(agent: SaidAgent, *pieces: str, message: str = "m1", whole: bool = True) -> None:
+    """A streamed text; with `whole` to its end."""
+
+    async def event(**fields: Any) -> None:
+        body = {"type": "stream_event", "uuid": agent._uuid("stream"), "session_id": agent.launch.session}
+        await agent.say(body | {"parent_tool_use_id": None, "event": fields})
+
+    await event(type="message_start", message={"id": message, "role": "assistant", "content": [], "usage": {}})
+    await event(type="content_block_start", index=0, content_block={"type": "text", "text": ""})
+    for piece in pieces:
+        await event(type="content_block_delta", index=0, delta={"type": "text_delta", "text": piece})
+    if whole:
+        await agent.text("".join(pieces), message)
+        await event(type="content_block_stop", index=0)
+        await event(type="message_stop")
+
+
+@contextlib.asynccontextmanager
+async def chat_house(folder: Path, limits: Limits | None = None, rig: Rig | None = None) -> AsyncIterator[ChatHouse]:
+    async with open_house(folder, limits, CHAT, rig) as house:
+        yield ChatHouse(house)
