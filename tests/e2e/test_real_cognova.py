@@ -1,0 +1,138 @@
+"""The real CLI behind Cognova's chat: text as it is written, tools, permissions, interrupts, several turns and peers."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clients.cognova.chatting import Peer, peer_at
+from e2e.desk import Desk, at_desk, settings
+from e2e.harness import NEWEST, on_versions
+from fairlead.testing.cognova_client import CognovaClient
+from fairlead.testing.model_api import ScriptedModel
+
+
+@pytest.fixture
+async def desk(claude: Path, cli_env: dict[str, str], cli_cwd: Path, tmp_path: Path) -> AsyncIterator[Desk]:
+    passed = ["IS_SANDBOX", "CLAUDE_CODE_MAX_RETRIES"]
+    config = settings(tmp_path / "data", cli_cwd, agent="claude", claude=str(claude), pass_env=passed)
+    async with at_desk(config, {**cli_env, "CLAUDE_CODE_MAX_RETRIES": "1"}, cli_cwd) as sitting:
+        yield sitting
+
+
+async def stored(desk: Desk, conversation: str) -> Any:
+    answer = await desk.http.get(f"/cognova/api/conversations/{conversation}")
+    assert answer.status_code == 200, answer.text
+    return answer.json()["data"]
+
+
+def texts(message: Any) -> str:
+    return "".join(block.get("text", "") for block in message["content"])
+
+
+async def allow(peer: Peer) -> None:
+    asked = await peer.until("permission_request")
+    await peer.say("chat:permission_response", requestId=asked["requestId"], allow=True)
+
+
+@on_versions()
+@pytest.mark.rules("S002-005", "S002-006", "S002-007", "S002-035", "S002-038", "S002-046", "S002-047", "S002-048")
+@pytest.mark.rules("S002-055")
+async def test_three_turns_with_a_tool(desk: Desk, model: ScriptedModel) -> None:
+    async with peer_at(desk.gateway.url, desk.gateway.token) as peer:
+        name = await peer.begin("SCRIPT:slow 20")
+        await peer.until("text_delta")
+        assert "chat:stream_end" not in {frame["type"] for frame in peer.frames}
+        first = await peer.until("stream_end")
+        made = desk.cwd / "made"
+        await peer.send(f"SCRIPT:bash touch {made}", name)
+        started = await peer.until("tool_start")
+        assert started["toolName"] == "Bash"
+        await allow(peer)
+        ended = await peer.until("tool_end")
+        assert (ended["toolUseId"], ended["isError"]) == (started["toolUseId"], False)
+        assert made.exists()
+        second = await peer.until("stream_end")
+        await peer.send("SCRIPT:text bye", name)
+        third = await peer.until("stream_end")
+        assert peer.kinds().count("session_created") == 1
+        shown = peer.client.conversations[name]
+    seen = [model.of(script)[-1].messages for script in ("slow", "bash", "text")]
+    assert seen == [1, 5, 7], "each request has the turns before it"
+    read = await stored(desk, name)
+    answers = [message for message in read["messages"] if message["role"] == "assistant"]
+    assert [texts(answer) for answer in answers] == [answer.text for answer in shown.answers]
+    assert "bye" in shown.answers[2].text
+    ends = [first, second, third]
+    assert [(answer["costUsd"], answer["durationMs"]) for answer in answers] == [
+        (end["costUsd"], end["durationMs"]) for end in ends
+    ]
+    assert all(end["costUsd"] > 0 and end["durationMs"] > 0 for end in ends)
+    assert read["totalCostUsd"] == pytest.approx(sum(end["costUsd"] for end in ends))
+    # The agent's own total grows from turn to turn: the last result has them all.
+    assert third["costUsd"] < read["totalCostUsd"]
+    assert (read["messageCount"], read["status"]) == (6, "idle")
+
+
+@on_versions()
+@pytest.mark.rules("S002-018", "S002-050", "S002-051")
+async def test_an_interrupt_in_the_middle_of_a_text_and_of_a_tool(desk: Desk) -> None:
+    client = CognovaClient()
+    async with peer_at(desk.gateway.url, desk.gateway.token, client) as peer:
+        name = await peer.begin("SCRIPT:slow 600")
+        await peer.until("text_delta")
+        await peer.say("chat:interrupt", conversationId=name)
+        await peer.until("interrupted")
+        (answer,) = client.conversations[name].answers
+        assert answer.status == "interrupted" and answer.text
+        read = await stored(desk, name)
+        assert texts(read["messages"][1]) == answer.text
+        assert (read["status"], read["messageCount"]) == ("interrupted", 2)
+
+        await peer.send("SCRIPT:slowtool 60", name)
+        await allow(peer)
+        await peer.until("permission_resolved")
+        await peer.say("chat:interrupt", conversationId=name)
+        await peer.until("interrupted")
+        ended = [frame for frame in peer.frames if frame["type"] == "chat:tool_end"]
+        assert [end["isError"] for end in ended] == [True]
+        assert "chat:stream_end" not in {frame["type"] for frame in peer.frames}
+
+        await peer.send("SCRIPT:text still here", name)
+        await peer.until("stream_end")
+        assert "still here" in client.conversations[name].answers[-1].text
+
+
+@on_versions(NEWEST)
+async def test_a_peer_that_was_away_and_one_that_was_there(desk: Desk) -> None:
+    client = CognovaClient()
+    token = desk.gateway.token
+    async with peer_at(desk.gateway.url, token) as there:
+        async with peer_at(desk.gateway.url, token, client) as peer:
+            name = await peer.begin("SCRIPT:slow 60")
+            await there.say("chat:subscribe", conversationId=name, lastSeq=0)
+            await peer.until("text_delta")
+        await there.until("stream_end")
+        async with peer_at(desk.gateway.url, token, client) as peer:
+            sent: list[str] = []
+            client.opened(sent.append)
+            await peer.socket.send(sent[0])
+            await peer.until("stream_end")
+        assert client.conversations[name].answers == there.client.conversations[name].answers
+        assert texts((await stored(desk, name))["messages"][1]) == client.conversations[name].answers[0].text
+
+
+@on_versions(NEWEST)
+@pytest.mark.rules("S002-053")
+async def test_an_error_of_the_api_is_told_and_a_second_message_waits_its_turn(desk: Desk) -> None:
+    async with peer_at(desk.gateway.url, desk.gateway.token) as peer:
+        name = await peer.begin("SCRIPT:error 400")
+        await peer.send("SCRIPT:text after", name)
+        error = await peer.until("error")
+        assert error["conversationId"] == name and "400" in error["message"]
+        await peer.until("stream_end")
+        await peer.until("stream_end")
+        order = [kind for kind in peer.kinds() if kind in ("stream_start", "stream_end")]
+        assert order == ["stream_start", "stream_end"] * 2
+        assert "after" in peer.client.conversations[name].answers[1].text
