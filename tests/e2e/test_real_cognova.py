@@ -1,4 +1,4 @@
-"""The real CLI behind Cognova's chat: text as it is written, tools, permissions, interrupts, several turns and peers."""
+"""The real CLI behind Cognova's chat: streamed text, tools, permissions, interrupts, several turns and peers."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -59,7 +59,8 @@ async def test_three_turns_with_a_tool(desk: Desk, model: ScriptedModel) -> None
         assert peer.kinds().count("session_created") == 1
         shown = peer.client.conversations[name]
     seen = [model.of(script)[-1].messages for script in ("slow", "bash", "text")]
-    assert seen == [1, 5, 7], "each request has the turns before it"
+    # Some versions put a note of their own before the first prompt.
+    assert [count - seen[0] for count in seen] == [0, 4, 6], "each request has the turns before it"
     read = await stored(desk, name)
     answers = [message for message in read["messages"] if message["role"] == "assistant"]
     assert [texts(answer) for answer in answers] == [answer.text for answer in shown.answers]
