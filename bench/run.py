@@ -97,6 +97,34 @@ def latency(quick: bool) -> Figures:
     return found
 
 
+def chat(quick: bool) -> Figures:
+    """Cognova's chat beside the native protocol, in turns: what the view adds to each delta."""
+    rounds, count = (2, 200) if quick else (6, 400)
+    ages: dict[str, list[float]] = {}
+    with gateway() as server:
+        server.create()
+        for number in range(rounds + 1):
+            for name, path, join in (
+                ("native", "/v1/ws", {"type": "subscribe", "session": server.session}),
+                ("chat", "/_ws/chat", {"type": "chat:subscribe", "conversationId": server.session}),
+            ):
+                wire = Wire(server.port, path)
+                wire.send(join)
+                next(came for came, payload in wire.frames() if b"subscribed" in payload)
+                server.http.post(f"/v1/sessions/{server.session}/messages", json={"text": f"paced {count} {RATE}"})
+                told = [(came - left) / 1000 for _, left, came in wire.ages()]
+                wire.close()
+                if number:  # the first is to warm up
+                    ages.setdefault(name, []).extend(told)
+    found = {name: spread(samples) for name, samples in ages.items()}
+    table(
+        f"The same to a peer of Cognova's chat, microseconds, {RATE} deltas a second",
+        ("p50", "p90", "p99"),
+        _spreads(found),
+    )
+    return found
+
+
 def commit(quick: bool) -> Figures:
     """The same way in two parts, by a gateway that notes when each append was durable."""
     rounds, count = (1, 300) if quick else (4, 400)
@@ -350,7 +378,8 @@ def transcripts(quick: bool) -> Figures:
 # --- all together ----------------------------------------------------------------------------------------------------
 
 PARTS: dict[str, Callable[[bool], Figures]] = {
-    part.__name__: part for part in (latency, commit, fanout, length, reconnect, idle, views, envelopes, transcripts)
+    part.__name__: part
+    for part in (latency, chat, commit, fanout, length, reconnect, idle, views, envelopes, transcripts)
 }
 
 

@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from fairlead.clients.cognova.chat_frames import ChatVariant
 from fairlead.clients.direct.view import DirectVariant
 from fairlead.clients.happy.mapper import VIEW
 from fairlead.clients.happy.messages import OpenVariant
@@ -81,6 +82,7 @@ class Pit:
 SHOWN: dict[str, tuple[Variant, str]] = {
     "native": (JsonCodec(), ""),
     "direct": (DirectVariant(), ""),
+    "cognova": (ChatVariant(), ""),
     "mylifedb": (MyLifeDbVariant(), "mylifedb"),
     "happy": (OpenVariant(), VIEW),
 }

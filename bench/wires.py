@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 
 TOKEN = "fl_" + "bench" * 9
-END = (b'"type":"turn.ended"', b'"type":"result"')
-"""The last frame of a turn: the gateway's, and a bare relay's."""
-_DELTA = (b'"type":"text.delta"', b'"type":"content_block_delta"')
+END = (b'"type":"turn.ended"', b'"type":"result"', b'"type":"chat:stream_end"')
+"""The last frame of a turn: the gateway's, a bare relay's, and that of Cognova's chat."""
+_DELTA = (b'"type":"text.delta"', b'"type":"content_block_delta"', b'"type":"chat:text_delta"')
 _decode = msgspec.json.Decoder().decode
 
 
@@ -90,7 +90,7 @@ class Wire:
         for came, payload in self.frames():
             if any(kind in payload for kind in _DELTA):
                 line = _decode(payload)
-                text = line["text"] if "text" in line else line["event"]["delta"]["text"]
+                text = line.get("text") or line.get("delta") or line["event"]["delta"]["text"]
                 yield line.get("seq", 0), int(text), came
             elif any(end in payload[:200] for end in END):
                 return

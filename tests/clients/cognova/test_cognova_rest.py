@@ -1,14 +1,16 @@
 """Conversations over REST: under the prefix, in the original's shapes and errors."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from clients.cognova.chatting import ChatHouse
+from clients.cognova.chatting import ChatHouse, chat_house
 from fairlead.clients.cognova import PROTOCOL
 from fairlead.model.commands import Archive, Steer
 from fairlead.model.content import TextBlock
 from fairlead.model.ids import SessionId, is_uuid
+from sessions.rig import SESSION, Rig
 
 UNKNOWN = "99999999-9999-4999-8999-999999999999"
 PATH = "/cognova/api/conversations"
@@ -160,3 +162,15 @@ async def test_words_into_a_running_answer_come_behind_it(chats: ChatHouse) -> N
 def test_the_chat_is_part_of_the_protocol() -> None:
     assert "/_ws/chat" in {socket.path for socket in PROTOCOL.sockets}
     assert PROTOCOL.prefix == "/cognova"
+
+
+async def test_nothing_streams_for_ever_when_the_gateway_died(tmp_path: Path) -> None:
+    rig = await Rig(tmp_path).start()
+    agent = await rig.working()
+    await agent.text("Half of it.")
+    await rig.crash()
+    async with chat_house(tmp_path, rig=rig) as chats:
+        await rig.until(lambda: rig.registry.loaded(SESSION) is None or rig.state().turn is None)
+        one = await chats.get(f"/{SESSION}")
+        assert (one["status"], one["messageCount"]) == ("error", 2)
+        assert one["messages"][1]["content"] == [{"type": "text", "text": "Half of it."}]
