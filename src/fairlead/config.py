@@ -119,6 +119,10 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             "Further ports, each for one client protocol by name: its port, static, public_url, options (a table)."
         ),
     ] = {}
+    notify_private: Annotated[
+        tuple[str, ...],
+        _described("Addresses and networks that outgoing notices may reach although they are not public."),
+    ] = ()
     frame_bytes: Annotated[int, _described("Largest message a client may send."), msgspec.Meta(ge=1024)] = 8 << 20
     commands_per_second: Annotated[
         float, _described("How many commands one socket may give in a second."), msgspec.Meta(gt=0)

@@ -31,7 +31,7 @@ from fairlead.model.news import What
 from fairlead.model.policy import Behavior, Rule, parse_rule
 from fairlead.model.requests import Action
 from fairlead.model.terminals import Terminals
-from fairlead.notices import Room
+from fairlead.notices import Caller, Room, networks
 from fairlead.server import limits as serving
 from fairlead.server.app import App, Parts
 from fairlead.server.binding import Binding, house_of, open_sockets, urls
@@ -262,6 +262,8 @@ class Gateway:
             self._clock,
             fresh=lambda: str(uuid.uuid4()),
             title=title,
+            caller=Caller(self._clock, networks(self.config.notify_private)),
+            public_url=self.config.public_url,
         )
 
     def _transcripts(self, data: Path) -> ClaudeTranscripts:

@@ -16,10 +16,12 @@ from fairlead.model.auth import Identity
 from fairlead.model.errors import FairleadError
 from fairlead.model.ids import EventId, SessionId, TurnId
 from fairlead.model.notices import FeedCodec
-from fairlead.notices import Room
+from fairlead.notices import Caller, Room, networks
 from fairlead.notices.feed import Peer
 from fairlead.stores.sqlite import SqliteStore
 from fairlead.testing.clock import ManualClock
+
+PUBLIC = "https://fairlead.example"
 
 
 def unframed(data: bytes) -> list[dict[str, Any]]:
@@ -70,6 +72,18 @@ class Socket:
         return [one["type"] for one in self.frames]
 
 
+class RestClock(ManualClock):
+    """Tells who sleeps: a test waits for that before it turns the clock."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rests: list[float] = []
+
+    async def sleep(self, seconds: float) -> None:
+        self.rests.append(seconds)
+        await super().sleep(seconds)
+
+
 class SaidGateway:
     """Implements `model.gateway.Gateway` as far as runs need it: remembers commands; `refuse` is raised once."""
 
@@ -111,12 +125,13 @@ class SaidGateway:
 
 
 class Rigged:
-    def __init__(self, folder: Path, store: SqliteStore, clock: ManualClock, gateway: SaidGateway) -> None:
+    def __init__(self, folder: Path, store: SqliteStore, clock: RestClock, gateway: SaidGateway) -> None:
         self.folder = folder
         self.store = store
         self.clock = clock
         self.gateway = gateway
         self.titles: dict[SessionId, str] = {}
+        self.names: dict[str, list[Any]] = {}
         self._numbers = iter(range(1, 100_000))
         self.room = Room(
             store.shelf,
@@ -126,7 +141,17 @@ class Rigged:
             clock,
             fresh=self.fresh,
             title=self._title,
+            caller=self.caller(),
+            public_url=PUBLIC,
         )
+
+    def caller(self) -> Caller:
+        return Caller(self.clock, networks(["127.0.0.0/8"]), self._resolve)
+
+    async def _resolve(self, host: str, port: int) -> Sequence[str]:
+        """What this network says: a list is one answer after the other."""
+        found = self.names.get(host, [host])
+        return found.pop(0) if isinstance(found[0], tuple) else tuple(found)
 
     def fresh(self) -> str:
         return f"00000000-0000-4000-8000-{next(self._numbers):012d}"
@@ -150,7 +175,7 @@ class Rigged:
 @contextlib.asynccontextmanager
 async def rigged(folder: Path, gateway: SaidGateway | None = None) -> AsyncIterator[Rigged]:
     store = await SqliteStore.open(folder / "data")
-    rig = Rigged(folder, store, ManualClock(), gateway or SaidGateway())
+    rig = Rigged(folder, store, RestClock(), gateway or SaidGateway())
     await rig.room.begin()
     await rig.room.start()
     try:

@@ -355,6 +355,12 @@ class WritePreferences(Action, frozen=True):
     value: dict[str, Any]
 
 
+class AddTarget(Action, frozen=True):
+    """-> (`Target`, its secret: shown once); TargetRefused"""
+
+    target: Target
+
+
 class TryTarget(Action, frozen=True):
     """-> None when the target took it; TargetFailed"""
 

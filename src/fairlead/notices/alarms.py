@@ -79,7 +79,12 @@ class Alarms:
             self._ringing = asyncio.get_running_loop().create_task(self._ring_due())
 
     async def _ring_due(self) -> None:
-        now = self._clock.now_ms()
+        try:
+            await self._ring_all(self._clock.now_ms())
+        finally:
+            self._set()
+
+    async def _ring_all(self, now: int) -> None:
         for (kind, id), due in sorted(self._due.items(), key=lambda alarm: alarm[1]):
             if due > now:
                 break
@@ -92,4 +97,3 @@ class Alarms:
                 await self._ring(item)
             except FairleadError as error:
                 log.warning("alarm failed", extra={"kind": kind.__name__, "id": id, "error": error.message})
-        self._set()

@@ -11,6 +11,7 @@ from fairlead.model.ids import SessionId
 from fairlead.model.news import What
 from fairlead.model.notices import (
     AddItem,
+    AddTarget,
     AgentRun,
     CancelAgent,
     Change,
@@ -20,6 +21,7 @@ from fairlead.model.notices import (
     Item,
     JoinFeed,
     ListItems,
+    PushKey,
     ReadFeed,
     ReadPreferences,
     Reminder,
@@ -29,13 +31,17 @@ from fairlead.model.notices import (
     RunAgent,
     ScheduledAgent,
     Shelf,
+    Target,
+    TryTarget,
     WritePreferences,
 )
 from fairlead.model.requests import Action
 from fairlead.model.store import Documents
 from fairlead.notices.alarms import Alarms
+from fairlead.notices.calling import Caller
 from fairlead.notices.desk import Desk
 from fairlead.notices.feed import Feed, Peer
+from fairlead.notices.outgoing import Outgoing
 from fairlead.notices.runs import Runs
 from fairlead.notices.sealing import Seal
 from fairlead.notices.sessions import SessionNotices
@@ -58,10 +64,15 @@ class Room:
         *,
         fresh: Callable[[], str],
         title: Callable[[SessionId], Awaitable[str]],
+        caller: Caller,
+        public_url: str = "",
     ) -> None:
         self._documents = documents
+        self._public_url = public_url.rstrip("/")
+        seal = Seal(folder)
         self.feed = Feed(shelf, clock)
-        self.desk = Desk(shelf, self.feed, Seal(folder), clock)
+        self.desk = Desk(shelf, self.feed, seal, clock)
+        self.outgoing = Outgoing(self.desk, self.feed, documents, seal, caller, clock, self._link)
         self.sessions = SessionNotices(self.feed, title)
         self.runs = Runs(self.desk, gateway, clock, fresh)
         self.alarms = Alarms(self.desk, clock, self._ring)
@@ -73,11 +84,13 @@ class Room:
     async def start(self) -> None:
         await self.runs.start()
         await self.alarms.start()
+        await self.outgoing.start()
 
     async def stop(self) -> None:
         await self.alarms.stop()
         await self.runs.stop()
         await self.sessions.stop()
+        await self.outgoing.stop()
 
     # --- what the core tells
 
@@ -107,6 +120,9 @@ class Room:
             CancelAgent: self._cancel,
             ReadPreferences: self._preferences,
             WritePreferences: self._prefer,
+            AddTarget: self._add_target,
+            TryTarget: self._try_target,
+            PushKey: self._push_key,
         }
 
     async def _join(self, who: Identity, action: JoinFeed) -> Peer:
@@ -148,10 +164,26 @@ class Room:
     async def _prefer(self, who: Identity, action: WritePreferences) -> None:
         await self._documents.put(PREFERENCES, who.user, action.value)
 
+    async def _add_target(self, who: Identity, action: AddTarget) -> tuple[Target, str]:
+        return await self.outgoing.add(action.target)
+
+    async def _try_target(self, who: Identity, action: TryTarget) -> None:
+        await self.outgoing.test(action.id)
+
+    async def _push_key(self, who: Identity, action: PushKey) -> str:
+        return await self.outgoing.push_key()
+
     # --- what happens by itself
+
+    def _link(self, session: SessionId | None) -> str:
+        """Opens the session and decides nothing: what waits there is answered there."""
+        if not self._public_url:
+            return ""
+        return f"{self._public_url}/#/sessions/{session}" if session else f"{self._public_url}/"
 
     def _changed(self, item: Item) -> None:
         self.alarms.changed(item)
+        self.outgoing.changed(item)
         if isinstance(item, ScheduledAgent) and item.deleted_at is not None:
             self.runs.abandon(item)
 

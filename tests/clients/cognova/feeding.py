@@ -17,7 +17,7 @@ from fairlead.clients.cognova import PROTOCOL
 from fairlead.model.ids import SessionId
 from fairlead.model.news import What
 from fairlead.model.requests import Action
-from fairlead.notices import Room
+from fairlead.notices import Caller, Room
 from fairlead.server.app import App, Parts
 from fairlead.server.binding import Binding, house_of, open_sockets
 from fairlead.server.limits import Limits
@@ -141,7 +141,16 @@ async def open_feed_house(folder: Path) -> AsyncIterator[FeedHouse]:
     rig.news = news
     rig.committed = lambda session, events: room.committed(session, events)
     await rig.start()
-    room = Room(rig.store.shelf, rig.store.documents, lambda: rig.gateway, folder, rig.clock, fresh=fresh, title=title)
+    room = Room(
+        rig.store.shelf,
+        rig.store.documents,
+        lambda: rig.gateway,
+        folder,
+        rig.clock,
+        fresh=fresh,
+        title=title,
+        caller=Caller(rig.clock),
+    )
     await room.begin()
     await room.start()
     clock = SystemClock()

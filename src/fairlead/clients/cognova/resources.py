@@ -2,6 +2,6 @@
 
 from typing import Final
 
-from fairlead.clients.cognova import keeping, scheduled, tasks
+from fairlead.clients.cognova import keeping, scheduled, targets, tasks
 
-ROUTES: Final = (*tasks.ROUTES, *keeping.ROUTES, *scheduled.ROUTES)
+ROUTES: Final = (*tasks.ROUTES, *keeping.ROUTES, *scheduled.ROUTES, *targets.ROUTES)

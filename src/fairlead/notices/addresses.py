@@ -1,0 +1,72 @@
+"""Which addresses outgoing notices may be sent to. Pure.
+
+A target is named by a person, but a name is what the network says it is: what counts is the address, and it is the
+checked address that is connected to.
+"""
+
+import ipaddress
+from collections.abc import Sequence
+from urllib.parse import SplitResult, urlsplit
+
+from fairlead.model.errors import BadRequest
+from fairlead.model.notices import TargetRefused
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+LONGEST = 2000
+
+
+def networks(texts: Sequence[str]) -> tuple[Network, ...]:
+    """Addresses and networks of the settings. BadRequest names the one that is neither."""
+    found = []
+    for text in texts:
+        try:
+            found.append(ipaddress.ip_network(text, strict=False))
+        except ValueError:
+            raise BadRequest(f"{text!r} is neither an address nor a network, such as 10.0.0.0/8.", given=text) from None
+    return tuple(found)
+
+
+def target_url(text: str) -> SplitResult:
+    """TargetRefused for what cannot be called, or would tell more than it should."""
+    try:
+        url = urlsplit(text)
+        port = url.port
+    except ValueError:
+        raise refused(text, "it is no URL") from None
+    if url.scheme not in ("https", "http") or not url.hostname or port == 0 or len(text) > LONGEST:
+        raise refused(text, "a URL with https:// and a host is expected")
+    if not text.isascii() or not text.isprintable() or " " in text:
+        raise refused(text, "it has characters that no URL has")
+    if url.username is not None or url.password is not None or url.fragment:
+        raise refused(text, "it has a name, a password or a fragment")
+    return url
+
+
+def check_address(url: str, host: str, address: str, private: Sequence[Network], *, secure: bool) -> None:
+    """Public ones over https; those that the settings allow, also over http."""
+    # The scope of a link-local address (fe80::1%eth0) is not part of it.
+    bare = ipaddress.ip_address(address.partition("%")[0])
+    inner = _inner(bare)
+    if any(one in network for network in private for one in {bare, inner} if one.version == network.version):
+        return
+    if not inner.is_global or inner.is_multicast or inner.is_reserved or bare.is_link_local:
+        raise refused(url, f"{host} is {address}, which is no public address (the setting notify_private can allow it)")
+    if not secure:
+        raise refused(url, "https:// is expected for a public address")
+
+
+def _inner(address: Address) -> Address:
+    """The IPv4 address inside an IPv6 one: who wraps it must not get past us."""
+    if isinstance(address, ipaddress.IPv4Address):
+        return address
+    if address in _NAT64:
+        return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+    teredo = address.teredo
+    return address.ipv4_mapped or address.sixtofour or (teredo[1] if teredo else address)
+
+
+def refused(url: str, why: str) -> TargetRefused:
+    return TargetRefused(f"No notices are sent to {url[:200]}: {why}.", url=url[:200])

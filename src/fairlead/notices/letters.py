@@ -1,0 +1,158 @@
+"""What a target is sent: a signed webhook, an ntfy message, an encrypted push message. What needs a clock or chance is
+handed in."""
+
+import base64
+import hashlib
+import hmac
+from datetime import UTC, datetime
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import msgspec
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, utils
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from fairlead.model.errors import BadRequest
+from fairlead.model.notices import Change, FeedEntry, cursor_text
+
+SHORT: Final = 400
+"""Characters of a title or message in a push: with its keys it stays far below the 4096 bytes that services take."""
+TTL_S: Final = 86_400
+CLAIM_S: Final = 12 * 3600
+PRIORITIES: Final = {"success": 3, "info": 2, "warning": 4, "error": 4}
+
+
+class Letter(msgspec.Struct, frozen=True):
+    url: str
+    body: bytes
+    headers: dict[str, str]
+
+
+def words(entry: FeedEntry, feed: str) -> dict[str, Any]:
+    """An entry as JSON for somebody outside."""
+    told = entry.told
+    at = datetime.fromtimestamp(entry.at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    shown: dict[str, Any] = {
+        "type": "change" if isinstance(told, Change) else "notice",
+        "title": told.title,
+        "message": told.message,
+        "color": told.color,
+        "timestamp": at,
+        "cursor": cursor_text(feed, entry.seq),
+    }
+    if isinstance(told, Change):
+        shown |= {"resource": told.resource, "action": told.action, "resourceId": told.id, "resourceName": told.name}
+    else:
+        shown |= {"topic": told.topic, "kind": told.kind, "sessionId": told.session, "sessionName": told.name}
+    return shown | {"meta": told.meta or {}}
+
+
+def webhook(url: str, secret: str, entry: FeedEntry, feed: str, now: int) -> Letter:
+    """Signed as the Standard Webhooks specification has it: HMAC-SHA256 of id, time and body."""
+    body = msgspec.json.encode(words(entry, feed))
+    id, at = cursor_text(feed, entry.seq), str(now // 1000)
+    signed = hmac.new(secret.encode(), b".".join((id.encode(), at.encode(), body)), hashlib.sha256).digest()
+    signature = f"v1,{base64.b64encode(signed).decode()}"
+    return Letter(url, body, {"webhook-id": id, "webhook-timestamp": at, "webhook-signature": signature})
+
+
+def ntfy(url: str, token: str, entry: FeedEntry, feed: str, link: str) -> Letter:
+    """As JSON to the root: its headers would take no other letters than ASCII."""
+    parts = urlsplit(url)
+    base, _, topic = parts.path.rstrip("/").rpartition("/")
+    told = entry.told
+    message = {
+        "topic": topic,
+        "title": told.title,
+        "message": told.message,
+        "priority": PRIORITIES[told.color],
+        "tags": [told.resource if isinstance(told, Change) else told.topic],
+    }
+    if link:
+        message["click"] = link
+    headers = {"authorization": f"Bearer {token}"} if token else {}
+    return Letter(parts._replace(path=f"{base}/").geturl(), msgspec.json.encode(message), headers)
+
+
+# --- web push: RFC 8291 (encryption), RFC 8292 (who sends)
+
+
+def new_key() -> str:
+    """A private key, as text."""
+    number = ec.generate_private_key(ec.SECP256R1()).private_numbers().private_value
+    return _text(number.to_bytes(32, "big"))
+
+
+def public_key(private: str) -> str:
+    return _text(_point(_private(private).public_key()))
+
+
+def check_keys(p256dh: str, auth: str) -> None:
+    """BadRequest for what no browser gave."""
+    try:
+        if len(_bytes(auth)) != 16:
+            raise ValueError("the length of auth")
+        ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), _bytes(p256dh))
+    except ValueError:
+        raise BadRequest("keys must have p256dh and auth as the browser gave them.", field="keys") from None
+
+
+def push(
+    endpoint: str, p256dh: str, auth: str, private: str, entry: FeedEntry, feed: str, link: str, now: int, salt: bytes
+) -> Letter:
+    shown = words(entry, feed)
+    shown |= {"title": shown["title"][:SHORT], "message": shown["message"][:SHORT], "link": link, "meta": {}}
+    shown |= {name: shown[name][:SHORT] for name in ("resourceName", "sessionName") if name in shown}
+    body = encrypted(msgspec.json.encode(shown), p256dh, auth, _private(new_key()), salt)
+    headers = {
+        "authorization": f"vapid t={_claim(endpoint, private, link, now)}, k={public_key(private)}",
+        "content-encoding": "aes128gcm",
+        "content-type": "application/octet-stream",
+        "ttl": str(TTL_S),
+    }
+    return Letter(endpoint, body, headers)
+
+
+def encrypted(text: bytes, p256dh: str, auth: str, once: ec.EllipticCurvePrivateKey, salt: bytes) -> bytes:
+    """`once` is a key for this message alone."""
+    theirs = ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), _bytes(p256dh))
+    ours = _point(once.public_key())
+    shared = once.exchange(ec.ECDH(), theirs)
+    key = _derived(shared, _bytes(auth), b"WebPush: info\0" + _point(theirs) + ours, 32)
+    cek = _derived(key, salt, b"Content-Encoding: aes128gcm\0", 16)
+    nonce = _derived(key, salt, b"Content-Encoding: nonce\0", 12)
+    sealed = AESGCM(cek).encrypt(nonce, text + b"\x02", None)
+    return salt + (4096).to_bytes(4, "big") + bytes([len(ours)]) + ours + sealed
+
+
+def _claim(endpoint: str, private: str, link: str, now: int) -> str:
+    parts = urlsplit(endpoint)
+    claims = {"aud": f"{parts.scheme}://{parts.netloc}", "exp": now // 1000 + CLAIM_S}
+    if link.startswith("https://"):
+        claims["sub"] = f"https://{urlsplit(link).netloc}"
+    head = _text(msgspec.json.encode({"typ": "JWT", "alg": "ES256"}))
+    signed = f"{head}.{_text(msgspec.json.encode(claims))}"
+    first, second = utils.decode_dss_signature(_private(private).sign(signed.encode(), ec.ECDSA(hashes.SHA256())))
+    return f"{signed}.{_text(first.to_bytes(32, 'big') + second.to_bytes(32, 'big'))}"
+
+
+def _private(text: str) -> ec.EllipticCurvePrivateKey:
+    return ec.derive_private_key(int.from_bytes(_bytes(text), "big"), ec.SECP256R1())
+
+
+def _point(key: ec.EllipticCurvePublicKey) -> bytes:
+    return key.public_bytes(serialization.Encoding.X962, serialization.PublicFormat.UncompressedPoint)
+
+
+def _derived(secret: bytes, salt: bytes, info: bytes, length: int) -> bytes:
+    return HKDF(algorithm=hashes.SHA256(), length=length, salt=salt, info=info).derive(secret)
+
+
+def _text(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def _bytes(text: str) -> bytes:
+    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))

@@ -1,0 +1,194 @@
+"""Targets: each is told what it asked for, in order, from where it was; retried with a growing pause, then left out.
+
+A target's place is stored when it has taken an entry, so that a restart neither forgets nor repeats more than one.
+"""
+
+import asyncio
+import logging
+import os
+import secrets
+from collections.abc import Callable
+from typing import Final
+
+from msgspec import structs
+
+from fairlead.model.errors import BadRequest, FairleadError, NotFound
+from fairlead.model.ids import SessionId
+from fairlead.model.notices import Change, FeedEntry, Item, Notice, Target, TargetFailed, TargetRefused
+from fairlead.model.store import Documents
+from fairlead.notices import letters
+from fairlead.notices.calling import Caller
+from fairlead.notices.desk import Desk
+from fairlead.notices.feed import Feed, finished
+from fairlead.notices.sealing import Seal
+from fairlead.system.clock import Clock
+
+log = logging.getLogger("fairlead.notices")
+
+PAUSES_S: Final = (1.0, 2.0, 5.0, 15.0, 60.0, 300.0)
+"""Between tries; a server that restarts is back within one of them."""
+STALE_MS: Final = 3_600_000
+"""What is older when its turn comes is news to nobody."""
+MOST: Final = 100
+PAGE: Final = 100
+KEYS: Final = "push"
+"""The document with our own key for push services."""
+
+
+class Outgoing:
+    """`link` makes the address that opens a session, empty where we have none that others can reach."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        feed: Feed,
+        documents: Documents,
+        seal: Seal,
+        caller: Caller,
+        clock: Clock,
+        link: Callable[[SessionId | None], str],
+    ) -> None:
+        self._desk = desk
+        self._feed = feed
+        self._documents = documents
+        self._seal = seal
+        self._caller = caller
+        self._clock = clock
+        self._link = link
+        self._couriers: dict[str, asyncio.Task[None]] = {}
+        self._news = asyncio.Event()
+        self._key = ""
+        feed.listeners.append(self._wake)
+
+    async def start(self) -> None:
+        for target in await self._desk.list(Target):
+            self._employ(target)
+
+    async def stop(self) -> None:
+        for courier in self._couriers.values():
+            await finished(courier)
+        self._couriers.clear()
+
+    # --- what is asked
+
+    async def add(self, target: Target) -> tuple[Target, str]:
+        """The target, and the secret with which a webhook is signed: shown once."""
+        if len(self._couriers) >= MOST:
+            raise BadRequest(f"At most {MOST} targets are kept: delete some first.")
+        if target.kind == "push":
+            letters.check_keys(target.p256dh, target.auth)
+        await self._caller.check(target.url)
+        secret = target.secret or (secrets.token_urlsafe(32) if target.kind == "webhook" else "")
+        kept = structs.replace(target, seq=self._feed.head, secret=self._seal.seal(secret) if secret else "")
+        return await self._desk.add(kept), secret
+
+    async def test(self, id: str) -> None:
+        """TargetRefused, TargetFailed."""
+        target = await self._desk.get(Target, id)
+        told = Notice(
+            topic="session",
+            kind="test",
+            session=SessionId(""),
+            title="Test of Fairlead",
+            message="Notices reach this target.",
+        )
+        status = await self._post(target, FeedEntry(0, self._clock.now_ms(), told))
+        if not 200 <= status < 300:
+            raise TargetFailed(f"{target.url[:200]} answered {status}.", status=status)
+
+    async def push_key(self) -> str:
+        return letters.public_key(await self._own_key())
+
+    def changed(self, item: Item) -> None:
+        if isinstance(item, Target):
+            if item.deleted_at is not None:
+                courier = self._couriers.pop(item.id, None)
+                if courier is not None:
+                    courier.cancel()
+            elif item.id not in self._couriers:
+                self._employ(item)
+
+    # --- telling
+
+    def _wake(self) -> None:
+        self._news.set()
+        self._news = asyncio.Event()
+
+    def _employ(self, target: Target) -> None:
+        self._couriers[target.id] = asyncio.get_running_loop().create_task(self._serve(target))
+
+    async def _serve(self, target: Target) -> None:
+        while True:
+            try:
+                while self._feed.head <= target.seq:
+                    await self._news.wait()
+                page = await self._feed.read(target.seq, PAGE)
+                for entry in page.entries:
+                    target = await self._tell(target, entry)
+            except NotFound:
+                return
+            except FairleadError as error:
+                log.warning("targets cannot be read", extra={"target": target.id, "error": error.message})
+                await self._clock.sleep(PAUSES_S[-1])
+
+    async def _tell(self, target: Target, entry: FeedEntry) -> Target:
+        failed = target.failed
+        told = _topic(entry) in target.topics and entry.at > self._clock.now_ms() - STALE_MS
+        if told:
+            failed = await self._deliver(target, entry)
+        done = structs.replace(target, seq=entry.seq, failed=failed)
+        if told:
+            # Only then: an entry that is nothing to this target is soon looked at again.
+            await self._desk.amend(Target, target.id, {"seq": entry.seq, "failed": failed})
+        return done
+
+    async def _deliver(self, target: Target, entry: FeedEntry) -> str | None:
+        """Why it was given up, or None."""
+        why = ""
+        for pause in (*PAUSES_S, None):
+            try:
+                status = await self._post(target, entry)
+            except TargetRefused as error:
+                why = error.message
+                break
+            except TargetFailed as error:
+                why = error.message
+            else:
+                if 200 <= status < 300:
+                    return None
+                why = f"It answered {status}."
+                if target.kind == "push" and status in (404, 410):
+                    # The browser has taken its subscription back.
+                    await self._desk.remove(Target, target.id)
+                    raise NotFound("target", target.id)
+                if status not in (408, 425, 429) and status < 500:
+                    break
+            if pause is not None:
+                await self._clock.sleep(pause)
+        log.warning("target not told", extra={"target": target.id, "seq": entry.seq, "reason": why})
+        return why
+
+    async def _post(self, target: Target, entry: FeedEntry) -> int:
+        now, feed = self._clock.now_ms(), self._feed.id
+        secret = self._seal.open(target.secret) if target.secret else ""
+        link = self._link(entry.told.session if isinstance(entry.told, Notice) and entry.told.session else None)
+        if target.kind == "webhook":
+            letter = letters.webhook(target.url, secret, entry, feed, now)
+        elif target.kind == "ntfy":
+            letter = letters.ntfy(target.url, secret, entry, feed, link)
+        else:
+            key = await self._own_key()
+            letter = letters.push(target.url, target.p256dh, target.auth, key, entry, feed, link, now, os.urandom(16))
+        return await self._caller.post(letter.url, letter.body, letter.headers)
+
+    async def _own_key(self) -> str:
+        if not self._key:
+            made = {"key": self._seal.seal(letters.new_key())}
+            if not await self._documents.add(KEYS, "key", made):
+                made = await self._documents.get(KEYS, "key") or made
+            self._key = self._seal.open(made["key"])
+        return self._key
+
+
+def _topic(entry: FeedEntry) -> str:
+    return entry.told.resource if isinstance(entry.told, Change) else entry.told.topic

@@ -1,0 +1,58 @@
+"""A web server on this machine that takes notices, and answers as the test says."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+
+
+class Taken(msgspec.Struct):
+    path: str
+    headers: dict[str, str]
+    body: bytes
+
+    def json(self) -> Any:
+        return msgspec.json.decode(self.body)
+
+
+class Hook:
+    """`answers` are used up one by one, then it is 200 for ever."""
+
+    def __init__(self) -> None:
+        self.taken: list[Taken] = []
+        self.answers: list[str] = []
+        self.port = 0
+        self._news = asyncio.Condition()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/hook"
+
+    async def until(self, number: int) -> list[Taken]:
+        async with self._news, asyncio.timeout(60):
+            await self._news.wait_for(lambda: len(self.taken) >= number)
+        return self.taken
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+        headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in head[1:] if line)}
+        body = await reader.readexactly(int(headers.get("content-length", "0")))
+        answer = self.answers.pop(0) if self.answers else "200 OK"
+        writer.write(f"HTTP/1.1 {answer}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n".encode())
+        with contextlib.suppress(ConnectionError):
+            await writer.drain()
+        writer.close()
+        async with self._news:
+            self.taken.append(Taken(head[0].split(" ")[1], headers, body))
+            self._news.notify_all()
+
+
+@contextlib.asynccontextmanager
+async def listening() -> AsyncIterator[Hook]:
+    hook = Hook()
+    server = await asyncio.start_server(hook.serve, "127.0.0.1", 0)
+    hook.port = server.sockets[0].getsockname()[1]
+    async with server:
+        yield hook

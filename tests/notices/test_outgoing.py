@@ -1,0 +1,390 @@
+"""Notices that leave the house: signed, in order, retried with growing pauses, to allowed addresses only."""
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import json
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from fairlead.model.errors import BadRequest, NotFound
+from fairlead.model.ids import SessionId
+from fairlead.model.notices import Change, Notice, Target, TargetFailed, TargetRefused
+from fairlead.notices import Caller, networks
+from fairlead.notices.addresses import target_url
+from fairlead.notices.outgoing import PAUSES_S
+from fairlead.testing.clock import ManualClock
+from notices.listening import Hook, listening
+from notices.rigging import PUBLIC, Rigged, rigged
+
+SESSION = SessionId("11111111-2222-3333-4444-555555555555")
+PUBLIC_ADDRESS = "93.184.216.34"
+VECTOR = json.loads((Path(__file__).parents[1] / "golden" / "push" / "vector.json").read_text())
+
+
+@pytest.fixture
+async def hook() -> AsyncIterator[Hook]:
+    async with listening() as made:
+        yield made
+
+
+def target(url: str, **more: Any) -> Target:
+    return Target(**{"id": "t", "kind": "webhook", "url": url, "topics": ("task", "turn")} | more)
+
+
+def task(name: str) -> Change:
+    return Change(resource="task", action="create", id=name, name=name)
+
+
+def turn() -> Notice:
+    return Notice(
+        topic="turn", kind="turn.completed", session=SESSION, title="Turn finished", message="A turn", name="x"
+    )
+
+
+async def until(done: Callable[[], Any]) -> None:
+    async with asyncio.timeout(60):
+        while not done():
+            await asyncio.sleep(0)
+
+
+async def rested(rig: Rigged, number: int) -> None:
+    """So many pauses between tries have begun."""
+    await until(lambda: len(rig.clock.rests) >= number)
+
+
+async def kept(rig: Rigged) -> Target:
+    return await rig.room.desk.get(Target, "t")
+
+
+async def handled(rig: Rigged, seq: int) -> Target:
+    """The target when it is done with that entry."""
+    async with asyncio.timeout(60):
+        while (await kept(rig)).seq < seq:
+            await asyncio.sleep(0)
+    return await kept(rig)
+
+
+async def test_a_webhook_is_signed_and_told_in_order_what_it_asked_for(rig: Rigged, hook: Hook) -> None:
+    made, secret = await rig.room.outgoing.add(target(hook.url))
+    assert secret and secret not in made.secret
+    other = Change(resource="project", action="create", id="p", name="p")
+    await rig.room.feed.write(task("a"), other, turn(), task("b"))
+    first, second, third = await hook.until(3)
+    assert [one.json()["title"] for one in (first, second, third)] == ["Task created", "Turn finished", "Task created"]
+    assert first.json() == {
+        "type": "change",
+        "title": "Task created",
+        "message": 'Task "a" was created',
+        "color": "success",
+        "timestamp": "2023-11-14T22:13:20.000Z",
+        "cursor": f"{rig.room.feed.id}:1",
+        "resource": "task",
+        "action": "create",
+        "resourceId": "a",
+        "resourceName": "a",
+        "meta": {},
+    }
+    for one in (first, second, third):
+        signed = f"{one.headers['webhook-id']}.{one.headers['webhook-timestamp']}.".encode() + one.body
+        expected = base64.b64encode(hmac.new(secret.encode(), signed, hashlib.sha256).digest()).decode()
+        assert one.headers["webhook-signature"] == f"v1,{expected}"
+
+
+async def test_it_is_tried_again_with_growing_pauses(rig: Rigged, hook: Hook) -> None:
+    await rig.room.outgoing.add(target(hook.url))
+    hook.answers = ["500 No", "503 No", "429 No"]
+    await rig.room.feed.write(task("a"))
+    for number, pause in enumerate(PAUSES_S[:3], 1):
+        await rested(rig, number)
+        assert rig.clock.rests[-1] == pause
+        await rig.clock.advance(pause - 0.01)
+        assert len(hook.taken) == number
+        await rig.clock.advance(0.01)
+    await hook.until(4)
+    done = await handled(rig, 1)
+    assert done.failed is None
+    # The same letter each time: the id lets the receiver drop a repeat.
+    assert len({one.headers["webhook-id"] for one in hook.taken}) == 1
+
+
+async def test_a_target_that_stays_away_is_left_out_of_that_entry_and_told_the_next(rig: Rigged, hook: Hook) -> None:
+    await rig.room.outgoing.add(target(hook.url))
+    hook.answers = ["500 No"] * (len(PAUSES_S) + 1)
+    await rig.room.feed.write(task("a"))
+    for number, pause in enumerate(PAUSES_S, 1):
+        await rested(rig, number)
+        await rig.clock.advance(pause)
+    assert (await handled(rig, 1)).failed == "It answered 500."
+    await rig.room.feed.write(task("b"))
+    await hook.until(len(PAUSES_S) + 2)
+    assert (await handled(rig, 2)).failed is None
+
+
+@pytest.mark.parametrize("answer", ["400 Bad", "404 Not Found", "302 Found\r\nlocation: http://127.0.0.1:1/elsewhere"])
+async def test_a_refusal_or_a_redirect_is_an_end_and_is_not_followed(rig: Rigged, hook: Hook, answer: str) -> None:
+    await rig.room.outgoing.add(target(hook.url))
+    hook.answers = [answer]
+    await rig.room.feed.write(task("a"))
+    assert (await handled(rig, 1)).failed == f"It answered {answer[:3]}."
+    assert len(hook.taken) == 1
+
+
+async def test_nobody_waits_for_a_target(rig: Rigged, hook: Hook) -> None:
+    await rig.room.outgoing.add(target(hook.url))
+    await rig.room.outgoing.add(target(hook.url, id="other"))
+    hook.answers = ["500 No"]
+    _, socket = rig.peer()
+    await rig.room.feed.write(task("a"), task("b"))
+    assert len(socket.changes()) == 2
+    # One of the two waits for its next try; the other has had both.
+    await rested(rig, 1)
+    await hook.until(3)
+
+
+async def test_after_a_restart_it_goes_on_where_it_was(tmp_path: Path, hook: Hook) -> None:
+    async with rigged(tmp_path) as rig:
+        await rig.room.outgoing.add(target(hook.url))
+        await rig.room.feed.write(task("a"))
+        await handled(rig, 1)
+        await rig.room.outgoing.stop()
+        await rig.room.feed.write(task("b"))
+    async with rigged(tmp_path) as rig:
+        await hook.until(2)
+        assert [one.json()["resourceName"] for one in hook.taken] == ["a", "b"]
+
+
+async def test_what_is_old_is_not_told_any_more(tmp_path: Path, hook: Hook) -> None:
+    async with rigged(tmp_path) as rig:
+        await rig.room.outgoing.add(target(hook.url))
+        await rig.room.outgoing.stop()
+        await rig.room.feed.write(task("a"))
+        await rig.clock.advance(3601)
+        await rig.room.feed.write(task("b"))
+        await rig.room.outgoing.start()
+        await hook.until(1)
+        assert [one.json()["resourceName"] for one in hook.taken] == ["b"]
+
+
+async def test_a_deleted_target_is_told_nothing(rig: Rigged, hook: Hook) -> None:
+    await rig.room.outgoing.add(target(hook.url))
+    await rig.room.outgoing.add(target(hook.url, id="other"))
+    await rig.room.desk.remove(Target, "t")
+    await rig.room.feed.write(task("a"))
+    await hook.until(1)
+    assert len(hook.taken) == 1
+
+
+async def test_ntfy_is_told_as_json_with_a_link_that_only_opens(rig: Rigged, hook: Hook) -> None:
+    url = f"http://127.0.0.1:{hook.port}/base/my-topic"
+    await rig.room.outgoing.add(target(url, kind="ntfy", secret="tk_1"))
+    await rig.room.feed.write(turn())
+    (one,) = await hook.until(1)
+    assert (one.path, one.headers["authorization"]) == ("/base/", "Bearer tk_1")
+    assert one.json() == {
+        "topic": "my-topic",
+        "title": "Turn finished",
+        "message": "A turn",
+        "priority": 2,
+        "tags": ["turn"],
+        "click": f"{PUBLIC}/#/sessions/{SESSION}",
+    }
+
+
+# --- to allowed addresses only
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "127.0.0.1",
+        "10.1.2.3",
+        "192.168.0.1",
+        "172.16.9.9",
+        "169.254.169.254",
+        "100.64.0.1",
+        "0.0.0.0",
+        "224.0.0.1",
+        "240.0.0.1",
+        "255.255.255.255",
+        "::1",
+        "::",
+        "fe80::1",
+        "fe80::1%eth0",
+        "fc00::1",
+        "ff02::1",
+        "::ffff:127.0.0.1",
+        "::ffff:169.254.169.254",
+        "64:ff9b::7f00:1",
+        "2002:7f00:1::",
+        "2002:a9fe:a9fe::1",
+    ],
+)
+async def test_a_private_address_is_refused_with_the_reason(address: str) -> None:
+    caller = Caller(ManualClock(), (), lambda host, port: _answer(address))
+    with pytest.raises(TargetRefused, match="no public address") as refused:
+        await caller.check("https://hook.example/x")
+    assert "notify_private" in refused.value.message
+
+
+async def _answer(*addresses: str) -> tuple[str, ...]:
+    return addresses
+
+
+async def test_one_private_address_among_public_ones_is_enough(rig: Rigged) -> None:
+    caller = Caller(ManualClock(), (), lambda host, port: _answer(PUBLIC_ADDRESS, "10.0.0.1"))
+    with pytest.raises(TargetRefused):
+        await caller.check("https://hook.example/x")
+
+
+async def test_the_settings_can_allow_one_and_nothing_beside_it() -> None:
+    caller = Caller(ManualClock(), networks(["10.0.0.0/24"]), lambda host, port: _answer(host))
+    assert await caller.check("http://10.0.0.7/x") == "10.0.0.7"
+    with pytest.raises(TargetRefused):
+        await caller.check("http://10.0.1.7/x")
+    with pytest.raises(BadRequest):
+        networks(["my-nas"])
+
+
+async def test_a_public_one_is_told_over_tls_only() -> None:
+    caller = Caller(ManualClock(), (), lambda host, port: _answer(PUBLIC_ADDRESS))
+    assert await caller.check("https://hook.example/x") == PUBLIC_ADDRESS
+    with pytest.raises(TargetRefused, match="https://"):
+        await caller.check("http://hook.example/x")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *(
+            "",
+            "hook",
+            "ftp://a/b",
+            "file:///etc/passwd",
+            "https://",
+            "https://user:pass@a/",
+            "https://a/#x",
+            "gopher://a",
+        ),
+        *("https://a:99999/", "https://a:0/", "https://[::1/", "https://a/ b", "https://ä.example/", "https://a/\n"),
+        "https://a/" + "x" * 2000,
+    ],
+)
+def test_what_is_no_url_of_a_target_is_refused(url: str) -> None:
+    with pytest.raises(TargetRefused):
+        target_url(url)
+
+
+async def test_a_name_without_an_address_is_refused() -> None:
+    async def nothing(host: str, port: int) -> tuple[str, ...]:
+        raise OSError("no such name")
+
+    with pytest.raises(TargetRefused, match="has no address"):
+        await Caller(ManualClock(), (), nothing).check("https://hook.example/x")
+
+
+async def test_a_name_that_flips_after_it_was_checked_reaches_nothing(rig: Rigged) -> None:
+    rig.names["hook.example"] = [(PUBLIC_ADDRESS,), ("10.0.0.1",)]
+    await rig.room.outgoing.add(target("https://hook.example/x"))
+    await rig.room.feed.write(task("a"))
+    assert "10.0.0.1, which is no public address" in ((await handled(rig, 1)).failed or "")
+
+
+async def test_it_is_the_checked_address_that_is_connected_to(rig: Rigged, hook: Hook) -> None:
+    """The name is asked once for each letter; what it is later plays no part."""
+    asked: list[str] = []
+
+    async def resolve(host: str, port: int) -> tuple[str, ...]:
+        asked.append(host)
+        return ("127.0.0.1",)
+
+    caller = Caller(rig.clock, networks(["127.0.0.1"]), resolve)
+    assert await caller.post(f"http://hook.invalid:{hook.port}/x?y=1", b"{}", {}) == 200
+    assert asked == ["hook.invalid"]
+    assert (hook.taken[0].headers["host"], hook.taken[0].path) == (f"hook.invalid:{hook.port}", "/x?y=1")
+
+
+async def test_tls_is_with_the_name_and_not_with_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[httpx.Request] = []
+
+    async def send(self: httpx.AsyncClient, request: httpx.Request, **more: Any) -> httpx.Response:
+        sent.append(request)
+        return httpx.Response(204)
+
+    monkeypatch.setattr(httpx.AsyncClient, "send", send)
+    caller = Caller(ManualClock(), (), lambda host, port: _answer("2606:2800:220:1::1"))
+    assert await caller.post("https://hook.example/x", b"{}", {}) == 204
+    assert (sent[0].url.host, sent[0].extensions["sni_hostname"]) == ("2606:2800:220:1::1", "hook.example")
+    assert sent[0].headers["host"] == "hook.example"
+
+
+async def test_a_target_that_does_not_answer_is_given_its_time_and_no_more(rig: Rigged) -> None:
+    called = asyncio.Event()
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        called.set()
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(silent, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    calling = asyncio.create_task(rig.caller().post(f"http://127.0.0.1:{port}/", b"{}", {}))
+    await asyncio.wait_for(called.wait(), 60)
+    await rig.clock.advance(10)
+    with pytest.raises(TargetFailed, match="in time"):
+        await calling
+    server.close()
+    await server.wait_closed()
+
+
+async def test_a_port_where_nobody_listens_is_a_failure_that_is_told(rig: Rigged) -> None:
+    await rig.room.outgoing.add(target("http://127.0.0.1:1/"))
+    with pytest.raises(TargetFailed, match="could not be told"):
+        await rig.room.outgoing.test("t")
+
+
+async def test_the_test_of_a_target_says_what_it_answered(rig: Rigged, hook: Hook) -> None:
+    await rig.room.outgoing.add(target(hook.url))
+    await rig.room.outgoing.test("t")
+    hook.answers = ["418 Teapot"]
+    with pytest.raises(TargetFailed, match="418"):
+        await rig.room.outgoing.test("t")
+    with pytest.raises(NotFound):
+        await rig.room.outgoing.test("unknown")
+
+
+async def test_a_push_subscription_that_was_taken_back_is_forgotten(rig: Rigged, hook: Hook) -> None:
+    keys = {"p256dh": VECTOR["p256dh"], "auth": VECTOR["auth"]}
+    await rig.room.outgoing.add(target(hook.url, kind="push", **keys))
+    hook.answers = ["201 Created", "410 Gone"]
+    await rig.room.feed.write(turn(), turn())
+    first, _ = await hook.until(2)
+    assert (first.headers["content-encoding"], first.headers["ttl"]) == ("aes128gcm", "86400")
+    key = await rig.room.outgoing.push_key()
+    assert first.headers["authorization"].startswith("vapid t=") and first.headers["authorization"].endswith(f"k={key}")
+
+    async def gone() -> bool:
+        return await rig.room.desk.list(Target) == ()
+
+    async with asyncio.timeout(60):
+        while not await gone():
+            await asyncio.sleep(0)
+
+
+async def test_our_key_for_push_services_stays_the_same_and_sealed(tmp_path: Path) -> None:
+    async with rigged(tmp_path) as rig:
+        key = await rig.room.outgoing.push_key()
+        assert key not in str(await rig.store.documents.list("push"))
+    async with rigged(tmp_path) as rig:
+        assert await rig.room.outgoing.push_key() == key
+
+
+@pytest.mark.parametrize("keys", [("x", "y"), ("", ""), (VECTOR["p256dh"], "AAAA"), (VECTOR["auth"], VECTOR["auth"])])
+async def test_keys_that_no_browser_gave_are_refused(rig: Rigged, keys: tuple[str, str]) -> None:
+    with pytest.raises(BadRequest):
+        await rig.room.outgoing.add(target("http://127.0.0.1/", kind="push", p256dh=keys[0], auth=keys[1]))
