@@ -1,0 +1,115 @@
+"""Agents of the notifications protocol on the real CLI: on time by a real clock, by hand, over their budget, cancelled;
+told on the feed as they were."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from websockets.asyncio.client import connect
+
+import fairlead.wiring
+from e2e.desk import PATIENCE, Desk, at_desk, settings
+from e2e.harness import NEWEST, on_versions
+from fairlead.system.clock import SystemClock
+
+MINUTE = 60_000
+MINUTES = 3 * PATIENCE
+"""On a busy machine the near minute may have passed before the agent was made; then it is the next one."""
+
+
+class SetClock(SystemClock):
+    """The real clock of a machine whose time was set so that the next minute is near."""
+
+    def __init__(self) -> None:
+        self._ahead = MINUTE - super().now_ms() % MINUTE - 4000
+
+    def now_ms(self) -> int:
+        return super().now_ms() + self._ahead
+
+
+@pytest.fixture
+async def desk(
+    claude: Path, cli_env: dict[str, str], cli_cwd: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Desk]:
+    monkeypatch.setattr(fairlead.wiring, "SystemClock", SetClock)
+    passed = ["IS_SANDBOX", "CLAUDE_CODE_MAX_RETRIES"]
+    config = settings(tmp_path / "data", tmp_path, agent="claude", claude=str(claude), pass_env=passed)
+    async with at_desk(config, {**cli_env, "CLAUDE_CODE_MAX_RETRIES": "1"}, cli_cwd) as sitting:
+        yield sitting
+
+
+class Bell:
+    def __init__(self, wire: Any) -> None:
+        self._wire = wire
+
+    async def until(self, *actions: str) -> dict[str, Any]:
+        """The next change of an agent that is one of these."""
+        async with asyncio.timeout(MINUTES):
+            while True:
+                frame: dict[str, Any] = json.loads(await self._wire.recv())
+                if frame.get("resource") == "agent" and frame["action"] in actions:
+                    return frame
+
+
+@contextlib.asynccontextmanager
+async def bell(desk: Desk) -> AsyncIterator[Bell]:
+    url = desk.gateway.url.replace("http", "ws", 1) + "/notifications"
+    async with connect(url, additional_headers={"Authorization": f"Bearer {desk.gateway.token}"}) as wire:
+        assert json.loads(await wire.recv())["type"] == "connected"
+        yield Bell(wire)
+
+
+async def agent(desk: Desk, prompt: str, schedule: str = "0 0 29 2 *", **more: Any) -> str:
+    body = {"name": "Tidy", "schedule": schedule, "prompt": prompt, "folder": str(desk.cwd), **more}
+    answer = await desk.http.post("/cognova/api/agents", json=body)
+    assert answer.status_code == 200, answer.text
+    made: str = answer.json()["data"]["id"]
+    return made
+
+
+async def run(desk: Desk, made: str) -> None:
+    assert (await desk.http.post(f"/cognova/api/agents/{made}/run")).json()["message"] == "Agent started"
+
+
+@on_versions(NEWEST)
+@pytest.mark.timeout(2 * MINUTES)
+@pytest.mark.rules("S002-105", "S002-116", "S002-118")
+async def test_an_agent_runs_when_its_minute_comes(desk: Desk) -> None:
+    async with bell(desk) as rung:
+        made = await agent(desk, "SCRIPT:text tidied", schedule="* * * * *")
+        started = await rung.until("run")
+        done = await rung.until("complete", "fail", "cancel")
+    assert (done["action"], done["meta"]["status"], done["meta"]["runId"]) == (
+        "complete",
+        "success",
+        started["meta"]["runId"],
+    )
+    (first, *_) = reversed((await desk.http.get(f"/cognova/api/agents/{made}")).json()["data"]["runs"])
+    assert (first["status"], first["costUsd"] > 0) == ("success", True)
+    events = (await desk.http.get(f"/v1/sessions/{first['sessionId']}/messages")).json()["events"]
+    assert "tidied" in json.dumps(events)
+
+
+@on_versions(NEWEST)
+@pytest.mark.rules("S002-117", "S002-119")
+async def test_a_failed_a_cancelled_and_an_over_budget_run_are_told_as_they_were(desk: Desk) -> None:
+    async with bell(desk) as rung:
+        await run(desk, await agent(desk, "SCRIPT:error 400"))
+        failed = await rung.until("complete", "fail", "cancel")
+        slow = await agent(desk, "SCRIPT:slow 200")
+        await run(desk, slow)
+        await rung.until("run")
+        session = (await desk.http.get(f"/cognova/api/agents/{slow}")).json()["data"]["runs"][0]["sessionId"]
+        await desk.watch(session, after=0)
+        await desk.until("text.delta")
+        assert (await desk.http.post(f"/cognova/api/agents/{slow}/cancel")).json()["cancelledCount"] == 1
+        cancelled = await rung.until("complete", "fail", "cancel")
+        await run(desk, await agent(desk, "SCRIPT:bash echo hello", maxBudgetUsd=0.0001))
+        spent = await rung.until("complete", "fail", "cancel")
+    assert (failed["action"], failed["meta"]["status"]) == ("fail", "error")
+    assert (cancelled["action"], cancelled["meta"]["status"]) == ("cancel", "cancelled")
+    assert (spent["action"], spent["meta"]["status"]) == ("cancel", "budget_exceeded")
