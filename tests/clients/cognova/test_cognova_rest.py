@@ -109,6 +109,7 @@ BAD: list[tuple[str, str, Any, int, str]] = [
     ("PUT", f"/{UNKNOWN}", {"title": "  "}, 400, "Title is required"),
     ("PUT", f"/{UNKNOWN}", {"title": 7}, 400, ""),
     ("POST", "", [], 400, ""),
+    ("POST", "", {"title": "x" * 201}, 400, "A title has at most 200 characters."),
 ]
 
 

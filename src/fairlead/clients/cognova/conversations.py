@@ -16,6 +16,8 @@ from fairlead.model.store import TRANSCRIPT, SessionFilter, SessionPage, Summary
 
 NOT_FOUND: Final = "Conversation not found"
 NO_TITLE: Final = "Title is required"
+TITLE_LENGTH: Final = 200
+"""Of a title that is given; the core takes no more when a session is renamed."""
 LISTED: Final = 50
 PAGE: Final = 1000
 PATH: Final = "/api/conversations"
@@ -126,6 +128,8 @@ def get(request: Request) -> Steps:
 @worded
 def create(request: Request) -> Steps:
     title = request.json(Titled).title.strip()
+    if len(title) > TITLE_LENGTH:
+        raise BadRequest(f"A title has at most {TITLE_LENGTH} characters.")
     reply: cmd.Reply = yield cmd.Create(session=session_id(request.fresh), title=title)
     return data((yield from _one(reply.session)))
 
