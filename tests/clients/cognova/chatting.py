@@ -41,7 +41,7 @@ class Peer:
         self.client = client
         self.frames: list[Frame] = []
         self.close_code: int | None = None
-        self._taken = 0
+        self.taken = 0
         self._news = asyncio.Condition()
 
     async def listen(self) -> None:
@@ -76,9 +76,9 @@ class Peer:
             try:
                 async with asyncio.timeout(PATIENCE):
                     while True:
-                        for place in range(self._taken, len(self.frames)):
+                        for place in range(self.taken, len(self.frames)):
                             if fits(self.frames[place]):
-                                self._taken = place + 1
+                                self.taken = place + 1
                                 return self.frames[place]
                         assert self.close_code is None, f"closed with {self.close_code}"
                         await self._news.wait()
