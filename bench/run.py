@@ -23,6 +23,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 BUILD = HERE.parent / "build"
 
+from changes import measure as measure_changes  # noqa: E402
 from envelopes import measure as measure_envelopes  # noqa: E402
 from figures import Figures, curves, spread, table  # noqa: E402
 from processes import Gateway, Measured, bare_relay, node_relay, python_start  # noqa: E402
@@ -365,6 +366,10 @@ def envelopes(quick: bool) -> Figures:
     return measure_envelopes(quick)
 
 
+def changes(quick: bool) -> Figures:
+    return measure_changes(quick)
+
+
 def transcripts(quick: bool) -> Figures:
     """In a process of its own: its memory is measured."""
     with tempfile.TemporaryDirectory(prefix="fairlead-bench-") as folder:
@@ -379,7 +384,7 @@ def transcripts(quick: bool) -> Figures:
 
 PARTS: dict[str, Callable[[bool], Figures]] = {
     part.__name__: part
-    for part in (latency, chat, commit, fanout, length, reconnect, idle, views, envelopes, transcripts)
+    for part in (latency, chat, commit, fanout, length, reconnect, idle, views, envelopes, changes, transcripts)
 }
 
 

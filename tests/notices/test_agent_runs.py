@@ -221,3 +221,16 @@ async def test_the_times_of_a_stopped_gateway_are_not_made_up_for(tmp_path: Path
         await rig.clock.advance(60)
         await rig.room.alarms.rung()
         assert rig.gateway.commands == []
+
+
+async def test_a_cancel_that_comes_before_there_is_anything_to_end_is_not_lost(tmp_path: Path) -> None:
+    class Early(SaidGateway):
+        async def command(self, who: Any, command: cmd.Command) -> cmd.Reply:
+            if isinstance(command, cmd.Create):
+                self.refuse |= {cmd.CancelMessage: NotFound("session", "x"), cmd.Interrupt: NotFound("session", "x")}
+                await rig.room.runs.cancel(await rig.room.desk.get(ScheduledAgent, "a"))
+            return await super().command(who, command)
+
+    async with rigged(tmp_path, Early()) as rig:
+        await rig.room.runs.run(await added(rig))
+        assert (await only_run(rig)).status == "cancelled"

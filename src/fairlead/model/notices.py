@@ -419,10 +419,3 @@ class JoinFeed(Action, frozen=True):
     """-> a `model.sockets.Holder` that a conversation attaches"""
 
     codec: FeedCodec
-
-
-class ReadFeed(Action, frozen=True):
-    """-> `FeedPage`: what came after a place"""
-
-    after: int
-    limit: int = 100

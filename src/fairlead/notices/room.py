@@ -16,13 +16,11 @@ from fairlead.model.notices import (
     CancelAgent,
     Change,
     EditItem,
-    FeedPage,
     GetItem,
     Item,
     JoinFeed,
     ListItems,
     PushKey,
-    ReadFeed,
     ReadPreferences,
     Reminder,
     RemoveItem,
@@ -108,7 +106,6 @@ class Room:
     def performers(self) -> Mapping[type[Action], Callable[[Identity, Any], Awaitable[Any]]]:
         return {
             JoinFeed: self._join,
-            ReadFeed: self._read,
             ListItems: self._list,
             GetItem: self._get,
             AddItem: self._add,
@@ -127,9 +124,6 @@ class Room:
 
     async def _join(self, who: Identity, action: JoinFeed) -> Peer:
         return self.feed.join(action.codec)
-
-    async def _read(self, who: Identity, action: ReadFeed) -> FeedPage:
-        return await self.feed.read(action.after, action.limit)
 
     async def _list(self, who: Identity, action: ListItems) -> tuple[Item, ...]:
         return await self.desk.list(action.kind, action.accept, action.limit, deleted=action.deleted)

@@ -91,6 +91,9 @@ class Runs:
             )
             content = (TextBlock(text=agent.prompt),)
             await self._gateway().command(who, cmd.Send(session=session, content=content, message=message))
+            if session in self._cancelling:
+                # Somebody did not want it before there was anything to end.
+                await self._interrupt(run, who)
         except FairleadError as error:
             await self._finish(run, "error", error.message)
         return run

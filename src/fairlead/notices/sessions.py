@@ -22,17 +22,20 @@ BATCH: Final = 200
 
 Note = tuple[SessionId, What | ev.Event]
 
-_TOLD = (
-    ev.SessionChanged
-    | ev.TurnStarted
-    | ev.TurnEnded
-    | ev.PermissionAsked
-    | ev.QuestionAsked
-    | ev.PlanProposed
-    | ev.PermissionResolved
-    | ev.PermissionCancelled
-    | ev.AgentExited
+_TOLD: Final = frozenset(
+    {
+        ev.SessionChanged,
+        ev.TurnStarted,
+        ev.TurnEnded,
+        ev.PermissionAsked,
+        ev.QuestionAsked,
+        ev.PlanProposed,
+        ev.PermissionResolved,
+        ev.PermissionCancelled,
+        ev.AgentExited,
+    }
 )
+"""What `Teller.event` has a word for. A set of types: it is asked for every delta."""
 
 
 class SessionNotices:
@@ -46,7 +49,7 @@ class SessionNotices:
 
     def committed(self, session: SessionId, events: Sequence[ev.Event]) -> None:
         for event in events:
-            if isinstance(event, _TOLD):
+            if type(event) in _TOLD:
                 self._note(session, event)
 
     def news(self, session: SessionId, what: What) -> None:
