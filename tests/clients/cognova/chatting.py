@@ -85,6 +85,12 @@ class Peer:
             except TimeoutError:
                 raise AssertionError(f"{wanted} did not come; there were {self.kinds()[-30:]}") from None
 
+    async def closed(self) -> int:
+        async with self._news, asyncio.timeout(PATIENCE):
+            await self._news.wait_for(lambda: self.close_code is not None)
+        assert self.close_code is not None
+        return self.close_code
+
     async def settled(self) -> None:
         """Whatever was asked before is answered: answers of one socket to pings come in their order."""
         await self.say("ping")

@@ -367,7 +367,7 @@ async def test_who_may_only_look_begins_nothing_and_sends_nothing(chats: ChatHou
     assert len(await chats.get("")) == 1
 
 
-async def test_two_messages_and_an_interrupt_at_once_keep_their_order(chats: ChatHouse) -> None:
+async def test_two_messages_at_once_keep_their_order_and_an_interrupt_ends_the_first(chats: ChatHouse) -> None:
     async with chats.peer() as first:
         name = await first.begin("one")
         agent = await chats.agent()
@@ -376,8 +376,8 @@ async def test_two_messages_and_an_interrupt_at_once_keep_their_order(chats: Cha
     async with chats.peer() as peer:
         for text in ("two", "three"):
             await peer.send(text, name)
-        await peer.say("chat:interrupt", conversationId=name)
         assert await agent.prompted() == "two"
+        await peer.say("chat:interrupt", conversationId=name)
         await chats.interrupted(agent)
         await peer.until("interrupted")
         assert await agent.prompted() == "three"
@@ -395,6 +395,5 @@ async def test_too_many_frames_are_told_and_too_large_ones_end_only_their_sender
                 await peer.say("ping")
             assert "chat:error" in {(await peer.until(lambda one: True))["type"] for _ in range(101)}
             await peer.send("x" * 20_000)
-            await few.rig.until(lambda: peer.close_code is not None)
-            assert peer.close_code == 1009
+            assert await peer.closed() == 1009
         await other.until("connected")
