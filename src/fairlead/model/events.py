@@ -266,7 +266,8 @@ class ToolProgress(Base, frozen=True, kw_only=True, tag="tool.progress"):
 
 class ToolEnded(Base, frozen=True, kw_only=True, tag="tool.ended"):
     """`content` is what the model gets, `data` the agent's own structured result: both whole. `background`: the
-    subagent that the call started goes on; without it, `subagent.ended` follows the end of such a call."""
+    subagent that the call started goes on; without it, `subagent.ended` follows the end of such a call. A call that
+    the model began to write and never made (there were only `input.delta` of it) ends so, too, as interrupted."""
 
     call: CallId
     name: str = ""
