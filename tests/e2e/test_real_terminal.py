@@ -13,6 +13,8 @@ from websockets.asyncio.client import connect
 from e2e.desk import PATIENCE, Desk, at_desk, settings
 from e2e.harness import API_KEY, LAST_DIAL_IN, NEWEST, OLDEST, on_versions
 from fairlead.testing.model_api import ScriptedModel
+from faults.gateway_process import GatewayProcess
+from faults.native_client import NativeClient
 
 
 @pytest.fixture
@@ -363,3 +365,40 @@ async def test_a_dialog_waits_for_a_person(desk: Desk, person: Person, version: 
     await person.types("\r")
     assert (await desk.until("turn.ended"))["status"] == "completed"
     assert desk.texts()[-1].endswith("after all")
+
+
+# --- the gateway dies
+
+
+@pytest.fixture
+async def gateway(
+    claude: Path, cli_env: dict[str, str], cli_cwd: Path, tmp_path: Path
+) -> AsyncIterator[GatewayProcess]:
+    process = GatewayProcess(tmp_path, agent="claude", claude=claude, pass_env="IS_SANDBOX")
+    process.env = cli_env
+    async with process:
+        yield process
+
+
+@on_versions()
+async def test_kill_of_the_gateway_hangs_up_and_the_turn_is_closed_truly(gateway: GatewayProcess, agreed: None) -> None:
+    """The terminal goes with its gateway. What was answered is in the log once, what was not has failed."""
+    client = NativeClient(await gateway.create(settings={"link": "terminal"}))
+    await client.come(gateway)
+    await client.send("SCRIPT:text one")
+    await client.until("turn.ended")
+    await client.send("SCRIPT:slow 200")
+    await client.until(lambda line: line["type"] == "user.message" and "slow" in str(line["content"]))
+    await gateway.kill()
+    await client.gone()
+    await gateway.start()
+    assert (await client.come(gateway))["verdict"] == "ok"
+    await client.until("agent.exited")
+    lines = await gateway.stored(client.session)
+    ends = [(line["status"], line.get("reason", "")) for line in lines if line["type"] == "turn.ended"]
+    assert ends[0] == ("completed", "") and ends[1][0] in ("failed", "cancelled")
+    asked = ["".join(block["text"] for block in line["content"]) for line in lines if line["type"] == "user.message"]
+    assert asked == ["SCRIPT:text one", "SCRIPT:slow 200"]
+    await client.send("SCRIPT:echo")
+    await client.until(lambda line: line["type"] == "text" and "messages" in line["text"])
+    await client.go()
