@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -141,7 +141,9 @@ class House:
 
 
 @contextlib.asynccontextmanager
-async def open_house(folder: Path, limits: Limits | None = None) -> AsyncIterator[House]:
+async def open_house(
+    folder: Path, limits: Limits | None = None, performers: Mapping[type[Action], Performer] | None = None
+) -> AsyncIterator[House]:
     rig = Rig(folder)
     rig.views = {view.name: view for view in PROTOCOL.views}
     news = NewsDesk(rig.clock)
@@ -153,17 +155,18 @@ async def open_house(folder: Path, limits: Limits | None = None) -> AsyncIterato
     admin = await credentials.create("token", "ann", ("admin",))
     binding = Binding(port=0)
     sockets = open_sockets(binding)
-    performers: dict[type[Action], Performer] = {
+    all_performers: dict[type[Action], Performer] = {
         **CredentialActions(credentials).performers(),
         **ShownBook(rig.store.documents, news.tell).performers(),
         **news.performers(),
+        **(performers or {}),
     }
     limits = limits or Limits(commands_per_s=1000)
     app = App(
         Parts(
             protocols=(PROTOCOL,),
             gateway=rig.gateway,
-            performers=performers,
+            performers=all_performers,
             credentials=credentials,
             house=house_of(binding, sockets),
             clock=clock,

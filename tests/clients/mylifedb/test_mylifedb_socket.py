@@ -250,7 +250,7 @@ async def test_a_turn_goes_on_without_its_client_and_a_reconnect_shows_everythin
     assert [message.content for message in client.state.messages][2:] == ["again", "answered"]
 
 
-@pytest.mark.rules("S000-153", "S000-154")
+@pytest.mark.rules("S000-152", "S000-153", "S000-154")
 async def test_a_client_that_leaves_leaves_nothing_behind(house: House) -> None:
     await talked(house)
     await house.rig.until(lambda: not house.app.doer._tasks)
