@@ -228,11 +228,17 @@ async def test_a_restart_in_the_middle_of_an_import_goes_on_where_it_was(tmp_pat
         with pytest.raises(asyncio.CancelledError):
             await rig.view()
         await rig.crash()
+        rig.watch = True
         await rig.start()
-        await rig.keeper.bring_in(FOUND)
+        await eventually(lambda: _has(rig, FOUND, "answer 19"))
         assert len(await rig.said()) == 40
+        await eventually(lambda: _nothing_to_fill(rig))
         events = await rig.log(FOUND)
         assert len({event.id for event in events}) == len(events)
+
+
+async def _nothing_to_fill(rig: TranscriptRig) -> bool:
+    return not await rig.store.documents.list("transcript-filling")
 
 
 async def test_what_a_person_calls_it_stays_and_else_the_summary_is_its_title(tmp_path: Path) -> None:

@@ -32,6 +32,8 @@ from fairlead.sessions.settling import Settling
 
 logger = logging.getLogger("fairlead.transcripts")
 
+FILLING = "transcript-filling"
+"""Documents that name the sessions whose file is being read for the first time: a restart goes on with them."""
 AT_ONCE_BYTES = 8 << 20
 """A file up to this size is in the log when it has been opened (about a second); a larger one follows by itself."""
 AT_A_TIME = 256
@@ -68,6 +70,7 @@ class Keeper:
         self._elsewhere: dict[SessionId, str] = {}
         self._damage: dict[SessionId, dict[tuple[str, str], int]] = {}
         self._filling: set[SessionId] = set()
+        self._unfinished: set[SessionId] = set()
         self._driven: set[SessionId] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self.forks = Forks(services, source)
@@ -122,13 +125,17 @@ class Keeper:
             for session in changed:
                 try:
                     await self._changed(session)
-                except FairleadError as error:
-                    logger.warning("cannot follow a transcript", extra={"session": session, "error": error.message})
+                except (FairleadError, OSError) as error:
+                    logger.warning("cannot follow a transcript", extra={"session": session, "error": str(error)})
 
     async def _working(self) -> frozenset[SessionId]:
-        """Sessions that other programs were at work on when this gateway ended: nobody else looks after them."""
-        page = await self._services.store.sessions(SessionFilter(state="working", archived=None, limit=1000))
-        return frozenset(summary.session for summary in page.sessions if summary.agent == self._source.agent)
+        """Sessions that other programs were at work on when this gateway ended, or that it was reading itself: nobody
+        else looks after them."""
+        store = self._services.store
+        page = await store.sessions(SessionFilter(state="working", archived=None, limit=1000))
+        working = {summary.session for summary in page.sessions if summary.agent == self._source.agent}
+        self._unfinished = {SessionId(name) for name in await store.documents.list(FILLING)}
+        return frozenset(working | self._unfinished)
 
     async def _changed(self, session: SessionId) -> None:
         loaded = self._sessions.loaded(session)
@@ -160,6 +167,9 @@ class Keeper:
         services = self._services
         summary = await services.store.summary(session)
         if summary is None or summary.deleted or summary.state != TRANSCRIPT:
+            if summary is not None and summary.agent == self._source.agent and self.watching.is_set():
+                # It was written to, or its import was cut off, while nobody had it in mind.
+                self._spawn(self._level(session))
             return None
         path = self._elsewhere.get(session, "")
         found = await self._source.look(session) if not path else await self._source.examine(path)
@@ -185,6 +195,7 @@ class Keeper:
 
     async def _begin(self, found: Found, opened: ev.SessionOpened, branch: Branch | None, path: str) -> Session:
         services, session, feed = self._services, found.session, self._sessions.feed(found.session)
+        await services.store.documents.put(FILLING, session, True)
         if branch is None:
             parent = await self.forks.parent_of(found)
             core = await loading.create(
@@ -217,6 +228,7 @@ class Keeper:
         self._filling.add(name)
         try:
             await self._read(session, reader)
+            await self._services.store.documents.delete(FILLING, name)
         finally:
             runner.following = False
             self._filling.discard(name)
@@ -266,6 +278,12 @@ class Keeper:
             after = page.entries[-1].seq
 
     # --- following ----------------------------------------------------------------------------------------
+
+    async def _level(self, session: SessionId) -> None:
+        try:
+            await self.follow(session)
+        except FairleadError as error:
+            logger.warning("cannot follow a transcript", extra={"session": session, "error": error.message})
 
     async def follow(self, session_id: SessionId) -> None:
         """Bring the log of a session level with its files, if nobody but another program writes them."""
@@ -331,6 +349,9 @@ class Keeper:
 
     async def _catch_up(self, session: Session) -> None:
         await self._read(session, await self._reader(session))
+        if session.core.session in self._unfinished:
+            self._unfinished.discard(session.core.session)
+            await self._services.store.documents.delete(FILLING, session.core.session)
 
     def _lock(self, session: SessionId) -> asyncio.Lock:
         return self._reading.setdefault(session, asyncio.Lock())
@@ -437,6 +458,7 @@ class Keeper:
             if last is not None:
                 await self._log(opened, last)
         await self.settling.settle(found.session)
+        self._readers.pop(found.session, None)  # thousands are imported, few are ever looked at again
         counts = self._damage.pop(found.session, {})
         problems = [act.DamageView(kind=kind, path=where, count=count) for (kind, where), count in counts.items()]
         return act.Imported(
