@@ -202,6 +202,7 @@ class Watcher:
         self._on_close = on_close
         self._closed = False
         self._met = False
+        self._read_entries = 0
 
     def start(self) -> None:
         if self.feed.failed is not None:
@@ -230,6 +231,7 @@ class Watcher:
         self.position = last
         if data:
             self.sink.send(data)
+            log.debug("new sent", extra={"session": self.feed.session, "who": self.who.name, "up_to": last})
 
     def pass_on(self, data: bytes) -> None:
         """Of what is not kept nothing waits for a slow reader: it joins again when it has room, and is told the sum."""
@@ -265,6 +267,9 @@ class Watcher:
     def _go_live(self) -> None:
         self.live = True
         anew, self._met = not self._met, True
+        if anew:
+            named = {"session": self.feed.session, "who": self.who.name, "entries": self._read_entries}
+            log.info("history sent", extra={**named, "up_to": self.position})
         if self.feed.welcome is not None:
             told = b"".join(self.variant.encode(self.feed.session, entry) for entry in self.feed.welcome(anew))
             if told:
@@ -292,6 +297,7 @@ class Watcher:
         if page.entries:
             frames = b"".join(self.variant.encode(self.feed.session, entry) for entry in page.entries)
             self.position = page.entries[-1].seq
+            self._read_entries += len(page.entries)
             if frames:
                 self.sink.send(frames)
         elif self.feed.head <= page.head:
