@@ -446,3 +446,25 @@ async def test_an_agent_that_dies_ends_the_turn_for_every_client(house: House) -
         ended = await tab.until("result")
         assert (ended["subtype"], ended["is_error"]) == ("error_during_execution", True)
         assert not tab.client.state.working and tab.client.state.streaming_text == ""
+
+
+# --- the log
+
+
+async def test_what_was_sent_to_whom_is_logged_with_counts(house: House, caplog: pytest.LogCaptureFixture) -> None:
+    await talked(house, 1)
+    caplog.set_level("DEBUG", "fairlead")
+    async with house.tab() as tab:
+        await tab.until("result")
+        await level(tab)
+        await prompt(house, tab, "more")
+        await tab.until("user")
+    await house.rig.until(lambda: any(line.message == "disconnect" for line in caplog.records))
+    told = {line.message: vars(line) for line in caplog.records if line.name.startswith("fairlead.")}
+    assert [
+        name for name in ("connect", "subscribe", "history sent", "new sent", "disconnect") if name not in told
+    ] == []
+    sent = told["history sent"]
+    assert (sent["session"], sent["who"], sent["entries"], sent["levelname"]) == (SESSION, "ann", 4, "INFO")
+    assert told["new sent"]["up_to"] == 5
+    assert house.admin not in caplog.text
