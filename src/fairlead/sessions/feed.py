@@ -130,8 +130,8 @@ class Feed:
             if not frame:
                 continue
             for watcher in watchers:
-                if watcher.live and (but is None or watcher.who.credential != but.credential):
-                    watcher.sink.send(frame)
+                if but is None or watcher.who.credential != but.credential:
+                    watcher.tell(frame)
         for view in self._views:
             view.signal(kind, name, data, but=but)
 
@@ -145,9 +145,9 @@ class Feed:
         return not self._groups and not self._followers
 
     def join(self, watcher: "Watcher") -> None:
+        (self._of or self)._arrive(watcher.who.name)
         _, watchers = self._groups.setdefault(watcher.variant.key, (watcher.variant, set()))
         watchers.add(watcher)
-        (self._of or self)._arrive(watcher.who.name)
 
     def leave(self, watcher: "Watcher") -> None:
         variant, watchers = self._groups.get(watcher.variant.key, (None, set()))
@@ -241,6 +241,11 @@ class Watcher:
             self._catch_up()
         else:
             self.sink.send(data)
+
+    def tell(self, frame: bytes) -> None:
+        """A passing matter, which has no place among the entries: also to one that reads history, not to a slow one."""
+        if self.sink.backlog() <= self._buffer:
+            self.sink.send(frame)
 
     def read_on(self) -> None:
         self._catch_up()
