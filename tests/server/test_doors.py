@@ -404,6 +404,15 @@ def test_a_file_that_is_too_large_is_refused(site: Path, monkeypatch: pytest.Mon
         StaticFiles(site).read(ReadStatic("assets/app.js"))
 
 
+def test_a_file_that_cannot_be_opened_is_not_there(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def closed(*_: Any) -> int:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "open", closed)
+    with pytest.raises(NotFound):
+        StaticFiles(site).read(ReadStatic("assets/app.js"))
+
+
 def test_a_folder_that_is_a_link_is_served(site: Path, tmp_path: Path) -> None:
     link = tmp_path / "current"
     link.symlink_to(site)
