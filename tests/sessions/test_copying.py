@@ -198,6 +198,35 @@ async def test_a_difference_is_reported_once(tmp_path: Path, change: Any, differ
         assert len([event for event in await rig.log(SESSION) if isinstance(event, ev.Notice)]) == 1
 
 
+async def test_another_program_on_the_same_session_is_reported_and_tells_nothing_here(tmp_path: Path) -> None:
+    async with running(tmp_path) as rig:
+        await rig.start()
+        agent = await a_turn(rig)
+        rows = await wire_rows(rig)
+        other = Writer("another program")
+        foreign = [other.prompt("typed elsewhere"), other.text("said elsewhere"), other.text("and more")]
+        rig.home.write([*rows[:2], foreign[0], rows[2], *foreign[1:], rows[3]], SESSION)
+        await agent.result()
+        await eventually(lambda: level(rig, 7))
+        (notice,) = [event for event in await rig.log(SESSION) if isinstance(event, ev.Notice)]
+        assert (notice.kind, notice.data["row"]) == ("transcript.differs", foreign[1]["uuid"])
+        assert "Another program writes" in notice.text
+        assert await rig.said(SESSION) == ["> hello", "all done"]
+
+
+async def test_words_that_the_cli_only_writes_down_are_no_other_program(tmp_path: Path) -> None:
+    async with running(tmp_path) as rig:
+        await rig.start()
+        agent = await a_turn(rig)
+        rows = await wire_rows(rig)
+        quiet = Writer("quiet").text("No response requested.")
+        quiet["message"]["model"] = "<synthetic>"
+        rig.home.write([*rows, quiet, Writer("side").text("deep", "a", "a1")], SESSION)
+        await agent.result()
+        await eventually(lambda: level(rig, 6))
+        assert not [event for event in await rig.log(SESSION) if isinstance(event, ev.Notice)]
+
+
 async def test_a_plain_text_and_one_block_of_it_are_the_same(tmp_path: Path) -> None:
     async with running(tmp_path) as rig:
         await rig.start()

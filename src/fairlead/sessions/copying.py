@@ -12,7 +12,7 @@ from fairlead.model import events as ev
 from fairlead.model.agents import Record
 from fairlead.model.ids import SessionId, event_id
 from fairlead.model.store import Checkpoint, Entry
-from fairlead.model.transcripts import Copies, Copy, Rows, TranscriptReader, Transcripts
+from fairlead.model.transcripts import FOREIGN, Copies, Copy, Rows, TranscriptReader, Transcripts
 from fairlead.sessions.core import Core, Transition
 from fairlead.sessions.services import Services
 
@@ -129,9 +129,10 @@ class Copying:
         book.reported = True
         session = transition.state.session
         logger.warning("a transcript differs", extra={"session": session, "record": copy.of, "in": copy.differs})
-        text = (
-            f"The agent wrote {copy.of} down otherwise than it said it: {copy.differs} differs. Its own copy is shown."
-        )
+        if copy.differs == FOREIGN:
+            text = f"Another program writes to this session's file: {copy.of} was not said here. End one of the two."
+        else:
+            text = f"The agent wrote {copy.of} down otherwise than it said it: {copy.differs}. Its own copy is shown."
         data = {"record": copy.of, "row": copy.name, "differs": copy.differs}
         transition.add(ev.Notice(id=event_id(session, "notice", DIFFERS), kind=DIFFERS, text=text, data=data))
         transition.places.append(Checkpoint(DIFFERS, transition.stage.seq, b"1"))

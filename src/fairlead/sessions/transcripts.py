@@ -71,6 +71,7 @@ class Keeper:
         self._damage: dict[SessionId, dict[tuple[str, str], int]] = {}
         self._filling: set[SessionId] = set()
         self._unfinished: set[SessionId] = set()
+        self._stopped = False
         self._driven: set[SessionId] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self.forks = Forks(services, source)
@@ -90,6 +91,7 @@ class Keeper:
         self._spawn(self.archive.forever(self.watching.wait()))
 
     async def stop(self) -> None:
+        self._stopped = True
         self.settling.stop()
         for task in list(self._tasks):
             task.cancel()
@@ -311,7 +313,8 @@ class Keeper:
 
     def turn_ended(self, session: SessionId) -> None:
         """Its agent rests, and has written down what it said, or is about to."""
-        self._spawn(self._rested(session))
+        if not self._stopped:
+            self._spawn(self._rested(session))
 
     async def _rested(self, session_id: SessionId) -> None:
         async with self._lock(session_id):
@@ -334,7 +337,8 @@ class Keeper:
     def agent_ended(self, session: SessionId) -> None:
         """All that is in the file now was said by our own agent; what comes later is somebody else's."""
         self._driven.add(session)
-        self._spawn(self._pass_over(session))
+        if not self._stopped:
+            self._spawn(self._pass_over(session))
 
     async def _pass_over(self, session_id: SessionId) -> None:
         session = self._sessions.loaded(session_id)
