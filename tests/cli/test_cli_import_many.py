@@ -121,5 +121,6 @@ async def test_300_files_interrupted_and_imported_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1800)
 async def test_10000_files_interrupted_and_imported_again(tmp_path: Path) -> None:
     await imported(tmp_path, 10_000)

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import os
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -137,6 +138,36 @@ async def test_deleting_with_files_asks_the_agent_to_forget(tmp_path: Path) -> N
         await rig.keeper.listing.scan()
         await rig.do(Delete(session=FOUND, files=True))
         assert rig.kind.forgotten == [SESSION]
+
+
+def noting(call: Any, touched: list[str]) -> Any:
+    def noted(*given: Any, **more: Any) -> Any:
+        touched.append(str(given))
+        return call(*given, **more)
+
+    return noted
+
+
+async def test_idle_files_cost_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many there are: no timer of theirs, and in a day nobody looks at one."""
+    waiting = []
+    for number, count in enumerate((1, 60)):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        async with running(folder) as rig:
+            for name in range(count):
+                session = f"{name:08}-1111-4111-8111-111111111111"
+                rig.home.write(conversation("idle", session), session)
+            await rig.start()
+            await _pass(rig, 60)
+            waiting.append(rig.clock.waiting)
+            touched: list[str] = []
+            for call in ("stat", "scandir", "open", "pread"):
+                monkeypatch.setattr(os, call, noting(getattr(os, call), touched))
+            await _pass(rig, 86_400)
+            monkeypatch.undo()
+            assert [given for given in touched if ".claude" in given] == []
+    assert waiting[0] == waiting[1]
 
 
 # --- opening -----------------------------------------------------------------------------------------------
@@ -573,6 +604,48 @@ async def test_damage_is_read_around_kept_and_reported(tmp_path: Path) -> None:
         again = await rig.keeper._import(ANN, ImportTranscript(session=SESSION))
         assert again.events == 0
         rig.home.write(line(write.prompt("whole after all"))[len(b'{"type":"user') :])
+
+
+WRITER = """
+import os, sys
+path, name, count, cut = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+out = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+for row in sys.stdin.buffer.read().splitlines(keepends=True)[:count]:
+    os.write(out, row[:cut])
+    if row[cut:]:
+        os.write(out, row[cut:])
+"""
+
+
+async def test_two_programs_that_write_one_file_at_the_same_time(tmp_path: Path) -> None:
+    """One writes whole rows, the other each in two pieces: what is torn is kept and reported, all else is told."""
+    ours, theirs = Writer(), Writer("the other program")
+    whole = [ours.prompt(f"whole {number}") for number in range(150)]
+    torn = [theirs.prompt(f"torn {number}") for number in range(150)]
+    async with running(tmp_path) as rig:
+        path = rig.home.write([ours.prompt("first")])
+        await rig.start()
+        await rig.view()
+        processes = []
+        for rows, cut in ((whole, 1 << 20), (torn, 100)):
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-c", WRITER, str(path), "x", "150", str(cut)), stdin=asyncio.subprocess.PIPE
+            )
+            assert process.stdin is not None
+            process.stdin.write(lines(rows))
+            process.stdin.close()
+            processes.append(process)
+        for process in processes:
+            assert await process.wait() == 0
+        rig.home.write([ours.prompt("last")])
+        await eventually(lambda: _has(rig, FOUND, "> last"))
+        said = await rig.said()
+        assert [words for words in said if words.startswith("> whole")] == [f"> whole {n}" for n in range(150)]
+        events = await rig.log(FOUND)
+        assert len({event.id for event in events}) == len(events)
+        page = await rig.store.read(FOUND, 0, 10_000)
+        kept = sorted(b"".join(entry.raw for entry in page.entries if entry.raw))
+        assert kept == sorted(path.read_bytes().replace(b"\n", b""))
 
 
 async def test_a_torn_line_that_is_completed_later_is_read_whole(tmp_path: Path) -> None:
