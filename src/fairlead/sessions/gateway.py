@@ -45,8 +45,16 @@ class SessionGateway:
 
     # --- commands ------------------------------------------------------------------------------------
 
+    async def ours(self, session: SessionId) -> SessionId:
+        """A session may be called by its agent's own id of it, where that is another; it answers by ours."""
+        if self.registry.loaded(session) is not None or await self.store.summary(session) is not None:
+            return session
+        return await self.store.session_of(session) or session
+
     async def command(self, who: Identity, command: cmd.Command) -> cmd.Reply:
         check_scopes(who, command)
+        if not isinstance(command, cmd.Create):
+            command = structs.replace(command, session=await self.ours(command.session))
         match command:
             case cmd.Create():
                 return await self._create(who, command)
@@ -180,6 +188,9 @@ class SessionGateway:
     async def ask(self, who: Identity, query: Query) -> Any:
         if not who.may("view"):
             raise NotAllowed("This needs the scope view, which your credential does not have.", scope="view")
+        session = getattr(query, "session", None)
+        if session is not None:
+            query = structs.replace(query, session=await self.ours(session))
         return await self.answers.ask(query)
 
     async def watch(
@@ -187,6 +198,7 @@ class SessionGateway:
     ) -> Watcher:
         if not who.may("view"):
             raise NotAllowed("This needs the scope view, which your credential does not have.", scope="view")
+        session = await self.ours(session)
         await self.answers.existing(session)
         log_id, head = await self.registry.place(session)
         left: Callable[[], None] = partial(self.registry.drop_feed, session)

@@ -20,6 +20,7 @@ from fairlead.server.binding import Binding, house_of, open_sockets
 from fairlead.server.limits import Limits
 from fairlead.server.runner import Runner
 from fairlead.server.steps import Performer
+from fairlead.sessions.feed import Watcher
 from fairlead.sessions.news import NewsDesk
 from fairlead.sessions.shown import ShownBook
 from fairlead.system.clock import SystemClock
@@ -110,6 +111,8 @@ class House:
         self.app = app
         self.port = port
         self.admin = admin
+        self.open = 0
+        """Tabs that are open and had their history."""
 
     async def token(self, *scopes: Any, name: str = "somebody") -> str:
         return (await self.credentials.create("token", name, scopes)).secret
@@ -128,16 +131,25 @@ class House:
         self, query: str = "", *, token: str = "", client: MyLifeDbClient | None = None, **options: Any
     ) -> AsyncIterator[Tab]:
         headers = {"authorization": f"Bearer {token or self.admin}"}
-        session = options.pop("session", SESSION)
+        session, ready = options.pop("session", SESSION), options.pop("ready", True)
         given = {"additional_headers": headers, "compression": None, "proxy": None, "max_size": None, **options}
         async with connect(self.address(query, session), **given) as socket:
             tab = Tab(socket, client or MyLifeDbClient(), packed=socket.subprotocol == "msgpack")
             listening = asyncio.create_task(tab.listen())
             try:
+                if ready:
+                    self.open += 1
+                    await self.rig.until(lambda: len(self._live()) >= self.open)
                 yield tab
             finally:
+                self.open -= ready
                 await socket.close()
                 await asyncio.wait({listening})
+
+    def _live(self) -> list[Watcher]:
+        """Those who have their history and get what is new."""
+        projectors = self.rig.registry.views._projectors.values()
+        return [watcher for projector in projectors for watcher in projector.feed._watchers() if watcher.live]
 
 
 @contextlib.asynccontextmanager

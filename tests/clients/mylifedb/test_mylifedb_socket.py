@@ -221,7 +221,7 @@ async def test_what_is_said_during_the_burst_comes_once_and_in_its_place(house: 
 
     talking = asyncio.create_task(saying())
     async with contextlib.AsyncExitStack() as stack:
-        tabs = [await stack.enter_async_context(house.tab()) for _ in range(8)]
+        tabs = [await stack.enter_async_context(house.tab(ready=False)) for _ in range(8)]
         await talking
         await agent.result()
         for tab in tabs:
@@ -468,3 +468,17 @@ async def test_what_was_sent_to_whom_is_logged_with_counts(house: House, caplog:
     assert (sent["session"], sent["who"], sent["entries"], sent["levelname"]) == (SESSION, "ann", 4, "INFO")
     assert told["new sent"]["up_to"] == 5
     assert house.admin not in caplog.text
+
+
+async def test_a_session_is_found_by_its_agents_own_id_too(house: House) -> None:
+    agent = await talked(house, 1)
+    await house.rig.send("more")
+    await agent.prompted()
+    init = {"type": "system", "subtype": "init", "uuid": "i-2", "session_id": OTHER, "model": "opus", "cwd": "/"}
+    await agent.say({**init, "permissionMode": "default", "tools": [], "mcp_servers": [], "slash_commands": []})
+    await house.rig.until(lambda: house.rig.loaded().core.state.agent_session == OTHER)
+    async with house.tab(session=OTHER) as tab, house.tab() as ours:
+        await agent.text("to both")
+        for both in (tab, ours):
+            await both.until(lambda frame: "to both" in str(frame))
+        assert tab.frames == ours.frames
