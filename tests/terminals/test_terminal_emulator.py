@@ -232,3 +232,13 @@ def test_memory_is_bounded(what: str) -> None:
     finally:
         tracemalloc.stop()
     assert held < 2 * SCROLLBACK_BYTES
+
+
+@pytest.mark.parametrize("name", [name for name in RECORDED if name.startswith("claude")])
+def test_the_prompt_of_the_real_cli_is_on_the_screen(name: str) -> None:
+    """Recorded after one answer of a scripted model."""
+    terminal = shown(recorded(name), COLUMNS, ROWS)
+    lines = [line.replace("\xa0", " ").rstrip() for line in terminal.lines()]
+    assert "● Hello! I am a scripted model: nothing here is thought up, and nothing leaves" in lines
+    assert "❯" in lines[lines.index("  fairlead doctor --scripts lists them all.") :]
+    assert terminal.modes[PASTE]
