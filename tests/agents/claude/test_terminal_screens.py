@@ -1,4 +1,4 @@
-"""What a screen of the interactive CLI shows. Cases: golden/claude-screens/<version>-<what>.json, from the real ones."""
+"""What a screen of the interactive CLI shows. The cases in golden/claude-screens are from the real ones."""
 
 import json
 from pathlib import Path
