@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.claude.golden_claude import raw
-from clients.mylifedb.showing import SESSION, Showing
+from clients.mylifedb.showing import SESSION, Showing, unframed
 from clients.mylifedb.test_mylifedb_golden import NAMES, lines, shown
 from fairlead.clients.mylifedb import streaming
 from fairlead.clients.mylifedb.fold import MyLifeDbView
@@ -19,7 +19,8 @@ from fairlead.clients.mylifedb.records import completed
 from fairlead.clients.mylifedb.streaming import Stream
 from fairlead.clients.mylifedb.strip import stripped
 from fairlead.clients.mylifedb.variants import Variant
-from fairlead.model.store import Entry
+from fairlead.model.store import Entry, Origin
+from fairlead.model.views import Row
 
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 ISO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
@@ -170,6 +171,40 @@ def test_a_line_that_is_no_record_is_not_shown(bad: bytes) -> None:
     fold = MyLifeDbView().fold(SESSION)
     event = b'{"type":"record","id":"x/0/record","record":"garbage","known":false}'
     assert list(fold.step(Entry(1, 0, 1, "record", event, "agent", bad))) == []
+
+
+HALF = b'{"type":"user","uuid":"u1","message":{"role":"user","content":"cut \\ud83d"},"toolUseResult":{"a":"\\ud83d"}}'
+DEEP = b'{"type":"user","uuid":"u2","message":' + b"[" * 5000 + b"]" * 5000 + b"}"
+EVENT = b'{"type":"record","id":"x/0/record","record":"user"}'
+
+
+@pytest.mark.parametrize("variant", [Variant(), Variant(packed=True), Variant(strip=True)], ids=lambda v: v.key)
+@pytest.mark.parametrize("origin", ["agent", "transcript", "gateway"])
+def test_half_an_emoji_loses_no_record(origin: Origin, variant: Variant) -> None:
+    """Where a tool's output was cut in the middle of one; JavaScript reads it, other parsers do not."""
+    fold = MyLifeDbView().fold(SESSION)
+    (row,) = fold.step(Entry(1, 0, 1, "record", EVENT, origin, HALF))
+    assert isinstance(row, Row) and row.key == "u1"
+    (payload,) = unframed(variant.encode(SESSION, Entry(1, 0, 1, "row", row.data)))
+    told = msgspec.msgpack.decode(payload) if variant.packed else json.loads(payload)
+    assert told["message"]["content"].startswith("cut ")
+    if origin == "transcript":
+        assert row.data == HALF, "byte for byte"
+
+
+@pytest.mark.parametrize("origin", ["agent", "transcript"])
+def test_a_record_that_nests_too_deep_stops_nothing(origin: Origin) -> None:
+    fold = MyLifeDbView().fold(SESSION)
+    for made in fold.step(Entry(1, 0, 1, "record", EVENT, origin, DEEP)):
+        assert isinstance(made, Row)
+        for variant in (Variant(), Variant(packed=True), Variant(strip=True)):
+            variant.encode(SESSION, Entry(1, 0, 1, "row", made.data))
+
+
+def test_stray_bytes_become_text() -> None:
+    fold = MyLifeDbView().fold(SESSION)
+    (row,) = fold.step(Entry(1, 0, 1, "record", EVENT, "transcript", b'{"type":"x","uuid":"u","a":"\xff"}'))
+    assert isinstance(row, Row) and json.loads(row.data.decode())["a"] == "\ufffd"
 
 
 # --- pages

@@ -153,12 +153,12 @@ class MyLifeDbFold:
         memory.stream.add(raw)
         if not memory.stream.open:
             memory.pages.seal()
-        return (Passing(STREAM + raw.strip()),)
+        return (Passing(STREAM + records.readable(raw)),)
 
     def _copied(self, entry: Entry, event: ev.Event | None, fields: Fields, kind: str, uuid: str) -> Sequence[Made]:
         """A line of the transcript, as it is: a row of its own, or in the place of the wire's."""
         assert entry.raw is not None
-        data = entry.raw.strip()
+        data = records.readable(entry.raw)
         copy = event.of if isinstance(event, ev.RecordKept) else ""
         if copy and copy != uuid and uuid:
             # Under another uuid it would be a second record to every client that has the first.
@@ -180,7 +180,7 @@ class MyLifeDbFold:
         """A record of the wire, or our own prompt: with its place in its thread."""
         memory = self._memory
         if not uuid:
-            return Row(bytes(entry.raw or b"").strip())
+            return Row(records.readable(entry.raw or b""))
         thread = records.text_of(fields.get("parent_tool_use_id"))
         parent = memory.tips.get(thread)
         blocks = records.blocks_of(fields) if kind in records.CHAINED else []
