@@ -142,8 +142,8 @@ class _Visit:
         data = self._terminal.read()
         found = LEAVE.search(data) or self._leave.search(data)
         mine = data[: found.start()] if found is not None else data
-        if mine and not self._view:
-            self._say.put_nowait({"type": "input", "data": self._typed.decode(mine)})
+        if not self._view and (text := self._typed.decode(mine)):
+            self._say.put_nowait({"type": "input", "data": text})
         if found is not None or not data:
             self._end("Left; the program goes on.")
 
