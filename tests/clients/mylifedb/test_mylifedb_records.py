@@ -307,3 +307,61 @@ def test_live_results_are_stripped_like_those_of_the_transcript() -> None:
     result["tool_use_result"] = result.pop("toolUseResult")
     (frame,) = Showing(Variant(strip=True)).run([{"agent": result}]).live()
     assert "content" not in frame["toolUseResult"]["file"]
+
+
+# --- copies
+
+
+def test_many_records_aside_do_not_make_a_copy_a_second_record() -> None:
+    said = {"type": "assistant", "uuid": "a1", "message": {"id": "m", "role": "assistant", "content": []}}
+    status = {"type": "system", "subtype": "status", "status": "requesting"}
+    aside = [{"agent": {**status, "uuid": f"s{number}"}} for number in range(9000)]
+    showing = Showing().run([{"agent": said}, *aside])
+    rows = len(showing.rows)
+    showing.add({"copy": {**said, "cwd": "/srv"}})
+    assert len(showing.rows) == rows
+    assert json.loads(showing.rows[0].data)["cwd"] == "/srv"
+
+
+# --- anything
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+NAMED = st.sampled_from(
+    [
+        "type",
+        "uuid",
+        "parentUuid",
+        "session_id",
+        "parent_tool_use_id",
+        "message",
+        "event",
+        "tool_use_result",
+        "subtype",
+        "toolUseResult",
+    ]
+)
+KINDS = st.sampled_from(["user", "assistant", "system", "result", "stream_event", "progress", "control_request", "x"])
+
+
+@given(
+    st.lists(
+        st.tuples(st.dictionaries(NAMED, JSON), KINDS, st.sampled_from(["agent", "gateway", "transcript"])), max_size=6
+    )
+)
+def test_no_record_stops_the_view(given: list[tuple[dict[str, Any], str, Origin]]) -> None:
+    fold = MyLifeDbView().fold(SESSION)
+    for number, (fields, kind, origin) in enumerate(given, 1):
+        line = json.dumps({"type": kind, **fields}).encode()
+        for made in fold.step(Entry(number, number - 1, number, "record", EVENT, origin, line)):
+            for variant in (Variant(state=True), Variant(packed=True), Variant(strip=True)):
+                if isinstance(made, Row):
+                    assert isinstance(json.loads(made.data), dict)
+                    variant.encode(SESSION, Entry(1, 0, 1, "row", made.data))
+        again = MyLifeDbView().fold(SESSION)
+        again.restore(fold.snapshot())
+        assert again.snapshot() == fold.snapshot()
+        fold.running(anew=False)

@@ -23,9 +23,6 @@ SPELLING: Final = {"tool_use_result": "toolUseResult", "request_id": "requestId"
 """Of user and assistant records: what the wire writes in snake case and the transcript does not."""
 CHAINED: Final = frozenset({"user", "assistant"})
 """Records that the next one of their thread hangs on; the others hang on the thread and are transparent."""
-COPIED: Final = frozenset({"user", "assistant", "system"})
-"""Records of the wire of which the transcript may have a copy."""
-
 _decoder: msgspec.json.Decoder[Fields] = msgspec.json.Decoder(Fields)
 _encoder = msgspec.json.Encoder()
 
