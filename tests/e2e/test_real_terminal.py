@@ -121,6 +121,7 @@ AWKWARD = (
 
 
 @on_versions()
+@pytest.mark.rules("S000-039", "S000-041")
 async def test_what_a_person_sends_is_text_and_no_command(desk: Desk, model: ScriptedModel, agreed: None) -> None:
     """A queue of awkward prompts: each is a turn of its own, and the model gets its words."""
     await desk.open("SCRIPT:text first")

@@ -173,7 +173,7 @@ async def test_a_prompt_is_typed_then_entered_and_its_row_handed_on(house: House
     agent = await house.open()
     writing = asyncio.create_task(agent.write(prompt()))
     await house.so(writing.done)
-    assert house.tui.writes == [b"hello", b"\r"]
+    assert house.tui.writes == [b"h", b"e", b"l", b"l", b"o", b"\r"]
     await house.so(lambda: any(b'"hello"' in row for row in house.rows()))
 
 
