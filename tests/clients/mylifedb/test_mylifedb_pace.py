@@ -1,11 +1,24 @@
 """Slow clients: nothing is dropped for one, and nobody else waits for it."""
 
-from clients.mylifedb.house import House
+from pathlib import Path
+
+from clients.mylifedb.house import House, open_house
 from clients.mylifedb.test_mylifedb_socket import prompt, stream
+from fairlead.server.limits import Limits
 from sessions.rig import SESSION
 
 BIG = 200_000
 """Bytes of a record; some of these are more than the buffers between two sockets hold."""
+
+
+async def test_a_client_that_asks_too_much_is_told_so_and_lives_on(tmp_path: Path) -> None:
+    async with open_house(tmp_path, Limits(commands_per_s=2)) as house:
+        await house.rig.open()
+        async with house.tab() as tab:
+            for _ in range(20):
+                await tab.say(type="typing", isTyping=True)
+            assert "messages a second" in (await tab.until("error"))["error"]
+            assert tab.close_code is None
 
 
 async def test_a_client_that_does_not_read_gets_everything_when_it_does(house: House) -> None:
