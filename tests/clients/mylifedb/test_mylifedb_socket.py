@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 from websockets.typing import Subprotocol
 
-from clients.mylifedb.house import House, Tab
+from clients.mylifedb.house import House, Tab, open_house
 from fairlead.model.agents import Exit
 from fairlead.model.commands import Delete
 from fairlead.model.errors import AgentMissing, Unavailable
@@ -482,3 +483,27 @@ async def test_a_session_is_found_by_its_agents_own_id_too(house: House) -> None
         for both in (tab, ours):
             await both.until(lambda frame: "to both" in str(frame))
         assert tab.frames == ours.frames
+
+
+# --- another gateway
+
+
+async def test_a_gateway_that_was_started_again_goes_on_where_the_client_is(tmp_path: Path) -> None:
+    async with open_house(tmp_path) as house:
+        agent = await talked(house, 2)
+        await house.rig.send("more")
+        await agent.prompted()
+        async with house.tab() as tab:
+            await tab.until(lambda frame: frame.get("message") == {"role": "user", "content": "more"})
+            before = list(tab.frames)
+        await agent.ask("R1", "toolu_1", "Write", file_path="/x", content="y")
+    async with open_house(tmp_path) as house:
+        async with house.tab(f"?fromUuid={before[-1]['uuid']}") as tab:
+            assert (await tab.until("resume"))["verdict"] == "ok"
+            await tab.until("control_cancel_request")
+            assert (await tab.until("result"))["is_error"] is True
+            assert tab.client.state.requests == {}
+            after = tab.frames[1:]
+        async with house.tab() as tab:
+            await tab.until(lambda frame: frame == after[-1])
+            assert tab.frames == [*before, *after]
