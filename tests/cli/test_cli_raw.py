@@ -41,7 +41,7 @@ class Desk:
     async def person(self, *options: str, session: str = SESSION, size: Size = PERSON) -> Terminal:
         """The command in a shell that tells how the terminal's settings were before and after, and how it ended."""
         command = shlex.join([sys.executable, "-c", MAIN, "terminal", session, *options])
-        script = f"stty -g >before; {command}; echo ended $?; stty -g >after; echo all; read x"
+        script = f"stty -g >before; {command}; echo ended $?; stty -g >after; echo =over=; read x"
         env = {
             "PATH": PATH,
             "HOME": str(self.folder),
@@ -85,7 +85,7 @@ async def test_a_person_types_sees_and_leaves(desk: Desk) -> None:
     await seen(person, "got wörd")
     await person.write(CTRL_BRACKET)
     await seen(person, "ended 0")
-    await seen(person, "all")
+    await seen(person, "=over=")
     assert desk.restored()
     assert inner.running
 
@@ -101,7 +101,7 @@ async def test_the_size_is_the_persons(desk: Desk) -> None:
     await person.write(b"\r")
     await seen(person, "9 44")
     await person.write(CTRL_BRACKET)
-    await seen(person, "all")
+    await seen(person, "=over=")
     await until(inner, lambda screen: screen.size == INNER)
 
 
@@ -118,7 +118,7 @@ async def test_every_mode_of_the_program_is_undone(desk: Desk) -> None:
     await until(person, lambda screen: screen.pasting and any("here" in line for line in screen.lines))
     # As a terminal spells Ctrl-] whose program has asked for other keys.
     await person.write(b"\x1b[93;5u")
-    await seen(person, "all")
+    await seen(person, "=over=")
     assert desk.restored()
     await person.stop()
     await watching
@@ -145,7 +145,7 @@ async def test_the_end_of_the_program_is_told(desk: Desk) -> None:
     await person.write(b"\r")
     await seen(person, "The program has ended with 3.")
     await seen(person, "ended 0")
-    await seen(person, "all")
+    await seen(person, "=over=")
     assert desk.restored()
 
 
@@ -156,7 +156,7 @@ async def test_one_who_only_looks_changes_nothing(desk: Desk) -> None:
     await person.write(b"word\r")
     await person.write(CTRL_C)
     await seen(person, "ended 0")
-    await seen(person, "all")
+    await seen(person, "=over=")
     assert desk.restored()
     assert inner.running and inner.screen.size == Size(40, 8)
     assert not any("word" in line for line in inner.screen.lines)
@@ -167,7 +167,7 @@ async def test_one_who_only_looks_needs_room(desk: Desk) -> None:
     person = await desk.person("--view")
     await seen(person, "make the window larger")
     await seen(person, "ended 2")
-    await seen(person, "all")
+    await seen(person, "=over=")
     assert desk.restored()
 
 
@@ -185,7 +185,7 @@ async def test_a_command_that_is_ended_leaves_the_terminal_as_it_was(desk: Desk)
     (command,) = descendants(person.pid)
     assert kill(command, signal.SIGTERM)
     await seen(person, "ended 0")
-    await seen(person, "all")
+    await seen(person, "=over=")
     assert desk.restored()
 
 
