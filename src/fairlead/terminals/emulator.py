@@ -264,11 +264,11 @@ class Emulator:
             case "d":
                 self._go(count - 1, x)
             case "I":
-                for _ in range(min(count, self.columns)):
-                    self._control("\t")
+                after = sorted(tab for tab in self.tabs if tab > x)
+                self.x = after[count - 1] if count <= len(after) else self.columns - 1
             case "Z":
-                for _ in range(min(count, self.columns)):
-                    self.x = max((tab for tab in self.tabs if tab < self.x), default=0)
+                before = sorted(tab for tab in self.tabs if tab < x)
+                self.x = before[-count] if count <= len(before) else 0
             case "J":
                 self._erase_display(first)
             case "K":
