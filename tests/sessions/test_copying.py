@@ -11,7 +11,7 @@ from agents.claude_transcripts.written import Row, Writer, line
 from fairlead.agents.claude.copies import WHOLE_ASIDE
 from fairlead.model import events as ev
 from fairlead.model.agents import Exit
-from fairlead.model.commands import Fork
+from fairlead.model.commands import Delete, Fork
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Entry
 from sessions.rig import CHILD, SESSION, SaidAgent
@@ -252,7 +252,49 @@ async def test_large_rows_beside_the_conversation_are_spilled(tmp_path: Path) ->
         kept = [row for _, row in await copies(rig)]
         assert kept[4] == long
         assert (kept[3]["type"], kept[3]["size"]) == ("fairlead_oversize", len(line(blob)) - 1)
-        assert (tmp_path / "data" / "oversize" / kept[3]["subtype"]).read_bytes() == line(blob)[:-1]
+        spilled = tmp_path / "data" / "oversize"
+        assert (spilled / kept[3]["subtype"]).read_bytes() == line(blob)[:-1]
+        (spilled / f"{CHILD}-other").write_bytes(b"another session's")
+        await rig.do(Delete(session=SESSION))
+        assert [file.name for file in spilled.iterdir()] == [f"{CHILD}-other"]
+
+
+async def test_the_rows_of_subagents_are_kept_too_and_what_links_them_is_not(tmp_path: Path) -> None:
+    async with running(tmp_path) as rig:
+        await rig.start()
+        agent = await a_turn(rig)
+        write = Writer(SESSION)
+        deep = [write.prompt("job", "a", "a1"), write.text("deep", "a", "a1")]
+        rig.home.subagent("a1", deep, "toolu_a", SESSION)
+        rig.home.write(await wire_rows(rig), SESSION)
+        await agent.result()
+        await eventually(lambda: level(rig, 6))
+        kept = [row for _, row in await copies(rig)]
+        assert [row for row in kept if row.get("agentId")] == deep
+        assert len(kept) == 6
+        assert not [event for event in await rig.log(SESSION) if isinstance(event, ev.Notice)]
+
+
+async def test_an_agent_that_goes_on_under_another_id_is_read_there(tmp_path: Path) -> None:
+    """As older versions do: a resume writes a new file, which begins with a copy of the old one."""
+    async with running(tmp_path) as rig:
+        await rig.start()
+        agent = await a_turn(rig)
+        rows = await wire_rows(rig)
+        rig.home.write(rows, SESSION)
+        await agent.result()
+        await eventually(lambda: level(rig, 4))
+        await rig.send("again")
+        await agent.prompted()
+        ready = {"type": "system", "subtype": "init", "uuid": "i2", "session_id": CHILD, "cwd": str(rig.cwd)}
+        await agent.say({**ready, "model": "opus", "tools": [], "claude_code_version": "2.1.37"})
+        await agent.text("more")
+        new = (await wire_rows(rig))[4:]
+        rig.home.write([{**row, "sessionId": CHILD} for row in [*rows, *new]], CHILD)
+        await agent.result()
+        await eventually(lambda: level(rig, 6))
+        assert [of for of, _ in await copies(rig)] == [row["uuid"] for row in [*rows, *new]]
+        assert [summary.session for summary in await rig.listed(limit=9)] == [SESSION]
 
 
 async def test_a_fork_leaves_out_what_its_file_repeats_of_its_parents(tmp_path: Path) -> None:

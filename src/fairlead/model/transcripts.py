@@ -178,6 +178,10 @@ class Transcripts(Protocol):
         """For the rows of a session whose agent runs here."""
         ...
 
+    async def discard(self, session: SessionId) -> None:
+        """A session is deleted: so are the large pieces of it that were put into files."""
+        ...
+
     async def examine(self, path: str) -> Found | Problem:
         """A file that somebody named."""
         ...

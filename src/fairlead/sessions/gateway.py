@@ -179,6 +179,9 @@ class SessionGateway:
         await self.store.erase(command.session)
         await self.store.documents.delete(KEYS, command.session)
         await self.store.release(lease)
+        if self.services.transcripts is not None:
+            for name in {command.session, session.core.state.agent_session} - {""}:
+                await self.services.transcripts.discard(SessionId(name))
         if command.files:
             await session.kind.forget(session.core.state.agent_session, session.core.state.cwd)
         return cmd.Reply(session=command.session, seq=head)

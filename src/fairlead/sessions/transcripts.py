@@ -243,6 +243,8 @@ class Keeper:
             if rows.again and not known:
                 known = await self._ids(session.core.session)
             await self._log(session, rows, known if rows.again else frozenset())
+            if session.runner.agent is not None:
+                return  # one of ours was started meanwhile: what comes now, it writes
 
     async def _log(self, session: Session, rows: Rows, known: frozenset[str] = frozenset()) -> None:
         core = session.core
@@ -478,6 +480,7 @@ class Keeper:
     async def dismiss(self, session: SessionId) -> None:
         self._forget(session)
         await self._sessions.remove(session)
+        await self._source.discard(session)
 
     def size_of(self, session: SessionId) -> int:
         return self.listing.size_of(session)

@@ -16,7 +16,7 @@ from fairlead.model.errors import NotFound
 from fairlead.model.ids import SessionId
 from fairlead.model.transcripts import Found, Gone, Mark, Problem, Shared
 from fairlead.system.clock import Clock
-from fairlead.system.spill import SpillFiles
+from fairlead.system.spill import SpillFiles, discard
 
 
 def default_homes(env: Mapping[str, str], agents_home: str) -> list[Path]:
@@ -74,6 +74,10 @@ class ClaudeTranscripts:
         path = await self._find(session)
         found = None if path is None else await asyncio.to_thread(catalogue.look, path, session)
         return found if isinstance(found, Found) else None
+
+    async def discard(self, session: SessionId) -> None:
+        if self._spill:
+            await asyncio.to_thread(discard, Path(self._spill), session)
 
     async def examine(self, path: str) -> Found | Problem:
         return await asyncio.to_thread(catalogue.look, Path(path))
