@@ -123,7 +123,7 @@ async def test_now_in_mid_stream_and_now_back(desk: Desk, link: str, model: Scri
     assert (await desk.do("hand_over", link=link, when="now"))["data"]["state"] == "moved"
     assert (await desk.until("turn.ended"))["status"] == "cancelled"
     await desk.send("SCRIPT:slow 300")
-    await model.wait_for(lambda request: "SCRIPT:slow 300" in str(request.last), timeout=PATIENCE)
+    await model.wait_for(lambda request: request.argument == "300", timeout=PATIENCE)
     await desk.until("user.message")
     assert (await desk.do("hand_over", link="stdio", when="now"))["data"]["state"] == "moved"
     assert (await desk.until("turn.ended"))["status"] == "cancelled"
