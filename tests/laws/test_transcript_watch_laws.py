@@ -127,7 +127,6 @@ async def in_steps(folder: Path, files: dict[str, bytes], rng: random.Random, wa
 @pytest.mark.parametrize("case", RECORDED)
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rng=st.randoms(use_true_random=False), steps=st.lists(st.sampled_from(STEPS), max_size=16))
-@pytest.mark.rules("S001-117")
 def test_however_a_session_is_written_its_log_tells_the_same(
     case: str, tmp_path_factory: pytest.TempPathFactory, rng: random.Random, steps: list[str]
 ) -> None:

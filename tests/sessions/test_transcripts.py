@@ -391,6 +391,22 @@ async def test_a_subagents_file_is_followed_too(tmp_path: Path) -> None:
         assert all(event.subagent is not None for event in texts)
 
 
+async def test_a_subagents_file_beside_its_session_is_followed_too(tmp_path: Path) -> None:
+    """As older versions wrote them; its call is known by the result alone, which comes last."""
+    write = Writer(version="2.0.20")
+    async with running(tmp_path) as rig:
+        rig.home.write([write.prompt("one")])
+        await rig.start()
+        await rig.view()
+        rig.home.beside("a1", [write.text("deep", "a", "a1")])
+        rig.home.write([write.call("toolu_a", "Task", prompt="job")])
+        rig.home.beside("a1", [write.text("deeper", "a", "a1")])
+        rig.home.write([write.result("toolu_a", "done", data={"status": "completed", "agentId": "a1"})])
+        await eventually(lambda: _has(rig, FOUND, "deeper"))
+        texts = [event for event in await rig.log(FOUND) if isinstance(event, ev.Text)]
+        assert [(event.text, event.subagent is not None) for event in texts] == [("deep", True), ("deeper", True)]
+
+
 @pytest.mark.rules("S001-111", "S001-112", "S001-121")
 async def test_rows_that_come_again_are_told_once(tmp_path: Path) -> None:
     write = Writer()
