@@ -14,10 +14,10 @@ from fairlead.model import admin as act
 from fairlead.model import events as ev
 from fairlead.model.auth import Identity
 from fairlead.model.commands import Settings
-from fairlead.model.errors import BadRequest, Busy, FairleadError, NotFound, OutsideRoots
-from fairlead.model.ids import SessionId, event_id, session_id
+from fairlead.model.errors import BadRequest, Busy, FairleadError, NotFound
+from fairlead.model.ids import SessionId, event_id
 from fairlead.model.requests import Action
-from fairlead.model.store import TRANSCRIPT, ForkPoint, SessionFilter
+from fairlead.model.store import TRANSCRIPT, ForkPoint, SessionFilter, Summary
 from fairlead.model.transcripts import Found, Problem, Rows, TranscriptReader, Transcripts
 from fairlead.sessions import loading
 from fairlead.sessions.archive import Archive
@@ -25,10 +25,10 @@ from fairlead.sessions.copying import PLACE, Copying
 from fairlead.sessions.feed import Feed
 from fairlead.sessions.forks import Branch, Forks
 from fairlead.sessions.found import Listing, is_listed
-from fairlead.sessions.policy.paths import inside_any
 from fairlead.sessions.services import Services
 from fairlead.sessions.session import Session
 from fairlead.sessions.settling import Settling
+from fairlead.sessions.transcript_actions import TranscriptActions
 
 logger = logging.getLogger("fairlead.transcripts")
 
@@ -69,7 +69,8 @@ class Keeper:
         self._reading: dict[SessionId, asyncio.Lock] = {}
         self._elsewhere: dict[SessionId, str] = {}
         self._damage: dict[SessionId, dict[tuple[str, str], int]] = {}
-        self._filling: set[SessionId] = set()
+        self._filling: dict[SessionId, asyncio.Event] = {}
+        """Sessions whose file is being read for the first time, and when it has been."""
         self._unfinished: set[SessionId] = set()
         self._stopped = False
         self._driven: set[SessionId] = set()
@@ -81,6 +82,7 @@ class Keeper:
         self.settling = Settling(services, sessions.loaded, self._spawn)
         self.copying = Copying(services, source)
         self.archive = Archive(services, self, self._spawn, on=archive, limit=archive_bytes)
+        self.actions = TranscriptActions(services.policy, source.folders, self, self.archive)
         self.watching = asyncio.Event()
         """Set when the files are listed and watched."""
 
@@ -126,7 +128,7 @@ class Keeper:
                 changed = changed | grown | await self._working()
             for session in changed:
                 try:
-                    await self._changed(session)
+                    await self.changed(session)
                 except (FairleadError, OSError) as error:
                     logger.warning("cannot follow a transcript", extra={"session": session, "error": str(error)})
 
@@ -139,7 +141,8 @@ class Keeper:
         self._unfinished = {SessionId(name) for name in await store.documents.list(FILLING)}
         return frozenset(working | self._unfinished)
 
-    async def _changed(self, session: SessionId) -> None:
+    async def changed(self, session: SessionId) -> None:
+        """Its file has changed, or is said to be there."""
         loaded = self._sessions.loaded(session)
         if loaded is not None:
             await self.follow(session)
@@ -215,9 +218,15 @@ class Keeper:
             await self._fill(begun, reader)
         else:
             begun.runner.following = True
-            self._filling.add(session)
+            self._filling[session] = asyncio.Event()
             self._spawn(self._fill_behind(begun, reader))
         return begun
+
+    async def whole(self, session: SessionId) -> None:
+        """When everything that its file had when it was opened is in the log."""
+        filled = self._filling.get(session)
+        if filled is not None:
+            await filled.wait()
 
     async def _fill_behind(self, session: Session, reader: TranscriptReader) -> None:
         async with self._lock(session.core.session):
@@ -227,13 +236,14 @@ class Keeper:
         """Everything that is there now, into the log. Messages wait until it is there."""
         runner, name = session.runner, session.core.session
         runner.following = True
-        self._filling.add(name)
+        filled = self._filling.setdefault(name, asyncio.Event())
         try:
             await self._read(session, reader)
             await self._services.store.documents.delete(FILLING, name)
         finally:
             runner.following = False
-            self._filling.discard(name)
+            del self._filling[name]
+            filled.set()
             self.settling.soon(name)
             runner.pump()
 
@@ -390,47 +400,8 @@ class Keeper:
             reader.close()
         self.settling.forget(session)
 
-    # --- what an administrator may ask --------------------------------------------------------------------
-
     def performers(self) -> dict[type[Action], Callable[[Identity, Any], Awaitable[Any]]]:
-        return {
-            act.ImportTranscript: self._import,
-            act.ArchiveTranscripts: self._ask_archive,
-            act.AnnounceSession: self._announced,
-        }
-
-    async def _import(self, who: Identity, action: act.ImportTranscript) -> act.Imported:
-        if bool(action.session) == bool(action.path):
-            raise BadRequest("Say what to import: a session or the path of a file.")
-        if action.session:
-            return await self.bring_in(session_id(action.session))
-        return await self.bring_in(None, self._inside(action.path, *self._services.policy.roots))
-
-    async def _announced(self, who: Identity, action: act.AnnounceSession) -> act.Announced:
-        """Before the watch tells of it, and where there is none: the file is looked at now."""
-        session = session_id(action.session)
-        if self._inside(action.path).rpartition("/")[2].partition(".")[0] != session:
-            raise BadRequest("The file is not that of the session.", session=session)
-        await self._changed(session)
-        known = await self._services.store.session_of(session)
-        summary = await self._services.store.summary(known or session)
-        return act.Announced(session=known or session, listed=summary is not None and not summary.deleted)
-
-    def _inside(self, path: str, *roots: str) -> str:
-        """A path from the wire: inside the homes of the agent, or these roots."""
-        policy = self._services.policy
-        if "\0" in path or not path.startswith("/"):
-            raise BadRequest(f"{path[:80]!r} is not an absolute path.")
-        allowed = (*roots, *self._source.folders)
-        real = policy.resolve(path)
-        if not inside_any(real, [policy.resolve(folder) for folder in allowed]):
-            raise OutsideRoots(path, allowed)
-        return real
-
-    async def _ask_archive(self, who: Identity, action: act.ArchiveTranscripts) -> act.ArchiveView:
-        if action.on is not None:
-            await self.archive.agree(action.on)
-        return await self.archive.view()
+        return self.actions.performers()
 
     # --- import -------------------------------------------------------------------------------------------------
 
@@ -474,6 +445,10 @@ class Keeper:
             bytes=found.mark.size,
             problems=tuple(problems),
         )
+
+    async def summary(self, session: SessionId) -> Summary | None:
+        store = self._services.store
+        return await store.summary(await store.session_of(session) or session)
 
     # --- for the archive --------------------------------------------------------------------------------------
 

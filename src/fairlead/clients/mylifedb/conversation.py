@@ -80,7 +80,12 @@ class MyLifeDbConversation:
             case ("opened",):
                 # The path may have named it by the agent's own id.
                 self._session = answer.summary.session
-                return (*self._begin(), *self._mark(None, answer))
+                # Pages and the last records are counted from the end, which must be there.
+                counted = self._query.keys() & {"pages", "last"}
+                begin = (Run(("whole",), q.Whole(self._session), REPLAY),) if counted else self._begin()
+                return (*begin, *self._mark(None, answer))
+            case ("whole",):
+                return self._begin()
             case ("pages",):
                 return self._burst(answer)
             case ("last", int() as count):

@@ -274,6 +274,7 @@ def messages(request: Request) -> Steps:
         return json_response({"error": "page parameter is required"}, 400)
     if not text.isascii() or not text.isdigit() or len(text) > 9:
         return json_response({"error": "invalid page parameter"}, 400)
+    yield q.Whole(session)
     memory = read_memory((yield q.ReadFold(session, NAME)))
     page, pages = int(text), memory.pages
     stretch = pages.stretch(page)
