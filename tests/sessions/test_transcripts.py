@@ -606,7 +606,7 @@ async def test_damage_is_read_around_kept_and_reported(tmp_path: Path) -> None:
         rig.home.write(damaged)
         await rig.start()
         await rig.keeper.listing.scan()
-        imported = await rig.keeper._import(ANN, ImportTranscript(session=SESSION))
+        imported = await rig.keeper.actions.bring_in(ANN, ImportTranscript(session=SESSION))
         assert {problem.kind: problem.count for problem in imported.problems} == {
             "joined": 1, "nul": 1, "spliced": 1, "garbage": 1, "torn": 1,
         }  # fmt: skip
@@ -617,7 +617,7 @@ async def test_damage_is_read_around_kept_and_reported(tmp_path: Path) -> None:
             b"no row at all",
             b'{"type":"user',
         ]
-        again = await rig.keeper._import(ANN, ImportTranscript(session=SESSION))
+        again = await rig.keeper.actions.bring_in(ANN, ImportTranscript(session=SESSION))
         assert again.events == 0
         rig.home.write(line(write.prompt("whole after all"))[len(b'{"type":"user') :])
 
@@ -685,10 +685,10 @@ async def test_a_file_elsewhere_is_imported_by_its_path(tmp_path: Path) -> None:
         await rig.start()
         saved = tmp_path / "saved.jsonl"
         saved.write_bytes(lines(conversation("from a backup")))
-        imported = await rig.keeper._import(ANN, ImportTranscript(path=str(saved)))
+        imported = await rig.keeper.actions.bring_in(ANN, ImportTranscript(path=str(saved)))
         assert (imported.session, imported.title) == (SESSION, "from a backup")
         assert await rig.said() == ["> from a backup", "answer to from a backup"]
-        again = await rig.keeper._import(ANN, ImportTranscript(path=str(saved)))
+        again = await rig.keeper.actions.bring_in(ANN, ImportTranscript(path=str(saved)))
         assert again.events == 0
 
 
@@ -696,22 +696,22 @@ async def test_what_cannot_be_imported_says_why(tmp_path: Path) -> None:
     async with running(tmp_path, watch=False) as rig:
         await rig.start()
         with pytest.raises(BadRequest):
-            await rig.keeper._import(ANN, ImportTranscript())
+            await rig.keeper.actions.bring_in(ANN, ImportTranscript())
         with pytest.raises(BadRequest):
-            await rig.keeper._import(ANN, ImportTranscript(path="relative.jsonl"))
+            await rig.keeper.actions.bring_in(ANN, ImportTranscript(path="relative.jsonl"))
         with pytest.raises(OutsideRoots):
-            await rig.keeper._import(ANN, ImportTranscript(path="/etc/passwd"))
+            await rig.keeper.actions.bring_in(ANN, ImportTranscript(path="/etc/passwd"))
         with pytest.raises(BadRequest, match="unreadable"):
-            await rig.keeper._import(ANN, ImportTranscript(path=str(tmp_path / "none.jsonl")))
+            await rig.keeper.actions.bring_in(ANN, ImportTranscript(path=str(tmp_path / "none.jsonl")))
         with pytest.raises(NotFound):
-            await rig.keeper._import(ANN, ImportTranscript(session=SESSION))
+            await rig.keeper.actions.bring_in(ANN, ImportTranscript(session=SESSION))
         escaping = tmp_path / "x.jsonl"
         escaping.write_bytes(lines(conversation("bad", "../../etc/passwd")))
         with pytest.raises(BadRequest, match="bad id"):
-            await rig.keeper._import(ANN, ImportTranscript(path=str(escaping)))
+            await rig.keeper.actions.bring_in(ANN, ImportTranscript(path=str(escaping)))
         empty = tmp_path / f"{OTHER}.jsonl"
         empty.write_bytes(b"")
-        nothing = await rig.keeper._import(ANN, ImportTranscript(path=str(empty)))
+        nothing = await rig.keeper.actions.bring_in(ANN, ImportTranscript(path=str(empty)))
         assert [problem.kind for problem in nothing.problems] == ["nothing said"]
 
 
