@@ -291,6 +291,21 @@ async def test_a_program_that_does_not_read_holds_the_client_back(house: House) 
     holder.detached(1000)
 
 
+async def test_a_watcher_that_cannot_be_shown_anything_is_told_to_go(
+    house: House, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Broken(NativeTerminalCodec):
+        def output(self, output: Output) -> bytes:
+            raise RuntimeError("not today")
+
+    terminal = await house.open()
+    wire, holder = HeldWire(), Joined(terminal, Broken(), "unlucky")
+    holder.attached(wire)
+    await until(lambda: wire.closed == 1011)
+    assert "not today" in caplog.text
+    holder.detached(1011)
+
+
 def opening() -> Opening:
     who = Identity("c", "u", "n", frozenset({"terminal"}))
     head = Head(method="GET", path="/")

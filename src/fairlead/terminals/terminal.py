@@ -173,7 +173,8 @@ class LiveTerminal:
 
     async def stop(self) -> Exit:
         await self._child.end(self._patience)
-        return await self.wait()
+        # One that hangs in the kernel outlives even a kill: nobody waits for it.
+        return Exit() if self._child.running else await self.wait()
 
     # --- inside
 
