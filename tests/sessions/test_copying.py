@@ -11,7 +11,7 @@ from agents.claude_transcripts.written import Row, Writer, line
 from fairlead.agents.claude.copies import WHOLE_ASIDE
 from fairlead.model import events as ev
 from fairlead.model.agents import Exit
-from fairlead.model.commands import Delete, Fork
+from fairlead.model.commands import Close, Delete, Fork
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Entry
 from sessions.rig import CHILD, SESSION, SaidAgent
@@ -323,3 +323,26 @@ async def test_a_fork_leaves_out_what_its_file_repeats_of_its_parents(tmp_path: 
 
 async def _copied(rig: TranscriptRig, count: int) -> bool:
     return len(await copies(rig, CHILD)) >= count
+
+
+async def test_a_row_without_a_name_that_each_process_writes_is_kept_each_time_under_an_id_of_its_own(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as rig:
+        await rig.start()
+        agent = await a_turn(rig)
+        rows = await wire_rows(rig)
+        nameless = {"type": "mode", "mode": "normal", "sessionId": SESSION}
+        rig.home.write([*rows, nameless], SESSION)
+        await agent.result()
+        await eventually(lambda: level(rig, 5))
+        await rig.do(Close(session=SESSION))
+        await rig.send("again")
+        second = await rig.kind.launched(2)
+        await second.prompted()
+        await second.text("second answer")
+        rig.home.write([*(await wire_rows(rig))[4:], nameless], SESSION)
+        await second.result()
+        await eventually(lambda: level(rig, 8))
+        ids = [event.id for event in await rig.log(SESSION)]
+        assert len(ids) == len(set(ids))

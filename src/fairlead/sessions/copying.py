@@ -10,7 +10,7 @@ import msgspec
 
 from fairlead.model import events as ev
 from fairlead.model.agents import Record
-from fairlead.model.ids import SessionId, event_id
+from fairlead.model.ids import SessionId, event_id, is_uuid
 from fairlead.model.store import Checkpoint, Entry
 from fairlead.model.transcripts import FOREIGN, Copies, Copy, Rows, TranscriptReader, Transcripts
 from fairlead.sessions.core import Core, Transition
@@ -125,8 +125,10 @@ class Copying:
             await core.commit(transition, patient=True)
 
     def _add(self, transition: Transition, copy: Copy) -> None:
+        # A row without a name of its own is named by what it says: each process of a session may write it again.
+        part = "copy" if is_uuid(copy.name) else f"copy-{transition.stage.seq}"
         event = ev.RecordKept(
-            id=event_id(copy.name, "record", "copy"), record=copy.kind, subtype=copy.subtype, of=copy.of
+            id=event_id(copy.name, "record", part), record=copy.kind, subtype=copy.subtype, of=copy.of
         )
         transition.add(event, copy.record.origin, copy.record.raw, copy.record.at)
 
