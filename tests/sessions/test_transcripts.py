@@ -376,6 +376,31 @@ async def _has(rig: TranscriptRig, session: SessionId, text: str) -> bool:
     return text in await rig.said(session)
 
 
+async def test_one_that_takes_long_to_read_holds_up_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write, other = Writer(), Writer(OTHER)
+    async with running(tmp_path) as rig:
+        rig.home.write([write.prompt("one")])
+        rig.home.write([other.prompt("two")], OTHER)
+        await rig.start()
+        await rig.view()
+        await rig.view(OTHER_ID)
+        may_go_on, follow = asyncio.Event(), rig.keeper.follow
+
+        async def slow(session: SessionId) -> None:
+            if session == FOUND:
+                await may_go_on.wait()
+            await follow(session)
+
+        monkeypatch.setattr(rig.keeper, "follow", slow)
+        rig.home.write([write.text("much")])
+        rig.home.write([other.text("little")], OTHER)
+        await eventually(lambda: _has(rig, OTHER_ID, "little"))
+        rig.home.write([write.text("and more")])
+        may_go_on.set()
+        await eventually(lambda: _has(rig, FOUND, "and more"))
+        assert await rig.said() == ["> one", "much", "and more"]
+
+
 async def test_a_subagents_file_is_followed_too(tmp_path: Path) -> None:
     write = Writer()
     async with running(tmp_path) as rig:

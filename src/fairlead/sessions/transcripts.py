@@ -37,6 +37,8 @@ FILLING = "transcript-filling"
 AT_ONCE_BYTES = 8 << 20
 """A file up to this size is in the log when it has been opened (about a second); a larger one follows by itself."""
 AT_A_TIME = 256
+AT_THE_SAME_TIME = 8
+"""Sessions that are brought level together: after a long absence all of them may have grown."""
 ARCHIVE_BYTES = 5 << 30
 """Years of sessions, and no more than a disk has to spare: the setting `archive_bytes` says otherwise."""
 
@@ -72,6 +74,9 @@ class Keeper:
         self._filling: dict[SessionId, asyncio.Event] = {}
         """Sessions whose file is being read for the first time, and when it has been."""
         self._unfinished: set[SessionId] = set()
+        self._attending: dict[SessionId, bool] = {}
+        """Sessions that are looked at, and whether they have changed since."""
+        self._slots = asyncio.Semaphore(AT_THE_SAME_TIME)
         self._stopped = False
         self._driven: set[SessionId] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -127,10 +132,31 @@ class Keeper:
                 self.watching.set()
                 changed = changed | grown | await self._working()
             for session in changed:
-                try:
-                    await self.changed(session)
-                except (FairleadError, OSError) as error:
-                    logger.warning("cannot follow a transcript", extra={"session": session, "error": str(error)})
+                self._attend(session)
+
+    def _attend(self, session: SessionId) -> None:
+        """Each session by itself: one with much to read holds up no other. What changes meanwhile is seen after it."""
+        waiting = session in self._attending
+        self._attending[session] = waiting
+        if not waiting:
+            self._spawn(self._attended(session))
+
+    async def _attended(self, session: SessionId) -> None:
+        try:
+            async with self._slots:
+                again = True
+                while again:
+                    self._attending[session] = False
+                    await self._quietly(session, self.changed)
+                    again = self._attending[session]
+        finally:
+            del self._attending[session]
+
+    async def _quietly(self, session: SessionId, act_on: Callable[[SessionId], Awaitable[None]]) -> None:
+        try:
+            await act_on(session)
+        except (FairleadError, OSError) as error:
+            logger.warning("cannot follow a transcript", extra={"session": session, "error": str(error)})
 
     async def _working(self) -> frozenset[SessionId]:
         """Sessions that other programs were at work on when this gateway ended, or that it was reading itself: nobody
@@ -174,7 +200,7 @@ class Keeper:
         if summary is None or summary.deleted or summary.state != TRANSCRIPT:
             if summary is not None and summary.agent == self._source.agent and self.watching.is_set():
                 # It was written to, or its import was cut off, while nobody had it in mind.
-                self._spawn(self._level(session))
+                self._spawn(self._quietly(session, self.follow))
             return None
         path = self._elsewhere.get(session, "")
         found = await self._source.look(session) if not path else await self._source.examine(path)
@@ -292,12 +318,6 @@ class Keeper:
             after = page.entries[-1].seq
 
     # --- following ----------------------------------------------------------------------------------------
-
-    async def _level(self, session: SessionId) -> None:
-        try:
-            await self.follow(session)
-        except FairleadError as error:
-            logger.warning("cannot follow a transcript", extra={"session": session, "error": error.message})
 
     async def follow(self, session_id: SessionId) -> None:
         """Bring the log of a session level with its files, if nobody but another program writes them."""
