@@ -18,6 +18,7 @@ from fairlead.model.gateway import Cursor, Sink, Variant
 from fairlead.model.ids import MessageId, SessionId, event_id
 from fairlead.model.keys import SPACE as KEYS
 from fairlead.model.queries import Query
+from fairlead.model.reading import SPACE as SHOWN
 from fairlead.model.scopes import check_scopes
 from fairlead.model.store import TRANSCRIPT, Batch, Entry, ForkPoint, Store, Summary
 from fairlead.sessions import loading
@@ -161,11 +162,16 @@ class SessionGateway:
         lease, _, head = await self.store.claim(command.session)
         await self.store.append(lease, Batch(entries=(), summary=structs.replace(summary, deleted=True)), head)
         await self.store.erase(command.session)
-        await self.store.documents.delete(KEYS, command.session)
+        await self._drop_documents(command.session)
         await self.store.release(lease)
         if command.files:
             await self.services.kind(summary.agent).forget(summary.agent_session, summary.cwd)
         return cmd.Reply(session=command.session, seq=head)
+
+    async def _drop_documents(self, session: SessionId) -> None:
+        """What is kept beside a log, and goes with it."""
+        await self.store.documents.delete(KEYS, session)
+        await self.store.documents.delete(SHOWN, session)
 
     async def _delete(self, who: Identity, command: cmd.Delete) -> cmd.Reply:
         summary = await self.store.summary(command.session)
@@ -177,7 +183,7 @@ class SessionGateway:
         tombstone = session.core.state.summary(deleted=True)
         await self.store.append(lease, Batch(entries=(), summary=tombstone), head)
         await self.store.erase(command.session)
-        await self.store.documents.delete(KEYS, command.session)
+        await self._drop_documents(command.session)
         await self.store.release(lease)
         if self.services.transcripts is not None:
             for name in {command.session, session.core.state.agent_session} - {""}:
