@@ -10,6 +10,7 @@ from fairlead.agents.claude import catalogue, forks, reading
 from fairlead.agents.claude.beside import Beside
 from fairlead.agents.claude.copies import ClaudeCopies
 from fairlead.agents.claude.lines import Spill
+from fairlead.agents.claude.rowfile import last_rows
 from fairlead.agents.claude.watch import Watch
 from fairlead.model.agents import Record
 from fairlead.model.errors import NotFound
@@ -121,7 +122,7 @@ class ClaudeTranscripts:
         path = await self._find(session)
         if path is None:
             raise NotFound("transcript of session", session)
-        return await asyncio.to_thread(reading.last_rows, path, limit)
+        return await asyncio.to_thread(last_rows, path, limit)
 
     async def _find(self, session: SessionId) -> Path | None:
         known = self._paths.get(session)
