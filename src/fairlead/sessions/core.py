@@ -6,7 +6,7 @@ Rule: nothing waits for the agent or a client while the lock is held; only the s
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable, Container, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Container, Coroutine, Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -106,6 +106,21 @@ class Transition:
             )
 
 
+async def _to_its_end(work: Coroutine[Any, Any, None]) -> bool:
+    """Whether somebody wanted it to be cancelled meanwhile."""
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.shield(task)
+        return False
+    except asyncio.CancelledError:
+        while not task.done():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait({task})
+        if task.cancelled() or task.exception() is not None:
+            raise
+        return True
+
+
 def _future() -> "asyncio.Future[Unavailable]":
     return asyncio.get_running_loop().create_future()
 
@@ -158,13 +173,16 @@ class Core:
     async def commit(self, transition: Transition, *, patient: bool = False) -> None:
         """Store what was staged and make it the present. Needs the lock.
 
-        `patient`: the agent has said it, so it cannot be refused; while the store is unavailable the agent waits."""
+        `patient`: the agent has said it, so it cannot be refused; while the store is unavailable the agent waits.
+        Whoever is cancelled in the middle is so afterwards: what the store has got is the present."""
         state, stage = transition.state, transition.stage
         summary = state.summary() if state is not self.state else None
         checkpoints = (*self._checkpoints(transition), *transition.places)
+        cancelled = False
         while True:
+            writing = self.log.write(stage, summary=summary, checkpoints=checkpoints, replies=transition.replies)
             try:
-                await self.log.write(stage, summary=summary, checkpoints=checkpoints, replies=transition.replies)
+                cancelled = await _to_its_end(writing)
                 break
             except Unavailable as error:
                 if not patient or self.hurried:
@@ -176,6 +194,8 @@ class Core:
             self._since_checkpoint = 0
         if self.listener is not None and transition.events:
             self.listener.committed(transition.events)
+        if cancelled:
+            raise asyncio.CancelledError
 
     async def _wait_out(self, error: Unavailable) -> None:
         self._stalled.set_result(error)
@@ -204,8 +224,8 @@ class Core:
         return Checkpoint(STATE, seq, state), Checkpoint(INTERPRETER, seq, memory)
 
     def seen(self, event: ev.Event, state: SessionState) -> ev.Event:
-        """What the core knows better than the interpreter: who sent a message, who asked for a mode, whether it is news,
-        whether ours follows it, and which rules of ours would answer a request for good."""
+        """What the core knows better than the interpreter: who sent a message, who asked for a mode, whether it is
+        news, whether ours follows it, and which rules of ours would answer a request for good."""
         if isinstance(event, ev.UserMessage) and not event.by:
             return msgspec.structs.replace(event, by=state.sender(event.message))
         if isinstance(event, ev.PermissionAsked):
