@@ -233,9 +233,15 @@ async def test_what_was_written_while_no_gateway_ran_is_told_when_one_does(tmp_p
         rig.home.write([write.result("toolu_1"), write.text("done")])
         await rig.start()
         await eventually(lambda: _has(rig, FOUND, "done"))
-        await _pass(rig, 4)
+        await eventually(lambda: _rests(rig))
         ends = [event.status for event in await rig.log(FOUND) if isinstance(event, ev.TurnEnded)]
         assert ends == ["completed"]
+
+
+async def _rests(rig: TranscriptRig) -> bool:
+    """Time goes by until the turn is found to be over."""
+    await rig.clock.advance(1)
+    return (await rig.view()).summary.state == "idle"
 
 
 async def test_a_restart_in_the_middle_of_an_import_goes_on_where_it_was(tmp_path: Path, monkeypatch: Any) -> None:
@@ -564,8 +570,7 @@ async def test_an_orphan_goes_to_the_main_thread_after_ten_minutes_and_to_its_ca
         rig.home.subagent("a1", [write.text("deep", "a", "a1", **now)])
         await rig.start()
         await rig.view()
-        await _pass(rig, 4)
-        assert (await rig.view()).summary.state == "idle"
+        await eventually(lambda: _rests(rig))
         assert "deep" not in await rig.said()
         await _pass(rig, 300)
         assert "deep" not in await rig.said()
