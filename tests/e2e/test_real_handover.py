@@ -99,13 +99,13 @@ async def test_there_and_back_with_the_history(desk: Desk, link: str, model: Scr
     await told_once(desk)
 
 
-@elsewhere
+@on_versions()
 @pytest.mark.rules("S001-012")
-async def test_at_the_turns_end_before_the_queue(desk: Desk, link: str, model: ScriptedModel) -> None:
+async def test_at_the_turns_end_before_the_queue(desk: Desk, model: ScriptedModel) -> None:
     await desk.open("SCRIPT:slow 20")
     await desk.until("text.delta")
-    reply = await desk.do("hand_over", link=link)
-    assert reply["data"] == {"state": "waiting", "link": link, "waits_for": ["a running turn"]}
+    reply = await desk.do("hand_over", link="terminal")
+    assert reply["data"] == {"state": "waiting", "link": "terminal", "waits_for": ["a running turn"]}
     second = await desk.send("SCRIPT:text two")
     assert (await desk.until("turn.ended"))["status"] == "completed"
     assert (await desk.until("handover.settled"))["outcome"] == "moved"
@@ -132,10 +132,10 @@ async def test_now_in_mid_stream_and_now_back(desk: Desk, link: str, model: Scri
     await told_once(desk)
 
 
-@elsewhere
-async def test_before_anything_was_said(desk: Desk, link: str) -> None:
+@on_versions()
+async def test_before_anything_was_said(desk: Desk) -> None:
     await desk.open()
-    for place in (link, "stdio", link):
+    for place in ("terminal", "stdio", "terminal"):
         assert (await desk.do("hand_over", link=place))["data"] == {"state": "moved", "link": place}
     assert (await desk.turn("SCRIPT:text at last"))["status"] == "completed"
     assert (messages(desk), answers(desk)) == (["SCRIPT:text at last"], ["at last"])
