@@ -115,6 +115,10 @@ class LiveTerminal:
         return self._exit is None
 
     @property
+    def watched(self) -> bool:
+        return bool(self._watchers)
+
+    @property
     def screen(self) -> Screen:
         if self._screen is None or self._screen.version != self._version:
             emulator = self._emulator

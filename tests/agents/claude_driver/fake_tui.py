@@ -47,6 +47,10 @@ class FakeTui:
         return self.exit is None
 
     @property
+    def watched(self) -> bool:
+        return False
+
+    @property
     def screen(self) -> Screen:
         return Screen(self._lines(), 0, 0, Size(), self._version, True)
 

@@ -335,6 +335,10 @@ class ClaudeTerminal:
         return ".".join(map(str, self._version))
 
     @property
+    def attended(self) -> bool:
+        return self._terminal.watched
+
+    @property
     def modes(self) -> tuple[str, ...]:
         return abilities(self._version).modes
 
