@@ -275,6 +275,7 @@ async def test_a_hostile_project_allows_itself_nothing(desk: Desk, agreed: None)
 async def test_a_subagents_work_is_told_inside_it(desk: Desk, agreed: None) -> None:
     await desk.open(f"SCRIPT:subagent bash touch {desk.cwd / 'sub'}")
     asked = await desk.until("permission.asked")
+    assert asked["subagent"] == desk.all("subagent.started")[0]["child"]
     await desk.answer(asked)
     await desk.until("subagent.ended")
     await desk.until("turn.ended")

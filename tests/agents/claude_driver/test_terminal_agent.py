@@ -204,6 +204,56 @@ async def test_what_is_never_taken_is_removed_and_told(house: House) -> None:
     assert not agent.at_work
 
 
+async def test_what_is_taken_and_never_written_down_is_told(house: House) -> None:
+    """A hook of the user's own refused the prompt."""
+    agent = await house.open()
+    house.tui.silent = True
+    writing = asyncio.create_task(agent.write(prompt()))
+    await house.so(writing.done)
+    assert house.tui.submitted == ["hello"] and house.tui.writes.count(b"\r") == 1
+    assert "did not write down" in house.marks("untyped")[0]["text"]
+
+
+async def test_a_prompt_that_the_cli_queued_is_waited_for_while_it_works(house: House) -> None:
+    agent = await house.open()
+    house.tui.silent = True
+    writing = asyncio.create_task(agent.write(prompt()))
+    await house.so(lambda: house.tui.submitted)
+    house.tui.draw(working=True)
+    await house.clock.advance(300)
+    assert not writing.done()
+    house.tui.row("user", "hello")
+    await house.so(writing.done)
+    assert house.marks("untyped") == []
+
+
+async def test_enter_waits_for_work_that_began_meanwhile(house: House) -> None:
+    agent = await house.open()
+    house.tui.blind = True
+    writing = asyncio.create_task(agent.write(prompt()))
+    await house.so(lambda: house.tui.box == "hello")
+    house.tui.draw(blind=False, working=True)
+    await house.clock.advance(60)
+    assert b"\r" not in house.tui.writes
+    house.tui.draw(working=False)
+    await house.so(writing.done)
+    assert house.tui.submitted == ["hello"]
+
+
+async def test_an_interrupt_after_enter_is_esc(house: House) -> None:
+    agent = await house.open()
+    house.tui.silent = True
+    writing = asyncio.create_task(agent.write(prompt()))
+    await house.so(lambda: house.tui.submitted)
+    house.tui.draw(working=True)
+    await house.clock.advance(1)
+    house.tui.on_escape = lambda: house.tui.draw(working=False)
+    await agent.interrupt()
+    await house.so(lambda: b"\x1b" in house.tui.writes)
+    await house.so(writing.done)
+    assert len(house.marks("untyped")) == 1
+
+
 async def test_a_screen_that_does_not_show_it_gets_no_enter(house: House) -> None:
     agent = await house.open()
     house.tui.blind = True
@@ -318,6 +368,35 @@ async def test_an_interrupt_is_esc_until_it_stops(house: House) -> None:
     await house.so(lambda: not house.tui.working)
     await house.clock.advance(60)
     assert house.tui.writes == [b"\x1b", b"\x1b"]
+
+
+async def test_an_interrupt_that_is_quicker_than_the_screen_waits_for_the_work_to_show(house: House) -> None:
+    agent = await house.open()
+    house.tui.silent = True
+    writing = asyncio.create_task(agent.write(prompt()))
+    await house.so(lambda: house.tui.submitted)
+    await agent.interrupt()
+    await house.clock.advance(0.5)
+    assert b"\x1b" not in house.tui.writes
+    house.tui.on_escape = lambda: house.tui.draw(working=False)
+    house.tui.draw(working=True)
+    await house.so(lambda: b"\x1b" in house.tui.writes)
+    house.tui.row("user", "hello")
+    await house.so(writing.done)
+
+
+async def test_an_interrupt_is_for_its_own_turn(house: House) -> None:
+    agent = await house.open()
+    house.tui.draw(working=True)
+    await house.clock.advance(1)
+    house.tui.on_escape = lambda: house.tui.draw(working=False)
+    await agent.interrupt()
+    await house.so(lambda: not house.tui.working)
+    writing = asyncio.create_task(agent.write(prompt()))
+    await house.so(writing.done)
+    house.tui.draw(working=True)
+    await house.clock.advance(60)
+    assert house.tui.writes.count(b"\x1b") == 1 and house.tui.working
 
 
 async def test_esc_is_never_pressed_at_the_prompt(house: House) -> None:

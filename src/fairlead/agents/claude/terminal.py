@@ -66,6 +66,7 @@ class ClaudeTerminal:
         self._row = asyncio.Event()
         self._calls: dict[str, None] = {}
         self._interrupted = False
+        self._prompts = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._life: asyncio.Task[Exit] | None = None
         self._resumed = asyncio.Event()
@@ -351,6 +352,7 @@ class ClaudeTerminal:
         if not plain_text(content).strip() or not all(isinstance(block, TextBlock) for block in content):
             return  # told as failed already
         self.at_work = True
+        self._prompts += 1
         self._stirred.set()
         try:
             await self._typist.prompt(plain_text(content))
@@ -363,20 +365,28 @@ class ClaudeTerminal:
         if not self._terminal.running:
             raise AgentGone("The agent has exited.")
         self._interrupted = True
-        if self._typist.typing:
+        if self._typist.typing and not self._typist.entered:
             self._typist.withdraw()
         else:
             self._start(self._escape())
 
     async def _escape(self) -> None:
-        """Esc, until it stops. Never at the prompt: twice there, it would open a menu."""
+        """Esc, until it stops. Never at the prompt: twice there, it would open a menu. A prompt that was just entered
+        shows as work a moment later."""
+        prompt = self._prompts
         for _ in range(ESCAPES):
-            if self._typist.view.state not in ("working", "dialog"):
-                break
+            await self._for_a_while(lambda: not self._is_still() or not self.at_work)
+            if self._is_still() or self._prompts != prompt:
+                break  # it has stopped, and what works now is another turn
             await self._terminal.write(keys.ESCAPE)
-            with contextlib.suppress(TimeoutError):
-                await within(self._clock, ESCAPE_SECONDS, self._until(self._is_still))
+            await self._for_a_while(self._is_still)
+            if self._is_still():
+                break
         self._stirred.set()
+
+    async def _for_a_while(self, reached: Callable[[], bool]) -> None:
+        with contextlib.suppress(TimeoutError):
+            await within(self._clock, ESCAPE_SECONDS, self._until(reached))
 
     def _is_still(self) -> bool:
         return self._typist.view.state not in ("working", "dialog")
