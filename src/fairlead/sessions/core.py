@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable, Container, Coroutine, Iterable, Sequence
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -106,19 +107,13 @@ class Transition:
             )
 
 
-async def _to_its_end(work: Coroutine[Any, Any, None]) -> bool:
-    """Whether somebody wanted it to be cancelled meanwhile."""
+async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:
+    """However often somebody wants it to be cancelled."""
     task = asyncio.ensure_future(work)
-    try:
-        await asyncio.shield(task)
-        return False
-    except asyncio.CancelledError:
-        while not task.done():
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.wait({task})
-        if task.cancelled() or task.exception() is not None:
-            raise
-        return True
+    while not task.done():
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.wait({task})
+    task.result()
 
 
 def _future() -> "asyncio.Future[Unavailable]":
@@ -178,13 +173,20 @@ class Core:
         state, stage = transition.state, transition.stage
         summary = state.summary() if state is not self.state else None
         checkpoints = (*self._checkpoints(transition), *transition.places)
+        write = partial(self.log.write, stage, summary=summary, checkpoints=checkpoints, replies=transition.replies)
         cancelled = False
         while True:
-            writing = self.log.write(stage, summary=summary, checkpoints=checkpoints, replies=transition.replies)
             try:
-                cancelled = await _to_its_end(writing)
+                try:
+                    await write()
+                except asyncio.CancelledError:
+                    # The store may have got it, or not. Asked again it has it once, and then we know.
+                    cancelled = True
+                    await _to_its_end(write())
                 break
             except Unavailable as error:
+                if cancelled:
+                    raise asyncio.CancelledError from error
                 if not patient or self.hurried:
                     raise
                 logger.error("store unavailable", extra={"session": self.session, "error": error.message})
