@@ -240,6 +240,19 @@ async def test_enter_waits_for_work_that_began_meanwhile(house: House) -> None:
     assert house.tui.submitted == ["hello"]
 
 
+async def test_what_is_drawn_over_before_enter_is_typed_again(house: House) -> None:
+    agent = await house.open()
+    house.tui.draw(blind=True)
+    writing = asyncio.create_task(agent.write(prompt()))
+    await house.so(lambda: house.tui.box == "hello")
+    house.tui.draw(working=True, blind=False)
+    await house.clock.advance(1)
+    house.tui.draw(working=False, box="")
+    await house.so(writing.done)
+    assert house.tui.submitted == ["hello"] and house.tui.writes.count(b"h") == 2
+    assert house.marks("untyped") == []
+
+
 async def test_an_interrupt_after_enter_is_esc(house: House) -> None:
     agent = await house.open()
     house.tui.silent = True

@@ -39,6 +39,9 @@ logger = logging.getLogger("fairlead.agents.claude")
 
 START_SECONDS: Final = 60.0
 """Until its prompt, or a dialog, is on the screen: 2.1.37 takes some 3 s on an idle machine."""
+STILL_SECONDS: Final = 0.3
+DRAWING_SECONDS: Final = 3.0
+"""A screen that does not change for the one, or has been there for the other, is drawn."""
 IDLE_SECONDS: Final = 0.7
 """Back at its prompt for so long, with nothing written, it has ended its turn: rows lag a tenth of a second behind."""
 LEFT_SECONDS: Final = 10.0
@@ -108,10 +111,20 @@ class ClaudeTerminal:
 
         with contextlib.suppress(TimeoutError):
             await within(self._clock, START_SECONDS, self._until(up))
+        await self._until_drawn()
         if not self._terminal.running:
             raise AgentGone(f"The agent ended before it was ready: {self._last_words() or 'it said nothing'}")
         if self._typist.view.state == "starting":
             await self._show(self._typist.view)
+
+    async def _until_drawn(self) -> None:
+        """The first prompt may be drawn over once more, with what was typed into it."""
+        end = self._clock.monotonic() + DRAWING_SECONDS
+        while self._terminal.running and self._clock.monotonic() < end:
+            try:
+                await within(self._clock, STILL_SECONDS, self._terminal.changed(self._terminal.screen.version))
+            except TimeoutError:
+                return
 
     async def _take_up(self, conversation: str) -> None:
         if self._typist.view.state == "dialog":

@@ -24,6 +24,7 @@ TAKEN_SECONDS: Final = 3.0
 ROW_SECONDS: Final = 30.0
 """With the box empty again the row must come: hooks of the user's own may run before it, or refuse the prompt."""
 ENTERS: Final = 3
+TYPINGS: Final = 3
 PATIENCE_SECONDS: Final = 20.0
 """How long a person may leave their words in the box, or a dialog open, before others are told what is waited for."""
 ERASING: Final = 40
@@ -80,14 +81,17 @@ class Typist:
         self._withdrawn.clear()
         self._taken.clear()
         try:
-            await self._until_free()
             self.text = keys.clean(text)
             if not self.text.strip():
                 raise NotTyped("There is nothing in this message that can be typed.")
-            for stroke in keys.strokes(keys.guarded(self.text, self._version)):
-                await self._terminal.write(stroke)
-            await self._until_echoed()
-            await self._enter()
+            for _ in range(TYPINGS):
+                await self._until_free()
+                for stroke in keys.strokes(keys.guarded(self.text, self._version)):
+                    await self._terminal.write(stroke)
+                await self._until_echoed()
+                if await self._enter():
+                    return
+            raise NotTyped("What was typed into the agent's terminal did not stay there.")
         except NotTyped:
             await self.erase()
             raise
@@ -136,26 +140,36 @@ class Typist:
             except TimeoutError:
                 return
 
-    async def _enter(self) -> None:
+    async def _enter(self) -> bool:
+        """False: what was typed is gone from the box, and nobody has entered it."""
         for _ in range(ENTERS):
-            await self._until_box()
+            if not await self._until_box():
+                return self._taken.is_set()
             await self._terminal.write(keys.ENTER)
             self.entered = True
             if await self._until(
                 lambda: self._taken.is_set() or self.view.state in ("prompt", "working"), TAKEN_SECONDS
             ):
                 await self._until_row()
-                return
+                return True
         raise NotTyped("The agent did not take what was typed into its terminal.")
 
-    async def _until_box(self) -> None:
-        """Enter goes to the box alone: not to a dialog, nor to work that began meanwhile, which would queue it."""
-        while self.view.state not in ("typed", "prompt"):
+    async def _until_box(self) -> bool:
+        """Enter goes to our words in the box alone: not to a dialog, nor to work that began meanwhile, which would
+        queue it. False if they are gone: a CLI that still starts may draw an empty box over them."""
+        while self.view.state != "typed":
             self._check()
             if self.view.state == "dialog":
                 await self._shows(self.view)
-            await self._next()
+            try:
+                await within(self._clock, TAKEN_SECONDS, self._next())
+            except TimeoutError:
+                if self.view.state == "prompt":
+                    return False
+            if self._taken.is_set():
+                return False
         self._check()
+        return True
 
     async def _until_row(self) -> None:
         """While it works, the prompt may wait in the CLI's own queue; back at its prompt, the row must come."""
