@@ -15,6 +15,9 @@ sys.path.insert(0, str(ROOT))
 from tools import rules  # noqa: E402
 from tools.pytest_house import NoSkips, RuleResults, Shard, skips_fail  # noqa: E402
 
+# The suites' asserts explain themselves like those of any test; this must be said before anybody imports one.
+pytest.register_assert_rewrite("fairlead.testing.store_conformance", "fairlead.testing.derived_conformance")
+
 # A shared machine says nothing about our speed: no example fails for being slow.
 settings.register_profile("fairlead", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("fairlead")

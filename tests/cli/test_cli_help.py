@@ -21,6 +21,7 @@ PROMISED = {
     *("restore", "du", "prune", "doctor", "token add", "token ls", "token revoke", "user add", "config show"),
     "hook",
     "hand-over",
+    "terminal",
 }
 
 

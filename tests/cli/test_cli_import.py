@@ -1,7 +1,11 @@
 """`fairlead import`: from the list, from paths, damage and all; and what `ls` and `search` make of it."""
 
+import os
 import uuid
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from agents.claude_transcripts.written import conversation, line, lines
 from cli.conftest import Fairlead, House
@@ -80,6 +84,25 @@ def test_folders_are_walked_without_following_links(tmp_path: Path) -> None:
     (tmp_path / "project" / "loop").symlink_to(tmp_path)
     found = files_below([str(tmp_path), str(tmp_path / "project" / "a.jsonl")])
     assert found == [str(tmp_path / "project" / "a.jsonl")]
+
+
+def test_a_folder_that_may_not_be_read_is_named_and_the_rest_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As root every folder may be read: the system's answer is put into its mouth."""
+    (tmp_path / "denied").mkdir()
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open" / "a.jsonl").touch()
+    scandir = os.scandir
+
+    def refusing(path: str) -> Any:
+        if Path(path).name == "denied":
+            raise PermissionError(13, "Permission denied", path)
+        return scandir(path)
+
+    monkeypatch.setattr("os.scandir", refusing)
+    assert files_below([str(tmp_path)]) == [str(tmp_path / "open" / "a.jsonl")]
+    assert "denied: Permission denied" in capsys.readouterr().err
 
 
 def test_search_finds_what_tools_said(house: House, fairlead: Fairlead) -> None:

@@ -25,7 +25,7 @@ from fairlead.model.agents import Ask, Decision, Launch
 from fairlead.model.auth import Identity
 from fairlead.model.commands import Settings
 from fairlead.model.policy import Behavior, Verdict
-from fairlead.sessions.transcripts import Keeper
+from fairlead.sessions.transcript_actions import TranscriptActions
 from fairlead.testing.clock import ManualClock
 from fairlead.testing.model_api import ScriptedModel
 from fairlead.wiring import running
@@ -222,14 +222,14 @@ async def test_a_cli_that_is_started_by_hand_announces_its_session(
     (cli_home / ".claude").mkdir()
     (cli_home / ".claude" / "settings.json").write_bytes(await printed_settings())
     announced: list[tuple[str, Announced]] = []
-    original = Keeper._announced
+    original = TranscriptActions.announced
 
-    async def spy(keeper: Keeper, who: Identity, action: AnnounceSession) -> Announced:
-        answer = await original(keeper, who, action)
+    async def spy(actions: TranscriptActions, who: Identity, action: AnnounceSession) -> Announced:
+        answer = await original(actions, who, action)
         announced.append((action.path, answer))
         return answer
 
-    monkeypatch.setattr(Keeper, "_announced", spy)
+    monkeypatch.setattr(TranscriptActions, "announced", spy)
     config = settings(tmp_path / "data", tmp_path, agent="demo", claude_homes=[str(cli_home / ".claude")])
     async with running(config, {"PATH": cli_env["PATH"], "HOME": str(tmp_path)}) as gateway:
         env = {"FAIRLEAD_URL": gateway.url, "FAIRLEAD_TOKEN": gateway.token}

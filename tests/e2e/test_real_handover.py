@@ -1,16 +1,33 @@
 """The real CLI handed over from one link to another and back: its history, its turns and its processes."""
 
+import json
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from e2e.desk import Desk, at_desk, settings
-from e2e.harness import LAST_DIAL_IN, NEWEST, OLDEST, on_versions
+from e2e.desk import PATIENCE, Desk, at_desk, settings
+from e2e.harness import API_KEY, LAST_DIAL_IN, NEWEST, OLDEST, VERSIONS, on_versions
 from fairlead.testing.model_api import ScriptedModel
 
-dialing = on_versions(OLDEST, LAST_DIAL_IN)
+elsewhere = pytest.mark.parametrize(
+    ("version", "link"),
+    [pytest.param(version, "terminal", marks=pytest.mark.cli(version)) for version in VERSIONS]
+    + [pytest.param(version, "dial-in", marks=pytest.mark.cli(version)) for version in (OLDEST, LAST_DIAL_IN)],
+)
+"""Where a session goes from stdio."""
+
+
+@pytest.fixture(autouse=True)
+def agreed(cli_home: Path, cli_cwd: Path) -> None:
+    """What a person has answered in this HOME before: the CLI is set up, the key may be used, the folder is trusted."""
+    answers = {
+        "hasCompletedOnboarding": True,
+        "customApiKeyResponses": {"approved": [API_KEY[-20:]], "rejected": []},
+        "projects": {os.path.realpath(cli_cwd): {"hasTrustDialogAccepted": True}},
+    }
+    (cli_home / ".claude.json").write_text(json.dumps(answers))
 
 
 @pytest.fixture
@@ -45,56 +62,102 @@ def known(model: ScriptedModel) -> int:
 
 
 async def told_once(desk: Desk) -> None:
-    """No event and no process twice; live and from the log the same."""
+    """No event and no process twice; every turn ended; live and from the log the same."""
     lines = await desk.raw()
     ids = [line["id"] for line in lines]
-    assert len(ids) == len(set(ids))
+    assert [line["id"] for line in lines if ids.count(line["id"]) > 1] == []
     assert len(alive(desk)) <= 1
+    started = [line["turn"] for line in lines if line["type"] == "turn.started"]
+    assert started == [line["turn"] for line in lines if line["type"] == "turn.ended"]
 
 
-@dialing
+def messages(desk: Desk) -> list[str]:
+    return ["".join(block["text"] for block in line["content"]) for line in desk.all("user.message")]
+
+
+def answers(desk: Desk) -> list[str]:
+    return [text.removeprefix("Hello from the scripted model. ") for text in desk.texts()]
+
+
+@elsewhere
 @pytest.mark.rules("S001-123", "S001-143")
-async def test_there_and_back_with_the_history(desk: Desk, model: ScriptedModel) -> None:
+async def test_there_and_back_with_the_history(desk: Desk, link: str, model: ScriptedModel) -> None:
     await desk.open("SCRIPT:text one")
     await desk.until("turn.ended")
-    for link in ("dial-in", "stdio"):
+    for place in (link, "stdio"):
         before = known(model)
-        reply = await desk.do("hand_over", link=link)
-        assert reply["data"] == {"state": "moved", "link": link}
+        reply = await desk.do("hand_over", link=place)
+        assert reply["data"] == {"state": "moved", "link": place}
         assert len(alive(desk)) == 1
-        assert (await desk.turn(f"SCRIPT:text over {link}"))["status"] == "completed"
+        assert (await desk.turn(f"SCRIPT:text over {place}"))["status"] == "completed"
         assert known(model) >= before + 2
-    assert [line["reason"] for line in desk.all("agent.exited")] == ["handed over to dial-in", "handed over to stdio"]
+    assert [line["reason"] for line in desk.all("agent.exited")] == [f"handed over to {link}", "handed over to stdio"]
     assert all(line["expected"] for line in desk.all("agent.exited"))
-    assert [text.split(". ", 1)[-1] for text in desk.texts()] == ["one", "over dial-in", "over stdio"]
-    assert len(desk.all("user.message")) == len(desk.all("turn.started")) == 3
+    assert messages(desk) == [f"SCRIPT:text {words}" for words in ("one", f"over {link}", "over stdio")]
+    assert answers(desk) == ["one", f"over {link}", "over stdio"]
+    assert {line["status"] for line in desk.all("turn.ended")} == {"completed"}
     await told_once(desk)
 
 
-@dialing
+@on_versions()
+@pytest.mark.rules("S001-012")
 async def test_at_the_turns_end_before_the_queue(desk: Desk, model: ScriptedModel) -> None:
     await desk.open("SCRIPT:slow 20")
     await desk.until("text.delta")
-    reply = await desk.do("hand_over", link="dial-in")
-    assert reply["data"] == {"state": "waiting", "link": "dial-in", "waits_for": ["a running turn"]}
-    await desk.send("SCRIPT:text two")
+    reply = await desk.do("hand_over", link="terminal")
+    assert reply["data"] == {"state": "waiting", "link": "terminal", "waits_for": ["a running turn"]}
+    second = await desk.send("SCRIPT:text two")
     assert (await desk.until("turn.ended"))["status"] == "completed"
     assert (await desk.until("handover.settled"))["outcome"] == "moved"
+    assert (await desk.until("message.dequeued"))["message"] == second
     assert (await desk.until("turn.ended"))["status"] == "completed"
     assert known(model) >= 3
-    kinds = desk.kinds()
-    assert kinds.index("handover.settled") < kinds.index("message.dequeued", kinds.index("message.queued", 4))
     await told_once(desk)
 
 
-@dialing
-async def test_now_in_mid_stream(desk: Desk) -> None:
+@elsewhere
+@pytest.mark.rules("S001-012")
+async def test_now_in_mid_stream_and_now_back(desk: Desk, link: str, model: ScriptedModel) -> None:
     await desk.open("SCRIPT:slow 200")
     await desk.until("text.delta")
-    reply = await desk.do("hand_over", link="dial-in", when="now")
-    assert reply["data"]["state"] == "moved"
+    assert (await desk.do("hand_over", link=link, when="now"))["data"]["state"] == "moved"
+    assert (await desk.until("turn.ended"))["status"] == "cancelled"
+    await desk.send("SCRIPT:slow 300")
+    await model.wait_for(lambda request: request.argument == "300", timeout=PATIENCE)
+    await desk.until("user.message")
+    assert (await desk.do("hand_over", link="stdio", when="now"))["data"]["state"] == "moved"
     assert (await desk.until("turn.ended"))["status"] == "cancelled"
     assert (await desk.turn("SCRIPT:text after"))["status"] == "completed"
+    assert answers(desk)[-1] == "after"
+    await told_once(desk)
+
+
+@on_versions()
+async def test_before_anything_was_said(desk: Desk) -> None:
+    await desk.open()
+    for place in ("terminal", "stdio", "terminal"):
+        assert (await desk.do("hand_over", link=place))["data"] == {"state": "moved", "link": place}
+    assert (await desk.turn("SCRIPT:text at last"))["status"] == "completed"
+    assert (messages(desk), answers(desk)) == (["SCRIPT:text at last"], ["at last"])
+    await told_once(desk)
+
+
+@on_versions()
+async def test_a_request_is_answered_and_a_mode_taken_along(desk: Desk) -> None:
+    """What was remembered and chosen on the one side holds on the other."""
+    first, second = desk.cwd / "first", desk.cwd / "second"
+    await desk.open(f"SCRIPT:bash touch {first}")
+    asked = await desk.until("permission.asked")
+    assert (await desk.do("hand_over", link="terminal"))["data"]["state"] == "waiting"
+    await desk.answer(asked, remember=["Bash(touch:*)"])
+    await desk.until("handover.settled")
+    assert (await desk.turn(f"SCRIPT:bash touch {second}"))["status"] == "completed"
+    assert first.exists() and second.exists() and len(desk.all("permission.asked")) == 1
+    await desk.do("set_mode", mode="acceptEdits")
+    assert (await desk.do("hand_over", link="stdio"))["data"]["state"] == "moved"
+    written = desk.cwd / "written"
+    assert (await desk.turn(f"SCRIPT:write {written}"))["status"] == "completed"
+    assert written.exists() and len(desk.all("permission.asked")) == 1
     await told_once(desk)
 
 
@@ -109,4 +172,19 @@ async def test_a_version_that_does_not_dial_in_stays_where_it_was(desk: Desk, mo
     assert (settled["outcome"], settled["link"]) == ("failed", "stdio")
     assert (await desk.turn("SCRIPT:text two"))["status"] == "completed"
     assert known(model) >= before + 2
+    await told_once(desk)
+
+
+@on_versions(LAST_DIAL_IN, NEWEST)
+async def test_background_work_is_named_and_waited_for(desk: Desk) -> None:
+    done = desk.cwd / "done"
+    await desk.open(f"SCRIPT:bgbash until [ -e {done} ]; do sleep 0.05; done")
+    await desk.answer(await desk.until("permission.asked"))
+    assert (await desk.until("turn.ended"))["status"] == "completed"
+    refused = await desk.ask("hand_over", session=desk.session, link="terminal", wait=False)
+    assert refused["code"] == "busy" and "background job" in refused["message"]
+    assert (await desk.do("hand_over", link="terminal"))["data"]["state"] == "waiting"
+    done.touch()
+    assert (await desk.until("handover.settled"))["outcome"] == "moved"
+    assert (await desk.turn("SCRIPT:text after"))["status"] == "completed"
     await told_once(desk)

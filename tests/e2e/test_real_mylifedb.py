@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import os
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -13,7 +14,7 @@ from websockets.asyncio.client import connect
 
 from clients.mylifedb.house import Frame, Tab
 from e2e.desk import Desk, at_desk, settings
-from e2e.harness import NEWEST, on_versions
+from e2e.harness import API_KEY, NEWEST, on_versions
 from fairlead.testing.mylifedb_client import MyLifeDbClient
 
 CONVERSATION = ("user", "assistant")
@@ -171,3 +172,39 @@ async def test_an_interrupted_tool_and_a_failing_one(desk: Desk) -> None:
 def blocks(frame: Frame) -> list[dict[str, Any]]:
     content = frame["message"]["content"]
     return [block for block in content if block["type"] == "tool_result"] if isinstance(content, list) else []
+
+
+@pytest.fixture
+def agreed(cli_home: Path, cli_cwd: Path) -> None:
+    """What a person has answered in this HOME before: a terminal would ask it."""
+    answers = {
+        "hasCompletedOnboarding": True,
+        "customApiKeyResponses": {"approved": [API_KEY[-20:]], "rejected": []},
+        "projects": {os.path.realpath(cli_cwd): {"hasTrustDialogAccepted": True}},
+    }
+    (cli_home / ".claude.json").write_text(json.dumps(answers))
+
+
+@on_versions(NEWEST)
+@pytest.mark.usefixtures("agreed")
+@pytest.mark.rules("S000-016", "S000-018", "S000-019", "S000-043")
+async def test_a_session_in_a_terminal_shows_the_transcripts_own_records(desk: Desk, cli_home: Path) -> None:
+    made = await desk.http.post("/api/claude/sessions", json={"workingDir": str(desk.cwd), "mode": "cli"})
+    await desk.watch(made.json()["id"])
+    async with tab(desk) as seat:
+        await seat.say(type="user_message", content="SCRIPT:text typed: é ☃")
+        answer = await seat.until("assistant")
+        await seat.until("result")
+        said = [frame for frame in seat.frames if frame["type"] in CONVERSATION and not frame.get("isMeta")]
+        assert [frame["type"] for frame in said] == ["user", "assistant"], "the message is there once"
+        assert said[0]["message"]["content"] == "SCRIPT:text typed: é ☃"
+        rows = {row["uuid"]: row for line in transcript(desk, cli_home) if (row := json.loads(line)).get("uuid")}
+        for frame in said:
+            assert frame == rows[frame["uuid"]]
+        assert seat.client.published[-1:] == [False]
+        url = desk.gateway.url.replace("http", "ws", 1) + f"/api/claude/sessions/{desk.session}/ws"
+        headers = {"Authorization": f"Bearer {desk.gateway.token}"}
+        async with connect(url, additional_headers=headers, compression=None) as raw, asyncio.timeout(60):
+            screen = await raw.recv()
+            assert isinstance(screen, bytes)
+            assert answer["message"]["content"][0]["text"].split()[0].encode() in screen

@@ -13,6 +13,8 @@ from websockets.asyncio.client import connect
 from e2e.desk import PATIENCE, Desk, at_desk, settings
 from e2e.harness import API_KEY, LAST_DIAL_IN, NEWEST, OLDEST, on_versions
 from fairlead.testing.model_api import ScriptedModel
+from faults.gateway_process import GatewayProcess
+from faults.native_client import NativeClient
 
 
 @pytest.fixture
@@ -119,6 +121,7 @@ AWKWARD = (
 
 
 @on_versions()
+@pytest.mark.rules("S000-039", "S000-041")
 async def test_what_a_person_sends_is_text_and_no_command(desk: Desk, model: ScriptedModel, agreed: None) -> None:
     """A queue of awkward prompts: each is a turn of its own, and the model gets its words."""
     await desk.open("SCRIPT:text first")
@@ -272,6 +275,7 @@ async def test_a_hostile_project_allows_itself_nothing(desk: Desk, agreed: None)
 async def test_a_subagents_work_is_told_inside_it(desk: Desk, agreed: None) -> None:
     await desk.open(f"SCRIPT:subagent bash touch {desk.cwd / 'sub'}")
     asked = await desk.until("permission.asked")
+    assert asked["subagent"] == desk.all("subagent.started")[0]["child"]
     await desk.answer(asked)
     await desk.until("subagent.ended")
     await desk.until("turn.ended")
@@ -363,3 +367,40 @@ async def test_a_dialog_waits_for_a_person(desk: Desk, person: Person, version: 
     await person.types("\r")
     assert (await desk.until("turn.ended"))["status"] == "completed"
     assert desk.texts()[-1].endswith("after all")
+
+
+# --- the gateway dies
+
+
+@pytest.fixture
+async def gateway(
+    claude: Path, cli_env: dict[str, str], cli_cwd: Path, tmp_path: Path
+) -> AsyncIterator[GatewayProcess]:
+    process = GatewayProcess(tmp_path, agent="claude", claude=claude, pass_env="IS_SANDBOX")
+    process.env = cli_env
+    async with process:
+        yield process
+
+
+@on_versions()
+async def test_kill_of_the_gateway_hangs_up_and_the_turn_is_closed_truly(gateway: GatewayProcess, agreed: None) -> None:
+    """The terminal goes with its gateway. What was answered is in the log once, what was not has failed."""
+    client = NativeClient(await gateway.create(settings={"link": "terminal"}))
+    await client.come(gateway)
+    await client.send("SCRIPT:text one")
+    await client.until("turn.ended")
+    await client.send("SCRIPT:slow 200")
+    await client.until(lambda line: line["type"] == "user.message" and "slow" in str(line["content"]))
+    await gateway.kill()
+    await client.gone()
+    await gateway.start()
+    assert (await client.come(gateway))["verdict"] == "ok"
+    await client.until("agent.exited")
+    lines = await gateway.stored(client.session)
+    ends = [(line["status"], line.get("reason", "")) for line in lines if line["type"] == "turn.ended"]
+    assert ends[0] == ("completed", "") and ends[1][0] in ("failed", "cancelled")
+    asked = ["".join(block["text"] for block in line["content"]) for line in lines if line["type"] == "user.message"]
+    assert asked == ["SCRIPT:text one", "SCRIPT:slow 200"]
+    await client.send("SCRIPT:echo")
+    await client.until(lambda line: line["type"] == "text" and "messages" in line["text"])
+    await client.go()

@@ -96,6 +96,40 @@ async def test_our_own_sessions_are_not_listed_twice(desk: Desk, cli_cwd: Path) 
     assert len(desk.texts()) == 2
 
 
+def written(env: dict[str, str], session: str = "*") -> list[list[dict[str, Any]]]:
+    """The rows of a session's file; of all sessions' files."""
+    files = sorted(Path(env["HOME"], ".claude", "projects").glob(f"*/{session}.jsonl"))
+    return [[json.loads(row) for row in file.read_bytes().splitlines()] for file in files]
+
+
+@on_versions()
+@pytest.mark.rules("S001-119")
+async def test_a_fork_by_hand_shows_its_parents_beginning_without_copying_it(
+    desk: Desk, claude: Path, cli_env: dict[str, str], cli_cwd: Path
+) -> None:
+    await by_hand(claude, cli_env, cli_cwd, "SCRIPT:text one")
+    parent = (await found(desk))["session"]
+    await desk.watch(parent)
+    await desk.until("turn.ended")
+    await by_hand(claude, cli_env, cli_cwd, "SCRIPT:text two", "--resume", parent, "--fork-session")
+    async with asyncio.timeout(PATIENCE):
+        while len(rows := (await desk.http.get("/v1/sessions")).json()["sessions"]) < 2:
+            await asyncio.sleep(0.02)
+    (fork,) = [row["session"] for row in rows if row["session"] != parent]
+    before = [line["seq"] for line in desk.events]
+    desk.events.clear()
+    desk._taken = 0
+    await desk.watch(fork)
+    await desk.until(lambda line: line["type"] == "text" and "two" in line["text"])
+    (forked,) = desk.all("session.forked")
+    assert forked["parent"] == parent
+    assert [line["content"][0]["text"] for line in desk.all("user.message")] == ["SCRIPT:text one", "SCRIPT:text two"]
+    shared = [line for line in desk.events if line["seq"] <= forked["seq"]]
+    # What is shared has the parent's places in the log; each event is told once.
+    assert {line["seq"] for line in shared if line["seq"] < forked["seq"]} <= {*before}
+    assert len({line["id"] for line in desk.events}) == len(desk.events)
+
+
 @on_versions()
 async def test_a_session_that_runs_here_keeps_its_rows_as_the_cli_wrote_them(
     desk: Desk, cli_env: dict[str, str]
@@ -109,8 +143,7 @@ async def test_a_session_that_runs_here_keeps_its_rows_as_the_cli_wrote_them(
     await desk.turn("SCRIPT:text two")
     await desk.do("close")
     await desk.until("session.closed")
-    (file,) = Path(cli_env["HOME"], ".claude", "projects").glob(f"*/{session}.jsonl")
-    rows = [json.loads(row) for row in file.read_bytes().splitlines()]
+    (rows,) = written(cli_env, session)
     spoken = [row["uuid"] for row in rows if row["type"] in ("user", "assistant")]
     assert len(spoken) >= 5
     async with asyncio.timeout(PATIENCE):

@@ -261,6 +261,7 @@ async def serving(
         act.ImportTranscript: nothing,
         act.ArchiveTranscripts: nothing,
         act.AnnounceSession: nothing,
+        **parts.pop("performers", {}),
     }
     behind: Sequence[OpenDoor] = parts.pop("doors", ())
     made = Parts(

@@ -5,6 +5,7 @@ import asyncio
 import contextlib
 import os
 import socket
+import ssl
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -102,9 +103,10 @@ class Opened:
 
 @contextlib.asynccontextmanager
 async def with_door(door: Door | None = None, **binding: Any) -> AsyncIterator[Opened]:
-    own = toy()
-    opened = open_door(door or Door(name="toy", port=0), own, Binding(port=0, **binding))
-    async with serving(protocols=[toy(), toy("second", root_paths=(), sockets=())], doors=[opened]) as served:
+    main = Binding(port=0, **binding)
+    opened = open_door(door or Door(name="toy", port=0), toy(), main)
+    protocols = [toy(), toy("second", root_paths=(), sockets=())]
+    async with serving(protocols=protocols, binding=main, doors=[opened]) as served:
         yield Opened(served, opened.port, served.behind[0], opened)
 
 
@@ -200,6 +202,18 @@ async def test_a_door_says_what_its_clients_leave_open() -> None:
             assert given.json()["query"] == {"form": "early", "last": "3"}
         async with opened.served.client() as client:
             assert (await client.get("/api/claude/sessions")).json()["query"] == {}, "of the door alone"
+
+
+async def test_a_door_has_the_main_ports_certificate() -> None:
+    trusted = ssl.create_default_context(cafile=str(TLS / "cert.pem"))
+    trusted.check_hostname = False
+    async with with_door(tls_cert=TLS / "cert.pem", tls_key=TLS / "key.pem") as opened:
+        assert opened.door.url == f"https://127.0.0.1:{opened.port}"
+        async with httpx.AsyncClient(base_url=opened.door.url, verify=trusted, trust_env=False) as client:
+            headers = {"x-api-key": opened.served.admin, "origin": opened.door.url}
+            assert (await client.get("/api/claude/sessions", headers=headers)).json()["base"] == opened.door.url
+            plain = {"x-api-key": opened.served.admin, "origin": opened.url}
+            assert (await client.get("/api/claude/sessions", headers=plain)).status_code == 403
 
 
 def test_two_protocols_may_not_claim_one_path_at_the_root() -> None:
@@ -387,6 +401,15 @@ async def test_what_a_browser_has_already_is_not_sent_again(front: Opened, site:
 def test_a_file_that_is_too_large_is_refused(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(static, "LARGEST", 4)
     with pytest.raises(TooLarge):
+        StaticFiles(site).read(ReadStatic("assets/app.js"))
+
+
+def test_a_file_that_cannot_be_opened_is_not_there(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def closed(*_: Any) -> int:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "open", closed)
+    with pytest.raises(NotFound):
         StaticFiles(site).read(ReadStatic("assets/app.js"))
 
 

@@ -63,6 +63,7 @@ class SaidAgent:
         self.told: list[tuple[str, Any]] = []
         self.control_answer: Any = {}
         self.gone = False
+        self.attended = False
         self.stopping = asyncio.Event()
         self.stop_when = asyncio.Event()
         self.stop_when.set()

@@ -11,7 +11,7 @@ from agents.claude_transcripts.written import Row, Writer, line
 from fairlead.agents.claude.copies import WHOLE_ASIDE
 from fairlead.model import events as ev
 from fairlead.model.agents import Exit
-from fairlead.model.commands import Fork
+from fairlead.model.commands import Close, Delete, Fork
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Entry
 from sessions.rig import CHILD, SESSION, SaidAgent
@@ -198,6 +198,35 @@ async def test_a_difference_is_reported_once(tmp_path: Path, change: Any, differ
         assert len([event for event in await rig.log(SESSION) if isinstance(event, ev.Notice)]) == 1
 
 
+async def test_another_program_on_the_same_session_is_reported_and_tells_nothing_here(tmp_path: Path) -> None:
+    async with running(tmp_path) as rig:
+        await rig.start()
+        agent = await a_turn(rig)
+        rows = await wire_rows(rig)
+        other = Writer("another program")
+        foreign = [other.prompt("typed elsewhere"), other.text("said elsewhere"), other.text("and more")]
+        rig.home.write([*rows[:2], foreign[0], rows[2], *foreign[1:], rows[3]], SESSION)
+        await agent.result()
+        await eventually(lambda: level(rig, 7))
+        (notice,) = [event for event in await rig.log(SESSION) if isinstance(event, ev.Notice)]
+        assert (notice.kind, notice.data["row"]) == ("transcript.differs", foreign[1]["uuid"])
+        assert "Another program writes" in notice.text
+        assert await rig.said(SESSION) == ["> hello", "all done"]
+
+
+async def test_words_that_the_cli_only_writes_down_are_no_other_program(tmp_path: Path) -> None:
+    async with running(tmp_path) as rig:
+        await rig.start()
+        agent = await a_turn(rig)
+        rows = await wire_rows(rig)
+        quiet = Writer("quiet").text("No response requested.")
+        quiet["message"]["model"] = "<synthetic>"
+        rig.home.write([*rows, quiet, Writer("side").text("deep", "a", "a1")], SESSION)
+        await agent.result()
+        await eventually(lambda: level(rig, 6))
+        assert not [event for event in await rig.log(SESSION) if isinstance(event, ev.Notice)]
+
+
 async def test_a_plain_text_and_one_block_of_it_are_the_same(tmp_path: Path) -> None:
     async with running(tmp_path) as rig:
         await rig.start()
@@ -223,7 +252,49 @@ async def test_large_rows_beside_the_conversation_are_spilled(tmp_path: Path) ->
         kept = [row for _, row in await copies(rig)]
         assert kept[4] == long
         assert (kept[3]["type"], kept[3]["size"]) == ("fairlead_oversize", len(line(blob)) - 1)
-        assert (tmp_path / "data" / "oversize" / kept[3]["subtype"]).read_bytes() == line(blob)[:-1]
+        spilled = tmp_path / "data" / "oversize"
+        assert (spilled / kept[3]["subtype"]).read_bytes() == line(blob)[:-1]
+        (spilled / f"{CHILD}-other").write_bytes(b"another session's")
+        await rig.do(Delete(session=SESSION))
+        assert [file.name for file in spilled.iterdir()] == [f"{CHILD}-other"]
+
+
+async def test_the_rows_of_subagents_are_kept_too_and_what_links_them_is_not(tmp_path: Path) -> None:
+    async with running(tmp_path) as rig:
+        await rig.start()
+        agent = await a_turn(rig)
+        write = Writer(SESSION)
+        deep = [write.prompt("job", "a", "a1"), write.text("deep", "a", "a1")]
+        rig.home.subagent("a1", deep, "toolu_a", SESSION)
+        rig.home.write(await wire_rows(rig), SESSION)
+        await agent.result()
+        await eventually(lambda: level(rig, 6))
+        kept = [row for _, row in await copies(rig)]
+        assert [row for row in kept if row.get("agentId")] == deep
+        assert len(kept) == 6
+        assert not [event for event in await rig.log(SESSION) if isinstance(event, ev.Notice)]
+
+
+async def test_an_agent_that_goes_on_under_another_id_is_read_there(tmp_path: Path) -> None:
+    """As older versions do: a resume writes a new file, which begins with a copy of the old one."""
+    async with running(tmp_path) as rig:
+        await rig.start()
+        agent = await a_turn(rig)
+        rows = await wire_rows(rig)
+        rig.home.write(rows, SESSION)
+        await agent.result()
+        await eventually(lambda: level(rig, 4))
+        await rig.send("again")
+        await agent.prompted()
+        ready = {"type": "system", "subtype": "init", "uuid": "i2", "session_id": CHILD, "cwd": str(rig.cwd)}
+        await agent.say({**ready, "model": "opus", "tools": [], "claude_code_version": "2.1.37"})
+        await agent.text("more")
+        new = (await wire_rows(rig))[4:]
+        rig.home.write([{**row, "sessionId": CHILD} for row in [*rows, *new]], CHILD)
+        await agent.result()
+        await eventually(lambda: level(rig, 6))
+        assert [of for of, _ in await copies(rig)] == [row["uuid"] for row in [*rows, *new]]
+        assert [summary.session for summary in await rig.listed(limit=9)] == [SESSION]
 
 
 async def test_a_fork_leaves_out_what_its_file_repeats_of_its_parents(tmp_path: Path) -> None:
@@ -252,3 +323,26 @@ async def test_a_fork_leaves_out_what_its_file_repeats_of_its_parents(tmp_path: 
 
 async def _copied(rig: TranscriptRig, count: int) -> bool:
     return len(await copies(rig, CHILD)) >= count
+
+
+async def test_a_row_without_a_name_that_each_process_writes_is_kept_each_time_under_an_id_of_its_own(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as rig:
+        await rig.start()
+        agent = await a_turn(rig)
+        rows = await wire_rows(rig)
+        nameless = {"type": "mode", "mode": "normal", "sessionId": SESSION}
+        rig.home.write([*rows, nameless], SESSION)
+        await agent.result()
+        await eventually(lambda: level(rig, 5))
+        await rig.do(Close(session=SESSION))
+        await rig.send("again")
+        second = await rig.kind.launched(2)
+        await second.prompted()
+        await second.text("second answer")
+        rig.home.write([*(await wire_rows(rig))[4:], nameless], SESSION)
+        await second.result()
+        await eventually(lambda: level(rig, 8))
+        ids = [event.id for event in await rig.log(SESSION)]
+        assert len(ids) == len(set(ids))

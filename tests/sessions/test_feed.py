@@ -247,3 +247,18 @@ def test_whatever_happens_in_whatever_order_each_watcher_sees_each_entry_once(st
             assert socket.seqs == [entry.seq for entry in log.entries]
 
     asyncio.run(run())
+
+
+async def test_who_reads_history_hears_what_passes_and_who_is_slow_does_not() -> None:
+    log, feed = make()
+    log.add(5)
+    reading, slow = Socket(), Socket()
+    slow.waiting = 1 << 21
+    watcher(feed, reading, Lines())
+    watcher(feed, slow, Lines(), who=BOB)
+    assert reading.sent == b"presence bob ann,bob\n", "and nobody is told of himself"
+    feed.signal("typing", "somebody", None)
+    assert reading.sent.endswith(b"typing somebody \n")
+    assert slow.sent == b""
+    await settle()
+    assert reading.seqs == [1, 2, 3, 4, 5]

@@ -13,14 +13,16 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from fairlead.agents.claude.records import ScreenMarker, screen_marker
 from fairlead.model import commands as cmd
 from fairlead.model import events as ev
-from fairlead.model.agents import AgentSink, ChildRecorder, Exit, Launch
+from fairlead.model.agents import AgentSink, ChildRecorder, Exit, Launch, Record
 from fairlead.model.errors import AgentGone, FairleadError
 from fairlead.model.store import Entry
 from fairlead.sessions.state import SessionState, evolve
 from fairlead.testing.fold import Fold
 from sessions.rig import SESSION, Rig, SaidAgent, SaidKind
+from sessions.test_restart import row
 
 STEPS = (
     *("send", "say", "ask", "end", "tick", "to terminal", "to stdio", "now", "withdraw"),
@@ -75,15 +77,33 @@ class Story:
             case "restart":
                 await self.restart()
             case "say" if agent is not None:
-                await agent.text("well")
+                await self.says(agent, "tool_use")
             case "ask" if agent is not None:
                 call = f"c{next(self.numbers)}"
                 await agent.call(call, command="touch x")
                 await agent.ask(f"r-{call}", call, command="touch x")
             case "end" if agent is not None and self.loaded.core.state.turn is not None:
-                await agent.result()
+                await self.ends(agent)
             case "kill" if agent is not None:
                 await agent.die(Exit(signal=9))
+
+    async def says(self, agent: SaidAgent, stop_reason: str) -> None:
+        """Over the wire, or where it lives on a screen, in its transcript."""
+        if agent.launch.settings.link == "stdio":
+            await agent.text("well")
+            return
+        name = f"row-{next(self.numbers)}"
+        said = row("assistant", name, [{"type": "text", "text": "well"}], id=name, stop_reason=stop_reason)
+        await agent.sink.records([Record(said, "transcript")])
+
+    async def ends(self, agent: SaidAgent) -> None:
+        """Its turn: by a result, or by its last row and its hook."""
+        if agent.launch.settings.link == "stdio":
+            await agent.result()
+            return
+        await self.says(agent, "end_turn")
+        stopped = screen_marker(ScreenMarker(what="stopped", cause=f"stop-{next(self.numbers)}"))
+        await agent.sink.records([Record(stopped, "gateway")])
 
     def ask(self, command: cmd.Command) -> None:
         self.asked.add(asyncio.create_task(self.rig.do(command)))
@@ -128,7 +148,7 @@ class Story:
                 break
             if self.agent is not None and state.turn is not None:
                 with contextlib.suppress(AgentGone):
-                    await self.agent.result()
+                    await self.ends(self.agent)
             await self.tick()
         else:
             raise AssertionError(f"it does not end: {self.loaded.core.state}")

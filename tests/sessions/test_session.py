@@ -486,6 +486,18 @@ async def test_idle_processes_are_ended_and_busy_ones_never(rig: Rig) -> None:
     assert (exited.reason, exited.expected) == ("idle", True)
 
 
+async def test_a_process_that_a_person_sits_before_is_not_ended_for_being_idle(rig: Rig) -> None:
+    agent = await rig.working("one")
+    await agent.result()
+    agent.attended = True
+    await rig.clock.advance(3600)
+    await rig.registry.sweep()
+    assert not agent.gone
+    agent.attended = False
+    await rig.registry.sweep()
+    await rig.until(lambda: agent.gone)
+
+
 async def test_the_least_recently_used_process_makes_room(rig: Rig) -> None:
     sessions = [SessionId(f"0000000{n}-2222-3333-4444-555555555555") for n in range(3)]
     for number, session in enumerate(sessions[:2], 1):

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import os
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -139,6 +140,36 @@ async def test_deleting_with_files_asks_the_agent_to_forget(tmp_path: Path) -> N
         assert rig.kind.forgotten == [SESSION]
 
 
+def noting(call: Any, touched: list[str]) -> Any:
+    def noted(*given: Any, **more: Any) -> Any:
+        touched.append(str(given))
+        return call(*given, **more)
+
+    return noted
+
+
+async def test_idle_files_cost_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many there are: no timer of theirs, and in a day nobody looks at one."""
+    waiting = []
+    for number, count in enumerate((1, 60)):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        async with running(folder) as rig:
+            for name in range(count):
+                session = f"{name:08}-1111-4111-8111-111111111111"
+                rig.home.write(conversation("idle", session), session)
+            await rig.start()
+            await _pass(rig, 60)
+            waiting.append(rig.clock.waiting)
+            touched: list[str] = []
+            for call in ("stat", "scandir", "open", "pread"):
+                monkeypatch.setattr(os, call, noting(getattr(os, call), touched))
+            await _pass(rig, 86_400)
+            monkeypatch.undo()
+            assert [given for given in touched if ".claude" in given] == []
+    assert waiting[0] == waiting[1]
+
+
 # --- opening -----------------------------------------------------------------------------------------------
 
 
@@ -202,9 +233,15 @@ async def test_what_was_written_while_no_gateway_ran_is_told_when_one_does(tmp_p
         rig.home.write([write.result("toolu_1"), write.text("done")])
         await rig.start()
         await eventually(lambda: _has(rig, FOUND, "done"))
-        await _pass(rig, 4)
+        await eventually(lambda: _rests(rig))
         ends = [event.status for event in await rig.log(FOUND) if isinstance(event, ev.TurnEnded)]
         assert ends == ["completed"]
+
+
+async def _rests(rig: TranscriptRig) -> bool:
+    """Time goes by until the turn is found to be over."""
+    await rig.clock.advance(1)
+    return (await rig.view()).summary.state == "idle"
 
 
 async def test_a_restart_in_the_middle_of_an_import_goes_on_where_it_was(tmp_path: Path, monkeypatch: Any) -> None:
@@ -228,11 +265,17 @@ async def test_a_restart_in_the_middle_of_an_import_goes_on_where_it_was(tmp_pat
         with pytest.raises(asyncio.CancelledError):
             await rig.view()
         await rig.crash()
+        rig.watch = True
         await rig.start()
-        await rig.keeper.bring_in(FOUND)
+        await eventually(lambda: _has(rig, FOUND, "answer 19"))
         assert len(await rig.said()) == 40
+        await eventually(lambda: _nothing_to_fill(rig))
         events = await rig.log(FOUND)
         assert len({event.id for event in events}) == len(events)
+
+
+async def _nothing_to_fill(rig: TranscriptRig) -> bool:
+    return not await rig.store.documents.list("transcript-filling")
 
 
 async def test_what_a_person_calls_it_stays_and_else_the_summary_is_its_title(tmp_path: Path) -> None:
@@ -315,8 +358,9 @@ async def test_a_glance_shows_the_end_without_opening(tmp_path: Path) -> None:
 # --- following -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.rules("S000-014", "S000-149", "S000-223", "S001-116")
+@pytest.mark.rules("S000-014", "S000-015", "S000-149", "S000-223", "S001-116")
 async def test_what_another_program_writes_reaches_those_who_watch(tmp_path: Path) -> None:
+    """The clock stands still: no interval of any length has to pass."""
     write = Writer()
     other = Writer(OTHER)
     async with running(tmp_path) as rig:
@@ -339,6 +383,31 @@ async def _has(rig: TranscriptRig, session: SessionId, text: str) -> bool:
     return text in await rig.said(session)
 
 
+async def test_one_that_takes_long_to_read_holds_up_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write, other = Writer(), Writer(OTHER)
+    async with running(tmp_path) as rig:
+        rig.home.write([write.prompt("one")])
+        rig.home.write([other.prompt("two")], OTHER)
+        await rig.start()
+        await rig.view()
+        await rig.view(OTHER_ID)
+        may_go_on, follow = asyncio.Event(), rig.keeper.follow
+
+        async def slow(session: SessionId) -> None:
+            if session == FOUND:
+                await may_go_on.wait()
+            await follow(session)
+
+        monkeypatch.setattr(rig.keeper, "follow", slow)
+        rig.home.write([write.text("much")])
+        rig.home.write([other.text("little")], OTHER)
+        await eventually(lambda: _has(rig, OTHER_ID, "little"))
+        rig.home.write([write.text("and more")])
+        may_go_on.set()
+        await eventually(lambda: _has(rig, FOUND, "and more"))
+        assert await rig.said() == ["> one", "much", "and more"]
+
+
 async def test_a_subagents_file_is_followed_too(tmp_path: Path) -> None:
     write = Writer()
     async with running(tmp_path) as rig:
@@ -352,6 +421,22 @@ async def test_a_subagents_file_is_followed_too(tmp_path: Path) -> None:
         await eventually(lambda: _has(rig, FOUND, "deeper"))
         texts = [event for event in await rig.log(FOUND) if isinstance(event, ev.Text)]
         assert all(event.subagent is not None for event in texts)
+
+
+async def test_a_subagents_file_beside_its_session_is_followed_too(tmp_path: Path) -> None:
+    """As older versions wrote them; its call is known by the result alone, which comes last."""
+    write = Writer(version="2.0.20")
+    async with running(tmp_path) as rig:
+        rig.home.write([write.prompt("one")])
+        await rig.start()
+        await rig.view()
+        rig.home.beside("a1", [write.text("deep", "a", "a1")])
+        rig.home.write([write.call("toolu_a", "Task", prompt="job")])
+        rig.home.beside("a1", [write.text("deeper", "a", "a1")])
+        rig.home.write([write.result("toolu_a", "done", data={"status": "completed", "agentId": "a1"})])
+        await eventually(lambda: _has(rig, FOUND, "deeper"))
+        texts = [event for event in await rig.log(FOUND) if isinstance(event, ev.Text)]
+        assert [(event.text, event.subagent is not None) for event in texts] == [("deep", True), ("deeper", True)]
 
 
 @pytest.mark.rules("S001-111", "S001-112", "S001-121")
@@ -485,8 +570,7 @@ async def test_an_orphan_goes_to_the_main_thread_after_ten_minutes_and_to_its_ca
         rig.home.subagent("a1", [write.text("deep", "a", "a1", **now)])
         await rig.start()
         await rig.view()
-        await _pass(rig, 4)
-        assert (await rig.view()).summary.state == "idle"
+        await eventually(lambda: _rests(rig))
         assert "deep" not in await rig.said()
         await _pass(rig, 300)
         assert "deep" not in await rig.said()
@@ -553,7 +637,7 @@ async def test_damage_is_read_around_kept_and_reported(tmp_path: Path) -> None:
         rig.home.write(damaged)
         await rig.start()
         await rig.keeper.listing.scan()
-        imported = await rig.keeper._import(ANN, ImportTranscript(session=SESSION))
+        imported = await rig.keeper.actions.bring_in(ANN, ImportTranscript(session=SESSION))
         assert {problem.kind: problem.count for problem in imported.problems} == {
             "joined": 1, "nul": 1, "spliced": 1, "garbage": 1, "torn": 1,
         }  # fmt: skip
@@ -564,9 +648,51 @@ async def test_damage_is_read_around_kept_and_reported(tmp_path: Path) -> None:
             b"no row at all",
             b'{"type":"user',
         ]
-        again = await rig.keeper._import(ANN, ImportTranscript(session=SESSION))
+        again = await rig.keeper.actions.bring_in(ANN, ImportTranscript(session=SESSION))
         assert again.events == 0
         rig.home.write(line(write.prompt("whole after all"))[len(b'{"type":"user') :])
+
+
+WRITER = """
+import os, sys
+path, name, count, cut = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+out = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+for row in sys.stdin.buffer.read().splitlines(keepends=True)[:count]:
+    os.write(out, row[:cut])
+    if row[cut:]:
+        os.write(out, row[cut:])
+"""
+
+
+async def test_two_programs_that_write_one_file_at_the_same_time(tmp_path: Path) -> None:
+    """One writes whole rows, the other each in two pieces: what is torn is kept and reported, all else is told."""
+    ours, theirs = Writer(), Writer("the other program")
+    whole = [ours.prompt(f"whole {number}") for number in range(150)]
+    torn = [theirs.prompt(f"torn {number}") for number in range(150)]
+    async with running(tmp_path) as rig:
+        path = rig.home.write([ours.prompt("first")])
+        await rig.start()
+        await rig.view()
+        processes = []
+        for rows, cut in ((whole, 1 << 20), (torn, 100)):
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-c", WRITER, str(path), "x", "150", str(cut)), stdin=asyncio.subprocess.PIPE
+            )
+            assert process.stdin is not None
+            process.stdin.write(lines(rows))
+            process.stdin.close()
+            processes.append(process)
+        for process in processes:
+            assert await process.wait() == 0
+        rig.home.write([ours.prompt("last")])
+        await eventually(lambda: _has(rig, FOUND, "> last"))
+        said = await rig.said()
+        assert [words for words in said if words.startswith("> whole")] == [f"> whole {n}" for n in range(150)]
+        events = await rig.log(FOUND)
+        assert len({event.id for event in events}) == len(events)
+        page = await rig.store.read(FOUND, 0, 10_000)
+        kept = sorted(b"".join(entry.raw for entry in page.entries if entry.raw))
+        assert kept == sorted(path.read_bytes().replace(b"\n", b""))
 
 
 async def test_a_torn_line_that_is_completed_later_is_read_whole(tmp_path: Path) -> None:
@@ -590,10 +716,10 @@ async def test_a_file_elsewhere_is_imported_by_its_path(tmp_path: Path) -> None:
         await rig.start()
         saved = tmp_path / "saved.jsonl"
         saved.write_bytes(lines(conversation("from a backup")))
-        imported = await rig.keeper._import(ANN, ImportTranscript(path=str(saved)))
+        imported = await rig.keeper.actions.bring_in(ANN, ImportTranscript(path=str(saved)))
         assert (imported.session, imported.title) == (SESSION, "from a backup")
         assert await rig.said() == ["> from a backup", "answer to from a backup"]
-        again = await rig.keeper._import(ANN, ImportTranscript(path=str(saved)))
+        again = await rig.keeper.actions.bring_in(ANN, ImportTranscript(path=str(saved)))
         assert again.events == 0
 
 
@@ -601,22 +727,22 @@ async def test_what_cannot_be_imported_says_why(tmp_path: Path) -> None:
     async with running(tmp_path, watch=False) as rig:
         await rig.start()
         with pytest.raises(BadRequest):
-            await rig.keeper._import(ANN, ImportTranscript())
+            await rig.keeper.actions.bring_in(ANN, ImportTranscript())
         with pytest.raises(BadRequest):
-            await rig.keeper._import(ANN, ImportTranscript(path="relative.jsonl"))
+            await rig.keeper.actions.bring_in(ANN, ImportTranscript(path="relative.jsonl"))
         with pytest.raises(OutsideRoots):
-            await rig.keeper._import(ANN, ImportTranscript(path="/etc/passwd"))
+            await rig.keeper.actions.bring_in(ANN, ImportTranscript(path="/etc/passwd"))
         with pytest.raises(BadRequest, match="unreadable"):
-            await rig.keeper._import(ANN, ImportTranscript(path=str(tmp_path / "none.jsonl")))
+            await rig.keeper.actions.bring_in(ANN, ImportTranscript(path=str(tmp_path / "none.jsonl")))
         with pytest.raises(NotFound):
-            await rig.keeper._import(ANN, ImportTranscript(session=SESSION))
+            await rig.keeper.actions.bring_in(ANN, ImportTranscript(session=SESSION))
         escaping = tmp_path / "x.jsonl"
         escaping.write_bytes(lines(conversation("bad", "../../etc/passwd")))
         with pytest.raises(BadRequest, match="bad id"):
-            await rig.keeper._import(ANN, ImportTranscript(path=str(escaping)))
+            await rig.keeper.actions.bring_in(ANN, ImportTranscript(path=str(escaping)))
         empty = tmp_path / f"{OTHER}.jsonl"
         empty.write_bytes(b"")
-        nothing = await rig.keeper._import(ANN, ImportTranscript(path=str(empty)))
+        nothing = await rig.keeper.actions.bring_in(ANN, ImportTranscript(path=str(empty)))
         assert [problem.kind for problem in nothing.problems] == ["nothing said"]
 
 

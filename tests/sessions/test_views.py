@@ -163,6 +163,13 @@ async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
     await desk.close()
 
 
+async def live(*watchers: Watcher) -> None:
+    """Until they have read history and are told what happens."""
+    async with asyncio.timeout(20):
+        while not all(watcher.live for watcher in watchers):
+            await asyncio.sleep(0.002)
+
+
 async def until(socket: Socket, end: bytes) -> list[str]:
     """What the socket got, once it ends so."""
     async with asyncio.timeout(20):
@@ -175,8 +182,7 @@ async def test_history_and_what_happens_then_are_numbered_without_holes(desk: De
     await desk.append("text", "delta", "twice", "quiet")
     socket = Socket()
     assert await desk.level() == 3
-    desk.watch(socket, 0)
-    await until(socket, b"3:3 again\n")
+    await live(desk.watch(socket, 0))
     await desk.append("delta", "text", "delta")
     assert await until(socket, b"~7\n") == ["1:1 text", "2:2 twice", "3:3 again", "~5", "4:4 text", "~7"]
 
@@ -227,9 +233,7 @@ async def test_what_only_passes_is_not_written_down(desk: Desk) -> None:
     await desk.append("text")
     await desk.level()
     socket = Socket()
-    desk.watch(socket, 1)
-    while not desk.projector.feed._watchers()[0].live:
-        await asyncio.sleep(0)
+    await live(desk.watch(socket, 1))
     desk.store.derive = None  # type: ignore[method-assign,assignment]  # whoever calls it fails
     await desk.append("delta", "delta", "quiet")
     assert await until(socket, b"~3\n") == ["~2", "~3"]
@@ -239,8 +243,7 @@ async def test_a_row_is_encoded_once_whatever_the_number_of_watchers(desk: Desk)
     await desk.level()
     variant, sockets = Shown(), [Socket() for _ in range(20)]
     watchers = [desk.watch(socket, 0, variant) for socket in sockets]
-    while not all(watcher.live for watcher in watchers):
-        await asyncio.sleep(0)
+    await live(*watchers)
     await desk.append("text", "delta", "text")
     for socket in sockets:
         assert await until(socket, b"2:2 text\n") == ["1:1 text", "~2", "2:2 text"]
@@ -252,8 +255,7 @@ async def test_a_slow_reader_gets_every_row_and_goes_without_what_passes(desk: D
     await desk.level()
     socket = Socket()
     found = desk.watch(socket, 0)
-    while not found.live:
-        await asyncio.sleep(0)
+    await live(found)
     socket.slow, socket.waiting = True, 1 << 20
     await desk.append(*["text", "delta"] * 30)
     await desk.level()
@@ -322,9 +324,7 @@ async def test_another_writer_of_the_same_view_is_taken_up(desk: Desk, more: int
     last = 3 + more
     await until(socket, b"%d:%d text\n" % (last, last))
     assert socket.sent.splitlines() == [b"%d:%d text" % (n, n) for n in range(1, last + 1)]
-    async with asyncio.timeout(20):
-        while not found.live:
-            await asyncio.sleep(0.002)
+    await live(found)
 
 
 async def test_a_fault_in_a_view_is_told_to_those_who_ask_and_those_who_watch(

@@ -30,7 +30,7 @@ def state(terminal: Emulator) -> dict[str, Any]:
             and ([(row.chars, row.styles) for row in surface.grid.rows], surface.saved, surface.keys.stack)
             for name, surface in surfaces.items()
         },
-        "history": list(terminal.history),
+        "history": list(terminal.history.lines),
     }
 
 

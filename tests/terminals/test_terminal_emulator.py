@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.terminals.emulator import SCROLLBACK_BYTES, Emulator
+from fairlead.terminals.emulator import Emulator
 from fairlead.terminals.modes import PASTE
 from fairlead.terminals.style import PLAIN, Style
+from fairlead.terminals.surface import HISTORY_BYTES
 from terminals.streams import COLUMNS, RECORDED, ROWS, STREAMS, recorded, state
 
 
@@ -156,7 +157,7 @@ def test_a_smaller_size_keeps_the_cursor_on_it(size: tuple[int, int], lines: lis
 def test_lines_that_leave_by_a_smaller_size_are_history() -> None:
     terminal = shown("one\r\ntwo\r\nthree")
     terminal.resize(10, 1)
-    assert list(terminal.history) == [b"one", b"two"]
+    assert list(terminal.history.lines) == [b"one", b"two"]
 
 
 @given(STREAMS, st.lists(st.tuples(st.integers(2, 20), st.integers(1, 8)), max_size=4), STREAMS)
@@ -231,4 +232,14 @@ def test_memory_is_bounded(what: str) -> None:
         held, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert held < 2 * SCROLLBACK_BYTES
+    assert held < 2 * HISTORY_BYTES
+
+
+@pytest.mark.parametrize("name", [name for name in RECORDED if name.startswith("claude")])
+def test_the_prompt_of_the_real_cli_is_on_the_screen(name: str) -> None:
+    """Recorded after one answer of a scripted model."""
+    terminal = shown(recorded(name), COLUMNS, ROWS)
+    lines = [line.replace("\xa0", " ").rstrip() for line in terminal.lines()]
+    assert "● Hello! I am a scripted model: nothing here is thought up, and nothing leaves" in lines
+    assert "❯" in lines[lines.index("  fairlead doctor --scripts lists them all.") :]
+    assert terminal.modes[PASTE]

@@ -84,7 +84,10 @@ def test_as_much_history_as_there_is_room_for() -> None:
     assert len(small) < len(redraw(Emulator(10, 2), 0)) + 200
     comes.feed(small)
     assert comes.lines() == there.lines() == ("line 999", "")
-    assert list(comes.history) == list(there.history)[-len(comes.history) :] and len(comes.history) == 10
+    assert (
+        list(comes.history.lines) == list(there.history.lines)[-len(comes.history.lines) :]
+        and len(comes.history.lines) == 10
+    )
 
 
 def test_the_screen_below_is_there_when_the_program_leaves_its_own() -> None:

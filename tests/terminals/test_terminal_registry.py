@@ -181,6 +181,15 @@ async def test_it_goes_on_when_nobody_watches(terminals: TerminalRegistry) -> No
     await seen(terminal, "second")
 
 
+async def test_it_is_watched_while_somebody_watches(terminals: TerminalRegistry) -> None:
+    terminal = await terminals.open("one", shell())
+    assert not terminal.watched
+    watching = Watching(terminal)
+    await eventually(lambda: terminal.watched)
+    await watching.leave()
+    assert not terminal.watched
+
+
 async def test_a_slow_watcher_delays_nobody_and_is_drawn_the_whole(terminals: TerminalRegistry) -> None:
     lines = 3 * WAITING_BYTES // 40
     terminal = await terminals.open(

@@ -135,6 +135,16 @@ def test_calls_and_subagents() -> None:
     assert (client.state.subagents["s"].status, client.state.subagents["s"].background) == ("stopped", True)
 
 
+def test_what_stood_in_the_main_thread_goes_to_its_subagent_when_that_is_known() -> None:
+    child = "c0123456789abcdef0123456"
+    called = {"type": "tool.called", "call": "t1", "name": "Bash", "input": {}, "message": "m", "block": 1}
+    prompt = {"type": "user.message", "message": "u", "content": [{"type": "text", "text": "job"}]}
+    resolved = {"type": "subagent.resolved", "child": child, "call": "task", "messages": ["m", "u"], "calls": ["t1"]}
+    client = fold(prompt, whole("deep"), called, whole("mine", message="other"), resolved)
+    assert [item.subagent for item in client.state.said] == [child, child, child, None]
+    assert client.state.calls["t1"].subagent == child
+
+
 def test_what_is_asked_waits_until_it_is_settled() -> None:
     asked: list[dict[str, Any]] = [
         {"type": "permission.asked", "request": "r1", "call": "c", "tool": "Bash", "input": {}},

@@ -8,7 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.sessions.threads import Node, walk
-from fairlead.testing.mylifedb_client import Message, MyLifeDbClient, address, build_tree, convert, milliseconds
+from fairlead.testing.mylifedb_client import (
+    ChatPage,
+    Message,
+    MyLifeDbClient,
+    address,
+    build_tree,
+    convert,
+    milliseconds,
+)
 
 TIME = "2026-01-19T04:45:15.012Z"
 TIME_MS = 1_768_797_915_012
@@ -336,3 +344,33 @@ def test_parents_in_a_circle_end_somewhere() -> None:
         record("user", "C", parentUuid="C"),
     ]
     assert shape(build_tree(rows)) == [("A", [("B", [])]), ("C", [])]
+
+
+# --- the page
+
+
+@pytest.mark.rules("S000-159", "S000-160")
+def test_another_session_is_another_socket_and_leaving_closes_it() -> None:
+    page = ChatPage("http://here:1/")
+    one, two = address(page.page, "one"), address(page.page, "two")
+    assert page.select("one") == [("open", one)]
+    assert page.select("one") == []
+    first = page.client
+    first.opened(one)
+    assert page.select("two") == [("close", one), ("open", two)]
+    assert page.client is not first and not first.connected
+    assert page.leave() == [("close", two)]
+    assert page.leave() == []
+
+
+@pytest.mark.rules("S000-170")
+def test_enter_sends_what_was_typed() -> None:
+    page = ChatPage("http://here:1/")
+    page.select("one")
+    for key in "hi":
+        assert page.key(key, "x", 1) == []
+    assert page.key("Enter", "x", 1) == [], "what cannot be sent stays in the input"
+    assert page.input == "hi"
+    page.client.opened()
+    assert page.key("Enter", "x", 1) == [("send", '{"type":"user_message","content":"hi"}')]
+    assert page.input == ""

@@ -196,6 +196,21 @@ def _refusal(answer: httpx.Response, url: str) -> CliError:
     return of_status(answer.status_code, message, told.code)
 
 
+def open_socket(place: Place, path: str, *subprotocols: str) -> websocket.connect:
+    secure = _tls(place)
+    rest = place.url.partition("://")[2]
+    return websocket.connect(
+        f"{'wss' if secure else 'ws'}://{rest}{path}",
+        additional_headers={"Authorization": f"Bearer {place.token}"},
+        subprotocols=[Subprotocol(name) for name in subprotocols] or None,
+        ssl=secure,
+        max_size=None,
+        compression=None,
+        close_timeout=1.0,
+        proxy=None if place.local else True,
+    )
+
+
 # --- one session's events ---------------------------------------------------------------------------------
 
 
@@ -294,7 +309,7 @@ class Watch:
             except InvalidStatus as error:
                 status = error.response.status_code
                 if status < 500 and status != 429:
-                    raise _handshake(error, self._locate().url) from error
+                    raise refused_socket(error, self._locate().url) from error
                 cause = error
             except (OSError, ConnectionClosed, InvalidHandshake, TimeoutError, EOFError) as error:
                 cause = error
@@ -313,19 +328,7 @@ class Watch:
             attempt += 1
 
     def _connect(self) -> websocket.connect:
-        place = self._locate()
-        secure = _tls(place)
-        rest = place.url.partition("://")[2]
-        return websocket.connect(
-            f"{'wss' if secure else 'ws'}://{rest}/v1/ws",
-            additional_headers={"Authorization": f"Bearer {place.token}"},
-            subprotocols=[Subprotocol("fairlead.v1.json")],
-            ssl=secure,
-            max_size=None,
-            compression=None,
-            close_timeout=1.0,
-            proxy=None if place.local else True,
-        )
+        return open_socket(self._locate(), "/v1/ws", "fairlead.v1.json")
 
     async def _subscribed(self, socket: websocket.ClientConnection) -> AsyncGenerator[Line | Note | None, None]:
         """None when the subscription stands: there may be nothing to tell for a long time."""
@@ -351,7 +354,7 @@ class Watch:
                 raise of_code(refused.code, refused.message)
 
 
-def _handshake(error: InvalidStatus, url: str) -> CliError:
+def refused_socket(error: InvalidStatus, url: str) -> CliError:
     try:
         told = msgspec.json.decode(error.response.body or b"", type=_ErrorBody).error
     except msgspec.DecodeError:

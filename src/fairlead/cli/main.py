@@ -25,6 +25,7 @@ from fairlead.cli.commands import (
     send,
     serve,
     storage,
+    terminal,
     trust,
 )
 from fairlead.cli.errors import CliError, ExitCode, Failed, of_error
@@ -53,6 +54,7 @@ families = (
     send,
     permit,
     handover,
+    terminal,
     logs,
     trust,
     access,

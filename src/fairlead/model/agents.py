@@ -61,7 +61,7 @@ class Interpreter(Protocol):
         ...
 
     def give_up(self, cause: str) -> Outcome:
-        """What waits to be known as somebody's has waited long enough: it is told as nobody's. `cause` makes the ids."""
+        """What waits to be known as somebody's has waited long enough: it is told as nobody's. `cause` makes ids."""
         ...
 
     @property
@@ -160,6 +160,11 @@ class Agent(Protocol):
     @property
     def modes(self) -> tuple[str, ...]:
         """The permission modes that this version knows."""
+        ...
+
+    @property
+    def attended(self) -> bool:
+        """A person sits before it: it is not ended for being idle."""
         ...
 
     async def write(self, record: Record) -> None:

@@ -79,6 +79,14 @@ class FindPermission(msgspec.Struct, frozen=True):
     request: str
 
 
+class Whole(msgspec.Struct, frozen=True):
+    """Answered when all of a session's past is in its log: a large file is read while the session is open already.
+
+    -> None"""
+
+    session: SessionId
+
+
 class Delivery(msgspec.Struct, frozen=True):
     """Answered when a message has left the queue: it reached the agent, or was withdrawn. -> None; AgentFailed if it
     could not be handed over."""
@@ -127,6 +135,7 @@ Query = (
     | SearchText
     | FindPermission
     | Glance
+    | Whole
     | Delivery
     | ReadRows
     | FindRow
@@ -222,4 +231,5 @@ __all__ = [
     "SearchText",
     "SessionView",
     "UsageView",
+    "Whole",
 ]

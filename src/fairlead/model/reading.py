@@ -1,9 +1,14 @@
 """What a person has been shown of a session: kept for each credential, so that lists can tell what is new to it."""
 
+from typing import Final
+
 import msgspec
 
 from fairlead.model.ids import SessionId
 from fairlead.model.requests import Action
+
+SPACE: Final = "shown"
+"""The documents that say so, by session."""
 
 
 class MarkShown(Action, frozen=True):

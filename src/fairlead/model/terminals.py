@@ -68,6 +68,11 @@ class Terminal(Protocol):
     @property
     def running(self) -> bool: ...
     @property
+    def watched(self) -> bool:
+        """Somebody sees what it prints, now."""
+        ...
+
+    @property
     def screen(self) -> Screen: ...
 
     async def changed(self, version: int) -> Screen:

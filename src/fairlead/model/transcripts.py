@@ -75,6 +75,9 @@ class Rows(msgspec.Struct, frozen=True, kw_only=True):
     again: bool = False
 
 
+FOREIGN = "another program"
+
+
 class Shared(msgspec.Struct, frozen=True, kw_only=True):
     """A file that begins as another session's log does, up to its `seq`; `place` is where the file goes its own way.
 
@@ -90,7 +93,8 @@ class Shared(msgspec.Struct, frozen=True, kw_only=True):
 class Copy(msgspec.Struct, frozen=True, kw_only=True):
     """A row that the log keeps for its bytes. `of` names the record of the wire that it is, or else itself (`name`).
 
-    `differs`: uuid, type, order or message.content, if that is not as the wire had it."""
+    `differs`: uuid, type, order or message.content, if that is not as the wire had it; `FOREIGN` if it is an answer
+    that the wire never had."""
 
     record: Record
     name: str
@@ -172,6 +176,10 @@ class Transcripts(Protocol):
 
     def copies(self, session: SessionId) -> Copies:
         """For the rows of a session whose agent runs here."""
+        ...
+
+    async def discard(self, session: SessionId) -> None:
+        """A session is deleted: so are the large pieces of it that were put into files."""
         ...
 
     async def examine(self, path: str) -> Found | Problem:

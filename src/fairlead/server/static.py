@@ -85,7 +85,11 @@ class StaticFiles:
 
     def read(self, wanted: ReadStatic) -> Response:
         file = self._find(wanted)
-        descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
+        try:
+            descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
+        except OSError:
+            # Not ours to read, or changed since it was found.
+            raise NotFound("file", f"/{wanted.path}") from None
         with open(descriptor, "rb") as opened:
             about = os.fstat(descriptor)
             if about.st_size > LARGEST:

@@ -86,6 +86,11 @@ class Answers:
                 return tuple(await store.search(query.words, query.limit, query.session))
             case q.Glance():
                 return await self._glance(query)
+            case q.Whole():
+                await self.existing(query.session)
+                if self.registry.opener is not None:
+                    await self.registry.opener.whole(query.session)
+                return None
             case q.Delivery():
                 return await (await self.registry.get(query.session)).deliveries.wait(MessageId(query.message))
             case q.ReadRows():

@@ -10,9 +10,9 @@ import msgspec
 
 from fairlead.model import events as ev
 from fairlead.model.agents import Record
-from fairlead.model.ids import SessionId, event_id
+from fairlead.model.ids import SessionId, event_id, is_uuid
 from fairlead.model.store import Checkpoint, Entry
-from fairlead.model.transcripts import Copies, Copy, Rows, TranscriptReader, Transcripts
+from fairlead.model.transcripts import FOREIGN, Copies, Copy, Rows, TranscriptReader, Transcripts
 from fairlead.sessions.core import Core, Transition
 from fairlead.sessions.services import Services
 
@@ -29,6 +29,7 @@ _BEGINNINGS = ("session.forked", "session.resumed", "user.message")
 class _Book(msgspec.Struct):
     """What is known of a session while its agent runs. `seq`: up to here the log was read."""
 
+    conversation: SessionId
     reader: TranscriptReader
     copies: Copies
     seq: int
@@ -44,6 +45,10 @@ class Copying:
     async def bring_level(self, core: Core) -> None:
         """All that is in the files now, into the log. One caller at a time for each session. NotFound, OSError."""
         book = self._books.get(core.session)
+        if book is not None and book.conversation != _conversation(core):
+            # The agent has gone on under another id: in another file.
+            self.forget(core.session)
+            book = None
         if book is None:
             book = self._books[core.session] = await self._open(core)
         while (rows := await book.reader.read()) is not None:
@@ -73,9 +78,9 @@ class Copying:
         kept = await store.checkpoint(state.session, PLACE)
         since = "" if kept is not None else await self._first_prompt(core)
         place, seq = (b"", 0) if kept is None else (kept.data, kept.seq)
-        reader = await self._source.reader(SessionId(state.agent_session or state.session), place, since=since)
+        reader = await self._source.reader(_conversation(core), place, since=since)
         reported = await store.checkpoint(state.session, DIFFERS) is not None
-        return _Book(reader, self._source.copies(state.session), seq, reported)
+        return _Book(_conversation(core), reader, self._source.copies(state.session), seq, reported)
 
     async def _first_prompt(self, core: Core) -> str:
         """Ours, of a session that goes on with another conversation; empty for one that is new."""
@@ -106,7 +111,9 @@ class Copying:
             book.seq = page.entries[-1].seq
 
     async def _log(self, core: Core, book: _Book, rows: Rows) -> None:
-        copies = [copy for record in rows.records if (copy := book.copies.row(record)) is not None]
+        # Others are marks of ours that link subagents: the wire has told that.
+        written = [record for record in rows.records if record.origin == "transcript"]
+        copies = [copy for record in written if (copy := book.copies.row(record)) is not None]
         known = await self._names(core.session) if rows.again else frozenset()
         async with core.lock:
             transition = core.begin()
@@ -118,8 +125,10 @@ class Copying:
             await core.commit(transition, patient=True)
 
     def _add(self, transition: Transition, copy: Copy) -> None:
+        # A row without a name of its own is named by what it says: each process of a session may write it again.
+        part = "copy" if is_uuid(copy.name) else f"copy-{transition.stage.seq}"
         event = ev.RecordKept(
-            id=event_id(copy.name, "record", "copy"), record=copy.kind, subtype=copy.subtype, of=copy.of
+            id=event_id(copy.name, "record", part), record=copy.kind, subtype=copy.subtype, of=copy.of
         )
         transition.add(event, copy.record.origin, copy.record.raw, copy.record.at)
 
@@ -129,9 +138,10 @@ class Copying:
         book.reported = True
         session = transition.state.session
         logger.warning("a transcript differs", extra={"session": session, "record": copy.of, "in": copy.differs})
-        text = (
-            f"The agent wrote {copy.of} down otherwise than it said it: {copy.differs} differs. Its own copy is shown."
-        )
+        if copy.differs == FOREIGN:
+            text = f"Another program writes to this session's file: {copy.of} was not said here. End one of the two."
+        else:
+            text = f"The agent wrote {copy.of} down otherwise than it said it: {copy.differs}. Its own copy is shown."
         data = {"record": copy.of, "row": copy.name, "differs": copy.differs}
         transition.add(ev.Notice(id=event_id(session, "notice", DIFFERS), kind=DIFFERS, text=text, data=data))
         transition.places.append(Checkpoint(DIFFERS, transition.stage.seq, b"1"))
@@ -150,6 +160,11 @@ class Copying:
                 if ours:
                     found.add(_source(entry))
             after = page.entries[-1].seq
+
+
+def _conversation(core: Core) -> SessionId:
+    """The id under which the agent writes the session down."""
+    return SessionId(core.state.agent_session or core.session)
 
 
 def _source(entry: Entry) -> str:

@@ -6,7 +6,8 @@ Rule: nothing waits for the agent or a client while the lock is held; only the s
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable, Container, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Container, Coroutine, Iterable, Sequence
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -106,6 +107,15 @@ class Transition:
             )
 
 
+async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:
+    """However often somebody wants it to be cancelled."""
+    task = asyncio.ensure_future(work)
+    while not task.done():
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.wait({task})
+    task.result()
+
+
 def _future() -> "asyncio.Future[Unavailable]":
     return asyncio.get_running_loop().create_future()
 
@@ -158,15 +168,25 @@ class Core:
     async def commit(self, transition: Transition, *, patient: bool = False) -> None:
         """Store what was staged and make it the present. Needs the lock.
 
-        `patient`: the agent has said it, so it cannot be refused; while the store is unavailable the agent waits."""
+        `patient`: the agent has said it, so it cannot be refused; while the store is unavailable the agent waits.
+        Whoever is cancelled in the middle is so afterwards: what the store has got is the present."""
         state, stage = transition.state, transition.stage
         summary = state.summary() if state is not self.state else None
         checkpoints = (*self._checkpoints(transition), *transition.places)
+        write = partial(self.log.write, stage, summary=summary, checkpoints=checkpoints, replies=transition.replies)
+        cancelled = False
         while True:
             try:
-                await self.log.write(stage, summary=summary, checkpoints=checkpoints, replies=transition.replies)
+                try:
+                    await write()
+                except asyncio.CancelledError:
+                    # The store may have got it, or not. Asked again it has it once, and then we know.
+                    cancelled = True
+                    await _to_its_end(write())
                 break
             except Unavailable as error:
+                if cancelled:
+                    raise asyncio.CancelledError from error
                 if not patient or self.hurried:
                     raise
                 logger.error("store unavailable", extra={"session": self.session, "error": error.message})
@@ -176,6 +196,8 @@ class Core:
             self._since_checkpoint = 0
         if self.listener is not None and transition.events:
             self.listener.committed(transition.events)
+        if cancelled:
+            raise asyncio.CancelledError
 
     async def _wait_out(self, error: Unavailable) -> None:
         self._stalled.set_result(error)
@@ -204,8 +226,8 @@ class Core:
         return Checkpoint(STATE, seq, state), Checkpoint(INTERPRETER, seq, memory)
 
     def seen(self, event: ev.Event, state: SessionState) -> ev.Event:
-        """What the core knows better than the interpreter: who sent a message, who asked for a mode, whether it is news,
-        whether ours follows it, and which rules of ours would answer a request for good."""
+        """What the core knows better than the interpreter: who sent a message, who asked for a mode, whether it is
+        news, whether ours follows it, and which rules of ours would answer a request for good."""
         if isinstance(event, ev.UserMessage) and not event.by:
             return msgspec.structs.replace(event, by=state.sender(event.message))
         if isinstance(event, ev.PermissionAsked):

@@ -130,8 +130,8 @@ class Feed:
             if not frame:
                 continue
             for watcher in watchers:
-                if watcher.live and (but is None or watcher.who.credential != but.credential):
-                    watcher.sink.send(frame)
+                if but is None or watcher.who.credential != but.credential:
+                    watcher.tell(frame)
         for view in self._views:
             view.signal(kind, name, data, but=but)
 
@@ -145,9 +145,9 @@ class Feed:
         return not self._groups and not self._followers
 
     def join(self, watcher: "Watcher") -> None:
+        (self._of or self)._arrive(watcher.who.name)
         _, watchers = self._groups.setdefault(watcher.variant.key, (watcher.variant, set()))
         watchers.add(watcher)
-        (self._of or self)._arrive(watcher.who.name)
 
     def leave(self, watcher: "Watcher") -> None:
         variant, watchers = self._groups.get(watcher.variant.key, (None, set()))
@@ -202,6 +202,7 @@ class Watcher:
         self._on_close = on_close
         self._closed = False
         self._met = False
+        self._read_entries = 0
 
     def start(self) -> None:
         if self.feed.failed is not None:
@@ -230,6 +231,7 @@ class Watcher:
         self.position = last
         if data:
             self.sink.send(data)
+            log.debug("new sent", extra={"session": self.feed.session, "who": self.who.name, "up_to": last})
 
     def pass_on(self, data: bytes) -> None:
         """Of what is not kept nothing waits for a slow reader: it joins again when it has room, and is told the sum."""
@@ -239,6 +241,11 @@ class Watcher:
             self._catch_up()
         else:
             self.sink.send(data)
+
+    def tell(self, frame: bytes) -> None:
+        """A passing matter, which has no place among the entries: also to one that reads history, not to a slow one."""
+        if self.sink.backlog() <= self._buffer:
+            self.sink.send(frame)
 
     def read_on(self) -> None:
         self._catch_up()
@@ -265,6 +272,9 @@ class Watcher:
     def _go_live(self) -> None:
         self.live = True
         anew, self._met = not self._met, True
+        if anew:
+            named = {"session": self.feed.session, "who": self.who.name, "entries": self._read_entries}
+            log.info("history sent", extra={**named, "up_to": self.position})
         if self.feed.welcome is not None:
             told = b"".join(self.variant.encode(self.feed.session, entry) for entry in self.feed.welcome(anew))
             if told:
@@ -294,6 +304,7 @@ class Watcher:
         if page.entries:
             frames = b"".join(reading.encode(self.feed.session, entry) for entry in page.entries)
             self.position = page.entries[-1].seq
+            self._read_entries += len(page.entries)
             if frames:
                 self.sink.send(frames)
         elif self.feed.head <= page.head:

@@ -18,6 +18,7 @@ from fairlead.model.gateway import Cursor, Sink, Variant
 from fairlead.model.ids import MessageId, SessionId, event_id
 from fairlead.model.keys import SPACE as KEYS
 from fairlead.model.queries import Query
+from fairlead.model.reading import SPACE as SHOWN
 from fairlead.model.scopes import check_scopes
 from fairlead.model.store import TRANSCRIPT, Batch, Entry, ForkPoint, Store, Summary
 from fairlead.sessions import loading
@@ -45,8 +46,16 @@ class SessionGateway:
 
     # --- commands ------------------------------------------------------------------------------------
 
+    async def ours(self, session: SessionId) -> SessionId:
+        """A session may be called by its agent's own id of it, where that is another; it answers by ours."""
+        if self.registry.loaded(session) is not None or await self.store.summary(session) is not None:
+            return session
+        return await self.store.session_of(session) or session
+
     async def command(self, who: Identity, command: cmd.Command) -> cmd.Reply:
         check_scopes(who, command)
+        if not isinstance(command, cmd.Create):
+            command = structs.replace(command, session=await self.ours(command.session))
         match command:
             case cmd.Create():
                 return await self._create(who, command)
@@ -153,11 +162,16 @@ class SessionGateway:
         lease, _, head = await self.store.claim(command.session)
         await self.store.append(lease, Batch(entries=(), summary=structs.replace(summary, deleted=True)), head)
         await self.store.erase(command.session)
-        await self.store.documents.delete(KEYS, command.session)
+        await self._drop_documents(command.session)
         await self.store.release(lease)
         if command.files:
             await self.services.kind(summary.agent).forget(summary.agent_session, summary.cwd)
         return cmd.Reply(session=command.session, seq=head)
+
+    async def _drop_documents(self, session: SessionId) -> None:
+        """What is kept beside a log, and goes with it."""
+        await self.store.documents.delete(KEYS, session)
+        await self.store.documents.delete(SHOWN, session)
 
     async def _delete(self, who: Identity, command: cmd.Delete) -> cmd.Reply:
         summary = await self.store.summary(command.session)
@@ -169,8 +183,11 @@ class SessionGateway:
         tombstone = session.core.state.summary(deleted=True)
         await self.store.append(lease, Batch(entries=(), summary=tombstone), head)
         await self.store.erase(command.session)
-        await self.store.documents.delete(KEYS, command.session)
+        await self._drop_documents(command.session)
         await self.store.release(lease)
+        if self.services.transcripts is not None:
+            for name in {command.session, session.core.state.agent_session} - {""}:
+                await self.services.transcripts.discard(SessionId(name))
         if command.files:
             await session.kind.forget(session.core.state.agent_session, session.core.state.cwd)
         return cmd.Reply(session=command.session, seq=head)
@@ -180,6 +197,9 @@ class SessionGateway:
     async def ask(self, who: Identity, query: Query) -> Any:
         if not who.may("view"):
             raise NotAllowed("This needs the scope view, which your credential does not have.", scope="view")
+        session = getattr(query, "session", None)
+        if session is not None:
+            query = structs.replace(query, session=await self.ours(session))
         return await self.answers.ask(query)
 
     async def watch(
@@ -187,6 +207,7 @@ class SessionGateway:
     ) -> Watcher:
         if not who.may("view"):
             raise NotAllowed("This needs the scope view, which your credential does not have.", scope="view")
+        session = await self.ours(session)
         await self.answers.existing(session)
         log_id, head = await self.registry.place(session)
         left: Callable[[], None] = partial(self.registry.drop_feed, session)

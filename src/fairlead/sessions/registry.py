@@ -26,6 +26,7 @@ class Opener(Protocol):
     """Makes a session of what is only listed yet."""
 
     async def open(self, session: SessionId) -> Session | None: ...
+    async def whole(self, session: SessionId) -> None: ...
 
 
 class Registry:

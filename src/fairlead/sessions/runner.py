@@ -72,9 +72,10 @@ class Runner:
 
     @property
     def busy(self) -> bool:
-        """A turn, background work or a waiting person: the process must not be ended for room."""
+        """A turn, background work or a waiting person: the process must not be ended for room, or for being idle."""
         return (
             self.following
+            or (self.agent is not None and self.agent.attended)
             or self._guest is not None
             or self.starting.locked()
             or self.at_work

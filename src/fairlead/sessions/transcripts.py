@@ -14,10 +14,10 @@ from fairlead.model import admin as act
 from fairlead.model import events as ev
 from fairlead.model.auth import Identity
 from fairlead.model.commands import Settings
-from fairlead.model.errors import BadRequest, Busy, FairleadError, NotFound, OutsideRoots
-from fairlead.model.ids import SessionId, event_id, session_id
+from fairlead.model.errors import BadRequest, Busy, FairleadError, NotFound
+from fairlead.model.ids import SessionId, event_id
 from fairlead.model.requests import Action
-from fairlead.model.store import TRANSCRIPT, ForkPoint, SessionFilter
+from fairlead.model.store import TRANSCRIPT, ForkPoint, SessionFilter, Summary
 from fairlead.model.transcripts import Found, Problem, Rows, TranscriptReader, Transcripts
 from fairlead.sessions import loading
 from fairlead.sessions.archive import Archive
@@ -25,16 +25,20 @@ from fairlead.sessions.copying import PLACE, Copying
 from fairlead.sessions.feed import Feed
 from fairlead.sessions.forks import Branch, Forks
 from fairlead.sessions.found import Listing, is_listed
-from fairlead.sessions.policy.paths import inside_any
 from fairlead.sessions.services import Services
 from fairlead.sessions.session import Session
 from fairlead.sessions.settling import Settling
+from fairlead.sessions.transcript_actions import TranscriptActions
 
 logger = logging.getLogger("fairlead.transcripts")
 
+FILLING = "transcript-filling"
+"""Documents that name the sessions whose file is being read for the first time: a restart goes on with them."""
 AT_ONCE_BYTES = 8 << 20
 """A file up to this size is in the log when it has been opened (about a second); a larger one follows by itself."""
 AT_A_TIME = 256
+AT_THE_SAME_TIME = 8
+"""Sessions that are brought level together: after a long absence all of them may have grown."""
 ARCHIVE_BYTES = 5 << 30
 """Years of sessions, and no more than a disk has to spare: the setting `archive_bytes` says otherwise."""
 
@@ -67,7 +71,13 @@ class Keeper:
         self._reading: dict[SessionId, asyncio.Lock] = {}
         self._elsewhere: dict[SessionId, str] = {}
         self._damage: dict[SessionId, dict[tuple[str, str], int]] = {}
-        self._filling: set[SessionId] = set()
+        self._filling: dict[SessionId, asyncio.Event] = {}
+        """Sessions whose file is being read for the first time, and when it has been."""
+        self._unfinished: set[SessionId] = set()
+        self._attending: dict[SessionId, bool] = {}
+        """Sessions that are looked at, and whether they have changed since."""
+        self._slots = asyncio.Semaphore(AT_THE_SAME_TIME)
+        self._stopped = False
         self._driven: set[SessionId] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self.forks = Forks(services, source)
@@ -77,6 +87,7 @@ class Keeper:
         self.settling = Settling(services, sessions.loaded, self._spawn)
         self.copying = Copying(services, source)
         self.archive = Archive(services, self, self._spawn, on=archive, limit=archive_bytes)
+        self.actions = TranscriptActions(services.policy, source.folders, self, self.archive)
         self.watching = asyncio.Event()
         """Set when the files are listed and watched."""
 
@@ -87,6 +98,7 @@ class Keeper:
         self._spawn(self.archive.forever(self.watching.wait()))
 
     async def stop(self) -> None:
+        self._stopped = True
         self.settling.stop()
         for task in list(self._tasks):
             task.cancel()
@@ -120,17 +132,43 @@ class Keeper:
                 self.watching.set()
                 changed = changed | grown | await self._working()
             for session in changed:
-                try:
-                    await self._changed(session)
-                except FairleadError as error:
-                    logger.warning("cannot follow a transcript", extra={"session": session, "error": error.message})
+                self._attend(session)
+
+    def _attend(self, session: SessionId) -> None:
+        """Each session by itself: one with much to read holds up no other. What changes meanwhile is seen after it."""
+        waiting = session in self._attending
+        self._attending[session] = waiting
+        if not waiting:
+            self._spawn(self._attended(session))
+
+    async def _attended(self, session: SessionId) -> None:
+        try:
+            async with self._slots:
+                again = True
+                while again:
+                    self._attending[session] = False
+                    await self._quietly(session, self.changed)
+                    again = self._attending[session]
+        finally:
+            del self._attending[session]
+
+    async def _quietly(self, session: SessionId, act_on: Callable[[SessionId], Awaitable[None]]) -> None:
+        try:
+            await act_on(session)
+        except (FairleadError, OSError) as error:
+            logger.warning("cannot follow a transcript", extra={"session": session, "error": str(error)})
 
     async def _working(self) -> frozenset[SessionId]:
-        """Sessions that other programs were at work on when this gateway ended: nobody else looks after them."""
-        page = await self._services.store.sessions(SessionFilter(state="working", archived=None, limit=1000))
-        return frozenset(summary.session for summary in page.sessions if summary.agent == self._source.agent)
+        """Sessions that other programs were at work on when this gateway ended, or that it was reading itself: nobody
+        else looks after them."""
+        store = self._services.store
+        page = await store.sessions(SessionFilter(state="working", archived=None, limit=1000))
+        working = {summary.session for summary in page.sessions if summary.agent == self._source.agent}
+        self._unfinished = {SessionId(name) for name in await store.documents.list(FILLING)}
+        return frozenset(working | self._unfinished)
 
-    async def _changed(self, session: SessionId) -> None:
+    async def changed(self, session: SessionId) -> None:
+        """Its file has changed, or is said to be there."""
         loaded = self._sessions.loaded(session)
         if loaded is not None:
             await self.follow(session)
@@ -160,6 +198,9 @@ class Keeper:
         services = self._services
         summary = await services.store.summary(session)
         if summary is None or summary.deleted or summary.state != TRANSCRIPT:
+            if summary is not None and summary.agent == self._source.agent and self.watching.is_set():
+                # It was written to, or its import was cut off, while nobody had it in mind.
+                self._spawn(self._quietly(session, self.follow))
             return None
         path = self._elsewhere.get(session, "")
         found = await self._source.look(session) if not path else await self._source.examine(path)
@@ -185,6 +226,7 @@ class Keeper:
 
     async def _begin(self, found: Found, opened: ev.SessionOpened, branch: Branch | None, path: str) -> Session:
         services, session, feed = self._services, found.session, self._sessions.feed(found.session)
+        await services.store.documents.put(FILLING, session, True)
         if branch is None:
             parent = await self.forks.parent_of(found)
             core = await loading.create(
@@ -202,9 +244,15 @@ class Keeper:
             await self._fill(begun, reader)
         else:
             begun.runner.following = True
-            self._filling.add(session)
+            self._filling[session] = asyncio.Event()
             self._spawn(self._fill_behind(begun, reader))
         return begun
+
+    async def whole(self, session: SessionId) -> None:
+        """When everything that its file had when it was opened is in the log."""
+        filled = self._filling.get(session)
+        if filled is not None:
+            await filled.wait()
 
     async def _fill_behind(self, session: Session, reader: TranscriptReader) -> None:
         async with self._lock(session.core.session):
@@ -214,12 +262,14 @@ class Keeper:
         """Everything that is there now, into the log. Messages wait until it is there."""
         runner, name = session.runner, session.core.session
         runner.following = True
-        self._filling.add(name)
+        filled = self._filling.setdefault(name, asyncio.Event())
         try:
             await self._read(session, reader)
+            await self._services.store.documents.delete(FILLING, name)
         finally:
             runner.following = False
-            self._filling.discard(name)
+            del self._filling[name]
+            filled.set()
             self.settling.soon(name)
             runner.pump()
 
@@ -229,6 +279,8 @@ class Keeper:
             if rows.again and not known:
                 known = await self._ids(session.core.session)
             await self._log(session, rows, known if rows.again else frozenset())
+            if session.runner.agent is not None:
+                return  # one of ours was started meanwhile: what comes now, it writes
 
     async def _log(self, session: Session, rows: Rows, known: frozenset[str] = frozenset()) -> None:
         core = session.core
@@ -293,7 +345,8 @@ class Keeper:
 
     def turn_ended(self, session: SessionId) -> None:
         """Its agent rests, and has written down what it said, or is about to."""
-        self._spawn(self._rested(session))
+        if not self._stopped:
+            self._spawn(self._rested(session))
 
     async def _rested(self, session_id: SessionId) -> None:
         async with self._lock(session_id):
@@ -316,7 +369,8 @@ class Keeper:
     def agent_ended(self, session: SessionId) -> None:
         """All that is in the file now was said by our own agent; what comes later is somebody else's."""
         self._driven.add(session)
-        self._spawn(self._pass_over(session))
+        if not self._stopped:
+            self._spawn(self._pass_over(session))
 
     async def _pass_over(self, session_id: SessionId) -> None:
         session = self._sessions.loaded(session_id)
@@ -331,6 +385,9 @@ class Keeper:
 
     async def _catch_up(self, session: Session) -> None:
         await self._read(session, await self._reader(session))
+        if session.core.session in self._unfinished:
+            self._unfinished.discard(session.core.session)
+            await self._services.store.documents.delete(FILLING, session.core.session)
 
     def _lock(self, session: SessionId) -> asyncio.Lock:
         return self._reading.setdefault(session, asyncio.Lock())
@@ -363,47 +420,8 @@ class Keeper:
             reader.close()
         self.settling.forget(session)
 
-    # --- what an administrator may ask --------------------------------------------------------------------
-
     def performers(self) -> dict[type[Action], Callable[[Identity, Any], Awaitable[Any]]]:
-        return {
-            act.ImportTranscript: self._import,
-            act.ArchiveTranscripts: self._ask_archive,
-            act.AnnounceSession: self._announced,
-        }
-
-    async def _import(self, who: Identity, action: act.ImportTranscript) -> act.Imported:
-        if bool(action.session) == bool(action.path):
-            raise BadRequest("Say what to import: a session or the path of a file.")
-        if action.session:
-            return await self.bring_in(session_id(action.session))
-        return await self.bring_in(None, self._inside(action.path, *self._services.policy.roots))
-
-    async def _announced(self, who: Identity, action: act.AnnounceSession) -> act.Announced:
-        """Before the watch tells of it, and where there is none: the file is looked at now."""
-        session = session_id(action.session)
-        if self._inside(action.path).rpartition("/")[2].partition(".")[0] != session:
-            raise BadRequest("The file is not that of the session.", session=session)
-        await self._changed(session)
-        known = await self._services.store.session_of(session)
-        summary = await self._services.store.summary(known or session)
-        return act.Announced(session=known or session, listed=summary is not None and not summary.deleted)
-
-    def _inside(self, path: str, *roots: str) -> str:
-        """A path from the wire: inside the homes of the agent, or these roots."""
-        policy = self._services.policy
-        if "\0" in path or not path.startswith("/"):
-            raise BadRequest(f"{path[:80]!r} is not an absolute path.")
-        allowed = (*roots, *self._source.folders)
-        real = policy.resolve(path)
-        if not inside_any(real, [policy.resolve(folder) for folder in allowed]):
-            raise OutsideRoots(path, allowed)
-        return real
-
-    async def _ask_archive(self, who: Identity, action: act.ArchiveTranscripts) -> act.ArchiveView:
-        if action.on is not None:
-            await self.archive.agree(action.on)
-        return await self.archive.view()
+        return self.actions.performers()
 
     # --- import -------------------------------------------------------------------------------------------------
 
@@ -437,6 +455,7 @@ class Keeper:
             if last is not None:
                 await self._log(opened, last)
         await self.settling.settle(found.session)
+        self._readers.pop(found.session, None)  # thousands are imported, few are ever looked at again
         counts = self._damage.pop(found.session, {})
         problems = [act.DamageView(kind=kind, path=where, count=count) for (kind, where), count in counts.items()]
         return act.Imported(
@@ -447,11 +466,16 @@ class Keeper:
             problems=tuple(problems),
         )
 
+    async def summary(self, session: SessionId) -> Summary | None:
+        store = self._services.store
+        return await store.summary(await store.session_of(session) or session)
+
     # --- for the archive --------------------------------------------------------------------------------------
 
     async def dismiss(self, session: SessionId) -> None:
         self._forget(session)
         await self._sessions.remove(session)
+        await self._source.discard(session)
 
     def size_of(self, session: SessionId) -> int:
         return self.listing.size_of(session)

@@ -32,10 +32,10 @@ _IUTF8 = 0x4000
 class PtyChild:
     """A running child. Made by `spawn_on_pty`."""
 
-    def __init__(self, popen: "subprocess.Popen[bytes]", master: int, slave: int, clock: Clock) -> None:
+    def __init__(self, popen: "subprocess.Popen[bytes]", masters: tuple[int, int], slave: int, clock: Clock) -> None:
         self._slave = slave
-        self._reader = PipeReader(master)
-        self._writer = PipeWriter(os.dup(master))
+        self._reader = PipeReader(masters[0])
+        self._writer = PipeWriter(masters[1])
         self._leader = Leader(popen, self._reaped, self._end_session)
         self.pid = self._leader.pid
         self.group = self._leader.group
@@ -95,12 +95,13 @@ class PtyChild:
     def _tell(self, number: signal.Signals) -> None:
         if not self.running:
             return
-        self._leader.signal(number)
-        for process in session_members(self.pid):
-            if process.pid != self.pid:
-                kill(process, number)
         # One that was stopped (Ctrl-Z) hears nothing until it goes on.
-        self._leader.signal(signal.SIGCONT)
+        for said in (number, signal.SIGCONT):
+            members = session_members(self.pid)
+            for process in members:
+                kill(process, said)
+            if not members:  # where the system does not tell
+                self._leader.signal(said)
 
     def _end_session(self) -> None:
         """The leader is dead, and its number still means this session: its jobs end with it."""
@@ -122,11 +123,14 @@ async def spawn_on_pty(
         master, slave = pty.openpty()
         failing.callback(os.close, master)
         failing.callback(os.close, slave)
+        # Reading and writing are watched each for itself.
+        writing = os.dup(master)
+        failing.callback(os.close, writing)
         _set_size(slave, columns, rows)
         _erase_whole_characters(slave)
         popen, told = _start(argv, env, cwd, slave)
         failing.pop_all()
-    child = PtyChild(popen, master, slave, clock)
+    child = PtyChild(popen, (master, writing), slave, clock)
     said: list[bytes] = []
 
     async def hear(data: bytes) -> None:

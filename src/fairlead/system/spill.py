@@ -30,3 +30,9 @@ class SpillFiles:
         self._open = None
         self._path.with_suffix(".part").replace(self._path)
         return self._path.name
+
+
+def discard(folder: Path, prefix: str) -> None:
+    """Remove the files whose names begin with a prefix."""
+    for file in folder.glob(f"{prefix}-*"):
+        file.unlink(missing_ok=True)

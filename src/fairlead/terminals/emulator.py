@@ -4,36 +4,21 @@ Bounded whatever is fed to it, and it never fails on it: what is not understood 
 """
 
 import re
-from collections import deque
 from typing import Final, NamedTuple
 
 from wcwidth import wcwidth
 
-from fairlead.terminals.grid import Grid, Row
-from fairlead.terminals.modes import ALTERNATE, ORIGIN, WRAP, KeyFlags, Modes
+from fairlead.terminals.grid import Grid
+from fairlead.terminals.modes import ALTERNATE, ORIGIN, WRAP, Modes
 from fairlead.terminals.queries import ENQUIRY, answer, is_query
-from fairlead.terminals.style import PLAIN, Style
+from fairlead.terminals.style import PLAIN
+from fairlead.terminals.surface import History, Saved, Surface
 from fairlead.terminals.tokens import Kind, Token, Tokenizer
 
-SCROLLBACK_BYTES: Final = 256 * 1024
-_LINE_COST: Final = 64
-"""Memory of an empty line, about: without it the bound would not hold for many short ones."""
 TITLE_LENGTH: Final = 256
-_LARGEST: Final = 9999
-_MOST_PARAMETERS: Final = 16
 _DRAWING: Final = dict(zip(range(0x60, 0x7F), "◆▒␉␌␍␊°±␤␋┘┐┌└┼⎺⎻─⎼⎽├┤┴┬│≤≥π≠£·", strict=True))
 """The character set of lines and corners (ESC ( 0)."""
 _PRINTABLE = re.compile(r"[^\x00-\x1f\x7f-\x9f]*")
-
-
-class Saved(NamedTuple):
-    """What ESC 7 keeps."""
-
-    x: int = 0
-    y: int = 0
-    style: Style = PLAIN
-    sets: tuple[str, str] = ("B", "B")
-    shifted: bool = False
 
 
 class Fed(NamedTuple):
@@ -43,22 +28,11 @@ class Fed(NamedTuple):
     answers: bytes
 
 
-class Surface:
-    """One of the two screens, and what belongs to each."""
-
-    def __init__(self, columns: int, rows: int) -> None:
-        self.grid = Grid(columns, rows)
-        self.saved = Saved()
-        self.keys = KeyFlags()
-
-
 class Emulator:
     def __init__(self, columns: int, rows: int) -> None:
         self.columns = columns
         self.rows = rows
-        self.history: deque[bytes] = deque()
-        """Lines that have scrolled away, each as what draws it."""
-        self._history_bytes = 0
+        self.history = History()
         self._tokens = Tokenizer()
         self._reset()
 
@@ -104,7 +78,7 @@ class Emulator:
 
     def resize(self, columns: int, rows: int) -> None:
         gone = self.main.grid.resize(columns, rows, self.main.saved.y if self.alternate else self.y)
-        self._remember(gone)
+        self.history.add(gone)
         off = len(gone)
         if self.alternate is not None:
             off = len(self.alternate.grid.resize(columns, rows, self.y))
@@ -137,7 +111,7 @@ class Emulator:
 
     def _repeated(self, token: Token) -> Token:
         """The last character so many times, as text: a watcher that has just come does not know which that was."""
-        count = max(_numbers(token.body)[0], 1)
+        count = max(token.numbers()[0], 1)
         return Token(Kind.TEXT, self._last * min(count, self.columns))
 
     def _print(self, text: str) -> None:
@@ -239,10 +213,9 @@ class Emulator:
     # --- sequences with parameters
 
     def _csi(self, token: Token) -> None:
-        mark = token.body[:1] if token.body[:1] in ("<", "=", ">", "?") else ""
-        numbers = _numbers(token.body[len(mark) :])
+        numbers = token.numbers()
         first = numbers[0]
-        match mark, token.intermediates, token.final:
+        match token.mark, token.intermediates, token.final:
             case "", "", "m":
                 self.style = self.style.apply(token.body)
             case "", "", final:
@@ -291,11 +264,11 @@ class Emulator:
             case "d":
                 self._go(count - 1, x)
             case "I":
-                for _ in range(min(count, self.columns)):
-                    self._control("\t")
+                after = sorted(tab for tab in self.tabs if tab > x)
+                self.x = after[count - 1] if count <= len(after) else self.columns - 1
             case "Z":
-                for _ in range(min(count, self.columns)):
-                    self.x = max((tab for tab in self.tabs if tab < self.x), default=0)
+                before = sorted(tab for tab in self.tabs if tab < x)
+                self.x = before[-count] if count <= len(before) else 0
             case "J":
                 self._erase_display(first)
             case "K":
@@ -396,22 +369,13 @@ class Emulator:
     def _scroll(self, count: int) -> None:
         gone = self.grid.scroll_up(self.top, self.bottom, count, self.style.blank())
         if self.top == 0 and self.alternate is None:
-            self._remember(gone)
-
-    def _remember(self, rows: list[Row]) -> None:
-        for row in rows:
-            line = row.draw().encode()
-            self.history.append(line)
-            self._history_bytes += len(line) + _LINE_COST
-        while self._history_bytes > SCROLLBACK_BYTES:
-            self._history_bytes -= len(self.history.popleft()) + _LINE_COST
+            self.history.add(gone)
 
     def _erase_display(self, how: int) -> None:
         blank = self.style.blank()
         rows = self.grid.rows
         if how == 3:
             self.history.clear()
-            self._history_bytes = 0
         elif how in (0, 1, 2):
             if how < 2:
                 self._erase_line(how)
@@ -439,15 +403,3 @@ class Emulator:
         self.x, self.y, self.style, self.sets, self.shifted = saved
         if self.modes[ORIGIN]:
             self.y = max(self.top, min(self.y, self.bottom))
-
-
-def _numbers(body: str) -> list[int]:
-    """Parameters as numbers, empty ones 0, none too large; what follows a colon is not looked at."""
-    parts = body.split(";", _MOST_PARAMETERS)[:_MOST_PARAMETERS]
-    return [_number(part.partition(":")[0]) for part in parts]
-
-
-def _number(text: str) -> int:
-    if not text.isdecimal():
-        return 0
-    return min(int(text), _LARGEST) if len(text) <= 6 else _LARGEST

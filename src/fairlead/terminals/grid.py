@@ -72,8 +72,9 @@ class Row:
 
     def draw(self) -> str:
         """What draws it on an empty line, from its beginning; the style is plain before and after."""
-        if self.styles.count(PLAIN) == len(self.styles):
-            return self.text()
+        first = self.styles[0]
+        if self.styles.count(first) == len(self.styles):
+            return self.text() if first == PLAIN else f"{first.sgr()}{''.join(self.chars)}{_PLAIN_SGR}"
         parts: list[str] = []
         at = 0
         for style, cells in groupby(self.styles):

@@ -33,6 +33,7 @@ UNSENT_BYTES: Final = 128 * 1024
 UNTYPED_BYTES: Final = 64 * 1024
 """What may wait for a program that does not read its keys before the socket is not read any more."""
 DONE: Final = 1000
+BROKEN: Final = 1011
 
 
 class Joined:
@@ -47,6 +48,7 @@ class Joined:
         self._drained = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._typing = False
+        self._paused = False
         self._early: list[bytes] = []
 
     def attached(self, wire: Wire) -> None:
@@ -94,18 +96,23 @@ class Joined:
         task.add_done_callback(self._tasks.discard)
 
     async def _show(self, wire: Wire) -> None:
-        async with contextlib.aclosing(self._terminal.watch(self._who)) as watching:
-            async for output in watching:
-                wire.send(self._codec.output(output))
-                while wire.backlog() > UNSENT_BYTES:
-                    self._drained.clear()
-                    await self._drained.wait()
-        wire.send(self._codec.ended(await self._terminal.wait()))
-        wire.hang_up(DONE, "the program has ended")
+        try:
+            async with contextlib.aclosing(self._terminal.watch(self._who)) as watching:
+                async for output in watching:
+                    wire.send(self._codec.output(output))
+                    while wire.backlog() > UNSENT_BYTES:
+                        self._drained.clear()
+                        await self._drained.wait()
+            wire.send(self._codec.ended(await self._terminal.wait()))
+            wire.hang_up(DONE, "the program has ended")
+        except Exception:
+            log.exception("a watcher of a terminal is lost", extra={"terminal": self._terminal.name})
+            wire.hang_up(BROKEN, "the terminal cannot be shown")
 
     def _type(self, keys: bytes) -> None:
         self._keys += keys
-        if self._wire is not None and len(self._keys) > UNTYPED_BYTES:
+        if self._wire is not None and len(self._keys) > UNTYPED_BYTES and not self._paused:
+            self._paused = True
             self._wire.pause()
         if not self._typing and self._keys:
             self._typing = True
@@ -117,7 +124,8 @@ class Joined:
                 keys = bytes(self._keys)
                 self._keys.clear()
                 await self._terminal.write(keys)
-                if self._wire is not None:
+                if self._wire is not None and self._paused and len(self._keys) <= UNTYPED_BYTES:
+                    self._paused = False
                     self._wire.resume()
         except FairleadError as error:
             self._keys.clear()

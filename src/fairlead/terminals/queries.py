@@ -28,8 +28,7 @@ def is_query(token: Token) -> bool:
 
 
 def _asks(token: Token) -> bool:
-    mark = token.body[:1] if token.body[:1] in ("<", "=", ">", "?") else ""
-    match (mark, token.intermediates, token.final):
+    match (token.mark, token.intermediates, token.final):
         case (_, "", "c") | ("" | "?", "", "n") | (">", "", "q") | ("?", "", "u") | ("", "", "x"):
             return True
         case ("" | "?", "$", "p") | ("?", "", "m"):

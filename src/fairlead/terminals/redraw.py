@@ -3,11 +3,11 @@
 They begin by undoing whatever the receiver was left with, so they can be sent at any moment between two outputs.
 """
 
-from itertools import islice
 from typing import Final
 
-from fairlead.terminals.emulator import Emulator, Saved
+from fairlead.terminals.emulator import Emulator
 from fairlead.terminals.modes import DEFAULTS, ORIGIN
+from fairlead.terminals.surface import Saved
 
 UNDO: Final = "".join(
     (
@@ -26,7 +26,7 @@ def redraw(terminal: Emulator, most: int) -> bytes:
     parts = [_CLEAN]
     parts += [f"\x1b[{tab + 1}G\x1bH" for tab in sorted(terminal.tabs)]
     parts.append("\r")
-    parts += [f"{line.decode()}\r\n" for line in _newest(terminal, most)]
+    parts += [f"{line.decode()}\r\n" for line in terminal.history.newest(most)]
     parts.append("\r\n".join(row.draw() for row in terminal.main.grid.rows))
     if terminal.alternate is not None:
         # Entering the other screen keeps the cursor of this one.
@@ -41,17 +41,6 @@ def redraw(terminal: Emulator, most: int) -> bytes:
     parts += _cursor(terminal)
     parts += _modes(terminal)
     return "".join(parts).encode()
-
-
-def _newest(terminal: Emulator, most: int) -> list[bytes]:
-    """As many of the last lines of the history as fit."""
-    count = size = 0
-    for line in reversed(terminal.history):
-        size += len(line) + 2
-        if size > most:
-            break
-        count += 1
-    return list(islice(terminal.history, len(terminal.history) - count, None))
 
 
 def _place(saved: Saved) -> str:

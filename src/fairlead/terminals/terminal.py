@@ -27,8 +27,10 @@ WAITING_BYTES: Final = 256 * 1024
 """What may wait for one watcher: a redraw with all of its history is no larger."""
 REDRAW_HISTORY: Final = 128 * 1024
 """Bytes of scrollback in a redraw: some two thousand lines of a busy program."""
-SLICE: Final = 1024
-"""Bytes that are shown at once: at worst, a flood of one-letter lines, some 3 ms."""
+PIECE: Final = 256
+LEAST_PIECE: Final = 32
+USUAL_CELLS: Final = 120 * 40
+"""Bytes that are shown at once on a screen of so many cells: some 0.1 ms of text, 3 ms of newlines, 10 ms at worst."""
 LEAST: Final = Size(2, 1)
 MOST: Final = Size(500, 200)
 """Beyond most screens. What the cells and a redraw of them may cost is bounded with it."""
@@ -59,13 +61,11 @@ class _Watcher:
             self.bytes += len(data)
             if self.bytes > WAITING_BYTES:
                 self.void()
-        self.wake.set()
 
     def void(self) -> None:
         self.behind = True
         self.pieces.clear()
         self.bytes = 0
-        self.wake.set()
 
     def take(self) -> bytes:
         data = b"".join(self.pieces)
@@ -113,6 +113,10 @@ class LiveTerminal:
     @property
     def running(self) -> bool:
         return self._exit is None
+
+    @property
+    def watched(self) -> bool:
+        return bool(self._watchers)
 
     @property
     def screen(self) -> Screen:
@@ -173,7 +177,8 @@ class LiveTerminal:
 
     async def stop(self) -> Exit:
         await self._child.end(self._patience)
-        return await self.wait()
+        # One that hangs in the kernel outlives even a kill: nobody waits for it.
+        return Exit() if self._child.running else await self.wait()
 
     # --- inside
 
@@ -187,14 +192,15 @@ class LiveTerminal:
         self._exit = Exit(code=status.code, signal=status.signal)
         log.info("terminal ended", extra={"terminal": self._name, "pid": self.pid, "code": status.code})
         self._wake()
-        for watcher in self._watchers:
-            watcher.wake.set()
 
     async def _take(self, data: bytes) -> None:
-        for start in range(0, len(data), SLICE):
+        # As much less at once as the screen is larger than a usual one: clearing it takes as much longer.
+        piece = max(LEAST_PIECE, PIECE * USUAL_CELLS // (self._size.columns * self._size.rows))
+        for start in range(0, len(data), piece):
             async with self._turn:
-                self._show(data[start : start + SLICE])
+                self._show(data[start : start + piece])
                 await asyncio.sleep(0)
+        self._wake()
 
     def _show(self, data: bytes) -> None:
         fed = self._emulator.feed(data)
@@ -204,11 +210,13 @@ class LiveTerminal:
             self._version += 1
             for watcher in self._watchers:
                 watcher.give(fed.output)
-            self._wake()
 
     def _wake(self) -> None:
+        """Something is there for those that wait."""
         self._changed.set()
         self._changed = asyncio.Event()
+        for watcher in self._watchers:
+            watcher.wake.set()
 
     def _drawn(self) -> bytes:
         version, drawn = self._redraw

@@ -12,6 +12,9 @@ from typing import Final, NamedTuple
 LONGEST: Final = 64 * 1024
 """Characters of one sequence. Titles and clipboards are far below; pictures may be above and are left out."""
 
+_LARGEST: Final = 9999
+_MOST_PARAMETERS: Final = 16
+
 
 class Kind(Enum):
     TEXT = "text"
@@ -32,6 +35,22 @@ class Token(NamedTuple):
     body: str = ""
     intermediates: str = ""
     final: str = ""
+
+    @property
+    def mark(self) -> str:
+        """What makes a CSI a private one."""
+        return self.body[:1] if self.body[:1] in ("<", "=", ">", "?") else ""
+
+    def numbers(self) -> list[int]:
+        """The parameters of a CSI, empty ones 0, none too large; what follows a colon is not looked at."""
+        parts = self.body[len(self.mark) :].split(";", _MOST_PARAMETERS)[:_MOST_PARAMETERS]
+        return [_number(part.partition(":")[0]) for part in parts]
+
+
+def _number(text: str) -> int:
+    if not text.isdecimal():
+        return 0
+    return min(int(text), _LARGEST) if len(text) <= 6 else _LARGEST
 
 
 _TOKEN = re.compile(

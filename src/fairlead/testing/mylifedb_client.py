@@ -254,6 +254,43 @@ class MyLifeDbClient:
             self.state.streaming_text = ""
 
 
+class ChatPage:
+    """The page around a client: which session is open, and what is typed. It says what is to be done with sockets."""
+
+    def __init__(self, page: str) -> None:
+        self.page = page
+        self.session = ""
+        self.client = MyLifeDbClient()
+        self.input = ""
+
+    def select(self, session: str) -> list[tuple[str, str]]:
+        """Show another session: the old socket is closed and one for the new session opened."""
+        if session == self.session:
+            return []
+        done = self.leave()
+        self.session = session
+        self.client = MyLifeDbClient()
+        return [*done, ("open", address(self.page, session))]
+
+    def leave(self) -> list[tuple[str, str]]:
+        if not self.session:
+            return []
+        old, self.session = self.session, ""
+        self.client.closed()
+        return [("close", address(self.page, old))]
+
+    def key(self, key: str, uuid: str, now: int) -> list[tuple[str, str]]:
+        """A key in the input: Enter sends what was typed."""
+        if key != "Enter":
+            self.input += key
+            return []
+        frame = self.client.send(self.input, uuid, now)
+        if frame is None:
+            return []
+        self.input = ""
+        return [("send", frame.decode())]
+
+
 def _in_subagent(record: Mapping[str, Any]) -> bool:
     return bool(record.get("parent_tool_use_id")) or record.get("isSidechain") is True
 

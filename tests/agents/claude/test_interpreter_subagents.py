@@ -285,11 +285,11 @@ def test_the_list_of_background_tasks_is_the_truth() -> None:
     tasks: list[Any] = [{"task_id": "b1", "description": "npm run dev"}, {"task_id": "b2"}, {"x": 1}]
     log = said(prompt(), system("background_tasks_changed", tasks=tasks))
     assert log.interpreter.background == 2
-    assert log.interpreter.background_work == ("npm run dev", "b2")
+    assert list(log.interpreter.background_work) == ["npm run dev", "b2"]
     log.run([system("background_tasks_changed", tasks=[{"task_id": "b2"}])])
     assert log.interpreter.background == 1
     log.run([system("task_started", task_id="b2", description="the docs", is_backgrounded=True)])
-    assert log.interpreter.background_work == ("the docs",)
+    assert list(log.interpreter.background_work) == ["the docs"]
 
 
 def test_a_background_shell_counts_until_it_is_told_to_be_over() -> None:

@@ -286,3 +286,12 @@ def test_on_the_wire_two_blocks_that_say_the_same_are_two() -> None:
 
 def test_a_result_ends_a_turn_that_a_transcript_began() -> None:
     assert the(said(types("hi"), says(text("a")), result(result="a")), ev.TurnEnded).text == "a"
+
+
+def test_what_the_cli_writes_in_the_place_of_an_answer_is_no_answer() -> None:
+    """It does so when it takes up a conversation whose last turn was interrupted."""
+    words = text("No response requested.")
+    filler = row("assistant", {"role": "assistant", "model": "<synthetic>", "content": [words]})
+    log = said(types("one"), says(words), filler)
+    assert [event.model for event in all_of(log, ev.Text)] == ["m"]
+    assert kinds(said(filler), kept=True) == ["record"], "nor does it open a turn"

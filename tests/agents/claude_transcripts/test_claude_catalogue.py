@@ -74,6 +74,17 @@ async def test_bad_entries_are_reported_and_the_rest_goes_on(home: Home, monkeyp
     assert loop.name in problems
 
 
+async def test_a_file_in_place_of_a_folder_is_reported(tmp_path: Path) -> None:
+    (tmp_path / "projects").write_text("no folder")
+    home = Home(tmp_path)
+    home.write(conversation())
+    transcripts = ClaudeTranscripts([tmp_path, home.folder], ManualClock())
+    found = [item async for portion in transcripts.scan({}) for item in portion]
+    (problem,) = [item for item in found if isinstance(item, Problem)]
+    assert (problem.kind, problem.path) == ("unreadable", str(tmp_path / "projects"))
+    assert [item.session for item in found if isinstance(item, Found)] == [SESSION]
+
+
 async def test_a_missing_home_is_empty(tmp_path: Path) -> None:
     transcripts = ClaudeTranscripts([tmp_path / "none"], ManualClock())
     assert [item async for item in transcripts.scan({})] == []

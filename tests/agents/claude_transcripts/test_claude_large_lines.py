@@ -10,8 +10,9 @@ import pytest
 
 from agents.claude_transcripts.test_claude_reading import everything, words
 from agents.claude_transcripts.written import SESSION, Home, Writer, line
-from fairlead.agents.claude import reading, rescue
-from fairlead.agents.claude.reading import AT_ONCE, FRAGMENT_BYTES, SessionReader
+from fairlead.agents.claude import rescue, rowfile
+from fairlead.agents.claude.reading import AT_ONCE, SessionReader
+from fairlead.agents.claude.rowfile import FRAGMENT_BYTES
 from fairlead.model.agents import Record
 from fairlead.model.ids import SessionId
 from fairlead.system.spill import SpillFiles
@@ -61,7 +62,7 @@ async def test_the_loop_goes_on_while_a_large_line_is_read(home: Home, monkeypat
             assert went_on.wait(30), "the loop was held"
         return read_line(data)
 
-    monkeypatch.setattr(reading, "read_line", waiting)
+    monkeypatch.setattr(rowfile, "read_line", waiting)
     write = Writer()
     path = home.write([write.prompt("x" * (AT_ONCE + 1))])
     following = asyncio.ensure_future(everything(SessionReader(ID, path)))
@@ -83,7 +84,7 @@ async def test_a_large_line_that_comes_in_small_pieces_is_read_beside_the_loop(
         threads.add(threading.get_ident())
         return read_line(data)
 
-    monkeypatch.setattr(reading, "read_line", noting)
+    monkeypatch.setattr(rowfile, "read_line", noting)
     data = line(Writer().prompt("x" * (2 * AT_ONCE)))
     path = home.write(b"")
     reader = SessionReader(ID, path)

@@ -9,7 +9,8 @@ import pytest
 
 from agents.claude_transcripts.written import OTHER, SESSION, Home, Row, Writer, line, lines
 from fairlead.agents.claude.lines import LineSplitter
-from fairlead.agents.claude.reading import SessionReader, decode_place, last_rows
+from fairlead.agents.claude.reading import SessionReader, decode_place
+from fairlead.agents.claude.rowfile import last_rows
 from fairlead.model.agents import Record
 from fairlead.model.errors import NotFound
 from fairlead.model.ids import SessionId
@@ -251,7 +252,7 @@ async def test_a_line_above_the_limit_is_spilled_and_named(
 ) -> None:
     """As for a line of 100 MB, with smaller numbers."""
     monkeypatch.setattr(
-        "fairlead.agents.claude.reading.LineSplitter", lambda spill: LineSplitter(10_000, 1_000, spill=spill)
+        "fairlead.agents.claude.rowfile.LineSplitter", lambda spill: LineSplitter(10_000, 1_000, spill=spill)
     )
     write = Writer()
     long = line(write.prompt("x" * 300_000))

@@ -142,6 +142,38 @@ async def test_files_of_subagents_beside_their_sessions_count_for_it(tmp_path: P
         await told.of(OTHER)
 
 
+async def test_links_that_lead_back_take_nobodys_events(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    write = Writer()
+    home.write(conversation())
+    home.subagent("a1", [write.prompt("job", "a", "a1")], "toolu_a")
+    root = home.folder / "projects"
+    (root / "again").symlink_to(root)
+    (root / "same").symlink_to(home.project)
+    below = home.path().with_suffix("") / "subagents"
+    for name in ("one", "two"):
+        (below / name).symlink_to(below)
+    async with watched(home.folder) as told:
+        home.write([write.text("more")])
+        await told.of(SESSION)
+        home.subagent("a1", [write.text("deep", "a", "a1")])
+        await told.of(SESSION)
+        (root / "new").mkdir()
+        (root / "new" / f"{OTHER}.jsonl").write_bytes(lines(conversation(session=OTHER)))
+        await told.of(OTHER)
+
+
+async def test_a_file_in_place_of_the_folder_is_waited_out(tmp_path: Path) -> None:
+    root = tmp_path / ".claude" / "projects"
+    root.parent.mkdir()
+    root.write_text("no folder")
+    async with watched(tmp_path / ".claude") as told:
+        root.unlink()
+        shutil.rmtree(tmp_path / ".claude")
+        Home(tmp_path).write(conversation())
+        await told.of(SESSION)
+
+
 async def test_without_watches_files_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def none_left(*given: Any) -> None:
         raise OSError(errno.ENOSPC, "no space")

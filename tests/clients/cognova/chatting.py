@@ -168,5 +168,5 @@ async def stream(agent: SaidAgent, *pieces: str, message: str = "m1", whole: boo
 
 @contextlib.asynccontextmanager
 async def chat_house(folder: Path, limits: Limits | None = None, rig: Rig | None = None) -> AsyncIterator[ChatHouse]:
-    async with open_house(folder, limits, CHAT, rig) as house:
+    async with open_house(folder, limits, protocol=CHAT, rig=rig) as house:
         yield ChatHouse(house)

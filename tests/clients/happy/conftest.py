@@ -1,10 +1,12 @@
-"""Every envelope that a test of this folder makes is shown to the schema of Happy's own package."""
+"""Every envelope that a test of this folder makes is shown to the schema of Happy's own package; and a gateway."""
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 
 from clients.happy import telling
+from clients.happy.seats import House, at_home
 from clients.happy.telling import Schema, real_schema
 
 
@@ -19,3 +21,9 @@ def all_pass_the_schema(schema: Schema) -> Iterator[None]:
     telling.made.clear()
     yield
     schema.check(telling.made)
+
+
+@pytest.fixture
+async def house(tmp_path: Path) -> AsyncIterator[House]:
+    async with at_home(tmp_path) as made:
+        yield made

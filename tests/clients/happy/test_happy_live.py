@@ -1,111 +1,15 @@
-"""Happy clients on a running gateway with the demo agent: the socket, pages, posting, keys and files."""
+"""Happy clients on a running gateway with the demo agent: the socket, pages, posting, restarts, transcripts."""
 
 import asyncio
-import base64
-import contextlib
 import json
-import sqlite3
 import uuid
-from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
-from nacl.secret import SecretBox
-from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import InvalidStatus
 
-from clients.happy.telling import Schema, made
-from fairlead.clients.happy.sealing import derive, seal, unseal
-from fairlead.config import load
-from fairlead.model.keys import SessionKey
-from fairlead.testing.happy_client import HappyClient
-from fairlead.wiring import Running, running
-
-PATIENCE = 30.0
-UNKNOWN = "99999999-9999-4999-8999-999999999999"
-KEYS = [SessionKey("legacy", bytes(range(32))), SessionKey("dataKey", bytes(range(32)))]
-PIXEL = base64.b64encode(b"\x89PNG picture").decode()
-
-
-class Seat:
-    """A client on its socket."""
-
-    def __init__(self, socket: ClientConnection, client: HappyClient) -> None:
-        self.socket = socket
-        self.client = client
-        self.frames: list[dict[str, Any]] = []
-        self.resumed: dict[str, Any] = {}
-
-    async def until(self, wanted: Callable[[HappyClient], Any]) -> Any:
-        async with asyncio.timeout(PATIENCE):
-            while not (found := wanted(self.client)):
-                frame = json.loads(await self.socket.recv())
-                if frame.get("type") == "resumed":
-                    self.resumed = frame
-                    continue
-                self.frames.append(frame)
-                made.append(frame["content"])
-                assert self.client.receive(frame["meta"]["seq"], frame)
-        return found
-
-    async def turn_over(self) -> None:
-        before = len(over(self.client))
-        await self.until(lambda client: len(over(client)) > before)
-
-
-def over(client: HappyClient) -> list[str]:
-    return [turn.status for turn in client.state.turns if turn.status]
-
-
-def words(client: HappyClient) -> list[str]:
-    return [part.get("text", "") for shown in client.state.shown for part in shown.content if part["type"] == "text"]
-
-
-class House:
-    def __init__(self, gateway: Running, http: httpx.AsyncClient, session: str) -> None:
-        self.gateway = gateway
-        self.http = http
-        self.session = session
-        self.url = f"/v3/sessions/{session}/messages"
-
-    @contextlib.asynccontextmanager
-    async def seat(
-        self, query: str = "", client: HappyClient | None = None, session: str = "", token: str | None = None
-    ) -> AsyncIterator[Seat]:
-        token = self.gateway.token if token is None else token
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
-        url = f"{self.gateway.url.replace('http', 'ws', 1)}/v1/sessions/{session or self.session}/envelopes{query}"
-        async with connect(url, additional_headers=headers) as socket:
-            yield Seat(socket, client or HappyClient())
-
-    async def post(self, *said: tuple[str, Any]) -> list[dict[str, Any]]:
-        messages = [{"localId": local, "content": content} for local, content in said]
-        answer = await self.http.post(self.url, json={"messages": messages})
-        assert answer.status_code == 200, answer.text
-        return list(answer.json()["messages"])
-
-    async def page(self, query: str = "") -> dict[str, Any]:
-        answer = await self.http.get(self.url + query)
-        assert answer.status_code == 200, answer.text
-        page: dict[str, Any] = answer.json()
-        return page
-
-
-def said(text: str) -> dict[str, Any]:
-    return {"role": "user", "content": {"type": "text", "text": text}, "meta": {"sentFrom": "phone"}}
-
-
-@pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[House]:
-    given = {"data": str(tmp_path / "data"), "port": 0, "roots": [str(tmp_path)], "agent": "demo"}
-    config = load({"HOME": str(tmp_path)}, given).config
-    async with running(config, {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}) as gateway:
-        headers = {"Authorization": f"Bearer {gateway.token}"}
-        async with httpx.AsyncClient(base_url=gateway.url, headers=headers, timeout=PATIENCE) as http:
-            made = await http.post("/v1/sessions", json={"cwd": str(tmp_path)})
-            yield House(gateway, http, made.json()["session"])
+from clients.happy.seats import PATIENCE, UNKNOWN, House, answer_all, at_home, over, said, waiting, words
 
 
 @pytest.mark.rules("S001-001", "S001-003", "S001-019", "S001-124", "S001-143")
@@ -245,23 +149,30 @@ async def test_a_client_that_was_away_misses_nothing_and_gets_nothing_twice(hous
         assert other.resumed["verdict"] == "gap"
 
 
-async def answer_all(house: House, seat: Seat) -> None:
-    """Whatever a person is asked until the turn is over is allowed, over the native protocol."""
-    while True:
-        await seat.until(lambda client: waiting(seat) or (client.state.turns and not client.state.open_turn))
-        asked = waiting(seat)
-        if not asked:
-            return
-        for request in asked:
-            answer = await house.http.post(f"/v1/permissions/{request}", json={"behavior": "allow"})
-            assert answer.status_code == 200, answer.text
-        await seat.until(lambda client: not waiting(seat))
-
-
-def waiting(seat: Seat) -> set[str]:
-    facts = [frame["content"]["ev"].get("permission") for frame in seat.frames]
-    settled = {fact["request"] for fact in facts if fact and fact["state"] != "asked"}
-    return {fact["request"] for fact in facts if fact} - settled
+@pytest.mark.rules("S001-120", "S001-134", "S001-137", "S001-143")
+async def test_a_restart_of_the_gateway_tells_nothing_twice_and_goes_on_counting(tmp_path: Path) -> None:
+    async with at_home(tmp_path) as house, house.seat() as seat:
+        await house.post((str(uuid.uuid4()), said("SCRIPT:text before")))
+        await seat.turn_over()
+        await house.post((str(uuid.uuid4()), said("SCRIPT:write made.txt")))
+        await seat.until(lambda _: waiting(seat))
+        before = (await house.page())["messages"]
+    async with (
+        at_home(tmp_path, house.session) as house,
+        house.seat(f"?after_seq={seat.client.state.last_seq}&log_id={seat.resumed['log_id']}", seat.client) as again,
+    ):
+        await again.turn_over()
+        assert again.resumed["verdict"] == "ok"
+        await house.post((str(uuid.uuid4()), said("SCRIPT:text after")))
+        await again.turn_over()
+        every = (await house.page())["messages"]
+    assert every[: len(before)] == before
+    assert [message["seq"] for message in every] == list(range(1, len(every) + 1))
+    state = again.client.state
+    assert (state.strays, state.open_turn, state.calls) == ([], "", {})
+    statuses = over(again.client)
+    assert (statuses[0], statuses[-1], len(statuses)) == ("completed", "completed", 3)
+    assert words(again.client).count("SCRIPT:write made.txt") == 1
 
 
 async def test_a_permission_is_told_as_service_and_answered_elsewhere(house: House, tmp_path: Path) -> None:
@@ -274,84 +185,6 @@ async def test_a_permission_is_told_as_service_and_answered_elsewhere(house: Hou
     kinds = [frame["content"]["ev"]["t"] for frame in seat.frames]
     assert kinds.index("tool-call-start") < kinds.index("service") < kinds.index("tool-call-end")
     assert (tmp_path / "made.txt").exists()
-
-
-@pytest.mark.parametrize("key", KEYS, ids=lambda key: key.scheme)
-async def test_a_session_with_a_key_is_told_and_posted_to_sealed(house: House, schema: Schema, key: SessionKey) -> None:
-    url = f"/v3/sessions/{house.session}/key"
-    given = {"scheme": key.scheme, "key": base64.b64encode(key.key).decode()}
-    answer = await house.http.put(url, json=given)
-    assert answer.json() == {"scheme": key.scheme}
-    async with house.seat() as seat:
-        local = str(uuid.uuid4())
-        await house.post((local, seal(key, json.dumps(said("SCRIPT:text secret")).encode())))
-        resumed = json.loads(await seat.socket.recv())
-        assert resumed["type"] == "resumed"
-        frames: list[dict[str, Any]] = []
-        client = HappyClient()
-        async with asyncio.timeout(PATIENCE):
-            while not over(client):
-                text = await seat.socket.recv()
-                assert "secret" not in str(text)
-                frames.append(json.loads(text))
-                assert client.receive(frames[-1]["seq"], unseal(key, frames[-1]["content"]["c"]))
-    assert "secret" in "".join(words(client))
-    assert schema.problems("SessionMessageSchema", frames) == [None] * len(frames)
-    assert (await house.page())["messages"] == frames, "the same bytes, whoever asks"
-    refused = await house.http.post(house.url, json={"messages": [{"localId": "x", "content": said("open")}]})
-    assert refused.status_code == 400
-    other = SessionKey(key.scheme, bytes(32))
-    sealed = seal(other, json.dumps(said("other")).encode())
-    refused = await house.http.post(house.url, json={"messages": [{"localId": "x", "content": sealed}]})
-    assert refused.status_code == 400
-    assert (await house.http.delete(url)).json() == {"scheme": None}
-    assert (await house.page())["messages"][0]["content"]["t"] == "plain"
-
-
-async def test_a_key_is_an_admins_to_set_and_32_bytes(house: House) -> None:
-    url = f"/v3/sessions/{house.session}/key"
-    for bad in ({"scheme": "legacy", "key": "AAAA"}, {"scheme": "legacy", "key": "?"}, {"scheme": "x", "key": "AAAA"}):
-        assert (await house.http.put(url, json=bad)).status_code == 400
-    good = {"scheme": "legacy", "key": base64.b64encode(bytes(32)).decode()}
-    assert (await house.http.put(f"/v3/sessions/{UNKNOWN}/key", json=good)).status_code == 404
-    body = {"name": "viewer", "scopes": ["view", "chat", "approve"]}
-    token = (await house.http.post("/v1/tokens", json=body)).json()["secret"]
-    mine = {"Authorization": f"Bearer {token}"}
-    assert (await house.http.put(url, json=good, headers=mine)).status_code == 403
-    assert (await house.http.delete(url, headers=mine)).status_code == 403
-
-
-async def test_a_deleted_session_leaves_no_key_behind(house: House, tmp_path: Path) -> None:
-    secret = base64.b64encode(b"k" * 32).decode()
-    await house.http.put(f"/v3/sessions/{house.session}/key", json={"scheme": "legacy", "key": secret})
-
-    def kept() -> int:
-        with contextlib.closing(sqlite3.connect(tmp_path / "data" / "fairlead.db")) as database:
-            return int(database.execute("SELECT count(*) FROM documents WHERE space = 'session.keys'").fetchone()[0])
-
-    assert kept() == 1
-    assert (await house.http.delete(f"/v1/sessions/{house.session}")).status_code == 200
-    assert kept() == 0
-
-
-async def test_an_image_is_a_file_that_its_ref_gives(house: House) -> None:
-    picture = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PIXEL}}
-    content = [picture, {"type": "text", "text": "SCRIPT:text seen"}]
-    await house.http.post(f"/v1/sessions/{house.session}/messages", json={"content": content})
-    async with house.seat() as seat:
-        await seat.turn_over()
-    file = seat.frames[0]["content"]["ev"]
-    assert (file["t"], file["mimeType"], file["size"]) == ("file", "image/png", len(b"\x89PNG picture"))
-    files = f"/v3/sessions/{house.session}/files"
-    got = await house.http.get(f"{files}/{file['ref']}")
-    assert (got.content, got.headers["content-type"]) == (b"\x89PNG picture", "image/png")
-    for ref in ("x", "x.0", f"{file['ref'][:-1]}7", f"{file['ref'][:-1]}x"):
-        assert (await house.http.get(f"{files}/{ref}")).status_code == 404
-    key = KEYS[1]
-    given = {"scheme": key.scheme, "key": base64.b64encode(key.key).decode()}
-    await house.http.put(f"/v3/sessions/{house.session}/key", json=given)
-    sealed = await house.http.get(f"{files}/{file['ref']}")
-    assert SecretBox(derive(key.key, "Happy Blobs", "session")).decrypt(sealed.content) == b"\x89PNG picture"
 
 
 def row(kind: str, words: str, number: int, cwd: Path, **more: Any) -> str:

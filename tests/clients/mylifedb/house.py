@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from fairlead.server.binding import Binding, house_of, open_sockets
 from fairlead.server.limits import Limits
 from fairlead.server.runner import Runner
 from fairlead.server.steps import Performer
+from fairlead.sessions.feed import Watcher
 from fairlead.sessions.news import NewsDesk
 from fairlead.sessions.shown import ShownBook
 from fairlead.system.clock import SystemClock
@@ -111,6 +112,8 @@ class House:
         self.app = app
         self.port = port
         self.admin = admin
+        self.open = 0
+        """Tabs that are open and had their history."""
 
     async def token(self, *scopes: Any, name: str = "somebody") -> str:
         return (await self.credentials.create("token", name, scopes)).secret
@@ -129,21 +132,34 @@ class House:
         self, query: str = "", *, token: str = "", client: MyLifeDbClient | None = None, **options: Any
     ) -> AsyncIterator[Tab]:
         headers = {"authorization": f"Bearer {token or self.admin}"}
-        session = options.pop("session", SESSION)
+        session, ready = options.pop("session", SESSION), options.pop("ready", True)
         given = {"additional_headers": headers, "compression": None, "proxy": None, "max_size": None, **options}
         async with connect(self.address(query, session), **given) as socket:
             tab = Tab(socket, client or MyLifeDbClient(), packed=socket.subprotocol == "msgpack")
             listening = asyncio.create_task(tab.listen())
             try:
+                if ready:
+                    self.open += 1
+                    await self.rig.until(lambda: len(self._live()) >= self.open)
                 yield tab
             finally:
+                self.open -= ready
                 await socket.close()
                 await asyncio.wait({listening})
+
+    def _live(self) -> list[Watcher]:
+        """Those who have their history and get what is new."""
+        projectors = self.rig.registry.views._projectors.values()
+        return [watcher for projector in projectors for watcher in projector.feed._watchers() if watcher.live]
 
 
 @contextlib.asynccontextmanager
 async def open_house(
-    folder: Path, limits: Limits | None = None, protocol: ClientProtocol = PROTOCOL, rig: Rig | None = None
+    folder: Path,
+    limits: Limits | None = None,
+    performers: Mapping[type[Action], Performer] | None = None,
+    protocol: ClientProtocol = PROTOCOL,
+    rig: Rig | None = None,
 ) -> AsyncIterator[House]:
     rig = rig or Rig(folder)
     rig.views = {view.name: view for view in protocol.views}
@@ -156,17 +172,18 @@ async def open_house(
     admin = await credentials.create("token", "ann", ("admin",))
     binding = Binding(port=0)
     sockets = open_sockets(binding)
-    performers: dict[type[Action], Performer] = {
+    all_performers: dict[type[Action], Performer] = {
         **CredentialActions(credentials).performers(),
         **ShownBook(rig.store.documents, news.tell).performers(),
         **news.performers(),
+        **(performers or {}),
     }
     limits = limits or Limits(commands_per_s=1000)
     app = App(
         Parts(
             protocols=(protocol,),
             gateway=rig.gateway,
-            performers=performers,
+            performers=all_performers,
             credentials=credentials,
             house=house_of(binding, sockets),
             clock=clock,

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.claude.golden_claude import raw
-from clients.mylifedb.showing import SESSION, Showing
+from clients.mylifedb.showing import SESSION, Showing, unframed
 from clients.mylifedb.test_mylifedb_golden import NAMES, lines, shown
 from fairlead.clients.mylifedb import streaming
 from fairlead.clients.mylifedb.fold import MyLifeDbView
@@ -19,7 +19,8 @@ from fairlead.clients.mylifedb.records import completed
 from fairlead.clients.mylifedb.streaming import Stream
 from fairlead.clients.mylifedb.strip import stripped
 from fairlead.clients.mylifedb.variants import Variant
-from fairlead.model.store import Entry
+from fairlead.model.store import Entry, Origin
+from fairlead.model.views import Row
 
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 ISO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
@@ -172,6 +173,40 @@ def test_a_line_that_is_no_record_is_not_shown(bad: bytes) -> None:
     assert list(fold.step(Entry(1, 0, 1, "record", event, "agent", bad))) == []
 
 
+HALF = b'{"type":"user","uuid":"u1","message":{"role":"user","content":"cut \\ud83d"},"toolUseResult":{"a":"\\ud83d"}}'
+DEEP = b'{"type":"user","uuid":"u2","message":' + b"[" * 5000 + b"]" * 5000 + b"}"
+EVENT = b'{"type":"record","id":"x/0/record","record":"user"}'
+
+
+@pytest.mark.parametrize("variant", [Variant(), Variant(packed=True), Variant(strip=True)], ids=lambda v: v.key)
+@pytest.mark.parametrize("origin", ["agent", "transcript", "gateway"])
+def test_half_an_emoji_loses_no_record(origin: Origin, variant: Variant) -> None:
+    """Where a tool's output was cut in the middle of one; JavaScript reads it, other parsers do not."""
+    fold = MyLifeDbView().fold(SESSION)
+    (row,) = fold.step(Entry(1, 0, 1, "record", EVENT, origin, HALF))
+    assert isinstance(row, Row) and row.key == "u1"
+    (payload,) = unframed(variant.encode(SESSION, Entry(1, 0, 1, "row", row.data)))
+    told = msgspec.msgpack.decode(payload) if variant.packed else json.loads(payload)
+    assert told["message"]["content"].startswith("cut ")
+    if origin == "transcript":
+        assert row.data == HALF, "byte for byte"
+
+
+@pytest.mark.parametrize("origin", ["agent", "transcript"])
+def test_a_record_that_nests_too_deep_stops_nothing(origin: Origin) -> None:
+    fold = MyLifeDbView().fold(SESSION)
+    for made in fold.step(Entry(1, 0, 1, "record", EVENT, origin, DEEP)):
+        assert isinstance(made, Row)
+        for variant in (Variant(), Variant(packed=True), Variant(strip=True)):
+            variant.encode(SESSION, Entry(1, 0, 1, "row", made.data))
+
+
+def test_stray_bytes_become_text() -> None:
+    fold = MyLifeDbView().fold(SESSION)
+    (row,) = fold.step(Entry(1, 0, 1, "record", EVENT, "transcript", b'{"type":"x","uuid":"u","a":"\xff"}'))
+    assert isinstance(row, Row) and json.loads(row.data.decode())["a"] == "\ufffd"
+
+
 # --- pages
 
 
@@ -272,3 +307,61 @@ def test_live_results_are_stripped_like_those_of_the_transcript() -> None:
     result["tool_use_result"] = result.pop("toolUseResult")
     (frame,) = Showing(Variant(strip=True)).run([{"agent": result}]).live()
     assert "content" not in frame["toolUseResult"]["file"]
+
+
+# --- copies
+
+
+def test_many_records_aside_do_not_make_a_copy_a_second_record() -> None:
+    said = {"type": "assistant", "uuid": "a1", "message": {"id": "m", "role": "assistant", "content": []}}
+    status = {"type": "system", "subtype": "status", "status": "requesting"}
+    aside = [{"agent": {**status, "uuid": f"s{number}"}} for number in range(9000)]
+    showing = Showing().run([{"agent": said}, *aside])
+    rows = len(showing.rows)
+    showing.add({"copy": {**said, "cwd": "/srv"}})
+    assert len(showing.rows) == rows
+    assert json.loads(showing.rows[0].data)["cwd"] == "/srv"
+
+
+# --- anything
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+NAMED = st.sampled_from(
+    [
+        "type",
+        "uuid",
+        "parentUuid",
+        "session_id",
+        "parent_tool_use_id",
+        "message",
+        "event",
+        "tool_use_result",
+        "subtype",
+        "toolUseResult",
+    ]
+)
+KINDS = st.sampled_from(["user", "assistant", "system", "result", "stream_event", "progress", "control_request", "x"])
+
+
+@given(
+    st.lists(
+        st.tuples(st.dictionaries(NAMED, JSON), KINDS, st.sampled_from(["agent", "gateway", "transcript"])), max_size=6
+    )
+)
+def test_no_record_stops_the_view(given: list[tuple[dict[str, Any], str, Origin]]) -> None:
+    fold = MyLifeDbView().fold(SESSION)
+    for number, (fields, kind, origin) in enumerate(given, 1):
+        line = json.dumps({"type": kind, **fields}).encode()
+        for made in fold.step(Entry(number, number - 1, number, "record", EVENT, origin, line)):
+            for variant in (Variant(state=True), Variant(packed=True), Variant(strip=True)):
+                if isinstance(made, Row):
+                    assert isinstance(json.loads(made.data), dict)
+                    variant.encode(SESSION, Entry(1, 0, 1, "row", made.data))
+        again = MyLifeDbView().fold(SESSION)
+        again.restore(fold.snapshot())
+        assert again.snapshot() == fold.snapshot()
+        fold.running(anew=False)

@@ -9,9 +9,10 @@ from clients.mylifedb.house import House
 from clients.mylifedb.test_mylifedb_socket import talked
 from fairlead.clients.mylifedb.rest import session_state, title_of
 from fairlead.model import commands as cmd
+from fairlead.model import queries as q
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Summary
-from sessions.rig import SESSION
+from sessions.rig import ANN, SESSION
 
 BASE = "/api/claude/sessions"
 ONE = f"{BASE}/{SESSION}"
@@ -243,3 +244,23 @@ def test_the_state_of_a_session(given: dict[str, Any], shown: int | None, seen: 
 )
 def test_the_title_of_a_session(title: str, shown: str) -> None:
     assert title_of(summary(title=title)) == shown
+
+
+@pytest.mark.parametrize(
+    ("prompt", "shown"),
+    [
+        ("<ide_selection>" + "x" * 100 + "</ide_selection> real text", "real text"),
+        ("<ide_opened_file>a.py</ide_opened_file>\n<system-reminder>x\ny</system-reminder>\nreal text", "real text"),
+        ("<ide_selection>never closed", "Untitled"),
+        ("<b>bold</b> text", "<b>bold</b> text"),
+    ],
+)
+def test_what_an_editor_put_before_a_prompt_does_not_hide_it(prompt: str, shown: str) -> None:
+    assert title_of(summary(title=prompt[:80], first_prompt=prompt)) == shown
+
+
+async def test_a_session_for_a_terminal(house: House) -> None:
+    made = await call(house, "POST", BASE, json={"workingDir": str(house.rig.cwd), "mode": "cli"})
+    assert made.status_code == 200
+    view = await house.rig.gateway.ask(ANN, q.GetSession(SessionId(made.json()["id"])))
+    assert view.settings["link"] == "terminal"

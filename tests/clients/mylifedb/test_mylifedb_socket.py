@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 from websockets.typing import Subprotocol
 
-from clients.mylifedb.house import House, Tab
+from clients.mylifedb.house import House, Tab, open_house
 from fairlead.model.agents import Exit
 from fairlead.model.commands import Delete
 from fairlead.model.errors import AgentMissing, Unavailable
@@ -221,7 +222,7 @@ async def test_what_is_said_during_the_burst_comes_once_and_in_its_place(house: 
 
     talking = asyncio.create_task(saying())
     async with contextlib.AsyncExitStack() as stack:
-        tabs = [await stack.enter_async_context(house.tab()) for _ in range(8)]
+        tabs = [await stack.enter_async_context(house.tab(ready=False)) for _ in range(8)]
         await talking
         await agent.result()
         for tab in tabs:
@@ -250,7 +251,7 @@ async def test_a_turn_goes_on_without_its_client_and_a_reconnect_shows_everythin
     assert [message.content for message in client.state.messages][2:] == ["again", "answered"]
 
 
-@pytest.mark.rules("S000-153", "S000-154")
+@pytest.mark.rules("S000-152", "S000-153", "S000-154")
 async def test_a_client_that_leaves_leaves_nothing_behind(house: House) -> None:
     await talked(house)
     await house.rig.until(lambda: not house.app.doer._tasks)
@@ -446,3 +447,63 @@ async def test_an_agent_that_dies_ends_the_turn_for_every_client(house: House) -
         ended = await tab.until("result")
         assert (ended["subtype"], ended["is_error"]) == ("error_during_execution", True)
         assert not tab.client.state.working and tab.client.state.streaming_text == ""
+
+
+# --- the log
+
+
+async def test_what_was_sent_to_whom_is_logged_with_counts(house: House, caplog: pytest.LogCaptureFixture) -> None:
+    await talked(house, 1)
+    caplog.set_level("DEBUG", "fairlead")
+    async with house.tab() as tab:
+        await tab.until("result")
+        await level(tab)
+        await prompt(house, tab, "more")
+        await tab.until("user")
+    await house.rig.until(lambda: any(line.message == "disconnect" for line in caplog.records))
+    told = {line.message: vars(line) for line in caplog.records if line.name.startswith("fairlead.")}
+    assert [
+        name for name in ("connect", "subscribe", "history sent", "new sent", "disconnect") if name not in told
+    ] == []
+    sent = told["history sent"]
+    assert (sent["session"], sent["who"], sent["entries"], sent["levelname"]) == (SESSION, "ann", 4, "INFO")
+    assert told["new sent"]["up_to"] == 5
+    assert house.admin not in caplog.text
+
+
+async def test_a_session_is_found_by_its_agents_own_id_too(house: House) -> None:
+    agent = await talked(house, 1)
+    await house.rig.send("more")
+    await agent.prompted()
+    init = {"type": "system", "subtype": "init", "uuid": "i-2", "session_id": OTHER, "model": "opus", "cwd": "/"}
+    await agent.say({**init, "permissionMode": "default", "tools": [], "mcp_servers": [], "slash_commands": []})
+    await house.rig.until(lambda: house.rig.loaded().core.state.agent_session == OTHER)
+    async with house.tab(session=OTHER) as tab, house.tab() as ours:
+        await agent.text("to both")
+        for both in (tab, ours):
+            await both.until(lambda frame: "to both" in str(frame))
+        assert tab.frames == ours.frames
+
+
+# --- another gateway
+
+
+async def test_a_gateway_that_was_started_again_goes_on_where_the_client_is(tmp_path: Path) -> None:
+    async with open_house(tmp_path) as house:
+        agent = await talked(house, 2)
+        await house.rig.send("more")
+        await agent.prompted()
+        async with house.tab() as tab:
+            await tab.until(lambda frame: frame.get("message") == {"role": "user", "content": "more"})
+            before = list(tab.frames)
+        await agent.ask("R1", "toolu_1", "Write", file_path="/x", content="y")
+    async with open_house(tmp_path) as house:
+        async with house.tab(f"?fromUuid={before[-1]['uuid']}") as tab:
+            assert (await tab.until("resume"))["verdict"] == "ok"
+            await tab.until("control_cancel_request")
+            assert (await tab.until("result"))["is_error"] is True
+            assert tab.client.state.requests == {}
+            after = tab.frames[1:]
+        async with house.tab() as tab:
+            await tab.until(lambda frame: frame == after[-1])
+            assert tab.frames == [*before, *after]

@@ -281,6 +281,7 @@ async def test_a_request_that_waits_is_news_only_while_nobody_looks(house: House
 # --- state and pages
 
 
+@pytest.mark.rules("S000-035")
 async def test_the_true_state_is_told_to_those_who_ask_for_it(house: House) -> None:
     await house.rig.open()
     async with house.tab("?state=1") as tab, house.tab() as plain:

@@ -54,7 +54,8 @@ def home(tmp_path: Path) -> Home:
 
 
 @contextlib.asynccontextmanager
-async def gateway(home: Home, tmp_path: Path) -> AsyncIterator[Running]:
+async def gateway(home: Home, tmp_path: Path, listed: str = f"/{SESSION}") -> AsyncIterator[Running]:
+    """`listed` is the path below the sessions by which it is seen that the file was found."""
     config = Config(
         port=0,
         data=str(tmp_path / "data"),
@@ -66,7 +67,7 @@ async def gateway(home: Home, tmp_path: Path) -> AsyncIterator[Running]:
         headers = {"Authorization": f"Bearer {told.token}"}
         async with httpx.AsyncClient(base_url=told.url, headers=headers, trust_env=False) as http, asyncio.timeout(20):
             # Files are looked for while the gateway answers already.
-            while (await http.get(f"/api/claude/sessions/{SESSION}")).status_code == 404:
+            while SESSION not in (await http.get(f"/api/claude/sessions{listed}")).text:
                 await asyncio.sleep(0.01)
         yield told
 
@@ -133,9 +134,14 @@ async def test_a_bad_line_is_left_out_and_the_rest_goes_on(home: Home, tmp_path:
 
 
 @pytest.mark.rules("S000-217")
-async def test_a_thousand_records_open_with_their_last_pages(home: Home, tmp_path: Path) -> None:
+@pytest.mark.parametrize("at_once", [8 << 20, 1000])
+async def test_a_thousand_records_open_with_their_last_pages(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    """Also of a file that is still being read: pages are counted when it has been."""
+    monkeypatch.setattr("fairlead.sessions.transcripts.AT_ONCE_BYTES", at_once)
     home.write(*(row(number) for number in range(1, 1301)))
-    async with gateway(home, tmp_path) as served:
+    async with gateway(home, tmp_path, listed="/all") as served:
         async with tab(served, "?pages=1") as seat:
             assert await seat.until("session_info") == {
                 "type": "session_info",

@@ -100,6 +100,27 @@ def server_frames(events: list[Any]) -> dict[str, Any]:
     }
 
 
+def terminal_frames() -> tuple[dict[str, Any], dict[str, Any]]:
+    """What a client sends on a terminal's socket, and what the gateway sends beside the bytes."""
+    cells = {"type": "integer", "minimum": 1, "maximum": 65535}
+    size = {"cols": cells, "rows": cells}
+    client = {
+        "input": frame("input", {"data": STRING}, {}, "What is typed."),
+        "resize": frame("resize", size, {}, "How much room the client has."),
+        "ping": frame("ping", {}, {}, "Answered by pong."),
+    }
+    maybe = {"type": ["integer", "null"]}
+    server = {
+        "size": frame("size", size, {}, "The size that the next drawing is for."),
+        "redraw": frame("redraw", {}, {}, "The next binary frame draws everything anew."),
+        "exit": frame("exit", {"code": maybe, "signal": maybe}, {}, "The program has ended."),
+        "error": frame("error", {"code": STRING, "message": STRING}, {"data": {"type": "object"}}, "A refused frame."),
+        "pong": frame("pong", {}, {}, "Answers ping."),
+        "bytes": {"type": "string", "format": "binary", "description": "What the terminal is to show."},
+    }
+    return client, server
+
+
 def plain(value: Any) -> Any:
     return msgspec.json.decode(msgspec.json.encode(value))
 
@@ -112,11 +133,18 @@ def document(version: str) -> Any:
     client, server = client_frames(commands), server_frames(events)
     messages = {f"{kind}.request": {"payload": shape} for kind, shape in client.items()}
     messages |= {kind: {"payload": shape} for kind, shape in server.items()}
-    channel = {"$ref": "#/channels/socket"}
+    typed, shown = terminal_frames()
+    terminal = {f"terminal.{kind}.request": {"payload": shape} for kind, shape in typed.items()}
+    terminal |= {f"terminal.{kind}": {"payload": shape} for kind, shape in shown.items()}
 
-    def operation(action: str, about: str, names: list[str]) -> dict[str, Any]:
-        listed = [{"$ref": f"#/channels/socket/messages/{name}"} for name in names]
-        return {"action": action, "summary": about, "channel": channel, "messages": listed}
+    def operation(channel: str, action: str, about: str, names: list[str]) -> dict[str, Any]:
+        listed = [{"$ref": f"#/channels/{channel}/messages/{name}"} for name in names]
+        return {
+            "action": action,
+            "summary": about,
+            "channel": {"$ref": f"#/channels/{channel}"},
+            "messages": listed,
+        }
 
     return plain(
         {
@@ -127,12 +155,22 @@ def document(version: str) -> Any:
                     "address": "/v1/ws",
                     "description": f"Subprotocols: {', '.join(SUBPROTOCOLS)}. JSON text frames, or MessagePack.",
                     "messages": {name: {"$ref": f"#/components/messages/{name}"} for name in messages},
-                }
+                },
+                "terminal": {
+                    "address": "/v1/sessions/{session}/terminal",
+                    "description": "Binary frames are the terminal's bytes, all others JSON.",
+                    "parameters": {"session": {"description": "The session's id."}},
+                    "messages": {name: {"$ref": f"#/components/messages/{name}"} for name in terminal},
+                },
             },
             "operations": {
-                "ask": operation("receive", "What a client sends.", [f"{kind}.request" for kind in client]),
-                "tell": operation("send", "What the gateway sends.", list(server)),
+                "ask": operation("socket", "receive", "What a client sends.", [f"{kind}.request" for kind in client]),
+                "tell": operation("socket", "send", "What the gateway sends.", list(server)),
+                "type": operation(
+                    "terminal", "receive", "What is typed.", [f"terminal.{kind}.request" for kind in typed]
+                ),
+                "show": operation("terminal", "send", "What is shown.", [f"terminal.{kind}" for kind in shown]),
             },
-            "components": {"messages": messages, "schemas": known},
+            "components": {"messages": messages | terminal, "schemas": known},
         }
     )

@@ -12,9 +12,13 @@ from openapi_schema_validator import OAS31Validator
 from clients.native.asyncapi import document
 from clients.native.dialogue import Dialogue, frames
 from fairlead.clients.native.codec import JsonCodec
+from fairlead.clients.native.terminal import NativeTerminalCodec
 from fairlead.model import events as ev
+from fairlead.model.agents import Exit
+from fairlead.model.errors import NotFound
 from fairlead.model.ids import EventId, MessageId, SessionId
 from fairlead.model.store import Entry
+from fairlead.model.terminals import Answer, Output, Size
 
 ROOT = Path(__file__).parents[3]
 FILE = ROOT / "docs" / "reference" / "asyncapi.yaml"
@@ -65,7 +69,29 @@ def test_an_event_and_a_passing_matter_fit(made: Any) -> None:
 
 
 def test_every_frame_that_is_accepted_is_described(made: Any) -> None:
-    described = {name.removesuffix(".request") for name in made["components"]["messages"] if name.endswith(".request")}
+    listed = [name for name in made["channels"]["socket"]["messages"] if name.endswith(".request")]
+    described = {name.removesuffix(".request") for name in listed}
     for kind in described:
         (answer, *_) = Dialogue().say({"type": kind})
         assert answer.get("code") != "unknown_type", kind
+
+
+def test_frames_of_a_terminal_fit(made: Any) -> None:
+    codec = NativeTerminalCodec()
+    told = [*frames(codec.output(Output(b"x", redraw=True, size=Size(4, 2))))[:1]]
+    told += frames(codec.output(Output(b"x", redraw=True, size=Size(4, 2))))[:1]
+    told += [*frames(codec.ended(Exit(code=1))), *frames(codec.failed(NotFound("terminal", "x")))]
+    answer = codec.read(b'{"type":"ping"}')
+    assert isinstance(answer, Answer)
+    told += frames(answer.frames)
+    for _, payload in told:
+        value = msgspec.json.decode(payload)
+        check(made, f"terminal.{value['type']}", value)
+    said: list[dict[str, Any]] = [
+        {"type": "input", "data": "x"},
+        {"type": "resize", "cols": 4, "rows": 2},
+        {"type": "ping"},
+    ]
+    for value in said:
+        codec.read(msgspec.json.encode(value))
+        check(made, f"terminal.{value['type']}.request", value)

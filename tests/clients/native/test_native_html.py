@@ -226,6 +226,12 @@ def test_a_subagent_stands_inside_the_call_that_started_it() -> None:
     assert [html.index(word) for word in order] == sorted(html.index(word) for word in order)
 
 
+def test_what_was_unresolved_is_named_when_it_is_known() -> None:
+    """What has gone out stays where it is; a line says whose it was."""
+    resolved = ev.SubagentResolved(id=EventId("r"), child=SubagentId("c1"), call=CallId("toolu_1"))
+    assert "unresolved above was said by the subagent of toolu_1" in page(text("deep"), resolved)
+
+
 def test_a_turn_that_ends_closes_its_calls_and_the_page_goes_on() -> None:
     renderer = HtmlRenderer(Summary(session=SESSION))
     renderer.begin()

@@ -116,6 +116,7 @@ def test_a_crowd_beyond_all_slots_is_still_served(timer: HandTimer) -> None:
     assert {member.turns for member in members} == {1}
 
 
+@pytest.mark.rules("S000-147")
 def test_a_peer_that_answers_is_pinged_every_interval(server: RunningServer, timer: HandTimer) -> None:
     with RawClient(server.port, "/echo") as client:
         wait_until(lambda: bool(timer.entries), "the connection's place in the keepalive")

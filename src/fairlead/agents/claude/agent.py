@@ -174,6 +174,10 @@ class ClaudeAgent:
             raise BadRequest("Only a prompt, on one line, is written to the agent.")
         await self._link.send(record.raw + b"\n")
 
+    @property
+    def attended(self) -> bool:
+        return False
+
     async def interrupt(self) -> None:
         await self._ask("interrupt", {}, None)
 

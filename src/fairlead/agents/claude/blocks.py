@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from fairlead.agents.claude import costs, subagents
+from fairlead.agents.claude.copies import SYNTHETIC
 from fairlead.agents.claude.records import AssistantRecord, StreamRecord
 from fairlead.agents.claude.state import MESSAGES_KEPT, PIECES_OPEN, STREAMS_OPEN, Piece, Stream, trim
 from fairlead.agents.claude.step import Step
@@ -19,6 +20,7 @@ from fairlead.model.ids import CallId, MessageId, event_id
 
 FINAL: Final = frozenset({"end_turn", "stop_sequence"})
 """Stop reasons after which the agent waits for a prompt."""
+FILLER: Final = "No response requested."
 
 
 # --- whole blocks --------------------------------------------------------------------------------------
@@ -29,6 +31,13 @@ def blocks_of(content: Any) -> list[dict[str, Any]]:
     if isinstance(content, str):
         return [{"type": "text", "text": content}] if content else []
     return [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+
+
+def fills(record: AssistantRecord) -> bool:
+    """Written by the CLI in the place of an answer that never was, when it takes up an interrupted conversation: for
+    the model alone, its own screen does not show it."""
+    said = blocks_of(record.message.content)
+    return record.message.model == SYNTHETIC and [block.get("text") for block in said] == [FILLER]
 
 
 def assistant(step: Step, record: AssistantRecord, thread: str) -> None:

@@ -43,7 +43,7 @@ def _entries(folder: Path, *, folders: bool) -> Iterator[Path | Problem]:
     try:
         with os.scandir(folder) as entries:
             found = sorted(entries, key=lambda entry: entry.name)
-    except (FileNotFoundError, NotADirectoryError):
+    except FileNotFoundError:
         return
     except OSError as error:
         yield Problem("unreadable", str(folder), detail=error.strerror or "")

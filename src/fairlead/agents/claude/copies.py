@@ -1,7 +1,8 @@
 """Rows of a transcript beside the records that the wire brought: which row is whose copy, and what differs. Pure.
 
 Both have one uuid; where they do not, a block is known by its message and what it says. Equal must be type, order and
-content (a plain string is one text block); all else differs by nature. Memory is bounded: far more than a turn has.
+content (a plain string is one text block); all else differs by nature. An answer that the wire never brought is another
+program's, which writes to the same file. Memory is bounded: far more than a turn has.
 """
 
 import hashlib
@@ -13,19 +14,24 @@ from fairlead.agents.claude.lines import Spill, stand_in
 from fairlead.agents.claude.named import CONVERSATION, Named, decoded, name_of, named
 from fairlead.agents.claude.state import trim
 from fairlead.model.agents import Record
-from fairlead.model.transcripts import Copy
+from fairlead.model.transcripts import FOREIGN, Copy
 
 KEPT: Final = 8192
 """Records of the wire that are remembered until their rows come; a long turn has some hundreds."""
 WHOLE_ASIDE: Final = 32 << 10
 """Rows beside the conversation above this size are spilled: requests to the model, which newer versions write down with
 every turn (100 kB each), are nothing that a client shows."""
+ROWS_KEPT: Final = 32768
+"""Rows that are known to be in the log already."""
+SYNTHETIC: Final = "<synthetic>"
+"""The CLI's own words in the model's place: some of them it only writes down."""
 SHOWN: Final = 256
 """What is kept of such a row: enough to see what it was."""
 
 
 class _Message(msgspec.Struct):
     id: Any = None
+    model: Any = None
     content: Any = None
 
 
@@ -87,7 +93,9 @@ class ClaudeCopies:
         told = self._told.get(name)
         if told is None:
             other = self._blocks.get((message.id, digest), "") if isinstance(message.id, str) else ""
-            return (other, "uuid") if other and row.type == "assistant" else (name, "")
+            if row.type != "assistant" or row.isSidechain is True or message.model == SYNTHETIC:
+                return name, ""
+            return (other, "uuid") if other else (name, FOREIGN)
         if told.kind != row.type:
             return name, "type"
         if told.content != digest:
@@ -99,7 +107,7 @@ class ClaudeCopies:
 
     def _note(self, name: str) -> None:
         self._rows[name] = None
-        trim(self._rows, KEPT)
+        trim(self._rows, ROWS_KEPT)
 
     def _aside(self, record: Record) -> Record:
         if self._spill is None:

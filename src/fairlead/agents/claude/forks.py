@@ -11,7 +11,8 @@ from pathlib import Path
 import msgspec
 
 from fairlead.agents.claude.named import name_of, named
-from fairlead.agents.claude.reading import MAIN, FileRows, Place
+from fairlead.agents.claude.reading import MAIN, Place
+from fairlead.agents.claude.rowfile import FileRows
 from fairlead.model.agents import Record
 from fairlead.model.transcripts import Shared
 

@@ -294,6 +294,8 @@ class ClaudeInterpreter:
             case StreamRecord():
                 turns.speaks(step, thread)
                 blocks.streamed(step, message, thread)
+            case AssistantRecord() if blocks.fills(message):
+                step.keep("assistant", "filler", thread=thread)
             case AssistantRecord():
                 if blocks.blocks_of(message.message.content):
                     turns.speaks(step, thread)

@@ -22,8 +22,6 @@ ESCAPE: Final = b"\x1b"
 ERASE: Final = (b"\x15", b"\x7f")
 """Clears the line up to the cursor, and joins it to the one before: again and again, until the box is empty."""
 PASTE: Final = (b"\x1b[200~", b"\x1b[201~")
-CHUNK: Final = 64
-"""Characters in one write: as fast fingers, far below what is taken for a paste."""
 
 GUARD: Final = "\u2800"
 _TRIMS_SINCE: Final[Version] = (2, 1, 121)
@@ -50,11 +48,11 @@ def guarded(text: str, version: Version) -> str:
 
 
 def strokes(text: str) -> list[bytes]:
-    """The writes that bring a guarded text into the box, Enter not among them: one line is typed, several are
-    pasted."""
+    """The writes that bring a guarded text into the box, Enter not among them: one line is typed, character by
+    character, several are pasted."""
     if "\n" in text:
         return [PASTE[0] + text.encode() + PASTE[1]]
-    return [text[start : start + CHUNK].encode() for start in range(0, len(text), CHUNK)]
+    return [character.encode() for character in text]
 
 
 def same(typed: str, written: str) -> bool:

@@ -147,6 +147,7 @@ class ClaudeKind:
     ) -> ClaudeAgent | ClaudeTerminal:
         """Start it and wait until it takes prompts. Once it was recorded, `sink.exited` comes even if this fails."""
         ready = await self._prepare(launch)
+        await self._check_history(ready)
         if launch.settings.link == "terminal":
             return await self._in_terminal(ready, sink, record_child)
         if launch.settings.link == "stdio":
@@ -170,6 +171,14 @@ class ClaudeKind:
         agent_session = self._conversation(launch, config, cwd)
         transcript = following.transcript_path(config, cwd, agent_session)
         return _Ready(launch, found, env, cwd, agent_session, transcript)
+
+    async def _check_history(self, ready: _Ready) -> None:
+        """The CLI would be started in vain: in a terminal it is ready before anything has been said, or written."""
+        resume, config = ready.launch.resume, following.config_folder(ready.env)
+        if not is_uuid(resume) or ready.transcript.exists():
+            return
+        if await asyncio.to_thread(following.find_transcript, config, resume) is None:
+            raise AgentGone(f"No conversation found with session ID: {resume}")
 
     async def _drive(
         self, ready: _Ready, link: StdioLink | ClaudeDialIn, sink: AgentSink, record_child: ChildRecorder

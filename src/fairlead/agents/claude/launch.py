@@ -189,14 +189,18 @@ def resumes_by_command(version: Version) -> bool:
     return version == (2, 1, 120)
 
 
-def terminal_environment(env: Mapping[str, str], settings: Settings) -> dict[str, str]:
+def terminal_environment(env: Mapping[str, str], launch: Launch, version: Version) -> dict[str, str]:
     """What the interactive CLI needs besides: a terminal that it can draw on, and a box that holds nothing that nobody
     typed."""
+    settings = launch.settings
     chosen = {**env, "TERM": "xterm-256color", "CLAUDE_CODE_ENABLE_PROMPT_SUGGESTION": "false"}
     if not any("utf" in chosen.get(name, "").lower() for name in ("LC_ALL", "LC_CTYPE", "LANG")):
         chosen["LC_ALL"] = "C.UTF-8"
     if settings.thinking is not None:
         chosen["MAX_THINKING_TOKENS"] = str(settings.thinking)
+    if launch.resume and resumes_by_command(version):
+        # Measured: its command finds no conversation that began over stdio, unless it was started for such itself.
+        chosen["CLAUDE_CODE_ENTRYPOINT"] = "sdk-cli"
     return chosen
 
 

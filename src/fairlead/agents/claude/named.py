@@ -5,7 +5,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from fairlead.agents.claude.records import mend
+from fairlead.model.mending import mend
 
 T = TypeVar("T")
 

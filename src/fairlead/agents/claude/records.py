@@ -5,12 +5,12 @@ wrong type becomes `UnknownRecord`; the caller keeps the bytes. Keys come in any
 ignored here since the bytes are kept. Transcript rows are decoded by the same classes: both spellings are known.
 """
 
-import re
 from typing import Any, Final
 
 import msgspec
 
 from fairlead.agents.claude.lines import encode_line
+from fairlead.model.mending import mend
 
 
 class _Body(msgspec.Struct, frozen=True, kw_only=True):
@@ -550,17 +550,6 @@ def _decode(raw: bytes) -> WireRecord:
 
 
 # An escaped backslash, a whole surrogate pair, or half of one.
-_ESCAPES: Final = re.compile(
-    rb"\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
-)
-
-
-def mend(raw: bytes) -> bytes:
-    """What is no text becomes U+FFFD: half an emoji where the CLI cut a tool's output, stray bytes."""
-    text = raw.decode("utf-8", "replace").encode()
-    return _ESCAPES.sub(lambda found: rb"\ufffd" if len(found[0]) == 6 else found[0], text)
-
-
 def _unknown(raw: bytes) -> WireRecord:
     data = _any.decode(raw)
     if not isinstance(data, dict):

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from fairlead.agents.claude.records import mend
+from fairlead.model.mending import mend
 
 
 class Row(msgspec.Struct, frozen=True):

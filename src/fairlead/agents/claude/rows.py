@@ -13,7 +13,8 @@ from typing import Final
 from fairlead.agents.claude.lines import Spill
 from fairlead.agents.claude.named import named
 from fairlead.agents.claude.order import REMEMBERED, Order
-from fairlead.agents.claude.reading import SessionReader, last_rows
+from fairlead.agents.claude.reading import SessionReader
+from fairlead.agents.claude.rowfile import last_rows
 from fairlead.model.agents import Record
 from fairlead.model.errors import NotFound
 from fairlead.model.ids import SessionId

@@ -45,7 +45,7 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
         post = desk.open(self.launch.session, self._handlers(made))
         try:
             words = in_terminal(self.launch, self.version, self.agent_session, _settings(post))
-            env = {**terminal_environment(self.env, self.launch.settings), **post.variables}
+            env = {**terminal_environment(self.env, self.launch, self.version), **post.variables}
             program = Program(argv=[*self.command, *words], env=env, cwd=self.cwd, size=SIZE)
             terminal = await terminals.open(session_terminal(self.launch.session), program)
         except BaseException:

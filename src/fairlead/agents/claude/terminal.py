@@ -39,6 +39,9 @@ logger = logging.getLogger("fairlead.agents.claude")
 
 START_SECONDS: Final = 60.0
 """Until its prompt, or a dialog, is on the screen: 2.1.37 takes some 3 s on an idle machine."""
+STILL_SECONDS: Final = 0.3
+DRAWING_SECONDS: Final = 3.0
+"""A screen that does not change for the one, or has been there for the other, is drawn."""
 IDLE_SECONDS: Final = 0.7
 """Back at its prompt for so long, with nothing written, it has ended its turn: rows lag a tenth of a second behind."""
 LEFT_SECONDS: Final = 10.0
@@ -66,6 +69,7 @@ class ClaudeTerminal:
         self._row = asyncio.Event()
         self._calls: dict[str, None] = {}
         self._interrupted = False
+        self._prompts = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._life: asyncio.Task[Exit] | None = None
         self._resumed = asyncio.Event()
@@ -107,10 +111,20 @@ class ClaudeTerminal:
 
         with contextlib.suppress(TimeoutError):
             await within(self._clock, START_SECONDS, self._until(up))
+        await self._until_drawn()
         if not self._terminal.running:
             raise AgentGone(f"The agent ended before it was ready: {self._last_words() or 'it said nothing'}")
         if self._typist.view.state == "starting":
             await self._show(self._typist.view)
+
+    async def _until_drawn(self) -> None:
+        """The first prompt may be drawn over once more, with what was typed into it."""
+        end = self._clock.monotonic() + DRAWING_SECONDS
+        while self._terminal.running and self._clock.monotonic() < end:
+            try:
+                await within(self._clock, STILL_SECONDS, self._terminal.changed(self._terminal.screen.version))
+            except TimeoutError:
+                return
 
     async def _take_up(self, conversation: str) -> None:
         if self._typist.view.state == "dialog":
@@ -335,6 +349,10 @@ class ClaudeTerminal:
         return ".".join(map(str, self._version))
 
     @property
+    def attended(self) -> bool:
+        return self._terminal.watched
+
+    @property
     def modes(self) -> tuple[str, ...]:
         return abilities(self._version).modes
 
@@ -347,6 +365,7 @@ class ClaudeTerminal:
         if not plain_text(content).strip() or not all(isinstance(block, TextBlock) for block in content):
             return  # told as failed already
         self.at_work = True
+        self._prompts += 1
         self._stirred.set()
         try:
             await self._typist.prompt(plain_text(content))
@@ -359,20 +378,28 @@ class ClaudeTerminal:
         if not self._terminal.running:
             raise AgentGone("The agent has exited.")
         self._interrupted = True
-        if self._typist.typing:
+        if self._typist.typing and not self._typist.entered:
             self._typist.withdraw()
         else:
             self._start(self._escape())
 
     async def _escape(self) -> None:
-        """Esc, until it stops. Never at the prompt: twice there, it would open a menu."""
+        """Esc, until it stops. Never at the prompt: twice there, it would open a menu. A prompt that was just entered
+        shows as work a moment later."""
+        prompt = self._prompts
         for _ in range(ESCAPES):
-            if self._typist.view.state not in ("working", "dialog"):
-                break
+            await self._for_a_while(lambda: not self._is_still() or not self.at_work)
+            if self._is_still() or self._prompts != prompt:
+                break  # it has stopped, and what works now is another turn
             await self._terminal.write(keys.ESCAPE)
-            with contextlib.suppress(TimeoutError):
-                await within(self._clock, ESCAPE_SECONDS, self._until(self._is_still))
+            await self._for_a_while(self._is_still)
+            if self._is_still():
+                break
         self._stirred.set()
+
+    async def _for_a_while(self, reached: Callable[[], bool]) -> None:
+        with contextlib.suppress(TimeoutError):
+            await within(self._clock, ESCAPE_SECONDS, self._until(reached))
 
     def _is_still(self) -> bool:
         return self._typist.view.state not in ("working", "dialog")

@@ -10,13 +10,14 @@ from fairlead.agents.claude import catalogue, forks, reading
 from fairlead.agents.claude.beside import Beside
 from fairlead.agents.claude.copies import ClaudeCopies
 from fairlead.agents.claude.lines import Spill
+from fairlead.agents.claude.rowfile import last_rows
 from fairlead.agents.claude.watch import Watch
 from fairlead.model.agents import Record
 from fairlead.model.errors import NotFound
 from fairlead.model.ids import SessionId
 from fairlead.model.transcripts import Found, Gone, Mark, Problem, Shared
 from fairlead.system.clock import Clock
-from fairlead.system.spill import SpillFiles
+from fairlead.system.spill import SpillFiles, discard
 
 
 def default_homes(env: Mapping[str, str], agents_home: str) -> list[Path]:
@@ -75,6 +76,10 @@ class ClaudeTranscripts:
         found = None if path is None else await asyncio.to_thread(catalogue.look, path, session)
         return found if isinstance(found, Found) else None
 
+    async def discard(self, session: SessionId) -> None:
+        if self._spill:
+            await asyncio.to_thread(discard, Path(self._spill), session)
+
     async def examine(self, path: str) -> Found | Problem:
         return await asyncio.to_thread(catalogue.look, Path(path))
 
@@ -117,7 +122,7 @@ class ClaudeTranscripts:
         path = await self._find(session)
         if path is None:
             raise NotFound("transcript of session", session)
-        return await asyncio.to_thread(reading.last_rows, path, limit)
+        return await asyncio.to_thread(last_rows, path, limit)
 
     async def _find(self, session: SessionId) -> Path | None:
         known = self._paths.get(session)

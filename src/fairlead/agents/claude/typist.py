@@ -22,8 +22,9 @@ STEADY_SECONDS: Final = 0.15
 TAKEN_SECONDS: Final = 3.0
 """After Enter the row comes within tenths of a second; a box that still has the text then did not hear the Enter."""
 ROW_SECONDS: Final = 30.0
-"""With the box empty again the row must come: hooks of the user's own may run before it."""
+"""With the box empty again the row must come: hooks of the user's own may run before it, or refuse the prompt."""
 ENTERS: Final = 3
+TYPINGS: Final = 3
 PATIENCE_SECONDS: Final = 20.0
 """How long a person may leave their words in the box, or a dialog open, before others are told what is waited for."""
 ERASING: Final = 40
@@ -49,7 +50,8 @@ class Typist:
         self.view = View("starting")
         self.text = ""
         """What was typed last; empty when nothing was."""
-        self.typing = False
+        self.typing = self.entered = False
+        """Whether a prompt is on its way, and whether Enter was pressed for it."""
 
     # --- what it is told -----------------------------------------------------------------------------------
 
@@ -75,18 +77,21 @@ class Typist:
 
     async def prompt(self, text: str) -> None:
         """Until the CLI has it. NotTyped, AgentGone."""
-        self.typing = True
+        self.typing, self.entered = True, False
         self._withdrawn.clear()
         self._taken.clear()
         try:
-            await self._until_free()
             self.text = keys.clean(text)
             if not self.text.strip():
                 raise NotTyped("There is nothing in this message that can be typed.")
-            for stroke in keys.strokes(keys.guarded(self.text, self._version)):
-                await self._terminal.write(stroke)
-            await self._until_echoed()
-            await self._enter()
+            for _ in range(TYPINGS):
+                await self._until_free()
+                for stroke in keys.strokes(keys.guarded(self.text, self._version)):
+                    await self._terminal.write(stroke)
+                await self._until_echoed()
+                if await self._enter():
+                    return
+            raise NotTyped("What was typed into the agent's terminal did not stay there.")
         except NotTyped:
             await self.erase()
             raise
@@ -127,7 +132,7 @@ class Typist:
                     await self._shows(told)
 
     async def _until_echoed(self) -> None:
-        if not await self._until(lambda: self.view.state == "typed" or self._taken.is_set(), ECHO_SECONDS):
+        if not await self._until(lambda: bool(self.view.text) or self._taken.is_set(), ECHO_SECONDS):
             raise NotTyped("The terminal did not show what was typed into it.")
         while not keys.same(self.view.text, self.text):
             try:
@@ -135,26 +140,49 @@ class Typist:
             except TimeoutError:
                 return
 
-    async def _enter(self) -> None:
+    async def _enter(self) -> bool:
+        """False: what was typed is gone from the box, and nobody has entered it."""
         for _ in range(ENTERS):
-            if self.view.state == "dialog":
-                await self._until_free_of_dialog()
-            self._check()
+            if not await self._until_box():
+                return self._taken.is_set()
             await self._terminal.write(keys.ENTER)
-            if await self._until(self._taken.is_set, TAKEN_SECONDS):
-                return
-            if self.view.state != "typed" and await self._until(self._taken.is_set, ROW_SECONDS):
-                return
+            self.entered = True
+            if await self._until(
+                lambda: self._taken.is_set() or self.view.state in ("prompt", "working"), TAKEN_SECONDS
+            ):
+                await self._until_row()
+                return True
         raise NotTyped("The agent did not take what was typed into its terminal.")
 
-    async def _until_free_of_dialog(self) -> None:
-        await self._shows(self.view)
-        while self.view.state == "dialog":
+    async def _until_box(self) -> bool:
+        """Enter goes to our words in the box alone: not to a dialog, nor to work that began meanwhile, which would
+        queue it. False if they are gone: a CLI that still starts may draw an empty box over them."""
+        while self.view.state != "typed":
             self._check()
-            await self._next()
+            if self.view.state == "dialog":
+                await self._shows(self.view)
+            try:
+                await within(self._clock, TAKEN_SECONDS, self._next())
+            except TimeoutError:
+                if self.view.state == "prompt":
+                    return False
+            if self._taken.is_set():
+                return False
+        self._check()
+        return True
+
+    async def _until_row(self) -> None:
+        """While it works, the prompt may wait in the CLI's own queue; back at its prompt, the row must come."""
+        while not self._taken.is_set():
+            self._check()
+            try:
+                await within(self._clock, ROW_SECONDS, self._next())
+            except TimeoutError:
+                if self.view.state != "working":
+                    raise NotTyped("The agent did not write down what was typed into its terminal.") from None
 
     def _check(self) -> None:
-        if self._withdrawn.is_set():
+        if self._withdrawn.is_set() and not self.entered:
             raise NotTyped("It was interrupted before it was typed.")
         if not self._terminal.running:
             raise NotTyped("The agent's terminal has ended.")

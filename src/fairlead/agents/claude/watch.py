@@ -99,6 +99,7 @@ class _Folders:
         self._inotify = Inotify()
         self._watched: dict[Path, object] = {}
         self._handlers: dict[object, Callable[[Event], None]] = {}
+        self._folders: dict[tuple[int, int], Path] = {}
         self._active: set[Path] = set()
         self.changed: set[SessionId] = set()
         self.news = asyncio.Event()
@@ -134,9 +135,11 @@ class _Folders:
     # --- folders
 
     def _watch(self, folder: Path, handle: Callable[["Event"], None]) -> bool:
-        """False: it is not there, or may not be read."""
+        """False: it is not there, or may not be read, or is watched under another name (a link, perhaps a loop)."""
         if folder in self._watched:
             return True
+        if self._same(folder) is not None:
+            return False
         wanted = Mask.MODIFY | Mask.CREATE | Mask.DELETE | Mask.MOVED_TO | Mask.MOVED_FROM
         try:
             watch = self._inotify.add_watch(folder, wanted | Mask.DELETE_SELF | Mask.MOVE_SELF | Mask.ONLYDIR)
@@ -147,7 +150,15 @@ class _Folders:
         # A folder that was renamed keeps its watch, whose own path is then the old one.
         self._watched[folder] = watch
         self._handlers[watch] = handle
+        if (identity := _identity(folder)) is not None:
+            self._folders[identity] = folder
         return True
+
+    def _same(self, folder: Path) -> Path | None:
+        """The kernel has one watch a folder, whatever it is called: a second one would take the first one's events."""
+        identity = _identity(folder)
+        known = None if identity is None else self._folders.get(identity)
+        return known if known is not None and known in self._watched and _identity(known) == identity else None
 
     def _forget(self, folder: Path) -> None:
         """It is gone, or another one under its name: everything below it too."""
@@ -169,7 +180,8 @@ class _Folders:
             self._arm_root(root)
 
     def _above(self, root: Path, folder: Path, event: "Event") -> None:
-        if event.mask & (Mask.CREATE | Mask.MOVED_TO) and (folder / str(event.name)) in (root, *root.parents):
+        appeared = event.mask & (Mask.CREATE | Mask.MOVED_TO) and (folder / str(event.name)) in (root, *root.parents)
+        if appeared or event.mask & (Mask.DELETE_SELF | Mask.MOVE_SELF):
             self._forget_one(folder)
             self._arm_root(root)
 
@@ -228,7 +240,7 @@ class _Folders:
         if self._watch(folder, lambda event: self._in_subagents(folder, session, event)):
             self.changed.add(session)
             for entry in project_folders(folder):
-                if not isinstance(entry, Problem):
+                if not isinstance(entry, Problem) and not entry.is_symlink():
                     self._arm_subagents(entry, session)
 
     def _in_session(self, path: Path, session: SessionId, event: "Event") -> None:
@@ -259,6 +271,14 @@ class _Folders:
                     session = None if isinstance(file, Problem) else session_of(file)
                     if session is not None:
                         self.changed.add(session)
+
+
+def _identity(folder: Path) -> tuple[int, int] | None:
+    try:
+        status = folder.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def _marks(roots: Iterable[Path], beside: Beside) -> dict[SessionId, tuple[tuple[str, int, int], ...]]:

@@ -1,5 +1,6 @@
 """`fairlead import`: sessions that Claude Code wrote down become logs of ours, damaged files too."""
 
+import asyncio
 import os
 import sys
 from collections.abc import Iterator
@@ -114,6 +115,9 @@ async def _bring_in_all(api: "Api", bodies: list[dict[str, str]], *, json: bool)
         for body in progress.track(bodies):
             try:
                 imported = await api.post("/v1/transcripts/import", Imported, body)
+            except asyncio.CancelledError:
+                hint(f"{len(done)} of {len(bodies)} are imported. Call it again to go on: nothing is imported twice.")
+                raise
             except Unreachable:
                 raise
             except CliError as error:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from fairlead.sessions.archive import Books
 
 _UNITS = {"h": 3600, "d": 86400, "w": 7 * 86400}
+OVERSIZE = "oversize"
+"""The folder of lines that were too large for a record, as the wiring names it."""
 
 
 def register(app: typer.Typer) -> None:
@@ -90,7 +92,7 @@ def measured(folder: Path, top: int) -> tuple[list[tuple[str, int]], list[tuple[
         ("sessions (fairlead.db)", _bytes(folder, DATABASE) - free * page),
         ("room to be used again (fairlead.db)", free * page),
         ("search index", _bytes(folder, SEARCH)),
-        ("large records", sum(f.stat().st_size for f in (folder / SPILL).rglob("*") if f.is_file())),
+        ("large records", sum(_below(folder / name) for name in (SPILL, OVERSIZE))),
     ]
     return [(name, max(0, count)) for name, count in kinds], [tuple(row) for row in sessions]
 
@@ -110,6 +112,10 @@ def archived(folder: Path) -> "Books":
         gone = {name for (name,) in db.execute("select session from sessions where deleted = 1")}
     books = msgspec.json.decode(kept[0], type=Books) if kept is not None else Books()
     return Books(books.limit, {name: size for name, size in books.sessions.items() if name not in gone})
+
+
+def _below(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
 
 
 def _bytes(folder: Path, name: str) -> int:

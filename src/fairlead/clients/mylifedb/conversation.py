@@ -66,7 +66,7 @@ class MyLifeDbConversation:
     # --- the conversation's port
 
     def opened(self) -> Sequence[Do]:
-        return (*self._begin(), Run(("shown", None), q.GetSession(self._session), SHOWN))
+        return (Run(("opened",), q.GetSession(self._session), REPLAY),)
 
     def received(self, data: bytes, text: bool) -> Sequence[Do]:
         message = self._variant.read(data, text)
@@ -77,6 +77,15 @@ class MyLifeDbConversation:
 
     def answered(self, tag: Any, answer: Any) -> Sequence[Do]:
         match tag:
+            case ("opened",):
+                # The path may have named it by the agent's own id.
+                self._session = answer.summary.session
+                # Pages and the last records are counted from the end, which must be there.
+                counted = self._query.keys() & {"pages", "last"}
+                begin = (Run(("whole",), q.Whole(self._session), REPLAY),) if counted else self._begin()
+                return (*begin, *self._mark(None, answer))
+            case ("whole",):
+                return self._begin()
             case ("pages",):
                 return self._burst(answer)
             case ("last", int() as count):
@@ -103,7 +112,7 @@ class MyLifeDbConversation:
                 return self._answering.found(given, answer)
             case ("answer", given, others):
                 return self._answering.done(given, others)
-            case ("shown", ordinal):
+            case ("shown", int() as ordinal):
                 return self._mark(ordinal, answer)
             case ("acked", str()):
                 return () if answer is None else (Run(("shown", answer), q.GetSession(self._session), SHOWN),)

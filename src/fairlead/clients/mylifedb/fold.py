@@ -23,6 +23,7 @@ NAME: Final = "mylifedb"
 THREADS: Final = 256
 CALLS: Final = 1024
 UNCOPIED: Final = 8192
+ASIDE: Final = 256
 """Threads, open calls and records without a copy that are remembered; many times what an agent has at once."""
 OURS: Final = "fairlead"
 """How the types of the gateway's own marks begin (a record that was too large for the log): nobody's record."""
@@ -48,7 +49,9 @@ class Memory(msgspec.Struct):
     calls: dict[str, str] = {}
     """The record of each open tool call: its result hangs on it."""
     uncopied: dict[str, None] = {}
-    """Records of the wire whose row in the transcript has not come yet."""
+    """Records of the conversation whose row in the transcript has not come yet."""
+    aside: dict[str, None] = {}
+    """The last ones beside it, few of which are in the transcript at all: they may not push out the others."""
     driven: bool = False
     """A process of ours runs: the transcript is its copy, not the source."""
     failed: bool = False
@@ -153,19 +156,20 @@ class MyLifeDbFold:
         memory.stream.add(raw)
         if not memory.stream.open:
             memory.pages.seal()
-        return (Passing(STREAM + raw.strip()),)
+        return (Passing(STREAM + records.readable(raw)),)
 
     def _copied(self, entry: Entry, event: ev.Event | None, fields: Fields, kind: str, uuid: str) -> Sequence[Made]:
         """A line of the transcript, as it is: a row of its own, or in the place of the wire's."""
         assert entry.raw is not None
-        data = entry.raw.strip()
+        data = records.readable(entry.raw)
         copy = event.of if isinstance(event, ev.RecordKept) else ""
         if copy and copy != uuid and uuid:
             # Under another uuid it would be a second record to every client that has the first.
             return ()
-        if copy in self._memory.uncopied:
-            del self._memory.uncopied[copy]
-            return (Replace(uuid, data),)
+        for waiting in (self._memory.uncopied, self._memory.aside):
+            if copy in waiting:
+                del waiting[copy]
+                return (Replace(uuid, data),)
         if kind == "progress" and self._memory.driven and not self._memory.turn:
             # Read after the turn's end, it would make clients believe that a tool is running again.
             return ()
@@ -180,7 +184,7 @@ class MyLifeDbFold:
         """A record of the wire, or our own prompt: with its place in its thread."""
         memory = self._memory
         if not uuid:
-            return Row(bytes(entry.raw or b"").strip())
+            return Row(records.readable(entry.raw or b""))
         thread = records.text_of(fields.get("parent_tool_use_id"))
         parent = memory.tips.get(thread)
         blocks = records.blocks_of(fields) if kind in records.CHAINED else []
@@ -208,9 +212,12 @@ class MyLifeDbFold:
             data = records.completed(fields, parent=parent, at=at, session=session)
             if kind in records.CHAINED:
                 self._chain(thread, uuid)
-        if kind in records.COPIED:
+        if kind in records.CHAINED:
             memory.uncopied[uuid] = None
             _trim(memory.uncopied, UNCOPIED)
+        elif kind == "system":
+            memory.aside[uuid] = None
+            _trim(memory.aside, ASIDE)
         return Row(data, uuid)
 
     def _chain(self, thread: str, uuid: str) -> None:

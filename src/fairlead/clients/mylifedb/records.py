@@ -6,7 +6,7 @@ that ended with its process) is made here from the event.
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -14,6 +14,7 @@ import msgspec
 
 from fairlead.model import events as ev
 from fairlead.model.ids import SessionId
+from fairlead.model.mending import mend
 
 Fields = dict[str, msgspec.Raw]
 
@@ -22,27 +23,48 @@ SPELLING: Final = {"tool_use_result": "toolUseResult", "request_id": "requestId"
 """Of user and assistant records: what the wire writes in snake case and the transcript does not."""
 CHAINED: Final = frozenset({"user", "assistant"})
 """Records that the next one of their thread hangs on; the others hang on the thread and are transparent."""
-COPIED: Final = frozenset({"user", "assistant", "system"})
-"""Records of the wire of which the transcript may have a copy."""
-
 _decoder: msgspec.json.Decoder[Fields] = msgspec.json.Decoder(Fields)
 _encoder = msgspec.json.Encoder()
 
 
-def fields_of(raw: bytes) -> Fields | None:
-    """A record's fields, each as it was written; None for a line that is no JSON object in UTF-8."""
+def readable(raw: bytes) -> bytes:
+    """A line as clients are sent it: its own bytes, if they are UTF-8."""
+    line = raw.strip()
     try:
-        raw.decode()
-        return _decoder.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
+        line.decode()
+    except UnicodeDecodeError:
+        return mend(line)
+    return line
+
+
+def _tries(data: bytes) -> Iterator[bytes]:
+    yield data
+    yield mend(data)
+
+
+def fields_of(raw: bytes) -> Fields | None:
+    """A record's fields, each as it was written (but half an emoji becomes U+FFFD); None for what is no JSON object."""
+    for line in _tries(raw):
+        try:
+            return _decoder.decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            continue
+    return None
+
+
+def value_of(data: bytes) -> Any:
+    """A record or a field; None for one that nests too deep to be taken apart."""
+    for line in _tries(data):
+        try:
+            return msgspec.json.decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            continue
+    return None
 
 
 def text_of(value: msgspec.Raw | None) -> str:
     """A field that is a string; empty for anything else."""
-    if value is None:
-        return ""
-    found = msgspec.json.decode(value)
+    found = None if value is None else value_of(bytes(value))
     return found if isinstance(found, str) else ""
 
 
@@ -57,7 +79,7 @@ def moment(at: int) -> str:
 
 def blocks_of(fields: Fields) -> list[dict[str, Any]]:
     """The content blocks of a message; none where the content is a plain text or missing."""
-    message = msgspec.json.decode(fields.get("message", NULL))
+    message = value_of(bytes(fields.get("message", NULL)))
     content = message.get("content") if isinstance(message, dict) else None
     return [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
 

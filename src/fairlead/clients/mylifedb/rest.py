@@ -4,6 +4,7 @@ Errors are `{"error": text}`. A client of the original that asks for what this g
 roots, a mode that is not allowed) gets the refusal's status and reason.
 """
 
+import re
 from collections.abc import Callable
 from functools import wraps
 from typing import Any, Final, TypeVar
@@ -32,6 +33,8 @@ PAGE: Final = 1000
 LIMIT: Final = 20
 MOST: Final = 100
 TITLE_LENGTH: Final = 120
+_ASIDE: Final = re.compile(r"<(ide_[a-z_]+|system-reminder)>.*?(</\1>|\Z)", re.DOTALL)
+"""What was selected or open in an editor, and reminders: told to the model with a prompt, and no part of it."""
 
 
 class NewSession(msgspec.Struct, frozen=True):
@@ -90,8 +93,9 @@ def _session(request: Request) -> SessionId:
 
 
 def title_of(summary: Summary) -> str:
-    """What a person or the agent called it, else how it began."""
-    first = next((line for line in summary.title.splitlines() if line.strip()), "").strip()
+    """What a person or the agent called it, else how it began, without what an editor put in front of it."""
+    text = summary.first_prompt if summary.first_prompt.startswith(summary.title) else summary.title
+    first = next((line for line in _ASIDE.sub("", text).splitlines() if line.strip()), "").strip()
     if not first:
         return "Untitled"
     return first if len(first) <= TITLE_LENGTH else first[:TITLE_LENGTH] + "…"
@@ -270,6 +274,7 @@ def messages(request: Request) -> Steps:
         return json_response({"error": "page parameter is required"}, 400)
     if not text.isascii() or not text.isdigit() or len(text) > 9:
         return json_response({"error": "invalid page parameter"}, 400)
+    yield q.Whole(session)
     memory = read_memory((yield q.ReadFold(session, NAME)))
     page, pages = int(text), memory.pages
     stretch = pages.stretch(page)

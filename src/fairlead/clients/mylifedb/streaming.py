@@ -61,7 +61,7 @@ class Stream(msgspec.Struct):
     def add(self, raw: bytes) -> None:
         try:
             frame = _decoder.decode(raw)
-        except (msgspec.DecodeError, RecursionError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return
         event, thread = frame.event, frame.parent_tool_use_id or ""
         if event.type == "message_start" and thread not in self.open:
@@ -113,7 +113,7 @@ def _piece(raw: bytes, event: _Event, thread: str) -> Piece:
     text = delta.get(FIELDS.get(kind, "")) if isinstance(kind, str) else None
     if event.type == "content_block_delta" and event.index is not None and isinstance(text, str):
         return Piece(thread=thread, index=event.index, delta=str(kind), text=text)
-    return Piece(thread=thread, raw=raw.strip())
+    return Piece(thread=thread, raw=raw)
 
 
 def _same(last: Piece, piece: Piece) -> bool:

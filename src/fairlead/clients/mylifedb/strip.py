@@ -8,6 +8,8 @@ from typing import Any
 
 import msgspec
 
+from fairlead.clients.mylifedb.records import value_of
+
 _encoder = msgspec.json.Encoder()
 
 
@@ -16,9 +18,9 @@ def stripped(data: bytes) -> bytes:
     # A cheap look first: most records hold no such result, and need no decoding.
     if b"toolUseResult" not in data:
         return data
-    record = msgspec.json.decode(data)
-    result = record.get("toolUseResult")
-    if record.get("type") != "user" or not isinstance(result, dict) or not _strip_file(result):
+    record = value_of(data)
+    result = record.get("toolUseResult") if isinstance(record, dict) else None
+    if record is None or record.get("type") != "user" or not isinstance(result, dict) or not _strip_file(result):
         return data
     message = record.get("message")
     content = message.get("content") if isinstance(message, dict) else None

@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from fairlead.clients.mylifedb.fold import STATE
+from fairlead.clients.mylifedb.records import value_of
 from fairlead.clients.mylifedb.strip import stripped
 from fairlead.model.frames import packed_frame, text_frame
 from fairlead.model.ids import SessionId
@@ -59,4 +60,7 @@ class Variant(msgspec.Struct, frozen=True):
         return message if isinstance(message, dict) else None
 
     def _framed(self, data: bytes) -> bytes:
-        return packed_frame(msgspec.json.decode(data)) if self.packed else text_frame(data)
+        if not self.packed:
+            return text_frame(data)
+        value = value_of(data)
+        return b"" if value is None else packed_frame(value)

@@ -1,0 +1,35 @@
+"""`fairlead terminal`: the terminal that a session's agent lives on, in one's own."""
+
+from typing import Annotated
+
+import typer
+
+from fairlead.cli.options import Data, SessionArg, Token, Url, asynchronously, examples
+from fairlead.cli.place import Wanted
+
+
+def register(app: typer.Typer) -> None:
+    app.command(epilog=examples("fairlead terminal 3f2a", "fairlead terminal 3f2a --view"))(terminal)
+
+
+def terminal(
+    session: SessionArg,
+    view: Annotated[bool, typer.Option("--view", help="Look only: send no keys, and leave the size as it is.")] = False,
+    url: Url = None,
+    token: Token = None,
+    data: Data = None,
+) -> None:
+    """Bring the terminal that a session's agent lives on to your own, and type into it.
+
+    Ctrl-] leaves; the agent goes on.
+    """
+    asynchronously(_terminal(Wanted(url, token, data), session, view=view))
+
+
+async def _terminal(wanted: Wanted, name: str, *, view: bool) -> None:
+    from fairlead.cli.client import Api
+    from fairlead.cli.raw import RawTerminal, join
+
+    async with Api(wanted.find) as api:
+        session = await api.session(name)
+        await join(api.locate(), session, RawTerminal(), view=view)

@@ -1,0 +1,188 @@
+"""Typed prompts in the interpreter: the transcript's row is the user's message, once, with our id."""
+
+from typing import Any
+
+import pytest
+
+from agents.claude.golden_claude import SESSION, Input, Log
+from agents.claude.talk import all_of, kinds, row, said, text, the
+from fairlead.agents.claude.interpreter import ClaudeInterpreter
+from fairlead.model import events as ev
+from fairlead.model.content import ImageBlock, TextBlock
+from fairlead.model.ids import turn_id
+
+M = "aaaaaaaa-0000-4000-8000-000000000001"
+N = "aaaaaaaa-0000-4000-8000-000000000002"
+
+
+def typed(words: Any = "hello", message: str = M) -> Input:
+    return {"gateway": {"type": "fairlead_typed", "uuid": message, "content": words}}
+
+
+def shows(words: Any = "hello", **fields: Any) -> Input:
+    return row("user", {"role": "user", "content": words}, **fields)
+
+
+def answers(words: str = "hi", stop: str | None = "end_turn", **fields: Any) -> Input:
+    content = {"id": words, "role": "assistant", "model": "m", "content": [text(words)], "stop_reason": stop}
+    return row("assistant", content, **fields)
+
+
+def mark(what: str, **fields: Any) -> Input:
+    return {"gateway": {"type": "fairlead_screen", "what": what, "cause": "c", **fields}}
+
+
+def statuses(log: Log) -> list[tuple[str, str]]:
+    return [(event.status, event.reason) for event in all_of(log, ev.TurnEnded)]
+
+
+def test_the_line_opens_the_turn_and_the_row_is_the_message() -> None:
+    shown = shows()
+    log = said(typed(), shown, answers(), mark("stopped"))
+    assert kinds(log) == ["turn.started", "user.message", "text", "turn.ended"]
+    message = the(log, ev.UserMessage)
+    assert (message.message, message.record, message.via) == (M, shown["transcript"]["uuid"], "prompt")
+    assert message.content == (TextBlock("hello"),)
+    assert the(log, ev.TurnStarted).turn == turn_id(SESSION, M)
+    assert statuses(log) == [("completed", "")]
+
+
+@pytest.mark.parametrize("written", [" hello ", "\u2800hello", "hello\n"])
+def test_the_row_may_differ_in_blanks_and_in_what_we_put_before_it(written: str) -> None:
+    assert the(said(typed(), shows(written)), ev.UserMessage).content == (TextBlock("hello"),)
+
+
+def test_a_row_that_looks_like_the_clis_own_words_is_ours_if_we_typed_it() -> None:
+    log = said(typed("[Request interrupted by me"), shows("[Request interrupted by me"), answers(), mark("idle"))
+    assert kinds(log) == ["turn.started", "user.message", "text", "turn.ended"]
+    assert statuses(log) == [("completed", "")]
+
+
+def test_the_agent_is_busy_from_the_line_on() -> None:
+    log = said(typed())
+    assert log.interpreter.busy
+    log.run([shows(), answers(), mark("idle")])
+    assert not log.interpreter.busy
+
+
+def test_the_stop_may_come_before_the_last_row() -> None:
+    log = said(typed(), shows(), mark("stopped"))
+    assert log.interpreter.busy
+    log.add(answers())
+    assert statuses(log) == [("completed", "")]
+
+
+def test_an_answer_that_is_written_before_its_prompt_ends_the_turn_all_the_same() -> None:
+    log = said(typed(), answers(), shows(), mark("stopped"))
+    assert kinds(log) == ["turn.started", "text", "user.message", "turn.ended"]
+
+
+def test_the_screen_ends_a_turn_only_with_its_answer() -> None:
+    log = said(typed(), mark("idle"), mark("left"), shows(), mark("idle"))
+    assert statuses(log) == [] and log.interpreter.busy
+    log.run([answers(), mark("idle")])
+    assert statuses(log) == [("completed", "")]
+
+
+def test_an_interrupt_leaves_a_row_or_nothing() -> None:
+    interrupted = shows([text("[Request interrupted by user]")])
+    asked: Input = {"interrupt": "c"}
+    for given in ([asked, interrupted, mark("idle")], [interrupted, mark("idle")], [asked, mark("idle")]):
+        assert statuses(said(typed(), shows(), *given)) == [("cancelled", "interrupted")]
+    log = said(typed(), shows(), mark("left"))
+    assert [status for status, _ in statuses(log)] == ["cancelled"]
+
+
+def test_an_error_of_the_model_is_a_failed_turn() -> None:
+    log = said(typed(), shows(), answers("API Error", "stop_sequence", error="server_error"), mark("idle"))
+    assert statuses(log) == [("failed", "server_error")]
+
+
+def test_what_a_person_types_is_a_turn_too() -> None:
+    log = said(shows("mine"), answers(), mark("stopped"), typed(), shows(), answers("two"), mark("stopped"))
+    assert [event.message for event in all_of(log, ev.UserMessage)][1] == M
+    assert [event.content for event in all_of(log, ev.UserMessage)] == [(TextBlock("mine"),), (TextBlock("hello"),)]
+    assert [status for status, _ in statuses(log)] == ["completed"] * 2
+
+
+def test_a_persons_words_before_ours_come_up() -> None:
+    """Both were there: theirs was taken first. Ours is told when its row comes."""
+    log = said(typed(), shows("mine"), answers("one"), shows(), answers("two"), mark("stopped"))
+    assert [event.content[0].text for event in all_of(log, ev.UserMessage)] == ["mine", "hello"]
+    assert [status for status, _ in statuses(log)] == ["completed"]
+
+
+def test_what_could_not_be_typed_is_told_and_fails() -> None:
+    log = said(typed(), mark("untyped", message=M, text="nobody listens"), mark("untyped", message=M, text="again"))
+    assert kinds(log) == ["turn.started", "user.message", "turn.ended"]
+    assert the(log, ev.UserMessage).record == ""
+    assert statuses(log) == [("failed", "nobody listens")]
+    cancelled = said(typed(), {"interrupt": "c"}, mark("untyped", message=M, text="it was interrupted"))
+    assert statuses(cancelled) == [("cancelled", "interrupted")]
+    late = said(typed(), shows(), mark("untyped", message=M, text="too late"))
+    assert statuses(late) == []
+
+
+def test_an_exit_before_the_row_loses_no_message() -> None:
+    log = said(typed(), {"exit": "it crashed"})
+    assert kinds(log) == ["turn.started", "user.message", "turn.ended"]
+    assert statuses(log) == [("failed", "it crashed")]
+    log.run([typed("next", N), shows("next"), answers(), mark("stopped")])
+    assert [event.message for event in all_of(log, ev.UserMessage)] == [M, N]
+
+
+def test_images_are_told_as_failed() -> None:
+    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}
+    log = said(typed([text("see"), image]))
+    assert kinds(log) == ["turn.started", "user.message", "turn.ended"]
+    assert isinstance(the(log, ev.UserMessage).content[1], ImageBlock)
+    assert "stdio" in statuses(log)[0][1]
+    assert not log.interpreter.busy
+
+
+def test_a_notice_and_being_ready() -> None:
+    ready = mark("ready", agent_session="s", version="2.1.325", mode="plan", cwd="/w")
+    log = said(ready, mark("shows", kind="dialog", text="answer it", lines=["Trust?"]))
+    assert (the(log, ev.AgentReady).agent_session, the(log, ev.AgentReady).mode) == ("s", "plan")
+    assert (the(log, ev.Notice).kind, the(log, ev.Notice).data) == ("terminal.dialog", {"lines": ("Trust?",)})
+
+
+def test_from_the_agent_our_markers_are_nothing_that_we_know() -> None:
+    log = said({"agent": {"type": "fairlead_typed", "uuid": M, "content": "x"}})
+    assert [event.known for event in all_of(log, ev.RecordKept)] == [False]
+
+
+STORY = [
+    mark("ready", agent_session="s", version="2.1.325", mode="default", cwd="/w"),
+    typed(),
+    shows(),
+    mark("stopped"),
+    answers(),
+    typed("two", N),
+    {"interrupt": "c"},
+    shows("two"),
+    mark("left"),
+    shows("mine"),
+    answers("three"),
+    mark("idle"),
+]
+
+
+@pytest.mark.parametrize("cut", range(len(STORY)))
+def test_what_was_stored_gives_the_same_again(cut: int) -> None:
+    """A snapshot in the middle; and afterwards only the records that came to events, as the log has them."""
+    whole = said(*STORY)
+    first = said(*STORY[:cut])
+    resumed = ClaudeInterpreter(SESSION)
+    resumed.restore(first.interpreter.snapshot())
+    rest = Log(resumed).run(STORY[cut:])
+    assert [*first.events, *rest.events] == whole.events
+    again = Log()
+    stored = [given for given in STORY if Log(_after(STORY, given)).add(given).events or "interrupt" in given]
+    again.run(stored)
+    assert again.events == whole.events
+    assert again.interpreter.turn == whole.interpreter.turn
+
+
+def _after(story: list[Input], given: Input) -> ClaudeInterpreter:
+    return said(*story[: story.index(given)]).interpreter

@@ -1,0 +1,552 @@
+"""The driver of Claude Code in a terminal, with a terminal of ours under it and a clock that tests turn."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents.claude_driver.fake_tui import FakeTerminals, FakeTui, passing
+from agents.claude_driver.puppet import MemorySink
+from fairlead.agents.claude.hooks import HookDesk
+from fairlead.agents.claude.records import typed_prompt
+from fairlead.agents.claude.stage import Stage
+from fairlead.agents.claude.terminal import ClaudeTerminal
+from fairlead.agents.claude.versions import Version
+from fairlead.model.agents import Decision, Exit, Launch, Record
+from fairlead.model.commands import Settings
+from fairlead.model.errors import AgentGone, AgentRefused, BadRequest
+from fairlead.model.ids import SessionId
+from fairlead.model.policy import Behavior, Verdict
+from fairlead.testing.clock import ManualClock
+
+SESSION = SessionId("6a1f0b6e-5f5c-4c55-9a44-000000000001")
+OTHER = "6a1f0b6e-5f5c-4c55-9a44-000000000002"
+MESSAGE = "aaaaaaaa-0000-4000-8000-000000000001"
+NEW: Version = (2, 1, 325)
+
+
+class Tokens:
+    def issue(self, session: SessionId) -> str:
+        return f"token-{session}"
+
+    def revoke(self, session: SessionId) -> None:
+        pass
+
+
+class House:
+    """One agent in a terminal, and everything around it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.clock = ManualClock()
+        self.sink = MemorySink()
+        self.desk = HookDesk(Tokens(), "http://127.0.0.1:1", self.clock)
+        self.transcript = folder / "projects" / "-w" / f"{SESSION}.jsonl"
+        self.terminals = FakeTerminals(lambda program: FakeTui(self.transcript))
+        self.agents: list[ClaudeTerminal] = []
+
+    @property
+    def tui(self) -> FakeTui:
+        return self.terminals.opened[-1][2]
+
+    @property
+    def argv(self) -> list[str]:
+        return list(self.terminals.opened[-1][1].argv)
+
+    async def open(self, version: Version = NEW, **launch: Any) -> ClaudeTerminal:
+        stage = Stage(
+            launch=Launch(session=SESSION, cwd="/w", settings=Settings(link="terminal"), **launch),
+            version=version,
+            command=("claude",),
+            env={"PATH": "/bin", "HOME": str(self.folder)},
+            cwd="/w",
+            agent_session=SESSION,
+            transcript=self.transcript,
+            spill=None,
+        )
+        playing = await stage.open(self.terminals, self.desk, self.sink, self.clock)
+        starting = asyncio.create_task(playing.start())
+        self.starting = starting
+        await passing(self.clock, lambda: starting.done() or self.tui.up or self.clock.monotonic() > 0)
+        if not self.tui.up:
+            self.tui.draw(up=True)
+        await passing(self.clock, starting.done)
+        self.agents.append(starting.result())
+        return starting.result()
+
+    async def so(self, reached: Any) -> None:
+        await passing(self.clock, reached)
+
+    def marks(self, what: str) -> list[dict[str, Any]]:
+        given = [json.loads(raw) for raw in self.sink.raws if b"fairlead_screen" in raw]
+        return [mark for mark in given if mark["what"] == what]
+
+    def rows(self) -> list[bytes]:
+        return [record.raw for record in self.sink.all("record") if record.origin == "transcript"]
+
+    async def hook(self, event: str, **given: Any) -> dict[str, Any]:
+        facts = {"session_id": SESSION, "transcript_path": str(self.transcript), "cwd": "/w", **given}
+        post = self.desk._posts[SESSION]
+        answer: dict[str, Any] = json.loads(await post.take(event, f"{event} {len(self.sink.story)}", facts))
+        return answer
+
+
+def prompt(text: str = "hello", message: str = MESSAGE) -> Record:
+    return Record(typed_prompt(text, message), "gateway")
+
+
+@pytest.fixture
+async def house(tmp_path: Path) -> AsyncIterator[House]:
+    made = House(tmp_path)
+    yield made
+    for _, _, tui in made.terminals.opened:
+        tui.end(Exit(code=0))
+    for agent in made.agents:
+        assert agent._life is not None
+        await passing(made.clock, agent._life.done)
+
+
+# --- starting
+
+
+async def test_it_is_started_with_hooks_by_environment_and_a_size(house: House) -> None:
+    await house.open()
+    name, program, _ = house.terminals.opened[0]
+    assert name == f"session/{SESSION}"
+    assert (program.size.columns, program.size.rows) == (120, 40)
+    assert program.env["FAIRLEAD_HOOK_TOKEN"] == f"token-{SESSION}" and program.env["TERM"] == "xterm-256color"
+    assert program.env["LC_ALL"] == "C.UTF-8"
+    assert "--permission-mode=default" in house.argv and f"--session-id={SESSION}" in house.argv
+    assert not any(f"token-{SESSION}" in word for word in house.argv)
+    hooks = json.loads(next(word for word in house.argv if word.startswith("--settings=")).partition("=")[2])["hooks"]
+    assert set(hooks) == {"PreToolUse", "Stop", "SessionStart"}
+    (ready,) = house.marks("ready")
+    assert (ready["agent_session"], ready["version"], ready["mode"]) == (SESSION, "2.1.325", "default")
+
+
+async def test_one_that_ends_before_its_prompt_says_why(house: House) -> None:
+    starting = asyncio.create_task(house.open())
+    await passing(house.clock, lambda: house.terminals.opened)
+    house.tui.draw(up=True, dialog=("No conversation found with session ID: x",))
+    house.tui.end(Exit(code=1))
+    with pytest.raises(AgentGone, match="No conversation found"):
+        await starting
+    assert house.sink.all("exited") == [Exit(code=1, stderr=house.sink.all("exited")[0].stderr)]
+    assert "No conversation found" in house.sink.all("exited")[0].stderr
+
+
+async def test_a_dialog_at_the_start_is_told_once_and_nothing_is_pressed(house: House) -> None:
+    agent = await house.open()
+    house.tui.draw(dialog=(" Do you trust the files in this folder?",))
+    writing = asyncio.create_task(agent.write(prompt()))
+    await house.so(lambda: house.marks("shows"))
+    await house.clock.advance(120)
+    assert len(house.marks("shows")) == 1 and house.tui.writes == []
+    (shown,) = house.marks("shows")
+    assert shown["kind"] == "dialog" and "trusted" in shown["text"]
+    assert " Do you trust the files in this folder?" in shown["lines"]
+    house.tui.draw(dialog=())
+    await house.so(writing.done)
+    assert house.tui.submitted == ["hello"]
+
+
+async def test_2_1_120_takes_a_conversation_up_by_its_command(house: House) -> None:
+    house.transcript.parent.mkdir(parents=True)
+    house.transcript.write_text('{"type":"user","uuid":"old","message":{"role":"user","content":"old"}}\n')
+    opening = asyncio.create_task(house.open((2, 1, 120), resume=SESSION))
+    await house.so(lambda: house.terminals.opened and house.tui.submitted)
+    assert house.tui.submitted == [f"/resume {SESSION}"] and not any("--resume" in word for word in house.argv)
+    assert not opening.done()
+    await house.hook("session-start", source="resume")
+    await house.so(opening.done)
+    await house.clock.advance(5)
+    assert not any(b'"old"' in row for row in house.rows()), "what was there before is known"
+
+
+# --- typing
+
+
+async def test_a_prompt_is_typed_then_entered_and_its_row_handed_on(house: House) -> None:
+    agent = await house.open()
+    writing = asyncio.create_task(agent.write(prompt()))
+    await house.so(writing.done)
+    assert house.tui.writes == [b"h", b"e", b"l", b"l", b"o", b"\r"]
+    await house.so(lambda: any(b'"hello"' in row for row in house.rows()))
+
+
+async def test_several_lines_are_pasted(house: House) -> None:
+    agent = await house.open()
+    writing = asyncio.create_task(agent.write(prompt("one\ntwo")))
+    await house.so(writing.done)
+    assert house.tui.writes == [b"\x1b[200~one\ntwo\x1b[201~", b"\r"]
+
+
+async def test_an_enter_that_was_not_heard_is_pressed_again(house: House) -> None:
+    agent = await house.open()
+    house.tui.deaf = 2
+    writing = asyncio.create_task(agent.write(prompt()))
+    await house.so(writing.done)
+    assert house.tui.submitted == ["hello"] and house.tui.writes.count(b"\r") == 3
+    assert house.marks("untyped") == []
+
+
+async def test_what_is_never_taken_is_removed_and_told(house: House) -> None:
+    agent = await house.open()
+    house.tui.deaf = 100
+    writing = asyncio.create_task(agent.write(prompt("one\ntwo")))
+    await house.so(writing.done)
+    (failed,) = house.marks("untyped")
+    assert failed["message"] == MESSAGE and "did not take" in failed["text"]
+    assert house.tui.box == "" and house.tui.writes.count(b"\r") == 3
+    assert not agent.at_work
+
+
+async def test_what_is_taken_and_never_written_down_is_told(house: House) -> None:
+    """A hook of the user's own refused the prompt."""
+    agent = await house.open()
+    house.tui.silent = True
+    writing = asyncio.create_task(agent.write(prompt()))
+    await house.so(writing.done)
+    assert house.tui.submitted == ["hello"] and house.tui.writes.count(b"\r") == 1
+    assert "did not write down" in house.marks("untyped")[0]["text"]
+
+
+async def test_a_prompt_that_the_cli_queued_is_waited_for_while_it_works(house: House) -> None:
+    agent = await house.open()
+    house.tui.silent = True
+    writing = asyncio.create_task(agent.write(prompt()))
+    await house.so(lambda: house.tui.submitted)
+    house.tui.draw(working=True)
+    await house.clock.advance(300)
+    assert not writing.done()
+    house.tui.row("user", "hello")
+    await house.so(writing.done)
+    assert house.marks("untyped") == []
+
+
+async def test_enter_waits_for_work_that_began_meanwhile(house: House) -> None:
+    agent = await house.open()
+    house.tui.blind = True
+    writing = asyncio.create_task(agent.write(prompt()))
+    await house.so(lambda: house.tui.box == "hello")
+    house.tui.draw(blind=False, working=True)
+    await house.clock.advance(60)
+    assert b"\r" not in house.tui.writes
+    house.tui.draw(working=False)
+    await house.so(writing.done)
+    assert house.tui.submitted == ["hello"]
+
+
+async def test_what_is_drawn_over_before_enter_is_typed_again(house: House) -> None:
+    agent = await house.open()
+    house.tui.draw(blind=True)
+    writing = asyncio.create_task(agent.write(prompt()))
+    await house.so(lambda: house.tui.box == "hello")
+    house.tui.draw(working=True, blind=False)
+    await house.clock.advance(1)
+    house.tui.draw(working=False, box="")
+    await house.so(writing.done)
+    assert house.tui.submitted == ["hello"] and house.tui.writes.count(b"h") == 2
+    assert house.marks("untyped") == []
+
+
+async def test_an_interrupt_after_enter_is_esc(house: House) -> None:
+    agent = await house.open()
+    house.tui.silent = True
+    writing = asyncio.create_task(agent.write(prompt()))
+    await house.so(lambda: house.tui.submitted)
+    house.tui.draw(working=True)
+    await house.clock.advance(1)
+    house.tui.on_escape = lambda: house.tui.draw(working=False)
+    await agent.interrupt()
+    await house.so(lambda: b"\x1b" in house.tui.writes)
+    await house.so(writing.done)
+    assert len(house.marks("untyped")) == 1
+
+
+async def test_a_screen_that_does_not_show_it_gets_no_enter(house: House) -> None:
+    agent = await house.open()
+    house.tui.blind = True
+    writing = asyncio.create_task(agent.write(prompt()))
+    await house.so(writing.done)
+    assert b"\r" not in house.tui.writes
+    assert "did not show" in house.marks("untyped")[0]["text"]
+
+
+async def test_a_persons_words_are_never_typed_over(house: House) -> None:
+    agent = await house.open()
+    house.tui.draw(box="half a thought")
+    writing = asyncio.create_task(agent.write(prompt()))
+    await house.so(lambda: house.marks("shows"))
+    assert house.marks("shows")[0]["kind"] == "occupied"
+    await house.clock.advance(300)
+    assert house.tui.writes == [] and not writing.done()
+    house.tui.draw(box="")
+    await house.so(writing.done)
+    assert house.tui.submitted == ["hello"]
+
+
+async def test_nothing_is_typed_while_it_works(house: House) -> None:
+    agent = await house.open()
+    house.tui.draw(working=True)
+    writing = asyncio.create_task(agent.write(prompt()))
+    await house.clock.advance(60)
+    assert house.tui.writes == []
+    house.tui.draw(working=False)
+    await house.so(writing.done)
+    assert house.tui.submitted == ["hello"]
+
+
+async def test_an_interrupt_before_it_is_typed_withdraws_it(house: House) -> None:
+    agent = await house.open()
+    house.tui.draw(box="mine")
+    writing = asyncio.create_task(agent.write(prompt()))
+    await house.clock.advance(1)
+    await agent.interrupt()
+    await house.so(writing.done)
+    assert "interrupted before" in house.marks("untyped")[0]["text"]
+    assert house.tui.writes == [] and house.tui.box == "mine"
+
+
+@pytest.mark.parametrize("raw", [b'{"type":"user"}', b'{"type":"fairlead_screen"}', b"{"])
+async def test_only_prompts_are_typed(house: House, raw: bytes) -> None:
+    agent = await house.open()
+    with pytest.raises(BadRequest):
+        await agent.write(Record(raw, "gateway"))
+
+
+async def test_images_are_not_typed(house: House) -> None:
+    agent = await house.open()
+    image = {"type": "image", "source": {}}
+    await agent.write(Record(typed_prompt([{"type": "text", "text": "see"}, image], MESSAGE), "gateway"))
+    assert house.tui.writes == [] and not agent.at_work
+
+
+# --- the end of a turn
+
+
+async def test_the_stop_hook_tells_the_rows_before_the_end(house: House) -> None:
+    agent = await house.open()
+    writing = asyncio.create_task(agent.write(prompt()))
+    await house.so(writing.done)
+    house.tui.draw(working=True)
+    house.tui.answer()
+    assert await house.hook("stop") == {}
+    order = [kind for kind in house.sink.raws if b'"done"' in kind or b'"stopped"' in kind]
+    assert b'"done"' in order[0] and b'"stopped"' in order[1]
+
+
+async def test_back_at_its_prompt_it_is_idle_and_after_a_while_it_has_left(house: House) -> None:
+    agent = await house.open()
+    writing = asyncio.create_task(agent.write(prompt()))
+    await house.so(writing.done)
+    house.tui.draw(working=True)
+    seen = len(house.marks("idle"))
+    await house.clock.advance(60)
+    assert len(house.marks("idle")) == seen, "not while it works"
+    house.tui.draw(working=False)
+    await house.so(lambda: len(house.marks("idle")) > seen)
+    assert not agent.at_work
+    await house.so(lambda: house.marks("left"))
+
+
+async def test_a_dialog_in_a_turn_is_told_and_ends_nothing(house: House) -> None:
+    agent = await house.open()
+    writing = asyncio.create_task(agent.write(prompt()))
+    await house.so(writing.done)
+    house.tui.draw(working=True)
+    await house.clock.advance(1)
+    seen = len(house.marks("idle"))
+    house.tui.draw(dialog=(" Which colour?",))
+    await house.so(lambda: house.marks("shows"))
+    await house.clock.advance(60)
+    assert len(house.marks("idle")) == seen and len(house.marks("shows")) == 1
+
+
+async def test_an_interrupt_is_esc_until_it_stops(house: House) -> None:
+    agent = await house.open()
+    house.tui.draw(working=True)
+    await house.clock.advance(1)
+    pressed: list[int] = []
+
+    def escape() -> None:
+        pressed.append(1)
+        house.tui.working = len(pressed) < 2
+
+    house.tui.on_escape = escape
+    await agent.interrupt()
+    await house.so(lambda: not house.tui.working)
+    await house.clock.advance(60)
+    assert house.tui.writes == [b"\x1b", b"\x1b"]
+
+
+async def test_an_interrupt_that_is_quicker_than_the_screen_waits_for_the_work_to_show(house: House) -> None:
+    agent = await house.open()
+    house.tui.silent = True
+    writing = asyncio.create_task(agent.write(prompt()))
+    await house.so(lambda: house.tui.submitted)
+    await agent.interrupt()
+    await house.clock.advance(0.5)
+    assert b"\x1b" not in house.tui.writes
+    house.tui.on_escape = lambda: house.tui.draw(working=False)
+    house.tui.draw(working=True)
+    await house.so(lambda: b"\x1b" in house.tui.writes)
+    house.tui.row("user", "hello")
+    await house.so(writing.done)
+
+
+async def test_an_interrupt_is_for_its_own_turn(house: House) -> None:
+    agent = await house.open()
+    house.tui.draw(working=True)
+    await house.clock.advance(1)
+    house.tui.on_escape = lambda: house.tui.draw(working=False)
+    await agent.interrupt()
+    await house.so(lambda: not house.tui.working)
+    writing = asyncio.create_task(agent.write(prompt()))
+    await house.so(writing.done)
+    house.tui.draw(working=True)
+    await house.clock.advance(60)
+    assert house.tui.writes.count(b"\x1b") == 1 and house.tui.working
+
+
+async def test_esc_is_never_pressed_at_the_prompt(house: House) -> None:
+    """Twice there, it opens a menu."""
+    agent = await house.open()
+    await house.clock.advance(1)
+    await agent.interrupt()
+    await house.clock.advance(60)
+    assert house.tui.writes == []
+
+
+@pytest.mark.parametrize(("back", "left"), [("hello", ""), ("mine", "mine")])
+async def test_a_prompt_that_an_interrupt_put_back_is_removed_and_a_persons_is_not(
+    house: House, back: str, left: str
+) -> None:
+    agent = await house.open()
+    writing = asyncio.create_task(agent.write(prompt()))
+    await house.so(writing.done)
+    house.tui.draw(working=True)
+    await house.clock.advance(1)
+    house.tui.on_escape = lambda: house.tui.draw(working=False, box=back)
+    await agent.interrupt()
+    await house.so(lambda: not house.tui.working)
+    await house.clock.advance(60)
+    assert house.tui.box == left
+
+
+# --- hooks
+
+
+async def test_the_row_of_a_call_is_told_before_it_is_asked_about(house: House) -> None:
+    agent = await house.open()
+    asking = asyncio.create_task(
+        house.hook("pre-tool-use", tool_name="Bash", tool_input={"command": "ls"}, tool_use_id="toolu_1")
+    )
+    await house.clock.advance(0.2)
+    assert house.sink.all("asked") == []
+    house.tui.row("assistant", [{"type": "tool_use", "id": "toolu_1", "name": "Bash", "input": {"command": "ls"}}])
+    await house.so(lambda: house.sink.all("asked"))
+    stories = [raw for raw in house.sink.raws if b"toolu_1" in raw]
+    assert b"tool_use" in stories[0] and b"control_request" in stories[1]
+    (ask,) = house.sink.all("asked")
+    await agent.answer(ask.request, Decision("deny", "no"))
+    await house.so(asking.done)
+    assert asking.result()["hookSpecificOutput"]["permissionDecision"] == "deny"
+
+
+async def test_a_row_that_does_not_come_holds_nobody(house: House) -> None:
+    await house.open()
+    house.sink.verdict = Verdict(Behavior.ALLOW, "fine", by="rule")
+    asking = asyncio.create_task(house.hook("pre-tool-use", tool_name="Read", tool_input={}, tool_use_id="toolu_9"))
+    await house.so(asking.done)
+    assert asking.result()["hookSpecificOutput"]["permissionDecision"] == "allow"
+
+
+@pytest.mark.parametrize(("behavior", "answer"), [(Behavior.ASK, None), (Behavior.DENY, "deny")])
+async def test_2_1_37_asks_its_questions_at_its_screen(house: House, behavior: Behavior, answer: str | None) -> None:
+    await house.open((2, 1, 37))
+    house.sink.verdict = Verdict(behavior, "because")
+    given = {"tool_name": "AskUserQuestion", "tool_input": {"questions": []}, "tool_use_id": "toolu_1"}
+    asking = asyncio.create_task(house.hook("pre-tool-use", **given))
+    await house.so(asking.done)
+    assert asking.result().get("hookSpecificOutput", {}).get("permissionDecision") == answer
+    assert house.sink.all("asked") == []
+
+
+async def test_another_conversation_is_followed(house: House) -> None:
+    """A person cleared it: what comes is in another file."""
+    agent = await house.open()
+    moved: list[str] = []
+    agent.moved = moved.append
+    other = house.transcript.with_name(f"{OTHER}.jsonl")
+    await house.hook("session-start", source="clear", session_id=OTHER, transcript_path=str(other))
+    house.tui.transcript = other
+    house.tui.row("user", "in the other")
+    await house.so(lambda: any(b"in the other" in row for row in house.rows()))
+    assert moved == [OTHER] and house.marks("ready")[-1]["agent_session"] == OTHER
+
+
+@pytest.mark.parametrize("path", ["/etc/passwd", "/tmp/elsewhere/{other}.jsonl", "{folder}/x.jsonl"])
+async def test_no_other_file_is_followed(house: House, path: str) -> None:
+    agent = await house.open()
+    moved: list[str] = []
+    agent.moved = moved.append
+    told = path.format(other=OTHER, folder=house.transcript.parent)
+    await house.hook("stop", session_id=OTHER, transcript_path=told)
+    assert moved == []
+
+
+# --- the end
+
+
+async def test_its_end_is_told_after_its_last_row(house: House) -> None:
+    agent = await house.open()
+    house.tui.answer("last words")
+    house.tui.end(Exit(code=0))
+    assert agent._life is not None
+    await house.so(agent._life.done)
+    assert b"last words" in house.rows()[-1]
+    assert house.sink.story[-1] == ("exited", Exit(code=0))
+    with pytest.raises(AgentGone):
+        await agent.interrupt()
+    assert house.terminals.names() == ()
+
+
+async def test_its_end_denies_what_waits_for_an_answer(house: House) -> None:
+    agent = await house.open()
+    asking = asyncio.create_task(house.hook("pre-tool-use", tool_name="Bash", tool_input={}, tool_use_id="toolu_1"))
+    await house.so(lambda: house.sink.all("asked"))
+    ended = await agent.stop("closed")
+    assert ended == Exit(signal=1)
+    await house.so(asking.done)
+    assert asking.result()["hookSpecificOutput"]["permissionDecision"] == "deny"
+    await house.so(lambda: house.sink.all("exited"))
+
+
+async def test_its_end_while_a_prompt_waits(house: House) -> None:
+    agent = await house.open()
+    house.tui.draw(box="mine")
+    writing = asyncio.create_task(agent.write(prompt()))
+    await house.clock.advance(1)
+    house.tui.end(Exit(code=0))
+    await house.so(writing.done)
+    await house.so(lambda: house.sink.all("exited"))
+    assert house.tui.writes == []
+
+
+async def test_what_a_terminal_cannot_is_refused_with_what_to_do(house: House) -> None:
+    agent = await house.open()
+    for call in (
+        agent.control("mcp_status", {}),
+        agent.set_mode("plan"),
+        agent.set_model("x"),
+        agent.set_thinking(1),
+        agent.set_variables({"A": "b"}),
+    ):
+        with pytest.raises(AgentRefused):
+            await call
+    assert agent.needs_restart(Settings(), Settings(mode="plan")) and not agent.needs_restart(Settings(), Settings())
+    assert agent.version == "2.1.325" and "plan" in agent.modes

@@ -1,0 +1,113 @@
+"""Claude Code as a kind of agent, in a terminal: how its prompts are made, and what is recorded of it."""
+
+import asyncio
+import json
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from agents.claude_driver.fake_tui import FakeTerminals, FakeTui, passing
+from agents.claude_driver.puppet import MemorySink
+from agents.claude_driver.test_terminal_agent import SESSION, Tokens
+from fairlead.agents.claude.kind import ClaudeKind, ClaudeSettings
+from fairlead.agents.claude.terminal import ClaudeTerminal
+from fairlead.model.agents import Agent, Child, Exit, Launch
+from fairlead.model.commands import Settings
+from fairlead.model.content import TextBlock
+from fairlead.model.errors import AgentRefused, BadRequest, Conflict
+from fairlead.model.ids import MessageId
+from fairlead.testing.clock import ManualClock
+
+MESSAGE = MessageId("aaaaaaaa-0000-4000-8000-000000000001")
+
+
+class Forgetful(MemorySink):
+    """The store's side fails."""
+
+    async def started(self, child: Child) -> None:
+        raise Conflict(7)
+
+
+class House:
+    def __init__(self, folder: Path) -> None:
+        program = folder / "claude"
+        program.write_text("#!/bin/sh\necho '2.1.325 (Claude Code)'\n")
+        program.chmod(program.stat().st_mode | stat.S_IXUSR)
+        self.clock = ManualClock()
+        self.sink = MemorySink()
+        self.terminals = FakeTerminals(lambda program: FakeTui(folder / "x.jsonl"))
+        host = {"PATH": os.environ["PATH"], "HOME": str(folder)}
+        self.settings = ClaudeSettings(host=host, executable=str(program), gateway="ws://127.0.0.1:1")
+        self.kind = ClaudeKind(self.settings, self.clock, Tokens(), self.terminals)
+        self.launch = Launch(session=SESSION, cwd=str(folder), settings=Settings(link="terminal"))
+
+    async def open(self) -> Agent:
+        opening = asyncio.create_task(self.kind.launch(self.launch, self.sink, self.sink))
+        async with asyncio.timeout(60):
+            while not self.terminals.opened and not opening.done():
+                await asyncio.sleep(0.01)  # the program is asked for its version
+        if self.terminals.opened:
+            self.terminals.opened[-1][2].draw(up=True)
+        await passing(self.clock, opening.done)
+        return opening.result()
+
+    def kind_of_line(self) -> str:
+        return str(json.loads(self.kind.prompt([TextBlock("hi")], MESSAGE, SESSION).raw)["type"])
+
+    async def end(self) -> None:
+        self.terminals.opened[-1][2].end(Exit(code=0))
+        await passing(self.clock, lambda: self.sink.all("exited"))
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> House:
+    return House(tmp_path)
+
+
+async def test_its_prompts_are_typed_while_it_runs_and_only_then(house: House) -> None:
+    assert house.kind_of_line() == "user"
+    agent = await house.open()
+    assert isinstance(agent, ClaudeTerminal)
+    assert house.kind_of_line() == "fairlead_typed"
+    await house.end()
+    assert house.kind_of_line() == "user"
+
+
+async def test_nothing_is_put_into_a_running_turn(house: House) -> None:
+    agent = await house.open()
+    assert isinstance(agent, ClaudeTerminal)
+    agent.at_work = True
+    with pytest.raises(AgentRefused, match="interrupt it"):
+        house.kind_of_line()
+    await house.end()
+
+
+async def test_prompts_go_on_in_the_conversation_that_a_person_took_up(house: House) -> None:
+    agent = await house.open()
+    assert isinstance(agent, ClaudeTerminal)
+    agent.moved("another")
+    assert json.loads(house.kind.prompt([TextBlock("hi")], MESSAGE, "another").raw)["type"] == "fairlead_typed"
+    await house.end()
+
+
+async def test_it_is_recorded_as_one_in_a_terminal(house: House) -> None:
+    await house.open()
+    (child,) = house.sink.all("started")
+    assert (child.in_terminal, child.dials_in, child.agent_session) == (True, False, SESSION)
+    assert house.sink.story[0][0] == "started"
+    await house.end()
+
+
+async def test_one_that_cannot_be_recorded_does_not_run(house: House) -> None:
+    house.sink = Forgetful()
+    with pytest.raises(Conflict):
+        await house.open()
+    assert house.terminals.names() == ()
+
+
+async def test_where_there_are_no_terminals_it_says_so(house: House) -> None:
+    kind = ClaudeKind(house.settings, house.clock, Tokens())
+    with pytest.raises(BadRequest, match="set the session's link to stdio"):
+        await kind.launch(house.launch, house.sink, house.sink)

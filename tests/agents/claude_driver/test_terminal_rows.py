@@ -1,0 +1,143 @@
+"""The transcript of a CLI in a terminal: in the order of the conversation, a fork's own rows alone."""
+
+import asyncio
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agents.claude_driver.fake_tui import FakeTui, passing
+from fairlead.agents.claude.order import Order
+from fairlead.agents.claude.rows import TranscriptRows
+from fairlead.model.agents import Record
+from fairlead.model.ids import SessionId
+from fairlead.testing.clock import ManualClock
+
+SESSION = SessionId("6a1f0b6e-5f5c-4c55-9a44-000000000001")
+
+
+def row(name: str, parent: str | None, kind: str = "user", **fields: Any) -> Record:
+    line = {"type": kind, "uuid": name, "parentUuid": parent, **fields}
+    return Record(json.dumps(line).encode(), "transcript")
+
+
+def names(records: list[Record]) -> list[str]:
+    return [json.loads(record.raw)["uuid"] for record in records]
+
+
+@given(st.integers(1, 12), st.randoms(use_true_random=False))
+def test_whatever_the_order_of_writing_each_comes_after_the_one_it_follows(count: int, chance: random.Random) -> None:
+    chain = [row(str(number), str(number - 1) if number else None) for number in range(count)]
+    written = chain.copy()
+    chance.shuffle(written)
+    order = Order()
+    told = [ready for record in written for ready in order.put(record)]
+    assert names(told) == names(chain) and not order.waits
+
+
+def test_what_never_comes_holds_nobody_for_ever() -> None:
+    order = Order()
+    assert order.put(row("b", "never")) == []
+    assert names(order.give_up()) == ["b"]
+    assert order.give_up() == []
+    assert names(order.put(row("c", "b"))) == ["c"]
+
+
+def test_what_is_no_conversation_waits_for_nothing() -> None:
+    order = Order([row("known", None)])
+    free = [
+        row("a", "never", "progress"),
+        row("b", "never", isSidechain=True),
+        row("c", "known"),
+        Record(b"{", "transcript"),
+    ]
+    assert [ready for record in free for ready in order.put(record)] == free
+
+
+class Reading:
+    def __init__(self, path: Path, *, ordered: bool = True) -> None:
+        self.clock = ManualClock()
+        self.told: list[Record] = []
+        self.rows = TranscriptRows(SESSION, path, self.clock, self._give, ordered=ordered)
+
+    async def _give(self, batch: list[Record]) -> None:
+        self.told.extend(batch)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / f"{SESSION}.jsonl"
+
+
+def write(path: Path, *records: Record) -> None:
+    with path.open("ab") as file:
+        file.write(b"".join(record.raw + b"\n" for record in records))
+
+
+async def test_an_answer_before_its_prompt_is_told_after_it(path: Path) -> None:
+    reading = Reading(path, ordered=False)
+    assert not await reading.rows.look(), "there is no file yet"
+    write(path, row("answer", "prompt", "assistant"))
+    await reading.rows.look()
+    assert reading.told == []
+    write(path, row("prompt", None))
+    await reading.rows.look()
+    assert names(reading.told) == ["prompt", "answer"]
+
+
+async def test_it_waits_for_a_while_only(path: Path) -> None:
+    reading = Reading(path, ordered=False)
+    write(path, row("answer", "never", "assistant"))
+    await reading.rows.look()
+    await reading.clock.advance(5)
+    await reading.rows.look()
+    assert names(reading.told) == ["answer"]
+
+
+async def test_at_the_end_nothing_is_kept_back(path: Path) -> None:
+    reading = Reading(path, ordered=False)
+    write(path, row("answer", "never", "assistant"))
+    with path.open("ab") as file:
+        file.write(row("torn", None).raw)  # whole, but for its newline
+    await reading.rows.finish()
+    assert sorted(names(reading.told)) == ["answer", "torn"]
+
+
+async def test_what_was_there_is_known(path: Path) -> None:
+    write(path, row("a", None), row("b", "a"))
+    reading = Reading(path, ordered=False)
+    reading.rows.pass_over()
+    write(path, row("c", "b"))
+    await reading.rows.look()
+    assert names(reading.told) == ["c"], "and what follows it need not wait"
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+async def test_of_a_fork_only_its_own_rows(path: Path, tmp_path: Path, ordered: bool) -> None:
+    parent = tmp_path / "parent.jsonl"
+    write(parent, row("a", None), row("b", "a"))
+    reading = Reading(path, ordered=ordered)
+    reading.rows.pass_over_copies(parent)
+    snapshot = Record(b'{"type":"mode","mode":"x"}', "transcript")
+    write(path, snapshot, row("a", None), row("b", "a"), row("c", "b"), row("d", "c"))
+    await reading.rows.look()
+    assert names(reading.told) == ["c", "d"]
+
+
+async def test_it_is_followed_into_another_file(path: Path, tmp_path: Path) -> None:
+    reading = Reading(path)
+    following = asyncio.create_task(reading.rows.follow())
+    tui = FakeTui(path)
+    tui.row("user", "one")
+    await passing(reading.clock, lambda: len(reading.told) == 1)
+    other = tmp_path / "other.jsonl"
+    reading.rows.move(other)
+    tui.transcript = other
+    tui.row("user", "two")
+    await passing(reading.clock, lambda: len(reading.told) == 2)
+    following.cancel()
+    await asyncio.wait({following})

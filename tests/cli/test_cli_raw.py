@@ -1,0 +1,195 @@
+"""`fairlead terminal` on a real terminal: a program's terminal inside another, with a person's keys."""
+
+import asyncio
+import os
+import shlex
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from cli.conftest import Fairlead
+from fairlead.model.terminals import Program, Screen, Size, Terminal, session_terminal
+from fairlead.system.clock import SystemClock
+from fairlead.system.process import Patience
+from fairlead.system.proctable import descendants, kill
+from fairlead.terminals import TerminalActions, TerminalRegistry
+from fairlead.terminals.emulator import Emulator
+from fairlead.terminals.modes import DEFAULTS
+from server.fakes import OTHER, SESSION, Served, serving
+
+CTRL_C, CTRL_BRACKET = b"\x03", b"\x1d"
+MAIN = "from fairlead.cli.main import main; main()"
+INNER, PERSON = Size(60, 12), Size(50, 10)
+PATH = os.environ.get("PATH", os.defpath)
+
+
+class Desk:
+    """A gateway with one terminal, and a person at another."""
+
+    def __init__(self, served: Served, terminals: TerminalRegistry, folder: Path) -> None:
+        self._served = served
+        self._terminals = terminals
+        self.folder = folder
+
+    async def inner(self, script: str, size: Size = INNER) -> Terminal:
+        program = Program(argv=["/bin/sh", "-c", script], env={"PATH": PATH, "PS1": "$ "}, cwd="/", size=size)
+        return await self._terminals.open(session_terminal(SESSION), program)
+
+    async def person(self, *options: str, session: str = SESSION, size: Size = PERSON) -> Terminal:
+        """The command in a shell that tells how the terminal's settings were before and after, and how it ended."""
+        command = shlex.join([sys.executable, "-c", MAIN, "terminal", session, *options])
+        script = f"stty -g >before; {command}; echo ended $?; stty -g >after; echo =over=; read x"
+        env = {
+            "PATH": PATH,
+            "HOME": str(self.folder),
+            "TERM": "xterm-256color",
+            "FAIRLEAD_URL": self._served.url,
+            "FAIRLEAD_TOKEN": self._served.admin,
+        }
+        program = Program(argv=["/bin/sh", "-c", script], env=env, cwd=str(self.folder), size=size)
+        return await self._terminals.open("person", program)
+
+    def restored(self) -> bool:
+        return (self.folder / "before").read_text() == (self.folder / "after").read_text()
+
+
+@pytest.fixture
+async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
+    terminals = TerminalRegistry(SystemClock(), 4, Patience(close=1, terminate=1))
+    async with serving(performers=TerminalActions(terminals).performers()) as served:
+        yield Desk(served, terminals, tmp_path)
+        await terminals.close()
+
+
+async def until(terminal: Terminal, holds: Callable[[Screen], bool]) -> Screen:
+    async with asyncio.timeout(60):
+        screen = terminal.screen
+        while not holds(screen):
+            assert terminal.running, screen
+            screen = await terminal.changed(screen.version)
+        return screen
+
+
+async def seen(terminal: Terminal, text: str) -> None:
+    await until(terminal, lambda screen: any(text in line for line in screen.lines))
+
+
+async def test_a_person_types_sees_and_leaves(desk: Desk) -> None:
+    inner = await desk.inner("echo hello; read x; echo got $x; read x")
+    person = await desk.person()
+    await seen(person, "hello")
+    await person.write("wörd\r".encode())
+    await seen(person, "got wörd")
+    await person.write(CTRL_BRACKET)
+    await seen(person, "ended 0")
+    await seen(person, "=over=")
+    assert desk.restored()
+    assert inner.running
+
+
+async def test_the_size_is_the_persons(desk: Desk) -> None:
+    inner = await desk.inner("read x; stty size; read x; stty size; read x")
+    person = await desk.person()
+    await until(inner, lambda screen: screen.size == PERSON)
+    await person.write(b"\r")
+    await seen(person, "10 50")
+    person.resize(Size(44, 9), "window")
+    await until(inner, lambda screen: screen.size == Size(44, 9))
+    await person.write(b"\r")
+    await seen(person, "9 44")
+    await person.write(CTRL_BRACKET)
+    await seen(person, "=over=")
+    await until(inner, lambda screen: screen.size == INNER)
+
+
+async def test_every_mode_of_the_program_is_undone(desk: Desk) -> None:
+    await desk.inner("printf '\\033[?1049h\\033[?25l\\033[?2004h\\033[?1003h\\033[?1h\\033[>5u\\033[3;5rhere'; read x")
+    person = await desk.person()
+    shows = Emulator(50, 10)
+
+    async def watch() -> None:
+        async for output in person.watch("test"):
+            shows.feed(output.data)
+
+    watching = asyncio.create_task(watch())
+    await until(person, lambda screen: screen.pasting and any("here" in line for line in screen.lines))
+    # As a terminal spells Ctrl-] whose program has asked for other keys.
+    await person.write(b"\x1b[93;5u")
+    await seen(person, "=over=")
+    assert desk.restored()
+    await person.stop()
+    await watching
+    assert shows.modes.private == DEFAULTS
+    assert (shows.alternate, shows.top, shows.bottom, shows.surface.keys.stack) == (None, 0, 9, [0])
+
+
+async def test_the_persons_own_lines_are_not_thrown_away(desk: Desk) -> None:
+    await desk.inner("echo hello; read x")
+    person = await desk.person()
+    written = b""
+    async for output in person.watch("test"):
+        written += b"" if output.redraw else output.data
+        if b"hello" in written:
+            break
+    assert b"\x1b[2J" in written
+    assert b"\x1b[3J" not in written
+
+
+async def test_the_end_of_the_program_is_told(desk: Desk) -> None:
+    inner = await desk.inner("read x; exit 3")
+    person = await desk.person()
+    await until(inner, lambda screen: screen.size == PERSON)
+    await person.write(b"\r")
+    await seen(person, "The program has ended with 3.")
+    await seen(person, "ended 0")
+    await seen(person, "=over=")
+    assert desk.restored()
+
+
+async def test_one_who_only_looks_changes_nothing(desk: Desk) -> None:
+    inner = await desk.inner("echo hello; read x; echo got $x", Size(40, 8))
+    person = await desk.person("--view")
+    await seen(person, "hello")
+    await person.write(b"word\r")
+    await person.write(CTRL_C)
+    await seen(person, "ended 0")
+    await seen(person, "=over=")
+    assert desk.restored()
+    assert inner.running and inner.screen.size == Size(40, 8)
+    assert not any("word" in line for line in inner.screen.lines)
+
+
+async def test_one_who_only_looks_needs_room(desk: Desk) -> None:
+    await desk.inner("read x", INNER)
+    person = await desk.person("--view")
+    await seen(person, "make the window larger")
+    await seen(person, "ended 2")
+    await seen(person, "=over=")
+    assert desk.restored()
+
+
+async def test_a_session_without_a_terminal(desk: Desk) -> None:
+    person = await desk.person(session=OTHER, size=Size(100, 10))
+    await seen(person, f"fairlead hand-over {OTHER} terminal")
+    await seen(person, "ended 5")
+
+
+async def test_a_command_that_is_ended_leaves_the_terminal_as_it_was(desk: Desk) -> None:
+    inner = await desk.inner("echo hello; read x")
+    person = await desk.person()
+    await until(inner, lambda screen: screen.size == PERSON)
+    await seen(person, "hello")
+    (command,) = descendants(person.pid)
+    assert kill(command, signal.SIGTERM)
+    await seen(person, "ended 0")
+    await seen(person, "=over=")
+    assert desk.restored()
+
+
+def test_without_a_terminal_it_says_so(fairlead: Fairlead) -> None:
+    ran = fairlead("terminal", SESSION, "--url", "http://127.0.0.1:1", "--token", "x")
+    assert ran.code == 2
+    assert "needs a terminal" in ran.err

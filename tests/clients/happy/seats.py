@@ -1,0 +1,119 @@
+"""Happy clients on a running gateway with the demo agent: what the tests of both forms share."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+from websockets.asyncio.client import ClientConnection, connect
+
+from clients.happy.telling import made
+from fairlead.config import load
+from fairlead.testing.happy_client import HappyClient
+from fairlead.wiring import Running, running
+
+PATIENCE = 30.0
+UNKNOWN = "99999999-9999-4999-8999-999999999999"
+
+
+class Seat:
+    """A client on its socket."""
+
+    def __init__(self, socket: ClientConnection, client: HappyClient) -> None:
+        self.socket = socket
+        self.client = client
+        self.frames: list[dict[str, Any]] = []
+        self.resumed: dict[str, Any] = {}
+
+    async def until(self, wanted: Callable[[HappyClient], Any]) -> Any:
+        async with asyncio.timeout(PATIENCE):
+            while not (found := wanted(self.client)):
+                frame = json.loads(await self.socket.recv())
+                if frame.get("type") == "resumed":
+                    self.resumed = frame
+                    continue
+                self.frames.append(frame)
+                made.append(frame["content"])
+                assert self.client.receive(frame["meta"]["seq"], frame)
+        return found
+
+    async def turn_over(self) -> None:
+        before = len(over(self.client))
+        await self.until(lambda client: len(over(client)) > before)
+
+
+def over(client: HappyClient) -> list[str]:
+    return [turn.status for turn in client.state.turns if turn.status]
+
+
+def words(client: HappyClient) -> list[str]:
+    return [part.get("text", "") for shown in client.state.shown for part in shown.content if part["type"] == "text"]
+
+
+class House:
+    def __init__(self, gateway: Running, http: httpx.AsyncClient, session: str) -> None:
+        self.gateway = gateway
+        self.http = http
+        self.session = session
+        self.url = f"/v3/sessions/{session}/messages"
+
+    @contextlib.asynccontextmanager
+    async def seat(
+        self, query: str = "", client: HappyClient | None = None, session: str = "", token: str | None = None
+    ) -> AsyncIterator[Seat]:
+        token = self.gateway.token if token is None else token
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        url = f"{self.gateway.url.replace('http', 'ws', 1)}/v1/sessions/{session or self.session}/envelopes{query}"
+        async with connect(url, additional_headers=headers) as socket:
+            yield Seat(socket, client or HappyClient())
+
+    async def post(self, *said: tuple[str, Any]) -> list[dict[str, Any]]:
+        messages = [{"localId": local, "content": content} for local, content in said]
+        answer = await self.http.post(self.url, json={"messages": messages})
+        assert answer.status_code == 200, answer.text
+        return list(answer.json()["messages"])
+
+    async def page(self, query: str = "") -> dict[str, Any]:
+        answer = await self.http.get(self.url + query)
+        assert answer.status_code == 200, answer.text
+        page: dict[str, Any] = answer.json()
+        return page
+
+
+def said(text: str) -> dict[str, Any]:
+    return {"role": "user", "content": {"type": "text", "text": text}, "meta": {"sentFrom": "phone"}}
+
+
+@contextlib.asynccontextmanager
+async def at_home(tmp_path: Path, session: str = "") -> AsyncIterator[House]:
+    """A gateway on the data below `tmp_path`, with a new session unless one is named."""
+    given = {"data": str(tmp_path / "data"), "port": 0, "roots": [str(tmp_path)], "agent": "demo"}
+    config = load({"HOME": str(tmp_path)}, given).config
+    async with running(config, {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}) as gateway:
+        headers = {"Authorization": f"Bearer {gateway.token}"}
+        async with httpx.AsyncClient(base_url=gateway.url, headers=headers, timeout=PATIENCE) as http:
+            if not session:
+                session = (await http.post("/v1/sessions", json={"cwd": str(tmp_path)})).json()["session"]
+            yield House(gateway, http, session)
+
+
+async def answer_all(house: House, seat: Seat) -> None:
+    """Whatever a person is asked until the turn is over is allowed, over the native protocol."""
+    while True:
+        await seat.until(lambda client: waiting(seat) or (client.state.turns and not client.state.open_turn))
+        asked = waiting(seat)
+        if not asked:
+            return
+        for request in asked:
+            answer = await house.http.post(f"/v1/permissions/{request}", json={"behavior": "allow"})
+            assert answer.status_code == 200, answer.text
+        await seat.until(lambda client: not waiting(seat))
+
+
+def waiting(seat: Seat) -> set[str]:
+    facts = [frame["content"]["ev"].get("permission") for frame in seat.frames]
+    settled = {fact["request"] for fact in facts if fact and fact["state"] != "asked"}
+    return {fact["request"] for fact in facts if fact} - settled

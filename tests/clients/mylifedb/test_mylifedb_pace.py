@@ -1,0 +1,45 @@
+"""Slow clients: nothing is dropped for one, and nobody else waits for it."""
+
+from pathlib import Path
+
+from clients.mylifedb.house import House, open_house
+from clients.mylifedb.test_mylifedb_socket import prompt, stream
+from fairlead.server.limits import Limits
+from sessions.rig import SESSION
+
+BIG = 200_000
+"""Bytes of a record; some of these are more than the buffers between two sockets hold."""
+
+
+async def test_a_client_that_asks_too_much_is_told_so_and_lives_on(tmp_path: Path) -> None:
+    async with open_house(tmp_path, Limits(commands_per_s=2)) as house:
+        await house.rig.open()
+        async with house.tab() as tab:
+            for _ in range(20):
+                await tab.say(type="typing", isTyping=True)
+            assert "messages a second" in (await tab.until("error"))["error"]
+            assert tab.close_code is None
+
+
+async def test_a_client_that_does_not_read_gets_everything_when_it_does(house: House) -> None:
+    await house.rig.open()
+    async with house.tab() as fast, house.tab() as slow:
+        agent = await prompt(house, fast, "hello")
+        await fast.until("user")
+        await slow.until("user")
+        slow.socket.transport.pause_reading()
+        feed = house.rig.registry.views.get(SESSION, "mylifedb").feed
+        for number in range(80):
+            await agent.text(f"{number}:" + "x" * BIG)
+        await fast.until(lambda frame: "79:xx" in str(frame)[:2000])
+        assert len([watcher for watcher in feed._watchers() if watcher.live]) == 1, "the other one lags"
+        await stream(agent, "Half ", "a ")
+        await fast.until(lambda frame: frame["type"] == "stream_event" and "a " in str(frame))
+        slow.socket.transport.resume_reading()
+        await slow.until(lambda frame: frame["type"] == "stream_event" and "Half a " in str(frame))
+        await stream(agent, "sentence", start=False)
+        for tab in (fast, slow):
+            await tab.until(lambda frame: frame["type"] == "stream_event" and "sentence" in str(frame))
+            assert tab.client.state.streaming_text == "Half a sentence"
+        rows = [frame for frame in fast.frames if frame["type"] != "stream_event"]
+        assert [frame for frame in slow.frames if frame["type"] != "stream_event"] == rows

@@ -1,0 +1,82 @@
+"""The raw terminal of MyLifeDB over the real server: bytes both ways, and a plain close where there is none."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+
+from clients.mylifedb.house import House, open_house
+from fairlead.model.terminals import Program, Size, session_terminal
+from fairlead.system.clock import SystemClock
+from fairlead.system.process import Patience
+from fairlead.terminals import TerminalActions, TerminalRegistry
+from fairlead.terminals.emulator import Emulator
+from sessions.rig import SESSION
+
+OTHER = "22222222-2222-4222-8222-222222222222"
+ENV = {"PATH": os.environ.get("PATH", os.defpath), "PS1": "$ "}
+
+
+@pytest.fixture
+async def terminals() -> AsyncIterator[TerminalRegistry]:
+    made = TerminalRegistry(SystemClock(), 4, Patience(close=1, terminate=1))
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+async def house(tmp_path: Path, terminals: TerminalRegistry) -> AsyncIterator[House]:
+    async with open_house(tmp_path, performers=TerminalActions(terminals).performers()) as made:
+        await made.rig.open()
+        yield made
+
+
+def joining(house: House, token: str = "", session: str = SESSION) -> connect:
+    headers = {"authorization": f"Bearer {token or house.admin}"}
+    return connect(house.address(session=session, path="ws"), additional_headers=headers, compression=None, proxy=None)
+
+
+async def seen(socket: ClientConnection, text: str) -> None:
+    screen = Emulator(40, 5)
+    async with asyncio.timeout(60):
+        while not any(text in line for line in screen.lines()):
+            data = await socket.recv()
+            assert isinstance(data, bytes), "nothing but bytes"
+            screen.feed(data)
+
+
+async def test_bytes_go_both_ways_and_a_second_one_sees_the_same_screen(
+    house: House, terminals: TerminalRegistry
+) -> None:
+    program = Program(argv=["/bin/sh", "-i"], env=ENV, cwd="/", size=Size(40, 5))
+    await terminals.open(session_terminal(SESSION), program)
+    async with joining(house) as socket:
+        await seen(socket, "$")
+        await socket.send("echo $((6 * 7)) é\r".encode())
+        await seen(socket, "42 é")
+        async with joining(house) as other:
+            await seen(other, "42 é")
+
+
+async def test_a_session_without_a_terminal_is_closed_and_an_unknown_one_refused(house: House) -> None:
+    async with joining(house) as socket:
+        with pytest.raises(ConnectionClosed) as closed:
+            await asyncio.wait_for(socket.recv(), 10)
+        assert closed.value.rcvd is not None
+        assert (closed.value.rcvd.code, closed.value.rcvd.reason) == (1011, "Failed to activate session")
+    with pytest.raises(InvalidStatus) as refused:
+        async with joining(house, session=OTHER):
+            pass
+    assert refused.value.response.status_code == 404
+
+
+async def test_it_needs_the_scope_for_terminals(house: House) -> None:
+    token = await house.token("view", "chat", "approve")
+    with pytest.raises(InvalidStatus) as refused:
+        async with joining(house, token):
+            pass
+    assert refused.value.response.status_code == 403

@@ -1,0 +1,136 @@
+"""The law of the watcher: however a recorded session is written, in pieces, in any order of its files, cut short and
+written again, replaced, moved, with gateways that die between, its log tells the same."""
+
+import asyncio
+import os
+import random
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from agents.claude_transcripts.written import SESSION
+from fairlead.model import events as ev
+from fairlead.model.store import TRANSCRIPT
+from laws.test_transcript_laws import RECORDED, pieces, recorded
+from sessions.test_transcripts import running
+from sessions.transcript_rig import FOUND, TranscriptRig
+
+STEPS = ("write", "write", "write", "replace", "truncate", "rename", "restart")
+
+
+class Scribe:
+    """Writes a session's files below a home, and disturbs what is written."""
+
+    def __init__(self, rig: TranscriptRig, rng: random.Random) -> None:
+        self._rig = rig
+        self._rng = rng
+        self._moves = 0
+
+    @property
+    def _folder(self) -> Path:
+        return self._rig.home.project
+
+    def write(self, name: str, piece: bytes) -> None:
+        path = self._folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("ab") as file:
+            file.write(piece)
+
+    def replace(self) -> None:
+        """Another file with the same content under its name, as an editor or a copy leaves it."""
+        for path in self._some():
+            draft = path.with_suffix(".draft")
+            draft.write_bytes(path.read_bytes())
+            os.replace(draft, path)
+
+    def truncate(self) -> list[tuple[Path, bytes]]:
+        """Cut some short; what is missing now."""
+        missing = []
+        for path in self._some():
+            data = path.read_bytes()
+            cut = self._rng.randrange(len(data) + 1)
+            os.truncate(path, cut)
+            missing.append((path, data[cut:]))
+        return missing
+
+    def rename(self) -> None:
+        """The whole folder of the project."""
+        self._moves += 1
+        self._rig.home.project = self._folder.rename(self._folder.with_name(f"-moved-{self._moves}"))
+
+    def _some(self) -> list[Path]:
+        files = sorted(path for path in self._folder.rglob("*.jsonl") if path.is_file())
+        return self._rng.sample(files, self._rng.randrange(len(files) + 1))
+
+
+async def look(rig: TranscriptRig) -> None:
+    """What the watch does when it is told of a change."""
+    summary = await rig.store.summary(FOUND)
+    if summary is None:
+        await rig.keeper.listing.now(FOUND)
+        summary = await rig.store.summary(FOUND)
+    if summary is not None and summary.state == TRANSCRIPT:
+        await rig.view()
+    elif summary is not None:
+        await rig.keeper.follow(FOUND)
+
+
+async def told(rig: TranscriptRig) -> list[Any]:
+    """All that happened, in no order: when it was noticed depends on how it was written."""
+    await look(rig)
+    await rig.keeper.settling.settle(FOUND)
+    events = await rig.log(FOUND)
+    assert len({event.id for event in events}) == len(events)
+    kept = (ev.RecordKept, ev.SessionOpened, ev.SessionResumed)
+    said = [msgspec.structs.replace(event, at=0) for event in events if not isinstance(event, kept)]
+    return sorted(ev.encode(event).decode() for event in said)
+
+
+async def whole(folder: Path, files: dict[str, bytes]) -> list[Any]:
+    async with running(folder, watch=False) as rig:
+        for name, data in files.items():
+            Scribe(rig, random.Random(0)).write(name, data)
+        await rig.start()
+        return await told(rig)
+
+
+async def in_steps(folder: Path, files: dict[str, bytes], rng: random.Random, wanted: list[str]) -> list[Any]:
+    writes = pieces(files, rng)
+    async with running(folder, watch=False) as rig:
+        scribe = Scribe(rig, rng)
+        scribe.write(f"{SESSION}.jsonl", b"")
+        await rig.start()
+        while writes:
+            step = wanted.pop() if wanted else "write"
+            if step == "write":
+                scribe.write(*writes.pop(0))
+            elif step == "replace":
+                scribe.replace()
+            elif step == "truncate":
+                for path, rest in scribe.truncate():
+                    await look(rig)
+                    with path.open("ab") as file:
+                        file.write(rest)
+            elif step == "rename":
+                scribe.rename()
+            else:
+                await rig.crash()
+                await rig.start()
+            await look(rig)
+        return await told(rig)
+
+
+@pytest.mark.parametrize("case", RECORDED)
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(rng=st.randoms(use_true_random=False), steps=st.lists(st.sampled_from(STEPS), max_size=16))
+def test_however_a_session_is_written_its_log_tells_the_same(
+    case: str, tmp_path_factory: pytest.TempPathFactory, rng: random.Random, steps: list[str]
+) -> None:
+    files = recorded(case)
+    expected = asyncio.run(whole(tmp_path_factory.mktemp("whole"), files))
+    assert len(expected) > 3
+    assert asyncio.run(in_steps(tmp_path_factory.mktemp("steps"), files, rng, list(steps))) == expected

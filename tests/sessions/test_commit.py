@@ -1,0 +1,64 @@
+"""A commit that is cut off by its caller's end: what the store has got is the present, and the session goes on."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from fairlead.model import commands as cmd
+from fairlead.model.content import TextBlock
+from fairlead.model.errors import Unavailable
+from sessions.rig import SESSION, Rig
+
+
+class Slow:
+    """The store's `append`, which has stored and does not say so yet."""
+
+    def __init__(self, rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.stored, self.told = asyncio.Event(), asyncio.Event()
+        self.failure: Exception | None = None
+        self._append = rig.store.append
+        monkeypatch.setattr(rig.store, "append", self)
+
+    async def __call__(self, *given: Any) -> Any:
+        if self.failure is None:
+            done = await self._append(*given)
+        self.stored.set()
+        await self.told.wait()
+        if self.failure is not None:
+            raise self.failure
+        return done
+
+
+async def cut_off(rig: Rig, slow: Slow) -> asyncio.Task[cmd.Reply]:
+    """Somebody sends a message and is gone before the answer."""
+    sending = asyncio.create_task(rig.send("one"))
+    await slow.stored.wait()
+    for _ in range(2):
+        sending.cancel()
+        await asyncio.sleep(0)
+    assert not sending.done()
+    slow.told.set()
+    await asyncio.wait({sending})
+    return sending
+
+
+async def test_what_was_stored_counts_though_nobody_waits_for_it(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    await rig.open()
+    assert (await cut_off(rig, Slow(rig, monkeypatch))).cancelled()
+    agent = await rig.kind.launched()
+    assert await agent.prompted() == "one"
+    await agent.result()
+    await rig.send("two")
+    assert await agent.prompted() == "two"
+
+
+async def test_what_was_not_stored_does_not_count(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    await rig.open()
+    slow = Slow(rig, monkeypatch)
+    slow.failure = Unavailable("full")
+    assert (await cut_off(rig, slow)).cancelled()
+    slow.failure = None
+    assert rig.state().queue == ()
+    await rig.do(cmd.Send(session=SESSION, content=(TextBlock("two"),)))
+    assert await (await rig.kind.launched()).prompted() == "two"

@@ -1,0 +1,37 @@
+"""A session that its agent knows by another id than ours is found by either, and answers by ours."""
+
+from fairlead.model import commands as cmd
+from fairlead.model import queries as q
+from fairlead.model.gateway import Cursor
+from fairlead.model.ids import SessionId
+from sessions.rig import ANN, SESSION, Rig
+from sessions.test_queries import Seqs, Wire
+
+AGENTS = SessionId("77777777-7777-4777-8777-777777777777")
+
+
+async def renamed(rig: Rig) -> None:
+    """The agent goes on under an id of its own."""
+    agent = await rig.working()
+    init = {"type": "system", "subtype": "init", "uuid": "i-2", "session_id": AGENTS, "model": "opus", "cwd": "/"}
+    await agent.say({**init, "permissionMode": "default", "tools": [], "mcp_servers": [], "slash_commands": []})
+    await agent.result()
+    await rig.until(lambda: rig.loaded().core.state.agent_session == AGENTS)
+
+
+async def test_queries_and_commands_take_either_id(rig: Rig) -> None:
+    await renamed(rig)
+    view: q.SessionView = await rig.gateway.ask(ANN, q.GetSession(AGENTS))
+    assert view.summary.session == SESSION
+    reply = await rig.do(cmd.Rename(session=AGENTS, title="Found"))
+    assert reply.session == SESSION
+    assert (await rig.gateway.ask(ANN, q.GetSession(SESSION))).summary.title == "Found"
+
+
+async def test_watching_takes_either_id(rig: Rig) -> None:
+    await renamed(rig)
+    watch = await rig.gateway.watch(ANN, AGENTS, Cursor(0), Seqs(), Wire())
+    watch.start()
+    await rig.until(lambda: watch.live)
+    assert watch.feed.session == SESSION
+    watch.close()

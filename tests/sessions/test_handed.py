@@ -1,0 +1,50 @@
+"""Who sent a message whose `user.message` comes later than it left the queue: from a transcript, in a terminal."""
+
+from fairlead.model import events as ev
+from fairlead.model.content import TextBlock
+from fairlead.model.ids import EventId, MessageId, SessionId
+from fairlead.sessions.state import HANDED_KEPT, SessionState, decode_state, encode_state, evolve
+
+SESSION = SessionId("11111111-2222-3333-4444-555555555555")
+
+
+def fold(*events: ev.Event) -> SessionState:
+    state = SessionState(session=SESSION)
+    for seq, event in enumerate(events, 1):
+        state = evolve(state, event, seq)
+    return state
+
+
+def queued(message: str, by: str = "ann") -> ev.MessageQueued:
+    return ev.MessageQueued(id=EventId(message), message=MessageId(message), content=(TextBlock(message),), by=by)
+
+
+def dequeued(message: str) -> ev.MessageDequeued:
+    return ev.MessageDequeued(id=EventId(message), message=MessageId(message))
+
+
+def told(message: str, record: str = "") -> ev.UserMessage:
+    return ev.UserMessage(id=EventId(message), message=MessageId(message), content=(TextBlock(message),), record=record)
+
+
+def test_it_is_known_from_the_queue_until_the_message_is_told() -> None:
+    state = fold(queued("a"), dequeued("a"))
+    assert state.sender("a") == "ann" and state.queue == ()
+    assert decode_state(encode_state(state)).sender("a") == "ann"
+    assert fold(queued("a"), dequeued("a"), told("a")).sender("a") == ""
+
+
+def test_a_person_at_the_terminal_is_nobody_that_we_know() -> None:
+    assert fold(queued("a"), dequeued("a")).sender("b") == ""
+
+
+def test_messages_that_never_come_up_are_forgotten() -> None:
+    many = [str(number) for number in range(3 * HANDED_KEPT)]
+    state = fold(*(event for name in many for event in (queued(name), dequeued(name))))
+    assert len(state.handed) == HANDED_KEPT and state.sender(many[-1]) == "ann" and state.sender(many[0]) == ""
+
+
+def test_the_last_prompt_is_the_agents_own_record_of_it() -> None:
+    """By it the transcript is found again; the message's id is not in there."""
+    assert fold(told("a", record="row")).last_prompt == "row"
+    assert fold(told("a")).last_prompt == "a"

@@ -1,0 +1,128 @@
+"""Views whose passing pieces add up: whoever joins in the middle is told the sum, once, and goes on from there."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from fairlead.model.ids import SessionId
+from fairlead.model.store import Derived, Entry
+from fairlead.model.views import Made, Passing
+from sessions.test_feed import Socket
+from sessions.test_views import Desk, Tally, TallyFold, live, until
+
+
+class SumFold(TallyFold):
+    """Remembers the deltas since the last row."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pieces: list[int] = []
+
+    def step(self, entry: Entry) -> Sequence[Made]:
+        made = super().step(entry)
+        if entry.kind == "delta":
+            self.pieces.append(entry.seq)
+        elif made:
+            self.pieces = []
+        return made
+
+    def running(self, *, anew: bool) -> Sequence[Passing]:
+        sum_ = "+".join(map(str, self.pieces)).encode()
+        return [Passing((b"=" if anew else b"!") + sum_)]
+
+
+class Sums(Tally):
+    def fold(self, session: SessionId) -> SumFold:
+        self.folds.append(SumFold())
+        return SumFold()
+
+
+@pytest.fixture
+async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
+    desk = Desk(tmp_path)
+    desk.view = Sums()
+    await desk.start()
+    yield desk
+    await desk.close()
+
+
+async def test_one_who_comes_in_the_middle_is_told_the_sum_and_then_each_piece(desk: Desk) -> None:
+    await desk.append("text", "delta", "delta")
+    await desk.level()
+    socket = Socket()
+    await live(desk.watch(socket, 0))
+    await desk.append("delta")
+    assert await until(socket, b"~4\n") == ["1:1 text", "=2+3", "~4"]
+
+
+async def test_one_who_lagged_is_told_the_sum_again_as_such(desk: Desk) -> None:
+    await desk.append("text")
+    await desk.level()
+    socket = Socket()
+    watcher = desk.watch(socket, 1)
+    await live(watcher)
+    socket.slow, socket.waiting = True, 1 << 20
+    await desk.append("delta", "delta")
+    await desk.level()
+    assert not watcher.live
+    socket.slow, socket.waiting = False, 0
+    watcher.drained()
+    await live(watcher)
+    await desk.append("delta")
+    assert await until(socket, b"~4\n") == ["=", "!2+3", "~4"]
+
+
+async def test_nobody_joins_while_the_fold_is_ahead_of_what_was_told(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sum would have a piece in it that is told right after."""
+    await desk.append("text", "delta")
+    await desk.level()
+    derive, held, go = desk.store.derive, asyncio.Event(), asyncio.Event()
+
+    async def slowly(session: SessionId, view: str, derived: Derived, expected: int) -> None:
+        held.set()
+        await go.wait()
+        await derive(session, view, derived, expected)
+
+    monkeypatch.setattr(desk.store, "derive", slowly)
+    await desk.append("text", "delta", "delta")
+    await asyncio.wait_for(held.wait(), 20)
+    socket = Socket()
+    watcher = desk.watch(socket, 0)
+    async with asyncio.timeout(20):
+        while not desk.projector.feed._joining:
+            await asyncio.sleep(0.002)
+    assert not watcher.live, "it is level, and waits"
+    go.set()
+    await live(watcher)
+    await desk.append("delta")
+    assert await until(socket, b"~6\n") == ["1:1 text", "2:2 text", "=4+5", "~6"]
+
+
+async def test_one_who_leaves_while_it_waits_to_join_is_told_nothing(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await desk.append("text")
+    await desk.level()
+    derive, held, go = desk.store.derive, asyncio.Event(), asyncio.Event()
+
+    async def slowly(session: SessionId, view: str, derived: Derived, expected: int) -> None:
+        held.set()
+        await go.wait()
+        await derive(session, view, derived, expected)
+
+    monkeypatch.setattr(desk.store, "derive", slowly)
+    await desk.append("text", "delta")
+    await asyncio.wait_for(held.wait(), 20)
+    socket = Socket()
+    watcher = desk.watch(socket, 1)
+    async with asyncio.timeout(20):
+        while not desk.projector.feed._joining:
+            await asyncio.sleep(0.002)
+    watcher.close()
+    go.set()
+    await desk.level()
+    assert socket.sent == b"" and not watcher.live

@@ -1,0 +1,54 @@
+"""Terminals inside a whole gateway."""
+
+import os
+from pathlib import Path
+
+import httpx
+import pytest
+
+from fairlead import wiring
+from fairlead.config import Config
+from fairlead.model.errors import TooMany
+from fairlead.model.ids import SessionId
+from fairlead.model.terminals import Program, session_terminal
+from fairlead.system.clock import Clock
+from fairlead.system.proctable import is_alive
+from fairlead.terminals import TerminalRegistry
+
+SESSION = SessionId("11111111-1111-4111-8111-111111111111")
+PATH = os.environ.get("PATH", os.defpath)
+SHELL = Program(argv=["/bin/sh", "-c", "echo ready; sleep 600"], env={"PATH": PATH}, cwd="/")
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[TerminalRegistry]:
+    """The registries that gateways make for themselves."""
+    found: list[TerminalRegistry] = []
+
+    class Seen(TerminalRegistry):
+        def __init__(self, clock: Clock, most: int) -> None:
+            super().__init__(clock, most)
+            found.append(self)
+
+    monkeypatch.setattr(wiring, "TerminalRegistry", Seen)
+    return found
+
+
+async def test_a_gateway_that_ends_ends_its_terminals(made: list[TerminalRegistry], tmp_path: Path) -> None:
+    folder = str(tmp_path)
+    config = Config(port=0, data=f"{folder}/data", agent="demo", roots=(folder,), claude_homes=(), max_terminals=1)
+    async with wiring.running(config, {"HOME": folder, "PATH": PATH}) as gateway:
+        (terminals,) = made
+        terminal = await terminals.open(session_terminal(SESSION), SHELL)
+        while "ready" not in terminal.screen.lines:
+            await terminal.changed(terminal.screen.version)
+        with pytest.raises(TooMany):
+            await terminals.open("another", SHELL)
+        headers = {"authorization": f"Bearer {gateway.token}"}
+        async with httpx.AsyncClient(base_url=gateway.url, headers=headers, trust_env=False) as http:
+            shown = (await http.get(f"/v1/sessions/{SESSION}/terminal")).json()
+        assert shown["running"] and "ready" in shown["lines"]
+        pid, started = terminal.pid, terminal.started
+        assert is_alive(pid, started)
+    assert not is_alive(pid, started)
+    assert terminals.names() == ()

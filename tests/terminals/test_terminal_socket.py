@@ -1,0 +1,351 @@
+"""A terminal on the native socket, over the real server and with real programs."""
+
+import asyncio
+import contextlib
+import json
+import os
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+
+from fairlead.clients.native.terminal import MESSAGE_LIMIT, NativeTerminalCodec, TerminalConversation
+from fairlead.model.agents import Exit
+from fairlead.model.auth import Identity
+from fairlead.model.errors import NotFound
+from fairlead.model.ids import SessionId
+from fairlead.model.requests import Head
+from fairlead.model.sockets import Attach, HangUp, Opening, Run, Write
+from fairlead.model.terminals import Output, Program, Size, Terminal, session_terminal
+from fairlead.server.sockets import REVOKED
+from fairlead.system.clock import SystemClock
+from fairlead.system.process import Patience
+from fairlead.terminals import TerminalActions, TerminalRegistry
+from fairlead.terminals.emulator import Emulator
+from fairlead.terminals.joining import UNSENT_BYTES, UNTYPED_BYTES, Joined
+from server.fakes import OTHER, SESSION, Served, serving, until
+
+ENV = {"PATH": os.environ.get("PATH", os.defpath), "PS1": "$ "}
+
+
+class House:
+    def __init__(self, served: Served, terminals: TerminalRegistry) -> None:
+        self.served = served
+        self.terminals = terminals
+
+    async def open(self, script: str = "", session: SessionId = SESSION) -> Terminal:
+        argv = ["/bin/sh", *(["-c", script] if script else ["-i"])]
+        return await self.terminals.open(
+            session_terminal(session), Program(argv=argv, env=ENV, cwd="/", size=Size(40, 5))
+        )
+
+    @contextlib.asynccontextmanager
+    async def join(self, token: str = "", session: str = SESSION) -> AsyncIterator["Client"]:
+        url = f"{self.served.ws}/v1/sessions/{session}/terminal"
+        headers = {"authorization": f"Bearer {token or self.served.admin}"}
+        async with connect(url, additional_headers=headers, compression=None, proxy=None, max_size=None) as socket:
+            yield Client(socket)
+
+
+class Client:
+    """Text frames as they came, binary ones on a screen."""
+
+    def __init__(self, socket: ClientConnection) -> None:
+        self.socket = socket
+        self.told: list[dict[str, Any]] = []
+        self.screen = Emulator(40, 5)
+
+    async def say(self, **frame: Any) -> None:
+        await self.socket.send(json.dumps(frame))
+
+    async def hear(self) -> dict[str, Any] | None:
+        """The next frame, if it is told in words."""
+        frame = await asyncio.wait_for(self.socket.recv(), 60)
+        if isinstance(frame, bytes):
+            self.screen.feed(frame)
+            return None
+        self.told.append(json.loads(frame))
+        if self.told[-1]["type"] == "size":
+            self.screen.resize(self.told[-1]["cols"], self.told[-1]["rows"])
+        return self.told[-1]
+
+    async def heard(self, kind: str) -> dict[str, Any]:
+        while (frame := await self.hear()) is None or frame["type"] != kind:
+            pass
+        return frame
+
+    async def closed(self) -> int:
+        """The code that the server closes with."""
+        try:
+            while True:
+                await self.hear()
+        except ConnectionClosed as closed:
+            return closed.rcvd.code if closed.rcvd is not None else 0
+
+    async def seen(self, text: str) -> None:
+        while not any(text in line for line in self.screen.lines()):
+            await self.hear()
+
+
+@pytest.fixture
+async def house() -> AsyncIterator[House]:
+    terminals = TerminalRegistry(SystemClock(), 4, Patience(close=1, terminate=1))
+    async with serving(performers=TerminalActions(terminals).performers()) as served:
+        yield House(served, terminals)
+        await terminals.close()
+
+
+async def test_a_person_watches_and_types(house: House) -> None:
+    await house.open()
+    async with house.join() as client:
+        await client.seen("$")
+        assert client.told == [{"type": "size", "cols": 40, "rows": 5}]
+        await client.say(type="input", data="echo $((6 * 7)) é\r")
+        await client.seen("42 é")
+        await client.say(type="ping")
+        await client.heard("pong")
+
+
+async def test_the_size_is_told_and_everything_drawn_for_it(house: House) -> None:
+    await house.open("echo hello; read x; stty size; read x")
+    async with house.join() as client, house.join() as other:
+        await client.seen("hello")
+        await other.seen("hello")
+        await client.say(type="resize", cols=30, rows=4)
+        assert (await other.heard("size")) == {"type": "size", "cols": 30, "rows": 4}
+        assert (await other.hear()) == {"type": "redraw"}
+        assert (await other.hear()) is None
+        await client.say(type="input", data="\r")
+        await other.seen("4 30")
+
+
+async def test_the_end_is_told(house: House) -> None:
+    await house.open("read x; exit 3")
+    async with house.join() as client:
+        await client.hear()
+        await client.say(type="input", data="\r")
+        assert await client.heard("exit") == {"type": "exit", "code": 3, "signal": None}
+        assert await client.closed() == 1000
+    async with house.join() as late:
+        assert await late.heard("exit") == {"type": "exit", "code": 3, "signal": None}
+
+
+@pytest.mark.parametrize(
+    ("frame", "code"),
+    [
+        ("what?", "bad_frame"),
+        (b"\xff\xfe", "bad_frame"),
+        ("[1]", "bad_frame"),
+        ("{}", "bad_frame"),
+        ('{"type":"paste"}', "unknown_type"),
+        ('{"type":"input"}', "bad_request"),
+        ('{"type":"input","data":7}', "bad_request"),
+        ('{"type":"input","data":"x","to":"you"}', "unknown_field"),
+        ('{"type":"resize","cols":0,"rows":5}', "bad_request"),
+        ('{"type":"resize","cols":"9","rows":5}', "bad_request"),
+        ('{"type":"resize","cols":100000,"rows":5}', "bad_request"),
+    ],
+)
+async def test_a_bad_frame_is_answered_and_ends_nothing(house: House, frame: str | bytes, code: str) -> None:
+    await house.open()
+    async with house.join() as client:
+        await client.socket.send(frame)
+        assert (await client.heard("error"))["code"] == code
+        await client.say(type="input", data="echo on\r")
+        await client.seen("on")
+
+
+async def test_a_session_without_a_terminal_is_refused_before_the_upgrade(house: House) -> None:
+    await house.open()
+    for session, status in ((OTHER, 404), ("not-an-id", 400)):
+        with pytest.raises(InvalidStatus) as refused:
+            async with house.join(session=session):
+                pass
+        assert refused.value.response.status_code == status
+
+
+async def test_the_scope_terminal_is_needed(house: House) -> None:
+    await house.open()
+    chatting = await house.served.token("view", "chat", "approve", name="chatting")
+    with pytest.raises(InvalidStatus) as refused:
+        async with house.join(chatting):
+            pass
+    assert refused.value.response.status_code == 403
+    async with house.served.client(chatting) as http:
+        assert (await http.get(f"/v1/sessions/{SESSION}/terminal")).status_code == 403
+    typing = await house.served.token("terminal", name="typing")
+    async with house.join(typing) as client:
+        await client.seen("$")
+
+
+async def test_a_revoked_credential_leaves(house: House) -> None:
+    terminal = await house.open()
+    token = await house.served.token("terminal", name="typing")
+    async with house.join(token) as client:
+        await client.seen("$")
+        await client.say(type="resize", cols=20, rows=4)
+        await client.heard("size")
+        await house.served.credentials.revoke("token", house.served.tokens["typing"])
+        assert await client.closed() == REVOKED
+    await until(lambda: terminal.screen.size == Size(40, 5))
+
+
+async def test_a_message_has_a_limit(house: House) -> None:
+    await house.open()
+    async with house.join() as client:
+        await client.seen("$")
+        await client.socket.send(json.dumps({"type": "input", "data": "x" * MESSAGE_LIMIT}))
+        assert await client.closed() == 1009
+
+
+async def test_scripts_are_told_what_is_on_the_screen(house: House) -> None:
+    terminal = await house.open("printf 'hello\\r\\n$ '; read x; exit 2")
+    while "hello" not in terminal.screen.lines:
+        await terminal.changed(terminal.screen.version)
+    path = f"/v1/sessions/{SESSION}/terminal"
+    async with house.served.client() as http:
+        shown = (await http.get(path)).json()
+        while shown["row"] == 0 or shown["column"] < 2:
+            shown = (await http.get(path)).json()
+        assert shown == {
+            "running": True,
+            "size": {"columns": 40, "rows": 5},
+            "lines": ["hello", "$", "", "", ""],
+            "row": 1,
+            "column": 2,
+            "exit": None,
+        }
+        await terminal.write(b"\r")
+        await terminal.wait()
+        shown = (await http.get(path)).json()
+        assert shown["running"] is False and shown["exit"]["code"] == 2
+        missing = await http.get(f"/v1/sessions/{OTHER}/terminal")
+        assert missing.status_code == 404
+        assert missing.json()["error"]["message"] == f"There is no terminal of session {OTHER}."
+
+
+# --- the holder, with a wire that a test holds
+
+
+class HeldWire:
+    """Implements `model.sockets.Wire`; what is sent waits until the test lets it go."""
+
+    def __init__(self) -> None:
+        self.sent = b""
+        self.waiting = 0
+        self.paused = False
+        self.closed: int | None = None
+
+    def send(self, frames: bytes) -> None:
+        self.sent += frames
+        self.waiting += len(frames)
+
+    def backlog(self) -> int:
+        return self.waiting
+
+    def probe(self, answered: Any) -> None:
+        answered()
+
+    def pause(self) -> None:
+        self.paused = True
+
+    def resume(self) -> None:
+        self.paused = False
+
+    def hang_up(self, code: int, reason: str) -> None:
+        self.closed = code
+
+
+async def test_a_client_that_does_not_read_is_sent_no_more(house: House) -> None:
+    terminal = await house.open("read x; seq 100000; echo done; read x")
+    wire, holder = HeldWire(), Joined(terminal, NativeTerminalCodec(), "slow")
+    holder.attached(wire)
+    await terminal.write(b"\r")
+    while not any("done" in line for line in terminal.screen.lines):
+        await terminal.changed(terminal.screen.version)
+    # A piece at a time is looked at: one may be as large as what waits for a watcher.
+    assert wire.waiting < 4 * UNSENT_BYTES
+    wire.waiting, before = 0, len(wire.sent)
+    holder.drained()
+    await until(lambda: b'{"type":"redraw"}' in wire.sent[before:] and b"done" in wire.sent[before:])
+    holder.detached(1000)
+
+
+async def test_a_program_that_does_not_read_holds_the_client_back(house: House) -> None:
+    terminal = await house.open("stty raw -echo; echo ready; read x </dev/null; sleep 600")
+    wire, holder = HeldWire(), Joined(terminal, NativeTerminalCodec(), "eager")
+    holder.attached(wire)
+    while "ready" not in terminal.screen.lines:
+        await terminal.changed(terminal.screen.version)
+    keys = json.dumps({"type": "input", "data": "k" * (UNTYPED_BYTES // 2)}).encode()
+    for _ in range(100):
+        if wire.paused:
+            break
+        holder.received(keys)
+        await asyncio.sleep(0)
+    assert wire.paused
+    await terminal.stop()
+    await until(lambda: b"agent_gone" in wire.sent and wire.closed == 1000)
+    holder.detached(1000)
+
+
+async def test_a_watcher_that_cannot_be_shown_anything_is_told_to_go(
+    house: House, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Broken(NativeTerminalCodec):
+        def output(self, output: Output) -> bytes:
+            raise RuntimeError("not today")
+
+    terminal = await house.open()
+    wire, holder = HeldWire(), Joined(terminal, Broken(), "unlucky")
+    holder.attached(wire)
+    await until(lambda: wire.closed == 1011)
+    assert "not today" in caplog.text
+    holder.detached(1011)
+
+
+def opening() -> Opening:
+    who = Identity("c", "u", "n", frozenset({"terminal"}))
+    head = Head(method="GET", path="/")
+    return Opening(head=head, who=who, version="1", fresh=lambda: "f", params={"session": SESSION})
+
+
+async def test_what_is_said_before_the_terminal_is_found_is_not_lost(house: House) -> None:
+    terminal = await house.open()
+    async with asyncio.timeout(60):
+        await _early(terminal)
+
+
+async def _early(terminal: Terminal) -> None:
+    talk = TerminalConversation(opening())
+    assert [type(thing) for thing in talk.opened()] == [Run]
+    assert talk.received(b'{"type":"input","data":"echo early\\r"}', True) == ()
+    holder = Joined(terminal, NativeTerminalCodec(), "me")
+    (attach,) = talk.answered(None, holder)
+    assert isinstance(attach, Attach)
+    holder.attached(HeldWire())
+    # Typed before the shell was there, its answer may stand behind the prompt.
+    while not {"early", "$ early"} & set(terminal.screen.lines):
+        await terminal.changed(terminal.screen.version)
+    holder.detached(1000)
+
+
+def test_a_terminal_that_went_meanwhile() -> None:
+    talk = TerminalConversation(opening())
+    write, hang_up = talk.failed(None, NotFound("terminal", "x"))
+    assert isinstance(write, Write) and b"not_found" in write.frames
+    assert isinstance(hang_up, HangUp) and hang_up.code == 4404
+    (told,) = talk.throttled(b"", True, NotFound("terminal", "x"))
+    assert isinstance(told, Write)
+
+
+def test_the_frames() -> None:
+    codec = NativeTerminalCodec()
+    first = codec.output(Output(b"all", redraw=True, size=Size(4, 2)))
+    assert first == b'\x81\x21{"type":"size","cols":4,"rows":2}\x82\x03all'
+    assert codec.output(Output(b"more")) == b"\x82\x04more"
+    again = codec.output(Output(b"all", redraw=True, size=Size(4, 2)))
+    assert again == b'\x81\x11{"type":"redraw"}\x82\x03all'
+    assert codec.ended(Exit(signal=9))[2:] == b'{"type":"exit","code":null,"signal":9}'
