@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from fairlead.clients.cognova.notifications import NotificationCodec
 from fairlead.model.ids import SessionId
 from fairlead.model.notices import Change, FeedEntry, Notice, read_cursor
+from fairlead.testing.notifications_client import NotificationsClient
 from notices.rigging import Rigged, Socket, rigged
 
 SESSION = SessionId("11111111-2222-3333-4444-555555555555")
@@ -33,6 +34,12 @@ async def until(done: Callable[[], Any]) -> None:
     async with asyncio.timeout(20):
         while not done():
             await asyncio.sleep(0)
+
+
+def folded(client: NotificationsClient, socket: Socket) -> None:
+    for frame in socket.frames:
+        client.receive(frame)
+    client.closed()
 
 
 class CountingCodec(NotificationCodec):
@@ -160,6 +167,16 @@ async def test_who_takes_no_answers_is_not_listened_to(rig: Rigged) -> None:
     assert not socket.paused
 
 
+async def test_subscriptions_are_taken_one_at_a_time(rig: Rigged) -> None:
+    """Each may read the store: a client that sends many waits for its answers."""
+    await rig.room.feed.write(task("a"))
+    peer, socket = rig.peer()
+    rig.say(peer, type="subscribe", topics=[], cursor=f"{rig.room.feed.id}:0")
+    assert socket.paused
+    await until(lambda: names(socket) == ["a"])
+    assert not socket.paused
+
+
 async def test_what_was_stored_without_a_word_is_told_with_the_next(rig: Rigged) -> None:
     """A request that was cut off between the store and the peers."""
     _, socket = rig.peer()
@@ -176,23 +193,27 @@ def test_a_cut_and_a_resume_tell_the_same_as_staying(
 ) -> None:
     async def told() -> None:
         async with rigged(tmp_path_factory.mktemp("law")) as rig:
-            staying, whole = rig.peer()
+            whole, client = NotificationsClient(), NotificationsClient()
+            staying, all_of_it = rig.peer()
             leaving, first = rig.peer()
-            for peer in (staying, leaving):
-                rig.say(peer, type="subscribe", topics=[])
-            await until(lambda: "subscribed" in first.kinds())
+            rig.say(staying, **whole.subscribe("turn"))
+            rig.say(leaving, **client.subscribe("turn"))
+            await until(lambda: "subscribed" in first.kinds() and "subscribed" in all_of_it.kinds())
             for number in range(before):
-                await rig.room.feed.write(task(f"before {number}"))
-            cursor = first.frames[-1]["cursor"]
+                await rig.room.feed.write(task(f"before {number}"), turn())
             leaving.detached(1006)
+            folded(client, first)
             for number in range(missed):
-                await rig.room.feed.write(task(f"missed {number}"))
+                await rig.room.feed.write(task(f"missed {number}"), turn())
             again, second = rig.peer()
-            rig.say(again, type="subscribe", topics=[], cursor=cursor)
+            rig.say(again, **client.subscribe("turn"))
             for number in range(later):
-                await rig.room.feed.write(task(f"later {number}"))
-            await until(lambda: len(names(first)) + len(names(second)) == before + missed + later)
-            assert names(first) + names(second) == names(whole)
+                await rig.room.feed.write(task(f"later {number}"), turn())
+            await until(lambda: len(second.frames) == 2 + 2 * (missed + later))
+            folded(client, second)
+            folded(whole, all_of_it)
+            assert (client.changes, client.notices) == (whole.changes, whole.notices)
+            assert (client.cursor, client.stale) == (whole.cursor, False)
 
     asyncio.run(told())
 

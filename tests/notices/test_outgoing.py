@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
+from msgspec import structs
 
 from fairlead.model.errors import BadRequest, NotFound
 from fairlead.model.ids import SessionId
@@ -94,6 +95,15 @@ async def test_a_webhook_is_signed_and_told_in_order_what_it_asked_for(rig: Rigg
         signed = f"{one.headers['webhook-id']}.{one.headers['webhook-timestamp']}.".encode() + one.body
         expected = base64.b64encode(hmac.new(secret.encode(), signed, hashlib.sha256).digest()).decode()
         assert one.headers["webhook-signature"] == f"v1,{expected}"
+
+
+async def test_a_target_may_ask_for_some_actions_and_kinds(rig: Rigged, hook: Hook) -> None:
+    await rig.room.outgoing.add(target(hook.url, topics=("task.delete", "turn.failed")))
+    failed = structs.replace(turn(), kind="turn.failed", title="Turn failed")
+    deleted = structs.replace(task("a"), action="delete")
+    await rig.room.feed.write(task("a"), turn(), deleted, failed)
+    taken = await hook.until(2)
+    assert [one.json()["title"] for one in taken] == ["Task deleted", "Turn failed"]
 
 
 async def test_it_is_tried_again_with_growing_pauses(rig: Rigged, hook: Hook) -> None:

@@ -27,6 +27,20 @@ RESOURCES: Final[tuple[Resource, ...]] = get_args(Resource)
 DOINGS: Final[tuple[Doing, ...]] = get_args(Doing)
 TOPICS: Final[tuple[Topic, ...]] = get_args(Topic)
 
+KINDS: Final = (
+    "session.created",
+    "session.changed",
+    "session.working",
+    "session.agent_exited",
+    "session.deleted",
+    "permission.asked",
+    "permission.settled",
+    "turn.completed",
+    "turn.failed",
+    "turn.cancelled",
+)
+"""Of notices: the topic, and what happened."""
+
 VERBS: Final[dict[Doing, str]] = {
     "create": "created",
     "edit": "updated",
@@ -77,7 +91,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, tag="change", omit_defau
 
 
 class Notice(msgspec.Struct, frozen=True, kw_only=True, tag="notice", omit_defaults=True):
-    """`kind` says what happened: `turn.completed`, `permission.asked` ... ; `name` is the session's title."""
+    """`kind` is one of `KINDS`; `name` is the session's title."""
 
     topic: Topic
     kind: str
@@ -267,8 +281,9 @@ class AgentRun(Item, frozen=True, kw_only=True, rename="camel"):
 
 
 class Target(Item, frozen=True, kw_only=True, rename="camel"):
-    """`secret` signs what is sent (webhook) or opens the topic (ntfy); `p256dh` and `auth` are a browser's keys.
-    Secrets never leave the room. `seq`: how far it has been told."""
+    """`topics`: what it is told, by topic or kind of notices, by resource or `<resource>.<action>`. `secret` signs what
+    is sent (webhook) or opens the topic (ntfy); `p256dh` and `auth` are a browser's keys. Secrets never leave the room.
+    `seq`: how far it has been told."""
 
     kind: Literal["webhook", "ntfy", "push"]
     url: str

@@ -25,7 +25,9 @@ def networks(texts: Sequence[str]) -> tuple[Network, ...]:
         try:
             found.append(ipaddress.ip_network(text, strict=False))
         except ValueError:
-            raise BadRequest(f"{text!r} is neither an address nor a network, such as 10.0.0.0/8.", given=text) from None
+            raise BadRequest(
+                f"notify_private: {text!r} is neither an address nor a network, such as 10.0.0.0/8.", given=text
+            ) from None
     return tuple(found)
 
 

@@ -176,6 +176,8 @@ class Peer:
     # --- inside
 
     def _subscribe(self, wire: Wire, ask: Ask, now: int) -> None:
+        # One at a time: each may read the store.
+        wire.pause()
         self._ask = ask
         verdict, seq = "ok", self._seq
         if ask.cursor is not None:
@@ -202,6 +204,7 @@ class Peer:
         self._seq = seq
         cursor = cursor_text(self._feed.id, seq)
         wire.send(self._codec.subscribed(ask, "ok" if known else "gap", cursor, now))
+        wire.resume()
         await self._catch_up(wire)
 
     def _read_on(self) -> None:

@@ -133,7 +133,7 @@ class Outgoing:
 
     async def _tell(self, target: Target, entry: FeedEntry) -> Target:
         failed = target.failed
-        told = _topic(entry) in target.topics and entry.at > self._clock.now_ms() - STALE_MS
+        told = not _names(entry).isdisjoint(target.topics) and entry.at > self._clock.now_ms() - STALE_MS
         if told:
             failed = await self._deliver(target, entry)
         done = structs.replace(target, seq=entry.seq, failed=failed)
@@ -190,5 +190,9 @@ class Outgoing:
         return self._key
 
 
-def _topic(entry: FeedEntry) -> str:
-    return entry.told.resource if isinstance(entry.told, Change) else entry.told.topic
+def _names(entry: FeedEntry) -> frozenset[str]:
+    """What a target may call it."""
+    told = entry.told
+    if isinstance(told, Change):
+        return frozenset((told.resource, f"{told.resource}.{told.action}"))
+    return frozenset((told.topic, told.kind))

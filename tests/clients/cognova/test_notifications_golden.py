@@ -13,6 +13,7 @@ import pytest
 
 from clients.cognova.feeding import FeedHouse, open_feed_house
 from fairlead.model.notices import Told
+from fairlead.testing.notifications_client import NotificationsClient
 
 CASES = Path(__file__).parents[2] / "golden" / "cognova-notices"
 NAMES = sorted(path.name for path in CASES.iterdir())
@@ -115,8 +116,25 @@ def test_the_frame_of_the_seed_comes_from_its_call() -> None:
 
 
 @pytest.mark.rules("S002-134")
-def test_a_preference_that_is_off_filters_nothing_here() -> None:
+def test_a_preference_that_is_off_filters_nothing_here_and_everything_at_the_client() -> None:
     assert _frame("settings", resource="task", action="create")["resourceName"] == "Still told"
+    set_off = lines("settings", "answers.jsonl")[1]["body"]["data"]
+    for preferences, shown in ((None, 1), (set_off, 0)):
+        client = NotificationsClient(preferences)
+        for frame in lines("settings", "frames.jsonl"):
+            client.receive(frame)
+        assert len(client.shown) == shown
+
+
+def test_a_preference_may_leave_out_some_actions() -> None:
+    client = NotificationsClient({"notifications": {"task": {"enabled": True, "subtypes": {"create": False}}}})
+    for frame in lines("tasks", "frames.jsonl"):
+        client.receive(frame)
+    assert {change["action"] for change in client.shown if change["resource"] == "task"} == {
+        "edit",
+        "delete",
+        "restore",
+    }
 
 
 def test_values_of_secrets_are_in_no_answer_but_their_own_and_in_no_frame() -> None:

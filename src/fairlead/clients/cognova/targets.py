@@ -6,6 +6,7 @@ from fairlead.clients.cognova.fields import Fields, missing_is, route, shown
 from fairlead.clients.cognova.rest import data, worded
 from fairlead.model.errors import BadRequest
 from fairlead.model.notices import (
+    DOINGS,
     RESOURCES,
     TOPICS,
     AddTarget,
@@ -16,21 +17,28 @@ from fairlead.model.notices import (
     Target,
     TryTarget,
 )
+from fairlead.model.notices import KINDS as NOTICES
 from fairlead.model.routes import Request, Steps
 
 NO_TARGET: Final = "Target not found"
 KINDS: Final = ("webhook", "ntfy")
-USUAL: Final = ("permission", "turn", "reminder", "agent")
+USUAL: Final = ("permission.asked", "turn", "reminder.complete", "agent.complete", "agent.fail", "agent.cancel")
 """What somebody who is away wants to hear of."""
-KNOWN: Final = (*TOPICS, *RESOURCES)
+KNOWN: Final = frozenset(
+    (*TOPICS, *NOTICES, *RESOURCES, *(f"{resource}.{action}" for resource in RESOURCES for action in DOINGS))
+)
 
 
 def _topics(fields: Fields) -> tuple[str, ...]:
     topics = fields.texts("topics")
     if topics is None:
         return USUAL
-    if not topics or not set(topics) <= set(KNOWN):
-        raise BadRequest(f"topics must be some of: {', '.join(KNOWN)}", field="topics")
+    if not topics or not KNOWN.issuperset(topics):
+        raise BadRequest(
+            f"topics must be some of: {', '.join((*TOPICS, *RESOURCES))}, or one of their kinds such as turn.failed"
+            " or agent.complete",
+            field="topics",
+        )
     return tuple(dict.fromkeys(topics))
 
 

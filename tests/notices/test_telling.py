@@ -1,0 +1,63 @@
+"""What a session's events are for the feed: every kind of notice is one that a target may ask for."""
+
+from typing import Any
+
+import pytest
+
+from fairlead.model import events as ev
+from fairlead.model.ids import CallId, EventId, RequestId, SessionId
+from fairlead.model.notices import KINDS, TOPICS, Change, Notice
+from fairlead.notices.sessions import _TOLD
+from fairlead.notices.telling import Teller
+from notices.rigging import ended
+
+SESSION = SessionId("11111111-2222-3333-4444-555555555555")
+ID: dict[str, Any] = {"id": EventId("e")}
+ASKED: dict[str, Any] = {**ID, "request": RequestId("r"), "call": CallId("c")}
+EVENTS: list[tuple[ev.Event, list[str]]] = [
+    (ev.SessionChanged(title="t", **ID), ["conversation/edit", "session.changed"]),
+    (ev.SessionChanged(archived=True, **ID), ["conversation/edit", "session.changed"]),
+    (ev.SessionChanged(settings={}, **ID), ["session.changed"]),
+    (ev.TurnStarted(**ID), ["session.working"]),
+    (ended("completed"), ["turn.completed"]),
+    (ended("failed"), ["turn.failed"]),
+    (ended("cancelled"), ["turn.cancelled"]),
+    (ev.PermissionAsked(tool="Bash", input={"command": "secret"}, **ASKED), ["permission.asked"]),
+    (ev.QuestionAsked(questions=({"q": "secret"},), **ASKED), ["permission.asked"]),
+    (ev.PlanProposed(plan="secret", **ASKED), ["permission.asked"]),
+    (ev.PermissionResolved(tool="Bash", behavior="allow", how="person", **ASKED), ["permission.settled"]),
+    (ev.PermissionResolved(tool="Bash", behavior="allow", how="rule", asked=False, **ASKED), []),
+    (ev.PermissionCancelled(request=RequestId("r"), reason="secret", **ID), ["permission.settled"]),
+    (ev.AgentExited(reason="secret", expected=False, **ID), ["session.agent_exited"]),
+    (ev.AgentExited(reason="idle", expected=True, **ID), []),
+    (ev.RecordKept(record="x", **ID), []),
+]
+
+
+def kinds(told: object) -> list[str]:
+    assert isinstance(told, list | tuple)
+    return [f"{one.resource}/{one.action}" if isinstance(one, Change) else one.kind for one in told]
+
+
+@pytest.mark.parametrize(("event", "wanted"), EVENTS)
+def test_an_event_is_told_as(event: ev.Event, wanted: list[str]) -> None:
+    told = Teller(SESSION, "Work").event(event)
+    assert kinds(told) == wanted
+    for one in told:
+        if isinstance(one, Notice):
+            assert (one.session, one.name) == (SESSION, "Work")
+            assert one.kind in KINDS and one.kind.split(".")[0] == one.topic and one.topic in TOPICS
+            assert "secret" not in f"{one.title}{one.message}{one.meta}"
+
+
+def test_every_event_that_is_told_is_passed_on() -> None:
+    """The set that is asked for every delta, against what the teller has words for."""
+    assert {type(event) for event, wanted in EVENTS if wanted} == _TOLD
+
+
+def test_sessions_that_are_made_and_deleted() -> None:
+    teller = Teller(SESSION, "")
+    assert kinds(teller.news("created")) == ["conversation/create", "session.created"]
+    assert kinds(teller.news("deleted")) == ["conversation/delete", "session.deleted"]
+    assert teller.news("read") == ()
+    assert [one.message for one in teller.news("created")][1] == "New: a session"
