@@ -154,10 +154,10 @@ class MessageRenderer:
             case ev.Text() if answers(event):
                 if self._partial is not None and _names(self._partial, event):
                     self._partial = None
-                return self._block(event, {"type": "text", "text": event.text})
+                return self._next_block(event, {"type": "text", "text": event.text})
             case ev.ToolCalled():
                 call = {"type": "tool_use", "id": event.call, "name": event.name, "input": event.input}
-                said = self._block(event, call)
+                said = self._block(event, call) if event.subagent else self._next_block(event, call)
                 self._calls.add(event.call)
                 return said
             case ev.ToolEnded() if answers(event) or event.call in self._calls:
@@ -196,6 +196,10 @@ class MessageRenderer:
         said += self._unfinished()
         self._partial = Partial(event.message, event.block, event.text)
         return said
+
+    def _next_block(self, event: ev.Event, block: dict[str, Any]) -> bytes:
+        """Of the main thread: a text that was begun before it will never be whole."""
+        return self._unfinished() + self._block(event, block)
 
     def _block(self, event: ev.Event, block: dict[str, Any]) -> bytes:
         said = b"" if self._answer else self._open(event)
