@@ -1,11 +1,13 @@
 """The room as a whole: its parts joined, and what protocols ask of it performed."""
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from fairlead.model import events as ev
 from fairlead.model.auth import Identity
+from fairlead.model.errors import Busy
 from fairlead.model.gateway import Gateway
 from fairlead.model.ids import SessionId
 from fairlead.model.news import What
@@ -44,6 +46,8 @@ from fairlead.notices.runs import Runs
 from fairlead.notices.sealing import Seal
 from fairlead.notices.sessions import SessionNotices
 from fairlead.system.clock import Clock
+
+log = logging.getLogger("fairlead.notices")
 
 PREFERENCES: Final = "cognova.preferences"
 """Documents that say what a user wants shown."""
@@ -185,5 +189,9 @@ class Room:
         if isinstance(item, Reminder):
             change = Change(resource="reminder", action="complete", id=item.id, name=item.message)
             await self.desk.amend(Reminder, item.id, {"notified": True}, change)
+            log.info("reminder fired", extra={"reminder": item.id})
         elif isinstance(item, ScheduledAgent):
-            await self.runs.run(item)
+            try:
+                await self.runs.run(item)
+            except Busy:
+                log.info("agent left out", extra={"agent": item.id, "reason": "it still runs"})

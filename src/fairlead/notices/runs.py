@@ -169,6 +169,7 @@ class Runs:
             resource="agent", action=ACTIONS[run.status], id=agent.id, name=agent.name, said=shown, meta=meta
         )
         await self._desk.put(run, change)
+        log.info("agent run", extra={"agent": agent.id, "run": run.id, "session": run.session_id, "status": run.status})
 
     async def _agent_of(self, run: AgentRun) -> ScheduledAgent:
         try:
