@@ -58,7 +58,7 @@ PARTS = (
     Part(
         "unit",
         "unit, golden, laws",
-        240,
+        360,
         ((*COVERED_PYTEST, "tests", "--ignore=tests/e2e", "-m", "not fault and not long"),),
         shards=2,
     ),
@@ -67,12 +67,12 @@ PARTS = (
     Part(
         "cli",
         "real CLI",
-        420,
+        720,
         ((*PYTEST, "tests/e2e", "-m", "not fault and not long"),),
         isolated=True,
         shards=2,
     ),
-    Part("faults", "faults", 180, ((*PYTEST, "tests", "-m", "fault and not long"),), isolated=True),
+    Part("faults", "faults", 240, ((*PYTEST, "tests", "-m", "fault and not long"),), isolated=True),
     Part("rules", "rules shown", 30, ((PYTHON, "-m", "tools.rules"),)),
 )
 

@@ -73,7 +73,9 @@ async def test_it_inherits_nothing() -> None:
     said = (await output_of(child)).split("\r\n")
     assert [line for line in said if "=" in line] == ["A=b", "PWD=/"]
     assert [line for line in said if line.isdigit()] == ["0", "1", "2", "3"]
-    assert said[-2].split() == ["SigIgn:", "0000000000000000"]
+    name, ignored = said[-2].split()
+    ours = sum(1 << (number - 1) for number in signal.valid_signals())
+    assert (name, int(ignored, 16) & ours) == ("SigIgn:", 0)
 
 
 async def test_a_locale_that_was_named_is_kept() -> None:

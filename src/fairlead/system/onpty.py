@@ -15,11 +15,11 @@ import termios
 
 def main(status: int, locale: str, argv: list[str]) -> None:
     os.set_inheritable(status, False)
-    # This interpreter's own doing, which the program would inherit: a locale, and signals that it ignores.
+    # What the program would inherit: this interpreter's locale, and signals that it or whoever started us ignores.
     os.environ.pop("LC_CTYPE", None)
     if locale:
         os.environ["LC_CTYPE"] = locale[1:]
-    for number in (signal.SIGPIPE, signal.SIGXFSZ):
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         signal.signal(number, signal.SIG_DFL)
     try:
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from asyncinotify import Inotify
 
 from agents.claude_transcripts.written import OTHER, SESSION, Home, Writer, conversation, lines
 from fairlead.agents.claude import watch as watching
@@ -59,8 +60,6 @@ async def test_appends_new_files_and_new_projects(tmp_path: Path) -> None:
     async with watched(home.folder) as told:
         home.write([Writer().text("more")])
         await told.of(SESSION)
-        home.write(conversation(session=OTHER), OTHER)
-        await told.of(OTHER)
         project = home.folder / "projects" / "new"
         project.mkdir()
         third = SESSION.replace("1111", "3333")
@@ -214,3 +213,78 @@ async def test_what_the_kernel_dropped_is_looked_for(tmp_path: Path) -> None:
         assert folders.changed == set()
         folders._overflow()
         assert folders.take() == {SESSION}
+
+
+async def test_where_the_system_has_no_watches_files_are_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fairlead.agents.claude.watch.sys.platform", "darwin")
+    home = Home(tmp_path)
+    home.write(conversation())
+    clock = ManualClock()
+    changes = Watch([home.folder], clock).changes()
+    assert await anext(changes) == frozenset()
+    home.write([Writer().text("more")])
+    following = asyncio.ensure_future(anext(changes))
+    while not following.done():
+        await clock.advance(watching.POLL_SECONDS)
+        await asyncio.sleep(0.001)
+    assert following.result() == {SESSION}
+    await changes.aclose()
+
+
+async def test_a_watch_that_cannot_be_had_at_all_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused() -> None:
+        raise OSError(errno.EPERM, "not allowed")
+
+    monkeypatch.setattr(watching, "Inotify", refused)
+    with pytest.raises(OSError, match="not allowed"):
+        await anext(Watch([tmp_path], SystemClock()).changes())
+
+
+@pytest.mark.parametrize("problem", [errno.ENOSPC, errno.EACCES])
+async def test_a_folder_that_cannot_be_watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, problem: int) -> None:
+    """Without room for a watch all files are looked at; a folder that may not be read leaves the others be."""
+    home = Home(tmp_path)
+    home.write(conversation())
+    (home.project.parent / "closed").mkdir()
+    real = Inotify.add_watch
+
+    def add(inotify: Any, path: Path, mask: Any) -> Any:
+        if path.name == "closed":
+            raise OSError(problem, "no")
+        return real(inotify, path, mask)
+
+    monkeypatch.setattr(Inotify, "add_watch", add)
+    changes = Watch([home.folder], ManualClock() if problem == errno.ENOSPC else SystemClock()).changes()
+    assert await anext(changes) == frozenset()
+    if problem == errno.EACCES:
+        home.write([Writer().text("more")])
+        assert await asyncio.wait_for(anext(changes), 60) == {SESSION}
+    await changes.aclose()
+
+
+async def test_folders_of_subagents_that_go_and_come_again(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    write = Writer()
+    home.write(conversation())
+    async with watched(home.folder) as told:
+        home.subagent("a1", [write.prompt("job", "a", "a1")], "toolu_a")
+        await told.of(SESSION)
+        shutil.rmtree(home.path().with_suffix(""))
+        await told.of(SESSION)
+        home.subagent("a1", [write.prompt("job", "a", "a1")], "toolu_a")
+        await told.of(SESSION)
+        home.subagent("a1", [write.text("deep", "a", "a1")])
+        await told.of(SESSION)
+
+
+async def test_projects_and_the_folder_of_all_projects_go_and_come_again(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    home.write(conversation())
+    async with watched(home.folder) as told:
+        (home.project / "notes.txt").write_text("of no interest")
+        home.project.parent.rename(home.folder / "away")
+        home.project.mkdir(parents=True)
+        home.write(conversation())
+        await told.of(SESSION)

@@ -48,6 +48,10 @@ from fairlead.system.clock import Clock
 from fairlead.system.process import Patience
 from fairlead.system.spill import SpillFiles
 
+WRITING_TRIES = 10
+WRITING_SECONDS = 0.1
+"""A transcript lags behind the wire by as much as a tenth of a second (measured); ten times that is none."""
+
 
 class ClaudeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """`host` is the gateway's own environment, of which the agent gets only what is named (see launch.py); `spill`
@@ -147,8 +151,8 @@ class ClaudeKind:
     ) -> ClaudeAgent | ClaudeTerminal:
         """Start it and wait until it takes prompts. Once it was recorded, `sink.exited` comes even if this fails."""
         ready = await self._prepare(launch)
-        await self._check_history(ready)
         if launch.settings.link == "terminal":
+            await self._check_history(ready)
             return await self._in_terminal(ready, sink, record_child)
         if launch.settings.link == "stdio":
             argv = [*ready.found.command, *arguments(launch, ready.found.version, ready.agent_session)]
@@ -173,12 +177,17 @@ class ClaudeKind:
         return _Ready(launch, found, env, cwd, agent_session, transcript)
 
     async def _check_history(self, ready: _Ready) -> None:
-        """The CLI would be started in vain: in a terminal it is ready before anything has been said, or written."""
+        """In a terminal the CLI is ready before anything has been said, or written: it would be started in vain."""
         resume, config = ready.launch.resume, following.config_folder(ready.env)
-        if not is_uuid(resume) or ready.transcript.exists():
+        if not is_uuid(resume):
             return
-        if await asyncio.to_thread(following.find_transcript, config, resume) is None:
-            raise AgentGone(f"No conversation found with session ID: {resume}")
+        for _ in range(WRITING_TRIES):
+            if ready.transcript.exists():
+                return
+            if await asyncio.to_thread(following.find_transcript, config, resume) is not None:
+                return
+            await self._clock.sleep(WRITING_SECONDS)
+        raise AgentGone(f"No conversation found with session ID: {resume}")
 
     async def _drive(
         self, ready: _Ready, link: StdioLink | ClaudeDialIn, sink: AgentSink, record_child: ChildRecorder
