@@ -83,6 +83,17 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         int, _described("Agent processes at once; 0: by the memory that is free at the start."), msgspec.Meta(ge=0)
     ] = 0
     max_terminals: Annotated[int, _described("Programs on terminals at once."), msgspec.Meta(ge=1)] = 32
+    shell: Annotated[
+        str, _described("Program of the terminals that people open. Empty: your SHELL, else /bin/bash.")
+    ] = ""
+    terminal_idle_minutes: Annotated[
+        float,
+        _described("Such a terminal is ended when nothing was typed or printed there for so long."),
+        msgspec.Meta(gt=0),
+    ] = 30.0
+    record_terminals: Annotated[
+        bool, _described("Record what such terminals print, as asciicast files in the data folder (recordings).")
+    ] = False
     idle_minutes: Annotated[
         float,
         _described("An idle agent process is ended after so long; the next message resumes it."),

@@ -50,7 +50,7 @@ from fairlead.sessions.transcripts import Keeper
 from fairlead.sessions.trust import TrustBook
 from fairlead.stores.sqlite import SqliteStore
 from fairlead.system.clock import SystemClock
-from fairlead.terminals import TerminalActions, TerminalRegistry
+from fairlead.terminals import Shells, ShellSettings, TerminalActions, TerminalRegistry, shell_environment
 
 log = logging.getLogger("fairlead")
 
@@ -158,6 +158,8 @@ class Gateway:
         )
         gateway = self._gateway = SessionGateway(services, registry)
         self._trust = TrustBook(store.documents, self._clock, self._describe, gateway.resolve_folder)
+        shells = Shells(terminals, self._clock, shell_settings(config, self._env), gateway.resolve_folder)
+        stack.push_async_callback(shells.close)
         limits = server_limits(config)
         inbound = [protocol for kind in kinds.values() if (protocol := kind.protocol()) is not None]
         performers: dict[type[Action], Performer] = {
@@ -168,6 +170,7 @@ class Gateway:
             **ShownBook(store.documents, news.tell).performers(),
             **news.performers(),
             **TerminalActions(terminals).performers(),
+            **shells.performers(),
             **notices.performers(),
         }
         for kind in kinds.values():
@@ -316,6 +319,15 @@ def agent_kinds(
     )
     demo = msgspec.structs.replace(settings, home=str(Path(config.data) / "demo-home"))
     return {"claude": ClaudeKind(settings, clock, tokens, terminals), "demo": DemoKind(demo, clock)}
+
+
+def shell_settings(config: Config, env: Mapping[str, str]) -> ShellSettings:
+    return ShellSettings(
+        program=config.shell or env.get("SHELL", "") or "/bin/bash",
+        env=shell_environment(env),
+        idle_s=config.terminal_idle_minutes * 60,
+        recordings=str(Path(config.data) / "recordings") if config.record_terminals else "",
+    )
 
 
 async def choose_agent(config: Config, kinds: Mapping[str, AgentKind]) -> AgentInfo:

@@ -18,7 +18,8 @@ from fairlead.system.process import Patience
 from fairlead.system.proctable import is_alive, start_mark
 from fairlead.terminals import TerminalRegistry
 from fairlead.terminals.emulator import Emulator
-from fairlead.terminals.terminal import MOST, WAITING_BYTES
+from fairlead.terminals.terminal import MOST
+from fairlead.terminals.watcher import WAITING_BYTES
 
 PATIENCE = 60.0
 ENV = {"PATH": os.environ.get("PATH", os.defpath), "PS1": "$ ", "TERM": "xterm-256color"}

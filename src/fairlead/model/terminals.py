@@ -35,7 +35,8 @@ class Screen(msgspec.Struct, frozen=True):
 
 class Output(msgspec.Struct, frozen=True):
     """What a watcher is given: whole characters and sequences. `redraw`: it lagged (or has just come, or the size has
-    changed), and this draws everything from a clean screen, for a terminal of `size`; what it had before is void."""
+    changed), and this draws everything from a clean screen, for a terminal of `size`; what it had before is void.
+    The first of a raw watch is no redraw and tells the `size` as well; its data may be empty."""
 
     data: bytes
     redraw: bool = False
@@ -43,12 +44,18 @@ class Output(msgspec.Struct, frozen=True):
 
 
 class Program(msgspec.Struct, frozen=True, kw_only=True):
-    """What is started. Nothing of it comes from a wire."""
+    """What is started. Nothing of it comes from a wire, but a `cwd` inside the roots.
+
+    `shell`: it is a person's own. It keeps the size that they left it with, the last of what it printed for raw
+    watchers, and waits a while for those who watch when all of them lag: an agent never does. `recording`: the file
+    that what it prints is recorded to; empty, none."""
 
     argv: Sequence[str]
     env: Mapping[str, str]
     cwd: str
     size: Size = Size()
+    shell: bool = False
+    recording: str = ""
 
 
 class Terminal(Protocol):
@@ -73,6 +80,11 @@ class Terminal(Protocol):
         ...
 
     @property
+    def touched(self) -> float:
+        """When it was last typed into, printed, was resized or joined, on the clock's `monotonic`."""
+        ...
+
+    @property
     def screen(self) -> Screen: ...
 
     async def changed(self, version: int) -> Screen:
@@ -88,9 +100,13 @@ class Terminal(Protocol):
         counts until its `watch` ends; without any, the size is the one that the program was started with."""
         ...
 
-    def watch(self, who: str = "") -> AsyncGenerator[Output, None]:
-        """First a redraw, then what is printed, until the program has ended. A watcher that lags is given a redraw.
-        Whoever leaves before the end closes it."""
+    def watch(self, who: str = "", raw: bool = False) -> AsyncGenerator[Output, None]:
+        """First a redraw, then what is printed, until the program has ended. `raw`, of a shell: first the last of
+        what it printed, as it was. A watcher that lags is given a redraw. Whoever leaves before the end closes it."""
+        ...
+
+    def say(self, text: str) -> None:
+        """Shown to all as if the program had printed it; the program is not asked."""
         ...
 
     async def wait(self) -> Exit: ...
@@ -171,6 +187,21 @@ class JoinTerminal(Action, frozen=True):
 
     name: str
     codec: TerminalCodec
+
+
+class JoinShell(Action, frozen=True, kw_only=True):
+    """-> a `Holder` as of JoinTerminal, for the asker's own shell of that name. It is started if it does not run, in
+    `folder` (empty: the first root); what it has printed until then is part of the first output. BadRequest,
+    OutsideRoots, NotFound, TooMany, AgentMissing where it cannot be; AgentMissing has the system's word (`errno`).
+
+    `raw`: begin with the last bytes as they were, not with a redraw. `read_only`: whatever is typed or resized there
+    does nothing, and nothing is started."""
+
+    name: str
+    codec: TerminalCodec
+    folder: str = ""
+    raw: bool = False
+    read_only: bool = False
 
 
 def session_terminal(session: SessionId) -> str:

@@ -3,5 +3,6 @@ comes late, or lags, is drawn the whole of it."""
 
 from fairlead.terminals.joining import TerminalActions
 from fairlead.terminals.registry import TerminalRegistry
+from fairlead.terminals.shells import Shells, ShellSettings, shell_environment
 
-__all__ = ["TerminalActions", "TerminalRegistry"]
+__all__ = ["ShellSettings", "Shells", "TerminalActions", "TerminalRegistry", "shell_environment"]

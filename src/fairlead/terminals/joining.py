@@ -39,10 +39,14 @@ BROKEN: Final = 1011
 class Joined:
     """Implements `model.sockets.Holder`."""
 
-    def __init__(self, terminal: Terminal, codec: TerminalCodec, who: str) -> None:
+    def __init__(
+        self, terminal: Terminal, codec: TerminalCodec, who: str, *, raw: bool = False, read_only: bool = False
+    ) -> None:
         self._terminal = terminal
         self._codec = codec
         self._who = who
+        self._raw = raw
+        self._read_only = read_only
         self._wire: Wire | None = None
         self._keys = bytearray()
         self._drained = asyncio.Event()
@@ -69,12 +73,14 @@ class Joined:
             self._say(self._codec.failed(error))
             return
         match said:
+            case Answer(frames=frames):
+                self._say(frames)
+            case _ if self._read_only:
+                pass
             case Keys(data=keys):
                 self._type(keys)
             case Size():
                 self._terminal.resize(said, self._who)
-            case Answer(frames=frames):
-                self._say(frames)
 
     def drained(self) -> None:
         self._drained.set()
@@ -97,7 +103,7 @@ class Joined:
 
     async def _show(self, wire: Wire) -> None:
         try:
-            async with contextlib.aclosing(self._terminal.watch(self._who)) as watching:
+            async with contextlib.aclosing(self._terminal.watch(self._who, self._raw)) as watching:
                 async for output in watching:
                     wire.send(self._codec.output(output))
                     while wire.backlog() > UNSENT_BYTES:

@@ -1,6 +1,7 @@
 """All terminals of a gateway, by name: bounded in number, all ended when it ends."""
 
 import asyncio
+import errno
 import logging
 from typing import Final
 
@@ -40,7 +41,7 @@ class TerminalRegistry:
             child = await opening
         finally:
             del self._opening[name]
-        terminal = LiveTerminal(name, child, fit(program.size), self._patience, self._turn)
+        terminal = LiveTerminal(name, child, program, self._clock, self._patience, self._turn)
         log.info("terminal opened", extra={"terminal": name, "pid": child.pid})
         self._terminals.pop(name, None)
         self._terminals[name] = terminal
@@ -76,7 +77,9 @@ class TerminalRegistry:
                     f"The working folder {program.cwd} cannot be used: {error.strerror}.", path=program.cwd
                 ) from error
             raise AgentMissing(
-                f"{program.argv[0]} cannot be started in a terminal: {error.strerror}.", path=program.argv[0]
+                f"{program.argv[0]} cannot be started in a terminal: {error.strerror}.",
+                path=program.argv[0],
+                errno=errno.errorcode.get(error.errno or 0, ""),
             ) from error
 
     def _forget(self) -> None:

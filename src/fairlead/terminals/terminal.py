@@ -1,30 +1,35 @@
-"""One program on its PTY: read, shown, fanned out. The program never waits for a watcher, nor for the screen's reader.
-
-A watcher is a name and some bytes that wait for it; when they become too many they are dropped, and it is drawn the
-whole screen when it comes for more.
+"""One program on its PTY: read, shown, fanned out. An agent never waits for a watcher, nor for the screen's reader; a
+shell waits a while when all who watch it lag.
 """
 
 import asyncio
 import contextlib
 import logging
-from collections import deque
 from collections.abc import AsyncGenerator
 from typing import Final
 
 from fairlead.model.agents import Exit
 from fairlead.model.errors import AgentGone
-from fairlead.model.terminals import Output, Screen, Size
+from fairlead.model.terminals import Output, Program, Screen, Size
+from fairlead.system.clock import Clock, within
 from fairlead.system.pipes import PipeClosed
 from fairlead.system.process import Patience
 from fairlead.system.pty import PtyChild
 from fairlead.terminals.emulator import Emulator
 from fairlead.terminals.modes import PASTE
+from fairlead.terminals.recording import Recording, begin_recording
 from fairlead.terminals.redraw import redraw
+from fairlead.terminals.tail import Tail
+from fairlead.terminals.watcher import Watcher
 
 log = logging.getLogger("fairlead.terminals")
 
-WAITING_BYTES: Final = 256 * 1024
-"""What may wait for one watcher: a redraw with all of its history is no larger."""
+GATHER_SECONDS: Final = 0.004
+"""What is printed so soon after an output goes together in the next: a quarter of a screen's frame, unseen by a person
+who types, and a flood becomes few messages."""
+LAG_SECONDS: Final = 5.0
+"""How long a shell waits for watchers that all lag: a slow line, not a sleeping computer."""
+TAIL_BYTES: Final = 256 * 1024
 REDRAW_HISTORY: Final = 128 * 1024
 """Bytes of scrollback in a redraw: some two thousand lines of a busy program."""
 PIECE: Final = 256
@@ -44,49 +49,30 @@ def fit(size: Size) -> Size:
     )
 
 
-class _Watcher:
-    """Bytes on their way to one watcher. `behind`: what it had is void, it needs a redraw."""
-
-    __slots__ = ("behind", "bytes", "pieces", "wake")
-
-    def __init__(self) -> None:
-        self.pieces: deque[bytes] = deque()
-        self.bytes = 0
-        self.behind = True
-        self.wake = asyncio.Event()
-
-    def give(self, data: bytes) -> None:
-        if not self.behind:
-            self.pieces.append(data)
-            self.bytes += len(data)
-            if self.bytes > WAITING_BYTES:
-                self.void()
-
-    def void(self) -> None:
-        self.behind = True
-        self.pieces.clear()
-        self.bytes = 0
-
-    def take(self) -> bytes:
-        data = b"".join(self.pieces)
-        self.pieces.clear()
-        self.bytes = 0
-        return data
-
-
 class LiveTerminal:
     """Implements `model.terminals.Terminal`. `turn` is shared by all terminals: each holds the loop for one piece of
     output at a time, and whatever else is ready comes in between."""
 
-    def __init__(self, name: str, child: PtyChild, size: Size, patience: Patience, turn: asyncio.Lock) -> None:
+    def __init__(
+        self, name: str, child: PtyChild, program: Program, clock: Clock, patience: Patience, turn: asyncio.Lock
+    ) -> None:
         self._name = name
         self._child = child
-        self._own_size = self._size = size
+        self._own_size = self._size = size = fit(program.size)
+        self._shell = program.shell
+        self._clock = clock
         self._patience = patience
         self._turn = turn
         self._emulator = Emulator(size.columns, size.rows)
         self._sizes: dict[str, Size] = {}
-        self._watchers: set[_Watcher] = set()
+        self._watchers: set[Watcher] = set()
+        self._tail = Tail(TAIL_BYTES) if program.shell else None
+        self._recording: Recording | None = None
+        if program.recording:
+            self._recording = begin_recording(program, size, clock)
+        self._touched = clock.monotonic()
+        self._eased = asyncio.Event()
+        self._stopping = False
         self._version = 1
         self._screen: Screen | None = None
         self._redraw: tuple[int, bytes] = (0, b"")
@@ -119,6 +105,10 @@ class LiveTerminal:
         return bool(self._watchers)
 
     @property
+    def touched(self) -> float:
+        return self._touched
+
+    @property
     def screen(self) -> Screen:
         if self._screen is None or self._screen.version != self._version:
             emulator = self._emulator
@@ -138,32 +128,45 @@ class LiveTerminal:
         return self.screen
 
     async def write(self, data: bytes) -> None:
+        self._touch()
         try:
             await self._child.write(data)
         except PipeClosed:
             raise AgentGone("The program of this terminal has ended.") from None
 
     def resize(self, size: Size, who: str = "") -> None:
+        self._touch()
         self._sizes[who] = fit(size)
         self._fit()
 
-    async def watch(self, who: str = "") -> AsyncGenerator[Output, None]:
-        watcher = _Watcher()
+    def say(self, text: str) -> None:
+        self._show(text.encode())
+        self._wake()
+
+    async def watch(self, who: str = "", raw: bool = False) -> AsyncGenerator[Output, None]:
+        watcher = Watcher()
         self._watchers.add(watcher)
+        self._touch()
         try:
             while True:
                 watcher.wake.clear()
                 if watcher.behind:
-                    watcher.behind = False
-                    yield Output(self._drawn(), redraw=True, size=self._size)
+                    output = self._first(raw)
+                    raw = False
                 elif watcher.pieces:
-                    yield Output(watcher.take())
+                    output = Output(watcher.take())
                 elif not self.running:
                     return
                 else:
                     await watcher.wake.wait()
+                    continue
+                watcher.came()
+                self._eased.set()
+                yield output
+                await asyncio.sleep(GATHER_SECONDS)
         finally:
             self._watchers.discard(watcher)
+            self._eased.set()
             if self._sizes.pop(who, None) is not None:
                 self._fit()
 
@@ -176,6 +179,8 @@ class LiveTerminal:
         return self._exit
 
     async def stop(self) -> Exit:
+        self._stopping = True
+        self._eased.set()
         await self._child.end(self._patience)
         # One that hangs in the kernel outlives even a kill: nobody waits for it.
         return Exit() if self._child.running else await self.wait()
@@ -189,18 +194,38 @@ class LiveTerminal:
             log.exception("a terminal could not be read on", extra={"terminal": self._name, "pid": self.pid})
             await self._child.end(self._patience)
         status = await self._child.wait()
+        if self._recording is not None:
+            await self._recording.close()
         self._exit = Exit(code=status.code, signal=status.signal)
         log.info("terminal ended", extra={"terminal": self._name, "pid": self.pid, "code": status.code})
         self._wake()
 
+    def _touch(self) -> None:
+        self._touched = self._clock.monotonic()
+
     async def _take(self, data: bytes) -> None:
+        self._touch()
         # As much less at once as the screen is larger than a usual one: clearing it takes as much longer.
         piece = max(LEAST_PIECE, PIECE * USUAL_CELLS // (self._size.columns * self._size.rows))
         for start in range(0, len(data), piece):
+            if self._shell:
+                await self._wait_for_watchers()
             async with self._turn:
                 self._show(data[start : start + piece])
                 await asyncio.sleep(0)
         self._wake()
+
+    async def _wait_for_watchers(self) -> None:
+        """While all of them lag nothing more is read, and the program waits in its own `write`: nothing is lost to a
+        watcher that is only slow. One that takes nothing at all is waited for once."""
+        while self._watchers and not self._stopping and all(watcher.lags for watcher in self._watchers):
+            self._wake()
+            self._eased.clear()
+            try:
+                await within(self._clock, LAG_SECONDS, self._eased.wait())
+            except TimeoutError:
+                for watcher in self._watchers:
+                    watcher.given_up = True
 
     def _show(self, data: bytes) -> None:
         fed = self._emulator.feed(data)
@@ -208,6 +233,10 @@ class LiveTerminal:
             self._child.offer(fed.answers)
         if fed.output:
             self._version += 1
+            if self._tail is not None:
+                self._tail.add(fed.output)
+            if self._recording is not None:
+                self._recording.output(fed.output)
             for watcher in self._watchers:
                 watcher.give(fed.output)
 
@@ -217,6 +246,12 @@ class LiveTerminal:
         self._changed = asyncio.Event()
         for watcher in self._watchers:
             watcher.wake.set()
+
+    def _first(self, raw: bool) -> Output:
+        """What a watcher begins with, or begins anew with."""
+        if self._tail is not None and (raw or self._tail.empty):
+            return Output(self._tail.data(), size=self._size)
+        return Output(self._drawn(), redraw=True, size=self._size)
 
     def _drawn(self) -> bytes:
         version, drawn = self._redraw
@@ -228,7 +263,7 @@ class LiveTerminal:
     def _fit(self) -> None:
         """As large as the smallest of those that write; a program that leaves room unused is better than one that is
         drawn over the edge."""
-        sizes = self._sizes.values() or (self._own_size,)
+        sizes = self._sizes.values() or (self._size if self._shell else self._own_size,)
         size = Size(min(s.columns for s in sizes), min(s.rows for s in sizes))
         if size == self._size or not self.running:
             return
@@ -236,6 +271,8 @@ class LiveTerminal:
         with contextlib.suppress(OSError):
             self._child.resize(size.columns, size.rows)
         self._emulator.resize(size.columns, size.rows)
+        if self._recording is not None:
+            self._recording.resized(size)
         self._version += 1
         for watcher in self._watchers:
             watcher.void()

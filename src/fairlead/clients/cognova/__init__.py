@@ -1,11 +1,11 @@
-"""The Cognova protocol: chat, conversations, feed of changes, resources. Reference: docs/reference/cognova.md.
+"""The Cognova protocol: chat, terminal, feed of changes, resources. Reference: docs/reference/cognova.md.
 
 Each part declares its routes and sockets; they are joined here.
 """
 
 from typing import Final
 
-from fairlead.clients.cognova import chat, conversations, notifications, resources
+from fairlead.clients.cognova import chat, conversations, notifications, resources, terminal
 from fairlead.clients.cognova.history import MessageView
 from fairlead.model.routes import ClientProtocol
 
@@ -13,6 +13,6 @@ PROTOCOL: Final = ClientProtocol(
     name="cognova",
     prefix="/cognova",
     routes=(*conversations.ROUTES, *resources.ROUTES),
-    sockets=(chat.SOCKET, notifications.SOCKET),
+    sockets=(chat.SOCKET, notifications.SOCKET, *terminal.SOCKETS),
     views=(MessageView(),),
 )

@@ -1,0 +1,148 @@
+"""The sockets /terminal and /_ws/terminal: a person's shell, shared by all of that person's browsers. Pure.
+
+A client that says nothing special gets the frames `output`, `pong`, `error` and, when the shell has ended, `exit`.
+What is no frame, or makes no sense, is ignored.
+"""
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from fairlead.clients.cognova.rest import TOKEN_HEADER
+from fairlead.model.agents import Exit
+from fairlead.model.errors import AgentGone, FairleadError
+from fairlead.model.frames import text_frame
+from fairlead.model.sockets import Attach, Do, Holder, Opening, Run, SocketRoute, Write
+from fairlead.model.terminals import Answer, JoinShell, Keys, Output, Size
+
+DEFAULT_NAME: Final = "default"
+MESSAGE_LIMIT: Final = 1 << 20
+EARLY_BYTES: Final = 1 << 20
+"""What a client may say while its shell is being started."""
+SIGNALLED: Final = 128
+"""Added to the number of the signal that ended a shell, as shells tell it."""
+_NOTHING: Final = Answer(b"")
+
+_Cells = Annotated[int, msgspec.Meta(gt=0)]
+
+
+class _Resize(msgspec.Struct, frozen=True):
+    cols: _Cells
+    rows: _Cells
+
+
+class ShellCodec:
+    """Implements `model.terminals.TerminalCodec`. `sized`: the client wants to be told the terminal's size."""
+
+    def __init__(self, sized: bool = False) -> None:
+        self._sized = sized
+        self._size: Size | None = None
+
+    def read(self, data: bytes) -> Keys | Size | Answer:
+        try:
+            said = msgspec.json.decode(data)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return _NOTHING
+        match said:
+            case {"type": "input", "data": str(keys)}:
+                # A lone surrogate can be said in JSON and typed nowhere.
+                return Keys(keys.encode(errors="replace"))
+            case {"type": "resize"}:
+                return _size(said)
+            case {"type": "ping"}:
+                return Answer(_frame({"type": "pong"}))
+            case _:
+                return _NOTHING
+
+    def output(self, output: Output) -> bytes:
+        frames = b""
+        if self._sized and output.size is not None and output.size != self._size:
+            self._size = output.size
+            frames = _frame({"type": "size", "cols": output.size.columns, "rows": output.size.rows})
+        return frames + _frame({"type": "output", "data": output.data.decode()}) if output.data else frames
+
+    def ended(self, exit: Exit) -> bytes:
+        code = exit.code if exit.signal is None else SIGNALLED + exit.signal
+        return _frame({"type": "exit", "code": code})
+
+    def failed(self, error: FairleadError) -> bytes:
+        """Keys that come too late are dropped in silence: the end is told for itself."""
+        return b"" if isinstance(error, AgentGone) else _frame({"type": "error", "data": f"{error.message}\r\n"})
+
+    def not_started(self, error: FairleadError) -> bytes:
+        path, errno = error.data.get("path"), error.data.get("errno")
+        reason = f"spawn {path} {errno}" if errno else error.message
+        return _frame({"type": "error", "data": f"Failed to start terminal: {reason}\r\n"})
+
+
+class ShellConversation:
+    """Gives the shell the socket. Where it cannot be started the socket stays, and pings are answered."""
+
+    def __init__(self, opening: Opening) -> None:
+        query = opening.query
+        self._codec = ShellCodec(query.get("size") == "1")
+        self._join = JoinShell(
+            name=query.get("name") or DEFAULT_NAME,
+            codec=self._codec,
+            folder=query.get("cwd", ""),
+            raw=query.get("replay") == "raw",
+            read_only=query.get("readonly") == "1",
+        )
+        self._early: list[bytes] = []
+        self._early_bytes = 0
+        self._failed = False
+
+    def opened(self) -> Sequence[Do]:
+        return (Run(None, self._join, "terminal"),)
+
+    def received(self, data: bytes, text: bool) -> Sequence[Do]:
+        """Before the shell has the socket; afterwards it hears everything itself."""
+        if self._failed:
+            said = self._codec.read(data)
+            return (Write(said.frames),) if isinstance(said, Answer) and said.frames else ()
+        self._early_bytes += len(data)
+        if self._early_bytes <= EARLY_BYTES:
+            self._early.append(data)
+        return ()
+
+    def answered(self, tag: Any, answer: Any) -> Sequence[Do]:
+        holder: Holder = answer
+        for data in self._early:
+            holder.received(data)
+        return (Attach(holder),)
+
+    def failed(self, tag: Any, error: FairleadError) -> Sequence[Do]:
+        self._failed = True
+        waited = [do for data in self._early for do in self.received(data, True)]
+        return (Write(self._codec.not_started(error)), *waited)
+
+    def throttled(self, data: bytes, text: bool, error: FairleadError) -> Sequence[Do]:
+        return ()
+
+
+def _size(said: dict[str, Any]) -> Size | Answer:
+    try:
+        wanted = msgspec.convert(said, _Resize)
+    except msgspec.ValidationError:
+        return _NOTHING
+    return Size(wanted.cols, wanted.rows)
+
+
+def _frame(fields: dict[str, Any]) -> bytes:
+    return text_frame(msgspec.json.encode(fields))
+
+
+SOCKETS: Final = tuple(
+    SocketRoute(
+        path=path,
+        access="terminal",
+        name=name,
+        open=ShellConversation,
+        about="A person's shell: what it prints out, keys and sizes in.",
+        token_query="token",
+        token_header=TOKEN_HEADER,
+        message_limit=MESSAGE_LIMIT,
+    )
+    for path, name in (("/terminal", "cognova.terminal"), ("/_ws/terminal", "cognova.ws-terminal"))
+)

@@ -1,0 +1,161 @@
+"""Shells of people: each belongs to a user and has a name, runs in the allowed roots with an environment made from
+nothing, is shared by all sockets of its user, and is ended when nothing has happened there for long.
+"""
+
+import asyncio
+import contextlib
+import logging
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from itertools import count
+from typing import Any, Final
+
+import msgspec
+
+from fairlead.model.auth import Identity
+from fairlead.model.errors import BadRequest, NotFound
+from fairlead.model.requests import Action
+from fairlead.model.terminals import JoinShell, Program, Size, Terminal, Terminals
+from fairlead.system.clock import Clock, within
+from fairlead.terminals.joining import Joined
+
+log = logging.getLogger("fairlead.terminals")
+
+SIZE: Final = Size(80, 24)
+"""Until somebody tells another: what terminals have had since the VT100."""
+WARNING_SECONDS: Final = 60.0
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_NO_FILE_NAME = re.compile(r"[^A-Za-z0-9._-]")
+_HANDED_ON: Final = ("HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TMPDIR", "TZ", "USER")
+"""Who somebody is, where, and in which language: no token, key or address of the gateway's is among them."""
+
+
+class ShellSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """`recordings`: the folder for them; empty, nothing is recorded."""
+
+    program: str
+    env: Mapping[str, str]
+    idle_s: float = 30 * 60.0
+    recordings: str = ""
+
+
+def shell_environment(host: Mapping[str, str]) -> dict[str, str]:
+    """The whole environment of a shell on a host with this one."""
+    chosen = {name: host[name] for name in _HANDED_ON if name in host}
+    if not any("utf" in chosen.get(name, "").lower() for name in ("LC_ALL", "LC_CTYPE", "LANG")):
+        chosen["LC_ALL"] = "C.UTF-8"
+    return chosen | {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
+
+
+class Shells:
+    """What sockets ask about shells. `folder` finds a folder inside the roots, or raises."""
+
+    def __init__(
+        self, terminals: Terminals, clock: Clock, settings: ShellSettings, folder: Callable[[str], str]
+    ) -> None:
+        self._terminals = terminals
+        self._clock = clock
+        self._settings = settings
+        self._folder = folder
+        self._numbers = count(1)
+        self._starting: dict[str, asyncio.Task[Terminal]] = {}
+        self._minding: set[asyncio.Task[None]] = set()
+
+    def performers(self) -> Mapping[type[Action], Callable[[Identity, Any], Awaitable[Any]]]:
+        return {JoinShell: self.join}
+
+    async def join(self, who: Identity, action: JoinShell) -> Joined:
+        if not _NAME.fullmatch(action.name):
+            raise BadRequest("A terminal's name has up to 64 letters, digits, dots, dashes and underscores.")
+        name = f"user/{who.user}/{action.name}"
+        begun = False
+        terminal = self._running(name)
+        if terminal is None and action.read_only:
+            raise NotFound("terminal", action.name)
+        if terminal is None:
+            begun = name not in self._starting
+            terminal = await self._started(name, who.user, action)
+        log.info("shell joined", extra={"terminal": name, "who": who.name, "credential": who.credential})
+        return Joined(
+            terminal,
+            action.codec,
+            f"{who.credential}/{next(self._numbers)}",
+            raw=begun or action.raw,
+            read_only=action.read_only,
+        )
+
+    async def close(self) -> None:
+        """No more are minded; the programs are the registry's to end."""
+        tasks = {*self._minding, *self._starting.values()}
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    # --- inside
+
+    def _running(self, name: str) -> Terminal | None:
+        found = self._terminals.find(name)
+        return found if found is not None and found.running else None
+
+    async def _started(self, name: str, user: str, action: JoinShell) -> Terminal:
+        """All who come while it is being started get the same one; whoever leaves meanwhile does not stop it."""
+        task = self._starting.get(name)
+        if task is None:
+            program = self._program(user, action)
+            task = self._starting[name] = asyncio.create_task(self._start(name, program))
+            task.add_done_callback(_looked_at)
+        return await asyncio.shield(task)
+
+    async def _start(self, name: str, program: Program) -> Terminal:
+        try:
+            terminal = await self._terminals.open(name, program)
+        finally:
+            del self._starting[name]
+        minding = asyncio.create_task(self._mind(terminal))
+        self._minding.add(minding)
+        minding.add_done_callback(self._minding.discard)
+        return terminal
+
+    def _program(self, user: str, action: JoinShell) -> Program:
+        settings = self._settings
+        recording = ""
+        if settings.recordings:
+            owner = _NO_FILE_NAME.sub("_", user)
+            recording = f"{settings.recordings}/{self._clock.now_ms()}-{owner}-{action.name}.cast"
+        return Program(
+            argv=(settings.program,),
+            env=settings.env,
+            cwd=self._folder(action.folder),
+            size=SIZE,
+            shell=True,
+            recording=recording,
+        )
+
+    async def _mind(self, terminal: Terminal) -> None:
+        """End it when it was idle for too long, with a word before."""
+        idle = self._settings.idle_s
+        ahead = min(WARNING_SECONDS, idle / 2)
+        warned: float | None = None
+        while terminal.running:
+            quiet = self._clock.monotonic() - terminal.touched
+            if quiet >= idle:
+                log.info("idle terminal ended", extra={"terminal": terminal.name, "pid": terminal.pid})
+                await terminal.stop()
+                return
+            if quiet >= idle - ahead and warned != terminal.touched:
+                warned = terminal.touched
+                terminal.say(warning(ahead))
+            rest = idle - quiet if warned == terminal.touched else idle - ahead - quiet
+            with contextlib.suppress(TimeoutError):
+                await within(self._clock, rest, terminal.wait())
+
+
+def warning(seconds: float) -> str:
+    return f"\r\n[This terminal has been idle. It is closed in {round(seconds)} seconds: press a key to keep it.]\r\n"
+
+
+def _looked_at(task: "asyncio.Task[Terminal]") -> None:
+    """Whoever asked may be gone: then nobody else asks how it ended."""
+    if not task.cancelled():
+        task.exception()
