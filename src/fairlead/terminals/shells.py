@@ -70,7 +70,7 @@ class Shells:
         name = f"user/{who.user}/{action.name}"
         begun = False
         terminal = self._running(name)
-        if terminal is None and action.read_only:
+        if terminal is None and action.read_only and name not in self._starting:
             raise NotFound("terminal", action.name)
         if terminal is None:
             begun = name not in self._starting

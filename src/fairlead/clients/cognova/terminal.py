@@ -46,8 +46,7 @@ class ShellCodec:
             return _NOTHING
         match said:
             case {"type": "input", "data": str(keys)}:
-                # A lone surrogate can be said in JSON and typed nowhere.
-                return Keys(keys.encode(errors="replace"))
+                return Keys(keys.encode())
             case {"type": "resize"}:
                 return _size(said)
             case {"type": "ping"}:

@@ -1,0 +1,125 @@
+"""Shells behind Cognova's terminal sockets: real programs on real PTYs, before a real server."""
+
+import asyncio
+import contextlib
+import json
+import os
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed
+
+from fairlead.model.errors import OutsideRoots
+from fairlead.model.terminals import Terminal
+from fairlead.system.clock import Clock, SystemClock
+from fairlead.system.process import Patience
+from fairlead.terminals import Shells, ShellSettings, TerminalRegistry, shell_environment
+from fairlead.testing.cognova_terminal_client import CognovaTerminalClient
+from server.fakes import Served, serving
+
+PATIENCE = 60.0
+CLEAN = "\x1b[?1049l"
+"""What a redraw begins with."""
+
+
+class ShellClient(CognovaTerminalClient):
+    """The reference client on a socket."""
+
+    def __init__(self, socket: ClientConnection) -> None:
+        super().__init__()
+        self.socket = socket
+        self.frames: list[dict[str, Any]] = []
+
+    async def say(self, **frame: Any) -> None:
+        await self.socket.send(json.dumps(frame))
+
+    async def type(self, keys: str) -> None:
+        await self.say(type="input", data=keys)
+
+    async def fit(self, columns: int, rows: int) -> None:
+        await self.say(**self.resize(columns, rows))
+
+    async def hear(self) -> dict[str, Any]:
+        frame: dict[str, Any] = json.loads(await asyncio.wait_for(self.socket.recv(), PATIENCE))
+        self.frames.append(frame)
+        self.receive(frame)
+        return frame
+
+    async def until(self, holds: Callable[[], Any]) -> None:
+        try:
+            while not holds():
+                await self.hear()
+        except TimeoutError:
+            shown = [line for line in self.screen.lines() if line]
+            raise AssertionError(f"it did not come; there is {shown}, and {self.frames[-3:]}") from None
+
+    async def seen(self, text: str) -> None:
+        """It stands on the screen."""
+        await self.until(lambda: any(text in line for line in self.screen.lines()))
+
+    async def said(self, line: str) -> None:
+        """A whole line of the screen, by itself or behind a prompt."""
+        await self.until(lambda: {line, f"$ {line}"} & set(self.screen.lines()))
+
+    async def settled(self) -> None:
+        """All that was sent before the answer to a ping."""
+        before = self.pongs
+        await self.say(type="ping")
+        await self.until(lambda: self.pongs > before)
+
+    async def closed(self) -> int:
+        try:
+            while True:
+                await self.hear()
+        except ConnectionClosed as closed:
+            return closed.rcvd.code if closed.rcvd is not None else 0
+
+
+class ShellHouse:
+    def __init__(self, served: Served, terminals: TerminalRegistry, root: Path) -> None:
+        self.served = served
+        self.terminals = terminals
+        self.root = root
+
+    @contextlib.asynccontextmanager
+    async def join(self, query: str = "", token: str = "", path: str = "/terminal") -> AsyncIterator[ShellClient]:
+        headers = {"x-api-token": token or self.served.admin}
+        url = f"{self.served.ws}{path}{query}"
+        async with connect(url, additional_headers=headers, compression=None, proxy=None, max_size=None) as socket:
+            yield ShellClient(socket)
+
+    async def token_of(self, user: str) -> str:
+        await self.served.credentials.users.ensure(user)
+        return (await self.served.credentials.create("token", user, ("terminal",), user)).secret
+
+    def shell(self, name: str = "default", user: str = "owner") -> Terminal:
+        found = self.terminals.find(f"user/{user}/{name}")
+        assert found is not None, self.terminals.names()
+        return found
+
+
+@contextlib.asynccontextmanager
+async def open_shell_house(
+    root: Path, clock: Clock | None = None, program: str = "/bin/sh", most: int = 4
+) -> AsyncIterator[ShellHouse]:
+    chosen = clock or SystemClock()
+    host = {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(root)}
+    secrets = {"FAIRLEAD_TOKEN": "fl_secret", "ANTHROPIC_API_KEY": "sk-secret", "LD_PRELOAD": ""}
+    settings = ShellSettings(program=program, env=shell_environment(host | secrets) | {"PS1": "$ "})
+    # A shell that is being interrupted by its own hang-up may need longer on a busy machine; a kill follows anyway.
+    terminals = TerminalRegistry(chosen, most, Patience(close=5, terminate=1))
+
+    def folder(path: str) -> str:
+        if path and not Path(path).resolve().is_relative_to(root):
+            raise OutsideRoots(path, (str(root),))
+        return path or str(root)
+
+    shells = Shells(terminals, chosen, settings, folder)
+    async with serving(performers=shells.performers()) as served:
+        try:
+            yield ShellHouse(served, terminals, root)
+        finally:
+            await shells.close()
+            await terminals.close()

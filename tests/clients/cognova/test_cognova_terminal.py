@@ -1,0 +1,413 @@
+"""Cognova's terminal with real shells: what is typed, what is seen, who shares it, how it ends."""
+
+import asyncio
+import contextlib
+import errno
+import os
+import pty
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+
+from clients.cognova.shelling import CLEAN, PATIENCE, ShellHouse, open_shell_house
+from fairlead.clients.cognova.terminal import MESSAGE_LIMIT
+from fairlead.model.terminals import Size
+from fairlead.system.proctable import is_alive
+from fairlead.terminals.shells import warning
+from fairlead.terminals.terminal import MOST
+from fairlead.testing.clock import ManualClock
+from server.fakes import until
+
+
+@pytest.fixture
+async def house(tmp_path: Path) -> AsyncIterator[ShellHouse]:
+    async with open_shell_house(tmp_path) as house:
+        yield house
+
+
+@pytest.mark.rules("S002-056", "S002-057", "S002-068", "S002-074", "S002-082")
+@pytest.mark.parametrize("path", ["/terminal", "/_ws/terminal"])
+async def test_a_first_connection_gets_a_new_shell_on_a_real_terminal(house: ShellHouse, path: str) -> None:
+    async with house.join(path=path) as client:
+        await client.type("tty; stty size\r")
+        await client.said("24 80")
+        await client.seen("/dev/pts/")
+        assert {frame["type"] for frame in client.frames} == {"output"}
+        # Nothing was there before: nothing is replayed.
+        assert CLEAN not in client.text
+        assert house.terminals.names() == ("user/owner/default",)
+
+
+@pytest.mark.rules("S002-060", "S002-061", "S002-062")
+async def test_keys_go_in_as_they_are(house: ShellHouse) -> None:
+    async with house.join() as client:
+        await client.seen("$")
+        await client.type("stty -echo; cat -v\r")
+        await client.type("\x01\x1b[A\té ~\r")
+        await client.until(lambda: "^A^[[A\tM-CM-) ~\r\n" in client.text)
+        await client.type("\x04")
+        await client.type("stty echo; echo on $((40 + 2))\r")
+        await client.said("on 42")
+
+
+@pytest.mark.rules("S002-063", "S002-064", "S002-065")
+async def test_a_resize_may_be_the_first_frame(house: ShellHouse) -> None:
+    async with house.join() as client:
+        await client.fit(120, 40)
+        await client.type("stty size\r")
+        await client.said("40 120")
+
+
+@pytest.mark.rules("S002-064")
+async def test_a_strange_size_does_no_harm(house: ShellHouse) -> None:
+    async with house.join() as client:
+        for cols, rows in ((0, 24), (80, 0), (-5, 24), ("80", "24"), (80.5, 24), (None, None), (True, True)):
+            await client.say(type="resize", cols=cols, rows=rows)
+        await client.say(type="resize", cols=100)
+        await client.type("stty size\r")
+        await client.said("24 80")
+        await client.say(type="resize", cols=10**9, rows=10**9)
+        await client.settled()
+        assert house.shell().screen.size == MOST
+        client.screen.resize(MOST.columns, MOST.rows)
+        await client.type("echo still $((1 + 1))\r")
+        await client.said("still 2")
+
+
+@pytest.mark.rules("S002-066", "S002-067")
+async def test_a_ping_is_answered_and_the_shell_does_not_see_it(house: ShellHouse) -> None:
+    async with house.join() as client:
+        await client.seen("$")
+        screen = house.shell().screen
+        await client.say(type="ping")
+        assert await client.hear() == {"type": "pong"}
+        assert house.shell().screen == screen
+
+
+@pytest.mark.parametrize(
+    "frame",
+    ["what?", b"\xff\xfe", "[1]", "7", "{}", '{"type":"paste"}', '{"type":"input"}', '{"type":"input","data":7}',
+     '{"type":"input","data":""}', '{"type":["input"]}', '{"type":"input","data":"\\ud800"}', "[" * 100_000],
+)  # fmt: skip
+async def test_what_makes_no_sense_is_ignored(house: ShellHouse, frame: str | bytes) -> None:
+    async with house.join() as client:
+        await client.socket.send(frame)
+        await client.settled()
+        await client.type("echo on $((40 + 2))\r")
+        await client.said("on 42")
+        assert {frame["type"] for frame in client.frames} == {"output", "pong"}
+
+
+@pytest.mark.rules("S002-075")
+async def test_all_browsers_of_a_person_share_one_shell(house: ShellHouse) -> None:
+    async with house.join() as first, house.join() as second:
+        await first.type("pid=$$; echo pid is $pid\r")
+        await second.seen("pid is")
+        await second.said(f"pid is {house.shell().pid}")
+        await second.type("echo mine is $((pid))\r")
+        await first.said(f"mine is {house.shell().pid}")
+        await second.said(f"mine is {house.shell().pid}")
+        assert first.screen.lines() == second.screen.lines()
+        assert len(house.terminals.names()) == 1
+
+
+async def test_many_that_come_at_once_start_one_shell(house: ShellHouse) -> None:
+    async with contextlib.AsyncExitStack() as stack:
+        joining = (stack.enter_async_context(house.join()) for _ in range(8))
+        clients = await asyncio.gather(*joining)
+        await clients[0].type("echo $((6 * 7))\r")
+        for client in clients:
+            await client.said("42")
+        assert len(house.terminals.names()) == 1
+
+
+@pytest.mark.rules("S002-058", "S002-059", "S002-069", "S002-076", "S002-080")
+async def test_who_comes_back_finds_it_all_as_it_was_left(house: ShellHouse, tmp_path: Path) -> None:
+    (tmp_path / "gate").touch()
+    async with house.join() as client:
+        await client.type("echo before; (while [ -e gate ]; do sleep 0.02; done; echo aft''er) &\r")
+        await client.said("before")
+        pid = house.shell().pid
+    await until(lambda: not house.shell().watched)
+    (tmp_path / "gate").unlink()
+    await until(lambda: any("after" in line for line in house.shell().screen.lines))
+    async with house.join() as back:
+        first = await back.hear()
+        assert first["type"] == "output" and first["data"].startswith(CLEAN)
+        assert "before" in first["data"] and "after" in first["data"]
+        await back.settled()
+        assert [frame["type"] for frame in back.frames] == ["output", "pong"]
+        assert house.shell().pid == pid
+        assert back.screen.lines() == house.shell().screen.lines
+    async with house.join("?replay=raw") as raw:
+        first = await raw.hear()
+        assert CLEAN not in first["data"] and "before\r\n" in first["data"] and "after\r\n" in first["data"]
+
+
+async def test_the_size_stays_when_the_last_one_leaves(house: ShellHouse) -> None:
+    """Else a long line would be cut by a reload of the page."""
+    line = "0123456789" * 11
+    async with house.join() as client:
+        await client.fit(120, 30)
+        await client.type(f"echo {line}\r")
+        await client.said(line)
+    await until(lambda: not house.shell().watched)
+    assert house.shell().screen.size == Size(120, 30)
+    async with house.join() as back:
+        back.screen.resize(120, 30)
+        await back.said(line)
+
+
+@pytest.mark.rules("S002-077", "S002-078")
+async def test_a_replay_and_what_follows_have_no_gap_and_nothing_twice(house: ShellHouse) -> None:
+    async with house.join() as client:
+        await client.type("i=0; while :; do i=$((i + 1)); echo n$i; done\r")
+        await client.until(lambda: "n500\r" in client.text)
+    async with house.join("?replay=raw") as back:
+        await back.hear()
+        replayed = len(back.text)
+        await back.until(lambda: back.text.count("\n", replayed) > 2000)
+        numbers = [int(found) for found in re.findall(r"n(\d+)\r\n", back.text)]
+        assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+        assert CLEAN not in back.text
+
+
+@pytest.mark.rules("S002-077")
+async def test_a_redraw_in_the_middle_of_yes_ends_at_the_same_screen(house: ShellHouse) -> None:
+    async with house.join() as client:
+        await client.type("yes\r")
+        await client.until(lambda: client.text.count("y\r\n") > 200)
+        async with house.join() as late:
+            await late.until(lambda: late.text.count("y\r\n") > 200)
+            await late.type("\x03")
+            await late.until(lambda: "$" in late.screen.lines())
+            await late.type("echo done $((1 + 1))\r")
+            await late.said("done 2")
+            await client.said("done 2")
+            assert late.screen.lines() == client.screen.lines() == house.shell().screen.lines
+
+
+@pytest.mark.rules("S002-078")
+async def test_ten_megabytes_come_whole(house: ShellHouse, tmp_path: Path) -> None:
+    lines = [f"{number:08d} {'é' if number % 100 == 0 else '.' * 110}" for number in range(85_000)]
+    (tmp_path / "long").write_text("\n".join(lines) + "\n")
+    async with house.join() as client:
+        await client.type("stty -echo; PS1=; echo be''gin; cat long; echo e''nd\r")
+        await client.until(lambda: "\nend\r\n" in "".join(client.outputs[-3:]))
+    text = client.text
+    assert text[text.index("begin\r\n") + 7 : text.index("end\r\n")] == "".join(f"{line}\r\n" for line in lines)
+    # Gathered: far fewer than the reads of 4 KiB that it came in.
+    assert len(client.outputs) < 2_500
+
+
+@pytest.mark.rules("S002-057")
+async def test_vim_is_edited_by_one_and_seen_by_another(house: ShellHouse, tmp_path: Path) -> None:
+    async with house.join() as client:
+        await client.fit(60, 12)
+        await client.type("vim -u NONE -n words\r")
+        await client.seen("~")
+        await client.type("ihello from vim")
+        await client.seen("hello from vim")
+        assert client.screen.alternate is not None
+        async with house.join() as late:
+            late.screen.resize(60, 12)
+            await late.seen("hello from vim")
+            assert late.screen.alternate is not None
+            await late.type(", and goodbye\x1b")
+            await client.seen("and goodbye")
+            await client.type(":wq\r")
+            await client.until(lambda: client.screen.alternate is None)
+            await late.until(lambda: late.screen.alternate is None)
+    assert (tmp_path / "words").read_text() == "hello from vim, and goodbye\n"
+
+
+# --- who may, and who sees what
+
+
+async def test_everybody_has_their_own_and_may_have_several(house: ShellHouse) -> None:
+    ann, bob = await house.token_of("ann"), await house.token_of("bob")
+    async with (
+        house.join(token=ann) as first,
+        house.join(token=bob) as other,
+        house.join("?name=build", token=ann) as second,
+    ):
+        for client in (first, other, second):
+            await client.seen("$")
+        names = {"user/ann/default", "user/bob/default", "user/ann/build"}
+        assert set(house.terminals.names()) == names
+        await first.type("echo secret\r")
+        await first.said("secret")
+        for client in (other, second):
+            await client.settled()
+            assert "secret" not in client.text
+    async with house.join("?name=../ann/default", token=bob) as thief:
+        await thief.until(lambda: thief.errors)
+        assert "letters, digits" in thief.errors[0]
+
+
+async def test_the_scope_terminal_is_needed(house: ShellHouse) -> None:
+    chatting = await house.served.token("view", "chat", "approve")
+    for token, status in ((chatting, 403), ("fl_wrong", 401)):
+        with pytest.raises(InvalidStatus) as refused:
+            async with house.join(token=token):
+                pass
+        assert refused.value.response.status_code == status
+    assert house.terminals.names() == ()
+
+
+async def test_a_read_only_viewer_changes_nothing(house: ShellHouse) -> None:
+    async with house.join("?readonly=1") as nobody:
+        await nobody.until(lambda: nobody.errors)
+        assert nobody.errors == ["Failed to start terminal: There is no terminal default.\r\n"]
+        assert house.terminals.names() == ()
+    async with house.join() as writer, house.join("?readonly=1&size=1") as viewer:
+        await viewer.seen("$")
+        await viewer.type("echo from the viewer\r")
+        await viewer.say(type="resize", cols=10, rows=3)
+        await viewer.settled()
+        await writer.type("echo from the writer; stty size\r")
+        await viewer.said("24 80")
+        assert "the viewer" not in viewer.text
+        await writer.fit(70, 20)
+        await viewer.until(lambda: viewer.size == (70, 20))
+
+
+async def test_the_environment_holds_no_secret_and_the_folder_is_the_root(house: ShellHouse, tmp_path: Path) -> None:
+    (tmp_path / "inner").mkdir()
+    async with house.join() as client:
+        await client.type("env > found; pwd >> found; echo wr''itten\r")
+        await client.said("written")
+    found = (tmp_path / "found").read_text().splitlines()
+    assert found[-1] == str(tmp_path)
+    names = {line.partition("=")[0] for line in found[:-1]}
+    assert {"TERM=xterm-256color", "COLORTERM=truecolor", f"HOME={tmp_path}"} <= set(found)
+    assert names <= {"HOME", "PATH", "LC_ALL", "TERM", "COLORTERM", "PS1", "PWD", "OLDPWD", "_", "SHLVL"}
+    async with house.join(f"?name=in&cwd={tmp_path}/inner") as inner:
+        await inner.type("pwd > here; echo wr''itten\r")
+        await inner.said("written")
+    assert (tmp_path / "inner" / "here").read_text() == f"{tmp_path}/inner\n"
+    async with house.join("?name=out&cwd=/etc") as outside:
+        await outside.until(lambda: outside.errors)
+        assert outside.errors[0].startswith("Failed to start terminal: ") and "/etc" in outside.errors[0]
+
+
+# --- how it ends, and how it does not begin
+
+
+async def test_the_end_is_told_and_the_next_one_begins_anew(house: ShellHouse) -> None:
+    async with house.join() as client, house.join() as other:
+        await other.seen("$")
+        pid = house.shell().pid
+        await client.type("exit 3\r")
+        assert await client.closed() == await other.closed() == 1000
+        assert client.frames[-1] == other.frames[-1] == {"type": "exit", "code": 3}
+    async with house.join() as again:
+        await again.seen("$")
+        assert CLEAN not in again.text and house.shell().pid != pid
+        await again.type("kill -KILL $$\r")
+        assert await again.closed() == 1000
+        assert again.exit_code == 137
+
+
+@pytest.mark.rules("S002-070", "S002-071", "S002-072", "S002-073")
+async def test_a_shell_that_is_not_there_is_told_with_its_reason(tmp_path: Path) -> None:
+    async with open_shell_house(tmp_path, program="/nowhere/bash") as house, house.join() as client:
+        await client.type("echo lost\r")
+        told = "Failed to start terminal: spawn /nowhere/bash ENOENT\r\n"
+        assert await client.hear() == {"type": "error", "data": told}
+        await client.settled()
+        await client.type("echo lost\r")
+        await client.settled()
+        assert [frame["type"] for frame in client.frames] == ["error", "pong", "pong"]
+
+
+@pytest.mark.rules("S002-071", "S002-073")
+async def test_a_system_without_terminals_ends_nothing_that_runs(
+    house: ShellHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none_left() -> Any:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    async with house.join() as client:
+        await client.seen("$")
+        with monkeypatch.context() as broken:
+            broken.setattr(pty, "openpty", none_left)
+            async with house.join("?name=second") as second:
+                await second.until(lambda: second.errors)
+                assert second.errors == ["Failed to start terminal: spawn /bin/sh ENOSPC\r\n"]
+        await client.type("echo on $((40 + 2))\r")
+        await client.said("on 42")
+        async with house.join("?name=second") as again:
+            await again.seen("$")
+
+
+async def test_there_are_only_so_many(tmp_path: Path) -> None:
+    async with open_shell_house(tmp_path, most=1) as house, house.join() as one, house.join("?name=two") as two:
+        await one.seen("$")
+        await two.until(lambda: two.errors)
+        assert "1 terminals are open" in two.errors[0]
+
+
+async def test_ten_megabytes_in_one_frame_end_that_socket_alone(house: ShellHouse) -> None:
+    async with house.join() as client, house.join() as other:
+        await other.seen("$")
+        pieces = ('{"type":"input","data":"', *["x" * (1 << 20)] * 10, '"}')
+        with contextlib.suppress(ConnectionClosed):
+            await client.socket.send(pieces)
+        assert await client.closed() == 1009
+        await other.type("echo on $((40 + 2))\r")
+        await other.said("on 42")
+
+
+async def test_ten_megabytes_of_keys_all_arrive(house: ShellHouse) -> None:
+    async with house.join() as client:
+        await client.type("stty raw -echo; echo re''ady; head -c 10485760 | wc -c; stty sane\r")
+        await client.seen("ready")
+        for _ in range(20):
+            await client.type("k" * (MESSAGE_LIMIT // 2))
+        await client.until(lambda: "10485760" in client.text.partition("ready")[2])
+
+
+@pytest.mark.rules("S002-081")
+async def test_an_idle_shell_is_ended_after_a_word(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with open_shell_house(tmp_path, clock) as house, house.join() as client:
+        await client.seen("$")
+        shell = house.shell()
+        await clock.advance(29 * 60)
+        await client.until(lambda: warning(60) in client.text)
+        await client.type("echo here $((1 + 1))\r")
+        await client.said("here 2")
+        await clock.advance(61)
+        assert shell.running
+        await clock.advance(27 * 60)
+        assert client.text.count(warning(60)) == 1 and shell.running
+        await clock.advance(60)
+        await client.until(lambda: client.text.count(warning(60)) == 2)
+        await clock.advance(60)
+        assert await client.closed() == 1000
+        assert client.ended and not is_alive(shell.pid, shell.started)
+
+
+@pytest.mark.rules("S002-081")
+async def test_one_that_nobody_comes_back_to_is_ended_too(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with open_shell_house(tmp_path, clock) as house:
+        async with house.join() as client:
+            await client.seen("$")
+        await until(lambda: not house.shell().watched)
+        await clock.advance(30 * 60)
+        async with asyncio.timeout(PATIENCE):
+            await house.shell().wait()
+
+
+async def test_what_is_said_while_it_starts_is_not_lost(house: ShellHouse) -> None:
+    async with house.join() as client:
+        await client.fit(100, 30)
+        for number in range(5):
+            await client.type(f"echo line $(({number} + 1))\r")
+        await client.said("line 5")

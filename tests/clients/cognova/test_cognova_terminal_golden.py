@@ -1,0 +1,71 @@
+"""Frames of the terminal by case: tests/golden/cognova-terminal/<case>/in.jsonl is what happens, one a line (`say`:
+a client's frame, `print`, `redraw`, `exit`, `fail`); out.jsonl what the gateway makes of it: what goes to the program
+(`keys`, `size`) and to the client (`frame`). FAIRLEAD_WRITE=1 writes them anew: then read the difference.
+"""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fairlead.clients.cognova.terminal import ShellCodec
+from fairlead.model.agents import Exit
+from fairlead.model.errors import AgentGone, AgentMissing, BadRequest
+from fairlead.model.terminals import Answer, Keys, Output, Size
+
+CASES = Path(__file__).parents[2] / "golden" / "cognova-terminal"
+NAMES = sorted(path.name for path in CASES.iterdir())
+ERRORS = {
+    "missing": AgentMissing("/bin/bash cannot be started.", path="/bin/bash", errno="ENOENT"),
+    "gone": AgentGone("The program of this terminal has ended."),
+    "bad": BadRequest("No."),
+}
+
+
+def frames(data: bytes) -> list[dict[str, Any]]:
+    """Short text frames only: a head of two or four bytes."""
+    found = []
+    while data:
+        assert data[0] == 0x81
+        head, length = (2, data[1]) if data[1] < 126 else (4, int.from_bytes(data[2:4], "big"))
+        found.append({"frame": json.loads(data[head : head + length])})
+        data = data[head + length :]
+    return found
+
+
+def play(codec: ShellCodec, line: dict[str, Any]) -> list[dict[str, Any]]:
+    size = Size(*line["size"]) if "size" in line else None
+    match line:
+        case {"say": said}:
+            match codec.read((said if isinstance(said, str) else json.dumps(said)).encode()):
+                case Keys(data=keys):
+                    return [{"keys": keys.decode()}]
+                case Size(columns=columns, rows=rows):
+                    return [{"size": [columns, rows]}]
+                case Answer(frames=data):
+                    return frames(data)
+        case {"print": text}:
+            return frames(codec.output(Output(text.encode(), size=size)))
+        case {"redraw": text}:
+            return frames(codec.output(Output(text.encode(), redraw=True, size=size)))
+        case {"exit": exit}:
+            return frames(codec.ended(Exit(**exit)))
+        case {"not_started": name}:
+            return frames(codec.not_started(ERRORS[name]))
+        case {"fail": name}:
+            return frames(codec.failed(ERRORS[name]))
+    raise AssertionError(line)
+
+
+@pytest.mark.rules("S002-060", "S002-063", "S002-066", "S002-067", "S002-068", "S002-070", "S002-072")
+@pytest.mark.parametrize("case", NAMES)
+def test_case(case: str) -> None:
+    codec = ShellCodec(sized=case == "sized")
+    given = [json.loads(line) for line in (CASES / case / "in.jsonl").read_text().splitlines()]
+    found = [one for line in given for one in play(codec, line)]
+    out = CASES / case / "out.jsonl"
+    if os.environ.get("FAIRLEAD_WRITE"):
+        out.write_text("".join(json.dumps(one, ensure_ascii=False) + "\n" for one in found))
+    assert found == [json.loads(line) for line in out.read_text().splitlines()]

@@ -1,0 +1,268 @@
+"""What a shell has beside an agent's terminal: it waits for slow watchers, keeps its last bytes, and is recorded."""
+
+import asyncio
+import json
+import os
+import stat
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairlead.config import load
+from fairlead.model.agents import Exit
+from fairlead.model.auth import Identity
+from fairlead.model.errors import BadRequest
+from fairlead.model.terminals import JoinShell, Output, Program, Size, Terminal
+from fairlead.system.clock import SystemClock
+from fairlead.system.process import Patience
+from fairlead.terminals import Shells, ShellSettings, TerminalRegistry, recording, shell_environment
+from fairlead.terminals.emulator import Emulator
+from fairlead.terminals.tail import Tail
+from fairlead.terminals.terminal import LAG_SECONDS
+from fairlead.terminals.watcher import LAGGING_BYTES, WAITING_BYTES
+from fairlead.testing.clock import ManualClock
+from fairlead.wiring import shell_settings
+from server.fakes import until
+
+PATIENCE = 60.0
+ENV = {"PATH": os.environ.get("PATH", os.defpath), "PS1": "$ ", "TERM": "xterm-256color"}
+ANN = Identity("key", "ann", "Ann's browser", frozenset({"terminal"}))
+
+
+@pytest.fixture
+async def terminals() -> AsyncIterator[TerminalRegistry]:
+    registry = TerminalRegistry(SystemClock(), 3, Patience(close=1, terminate=1))
+    yield registry
+    await registry.close()
+
+
+def program(script: str, **more: Any) -> Program:
+    return Program(argv=["/bin/sh", "-c", script], env=ENV, cwd="/", size=Size(40, 5), shell=True, **more)
+
+
+async def ended(terminal: Terminal) -> Exit:
+    return await asyncio.wait_for(terminal.wait(), PATIENCE)
+
+
+FLOOD = "i=0; while [ $i -lt 40000 ]; do i=$((i+1)); echo line $i; done"
+
+
+async def test_a_shell_waits_for_one_that_reads_slowly_and_nothing_is_lost(terminals: TerminalRegistry) -> None:
+    terminal = await terminals.open("one", program(FLOOD))
+    text = b""
+    async for output in terminal.watch("slow", raw=True):
+        text += output.data
+        assert not output.redraw
+        # All the others had their turn: as slow as a reader can be without a clock.
+        for _ in range(20):
+            await asyncio.sleep(0)
+    assert [int(line[5:]) for line in text.split(b"\r\n") if line] == list(range(1, 40001))
+
+
+async def test_a_shell_waits_only_while_all_of_them_lag() -> None:
+    clock = ManualClock()
+    registry = TerminalRegistry(clock, 3, Patience(close=1, terminate=1))
+    terminal = await registry.open("one", program(f"{FLOOD}; echo done; read x"))
+    stuck = terminal.watch("stuck", raw=True)
+    await anext(stuck)
+    # It takes nothing more: the program is held, and goes on when somebody else reads.
+    await until(lambda: clock.waiting == 1)
+    shown = terminal.screen.version
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert terminal.screen.version == shown
+    reader = terminal.watch("reader")
+    shows = Emulator(40, 5)
+    async with asyncio.timeout(PATIENCE):
+        while "done" not in shows.lines():
+            shows.feed((await anext(reader)).data)
+    # What waited for the one that is stuck was let go.
+    assert (await anext(stuck)).redraw
+    await stuck.aclose()
+    await reader.aclose()
+    await registry.close()
+
+
+async def test_one_that_takes_nothing_is_not_waited_for_again() -> None:
+    clock = ManualClock()
+    registry = TerminalRegistry(clock, 3, Patience(close=1, terminate=1))
+    terminal = await registry.open("one", program(f"{FLOOD}; echo done; read x"))
+    stuck = terminal.watch("stuck", raw=True)
+    await anext(stuck)
+    await until(lambda: clock.waiting == 1)
+    await clock.advance(LAG_SECONDS)
+    async with asyncio.timeout(PATIENCE):
+        while "done" not in terminal.screen.lines:
+            await terminal.changed(terminal.screen.version)
+    output = await anext(stuck)
+    assert output.redraw and b"done" in output.data and len(output.data) < WAITING_BYTES
+    await stuck.aclose()
+    await registry.close()
+
+
+async def test_a_shell_that_is_held_can_be_ended_at_once() -> None:
+    clock = ManualClock()
+    registry = TerminalRegistry(clock, 3, Patience(close=1, terminate=1))
+    terminal = await registry.open("one", program("yes"))
+    stuck = terminal.watch("stuck", raw=True)
+    await anext(stuck)
+    await until(lambda: clock.waiting == 1)
+    await asyncio.wait_for(registry.close(), PATIENCE)
+    assert not terminal.running
+    await stuck.aclose()
+
+
+async def test_what_is_printed_quickly_goes_together(terminals: TerminalRegistry) -> None:
+    terminal = await terminals.open("one", program("for i in 1 2 3 4 5 6 7 8 9; do echo $i; done; exec true"))
+    outputs = [output async for output in terminal.watch("me", raw=True)]
+    assert b"".join(output.data for output in outputs) == b"".join(b"%d\r\n" % i for i in range(1, 10))
+    assert all(output.data for output in outputs[1:])
+
+
+async def test_a_word_of_the_gateway_is_seen_by_all_and_by_who_comes_later(terminals: TerminalRegistry) -> None:
+    terminal = await terminals.open("one", program("read x"))
+    touched = terminal.touched
+    terminal.say("\r\n[hello]\r\n")
+    assert "[hello]" in terminal.screen.lines and terminal.touched == touched
+    late = terminal.watch("late")
+    assert b"[hello]" in (await anext(late)).data
+    await late.aclose()
+
+
+# --- the last bytes
+
+
+PIECES = st.lists(st.sampled_from([b"abc", b"\x1b[31mred\x1b[0m", "é漢".encode(), b"\x1b]0;title\x07", b"\r\n" * 900]))
+
+
+@given(PIECES, st.integers(1, 20_000))
+def test_the_tail_is_bounded_and_cut_between_what_was_added(pieces: list[bytes], most: int) -> None:
+    tail = Tail(most)
+    assert tail.empty
+    for piece in pieces:
+        tail.add(piece)
+    kept = tail.data()
+    # A block and what was added to it last may be over the bound: a single one is never cut.
+    assert len(kept) <= most + 4096 + 1800
+    ends = [b"".join(pieces[start:]) for start in range(len(pieces) + 1)]
+    assert kept in ends and tail.empty == (not pieces)
+    if sum(map(len, pieces)) <= most:
+        assert kept == b"".join(pieces)
+
+
+async def test_a_raw_watcher_gets_the_last_bytes_and_others_the_screen(terminals: TerminalRegistry) -> None:
+    terminal = await terminals.open("one", program("printf '\\033[31mred\\033[0m\\n'; echo ready; read x"))
+    async with asyncio.timeout(PATIENCE):
+        while "ready" not in terminal.screen.lines:
+            await terminal.changed(terminal.screen.version)
+    raw, drawn = terminal.watch("raw", raw=True), terminal.watch("drawn")
+    assert await anext(raw) == Output(b"\x1b[31mred\x1b[0m\r\nready\r\n", size=Size(40, 5))
+    assert (await anext(drawn)).redraw
+    await raw.aclose()
+    await drawn.aclose()
+
+
+def test_a_watcher_that_lags_has_room_before_it_is_dropped() -> None:
+    assert LAGGING_BYTES + 64 * 1024 < WAITING_BYTES
+
+
+# --- recordings
+
+
+async def test_a_recording_is_an_asciicast(terminals: TerminalRegistry, tmp_path: Path) -> None:
+    path = tmp_path / "recordings" / "one.cast"
+    terminal = await terminals.open("one", program("echo é; read x; echo got $x", recording=str(path)))
+    async with asyncio.timeout(PATIENCE):
+        while "é" not in terminal.screen.lines:
+            await terminal.changed(terminal.screen.version)
+    terminal.resize(Size(50, 6), "me")
+    await terminal.write(b"it\r")
+    await ended(terminal)
+    head, *events = [json.loads(line) for line in path.read_text().splitlines()]
+    assert (head["version"], head["width"], head["height"]) == (2, 40, 5)
+    assert head["env"] == {"SHELL": "/bin/sh", "TERM": "xterm-256color"} and isinstance(head["timestamp"], int)
+    assert {kind for _, kind, _ in events} == {"o", "r"}
+    assert [text for _, kind, text in events if kind == "r"] == ["50x6"]
+    assert "".join(text for _, kind, text in events if kind == "o") == "é\r\nit\r\ngot it\r\n"
+    times = [at for at, _, _ in events]
+    assert times == sorted(times) and times[0] >= 0
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600 and stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+
+
+async def test_a_recording_that_cannot_begin_keeps_nobody_from_their_shell(
+    terminals: TerminalRegistry, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").touch()
+    terminal = await terminals.open("one", program("exit 4", recording=str(tmp_path / "file" / "one.cast")))
+    assert await ended(terminal) == Exit(code=4)
+    assert "a terminal is not recorded" in caplog.text
+
+
+async def test_a_recording_has_an_end_and_the_shell_goes_on(
+    terminals: TerminalRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(recording, "MOST_BYTES", 2000)
+    path = tmp_path / "one.cast"
+    terminal = await terminals.open("one", program(f"{FLOOD}; exit 5", recording=str(path)))
+    assert await ended(terminal) == Exit(code=5)
+    assert path.stat().st_size <= 2000 and "a recording of a terminal ends" in caplog.text
+    for line in path.read_text().splitlines():
+        json.loads(line)
+
+
+async def test_a_disk_that_is_full_ends_the_recording_alone(
+    terminals: TerminalRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(fd: int, data: bytes) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(recording, "_write_all", full)
+    terminal = await terminals.open("one", program("echo hello; exit 6", recording=str(tmp_path / "one.cast")))
+    assert await ended(terminal) == Exit(code=6)
+    assert "a recording of a terminal ends" in caplog.text
+
+
+async def test_shells_are_recorded_where_it_is_wanted(terminals: TerminalRegistry, tmp_path: Path) -> None:
+    settings = ShellSettings(program="/bin/sh", env=ENV, recordings=str(tmp_path / "recordings"))
+    shells = Shells(terminals, ManualClock(), settings, lambda path: "/")
+    await shells.join(Identity("k", "a/../b", "A", frozenset()), JoinShell(name="x", codec=_codec()))
+    assert [path.name for path in (tmp_path / "recordings").iterdir()] == ["1700000000000-a_.._b-x.cast"]
+    await shells.close()
+
+
+# --- whose they are
+
+
+def _codec() -> Any:
+    return None
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "..", "-x", "x" * 65, "a b", "é", "a\n"])
+async def test_a_name_is_a_plain_word(terminals: TerminalRegistry, name: str) -> None:
+    shells = Shells(terminals, SystemClock(), ShellSettings(program="/bin/sh", env=ENV), lambda path: "/")
+    with pytest.raises(BadRequest):
+        await shells.join(ANN, JoinShell(name=name, codec=_codec()))
+    await shells.close()
+
+
+def test_the_environment_is_made_from_nothing() -> None:
+    secrets = {"FAIRLEAD_TOKEN": "x", "ANTHROPIC_API_KEY": "x", "AWS_SECRET_ACCESS_KEY": "x", "SSH_AUTH_SOCK": "/x"}
+    found = shell_environment({"PATH": "/bin", "HOME": "/home/ann", "TERM": "dumb"} | secrets)
+    terminal = {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
+    assert found == {"PATH": "/bin", "HOME": "/home/ann", "LC_ALL": "C.UTF-8"} | terminal
+    assert "LC_ALL" not in shell_environment({"LANG": "de_DE.UTF-8"})
+
+
+def test_the_settings_of_shells(tmp_path: Path) -> None:
+    env = {"HOME": str(tmp_path), "SHELL": "/bin/zsh"}
+    plain = load(env, {"data": str(tmp_path)}).config
+    assert shell_settings(plain, env).program == "/bin/zsh"
+    assert shell_settings(plain, {}).program == "/bin/bash"
+    assert shell_settings(plain, env).idle_s == 1800 and shell_settings(plain, env).recordings == ""
+    more = {"data": str(tmp_path), "shell": "/bin/fish", "terminal_idle_minutes": 5, "record_terminals": True}
+    chosen = shell_settings(load(env, more).config, env)
+    assert (chosen.program, chosen.idle_s, chosen.recordings) == ("/bin/fish", 300, f"{tmp_path}/recordings")
