@@ -27,6 +27,7 @@ from changes import measure as measure_changes  # noqa: E402
 from envelopes import measure as measure_envelopes  # noqa: E402
 from figures import Figures, curves, spread, table  # noqa: E402
 from processes import Gateway, Measured, bare_relay, node_relay, python_start  # noqa: E402
+from terminals import measure as measure_terminals  # noqa: E402
 from wires import Wire, drain  # noqa: E402
 
 RATE = 200
@@ -370,6 +371,10 @@ def changes(quick: bool) -> Figures:
     return measure_changes(quick)
 
 
+def terminals(quick: bool) -> Figures:
+    return measure_terminals(quick)
+
+
 def transcripts(quick: bool) -> Figures:
     """In a process of its own: its memory is measured."""
     with tempfile.TemporaryDirectory(prefix="fairlead-bench-") as folder:
@@ -384,7 +389,20 @@ def transcripts(quick: bool) -> Figures:
 
 PARTS: dict[str, Callable[[bool], Figures]] = {
     part.__name__: part
-    for part in (latency, chat, commit, fanout, length, reconnect, idle, views, envelopes, changes, transcripts)
+    for part in (
+        latency,
+        chat,
+        commit,
+        fanout,
+        length,
+        reconnect,
+        idle,
+        views,
+        envelopes,
+        changes,
+        terminals,
+        transcripts,
+    )
 }
 
 
