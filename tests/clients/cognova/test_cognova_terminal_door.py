@@ -1,0 +1,32 @@
+"""The whole gateway: one shell on its main port and on Cognova's door, recorded, and gone with it."""
+
+import os
+from pathlib import Path
+
+from websockets.asyncio.client import connect
+
+from clients.cognova.shelling import ShellClient
+from fairlead.config import load
+from fairlead.system.proctable import start_mark
+from fairlead.wiring import running
+
+
+async def test_a_shell_is_the_same_on_a_door_and_ends_with_the_gateway(tmp_path: Path) -> None:
+    given = {"data": str(tmp_path / "data"), "port": 0, "roots": [str(tmp_path)], "agent": "demo", "shell": "/bin/sh"}
+    config = load({"HOME": str(tmp_path)}, {**given, "record_terminals": True, "door": {"cognova": {"port": 0}}}).config
+    env = {"HOME": str(tmp_path), "PATH": os.environ.get("PATH", os.defpath), "FAIRLEAD_TOKEN": "fl_" + "x" * 43}
+    async with running(config, env) as gateway:
+        (door,) = gateway.doors
+        urls = [f"{url.replace('http', 'ws', 1)}/terminal?token={gateway.token}" for url in (gateway.url, door.url)]
+        async with connect(urls[0], proxy=None) as one, connect(urls[1], proxy=None) as two:
+            first, second = ShellClient(one), ShellClient(two)
+            await first.type("pwd; env | grep -c FAIRLEAD; echo pid=$$.\r")
+            await second.until(lambda: "pid=" in second.text.replace("pid=$$", ""))
+            await second.seen(str(tmp_path)[:60])
+            await first.until(lambda: first.text.count("pid=") == 2)
+            pid = int(first.text.rpartition("pid=")[2].partition(".")[0])
+            assert start_mark(pid)
+            assert "\r\n0\r\n" in first.text
+    assert start_mark(pid) == ""
+    (recording,) = (tmp_path / "data" / "recordings").iterdir()
+    assert "pid=" in recording.read_text() and recording.name.endswith("-owner-default.cast")
