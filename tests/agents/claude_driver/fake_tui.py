@@ -51,6 +51,10 @@ class FakeTui:
         return False
 
     @property
+    def touched(self) -> float:
+        return 0.0
+
+    @property
     def screen(self) -> Screen:
         return Screen(self._lines(), 0, 0, Size(), self._version, True)
 
@@ -69,8 +73,11 @@ class FakeTui:
     def resize(self, size: Size, who: str = "") -> None:
         pass
 
-    async def watch(self, who: str = "") -> AsyncGenerator[Output, None]:
+    async def watch(self, who: str = "", raw: bool = False) -> AsyncGenerator[Output, None]:
         yield Output(b"")
+
+    def say(self, text: str) -> None:
+        pass
 
     async def wait(self) -> Exit:
         await self._ended.wait()

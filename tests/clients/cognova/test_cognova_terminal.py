@@ -204,6 +204,19 @@ async def test_ten_megabytes_come_whole(house: ShellHouse, tmp_path: Path) -> No
     assert len(client.outputs) < 2_500
 
 
+@pytest.mark.rules("S002-079")
+async def test_output_comes_while_its_program_still_runs(house: ShellHouse) -> None:
+    async with house.join() as client:
+        await client.type("echo fi''rst; read answer; echo got $answer\r")
+        await client.said("first")
+        for typed in ("o", "on", "one"):
+            await client.type(typed[-1])
+            # The terminal echoes each key by itself, before the line is ended.
+            await client.said(typed)
+        await client.type("\r")
+        await client.said("got one")
+
+
 @pytest.mark.rules("S002-057")
 async def test_vim_is_edited_by_one_and_seen_by_another(house: ShellHouse, tmp_path: Path) -> None:
     async with house.join() as client:
@@ -381,7 +394,8 @@ async def test_an_idle_shell_is_ended_after_a_word(tmp_path: Path) -> None:
         await clock.advance(29 * 60)
         await client.until(lambda: warning(60) in client.text)
         await client.type("echo here $((1 + 1))\r")
-        await client.said("here 2")
+        # With its prompt: what is printed later would count from then.
+        await client.until(lambda: client.text.endswith("here 2\r\n$ "))
         await clock.advance(61)
         assert shell.running
         await clock.advance(27 * 60)
@@ -407,7 +421,8 @@ async def test_one_that_nobody_comes_back_to_is_ended_too(tmp_path: Path) -> Non
 
 async def test_what_is_said_while_it_starts_is_not_lost(house: ShellHouse) -> None:
     async with house.join() as client:
-        await client.fit(100, 30)
-        for number in range(5):
+        # More frames than a socket may give commands in a second: keys are none.
+        for number in range(200):
             await client.type(f"echo line $(({number} + 1))\r")
-        await client.said("line 5")
+        await client.until(lambda: "line 200\r\n" in client.text)
+        assert [int(found) for found in re.findall(r"line (\d+)\r\n", client.text)] == list(range(1, 201))

@@ -117,7 +117,8 @@ class ShellConversation:
         return (Write(self._codec.not_started(error)), *waited)
 
     def throttled(self, data: bytes, text: bool, error: FairleadError) -> Sequence[Do]:
-        return ()
+        """Keys are no commands: what is typed before the shell is there is bounded in bytes alone."""
+        return () if self._failed else self.received(data, text)
 
 
 def _size(said: dict[str, Any]) -> Size | Answer:
