@@ -20,6 +20,7 @@ from fairlead.model.terminals import JoinShell, Output, Program, Size, Terminal
 from fairlead.system.clock import SystemClock
 from fairlead.system.process import Patience
 from fairlead.terminals import Shells, ShellSettings, TerminalRegistry, recording, shell_environment
+from fairlead.terminals import terminal as live
 from fairlead.terminals.emulator import Emulator
 from fairlead.terminals.tail import Tail
 from fairlead.terminals.terminal import LAG_SECONDS
@@ -30,6 +31,7 @@ from server.fakes import until
 
 PATIENCE = 60.0
 ENV = {"PATH": os.environ.get("PATH", os.defpath), "PS1": "$ ", "TERM": "xterm-256color"}
+SMALL = Size(40, 5)
 ANN = Identity("key", "ann", "Ann's browser", frozenset({"terminal"}))
 
 
@@ -40,8 +42,17 @@ async def terminals() -> AsyncIterator[TerminalRegistry]:
     await registry.close()
 
 
-def program(script: str, **more: Any) -> Program:
-    return Program(argv=["/bin/sh", "-c", script], env=ENV, cwd="/", size=Size(40, 5), shell=True, **more)
+@pytest.fixture
+async def still() -> AsyncIterator[tuple[ManualClock, TerminalRegistry]]:
+    """Terminals for which no time passes."""
+    clock = ManualClock()
+    registry = TerminalRegistry(clock, 3, Patience(close=1, terminate=1))
+    yield clock, registry
+    await registry.close()
+
+
+def program(script: str, size: Size = SMALL, **more: Any) -> Program:
+    return Program(argv=["/bin/sh", "-c", script], env=ENV, cwd="/", size=size, shell=True, **more)
 
 
 async def ended(terminal: Terminal) -> Exit:
@@ -51,21 +62,22 @@ async def ended(terminal: Terminal) -> Exit:
 FLOOD = "i=0; while [ $i -lt 40000 ]; do i=$((i+1)); echo line $i; done"
 
 
-async def test_a_shell_waits_for_one_that_reads_slowly_and_nothing_is_lost(terminals: TerminalRegistry) -> None:
-    terminal = await terminals.open("one", program(FLOOD))
-    text = b""
-    async for output in terminal.watch("slow", raw=True):
-        text += output.data
-        assert not output.redraw
-        # All the others had their turn: as slow as a reader can be without a clock.
-        for _ in range(20):
-            await asyncio.sleep(0)
-    assert [int(line[5:]) for line in text.split(b"\r\n") if line] == list(range(1, 40001))
+async def test_a_shell_waits_for_one_that_reads_slowly_and_nothing_is_lost(
+    terminals: TerminalRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # It takes ten times in a second: each time more than may wait for it could have been printed.
+    monkeypatch.setattr(live, "GATHER_SECONDS", 0.1)
+    long = "." * 100
+    flood = f"i=0; while [ $i -lt 15000 ]; do i=$((i+1)); echo {long} $i; done"
+    terminal = await terminals.open("one", program(flood, size=Size(120, 5)))
+    outputs = [output async for output in terminal.watch("slow", raw=True)]
+    assert not any(output.redraw for output in outputs)
+    lines = b"".join(output.data for output in outputs).decode().split("\r\n")
+    assert lines == [*(f"{long} {number}" for number in range(1, 15001)), ""]
 
 
-async def test_a_shell_waits_only_while_all_of_them_lag() -> None:
-    clock = ManualClock()
-    registry = TerminalRegistry(clock, 3, Patience(close=1, terminate=1))
+async def test_a_shell_waits_only_while_all_of_them_lag(still: tuple[ManualClock, TerminalRegistry]) -> None:
+    clock, registry = still
     terminal = await registry.open("one", program(f"{FLOOD}; echo done; read x"))
     stuck = terminal.watch("stuck", raw=True)
     await anext(stuck)
@@ -84,12 +96,10 @@ async def test_a_shell_waits_only_while_all_of_them_lag() -> None:
     assert (await anext(stuck)).redraw
     await stuck.aclose()
     await reader.aclose()
-    await registry.close()
 
 
-async def test_one_that_takes_nothing_is_not_waited_for_again() -> None:
-    clock = ManualClock()
-    registry = TerminalRegistry(clock, 3, Patience(close=1, terminate=1))
+async def test_one_that_takes_nothing_is_not_waited_for_again(still: tuple[ManualClock, TerminalRegistry]) -> None:
+    clock, registry = still
     terminal = await registry.open("one", program(f"{FLOOD}; echo done; read x"))
     stuck = terminal.watch("stuck", raw=True)
     await anext(stuck)
@@ -101,12 +111,10 @@ async def test_one_that_takes_nothing_is_not_waited_for_again() -> None:
     output = await anext(stuck)
     assert output.redraw and b"done" in output.data and len(output.data) < WAITING_BYTES
     await stuck.aclose()
-    await registry.close()
 
 
-async def test_a_shell_that_is_held_can_be_ended_at_once() -> None:
-    clock = ManualClock()
-    registry = TerminalRegistry(clock, 3, Patience(close=1, terminate=1))
+async def test_a_shell_that_is_held_can_be_ended_at_once(still: tuple[ManualClock, TerminalRegistry]) -> None:
+    clock, registry = still
     terminal = await registry.open("one", program("yes"))
     stuck = terminal.watch("stuck", raw=True)
     await anext(stuck)
@@ -116,11 +124,32 @@ async def test_a_shell_that_is_held_can_be_ended_at_once() -> None:
     await stuck.aclose()
 
 
-async def test_what_is_printed_quickly_goes_together(terminals: TerminalRegistry) -> None:
-    terminal = await terminals.open("one", program("for i in 1 2 3 4 5 6 7 8 9; do echo $i; done; exec true"))
-    outputs = [output async for output in terminal.watch("me", raw=True)]
-    assert b"".join(output.data for output in outputs) == b"".join(b"%d\r\n" % i for i in range(1, 10))
-    assert all(output.data for output in outputs[1:])
+async def test_what_is_printed_soon_after_an_output_waits_for_more(
+    terminals: TerminalRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "GATHER_SECONDS", 3600)
+    terminal = await terminals.open("one", program("read x"))
+    watching = terminal.watch("me", raw=True)
+    # The first goes at once.
+    assert (await asyncio.wait_for(anext(watching), PATIENCE)).size == Size(40, 5)
+    following = asyncio.create_task(anext(watching))
+    for word in ("one ", "two ", "three"):
+        terminal.say(word)
+        for _ in range(10):
+            await asyncio.sleep(0)
+    assert not following.done()
+    following.cancel()
+    await asyncio.wait({following})
+
+
+async def test_what_has_gathered_comes_together(terminals: TerminalRegistry) -> None:
+    terminal = await terminals.open("one", program("read x"))
+    watching = terminal.watch("me", raw=True)
+    await anext(watching)
+    for word in ("one ", "two ", "three"):
+        terminal.say(word)
+    assert (await asyncio.wait_for(anext(watching), PATIENCE)).data == b"one two three"
+    await watching.aclose()
 
 
 async def test_a_word_of_the_gateway_is_seen_by_all_and_by_who_comes_later(terminals: TerminalRegistry) -> None:

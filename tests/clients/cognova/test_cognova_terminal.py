@@ -200,8 +200,6 @@ async def test_ten_megabytes_come_whole(house: ShellHouse, tmp_path: Path) -> No
         await client.until(lambda: "\nend\r\n" in "".join(client.outputs[-3:]))
     text = client.text
     assert text[text.index("begin\r\n") + 7 : text.index("end\r\n")] == "".join(f"{line}\r\n" for line in lines)
-    # Gathered: far fewer than the reads of 4 KiB that it came in.
-    assert len(client.outputs) < 2_500
 
 
 @pytest.mark.rules("S002-079")
