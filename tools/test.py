@@ -51,10 +51,10 @@ PARTS = (
     Part(
         "install",
         "install",
-        240,
+        150,
         tuple((sys.executable, "-m", f"tools.{name}") for name in ("install", "clis", "happy_wire")),
     ),
-    Part("check", "lint, types, imports", 120, (("make", "--no-print-directory", "check"),)),
+    Part("check", "lint, types, imports", 90, (("make", "--no-print-directory", "check"),)),
     Part(
         "unit",
         "unit, golden, laws",
@@ -62,17 +62,17 @@ PARTS = (
         ((*COVERED_PYTEST, "tests", "--ignore=tests/e2e", "-m", "not fault and not long"),),
         shards=2,
     ),
-    Part("coverage", "coverage floor", 60, ((PYTHON, "-m", "tools.coverage_floor"),)),
-    Part("wheel", "the wheel, installed", 90, ((PYTHON, "-m", "tools.wheel"),)),
+    Part("coverage", "coverage floor", 30, ((PYTHON, "-m", "tools.coverage_floor"),)),
+    Part("wheel", "the wheel, installed", 60, ((PYTHON, "-m", "tools.wheel"),)),
     Part(
         "cli",
         "real CLI",
-        720,
+        690,
         ((*PYTEST, "tests/e2e", "-m", "not fault and not long"),),
         isolated=True,
         shards=2,
     ),
-    Part("faults", "faults", 240, ((*PYTEST, "tests", "-m", "fault and not long"),), isolated=True),
+    Part("faults", "faults", 180, ((*PYTEST, "tests", "-m", "fault and not long"),), isolated=True),
     Part("rules", "rules shown", 30, ((PYTHON, "-m", "tools.rules"),)),
 )
 

@@ -17,8 +17,8 @@ from fairlead.agents.claude.terminal import ClaudeTerminal
 from fairlead.agents.claude.versions import Version
 from fairlead.model.agents import Decision, Exit, Launch, Record
 from fairlead.model.commands import Settings
-from fairlead.model.errors import AgentGone, AgentRefused, BadRequest
-from fairlead.model.ids import SessionId
+from fairlead.model.errors import AgentGone, AgentRefused, BadRequest, Conflict
+from fairlead.model.ids import RequestId, SessionId
 from fairlead.model.policy import Behavior, Verdict
 from fairlead.testing.clock import ManualClock
 
@@ -550,3 +550,42 @@ async def test_what_a_terminal_cannot_is_refused_with_what_to_do(house: House) -
             await call
     assert agent.needs_restart(Settings(), Settings(mode="plan")) and not agent.needs_restart(Settings(), Settings())
     assert agent.version == "2.1.325" and "plan" in agent.modes
+
+
+async def test_an_answer_after_its_end_is_not_heard(house: House) -> None:
+    agent = await house.open()
+    house.tui.end(Exit(code=0))
+    await house.so(lambda: house.sink.all("exited"))
+    with pytest.raises(AgentGone, match="hears no answer"):
+        await agent.answer(RequestId("r1"), Decision("deny"))
+
+
+async def test_a_message_of_keys_alone_is_not_typed_and_told(house: House) -> None:
+    agent = await house.open()
+    writing = asyncio.create_task(agent.write(prompt("\x1b\x07")))
+    await house.so(lambda: house.marks("untyped"))
+    await house.so(writing.done)
+    assert house.rows() == []
+
+
+async def test_a_screen_that_never_comes_up_is_shown(house: House) -> None:
+    starting = asyncio.create_task(house.open())
+    await passing(house.clock, lambda: house.terminals.opened)
+    house.tui.draw(up=False)
+    house.tui.up = False
+    await house.so(lambda: starting.done())
+    assert isinstance(starting.result(), ClaudeTerminal)
+
+
+async def test_a_store_that_fails_ends_the_agent(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    await house.open()
+
+    async def failing(batch: Any) -> None:
+        raise Conflict(7)
+
+    monkeypatch.setattr(house.sink, "records", failing)
+    house.transcript.parent.mkdir(parents=True, exist_ok=True)
+    row = {"type": "user", "uuid": "u1", "sessionId": SESSION, "message": {"role": "user", "content": "hi"}}
+    house.transcript.write_text(json.dumps(row) + "\n")
+    await house.so(lambda: not house.tui.running)
+    await house.so(lambda: house.sink.all("exited"))

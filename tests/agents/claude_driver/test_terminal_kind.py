@@ -4,19 +4,23 @@ import asyncio
 import json
 import os
 import stat
+import uuid
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 from agents.claude_driver.fake_tui import FakeTerminals, FakeTui, passing
 from agents.claude_driver.puppet import MemorySink
 from agents.claude_driver.test_terminal_agent import SESSION, Tokens
+from fairlead.agents.claude.follow import transcript_path
 from fairlead.agents.claude.kind import ClaudeKind, ClaudeSettings
 from fairlead.agents.claude.terminal import ClaudeTerminal
 from fairlead.model.agents import Agent, Child, Exit, Launch
 from fairlead.model.commands import Settings
 from fairlead.model.content import TextBlock
-from fairlead.model.errors import AgentRefused, BadRequest, Conflict
+from fairlead.model.errors import AgentGone, AgentRefused, BadId, BadRequest, Conflict
 from fairlead.model.ids import MessageId
 from fairlead.testing.clock import ManualClock
 
@@ -90,6 +94,56 @@ async def test_prompts_go_on_in_the_conversation_that_a_person_took_up(house: Ho
     agent.moved("another")
     assert json.loads(house.kind.prompt([TextBlock("hi")], MESSAGE, "another").raw)["type"] == "fairlead_typed"
     await house.end()
+
+
+def resuming(house: House, **fields: Any) -> str:
+    conversation = str(uuid.uuid4())
+    house.launch = msgspec.structs.replace(house.launch, resume=conversation, **fields)
+    return conversation
+
+
+async def test_a_conversation_that_was_never_written_down_starts_nothing(house: House) -> None:
+    resuming(house)
+    await house.kind.installed()  # in its own time, not in that of the clock
+    opening = asyncio.create_task(house.kind.launch(house.launch, house.sink, house.sink))
+    await passing(house.clock, opening.done)
+    with pytest.raises(AgentGone, match="No conversation found"):
+        opening.result()
+    assert house.sink.story == [] and house.terminals.opened == []
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+async def test_a_conversation_that_was_written_down_is_gone_on_with(
+    house: House, tmp_path: Path, elsewhere: bool
+) -> None:
+    file = transcript_path(tmp_path / ".claude", str(tmp_path), resuming(house))
+    if elsewhere:
+        file = file.parent.with_name("-another") / file.name
+    file.parent.mkdir(parents=True)
+    file.write_text("{}\n")
+    agent = await house.open()
+    assert isinstance(agent, ClaudeTerminal)
+    await house.end()
+
+
+async def test_what_is_no_name_of_a_conversation_is_refused(house: House) -> None:
+    house.launch = msgspec.structs.replace(house.launch, resume="../the-last-one")
+    with pytest.raises(BadId):
+        await house.open()
+
+
+@pytest.mark.parametrize(("version", "advised"), [("2.1.325", True), ("2.1.120", False)])
+async def test_one_that_does_not_dial_in_is_told_with_advice_if_its_version_never_does(
+    house: House, tmp_path: Path, version: str, advised: bool
+) -> None:
+    (tmp_path / "claude").write_text(f"#!/bin/sh\necho '{version} (Claude Code)'\n")
+    house.launch = msgspec.structs.replace(house.launch, settings=Settings(link="dial-in"))
+    await house.kind.installed()
+    opening = asyncio.create_task(house.kind.launch(house.launch, house.sink, house.sink))
+    await passing(house.clock, opening.done)
+    with pytest.raises(AgentGone) as gone:
+        opening.result()
+    assert ("set the session's link to stdio" in gone.value.message) == advised
 
 
 async def test_it_is_recorded_as_one_in_a_terminal(house: House) -> None:
