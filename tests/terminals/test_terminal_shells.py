@@ -255,6 +255,20 @@ async def test_a_disk_that_is_full_ends_the_recording_alone(
     assert "a recording of a terminal ends" in caplog.text
 
 
+async def test_a_disk_that_is_too_slow_ends_the_recording_alone(
+    terminals: TerminalRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(recording, "UNWRITTEN_BYTES", 300)
+    path = tmp_path / "one.cast"
+    terminal = await terminals.open("one", program("read x; exit 8", recording=str(path)))
+    terminal.say("x" * 400)
+    terminal.say("after")
+    await terminal.write(b"\r")
+    assert await ended(terminal) == Exit(code=8)
+    assert "a recording of a terminal ends" in caplog.text
+    assert [json.loads(line)["version"] for line in path.read_text().splitlines()] == [2]
+
+
 async def test_shells_are_recorded_where_it_is_wanted(terminals: TerminalRegistry, tmp_path: Path) -> None:
     settings = ShellSettings(program="/bin/sh", env=ENV, recordings=str(tmp_path / "recordings"))
     shells = Shells(terminals, ManualClock(), settings, lambda path: "/")

@@ -10,9 +10,12 @@ from typing import Any
 
 import pytest
 
-from fairlead.clients.cognova.terminal import ShellCodec
+from fairlead.clients.cognova.terminal import EARLY_BYTES, ShellCodec, ShellConversation
 from fairlead.model.agents import Exit
+from fairlead.model.auth import Identity
 from fairlead.model.errors import AgentGone, AgentMissing, BadRequest
+from fairlead.model.requests import Head
+from fairlead.model.sockets import Opening, Run, Write
 from fairlead.model.terminals import Answer, Keys, Output, Size
 
 CASES = Path(__file__).parents[2] / "golden" / "cognova-terminal"
@@ -69,3 +72,16 @@ def test_case(case: str) -> None:
     if os.environ.get("FAIRLEAD_WRITE"):
         out.write_text("".join(json.dumps(one, ensure_ascii=False) + "\n" for one in found))
     assert found == [json.loads(line) for line in out.read_text().splitlines()]
+
+
+def test_what_waits_for_a_shell_that_is_being_started_is_bounded() -> None:
+    who = Identity("c", "u", "n", frozenset({"terminal"}))
+    talk = ShellConversation(Opening(head=Head(method="GET", path="/"), who=who, version="1", fresh=lambda: "f"))
+    assert [type(thing) for thing in talk.opened()] == [Run]
+    frame = b'{"type":"ping","more":"' + b"x" * (EARLY_BYTES // 4) + b'"}'
+    for _ in range(10):
+        assert talk.throttled(frame, True, BadRequest("too many")) == ()
+    error, *pongs = talk.failed(None, BadRequest("No."))
+    assert isinstance(error, Write) and b"Failed to start terminal: No." in error.frames
+    assert len(pongs) == 3
+    assert talk.throttled(frame, True, BadRequest("too many")) == ()
