@@ -346,3 +346,29 @@ async def test_a_row_without_a_name_that_each_process_writes_is_kept_each_time_u
         await eventually(lambda: level(rig, 8))
         ids = [event.id for event in await rig.log(SESSION)]
         assert len(ids) == len(set(ids))
+
+
+async def test_a_row_that_is_written_before_the_wire_has_brought_it_is_no_other_programs(tmp_path: Path) -> None:
+    """The next turn begins while the file is read, and is quicker on the disk than on the wire."""
+    async with running(tmp_path, watch=False) as rig:
+        await rig.start()
+        agent = await a_turn(rig)
+        rows = await wire_rows(rig)
+        rig.home.write(rows, SESSION)
+        await agent.result()
+        await eventually(lambda: level(rig, 4))
+        await rig.send("again")
+        prompt = await agent.prompted()
+        core, copying = rig.loaded().core, rig.keeper.copying
+        block = {"type": "text", "text": "quick"}
+        said: Row = {"type": "assistant", "uuid": "0b0b0b0b-0000-4000-8000-000000000001", "parent_tool_use_id": None}
+        said["message"] = {"id": "m9", "role": "assistant", "model": "opus", "content": [block]}
+        rig.home.write([{**said, "sessionId": SESSION, "isSidechain": False}], SESSION)
+        await copying.bring_level(core)
+        await copying.bring_level(core)
+        assert len(await copies(rig)) == 4, prompt
+        await agent.say({**said, "session_id": SESSION})
+        await agent.result()
+        await eventually(lambda: level(rig, 5))
+        assert (await copies(rig))[-1][0] == said["uuid"]
+        assert not [event for event in await rig.log(SESSION) if isinstance(event, ev.Notice)]

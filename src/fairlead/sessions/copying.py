@@ -27,13 +27,15 @@ _BEGINNINGS = ("session.forked", "session.resumed", "user.message")
 
 
 class _Book(msgspec.Struct):
-    """What is known of a session while its agent runs. `seq`: up to here the log was read."""
+    """What is known of a session while its agent runs. `seq`: up to here the log was read. `held`: rows that were read
+    when a turn had begun, whose own may be in the file before they came over the wire."""
 
     conversation: SessionId
     reader: TranscriptReader
     copies: Copies
     seq: int
     reported: bool
+    held: Rows | None = None
 
 
 class Copying:
@@ -42,8 +44,10 @@ class Copying:
         self._source = source
         self._books: dict[SessionId, _Book] = {}
 
-    async def bring_level(self, core: Core) -> None:
-        """All that is in the files now, into the log. One caller at a time for each session. NotFound, OSError."""
+    async def bring_level(self, core: Core, *, ended: bool = False) -> None:
+        """All that is in the files now, into the log; if a turn runs, when it is over. `ended`: the agent's process is.
+
+        One caller at a time for each session. NotFound, OSError."""
         book = self._books.get(core.session)
         if book is not None and book.conversation != _conversation(core):
             # The agent has gone on under another id: in another file.
@@ -51,13 +55,17 @@ class Copying:
             book = None
         if book is None:
             book = self._books[core.session] = await self._open(core)
-        while (rows := await book.reader.read()) is not None:
+        while (rows := book.held or await book.reader.read()) is not None:
             await self._listen(core, book)
+            if core.interpreter.turn is not None and not ended:
+                book.held = rows
+                return
+            book.held = None
             await self._log(core, book, rows)
 
     async def finish(self, core: Core) -> None:
         """The agent has ended: all of it is its own; whatever comes later, is not."""
-        await self.bring_level(core)
+        await self.bring_level(core, ended=True)
         async with core.lock:
             transition = core.begin()
             transition.keep_place(PLACE, self._books[core.session].reader.place())

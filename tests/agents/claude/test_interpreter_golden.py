@@ -70,7 +70,10 @@ def test_what_was_streamed_is_let_go_once_it_is_whole(case: str) -> None:
         assert isinstance(gone, ev.Delta) or (isinstance(gone, ev.RecordKept) and gone.record == "stream_event")
     for event in log.events:
         if isinstance(event, ev.Text | ev.Thinking):
-            told = "".join(by_seq[seq].text for seq, _ in event.marks)  # type: ignore[union-attr]  # marks name deltas
+            marked = [by_seq[seq] for seq, _ in event.marks]
+            pieces = [delta.text for delta in marked if isinstance(delta, ev.TextDelta | ev.ThinkingDelta)]
+            assert len(pieces) == len(marked), "marks name deltas"
+            told = "".join(pieces)
             assert told in ("", event.text)
             assert not event.marks or event.marks[-1][1] == len(event.text)
 

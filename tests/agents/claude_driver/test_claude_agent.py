@@ -205,7 +205,9 @@ async def test_when_it_is_gone_all_that_waited_fails_and_the_sink_hears_it_once_
 
 
 @pytest.mark.parametrize("version", [OLD, NEW])
-async def test_an_agent_that_is_ended_is_first_refused_what_it_waits_for(version: tuple[int, int, int]) -> None:
+async def test_an_agent_that_is_ended_is_first_refused_what_it_waits_for(
+    version: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Measured on 2.1.37 and 2.1.120: an open hook whose input closes lets the tool run by the project's rules."""
     rig = Rig(version)
 
@@ -213,7 +215,7 @@ async def test_an_agent_that_is_ended_is_first_refused_what_it_waits_for(version
         await asyncio.Event().wait()
         raise AssertionError
 
-    rig.sink.check = never  # type: ignore[method-assign]  # a policy that never answers
+    monkeypatch.setattr(rig.sink, "check", never)  # a policy that never answers
     await rig.start()
     rig.link.says(hook("h1"), hook("h2"), can_use("r1"))
     await settled()
@@ -230,7 +232,7 @@ async def test_an_agent_that_is_ended_is_first_refused_what_it_waits_for(version
     await settled()
 
 
-async def test_an_agent_that_does_not_hear_the_refusal_is_ended_nonetheless() -> None:
+async def test_an_agent_that_does_not_hear_the_refusal_is_ended_nonetheless(monkeypatch: pytest.MonkeyPatch) -> None:
     rig = await Rig(OLD).start()
     rig.link.says(hook("h1", MCP_TOOL))
     await rig.sink.until(lambda: rig.sink.all("asked"))
@@ -238,14 +240,14 @@ async def test_an_agent_that_does_not_hear_the_refusal_is_ended_nonetheless() ->
     async def stuck(data: bytes) -> None:
         await asyncio.Event().wait()
 
-    rig.link.send = stuck  # type: ignore[method-assign]  # its pipe is full
+    monkeypatch.setattr(rig.link, "send", stuck)  # its pipe is full
     stopping = asyncio.create_task(rig.agent.stop("closed"))
     await rig.clock.advance(3)
     assert await stopping == Exit(code=0)
     await rig.sink.until(lambda: rig.sink.all("exited"))
 
 
-async def test_an_mcp_call_that_still_runs_ends_with_the_agent() -> None:
+async def test_an_mcp_call_that_still_runs_ends_with_the_agent(monkeypatch: pytest.MonkeyPatch) -> None:
     rig = Rig()
     cancelled = asyncio.Event()
 
@@ -255,7 +257,7 @@ async def test_an_mcp_call_that_still_runs_ends_with_the_agent() -> None:
         finally:
             cancelled.set()
 
-    rig.sink.mcp = slow  # type: ignore[method-assign]  # a server that never answers
+    monkeypatch.setattr(rig.sink, "mcp", slow)  # a server that never answers
     await rig.start()
     rig.link.says(asks("m1", subtype="mcp_message", server_name="ours", message={"id": 1}))
     await settled()
@@ -263,20 +265,24 @@ async def test_an_mcp_call_that_still_runs_ends_with_the_agent() -> None:
     assert cancelled.is_set()
 
 
-async def test_a_sink_that_fails_ends_the_agent(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_sink_that_fails_ends_the_agent(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rig = await Rig().start()
 
     async def broken(batch: Any) -> None:
         raise RuntimeError("disk full")
 
-    rig.sink.records = broken  # type: ignore[method-assign]  # the store's side fails
+    monkeypatch.setattr(rig.sink, "records", broken)  # the store's side fails
     rig.link.says({"type": "a"})
     await rig.sink.until(lambda: rig.sink.all("exited"))
     assert rig.link.stopped
     assert "could not be handed on" in caplog.text
 
 
-async def test_a_sink_that_cannot_take_the_end_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_sink_that_cannot_take_the_end_is_logged(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rig = await Rig().start()
     failed = asyncio.Event()
 
@@ -284,7 +290,7 @@ async def test_a_sink_that_cannot_take_the_end_is_logged(caplog: pytest.LogCaptu
         failed.set()
         raise RuntimeError("disk full")
 
-    rig.sink.exited = broken  # type: ignore[method-assign]  # the store's side fails
+    monkeypatch.setattr(rig.sink, "exited", broken)  # the store's side fails
     rig.link.die(Exit(code=0))
     await failed.wait()
     await settled()

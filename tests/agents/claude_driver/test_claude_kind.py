@@ -174,9 +174,23 @@ async def test_killed_from_outside_it_is_told_by_its_signal(bench: Bench) -> Non
     assert bench.sink.all("exited")[0].signal == signal.SIGKILL
 
 
-async def test_a_conversation_that_is_not_there_is_told_in_the_agent_s_words(bench: Bench) -> None:
+async def test_a_conversation_that_was_never_written_down_starts_nothing(bench: Bench) -> None:
     with pytest.raises(AgentGone, match="No conversation found"):
         await bench.launch(resume=str(uuid.uuid4()))
+    assert bench.sink.story == []
+
+
+async def test_a_conversation_that_is_not_there_is_told_in_the_agent_s_words(bench: Bench) -> None:
+    agent = await bench.launch()
+    await agent.stop("only to learn where the file is")
+    elsewhere = bench.transcript.parent.parent / "-another-folder"
+    elsewhere.mkdir(parents=True)
+    conversation = str(uuid.uuid4())
+    (elsewhere / f"{conversation}.jsonl").write_text("{}\n")
+    await bench.sink.until(lambda: bench.sink.all("exited"))
+    bench.sink.story.clear()
+    with pytest.raises(AgentGone, match="No conversation found"):
+        await bench.launch(resume=conversation)
     assert [kind for kind, _ in bench.sink.story if kind != "record"] == ["started", "exited"]
 
 

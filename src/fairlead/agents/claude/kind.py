@@ -151,8 +151,9 @@ class ClaudeKind:
     ) -> ClaudeAgent | ClaudeTerminal:
         """Start it and wait until it takes prompts. Once it was recorded, `sink.exited` comes even if this fails."""
         ready = await self._prepare(launch)
-        if launch.settings.link == "terminal":
+        if launch.settings.link != "dial-in":
             await self._check_history(ready)
+        if launch.settings.link == "terminal":
             return await self._in_terminal(ready, sink, record_child)
         if launch.settings.link == "stdio":
             argv = [*ready.found.command, *arguments(launch, ready.found.version, ready.agent_session)]
@@ -177,7 +178,9 @@ class ClaudeKind:
         return _Ready(launch, found, env, cwd, agent_session, transcript)
 
     async def _check_history(self, ready: _Ready) -> None:
-        """In a terminal the CLI is ready before anything has been said, or written: it would be started in vain."""
+        """The CLI would be started in vain: in a terminal it is ready before anything has been said, or written.
+
+        Where it dials in, it says so itself, and nothing of it comes over its socket."""
         resume, config = ready.launch.resume, following.config_folder(ready.env)
         if not is_uuid(resume):
             return

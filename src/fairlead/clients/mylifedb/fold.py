@@ -29,7 +29,7 @@ OURS: Final = "fairlead"
 """How the types of the gateway's own marks begin (a record that was too large for the log): nobody's record."""
 
 STREAM: Final = b"s"
-TODO: Final = b"t"
+TASKS: Final = b"t"
 STATE: Final = b"w"
 """What passes begins with one of these: a variant shows some to all, some to those who asked."""
 
@@ -104,7 +104,7 @@ class MyLifeDbFold:
             threads = dict.fromkeys(["", *memory.stream.open])
             frames = [*(streaming.stop(thread) for thread in threads), *frames]
             if memory.todos is not None:
-                told.append(Passing(TODO + _todos(memory.todos)))
+                told.append(Passing(TASKS + _todos(memory.todos)))
         return [*told, *(Passing(STREAM + frame) for frame in frames)]
 
     def step(self, entry: Entry) -> Sequence[Made]:
@@ -284,7 +284,7 @@ class MyLifeDbFold:
         if not isinstance(todos, list) or todos == self._memory.todos:
             return ()
         self._memory.todos = todos
-        return (Passing(TODO + _todos(todos)),)
+        return (Passing(TASKS + _todos(todos)),)
 
 
 class MyLifeDbView:
