@@ -39,6 +39,7 @@ from fairlead.server.doors import Door, OpenDoor, check_doors, open_door
 from fairlead.server.logging import Redactor, configure_logging
 from fairlead.server.protocols import discover, views_of
 from fairlead.server.runner import Runner
+from fairlead.server.shell import WebShell
 from fairlead.server.steps import Performer, trust_performers
 from fairlead.sessions.gateway import SessionGateway
 from fairlead.sessions.news import NewsDesk
@@ -161,7 +162,9 @@ class Gateway:
         shells = Shells(terminals, self._clock, shell_settings(config, self._env), gateway.resolve_folder)
         stack.push_async_callback(shells.close)
         limits = server_limits(config)
+        shell = WebShell()
         inbound = [protocol for kind in kinds.values() if (protocol := kind.protocol()) is not None]
+        inbound.append(shell.protocol())
         performers: dict[type[Action], Performer] = {
             **CredentialActions(credentials).performers(),
             **SessionKeys(store.documents).performers(),
@@ -172,6 +175,7 @@ class Gateway:
             **TerminalActions(terminals).performers(),
             **shells.performers(),
             **notices.performers(),
+            **shell.performers(),
         }
         for kind in kinds.values():
             performers.update(kind.performers())

@@ -21,7 +21,7 @@ LARGEST: Final = 64 << 20
 """Bytes of one file: it is read whole."""
 INDEX: Final = "index.html"
 
-_TYPES: Final = {
+TYPES: Final = {
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
     ".mjs": "text/javascript; charset=utf-8",
@@ -96,7 +96,7 @@ class StaticFiles:
                 raise TooLarge("file", about.st_size, LARGEST)
             tag = f'"{about.st_mtime_ns:x}-{about.st_size:x}"'
             headers = (("etag", tag), ("cache-control", "no-cache"), ("content-security-policy", _POLICY))
-            kind = _TYPES.get(file.suffix.lower(), "application/octet-stream")
+            kind = TYPES.get(file.suffix.lower(), "application/octet-stream")
             if tag in (known.strip().removeprefix("W/") for known in wanted.known.split(",")):
                 return Response(status=304, content_type=kind, headers=headers)
             return Response(body=opened.read(LARGEST), content_type=kind, headers=headers)

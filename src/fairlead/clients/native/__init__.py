@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from fairlead.clients.native import admin, overview, sessions, terminal, transcripts
+from fairlead.clients.native import admin, news, overview, sessions, terminal, transcripts
 from fairlead.clients.native.codec import SUBPROTOCOLS
 from fairlead.clients.native.conversation import NativeConversation
 from fairlead.clients.native.openapi import document
@@ -18,6 +18,7 @@ def openapi(request: Request) -> Steps:
 ROUTES: Final = (
     *sessions.ROUTES,
     *overview.ROUTES,
+    *news.ROUTES,
     *admin.ROUTES,
     *transcripts.ROUTES,
     *terminal.ROUTES,
