@@ -1,0 +1,29 @@
+// The table of pages. A new page is a folder under pages/ and a line here; it is loaded when it is first opened.
+
+import type { ComponentType } from "preact";
+import type { IconName } from "./parts/icon";
+import type { Scope } from "./wire/types";
+
+export interface PageProps {
+  params: Record<string, string>;
+}
+
+export interface Page {
+  /** Paths that it answers, with `:name` for parameters. */
+  paths: string[];
+  title: string;
+  /** Where it stands in the navigation; without it, it is reached by links alone. */
+  nav?: { icon: IconName; to: string; label: string };
+  /** Who may open it; without, whoever is signed in. */
+  scope?: Scope;
+  load: () => Promise<{ default: ComponentType<PageProps> }>;
+}
+
+export const PAGES: Page[] = [
+  {
+    paths: ["/", "/app", "/app/s/:session", "/app/new", "/app/search"],
+    title: "Sessions",
+    nav: { icon: "sessions", to: "/app", label: "Sessions" },
+    load: () => import("./pages/sessions"),
+  },
+];

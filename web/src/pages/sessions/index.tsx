@@ -1,0 +1,3 @@
+export default function Sessions() {
+  return <main>Sessions</main>;
+}
