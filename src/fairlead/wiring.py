@@ -41,6 +41,7 @@ from fairlead.server.protocols import discover, views_of
 from fairlead.server.runner import Runner
 from fairlead.server.shell import WebShell
 from fairlead.server.steps import Performer, trust_performers
+from fairlead.sessions.folders import Folders
 from fairlead.sessions.gateway import SessionGateway
 from fairlead.sessions.news import NewsDesk
 from fairlead.sessions.policy import Fences
@@ -174,6 +175,7 @@ class Gateway:
             **news.performers(),
             **TerminalActions(terminals).performers(),
             **shells.performers(),
+            **Folders(services.policy.roots, gateway.resolve_folder).performers(),
             **notices.performers(),
             **shell.performers(),
         }

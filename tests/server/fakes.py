@@ -263,6 +263,7 @@ async def serving(
         **hooks.performers(),
         **shell.performers(),
         act.ImportTranscript: nothing,
+        act.ListFolders: nothing,
         act.ArchiveTranscripts: nothing,
         act.AnnounceSession: nothing,
         **parts.pop("performers", {}),

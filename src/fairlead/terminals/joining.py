@@ -54,6 +54,8 @@ class Joined:
         self._typing = False
         self._paused = False
         self._early: list[bytes] = []
+        self.left: Callable[[], None] = lambda: None
+        """Called when the socket is gone."""
 
     def attached(self, wire: Wire) -> None:
         self._wire = wire
@@ -89,6 +91,12 @@ class Joined:
         self._wire = None
         for task in self._tasks:
             task.cancel()
+        self.left()
+
+    def dismiss(self, reason: str) -> None:
+        """It may watch no longer."""
+        if self._wire is not None:
+            self._wire.hang_up(DONE, reason)
 
     # --- inside
 

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from fairlead.clients.native import admin, news, overview, sessions, terminal, transcripts
+from fairlead.clients.native import admin, insight, news, notices, overview, sessions, shells, terminal, transcripts
 from fairlead.clients.native.codec import SUBPROTOCOLS
 from fairlead.clients.native.conversation import NativeConversation
 from fairlead.clients.native.openapi import document
@@ -22,6 +22,9 @@ ROUTES: Final = (
     *admin.ROUTES,
     *transcripts.ROUTES,
     *terminal.ROUTES,
+    *shells.ROUTES,
+    *notices.ROUTES,
+    *insight.ROUTES,
     Route(
         method="GET",
         path="/v1/openapi.json",
@@ -46,5 +49,7 @@ PROTOCOL: Final = ClientProtocol(
             subprotocols=SUBPROTOCOLS,
         ),
         *terminal.SOCKETS,
+        *shells.SOCKETS,
+        *notices.SOCKETS,
     ),
 )
