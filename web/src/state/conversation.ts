@@ -297,7 +297,7 @@ export class Conversation {
     this.tokens(event);
     if (!event.text && event.type === "thinking" && !had) return;
     const error = event.type === "text" ? (event.error ?? "") : "";
-    const place = had ? { ...base(event, key), seq: had.seq, at: had.at } : base(event, key);
+    const place = had ? { ...base(event, key), at: had.at } : base(event, key);
     this.put(event.subagent, { ...place, kind: event.type, text: event.text, streaming: false, missing: 0, count: 0, error });
   }
 
