@@ -8,8 +8,9 @@ import { Login } from "./login";
 import { PAGES, type Page, type PageProps } from "./pages";
 import { Button } from "./parts/button";
 import { Icon } from "./parts/icon";
+import { HelpSheet, helpShown, useKeys } from "./parts/keys";
 import { Toasts } from "./parts/toast";
-import { Link, address, fits } from "./router";
+import { Link, address, fits, go } from "./router";
 import { may, me, signedIn } from "./wire/login";
 import { wire } from "./wire/socket";
 
@@ -56,6 +57,7 @@ export function App() {
       </div>
       <Connection />
       <Toasts />
+      <HelpSheet />
     </div>
   );
 }
@@ -97,6 +99,16 @@ function Nowhere() {
 }
 
 function Nav({ at }: { at: string }) {
+  useKeys("Pages", [
+    {
+      keys: ["?"],
+      about: "This sheet",
+      run: () => {
+        helpShown.value = true;
+      },
+    },
+    ...PAGES.flatMap(({ nav }) => (nav ? [{ keys: ["g", nav.key], about: nav.label, run: () => go(nav.to) }] : [])),
+  ]);
   const shown = PAGES.filter((page) => page.nav && (!page.scope || may(page.scope)));
   return (
     <nav class="nav" aria-label="Pages">

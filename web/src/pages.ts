@@ -13,7 +13,7 @@ export interface Page {
   paths: string[];
   title: string;
   /** Where it stands in the navigation; without it, it is reached by links alone. */
-  nav?: { icon: IconName; to: string; label: string };
+  nav?: { icon: IconName; to: string; label: string; key: string };
   /** Who may open it; without, whoever is signed in. */
   scope?: Scope;
   load: () => Promise<{ default: ComponentType<PageProps> }>;
@@ -23,7 +23,25 @@ export const PAGES: Page[] = [
   {
     paths: ["/", "/app", "/app/s/:session", "/app/new", "/app/search"],
     title: "Sessions",
-    nav: { icon: "sessions", to: "/app", label: "Sessions" },
+    nav: { icon: "sessions", to: "/app", label: "Sessions", key: "s" },
     load: () => import("./pages/sessions"),
+  },
+  {
+    paths: ["/app/approvals"],
+    title: "Waiting for you",
+    nav: { icon: "waiting", to: "/app/approvals", label: "Waiting", key: "w" },
+    load: () => import("./pages/approvals"),
+  },
+  {
+    paths: [
+      "/app/terminals",
+      "/app/terminals/:name",
+      "/app/terminals/of/:owner/:name",
+      "/app/terminals/session/:session",
+    ],
+    title: "Terminals",
+    nav: { icon: "terminal", to: "/app/terminals", label: "Terminals", key: "t" },
+    scope: "terminal",
+    load: () => import("./pages/terminals"),
   },
 ];

@@ -193,7 +193,7 @@ class Room:
         """Opens the session and decides nothing: what waits there is answered there."""
         if not self._public_url:
             return ""
-        return f"{self._public_url}/#/sessions/{session}" if session else f"{self._public_url}/"
+        return f"{self._public_url}/app/s/{session}" if session else f"{self._public_url}/"
 
     def _changed(self, item: Item) -> None:
         self.alarms.changed(item)
