@@ -63,7 +63,7 @@ export function Call({ item, session, folder, draw, reveal }: CallProps) {
         <State item={item} />
       </button>
       {waits && item.ask && <Waits ask={item.ask} session={session} />}
-      {open && (
+      {open && (!waits || item.thread) && (
         <div class="call-body" id={`${id}-body`}>
           <Body item={item} kind={kind} folder={folder} draw={draw} />
         </div>

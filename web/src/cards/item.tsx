@@ -9,6 +9,7 @@ import { Menu } from "../parts/menu";
 import { Time } from "../parts/time";
 import type { EndItem, Item, NoteItem, TextItem, UserItem } from "../state/items";
 import { amount, duration, money, oneLine, plain } from "../state/text";
+import { me } from "../wire/login";
 import type { Block } from "../wire/types";
 import { Call, Pictures } from "./call";
 import { Decided, Waits } from "./ask";
@@ -109,7 +110,8 @@ function holds(item: Item, seq: number): boolean {
 }
 
 function UserMessage({ item, acts }: { item: UserItem; acts: Acts | null }) {
-  const who = item.via === "agent" ? "Agent" : item.by ? plain(item.by) : "You";
+  const ours = !item.by || item.by === me.value?.name;
+  const who = item.via === "agent" ? "Agent" : ours ? "You" : plain(item.by);
   const told = item.via === "steer" ? "steered" : "";
   return (
     <section class={`user ${item.via} ${item.sending ? "sending" : ""}`} aria-label={`${who} said`}>

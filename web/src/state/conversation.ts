@@ -211,7 +211,10 @@ export class Conversation {
   }
 
   private aside(event: Event): void {
-    const said = note(event);
+    const last = this.main.items.at(-1);
+    // The turn that its end failed has told it.
+    const known = event.type === "agent.exited" && last?.kind === "end" && last.reason === event.reason;
+    const said = known ? null : note(event);
     if (said) this.put(event.subagent, { ...base(event, `n:${event.id}`), kind: "note", ...said } satisfies NoteItem);
   }
 

@@ -259,7 +259,7 @@ function Choices({ live }: { live: LiveSession }) {
       {may("approve") && (
         <Menu
           label={modeName(mode)}
-          class="choice"
+          class="setting"
           items={MODES.map((one) => ({
             label: one.label,
             about: one.about,
@@ -270,7 +270,7 @@ function Choices({ live }: { live: LiveSession }) {
       )}
       <Menu
         label={modelName(model)}
-        class="choice"
+        class="setting"
         items={models.map((one) => ({
           label: one.label,
           chosen: one.value === model,

@@ -102,7 +102,7 @@ function Filled({ context, window }: { context: number; window: number }) {
   return (
     <span class={share > 0.8 ? "filled much" : "filled"} title={told}>
       {window > 0 && <meter min={0} max={1} value={share} aria-label="Context filled" />}
-      <span>{window ? `${Math.round(share * 100)} %` : amount(context)}</span>
+      <span>{window ? `${Math.round(share * 100)} %` : `${amount(context)} tokens`}</span>
     </span>
   );
 }

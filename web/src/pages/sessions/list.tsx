@@ -18,7 +18,7 @@ import { Menu } from "../../parts/menu";
 import { toastError } from "../../parts/toast";
 import { Time } from "../../parts/time";
 import { Link, go } from "../../router";
-import { lastPart, oneLine } from "../../state/text";
+import { lastPart, oneLine, plain } from "../../state/text";
 import { may } from "../../wire/login";
 import { query, rest } from "../../wire/rest";
 import type { Hit, Summary } from "../../wire/types";
@@ -263,11 +263,12 @@ export function Snippet({ text }: { text: string }) {
   return (
     <span class="snippet">
       {text.split("\x02").map((part, index) => {
-        if (!index) return oneLine(part, 200);
+        if (!index) return plain(part);
         const [found = "", after = ""] = part.split("\x03");
         return (
           <span key={index}>
-            <mark>{oneLine(found)}</mark> {oneLine(after, 200)}
+            <mark>{plain(found)}</mark>
+            {plain(after)}
           </span>
         );
       })}

@@ -151,7 +151,7 @@ function Working({ live }: { live: LiveSession }) {
   const word = interrupting ? "Interrupting" : waiting ? "Waiting for you" : compacting ? "Compacting" : "Working";
   const since = turnBegan && now > turnBegan ? duration(Math.floor((now - turnBegan) / 1000) * 1000) : "";
   return (
-    <p class="working" role="status">
+    <p class="turn-now" role="status">
       <span class={waiting ? "dot waiting" : "dot working"} />
       <span>{word}</span>
       <span class="quiet" aria-hidden="true">
