@@ -300,8 +300,7 @@ export class Conversation {
     this.tokens(event);
     if (!event.text && event.type === "thinking" && !had) return;
     const error = event.type === "text" ? (event.error ?? "") : "";
-    const place = had ? { ...base(event, key), at: had.at } : base(event, key);
-    this.put(event.subagent, { ...place, kind: event.type, text: event.text, streaming: false, missing: 0, count: 0, error });
+    this.put(event.subagent, { ...base(event, key), kind: event.type, text: event.text, streaming: false, missing: 0, count: 0, error });
   }
 
   private tokens(event: Event & { type: "text" | "thinking" | "tool.called" }): void {
