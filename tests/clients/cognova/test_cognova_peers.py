@@ -15,7 +15,7 @@ from sessions.rig import ANN, SESSION, Rig, SaidAgent
 
 
 async def all_live(chats: ChatHouse, agent: SaidAgent) -> Any:
-    """The feed, when its three peers have read what was there: one that still reads may find a block, not its pieces."""
+    """The feed, when its three peers have read what was there: one that still reads may find a whole block."""
     feed: Any = chats.rig.registry.feed(agent.launch.session)
     await chats.rig.until(lambda: [watcher.live for watcher in feed._watchers()] == [True] * 3)
     return feed
