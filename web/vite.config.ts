@@ -11,6 +11,11 @@ export default defineConfig({
     target: "es2022",
     modulePreload: { polyfill: false },
     chunkSizeWarningLimit: 400,
+    rollupOptions: {
+      // The service worker has one name for ever: it is asked for by it.
+      input: { main: "index.html", sw: "src/sw.ts" },
+      output: { entryFileNames: ({ name }) => (name === "sw" ? "sw.js" : "assets/[name]-[hash].js") },
+    },
   },
   test: { environment: "node", include: ["tests/**/*.test.ts"] },
 });

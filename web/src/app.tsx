@@ -8,6 +8,7 @@ import { Login } from "./login";
 import { PAGES, type Page, type PageProps } from "./pages";
 import { Button } from "./parts/button";
 import { Icon } from "./parts/icon";
+import "./notify";
 import { HelpSheet, helpShown, useKeys } from "./parts/keys";
 import { Toasts } from "./parts/toast";
 import { Link, address, fits, go } from "./router";

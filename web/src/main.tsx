@@ -3,6 +3,7 @@
 import { effect } from "@preact/signals";
 import { render } from "preact";
 import { App } from "./app";
+import { registerWorker } from "./live/push";
 import { loginError } from "./login";
 import { toastError } from "./parts/toast";
 import "./style/tokens.css";
@@ -32,6 +33,7 @@ async function start(): Promise<void> {
     } else wire.stop();
   });
   render(<App />, document.getElementById("app")!);
+  registerWorker().catch(() => undefined);
 }
 
 void start();

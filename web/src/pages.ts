@@ -40,8 +40,26 @@ export const PAGES: Page[] = [
       "/app/terminals/session/:session",
     ],
     title: "Terminals",
-    nav: { icon: "terminal", to: "/app/terminals", label: "Terminals", key: "t" },
+    nav: { icon: "terminal", to: "/app/terminals", label: "Shells", key: "t" },
     scope: "terminal",
     load: () => import("./pages/terminals"),
+  },
+  {
+    paths: ["/app/notices"],
+    title: "Notices",
+    nav: { icon: "notices", to: "/app/notices", label: "Notices", key: "n" },
+    load: () => import("./pages/notices"),
+  },
+  {
+    paths: ["/app/insight"],
+    title: "Insight",
+    nav: { icon: "insight", to: "/app/insight", label: "Insight", key: "i" },
+    load: () => import("./pages/insight"),
+  },
+  {
+    paths: ["/app/settings"],
+    title: "Settings",
+    nav: { icon: "settings", to: "/app/settings", label: "Settings", key: "e" },
+    load: () => import("./pages/settings"),
   },
 ];

@@ -21,7 +21,8 @@ from fairlead.server.static import TYPES
 BUILT: Final = Path(fairlead.__file__).parent / "web_dist"
 """Where the build puts it (web/vite.config.ts), and where the wheel has it."""
 
-FILES: Final = ("sw.js", "manifest.webmanifest", "icon.svg", "icon-192.png", "icon-512.png")
+WORKER: Final = "sw.js"
+FILES: Final = (WORKER, "manifest.webmanifest", "icon.svg", "icon-192.png", "icon-512.png")
 """What browsers look for at the root under these names; all else has a hash in its name, below /assets."""
 
 _ASSET: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,120}")
@@ -33,6 +34,7 @@ POLICY: Final = (
     " connect-src 'self'; manifest-src 'self'; worker-src 'self'; base-uri 'none'; form-action 'none';"
     " frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types fairlead dompurify 'allow-duplicates'"
 )
+_WORKER_POLICY: Final = "default-src 'none'; connect-src 'self'"
 _FOR_EVER: Final = "public, max-age=31536000, immutable"
 _NOT_BUILT: Final = b"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>Fairlead</title>
@@ -76,9 +78,12 @@ class WebShell:
             body = (self._folder / wanted.name).read_bytes()
         except OSError:
             raise NotFound("file", f"/{wanted.name}") from None
-        caching = _FOR_EVER if wanted.name.startswith("assets/") else "no-cache"
+        headers = [("cache-control", _FOR_EVER if wanted.name.startswith("assets/") else "no-cache")]
+        if wanted.name == WORKER:
+            # A worker has the policy that its own script came with, not that of the page.
+            headers.append(("content-security-policy", _WORKER_POLICY))
         kind = TYPES.get(Path(wanted.name).suffix, "application/octet-stream")
-        return Response(body=body, content_type=kind, headers=(("cache-control", caching),))
+        return Response(body=body, content_type=kind, headers=tuple(headers))
 
     def _shell(self) -> Response:
         headers = (("content-security-policy", POLICY), ("cache-control", "no-cache"))

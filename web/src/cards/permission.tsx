@@ -95,7 +95,7 @@ function WhatRuns({ event, report }: { event: PermissionAsked; report: Report | 
   const files = report?.files ?? [];
   return (
     <div class="approval-what">
-      {typeof command === "string" && <CommandLine command={command} report={report} about={event.input["description"]} />}
+      {typeof command === "string" && <CommandLine command={command} report={report} about={event.title === event.input["description"] ? "" : event.input["description"]} />}
       {files.map((file) => (
         <section key={file.path}>
           <h4>

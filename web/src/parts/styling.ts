@@ -1,19 +1,27 @@
-// A document for libraries that style their elements by <style> tags and style attributes, which our policy refuses:
-// what they say goes into constructed style sheets and into the elements' own style objects, which it allows.
+// For a library that styles by <style> tags and style attributes, which our policy refuses: what it says goes into
+// constructed style sheets and into the elements' own style objects, which the policy allows.
 
-export interface StyledDocument {
-  document: Document;
-  close: () => void;
+/** A style attribute that a script sets on a span is its style object; text never becomes markup by it. */
+export function letSpansBeStyled(): void {
+  HTMLSpanElement.prototype.setAttribute = function (name: string, value: string): void {
+    if (name === "style") this.style.cssText = value;
+    else Element.prototype.setAttribute.call(this, name, value);
+  };
 }
 
-export function styledDocument(): StyledDocument {
+/** Runs `work`; the <style> elements that it makes are style sheets. The returned function takes them away. */
+export function withSheets(work: () => void): () => void {
   const sheets = new Set<CSSStyleSheet>();
-
-  const sheetElement = (): HTMLElement => {
+  const drop = (sheet: CSSStyleSheet) => {
+    sheets.delete(sheet);
+    document.adoptedStyleSheets = document.adoptedStyleSheets.filter((one) => one !== sheet);
+  };
+  const make = (tag: string) => Document.prototype.createElement.call(document, tag);
+  const sheetElement = () => {
     const sheet = new CSSStyleSheet();
     sheets.add(sheet);
     document.adoptedStyleSheets.push(sheet);
-    const element = document.createElement("span");
+    const element = make("span");
     element.hidden = true;
     Object.defineProperty(element, "textContent", { set: (text: string) => sheet.replaceSync(text) });
     element.remove = () => {
@@ -22,30 +30,12 @@ export function styledDocument(): StyledDocument {
     };
     return element;
   };
-
-  const drop = (sheet: CSSStyleSheet) => {
-    sheets.delete(sheet);
-    document.adoptedStyleSheets = document.adoptedStyleSheets.filter((one) => one !== sheet);
-  };
-
-  const made = new Proxy(document, {
-    get(target, name) {
-      if (name === "createElement")
-        return (tag: string) => {
-          if (tag === "style") return sheetElement();
-          const element = target.createElement(tag);
-          if (tag === "span") element.setAttribute = setAttribute;
-          return element;
-        };
-      const value: unknown = Reflect.get(target, name, target);
-      return typeof value === "function" ? value.bind(target) : value;
-    },
-    set: (target, name, value) => Reflect.set(target, name, value, target),
-  });
-  return { document: made, close: () => [...sheets].forEach(drop) };
-}
-
-function setAttribute(this: HTMLElement, name: string, value: string): void {
-  if (name === "style") this.style.cssText = value;
-  else Element.prototype.setAttribute.call(this, name, value);
+  document.createElement = ((tag: string) => (tag === "style" ? sheetElement() : make(tag))) as typeof document.createElement;
+  try {
+    work();
+  } finally {
+    // The own property goes, and the browser's is there again.
+    delete (document as { createElement?: unknown }).createElement;
+  }
+  return () => [...sheets].forEach(drop);
 }

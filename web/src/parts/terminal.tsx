@@ -7,7 +7,9 @@ import "@xterm/xterm/css/xterm.css";
 import { useEffect, useRef } from "preact/hooks";
 import { plain } from "../state/text";
 import "../style/terminal.css";
-import { styledDocument } from "./styling";
+import { letSpansBeStyled, withSheets } from "./styling";
+
+letSpansBeStyled();
 
 export type TerminalState = "connecting" | "live" | "offline" | "ended";
 
@@ -38,9 +40,7 @@ export function Terminal(props: TerminalProps) {
   const xterm = useRef<Xterm | null>(null);
   useEffect(() => {
     const element = place.current!;
-    const styled = styledDocument();
     const term = new Xterm({
-      documentOverride: styled.document,
       fontFamily: getComputedStyle(element).fontFamily,
       fontSize: 13,
       scrollback: 5000,
@@ -54,7 +54,7 @@ export function Terminal(props: TerminalProps) {
     xterm.current = term;
     const fit = new FitAddon();
     term.loadAddon(fit);
-    term.open(element);
+    const dropSheets = withSheets(() => term.open(element));
     term.textarea?.setAttribute("aria-label", `Terminal ${props.name}`);
     const connection = new Connection(term, fit, props);
     const typed = term.onData((keys) => connection.type(keys));
@@ -66,6 +66,8 @@ export function Terminal(props: TerminalProps) {
       term.options.theme = themeOf(element);
     };
     dark.addEventListener("change", recolour);
+    // A phone's keyboard would cover what one came to look at.
+    if (!props.readOnly && matchMedia("(pointer: fine)").matches) term.focus();
     props.line({ type: (keys) => connection.type(keys), focus: () => term.focus() });
     return () => {
       dark.removeEventListener("change", recolour);
@@ -74,13 +76,13 @@ export function Terminal(props: TerminalProps) {
       titled.dispose();
       connection.close();
       term.dispose();
-      styled.close();
+      dropSheets();
     };
   }, [props.name, props.readOnly]);
   useEffect(() => {
     if (xterm.current) xterm.current.options.screenReaderMode = props.screenReader;
   }, [props.screenReader]);
-  return <div ref={place} class={props.readOnly ? "terminal watching" : "terminal"} />;
+  return <div ref={place} class="terminal-screen" />;
 }
 
 class Connection {

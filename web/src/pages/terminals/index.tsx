@@ -12,6 +12,7 @@ import { Link, go } from "../../router";
 import { oneLine } from "../../state/text";
 import { me } from "../../wire/login";
 import { query, rest } from "../../wire/rest";
+import "../../style/panel.css";
 
 interface Shell {
   name: string;
