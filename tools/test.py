@@ -58,10 +58,11 @@ PARTS = (
         tuple((sys.executable, "-m", f"tools.{name}") for name in ("install", "clis", "happy_wire", "browser")),
     ),
     Part("check", "lint, types, imports", 60, (("make", "--no-print-directory", "check"),)),
+    Part("web", "the web UI, built", 60, ((PYTHON, "-m", "tools.web", "test"),)),
     Part(
         "unit",
         "unit, golden, laws",
-        360,
+        330,
         ((*COVERED_PYTEST, "tests", *ELSEWHERE, "-m", "not fault and not long"),),
         shards=2,
     ),
@@ -70,12 +71,12 @@ PARTS = (
     Part(
         "cli",
         "real CLI",
-        600,
+        540,
         ((*PYTEST, "tests/e2e", "-m", "not fault and not long"),),
         isolated=True,
         shards=2,
     ),
-    Part("browser", "real browser", 120, ((*PYTEST, "tests/browser", "-m", "not fault and not long"),), isolated=True),
+    Part("browser", "real browser", 180, ((*PYTEST, "tests/browser", "-m", "not fault and not long"),), isolated=True),
     Part("faults", "faults", 180, ((*PYTEST, "tests", "-m", "fault and not long"),), isolated=True),
     Part("rules", "rules shown", 30, ((PYTHON, "-m", "tools.rules"),)),
 )
