@@ -2,7 +2,7 @@
 
 import { describe, expect, it } from "vitest";
 import { Conversation } from "../src/state/conversation";
-import type { CallItem, Item, TextItem, UserItem } from "../src/state/items";
+import type { CallItem, Item, TextItem } from "../src/state/items";
 import type { Event } from "../src/wire/types";
 import { NAMES, recorded } from "./logs";
 
@@ -25,8 +25,9 @@ function state(made: Conversation): unknown {
   return { items: shown(made.items), queue: made.queue, pending: [...made.pending.keys()], facts: made.facts };
 }
 
-const of = <K extends Item["kind"]>(made: Conversation, kind: K) =>
-  made.items.filter((item): item is Extract<Item, { kind: K }> => item.kind === kind);
+function of<K extends Item["kind"]>(made: Conversation, kind: K): (K extends "text" ? TextItem : Extract<Item, { kind: K }>)[] {
+  return made.items.filter((item) => item.kind === kind) as never;
+}
 
 describe.each(NAMES)("the log %s", (name) => {
   const live = recorded(name, "live");
@@ -80,23 +81,23 @@ describe("what is shown", () => {
   it("streams a text by its offsets, never twice", () => {
     const [first, second] = [delta(1, 0, "Hel"), delta(2, 3, "lo ⚓ ")];
     const made = fold([first, second, second, delta(3, 8, "world")]);
-    const [item] = of(made, "text") as TextItem[];
+    const [item] = of(made, "text");
     expect(item?.text).toBe("Hello ⚓ world");
     expect(item?.streaming).toBe(true);
   });
 
   it("counts characters as the gateway does", () => {
     const made = fold([delta(1, 0, "a😀b"), delta(2, 3, "c"), delta(2, 3, "c")]);
-    expect((of(made, "text")[0] as TextItem).text).toBe("a😀bc");
+    expect(of(made, "text")[0]?.text).toBe("a😀bc");
   });
 
   it("says how much of a text is missing when it came in the middle", () => {
-    const item = of(fold([delta(9, 40, "the end")]), "text")[0] as TextItem;
+    const item = of(fold([delta(9, 40, "the end")]), "text")[0]!;
     expect([item.text, item.missing]).toEqual(["the end", 40]);
   });
 
   it("puts a result into its call and a subagent into the call that started it", () => {
-    const calls = of(fold(recorded("subagent", "live")), "call") as CallItem[];
+    const calls = of(fold(recorded("subagent", "live")), "call");
     expect(calls).toHaveLength(1);
     const thread = calls[0]?.thread;
     expect(thread?.state).toBe("completed");
@@ -107,7 +108,7 @@ describe("what is shown", () => {
   });
 
   it("keeps who decided with the call", () => {
-    const call = of(fold(recorded("denied", "live")), "call")[0] as CallItem;
+    const call = of(fold(recorded("denied", "live")), "call")[0]!;
     expect(call.ask?.resolved?.behavior).toBe("deny");
     expect(call.ask?.resolved?.message).toBe("not now");
     expect(call.state).toBe("failed");
@@ -116,7 +117,7 @@ describe("what is shown", () => {
   it("marks what an interrupt closed, and sends what waited in order", () => {
     const made = fold(recorded("queue", "live"));
     expect(of(made, "end").map((item) => item.status)).toEqual(["cancelled", "completed", "completed"]);
-    const said = (of(made, "user") as UserItem[]).map((item) => JSON.stringify(item.content));
+    const said = of(made, "user").map((item) => JSON.stringify(item.content));
     expect(said[1]).toContain("first");
     expect(said[2]).toContain("second");
   });

@@ -5,6 +5,7 @@
 import { batch, signal } from "@preact/signals";
 import { Conversation, type Facts, type QueuedItem } from "../state/conversation";
 import type { Item, UserItem } from "../state/items";
+import { summaries } from "./sessions";
 import { WireError, query, rest } from "../wire/rest";
 import { wire } from "../wire/socket";
 import type { AskEvent, Block, Event, EventPage, Passing, Reply, SessionView, Subscribed } from "../wire/types";
@@ -51,12 +52,34 @@ export class LiveSession {
   async open(at?: number): Promise<void> {
     this.error.value = null;
     try {
+      if (!at && isTranscript(this.id)) await this.openTranscript();
+      if (this.stopped) return;
       const view = await rest.get<SessionView>(`/v1/sessions/${this.id}`);
       if (this.stopped) return;
       this.view.value = view;
       await (at ? this.openAt(at) : this.openEnd());
     } catch (error) {
       if (!this.stopped) this.error.value = asWire(error);
+    }
+  }
+
+  /** Known by its agent's own file alone: its end is shown at once, while the gateway reads the file into a log. */
+  private async openTranscript(): Promise<void> {
+    const { events } = await rest.get<{ events: Event[] }>(`/v1/sessions/${this.id}/glance${query({ limit: PAGE })}`);
+    const last = events.at(-1)?.id;
+    if (this.stopped || !last) return;
+    this.events = events.map((event, index) => ({ ...event, seq: index + 1 }));
+    this.refold();
+    batch(() => {
+      this.before.value = true;
+      this.loaded.value = true;
+      this.following.value = "catching up";
+    });
+    // The same record has the same event id in the log: when its last one is there, the log is whole.
+    for (let tries = 0; tries < 600 && !this.stopped; tries++) {
+      const page = await rest.get<EventPage>(`/v1/sessions/${this.id}/messages${query({ limit: PAGE })}`);
+      if (page.events.some((event) => event.id === last)) return;
+      await new Promise((resolve) => setTimeout(resolve, 500));
     }
   }
 
@@ -333,6 +356,10 @@ export class LiveSession {
   command(type: string, fields: Record<string, unknown> = {}): Promise<Reply> {
     return wire.command(type, { session: this.id, ...fields });
   }
+}
+
+function isTranscript(session: string): boolean {
+  return summaries.peek().some((one) => one.session === session && one.state === "transcript");
 }
 
 function blockOf(event: Event): string {
