@@ -44,7 +44,8 @@ export function Call({ item, session, folder, draw, reveal }: CallProps) {
   const [chosen, setChosen] = useState<boolean | null>(null);
   const waits = item.ask !== null && !item.ask.resolved && !item.ask.cancelled && item.state === "running";
   const byItself = item.thread ? item.thread.state === "running" : !FOLDED.has(kind) || item.state === "failed";
-  const open = chosen ?? (reveal || byItself);
+  // What waits is shown by its card; the same twice helps nobody.
+  const open = (chosen ?? (reveal || byItself)) && (!waits || item.thread !== null);
   const { verb, about, code } = headline(item, folder);
   const id = `call-${item.call}`;
   return (
@@ -63,7 +64,7 @@ export function Call({ item, session, folder, draw, reveal }: CallProps) {
         <State item={item} />
       </button>
       {waits && item.ask && <Waits ask={item.ask} session={session} />}
-      {open && (!waits || item.thread) && (
+      {open && (
         <div class="call-body" id={`${id}-body`}>
           <Body item={item} kind={kind} folder={folder} draw={draw} />
         </div>

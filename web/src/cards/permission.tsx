@@ -51,9 +51,9 @@ export function Permission({ event, session }: { event: PermissionAsked; session
     <article class="approval" aria-label={`Permission for ${oneLine(event.tool, 80)}`}>
       <header>
         <Icon name="waiting" />
-        <h3>
+        <h2>
           <span class="approval-tool">{oneLine(event.tool, 80)}</span> waits for you
-        </h3>
+        </h2>
       </header>
       {event.title && <p class="approval-title">{oneLine(event.title, 300)}</p>}
       <WhatRuns event={event} report={report} />
@@ -98,9 +98,9 @@ function WhatRuns({ event, report }: { event: PermissionAsked; report: Report | 
       {typeof command === "string" && <CommandLine command={command} report={report} about={event.title === event.input["description"] ? "" : event.input["description"]} />}
       {files.map((file) => (
         <section key={file.path}>
-          <h4>
+          <h3>
             {file.new ? "Makes" : "Changes"} <code>{shortPath(file.path, report?.cwd)}</code>
-          </h4>
+          </h3>
           {file.outside && <Doubt text="It lies outside of this session's folders." />}
           {!file.whole && !file.outside && <p class="approval-why">Only the parts that are replaced are shown.</p>}
           <Diff change={compare(file.path, file.before, file.after)} />
@@ -123,12 +123,12 @@ function CommandLine({ command, report, about }: { command: string; report: Repo
   return (
     <>
       {typeof about === "string" && about && <p class="approval-why">{oneLine(about, 300)}</p>}
-      <pre class="command" tabIndex={0} role="region" aria-label="The command">
+      <pre class="command" tabIndex={0} role="group" aria-label="The command">
         <code>{plain(command)}</code>
       </pre>
       {several && (
         <section>
-          <h4>It runs {parts.length} commands</h4>
+          <h3>It runs {parts.length} commands</h3>
           <ol class="command-parts">
             {parts.map((one, index) => (
               <li key={index}>
@@ -163,7 +163,7 @@ function Input({ input }: { input: Record<string, unknown> }) {
         <div key={name}>
           <dt>{oneLine(name, 80)}</dt>
           <dd>
-            <pre tabIndex={0} role="region" aria-label={oneLine(name, 80)}>
+            <pre tabIndex={0} role="group" aria-label={oneLine(name, 80)}>
               {plain(asText(value))}
             </pre>
           </dd>

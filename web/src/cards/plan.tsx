@@ -16,9 +16,9 @@ export function Plan({ event, session }: { event: PlanProposed; session: string 
     <article class="approval" aria-label="A plan">
       <header>
         <Icon name="list" />
-        <h3>A plan waits for you</h3>
+        <h2>A plan waits for you</h2>
       </header>
-      <div class="approval-what plan" tabIndex={0} role="region" aria-label="The plan">
+      <div class="approval-what plan" tabIndex={0} role="group" aria-label="The plan">
         <Markdown text={event.plan} />
       </div>
       {error && (

@@ -57,7 +57,7 @@ export function Question({ event, session }: { event: QuestionAsked; session: st
     <article class="approval" aria-label="A question">
       <header>
         <Icon name="help" />
-        <h3>{asked.length === 1 ? "A question waits for you" : `${asked.length} questions wait for you`}</h3>
+        <h2>{asked.length === 1 ? "A question waits for you" : `${asked.length} questions wait for you`}</h2>
       </header>
       <form
         class="questions"

@@ -30,7 +30,7 @@ export function Diff({ change }: { change: Change }) {
           }}
         />
       </figcaption>
-      <div class="diff-scroll" tabIndex={0} role="region" aria-label={`Lines of ${name}`}>
+      <div class="diff-scroll" tabIndex={0} role="group" aria-label={`Lines of ${name}`}>
         <table>
           <tbody>
             {change.hunks.map((hunk, index) => (

@@ -156,7 +156,7 @@ function Sums({ rows, first, turns = false }: { rows: Sum[]; first: string; turn
   const some = rows.filter((row) => row.cost || row.input || row.output || row.turns);
   if (!some.length) return <p class="soft">Nothing in this span.</p>;
   return (
-    <div class="table-scroll" tabIndex={0} role="region" aria-label={`Table by ${first.toLowerCase()}`}>
+    <div class="table-scroll" tabIndex={0} role="group" aria-label={`Table by ${first.toLowerCase()}`}>
       <table class="grid-table">
         <thead>
           <tr>
@@ -225,7 +225,7 @@ function Tools({ insight }: { insight: Insight }) {
       )}
       {tools.length === 0 && <p class="soft">Nothing in this span.</p>}
       {tools.length > 0 && (
-        <div class="table-scroll" tabIndex={0} role="region" aria-label="Table by tool">
+        <div class="table-scroll" tabIndex={0} role="group" aria-label="Table by tool">
           <table class="grid-table">
             <thead>
               <tr>

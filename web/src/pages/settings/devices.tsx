@@ -109,6 +109,7 @@ const GIVEN: [string, string, Scope[]][] = [
 
 function Adding({ onDone }: { onDone: () => void }) {
   const [given, setGiven] = useState("steer");
+  const [name, setName] = useState("");
   const [link, setLink] = useState<Link | null>(null);
   const [left, setLeft] = useState(0);
   useEffect(() => {
@@ -121,7 +122,7 @@ function Adding({ onDone }: { onDone: () => void }) {
   const make = async () => {
     const scopes = GIVEN.find(([name]) => name === given)![2];
     try {
-      setLink(await rest.post<Link>("/v1/login-codes", { name: "", scopes }));
+      setLink(await rest.post<Link>("/v1/login-codes", { name: name.trim(), scopes }));
     } catch (error) {
       toastError(error);
     }
@@ -137,6 +138,16 @@ function Adding({ onDone }: { onDone: () => void }) {
             void make();
           }}
         >
+          <Field label="What it is called" hint="It stands beside what is answered there. Empty: the browser's own name.">
+            <input
+              class="input"
+              type="text"
+              autocomplete="off"
+              maxLength={80}
+              value={name}
+              onInput={(event) => setName(event.currentTarget.value)}
+            />
+          </Field>
           <Field label="What it may do">
             <select class="input" value={given} onChange={(event) => setGiven(event.currentTarget.value)}>
               {GIVEN.map(([name, label]) => (
