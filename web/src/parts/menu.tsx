@@ -31,23 +31,32 @@ export function Menu({ label, icon, bare, kind = "quiet", items, ...others }: Me
   const id = useId();
 
   useLayoutEffect(() => {
-    if (open && button.current && list.current) place(button.current, list.current);
+    if (!open || !button.current || !list.current) return;
+    // In the top layer: nothing that it stands in can cut it off.
+    list.current.showPopover();
+    place(button.current, list.current);
+    const chosen = list.current?.querySelector<HTMLElement>('[aria-checked="true"]');
+    (chosen ?? entries(list.current)[0])?.focus();
   }, [open]);
 
   useEffect(() => {
     if (!open) return;
-    const chosen = list.current?.querySelector<HTMLElement>('[aria-checked="true"]');
-    (chosen ?? entries(list.current)[0])?.focus();
     const outside = (event: Event) => {
       const target = event.target as Node;
       if (!list.current?.contains(target) && !button.current?.contains(target)) setOpen(false);
     };
     const away = () => setOpen(false);
+    // What it belongs to moves under it; its own scrolling does not.
+    const scrolled = (event: Event) => {
+      if (event.target instanceof Node && !list.current?.contains(event.target) && event.target.contains(button.current)) away();
+    };
     document.addEventListener("pointerdown", outside);
     addEventListener("resize", away);
+    document.addEventListener("scroll", scrolled, true);
     return () => {
       document.removeEventListener("pointerdown", outside);
       removeEventListener("resize", away);
+      document.removeEventListener("scroll", scrolled, true);
     };
   }, [open]);
 
@@ -89,7 +98,7 @@ export function Menu({ label, icon, bare, kind = "quiet", items, ...others }: Me
         onClick={() => setOpen(!open)}
       />
       {open && (
-        <ul id={id} ref={list} role="menu" aria-label={label} onKeyDown={keys}>
+        <ul id={id} ref={list} role="menu" popover="manual" aria-label={label} onKeyDown={keys}>
           {items.map((item) => (
             <li role="none" key={item.label}>
               <button

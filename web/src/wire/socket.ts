@@ -181,6 +181,11 @@ export class Wire {
     }, QUIET_MS);
   }
 
+  /** The network is gone: what is connected is as good as lost. */
+  lose(): void {
+    if (this.socket) this.drop();
+  }
+
   private drop(): void {
     const socket = this.socket;
     this.socket = null;
@@ -271,6 +276,8 @@ export const wire = new Wire();
 
 if (typeof window !== "undefined") {
   addEventListener("online", () => wire.reconnect());
+  // Said by the browser sooner than any silence would say it.
+  addEventListener("offline", () => wire.lose());
   addEventListener("visibilitychange", () => {
     if (document.visibilityState === "visible") wire.reconnect();
   });

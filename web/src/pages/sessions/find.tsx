@@ -1,11 +1,11 @@
 // Find in a session through the gateway's own search: all of it, not only what is loaded.
 
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { search } from "../../live/search";
 import type { LiveSession } from "../../live/session";
 import { Button } from "../../parts/button";
 import { toastError } from "../../parts/toast";
 import { go } from "../../router";
-import { query, rest } from "../../wire/rest";
 import type { Hit } from "../../wire/types";
 
 export function FindBar({ live, onClose }: { live: LiveSession; onClose: () => void }) {
@@ -13,7 +13,8 @@ export function FindBar({ live, onClose }: { live: LiveSession; onClose: () => v
   const [words, setWords] = useState("");
   const [hits, setHits] = useState<Hit[] | null>(null);
   const [at, setAt] = useState(0);
-  useEffect(() => input.current?.focus(), []);
+  // Before the next key comes.
+  useLayoutEffect(() => input.current?.focus(), []);
 
   useEffect(() => {
     const wanted = words.trim();
@@ -21,21 +22,18 @@ export function FindBar({ live, onClose }: { live: LiveSession; onClose: () => v
       setHits(null);
       return;
     }
-    let gone = false;
+    let end = () => {};
     const timer = setTimeout(() => {
-      rest
-        .get<{ hits: Hit[] }>(`/v1/search${query({ q: wanted, session: live.id, limit: 200 })}`)
-        .then(({ hits: found }) => {
-          if (gone) return;
-          const ordered = found.toSorted((one, two) => one.seq - two.seq);
-          setHits(ordered);
-          if (ordered.length) show(ordered, ordered.length - 1);
-        })
-        .catch(toastError);
+      const found = (list: Hit[]) => {
+        const ordered = list.toSorted((one, two) => one.seq - two.seq);
+        setHits(ordered);
+        if (ordered.length) show(ordered, ordered.length - 1);
+      };
+      end = search(wanted, { session: live.id, limit: 200 }, found, toastError);
     }, 200);
     return () => {
-      gone = true;
       clearTimeout(timer);
+      end();
     };
   }, [words]);
 

@@ -25,7 +25,7 @@ export default function Sessions({ params }: PageProps) {
   }, []);
   return (
     <div class={open || fresh ? "desk opened" : "desk"}>
-      <SessionList current={open} />
+      <SessionList current={open} alone={!open && !fresh} />
       {open ? <Session key={open} id={open} /> : fresh ? <NewSession /> : <Welcome />}
     </div>
   );
@@ -37,9 +37,9 @@ function typing(target: EventTarget | null): boolean {
 
 function Welcome() {
   return (
-    <main class="desk-main empty welcome">
+    <section class="desk-main empty welcome" aria-label="Begin">
       <p>Choose a session, or begin one.</p>
       {may("chat") && <Button label="New session" icon="plus" kind="primary" onClick={() => go("/app/new")} />}
-    </main>
+    </section>
   );
 }

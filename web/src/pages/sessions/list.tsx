@@ -13,6 +13,7 @@ import {
   summaries,
   unread,
 } from "../../live/sessions";
+import { search } from "../../live/search";
 import { Button } from "../../parts/button";
 import { Menu } from "../../parts/menu";
 import { toastError } from "../../parts/toast";
@@ -20,7 +21,7 @@ import { Time } from "../../parts/time";
 import { Link, go } from "../../router";
 import { lastPart, oneLine, plain } from "../../state/text";
 import { may } from "../../wire/login";
-import { query, rest } from "../../wire/rest";
+import { query } from "../../wire/rest";
 import type { Hit, Summary } from "../../wire/types";
 
 interface Group {
@@ -40,14 +41,15 @@ const groups = computed<Group[]>(() => {
 });
 
 const words = signal("");
-const hits = signal<{ of: string; found: Hit[] } | null>(null);
-const searching = signal(false);
+const hits = signal<Hit[] | null>(null);
 
-export function SessionList({ current }: { current: string }) {
+/** `alone`: nothing else is open, so that this is what the page is about. */
+export function SessionList({ current, alone }: { current: string; alone: boolean }) {
   useEffect(() => void refresh(), []);
-  const Heading = current ? "h2" : "h1";
+  const Heading = alone ? "h1" : "h2";
+  const Frame = alone ? "main" : "aside";
   return (
-    <aside class="desk-list" aria-label="Sessions">
+    <Frame class="desk-list" aria-label="Sessions">
       <header class="list-head">
         <Heading>Sessions</Heading>
         <span>
@@ -64,22 +66,28 @@ export function SessionList({ current }: { current: string }) {
         </span>
       </header>
       <Search />
-      <div class="list-scroll">{words.value.trim() ? <Hits current={current} /> : <Groups current={current} />}</div>
-    </aside>
+      <div class="list-scroll">{words.value.trim() ? <Hits current={current} /> : <Groups current={current} alone={alone} />}</div>
+    </Frame>
   );
 }
 
 function Search() {
-  const pending = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
-  const search = (text: string) => {
+  const end = useRef(() => {});
+  const change = (text: string) => {
     words.value = text;
-    clearTimeout(pending.current);
+    end.current();
     const wanted = text.trim();
     if (!wanted) {
       hits.value = null;
       return;
     }
-    pending.current = setTimeout(() => void find(wanted), 180);
+    const found = (list: Hit[]) => {
+      hits.value = list;
+    };
+    const timer = setTimeout(() => {
+      end.current = search(wanted, { limit: 60 }, found, toastError);
+    }, 180);
+    end.current = () => clearTimeout(timer);
   };
   return (
     <div class="search" role="search">
@@ -93,9 +101,9 @@ function Search() {
         placeholder="Search everything said…"
         autocomplete="off"
         value={words.value}
-        onInput={(event) => search(event.currentTarget.value)}
+        onInput={(event) => change(event.currentTarget.value)}
         onKeyDown={(event) => {
-          if (event.key === "Escape") search("");
+          if (event.key === "Escape") change("");
           if (event.key === "ArrowDown") {
             event.preventDefault();
             document.querySelector<HTMLElement>(".list-scroll a")?.focus();
@@ -104,17 +112,6 @@ function Search() {
       />
     </div>
   );
-}
-
-async function find(wanted: string): Promise<void> {
-  searching.value = true;
-  try {
-    const { hits: found } = await rest.get<{ hits: Hit[] }>(`/v1/search${query({ q: wanted, limit: 60 })}`);
-    if (words.value.trim() === wanted) hits.value = { of: wanted, found };
-  } catch (error) {
-    toastError(error);
-  }
-  searching.value = false;
 }
 
 /** Arrows move along the list, wherever in it one is. */
@@ -128,7 +125,8 @@ function arrows(event: KeyboardEvent): void {
   else all[next]?.focus();
 }
 
-function Groups({ current }: { current: string }) {
+function Groups({ current, alone }: { current: string; alone: boolean }) {
+  const Heading = alone ? "h2" : "h3";
   if (listState.value === "loading") return <div class="empty" aria-busy="true" />;
   if (listState.value === "failed")
     return (
@@ -148,7 +146,7 @@ function Groups({ current }: { current: string }) {
       {groups.value.map((group) => (
         <section key={group.cwd} class="group" aria-label={group.cwd}>
           <header title={oneLine(group.cwd, 400)}>
-            <h3>{lastPart(group.cwd) || "No folder"}</h3>
+            <Heading>{lastPart(group.cwd) || "No folder"}</Heading>
             {may("chat") && (
               <Button
                 label={`New session in ${lastPart(group.cwd)}`}
@@ -223,7 +221,7 @@ function Hits({ current }: { current: string }) {
   const found = hits.value;
   if (!found) return <div class="empty" aria-busy="true" />;
   const titles = summaries.value.filter((one) => titleOf(one).toLowerCase().includes(words.value.trim().toLowerCase()));
-  if (!found.found.length && !titles.length)
+  if (!found.length && !titles.length)
     return (
       <div class="empty" role="status">
         <p>Nothing was found for “{words.value.trim()}”.</p>
@@ -232,7 +230,7 @@ function Hits({ current }: { current: string }) {
   return (
     <div onKeyDown={arrows}>
       <p class="hidden-visually" role="status">
-        {found.found.length} places found
+        {found.length} places found
       </p>
       {titles.length > 0 && (
         <ul>
@@ -244,7 +242,7 @@ function Hits({ current }: { current: string }) {
         </ul>
       )}
       <ul>
-        {found.found.map((hit) => (
+        {found.map((hit) => (
           <li key={`${hit.session}:${hit.seq}`}>
             <Link to={`/app/s/${hit.session}?at=${hit.seq}`} class="hit">
               <span class="name">{oneLine(hit.title) || "Untitled"}</span>
