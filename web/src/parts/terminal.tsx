@@ -32,6 +32,7 @@ interface TerminalProps {
 
 const AGAIN_MS = 1500;
 const SETTLE_MS = 80;
+const EARLY = 4096;
 /** Closed with it: there is no such terminal, so that coming again is no use. */
 const NO_TERMINAL = 4404;
 
@@ -89,6 +90,7 @@ class Connection {
   private socket: WebSocket | null = null;
   private closed = false;
   private fresh = true;
+  private early: string | null = "";
   private again: ReturnType<typeof setTimeout> | undefined;
   private settle: ReturnType<typeof setTimeout> | undefined;
 
@@ -100,8 +102,11 @@ class Connection {
     void this.connect();
   }
 
+  /** What is typed before it is there the first time waits for it; what is typed blind, while it is lost, does not. */
   type(keys: string): void {
-    if (!this.props.readOnly) this.say({ type: "input", data: keys });
+    if (this.props.readOnly) return;
+    if (this.early !== null) this.early = (this.early + keys).slice(0, EARLY);
+    else this.say({ type: "input", data: keys });
   }
 
   /** How much room there is; the gateway says which size it became. */
@@ -141,7 +146,12 @@ class Connection {
     this.socket = socket;
     this.fresh = true;
     socket.binaryType = "arraybuffer";
-    socket.onopen = () => this.measured();
+    socket.onopen = () => {
+      this.measured();
+      const early = this.early;
+      this.early = null;
+      if (early) this.type(early);
+    };
     socket.onmessage = (message: MessageEvent<string | ArrayBuffer>) => this.received(message.data);
     socket.onclose = ({ code, reason }) => {
       if (this.socket !== socket) return;
