@@ -212,7 +212,8 @@ async def test_nothing_that_an_agent_says_becomes_more_than_its_letters(house: U
     session = await house.session("do it", title=HOSTILE[0])
     agent = await house.agent()
     for number, evil in enumerate(HOSTILE):
-        tool, given = "Bash", {"command": f"echo '{evil}'", "description": evil}
+        tool = "Bash"
+        given: dict[str, Any] = {"command": f"echo '{evil}'", "description": evil}
         if place == "tool":
             tool, given = f"mcp__x__{evil}", {evil: evil}
         elif place == "file":
