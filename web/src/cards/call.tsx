@@ -148,7 +148,7 @@ function Command({ item }: { item: CallItem }) {
     <div class="command">
       {command && (
         <div class="prompt">
-          <pre tabIndex={0} role="region" aria-label="Command">
+          <pre tabIndex={0} role="group" aria-label="Command">
             <code>
               <Code text={plain(command)} language="bash" inner />
             </code>

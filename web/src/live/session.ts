@@ -281,15 +281,18 @@ export class LiveSession {
     batch(() => {
       this.items.value = fold.items;
       this.facts.value = this.withView(fold.facts);
-      this.queue.value = fold.queue.length || this.following.peek() === "live" ? fold.queue : (this.queueOfView() ?? fold.queue);
+      this.queue.value = [...this.queueBefore(), ...fold.queue];
       this.pending.value = [...fold.pending.values()];
       if (this.sending.value.some((one) => fold.said.has(one.message)))
         this.sending.value = this.sending.value.filter((one) => !fold.said.has(one.message));
     });
   }
 
-  private queueOfView(): QueuedItem[] | undefined {
-    return this.view.peek()?.queue?.map((one) => ({ message: one.message, content: one.content, by: one.by ?? "" }));
+  /** What waited when the session was opened, and was queued before the window begins. */
+  private queueBefore(): QueuedItem[] {
+    const waiting = this.view.peek()?.queue ?? [];
+    const unknown = waiting.filter((one) => !this.fold.said.has(one.message));
+    return unknown.map((one) => ({ message: one.message, content: one.content, by: one.by ?? "" }));
   }
 
   /** What the window does not tell, because it lies before it, the gateway told with the session. */

@@ -44,7 +44,7 @@ export function Code({ text, language = "", live = false, inner = false }: CodeP
         <span>{wanted}</span>
         <Copy text={text} />
       </figcaption>
-      <pre tabIndex={0} role="region" aria-label={wanted ? `Code, ${wanted}` : "Code"}>
+      <pre tabIndex={0} role="group" aria-label={wanted ? `Code, ${wanted}` : "Code"}>
         {code}
       </pre>
     </figure>

@@ -98,7 +98,7 @@ function list(token: Tokens.List): VNode {
 function table(token: Tokens.Table): VNode {
   const look = (index: number) => (token.align[index] ? `align-${token.align[index]}` : undefined);
   return (
-    <div class="table" role="region" aria-label="Table" tabIndex={0}>
+    <div class="table" role="group" aria-label="Table" tabIndex={0}>
       <table>
         <thead>
           <tr>

@@ -19,7 +19,7 @@ export function Output({ text, label = "Output" }: { text: string; label?: strin
           {all ? `${hidden} earlier lines are left out` : `Show ${hidden} earlier lines`}
         </button>
       )}
-      <pre tabIndex={0} role="region" aria-label={label}>
+      <pre tabIndex={0} role="group" aria-label={label}>
         {shown.map((line, index) => (
           <span key={index} class="row">
             {line.map((run, place) =>

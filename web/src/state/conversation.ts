@@ -60,7 +60,7 @@ export class Conversation {
   };
   queue: QueuedItem[] = [];
   pending = new Map<string, AskEvent>();
-  /** Messages that the log has: an optimistic one of the same id is over. */
+  /** Messages that the log tells of: an optimistic one of the same id is over. */
   readonly said = new Set<string>();
   last = 0;
   private branches = new Map<string, Branch>([[MAIN, branch("", null)]]);
@@ -157,6 +157,7 @@ export class Conversation {
         return;
       case "message.dequeued":
       case "message.cancelled":
+        this.said.add(event.message);
         this.queue = this.queue.filter((one) => one.message !== event.message);
         return;
       case "message.moved":

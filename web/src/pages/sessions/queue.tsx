@@ -17,7 +17,7 @@ export function Queue({ live, onEdit }: { live: LiveSession; onEdit: (message: s
         const said = oneLine(textOf(one.content), 120) || "An attachment";
         return (
           <li key={one.message}>
-            <span class="said" title={said}>
+            <span class="queued" title={said}>
               {said}
             </span>
             {index > 0 && (
