@@ -78,3 +78,8 @@ def test_without_a_build_the_front_page_says_so(tmp_path: Path) -> None:
     assert answer.status == 200 and b"was not built" in answer.body and b"make serve" in answer.body
     with pytest.raises(NotFound):
         get(WebShell(tmp_path), "/sw.js")
+
+
+def test_the_worker_may_call_us_and_nobody_else(built: WebShell) -> None:
+    headers = dict(get(built, "/sw.js").headers)
+    assert headers["content-security-policy"] == "default-src 'none'; connect-src 'self'"

@@ -1,166 +1,48 @@
-"""The counts that insight shows: each entry once, by the day of whoever asks, whatever happens to the file."""
+"""The counts that insight shows, as the embedded store keeps them: made again when their file is lost."""
 
-from collections.abc import AsyncIterator
+import sqlite3
 from pathlib import Path
-from typing import Any
 
-import pytest
-
-from fairlead.model import events as ev
-from fairlead.model.ids import CallId, EventId, MessageId, RequestId, SessionId, TurnId
-from fairlead.model.insight import Insight
-from fairlead.model.store import Batch, Lease, NewEntry, Summary
 from fairlead.stores.sqlite import SqliteStore
-from fairlead.testing.store_conformance import new_session
-
-HOUR = 3_600_000
-NOON = 20_000 * 24 * HOUR + 12 * HOUR
-"""2024-10-04 at noon, UTC."""
-ID = EventId("r/0/x")
-USAGE = {"opus": ev.Usage(input=10, output=5, cache_read=3, cache_write=2, cost_usd=0.5), "haiku": ev.Usage(output=1)}
+from fairlead.testing.insight_conformance import NOON, USAGE, Log, called, counted, ended
 
 
-@pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
-    store = await SqliteStore.open(tmp_path)
-    yield store
-    await store.close()
-
-
-class Log:
-    """Appends events of one session at given times."""
-
-    def __init__(self, store: SqliteStore, lease: Lease, project: str) -> None:
-        self._store = store
-        self._lease = lease
-        self._summary = Summary(session=lease.session, cwd=project)
-        self._head = 0
-
-    @classmethod
-    async def new(cls, store: SqliteStore, project: str = "/p") -> "Log":
-        lease, _, _ = await store.claim(new_session())
-        return cls(store, lease, project)
-
-    @property
-    def session(self) -> SessionId:
-        return self._lease.session
-
-    async def tell(self, at: int, *events: ev.Event) -> None:
-        entries = tuple(
-            NewEntry(self._head + number, at, ev.kind_of(event), ev.encode(event))
-            for number, event in enumerate(events, 1)
-        )
-        self._head = await self._store.append(self._lease, Batch(entries=entries, summary=self._summary), self._head)
-
-
-def ended(status: ev.TurnStatus = "completed", **fields: Any) -> ev.TurnEnded:
-    return ev.TurnEnded(id=ID, turn=TurnId("t"), status=status, **fields)
-
-
-def called(call: str, name: str) -> ev.ToolCalled:
-    return ev.ToolCalled(id=ID, call=CallId(call), name=name, input={}, message=MessageId("m"))
-
-
-async def insight(store: SqliteStore, offset: int = 0) -> Insight:
-    await store.indexed()
-    return await store.insight(0, NOON + 1000 * 24 * HOUR, offset)
-
-
-async def test_tokens_and_money_are_counted_by_day_project_and_model(store: SqliteStore) -> None:
-    one, two = await Log.new(store), await Log.new(store, "/q")
-    await one.tell(NOON, ended(usage=USAGE, duration_ms=100), ended("failed", usage=USAGE))
-    await one.tell(NOON + 24 * HOUR, ended("cancelled", usage={"opus": ev.Usage(input=1)}))
-    await two.tell(NOON, ended(cost_usd=0.25))
-    found = await insight(store)
-    spent = [(row.day, row.project, row.model, row.input, row.output, row.cost_usd) for row in found.spent]
-    assert spent == [
-        ("2024-10-04", "/p", "haiku", 0, 2, 0.0),
-        ("2024-10-04", "/p", "opus", 20, 10, 1.0),
-        ("2024-10-04", "/q", "", 0, 0, 0.25),
-        ("2024-10-05", "/p", "opus", 1, 0, 0.0),
-    ]
-    assert (found.spent[1].cache_read, found.spent[1].cache_write) == (6, 4)
-    turns = [(row.day, row.project, row.turns, row.failed, row.cancelled, row.duration_ms) for row in found.turns]
-    assert turns == [
-        ("2024-10-04", "/p", 2, 1, 0, 100),
-        ("2024-10-04", "/q", 1, 0, 0, 0),
-        ("2024-10-05", "/p", 1, 0, 1, 0),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("offset", "day"), [(0, "2024-10-04"), (11 * 60, "2024-10-04"), (12 * 60, "2024-10-05"), (-765, "2024-10-03")]
-)
-async def test_a_day_is_that_of_who_asks(store: SqliteStore, offset: int, day: str) -> None:
-    log = await Log.new(store)
-    await log.tell(NOON, ended(usage=USAGE))
-    found = await insight(store, offset)
-    assert {row.day for row in (*found.spent, *found.turns)} == {day}
-
-
-async def test_only_the_span_that_was_asked_for_is_summed(store: SqliteStore) -> None:
-    log = await Log.new(store)
-    for hours in range(4):
-        await log.tell(NOON + hours * HOUR, ended(), called(f"c{hours}", "Bash"))
-    await store.indexed()
-    found = await store.insight(NOON + HOUR, NOON + 3 * HOUR)
-    assert [row.turns for row in found.turns] == [2]
-
-
-async def test_tools_are_counted_when_they_end(store: SqliteStore) -> None:
-    log = await Log.new(store)
-    await log.tell(NOON, called("a", "Bash"), called("b", "Bash"), called("c", "Read"), called("d", "Edit"))
-    denied = ev.PermissionResolved(
-        id=ID, request=RequestId("r"), call=CallId("b"), tool="Bash", behavior="deny", how="person", by="Ann"
-    )
-    await log.tell(NOON + 500, ev.ToolEnded(id=ID, call=CallId("a")), denied)
-    await log.tell(NOON + 900, ev.ToolEnded(id=ID, call=CallId("b"), is_error=True, status="failed"))
-    await log.tell(NOON + 1000, ended("cancelled", closed=(CallId("c"),)))
-    # Told twice: the turn's end has closed it already.
-    await log.tell(NOON + 1100, ev.ToolEnded(id=ID, call=CallId("c"), status="interrupted"))
-    tools = (await insight(store)).tools
-    assert [(t.tool, t.calls, t.failed, t.interrupted, t.denied, t.total_ms) for t in tools] == [
-        ("Bash", 2, 1, 0, 1, 1400),
-        ("Read", 1, 0, 1, 0, 1000),
-    ]
-
-
-async def test_the_last_word_about_each_limit_is_kept(store: SqliteStore) -> None:
-    one, two = await Log.new(store), await Log.new(store)
-    week = {"rateLimitType": "seven_day", "utilization": 0.5}
-    await one.tell(NOON + 10, ev.RateLimit(id=ID, info=week), ev.RateLimit(id=ID, info={"status": "allowed"}))
-    # A session whose past is read later does not put back what was said since.
-    await two.tell(NOON, ev.RateLimit(id=ID, info={"rateLimitType": "seven_day", "utilization": 0.1}))
-    limits = (await insight(store)).limits
-    assert [(limit.kind, limit.at, limit.info) for limit in limits] == [
-        ("", NOON + 10, {"status": "allowed"}),
-        ("seven_day", NOON + 10, week),
-    ]
-
-
-async def test_nothing_is_counted_twice_after_a_restart_and_all_of_it_when_the_file_is_lost(tmp_path: Path) -> None:
+async def test_all_of_it_is_counted_again_when_the_file_is_lost(tmp_path: Path) -> None:
     store = await SqliteStore.open(tmp_path)
     log = await Log.new(store)
     await log.tell(NOON, ended(usage=USAGE), called("a", "Bash"))
-    before = await insight(store)
-    await store.close()
-    store = await SqliteStore.open(tmp_path)
-    assert await insight(store) == before
+    before = await counted(store)
+    assert before.spent
     await store.close()
     (tmp_path / "search.db").unlink()
     store = await SqliteStore.open(tmp_path)
-    assert await insight(store) == before
+    assert await counted(store) == before
     await store.close()
 
 
-async def test_what_was_spent_stays_spent_when_its_session_is_erased(store: SqliteStore) -> None:
+async def test_a_file_of_an_older_version_is_made_anew(tmp_path: Path) -> None:
+    store = await SqliteStore.open(tmp_path)
+    await (await Log.new(store)).tell(NOON, ended(usage=USAGE))
+    before = await counted(store)
+    await store.close()
+    old = sqlite3.connect(tmp_path / "search.db")
+    old.executescript("drop table spent; drop table turned; pragma user_version = 3;")
+    old.close()
+    store = await SqliteStore.open(tmp_path)
+    assert await counted(store) == before
+    await store.close()
+
+
+async def test_an_entry_that_cannot_be_read_is_passed_over(tmp_path: Path) -> None:
+    store = await SqliteStore.open(tmp_path)
     log = await Log.new(store)
-    await log.tell(NOON, called("a", "Bash"), ended(usage=USAGE))
-    before = await insight(store)
-    await store.erase(log.session)
-    # Its entries were the newest: their numbers are given again, to what must be counted as well.
-    other = await Log.new(store, "/q")
-    await other.tell(NOON, ended(), ended())
-    after = await insight(store)
-    assert after.spent == before.spent
-    assert [(row.project, row.turns) for row in after.turns] == [("/p", 1), ("/q", 2)]
+    await log.tell(NOON, ended(), ended(usage=USAGE))
+    await store.close()
+    db = sqlite3.connect(tmp_path / "fairlead.db")
+    db.execute("update entries set event = '{\"usage\": 7}' where seq = 1")
+    db.commit()
+    db.close()
+    (tmp_path / "search.db").unlink()
+    store = await SqliteStore.open(tmp_path)
+    assert [row.turns for row in (await counted(store)).turns] == [1]
+    await store.close()

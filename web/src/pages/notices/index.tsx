@@ -124,11 +124,18 @@ function iconOf({ kind, color }: Notice): IconName {
   return ICONS.find(([start]) => kind.startsWith(start))?.[1] ?? "notices";
 }
 
-/** Of the two words about a session's beginning and end, the notice says the same in better words. */
-const DOUBLED = new Set(["conversation.create", "conversation.delete", "conversation.edit"]);
+/** Of the two words about a session's beginning and end, the notice says the same in better words; that a session works
+ * or was renamed is seen in the list. */
+const LEFT_OUT = new Set([
+  "conversation.create",
+  "conversation.delete",
+  "conversation.edit",
+  "session.working",
+  "session.changed",
+]);
 
 function Feed() {
-  const shown = notices.value.filter((one) => !DOUBLED.has(one.kind));
+  const shown = notices.value.filter((one) => !LEFT_OUT.has(one.kind));
   return (
     <section aria-labelledby="feed" class="panel">
       <h2 id="feed">What happened</h2>

@@ -5,6 +5,7 @@ import { Button } from "../../parts/button";
 import { Field } from "../../parts/field";
 import { Time } from "../../parts/time";
 import { toast, toastError } from "../../parts/toast";
+import { params } from "../../router";
 import { asText, oneLine, plain } from "../../state/text";
 import { query, rest } from "../../wire/rest";
 
@@ -29,11 +30,16 @@ interface Report {
 
 export function Trust() {
   const [folders, setFolders] = useState<Trusted[]>([]);
-  const [path, setPath] = useState("");
+  const asked = params.value.get("trust") ?? "";
+  const [path, setPath] = useState(asked);
   const [report, setReport] = useState<Report | null>(null);
   const [wrong, setWrong] = useState("");
   const load = () => rest.get<{ folders: Trusted[] }>("/v1/trust").then((found) => setFolders(found.folders), toastError);
-  useEffect(() => void load(), []);
+  useEffect(() => {
+    void load();
+    // Whoever comes from a session in a folder that is not trusted yet.
+    if (asked) void inspect(asked);
+  }, []);
   const inspect = async (folder: string) => {
     setWrong("");
     setReport(null);
