@@ -176,9 +176,15 @@ class UiHouse:
 
 @asynccontextmanager
 async def ui_house(
-    browser: Browser, folder: Path, monkeypatch: pytest.MonkeyPatch, *, said: bool = True, **config: Any
+    browser: Browser,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    said: bool = True,
+    env: Mapping[str, str] | None = None,
+    **config: Any,
 ) -> AsyncIterator[UiHouse]:
-    """`said`: what the agent says is said by the test; else it is the demo agent."""
+    """`said`: what the agent says is said by the test; else it is the demo agent. `env` is the gateway's own."""
     assert (BUILT / "index.html").exists(), "the web UI is not built: `python -m tools.web` builds it"
     assert AXE.exists(), "axe-core is not there: `npm ci` in web/ fetches it"
     kind = SpokenKind() if said else None
@@ -195,8 +201,8 @@ async def ui_house(
         "shell": "/bin/sh",
         **config,
     }
-    env = {"HOME": str(folder), "PATH": os.environ.get("PATH", os.defpath)}
-    async with wiring.running(Config(**given), env) as running:
+    own = env or {"HOME": str(folder), "PATH": os.environ.get("PATH", os.defpath)}
+    async with wiring.running(Config(**given), own) as running:
         made = UiHouse(browser, running, work, kind)
         try:
             yield made

@@ -114,7 +114,7 @@ function UserMessage({ item, acts }: { item: UserItem; acts: Acts | null }) {
   const who = item.via === "agent" ? "Agent" : ours ? "You" : plain(item.by);
   const told = item.via === "steer" ? "steered" : "";
   return (
-    <section class={`user ${item.via} ${item.sending ? "sending" : ""}`} aria-label={`${who} said`}>
+    <div class={`user ${item.via} ${item.sending ? "sending" : ""}`} role="group" aria-label={`${who} said`}>
       <header>
         <strong>{who}</strong>
         {told && <span class="quiet">{told}</span>}
@@ -139,7 +139,7 @@ function UserMessage({ item, acts }: { item: UserItem; acts: Acts | null }) {
           {acts && <Button label="Discard" kind="quiet" onClick={() => acts.drop(item)} />}
         </p>
       )}
-    </section>
+    </div>
   );
 }
 

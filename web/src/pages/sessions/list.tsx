@@ -144,7 +144,7 @@ function Groups({ current, alone }: { current: string; alone: boolean }) {
   return (
     <div onKeyDown={arrows}>
       {groups.value.map((group) => (
-        <section key={group.cwd} class="group" aria-label={group.cwd}>
+        <div key={group.cwd} class="group" role="group" aria-label={oneLine(group.cwd, 400)}>
           <header title={oneLine(group.cwd, 400)}>
             <Heading>{lastPart(group.cwd) || "No folder"}</Heading>
             {may("chat") && (
@@ -164,7 +164,7 @@ function Groups({ current, alone }: { current: string; alone: boolean }) {
               </li>
             ))}
           </ul>
-        </section>
+        </div>
       ))}
       {more.value && (
         <p class="list-more">
