@@ -1,5 +1,6 @@
 """The web UI's files: the shell for every page, hashed assets for ever, nothing else of the disk."""
 
+import gzip
 from pathlib import Path
 
 import pytest
@@ -24,10 +25,10 @@ def built(tmp_path: Path) -> WebShell:
     return WebShell(tmp_path / "dist")
 
 
-def get(shell: WebShell, path: str) -> Response:
+def get(shell: WebShell, path: str, *headers: tuple[str, str]) -> Response:
     """As the server would: the route, its steps, and what they ask for."""
     route, params = found(shell, path)
-    head = Head(method="GET", path=path)
+    head = Head(method="GET", path=path, headers=headers)
     steps = route.handle(Request(head=head, who=NOBODY, fresh="", params=params))
     wanted = next(steps)
     assert isinstance(wanted, ReadShell)
@@ -83,3 +84,13 @@ def test_without_a_build_the_front_page_says_so(tmp_path: Path) -> None:
 def test_the_worker_may_call_us_and_nobody_else(built: WebShell) -> None:
     headers = dict(get(built, "/sw.js").headers)
     assert headers["content-security-policy"] == "default-src 'none'; connect-src 'self'"
+
+
+def test_assets_are_packed_for_browsers_that_say_so(built: WebShell) -> None:
+    for _ in range(2):
+        answer = get(built, "/assets/main-abc123.js", ("accept-encoding", "gzip, deflate, br"))
+        assert dict(answer.headers)["content-encoding"] == "gzip"
+        assert gzip.decompress(answer.body) == b"// code"
+    plain = get(built, "/assets/main-abc123.js")
+    assert plain.body == b"// code" and "content-encoding" not in dict(plain.headers)
+    assert dict(plain.headers)["vary"] == "accept-encoding"

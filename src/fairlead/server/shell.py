@@ -6,6 +6,7 @@ not built, the shell is a page that says so.
 """
 
 import asyncio
+import gzip
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -35,6 +36,7 @@ POLICY: Final = (
     " frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types fairlead dompurify 'allow-duplicates'"
 )
 _WORKER_POLICY: Final = "default-src 'none'; connect-src 'self'"
+_PACKABLE: Final = frozenset({".js", ".css", ".svg", ".json"})
 _FOR_EVER: Final = "public, max-age=31536000, immutable"
 _NOT_BUILT: Final = b"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>Fairlead</title>
@@ -47,14 +49,17 @@ other clients work as they are; <code>fairlead --help</code> lists the commands.
 
 
 class ReadShell(Action, frozen=True):
-    """-> `Response`. `name` is a file of the build; empty for the shell itself."""
+    """-> `Response`. `name` is a file of the build; empty for the shell itself. `packed`: the browser takes gzip."""
 
     name: str = ""
+    packed: bool = False
 
 
 class WebShell:
     def __init__(self, folder: Path = BUILT) -> None:
         self._folder = folder
+        self._packed: dict[str, bytes] = {}
+        """Assets as they are sent, packed once: a name with a hash never means other bytes."""
 
     def protocol(self) -> ClientProtocol:
         paths = {"/": _page, "/app": _page, "/app/{path...}": _page, "/assets/{name}": _asset}
@@ -78,12 +83,23 @@ class WebShell:
             body = (self._folder / wanted.name).read_bytes()
         except OSError:
             raise NotFound("file", f"/{wanted.name}") from None
-        headers = [("cache-control", _FOR_EVER if wanted.name.startswith("assets/") else "no-cache")]
+        lasting = wanted.name.startswith("assets/")
+        headers = [("cache-control", _FOR_EVER if lasting else "no-cache")]
         if wanted.name == WORKER:
             # A worker has the policy that its own script came with, not that of the page.
             headers.append(("content-security-policy", _WORKER_POLICY))
+        if lasting and Path(wanted.name).suffix in _PACKABLE:
+            headers.append(("vary", "accept-encoding"))
+            if wanted.packed:
+                body = self._pack(wanted.name, body)
+                headers.append(("content-encoding", "gzip"))
         kind = TYPES.get(Path(wanted.name).suffix, "application/octet-stream")
         return Response(body=body, content_type=kind, headers=tuple(headers))
+
+    def _pack(self, name: str, body: bytes) -> bytes:
+        if name not in self._packed:
+            self._packed[name] = gzip.compress(body, mtime=0)
+        return self._packed[name]
 
     def _shell(self) -> Response:
         headers = (("content-security-policy", POLICY), ("cache-control", "no-cache"))
@@ -108,5 +124,5 @@ def _asset(request: Request) -> Steps:
     name = request.params["name"]
     if _ASSET.fullmatch(name) is None:
         raise NotFound("file", f"/assets/{name[:80]}")
-    response: Response = yield ReadShell(f"assets/{name}")
+    response: Response = yield ReadShell(f"assets/{name}", packed="gzip" in request.head.first("accept-encoding"))
     return response

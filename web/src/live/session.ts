@@ -15,6 +15,7 @@ export type Following = "live" | "catching up" | "offline" | "gap";
 const PAGE = 150;
 /** Events held at once: what is beyond is read again from the gateway when somebody scrolls there. */
 const WINDOW = 1200;
+const TYPING_MS = 6000;
 
 export class LiveSession {
   readonly items = signal<Item[]>([]);
@@ -42,6 +43,7 @@ export class LiveSession {
   private stopWatching: (() => void) | null = null;
   private stopped = false;
   private stopStatus: () => void;
+  private typists = new Map<string, ReturnType<typeof setTimeout>>();
 
   constructor(readonly id: string) {
     this.stopStatus = wire.status.subscribe((status) => {
@@ -318,8 +320,15 @@ export class LiveSession {
       return;
     }
     const active = (frame.data as { active?: boolean } | undefined)?.active !== false;
-    const others = this.typing.value.filter((name) => name !== frame.name);
-    this.typing.value = active ? [...others, frame.name] : others;
+    this.typing.value = this.typing.value.filter((name) => name !== frame.name);
+    clearTimeout(this.typists.get(frame.name));
+    if (!active) return;
+    this.typing.value = [...this.typing.value, frame.name];
+    // Who stops does not always say so.
+    const gone = () => {
+      this.typing.value = this.typing.value.filter((name) => name !== frame.name);
+    };
+    this.typists.set(frame.name, setTimeout(gone, TYPING_MS));
   }
 
   // --- what this device asks

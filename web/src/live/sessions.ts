@@ -13,6 +13,7 @@ interface Page {
 const PAGE = 100;
 const SEEN = "fairlead.seen";
 const SEEN_AT_MOST = 2000;
+const SINCE = "fairlead.since";
 
 export const summaries = signal<Summary[]>([]);
 export const listState = signal<"loading" | "ready" | "failed">("loading");
@@ -21,17 +22,21 @@ export const more = signal("");
 export const showArchived = signal(false);
 
 const seen = signal<Record<string, number>>(readSeen());
+/** What happened before this device first looked is no news to it. */
+const since = Number(localStorage.getItem(SINCE)) || Date.now();
+localStorage.setItem(SINCE, String(since));
 
 /** What waits for a person, over all sessions. */
 export const waitingCount = computed(() => summaries.value.reduce((sum, one) => sum + one.pending, 0));
 
 export function unread(summary: Summary): boolean {
-  const at = seen.value[summary.session];
-  // A session that was never opened here is unread only if it was made after this device was.
-  return summary.state !== "transcript" && at !== undefined && summary.updated > at;
+  const idle = summary.state === "idle" || summary.state === "closed";
+  return idle && summary.updated > (seen.value[summary.session] ?? since);
 }
 
-export function markSeen(session: string, at: number): void {
+/** Everything that the list knows of it, and what came since up to `at`. */
+export function markSeen(session: string, upTo: number): void {
+  const at = Math.max(upTo, summaries.peek().find((one) => one.session === session)?.updated ?? 0);
   if ((seen.value[session] ?? 0) >= at) return;
   const kept = Object.entries({ ...seen.value, [session]: at }).sort((one, two) => two[1] - one[1]);
   seen.value = Object.fromEntries(kept.slice(0, SEEN_AT_MOST));

@@ -99,8 +99,8 @@ export function Menu({ label, icon, bare, kind = "quiet", items, ...others }: Me
       />
       {open && (
         <ul id={id} ref={list} role="menu" popover="manual" aria-label={label} onKeyDown={keys}>
-          {items.map((item) => (
-            <li role="none" key={item.label}>
+          {items.map((item, index) => (
+            <li role="none" key={index}>
               <button
                 type="button"
                 role={role}

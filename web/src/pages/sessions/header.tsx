@@ -2,7 +2,7 @@
 
 import { useState } from "preact/hooks";
 import type { LiveSession } from "../../live/session";
-import { refresh } from "../../live/sessions";
+import { refresh, summaries } from "../../live/sessions";
 import { Button } from "../../parts/button";
 import { Confirm, Dialog } from "../../parts/dialog";
 import { Field } from "../../parts/field";
@@ -10,8 +10,11 @@ import { Menu, type MenuItem } from "../../parts/menu";
 import { toast, toastError } from "../../parts/toast";
 import { go } from "../../router";
 import { amount, money, oneLine } from "../../state/text";
+import { relatives } from "../../state/tree";
 import { may } from "../../wire/login";
 import { rest } from "../../wire/rest";
+import type { Summary } from "../../wire/types";
+import { titleOf } from "./list";
 
 type Asking = "rename" | "delete" | "";
 
@@ -69,6 +72,7 @@ export function Header({ live, title, onFind }: { live: LiveSession; title: stri
           {cost > 0 && <span>{money(cost)}</span>}
         </p>
       </div>
+      <Branches session={live.id} />
       {context > 0 && <Filled context={context} window={window} />}
       <Menu label="This session" icon="more" bare items={items} />
       {asking === "rename" && <Rename live={live} title={title} onClose={() => setAsking("")} />}
@@ -92,6 +96,20 @@ export function Header({ live, title, onFind }: { live: LiveSession; title: stri
       )}
     </header>
   );
+}
+
+/** What it was forked from, and what was forked from it. */
+function Branches({ session }: { session: string }) {
+  const { parent, forks } = relatives(session, summaries.value);
+  if (!parent && !forks.length) return null;
+  const entry = (one: Summary, about: string): MenuItem => ({
+    label: titleOf(one),
+    about,
+    icon: "fork",
+    onChoose: () => go(`/app/s/${one.session}`),
+  });
+  const items = [...(parent ? [entry(parent, "Forked from this")] : []), ...forks.map((one) => entry(one, "A fork of this"))];
+  return <Menu label="Branches" icon="fork" bare items={items} />;
 }
 
 function Filled({ context, window }: { context: number; window: number }) {

@@ -20,6 +20,7 @@ import { toastError } from "../../parts/toast";
 import { Time } from "../../parts/time";
 import { Link, go } from "../../router";
 import { lastPart, oneLine, plain } from "../../state/text";
+import { branches } from "../../state/tree";
 import { may } from "../../wire/login";
 import { query } from "../../wire/rest";
 import type { Hit, Summary } from "../../wire/types";
@@ -158,8 +159,8 @@ function Groups({ current, alone }: { current: string; alone: boolean }) {
             )}
           </header>
           <ul>
-            {group.sessions.map((one) => (
-              <li key={one.session}>
+            {branches(group.sessions).map(({ summary: one, depth }) => (
+              <li key={one.session} class={depth ? `branch depth-${depth}` : undefined}>
                 <Row summary={one} current={one.session === current} />
               </li>
             ))}

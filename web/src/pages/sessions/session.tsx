@@ -1,7 +1,7 @@
 // One session: its header, its conversation, what waits, and the composer.
 
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { markSeen } from "../../live/sessions";
+import { markSeen, summaries } from "../../live/sessions";
 import { LiveSession } from "../../live/session";
 import { Button } from "../../parts/button";
 import { toast, toastError } from "../../parts/toast";
@@ -39,8 +39,8 @@ export function Session({ id }: { id: string }) {
     document.title = `${oneLine(title)} · Fairlead`;
   }, [title]);
   useEffect(() => {
-    if (document.visibilityState === "visible" && !live.after.value) markSeen(id, Date.now());
-  }, [items.value, id]);
+    if (document.visibilityState === "visible" && !live.after.value) markSeen(id, items.value.at(-1)?.at ?? 0);
+  }, [items.value, summaries.value, id]);
 
   useEffect(() => {
     const keys = (event: KeyboardEvent) => {
