@@ -23,16 +23,11 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ..
             made.mkdir(exist_ok=True)
         return 0
 
-    for name, value in {
-        "ROOT": tmp_path,
-        "WEB": folder,
-        "BUILT": built,
-        "STAMP": built / ".sources",
-        "npm": npm,
-    }.items():
+    places = {"ROOT": tmp_path, "WEB": folder, "BUILT": built, "STAMP": built / ".sources"}
+    for name, value in {**places, "npm": npm}.items():
         monkeypatch.setattr(web, name, value)
     monkeypatch.setattr(web, "INSTALLED", folder / "node_modules" / ".fairlead-lock")
-    monkeypatch.setattr(web.shutil, "which", lambda name: f"/bin/{name}")
+    monkeypatch.setattr("shutil.which", lambda name: f"/bin/{name}")
     return asked
 
 
@@ -55,7 +50,7 @@ def test_a_test_run_checks_and_tests_before_it_builds(clone: list[tuple[str, ...
 def test_without_npm_it_says_so_in_one_line(
     clone: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(web.shutil, "which", lambda name: None)
+    monkeypatch.setattr("shutil.which", lambda name: None)
     assert web.main([]) == 0
     assert capsys.readouterr().out.count("\n") == 1
     assert web.main(["test"]) == 1
