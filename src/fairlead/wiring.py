@@ -40,7 +40,7 @@ from fairlead.server.logging import Redactor, configure_logging
 from fairlead.server.protocols import discover, views_of
 from fairlead.server.runner import Runner
 from fairlead.server.shell import WebShell
-from fairlead.server.steps import Performer, trust_performers
+from fairlead.server.steps import Performer, revoking, trust_performers
 from fairlead.sessions.folders import Folders
 from fairlead.sessions.gateway import SessionGateway
 from fairlead.sessions.news import NewsDesk
@@ -167,7 +167,7 @@ class Gateway:
         inbound = [protocol for kind in kinds.values() if (protocol := kind.protocol()) is not None]
         inbound.append(shell.protocol())
         performers: dict[type[Action], Performer] = {
-            **CredentialActions(credentials).performers(),
+            **revoking(CredentialActions(credentials).performers(), notices.revoked),
             **SessionKeys(store.documents).performers(),
             **trust_performers(self._trust),
             **keeper.performers(),

@@ -3,7 +3,6 @@
 from typing import Final
 
 from fairlead.clients.native import bodies as b
-from fairlead.clients.native.notices import end_subscriptions
 from fairlead.clients.native.qr import qr_code
 from fairlead.model import admin as act
 from fairlead.model.auth import SCOPES
@@ -44,9 +43,7 @@ def create_token(request: Request) -> Steps:
 
 
 def revoke_token(request: Request) -> Steps:
-    revoked = yield act.RevokeCredential("token", request.params["id"])
-    yield from end_subscriptions(request.params["id"])
-    return json_response(revoked)
+    return json_response((yield act.RevokeCredential("token", request.params["id"])))
 
 
 def list_devices(request: Request) -> Steps:
@@ -54,9 +51,7 @@ def list_devices(request: Request) -> Steps:
 
 
 def revoke_device(request: Request) -> Steps:
-    revoked = yield act.RevokeCredential("device", request.params["id"])
-    yield from end_subscriptions(request.params["id"])
-    return json_response(revoked)
+    return json_response((yield act.RevokeCredential("device", request.params["id"])))
 
 
 def folders(request: Request) -> Steps:
