@@ -50,7 +50,7 @@ export function amount(value: number): string {
 }
 
 export function money(usd: number): string {
-  return `$${usd.toFixed(usd === 0 || usd >= 1 ? 2 : usd >= 0.01 ? 3 : 4)}`;
+  return `$${usd.toFixed(usd === 0 || usd >= 0.1 ? 2 : usd >= 0.01 ? 3 : 4)}`;
 }
 
 export function duration(ms: number): string {

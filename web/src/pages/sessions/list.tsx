@@ -19,7 +19,7 @@ import { Menu } from "../../parts/menu";
 import { toastError } from "../../parts/toast";
 import { Time } from "../../parts/time";
 import { Link, go } from "../../router";
-import { lastPart, oneLine, plain } from "../../state/text";
+import { lastPart, money, oneLine, plain } from "../../state/text";
 import { branches } from "../../state/tree";
 import { may } from "../../wire/login";
 import { query } from "../../wire/rest";
@@ -199,6 +199,8 @@ function Row({ summary, current }: { summary: Summary; current: boolean }) {
     summary.queued ? `${summary.queued} queued` : "",
     oneLine(summary.branch, 40),
     summary.parent ? "fork" : "",
+    summary.turns ? `${summary.turns} turn${summary.turns === 1 ? "" : "s"}` : "",
+    summary.cost_usd ? money(summary.cost_usd) : "",
   ].filter(Boolean);
   return (
     <Link
@@ -211,8 +213,8 @@ function Row({ summary, current }: { summary: Summary; current: boolean }) {
       <span class="name">{titleOf(summary)}</span>
       <Time at={summary.updated} />
       <span class="facts">
-        {facts.length ? facts.join(" · ") : state.name}
-        {state.look === "unread" && !facts.includes("unread") && <span class="hidden-visually"> unread</span>}
+        {facts.join(" · ")}
+        {!facts.includes(state.name) && <span class={facts.length ? "hidden-visually" : undefined}> {state.name}</span>}
       </span>
     </Link>
   );
