@@ -216,7 +216,7 @@ def test_login_prints_a_link_with_the_code_in_its_fragment(fairlead: Fairlead, h
     ran = fairlead("login", "--name", "phone")
     assert ran.code == 0
     assert ran.out.startswith(f"{house.running.url}/#login=")
-    assert set(fairlead("login", "--json").lines[0]) == {"url", "code", "expires"}
+    assert set(fairlead("login", "--json").lines[0]) == {"url", "code", "expires", "qr"}
 
 
 def test_users_are_added(fairlead: Fairlead, house: House) -> None:

@@ -35,6 +35,11 @@ class Log:
         lease, _, head = await store.claim(new_session(), fork)
         return cls(store, lease, project, head)
 
+    async def again(self, store: Store) -> None:
+        """Go on with the same log in a store that was opened anew."""
+        self._store = store
+        self._lease, _, self.head = await store.claim(self.session)
+
     @property
     def session(self) -> SessionId:
         return self._lease.session
