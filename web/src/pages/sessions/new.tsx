@@ -1,6 +1,7 @@
 // A new session: where, with what, and the first message.
 
 import { useEffect, useRef, useState } from "preact/hooks";
+import { Untrusted } from "../../cards/untrusted";
 import { summaries } from "../../live/sessions";
 import { Button } from "../../parts/button";
 import { Dialog } from "../../parts/dialog";
@@ -92,6 +93,7 @@ export function NewSession() {
             ))}
           </datalist>
         </div>
+        <Untrusted folder={chosen.cwd} />
         <Field label="First message">
           <textarea
             class="input"

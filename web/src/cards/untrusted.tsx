@@ -1,0 +1,51 @@
+// Said where a session is about to begin in a folder whose own settings are off: they can be looked at, and trusted.
+
+import { useEffect, useState } from "preact/hooks";
+import { Icon } from "../parts/icon";
+import { Link } from "../router";
+import { may } from "../wire/login";
+import { query, rest } from "../wire/rest";
+
+interface Report {
+  path: string;
+  trusted: boolean;
+  hooks: unknown[];
+  mcp_servers: unknown[];
+  environment: string[];
+  permissions: string[];
+}
+
+const ASK_MS = 400;
+
+export function Untrusted({ folder }: { folder: string }) {
+  const [report, setReport] = useState<Report | null>(null);
+  const asked = may("admin") && folder.startsWith("/") ? folder : "";
+  useEffect(() => {
+    setReport(null);
+    if (!asked) return;
+    let gone = false;
+    const timer = setTimeout(() => {
+      rest.get<Report>(`/v1/trust${query({ path: asked })}`).then(
+        (found) => !gone && setReport(found),
+        // A folder that is not there, or not yet: the form itself says so when it is sent.
+        () => undefined,
+      );
+    }, ASK_MS);
+    return () => {
+      gone = true;
+      clearTimeout(timer);
+    };
+  }, [asked]);
+  if (!report || report.trusted) return null;
+  const count = report.hooks.length + report.mcp_servers.length + report.environment.length + report.permissions.length;
+  if (!count) return null;
+  return (
+    <p class="banner wait" role="status">
+      <Icon name="lock" />
+      <span>
+        This folder has settings of its own, which stay off until it is trusted.{" "}
+        <Link to={`/app/settings${query({ trust: report.path })}`}>Look at what they would run</Link>
+      </span>
+    </p>
+  );
+}
