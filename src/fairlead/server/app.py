@@ -31,7 +31,7 @@ from fairlead.model.routes import (
     Steps,
     json_response,
 )
-from fairlead.model.sockets import Check, Opening, SocketRoute
+from fairlead.model.sockets import Agreed, Check, Opening, SocketRoute
 from fairlead.server.errors import Stopping, error_response, unexpected
 from fairlead.server.gatekeeper import Gatekeeper
 from fairlead.server.limits import DEFAULT_LIMITS, Limits
@@ -47,13 +47,11 @@ T = TypeVar("T")
 GUARD: Final = "fairlead.guard"
 """Where a connection that waits for its first credential stands in scope["extensions"]."""
 
-_UNKNOWN: Final = Demand(access="any")
-"""What a path that is not there asks for: to strangers it looks like all the others."""
 _CHUNK: Final = 64 << 10
 _CLOSE: Final = ("connection", "close")
 
 _Opened = tuple[
-    SocketEndpoint, Options, str | None, Callable[[], None], Callable[[], Awaitable[Response | None]] | None
+    SocketEndpoint, Options, str | None, Callable[[], None], Callable[[], Awaitable[Response | Agreed | None]] | None
 ]
 """A socket that the gate let in: how to serve it, how to let its credential go, and what may still refuse it."""
 
@@ -85,6 +83,9 @@ class App:
         placed = parts.protocols if parts.door else [at_main_port(protocol) for protocol in parts.protocols]
         self.table = RouteTable([_own(parts.version, served), *placed, *parts.inbound])
         self.doer = Doer(parts.gateway, parts.performers)
+        # What a path that is not there asks for: to strangers it looks like all the others.
+        accounts = parts.door and any(route.accounts for protocol in placed for route in protocol.routes)
+        self._unknown = Demand(access="any", accounts=accounts)
         self._parts = parts
         self._keeper = Gatekeeper(parts.house, parts.credentials)
         self._sockets = SocketHost(self.doer, parts.clock, parts.limits, parts.fresh)
@@ -112,9 +113,10 @@ class App:
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         head = head_of(scope)
         match = self.table.http(head.method, head.path)
-        verdict = self._admit(scope, head, _UNKNOWN if match is None else demand_of(match.route, match.params))
+        verdict = self._admit(scope, head, self._unknown if match is None else demand_of(match.route, match.params))
         if isinstance(verdict, Refuse):
-            await send_and_close(send, receive, refusal(verdict), self._parts.clock)
+            refused = refusal(verdict, None if match is None else match.route.refused)
+            await send_and_close(send, receive, refused, self._parts.clock)
             return
         if match is None:
             await self._send(send, self._missing(head))
@@ -205,7 +207,7 @@ class App:
     async def _send_news(self, scope: Scope, receive: Receive, send: Send, who: Identity, answer: NewsStream) -> None:
         """Until the client leaves, its credential is revoked or the server stops."""
         clock, listener = self._parts.clock, answer.listener
-        detach = self._parts.credentials.attach(who.credential, listener.close)
+        detach = self._parts.credentials.attach(who, listener.close)
         self._listening.add(listener)
         try:
             headers = {"content-type": answer.content_type}
@@ -217,7 +219,7 @@ class App:
 
     async def _chunks(self, who: Identity, answer: LogStream) -> AsyncIterator[bytes]:
         revoked: list[bool] = []
-        detach = self._parts.credentials.attach(who.credential, lambda: revoked.append(True))
+        detach = self._parts.credentials.attach(who, lambda: revoked.append(True))
         try:
             ready = bytearray(answer.renderer.begin())
             async for entry in self._parts.gateway.export(who, answer.session):
@@ -241,13 +243,17 @@ class App:
         endpoint, options, subprotocol, detach, check = opened
         del opened
         try:
-            refused = None if check is None else await check()
-            if refused is not None:
-                await self._send(send, refused, socket=True)
+            checked = None if check is None else await check()
+            if isinstance(checked, Response):
+                await self._send(send, checked, socket=True)
                 return
-            del check
+            if checked is not None:
+                endpoint.begin_with(checked.begin)
+                subprotocol = checked.subprotocol or None
+            del check, checked
             await run_endpoint(scope, receive, send, endpoint, options=options, subprotocol=subprotocol)
         finally:
+            endpoint.over()
             detach()
 
     def _open_socket(self, scope: Scope) -> Response | _Opened:
@@ -255,9 +261,9 @@ class App:
         only the handshake needs is gone when it is over."""
         head = head_of(scope)
         match = self.table.socket(head.path)
-        verdict = self._admit(scope, head, _UNKNOWN if match is None else demand_of(match.route, match.params))
+        verdict = self._admit(scope, head, self._unknown if match is None else demand_of(match.route, match.params))
         if isinstance(verdict, Refuse):
-            return refusal(verdict)
+            return refusal(verdict, None if match is None else match.route.refused)
         if match is None:
             return error_response(NotFound("socket", head.path))
         parts, route, who = self._parts, match.route, verdict.identity
@@ -281,11 +287,11 @@ class App:
             endpoint,
             options,
             opening.subprotocol or None,
-            parts.credentials.attach(who.credential, endpoint.revoked),
-            None if route.check is None else partial(self._refused, who, route.check(opening), route.path),
+            parts.credentials.attach(who, endpoint.revoked),
+            None if route.check is None else partial(self._checked, who, route.check(opening), route.path),
         )
 
-    async def _refused(self, who: Identity, check: Check, path: str) -> Response | None:
+    async def _checked(self, who: Identity, check: Check, path: str) -> Response | Agreed | None:
         try:
             return await self.doer.run(who, check)
         except FairleadError as error:
@@ -317,6 +323,8 @@ def demand_of(route: Route | SocketRoute, params: Mapping[str, str]) -> Demand:
         token_header=route.token_header,
         signed=signed,
         session=session,
+        accounts=route.accounts,
+        query_first=route.query_first,
     )
 
 

@@ -25,6 +25,8 @@ from fairlead.model.sockets import (
     Do,
     HangUp,
     Holder,
+    PassOn,
+    Relay,
     Run,
     Subscribe,
     Subscribed,
@@ -36,7 +38,7 @@ from fairlead.server.errors import unexpected
 from fairlead.server.limits import Limits, TokenBucket
 from fairlead.server.steps import Doer
 from fairlead.server.websocket import Connection
-from fairlead.server.websocket.frames import BINARY, FIN, build_frame, split_frames
+from fairlead.server.websocket.frames import ABNORMAL, BINARY, FIN, build_frame, split_frames
 from fairlead.system.clock import Clock
 
 log = logging.getLogger("fairlead.server")
@@ -141,6 +143,7 @@ class SocketEndpoint:
 
     __slots__ = (
         "_asking",
+        "_begin",
         "_bucket",
         "_compress",
         "_connection",
@@ -153,6 +156,7 @@ class SocketEndpoint:
         "_out",
         "_paused",
         "_peer",
+        "_relay",
         "_revoked",
         "_running",
         "_watches",
@@ -188,6 +192,19 @@ class SocketEndpoint:
         self._paused = False
         self._messages = 0
         self._holder: Holder | None = None
+        self._relay: Relay | None = None
+        self._begin: Sequence[Do] | None = None
+
+    def begin_with(self, things: Sequence[Do]) -> None:
+        """In place of what the conversation does when it opens."""
+        self._begin = things
+
+    def over(self) -> None:
+        """Whoever was to get the socket is told, though the client left before it was open."""
+        begin, self._begin = self._begin, None
+        for thing in begin or ():
+            if isinstance(thing, PassOn):
+                thing.relay.detached(ABNORMAL, "")
 
     def revoked(self) -> None:
         """Its credential is no longer valid."""
@@ -203,13 +220,16 @@ class SocketEndpoint:
         if self._revoked:
             self._hang_up(REVOKED, "the credential was revoked")
             return
-        self._do(self._conversation.opened())
+        begin, self._begin = self._begin, None
+        self._do(self._conversation.opened() if begin is None else begin)
         self._flush()
 
     def on_message(self, conn: Connection, data: bytes, text: bool) -> None:
         self._messages += 1
         if self._holder is not None:
             self._holder.received(data)
+        elif self._relay is not None:
+            self._relay.received(data, text)
         elif self._bucket.take():
             self._do(self._conversation.received(data, text))
         else:
@@ -223,6 +243,8 @@ class SocketEndpoint:
         self._read_on()
         if self._holder is not None:
             self._holder.drained()
+        if self._relay is not None:
+            self._relay.drained()
         for watch in tuple(self._watches.values()):
             watch.drained()
 
@@ -237,6 +259,9 @@ class SocketEndpoint:
         holder, self._holder = self._holder, None
         if holder is not None:
             holder.detached(code)
+        relay, self._relay = self._relay, None
+        if relay is not None:
+            relay.detached(code, conn.reason)
         watches = tuple(self._watches.values())
         self._watches.clear()
         for watch in watches:
@@ -265,6 +290,8 @@ class SocketEndpoint:
                     self._hang_up(code, reason)
                 case Attach(holder=holder):
                     self._attach(holder)
+                case PassOn(relay=relay):
+                    self._pass_on(relay)
                 case _:
                     assert_never(thing)
 
@@ -291,6 +318,14 @@ class SocketEndpoint:
         if self._connection is not None:
             self._holder = holder
             holder.attached(_Wire(self._connection))
+
+    def _pass_on(self, relay: Relay) -> None:
+        self._flush()
+        if self._connection is not None:
+            self._relay = relay
+            relay.attached(_Wire(self._connection))
+        else:
+            relay.detached(ABNORMAL, "")
 
     def _tell(self, tell: Tell) -> None:
         if any(session == tell.session for session, _ in self._watches):
