@@ -41,6 +41,7 @@ from fairlead.server.protocols import discover, views_of
 from fairlead.server.runner import Runner
 from fairlead.server.steps import Performer, trust_performers
 from fairlead.sessions.gateway import SessionGateway
+from fairlead.sessions.halls import Halls
 from fairlead.sessions.news import NewsDesk
 from fairlead.sessions.policy import Fences
 from fairlead.sessions.registry import Registry
@@ -169,6 +170,7 @@ class Gateway:
             **keeper.performers(),
             **ShownBook(store.documents, news.tell).performers(),
             **news.performers(),
+            **Halls(news, store.summary).performers(),
             **TerminalActions(terminals).performers(),
             **shells.performers(),
             **notices.performers(),

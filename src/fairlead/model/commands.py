@@ -44,10 +44,11 @@ class Create(Base, frozen=True, kw_only=True, tag="create"):
 
 
 class Send(Base, frozen=True, kw_only=True, tag="send"):
-    """A prompt: a turn of its own, queued while the agent works."""
+    """A prompt: a turn of its own, queued while the agent works; with `wait` false it is refused then, Busy."""
 
     content: tuple[Content, ...]
     message: MessageId | None = None
+    wait: bool = True
 
 
 class Steer(Base, frozen=True, kw_only=True, tag="steer"):

@@ -12,6 +12,7 @@ import msgspec
 from fairlead.model.auth import Identity, Scope
 from fairlead.model.errors import FairleadError
 from fairlead.model.gateway import Cursor, Variant
+from fairlead.model.halls import Hall
 from fairlead.model.ids import SessionId
 from fairlead.model.requests import Head, Refused, Response, Step, check_token_header
 
@@ -127,7 +128,14 @@ class PassOn(msgspec.Struct, frozen=True):
     relay: Relay
 
 
-Do = Write | Run | Subscribe | Unsubscribe | Tell | HangUp | Attach | PassOn
+class Enter(msgspec.Struct, frozen=True):
+    """Be told from now on what is told to all in a hall (`model.halls`), beside everything else, until the socket's
+    end."""
+
+    hall: Hall
+
+
+Do = Write | Run | Subscribe | Unsubscribe | Tell | HangUp | Attach | PassOn | Enter
 
 
 class Subscribed(msgspec.Struct, frozen=True):
@@ -150,12 +158,13 @@ class Conversation(Protocol):
 
 
 class Opening(msgspec.Struct, frozen=True, kw_only=True):
-    """What a conversation begins with. `fresh` draws an unused UUID."""
+    """What a conversation begins with. `fresh` draws an unused UUID, `now` is the time, in milliseconds since 1970."""
 
     head: Head
     who: Identity
     version: str
     fresh: Callable[[], str]
+    now: Callable[[], int] = lambda: 0
     subprotocol: str = ""
     params: dict[str, str] = {}
     query: dict[str, str] = {}
@@ -178,8 +187,9 @@ class SocketRoute(msgspec.Struct, frozen=True, kw_only=True):
     """One WebSocket path. No socket is public: the gate decides before the upgrade, and after it `check`.
 
     `subprotocols` in the order of our preference, the first also for a client that asks for none; a client that
-    asks only for others is refused. `token_query`, `token_header`, `accounts`, `query_first` and `refused` as of a route;
-    a single-use ticket opens every socket, but one of an agent. `message_limit`: bytes of one inbound message, where it is to be another than usual.
+    asks only for others is refused. `token_query`, `token_header`, `accounts`, `query_first` and `refused` as of a
+    route; a single-use ticket opens every socket, but one of an agent. `message_limit`: bytes of one inbound message,
+    where it is to be another than usual.
     `compress_query`: a name of the query by which (`=1`) a client asks for permessage-deflate; it must offer it as
     well."""
 

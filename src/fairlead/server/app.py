@@ -273,6 +273,7 @@ class App:
                 who=who,
                 version=parts.version,
                 fresh=parts.fresh,
+                now=parts.clock.now_ms,
                 subprotocol=choose_subprotocol(route, scope.get("subprotocols", [])),
                 params=match.params,
                 query={**parts.options, **parse_query(head.query)},

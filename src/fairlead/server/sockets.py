@@ -17,12 +17,14 @@ from fairlead.model import commands
 from fairlead.model.auth import Identity
 from fairlead.model.errors import Busy, FairleadError, TooMany
 from fairlead.model.gateway import Watch
+from fairlead.model.halls import Hall, Member
 from fairlead.model.ids import SessionId
 from fairlead.model.requests import Action
 from fairlead.model.sockets import (
     Attach,
     Conversation,
     Do,
+    Enter,
     HangUp,
     Holder,
     PassOn,
@@ -151,6 +153,7 @@ class SocketEndpoint:
         "_holder",
         "_host",
         "_lanes",
+        "_members",
         "_messages",
         "_name",
         "_out",
@@ -193,6 +196,7 @@ class SocketEndpoint:
         self._messages = 0
         self._holder: Holder | None = None
         self._relay: Relay | None = None
+        self._members: list[Member] = []
         self._begin: Sequence[Do] | None = None
 
     def begin_with(self, things: Sequence[Do]) -> None:
@@ -247,6 +251,8 @@ class SocketEndpoint:
             self._relay.drained()
         for watch in tuple(self._watches.values()):
             watch.drained()
+        for member in self._members:
+            member.drained()
 
     def on_close(self, conn: Connection, code: int) -> None:
         """Commands under way are not cancelled: what was asked for happens, only nobody hears the answer here.
@@ -262,6 +268,9 @@ class SocketEndpoint:
         relay, self._relay = self._relay, None
         if relay is not None:
             relay.detached(code, conn.reason)
+        for member in self._members:
+            member.leave()
+        self._members.clear()
         watches = tuple(self._watches.values())
         self._watches.clear()
         for watch in watches:
@@ -292,6 +301,8 @@ class SocketEndpoint:
                     self._attach(holder)
                 case PassOn(relay=relay):
                     self._pass_on(relay)
+                case Enter(hall=hall):
+                    self._enter(hall)
                 case _:
                     assert_never(thing)
 
@@ -326,6 +337,10 @@ class SocketEndpoint:
             relay.attached(_Wire(self._connection))
         else:
             relay.detached(ABNORMAL, "")
+
+    def _enter(self, hall: Hall) -> None:
+        if self._connection is not None:
+            self._members.append(hall.enter(_Sink(self._connection, self._compress, lambda error: None)))
 
     def _tell(self, tell: Tell) -> None:
         if any(session == tell.session for session, _ in self._watches):

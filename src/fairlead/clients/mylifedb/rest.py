@@ -12,13 +12,13 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from fairlead.clients.mylifedb.fold import NAME, read_memory
-from fairlead.clients.mylifedb.records import moment
 from fairlead.clients.mylifedb.strip import stripped
 from fairlead.model import commands as cmd
 from fairlead.model import queries as q
 from fairlead.model.content import TextBlock
 from fairlead.model.errors import BadId, BadRequest, FairleadError, NotFound
 from fairlead.model.ids import SessionId, is_uuid, session_id
+from fairlead.model.moments import moment
 from fairlead.model.reading import ReadShown, Shown
 from fairlead.model.routes import Param, Request, Route, Steps, json_response
 from fairlead.model.store import SessionFilter, SessionPage, Summary
