@@ -1,0 +1,286 @@
+"""What a chat socket is sent of a session: a run's events as frames. Pure.
+
+A run is a turn: its frames lie between the turn's start and its end, whose `complete` is the last. Every frame has a
+`seq` that grows over the session's whole life: the frame in slot `k` of the log's entry `n` is `64 * n + k`, live and
+in every replay. A text that is streamed comes as pieces, an end, and then whole, under the id that history has; who
+resumes in the middle of it is first told the rest of the pieces.
+"""
+
+from collections.abc import Sequence
+from typing import Final, assert_never
+
+import msgspec
+
+from fairlead.clients.claudecodeui.places import PROVIDER, Fields
+from fairlead.clients.claudecodeui.rows import base_of, enveloped, row_of
+from fairlead.model import events as ev
+from fairlead.model.frames import text_frame
+from fairlead.model.ids import SessionId
+from fairlead.model.store import Entry
+
+FRAMES: Final = 64
+"""Numbers that an entry's frames have for themselves (design: views)."""
+REST, ENDED, ROW, AFTER = 0, 1, 2, 3
+"""The slots: pieces that a late one lacks, a stream's end, the row itself, and what comes after it."""
+WINDOW: Final = 160_000
+"""Tokens that a conversation may have, as the original tells it where nobody has set another number."""
+BLOCKS: Final = 256
+"""Blocks that may be half written at once."""
+PARENTS: Final = 256
+"""Subagents whose calls are remembered."""
+
+_SILENT: Final = frozenset(
+    {"record", "thinking.delta", "input.delta", "hook.progress", "tool.progress", "user.message"}
+)
+"""Kinds that come often and mean nothing here: they are not even decoded."""
+
+_encoder: Final = msgspec.json.Encoder()
+
+Parents = dict[str, str]
+"""The call that started each subagent."""
+Slots = Sequence[tuple[int, Fields]]
+
+
+def frame(message: Fields) -> bytes:
+    return text_frame(_encoder.encode(message))
+
+
+def number(seq: int, slot: int = FRAMES - 1) -> int:
+    """The number of an entry's frame; without a slot, one behind all its frames."""
+    return seq * FRAMES + slot
+
+
+class ChatVariant:
+    """Implements `model.gateway.Variant` and `Continuing`. `parents` are those of before: it learns the later ones."""
+
+    key = "claudecodeui.chat"
+
+    def __init__(self, parents: Parents | None = None) -> None:
+        self._parents = {} if parents is None else parents
+
+    def encode(self, session: SessionId, entry: Entry) -> bytes:
+        """For those who were there when it was streamed."""
+        if entry.kind in _SILENT:
+            return b""
+        event = ev.decode(entry.event)
+        return joined(numbered(session, entry.seq, event, self._parents, streamed(event)))
+
+    def signal(self, session: SessionId, kind: str, name: str, data: object) -> bytes:
+        return b""
+
+    def reading(self, position: int) -> "ChatReading":
+        return ChatReading(position, self._parents)
+
+
+class ChatReading:
+    """Implements `model.gateway.Reading`. Of a text it was told the pieces before its place and those that it read."""
+
+    def __init__(self, position: int, parents: Parents) -> None:
+        self._position = position
+        self._parents = parents
+        self._read: dict[tuple[str, int], int] = {}
+
+    def encode(self, session: SessionId, entry: Entry) -> bytes:
+        if entry.kind in _SILENT:
+            return b""
+        event = ev.decode(entry.event)
+        told = 0
+        if isinstance(event, ev.TextDelta):
+            self._read[event.message, event.block] = event.offset + len(event.text)
+            if len(self._read) > BLOCKS:
+                # Of those that will never be whole nothing is asked any more.
+                del self._read[next(iter(self._read))]
+        elif isinstance(event, ev.Text):
+            told = max(self._read.pop((event.message, event.block), 0), streamed(event, self._position))
+        return joined(numbered(session, entry.seq, event, self._parents, told))
+
+
+def streamed(event: ev.Event, position: int | None = None) -> int:
+    """How many characters of a text were told in pieces: in all, or up to a place."""
+    if not isinstance(event, ev.Text) or event.subagent is not None:
+        return 0
+    return max((offset for seq, offset in event.marks if position is None or seq <= position), default=0)
+
+
+def joined(frames: Sequence[Fields]) -> bytes:
+    return b"".join(map(frame, frames))
+
+
+def numbered(session: SessionId, seq: int, event: ev.Event, parents: Parents, told: int = 0) -> list[Fields]:
+    """`told`: so many characters of this text were told in pieces before."""
+    return [{**fields, "seq": number(seq, slot)} for slot, fields in slots_of(session, event, parents, told)]
+
+
+def slots_of(session: SessionId, event: ev.Event, parents: Parents, told: int = 0) -> Slots:
+    match event:
+        case ev.SubagentStarted():
+            learn(parents, event)
+            return ()
+        case ev.TextDelta(subagent=None) if event.turn and event.text:
+            return ((ROW, _frame(session, event, "delta", kind="stream_delta", content=event.text)),)
+        case ev.Text() | ev.Thinking() | ev.ToolCalled() | ev.ToolEnded() | ev.Notice() if event.turn:
+            return (*_stream(session, event, told), *_row(session, event, parents), *_budget(session, event))
+        case ev.PermissionAsked() | ev.QuestionAsked() | ev.PlanProposed():
+            return ((ROW, _frame(session, event, "request", kind="permission_request", **request_fields(event))),)
+        case ev.PermissionResolved(asked=True):
+            answer = {"reason": "answered", "allow": event.behavior == "allow", "by": event.by or event.how}
+            return ((ROW, _settled(session, event, **answer)),)
+        case ev.PermissionCancelled() if event.turn:
+            return ((ROW, _settled(session, event, reason="cancelled")),)
+        case ev.TurnEnded():
+            return _ended(session, event)
+        case ev.MessageCancelled(turn=None):
+            # A run that was taken back before it began.
+            return ((AFTER, complete(session, event, code=0, aborted=True)),)
+        case (
+            ev.TextDelta()
+            | ev.Text()
+            | ev.Thinking()
+            | ev.ToolCalled()
+            | ev.ToolEnded()
+            | ev.Notice()
+            | ev.PermissionResolved()
+            | ev.PermissionCancelled()
+            | ev.MessageCancelled()
+            | ev.SessionOpened()
+            | ev.SessionResumed()
+            | ev.SessionForked()
+            | ev.SessionChanged()
+            | ev.SessionClosed()
+            | ev.AgentStarted()
+            | ev.AgentReady()
+            | ev.AgentExited()
+            | ev.HandOverAsked()
+            | ev.HandOverSettled()
+            | ev.TurnStarted()
+            | ev.UserMessage()
+            | ev.ThinkingDelta()
+            | ev.InputDelta()
+            | ev.ToolProgress()
+            | ev.SubagentEnded()
+            | ev.SubagentResolved()
+            | ev.ModeChanged()
+            | ev.ModelChanged()
+            | ev.ThinkingChanged()
+            | ev.Compaction()
+            | ev.RateLimit()
+            | ev.HookProgress()
+            | ev.MessageQueued()
+            | ev.MessageDequeued()
+            | ev.MessageMoved()
+            | ev.InterruptAsked()
+            | ev.Rewound()
+            | ev.Failure()
+            | ev.RecordKept()
+        ):
+            return ()
+        case _:
+            assert_never(event)
+
+
+def learn(parents: Parents, event: ev.SubagentStarted) -> None:
+    parents[event.child] = event.call
+    if len(parents) > PARENTS:
+        del parents[next(iter(parents))]
+
+
+def request_fields(event: ev.PermissionAsked | ev.QuestionAsked | ev.PlanProposed) -> Fields:
+    match event:
+        case ev.PermissionAsked():
+            tool = event.tool
+        case ev.QuestionAsked():
+            tool = "AskUserQuestion"
+        case ev.PlanProposed():
+            tool = "ExitPlanMode"
+        case _:
+            assert_never(event)
+    return {"requestId": event.request, "toolName": tool, "input": event.input}
+
+
+def complete(session: SessionId, event: ev.Event, *, code: int, aborted: bool) -> Fields:
+    end = {"actualSessionId": session, "exitCode": code, "success": code == 0 and not aborted, "aborted": aborted}
+    return _frame(session, event, "complete", kind="complete", **end)
+
+
+def _frame(session: SessionId, event: ev.Event, what: str, **fields: object) -> Fields:
+    return enveloped(session, event, f"{base_of(event)}_{what}", dict(fields))
+
+
+def _stream(session: SessionId, event: ev.Event, told: int) -> Slots:
+    if not told or not isinstance(event, ev.Text):
+        return ()
+    end = (ENDED, _frame(session, event, "end", kind="stream_end"))
+    rest = event.text[told:]
+    return ((REST, _frame(session, event, "rest", kind="stream_delta", content=rest)), end) if rest else (end,)
+
+
+def _row(session: SessionId, event: ev.Event, parents: Parents) -> Slots:
+    row = row_of(session, event)
+    if row is None:
+        return ()
+    if event.subagent is not None:
+        row["parentToolUseId"] = parents.get(event.subagent, event.subagent)
+    return ((ROW, row),)
+
+
+def _budget(session: SessionId, event: ev.Event) -> Slots:
+    """What the conversation holds now, after each record of the main thread."""
+    if not isinstance(event, ev.Text | ev.Thinking | ev.ToolCalled) or event.subagent is not None:
+        return ()
+    if event.tokens is None or event.tokens == ev.Tokens():
+        return ()
+    return (
+        (AFTER, _frame(session, event, "status", kind="status", text="token_budget", tokenBudget=budget(event.tokens))),
+    )
+
+
+def budget(tokens: ev.Tokens) -> Fields:
+    cached = tokens.cache_read + tokens.cache_write
+    return {
+        "used": tokens.input + tokens.output + cached,
+        "total": WINDOW,
+        "inputTokens": tokens.input,
+        "outputTokens": tokens.output,
+        "cacheReadTokens": tokens.cache_read,
+        "cacheCreationTokens": tokens.cache_write,
+        "cacheTokens": cached,
+        "breakdown": {"input": tokens.input, "output": tokens.output},
+    }
+
+
+def _settled(session: SessionId, event: ev.PermissionResolved | ev.PermissionCancelled, **how: object) -> Fields:
+    return _frame(session, event, "settled", kind="permission_cancelled", requestId=event.request, **how)
+
+
+def _ended(session: SessionId, event: ev.TurnEnded) -> Slots:
+    done = event.status == "completed"
+    end = (AFTER, complete(session, event, code=int(event.status == "failed"), aborted=event.status == "cancelled"))
+    # What was being written will never be whole; where nothing was, the end of nothing says nothing.
+    cut = () if done else ((ENDED, _frame(session, event, "end", kind="stream_end")),)
+    words = failure_text(event)
+    told = ((ROW, _frame(session, event, "error", kind="error", content=words)),) if words else ()
+    return (*cut, *told, end)
+
+
+def failure_text(event: ev.TurnEnded) -> str:
+    """Why a run failed, unless the agent has said it in its own last words."""
+    if event.status != "failed" or event.text:
+        return ""
+    return "; ".join(event.errors) or event.reason or "The agent failed."
+
+
+__all__ = [
+    "FRAMES",
+    "PROVIDER",
+    "ChatReading",
+    "ChatVariant",
+    "budget",
+    "complete",
+    "frame",
+    "joined",
+    "learn",
+    "number",
+    "numbered",
+    "request_fields",
+    "streamed",
+]
