@@ -21,7 +21,7 @@ LARGEST: Final = 64 << 20
 """Bytes of one file: it is read whole."""
 INDEX: Final = "index.html"
 
-_TYPES: Final = {
+TYPES: Final = {
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
     ".mjs": "text/javascript; charset=utf-8",
@@ -70,8 +70,9 @@ class ReadStatic(Action, frozen=True):
 
 
 class StaticFiles:
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, policy: str = _POLICY) -> None:
         self._folder = Path(os.path.realpath(folder))
+        self._policy = policy
 
     def protocol(self) -> ClientProtocol:
         route = Route(method="GET", path="/{path...}", access="public", name="static", handle=_static, body_limit=0)
@@ -95,8 +96,8 @@ class StaticFiles:
             if about.st_size > LARGEST:
                 raise TooLarge("file", about.st_size, LARGEST)
             tag = f'"{about.st_mtime_ns:x}-{about.st_size:x}"'
-            headers = (("etag", tag), ("cache-control", "no-cache"), ("content-security-policy", _POLICY))
-            kind = _TYPES.get(file.suffix.lower(), "application/octet-stream")
+            headers = (("etag", tag), ("cache-control", "no-cache"), ("content-security-policy", self._policy))
+            kind = TYPES.get(file.suffix.lower(), "application/octet-stream")
             if tag in (known.strip().removeprefix("W/") for known in wanted.known.split(",")):
                 return Response(status=304, content_type=kind, headers=headers)
             return Response(body=opened.read(LARGEST), content_type=kind, headers=headers)
