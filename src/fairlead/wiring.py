@@ -21,6 +21,7 @@ from fairlead.auth.actions import CredentialActions
 from fairlead.auth.bootstrap import bootstrap_admin
 from fairlead.auth.credentials import Credentials
 from fairlead.auth.hosts import House
+from fairlead.auth.keyfile import TokenKey
 from fairlead.auth.keys import SessionKeys
 from fairlead.config import Config
 from fairlead.model.admin import FolderReport
@@ -30,6 +31,7 @@ from fairlead.model.ids import SessionId
 from fairlead.model.news import What
 from fairlead.model.policy import Behavior, Rule, parse_rule
 from fairlead.model.requests import Action
+from fairlead.model.routes import ClientProtocol
 from fairlead.model.terminals import Terminals
 from fairlead.notices import Caller, Room, networks
 from fairlead.server import limits as serving
@@ -126,7 +128,7 @@ class Gateway:
                 stack.callback(listener.close)
         store = await SqliteStore.open(data, durability=config.durability, spill_above=config.record_bytes)
         stack.push_async_callback(store.close)
-        credentials = Credentials(store.documents, self._clock)
+        credentials = Credentials(store.documents, self._clock, key=TokenKey(data))
         await credentials.load()
         stack.push_async_callback(credentials.close)
         token = await bootstrap_admin(credentials, data, self._env.get("FAIRLEAD_TOKEN"))
@@ -163,8 +165,9 @@ class Gateway:
         stack.push_async_callback(shells.close)
         limits = server_limits(config)
         inbound = [protocol for kind in kinds.values() if (protocol := kind.protocol()) is not None]
+        page = invitations_page(protocols, doors, config.public_url or address)
         performers: dict[type[Action], Performer] = {
-            **CredentialActions(credentials).performers(),
+            **CredentialActions(credentials, page).performers(),
             **SessionKeys(store.documents).performers(),
             **trust_performers(self._trust),
             **keeper.performers(),
@@ -401,6 +404,15 @@ def _doors(config: Config) -> list[Door]:
         )
         for name, door in config.door.items()
     ]
+
+
+def invitations_page(protocols: Sequence[ClientProtocol], doors: Sequence[OpenDoor], main: str) -> str:
+    """Where an invitation is accepted: on the door of a protocol that has a page for it, else on the main port."""
+    for door in doors:
+        if door.protocol.invitations:
+            return door.url.rstrip("/") + door.protocol.invitations
+    paths = [f"{protocol.prefix}{protocol.invitations}" for protocol in protocols if protocol.invitations]
+    return f"{main.rstrip('/')}{paths[0]}" if paths else ""
 
 
 def _tell_where(data: Path, url: str) -> Callable[[], Any]:

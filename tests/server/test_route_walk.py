@@ -8,6 +8,7 @@ import pytest
 
 from fairlead.agents.claude.doors import EVENTS, SOCKET, HandIn
 from fairlead.agents.claude.hooks import PATH, RunHook
+from fairlead.model import accounts
 from fairlead.model import admin as act
 from fairlead.model.auth import SCOPES
 from fairlead.model.requests import Action
@@ -164,7 +165,8 @@ async def test_nothing_allows_another_origin_to_read(served: Served) -> None:
 
 
 async def test_every_action_has_somebody_who_performs_it(served: Served) -> None:
-    declared = {kind for kind in Action.__subclasses__() if kind.__module__ == act.__name__}
+    rooms = (act.__name__, accounts.__name__)
+    declared = {kind for kind in Action.__subclasses__() if kind.__module__ in rooms}
     assert set(served.app.doer._performers) == {*declared, HandIn, RunHook}
 
 
@@ -230,4 +232,4 @@ async def test_a_door_has_its_own_protocol_and_nothing_of_the_others(doored: tup
     served, opened = doored
     for door, app in zip(opened, served.behind, strict=True):
         assert [route.name for route in app.table.routes if route not in door.protocol.routes] == ["health"]
-        assert app.table.sockets == list(door.protocol.sockets)
+        assert app.table.sockets == [*door.protocol.sockets, *door.protocol.door_sockets]

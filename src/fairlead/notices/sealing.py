@@ -1,7 +1,6 @@
 """Secrets at rest: sealed with a key that is in the data folder beside the database, and in no backup of it."""
 
 import base64
-import os
 from pathlib import Path
 from typing import Final
 
@@ -10,6 +9,7 @@ from nacl.secret import SecretBox
 from nacl.utils import random
 
 from fairlead.model.errors import Damaged
+from fairlead.system.private import write_private
 
 FILE: Final = "secrets.key"
 
@@ -49,14 +49,6 @@ class Seal:
         return key
 
     def _make(self) -> bytes:
-        """Whole or not at all, and never for a moment readable by others."""
         key = random(SecretBox.KEY_SIZE)
-        draft = self._path.with_name(f"{FILE}.new")
-        draft.unlink(missing_ok=True)
-        handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-        with os.fdopen(handle, "wb") as file:
-            file.write(key)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(self._path)
+        write_private(self._path, key)
         return key

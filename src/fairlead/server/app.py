@@ -38,7 +38,7 @@ from fairlead.server.limits import DEFAULT_LIMITS, Limits
 from fairlead.server.replies import news_chunks, refusal, send_and_close, send_response, send_stream
 from fairlead.server.sockets import SocketEndpoint, SocketHost
 from fairlead.server.steps import Doer, Performers
-from fairlead.server.table import Match, RouteTable, at_main_port
+from fairlead.server.table import Match, RouteTable, at_door, at_main_port
 from fairlead.server.websocket import Options, run_endpoint
 from fairlead.system.clock import Clock, within
 
@@ -80,7 +80,8 @@ class Parts:
 class App:
     def __init__(self, parts: Parts) -> None:
         served = sorted(protocol.name for protocol in parts.protocols)
-        placed = parts.protocols if parts.door else [at_main_port(protocol) for protocol in parts.protocols]
+        place = at_door if parts.door else at_main_port
+        placed = [place(protocol) for protocol in parts.protocols]
         self.table = RouteTable([_own(parts.version, served), *placed, *parts.inbound])
         self.doer = Doer(parts.gateway, parts.performers)
         # What a path that is not there asks for: to strangers it looks like all the others.
