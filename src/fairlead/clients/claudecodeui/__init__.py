@@ -5,12 +5,14 @@ Each part declares its routes and sockets; they are joined here, a line each. Ot
 
 from typing import Final
 
+from fairlead.clients.claudecodeui import chat, history_pages
+from fairlead.clients.claudecodeui.history import HistoryView
 from fairlead.model.routes import ClientProtocol
 
 PROTOCOL: Final = ClientProtocol(
     name="claudecodeui",
     prefix="/claudecodeui",
-    routes=(),
-    sockets=(),
-    views=(),
+    routes=(*history_pages.ROUTES,),
+    sockets=(chat.SOCKET,),
+    views=(HistoryView(),),
 )

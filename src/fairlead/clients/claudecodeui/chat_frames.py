@@ -11,7 +11,7 @@ from typing import Final, assert_never
 
 import msgspec
 
-from fairlead.clients.claudecodeui.places import PROVIDER, Fields
+from fairlead.clients.claudecodeui.places import Fields
 from fairlead.clients.claudecodeui.rows import base_of, enveloped, row_of
 from fairlead.model import events as ev
 from fairlead.model.frames import text_frame
@@ -267,20 +267,3 @@ def failure_text(event: ev.TurnEnded) -> str:
     if event.status != "failed" or event.text:
         return ""
     return "; ".join(event.errors) or event.reason or "The agent failed."
-
-
-__all__ = [
-    "FRAMES",
-    "PROVIDER",
-    "ChatReading",
-    "ChatVariant",
-    "budget",
-    "complete",
-    "frame",
-    "joined",
-    "learn",
-    "number",
-    "numbered",
-    "request_fields",
-    "streamed",
-]

@@ -1,0 +1,81 @@
+"""GET messages: a page of history, counted from its end. Pure."""
+
+import re
+from typing import Final
+
+from fairlead.clients.claudecodeui.history import NAME
+from fairlead.model import queries as q
+from fairlead.model.errors import NotFound
+from fairlead.model.ids import SessionId, is_uuid
+from fairlead.model.requests import Response
+from fairlead.model.routes import Param, Request, Route, Steps, json_response
+from fairlead.model.store import RowPage
+
+MOST: Final = 32 << 20
+"""Bytes of one answer: whoever asks for all of a long history gets the last of it, and is told that there is more."""
+STRIDE: Final = 500
+NAMES: Final = re.compile(r"[a-zA-Z0-9._-]{1,120}")
+
+
+def refused(status: int, code: str, message: str) -> Response:
+    return json_response({"success": False, "error": {"code": code, "message": message}}, status)
+
+
+def not_found(session: str) -> Response:
+    return refused(404, "SESSION_NOT_FOUND", f'Session "{session}" was not found.')
+
+
+def messages(request: Request) -> Steps:
+    name = request.params["session"]
+    if NAMES.fullmatch(name) is None:
+        return refused(400, "INVALID_SESSION_ID", "A session's id has 1 to 120 letters, digits and ._-")
+    if not is_uuid(name.lower()):
+        return not_found(name)
+    session = SessionId(name.lower())
+    limit, offset = _whole(request, "limit"), _whole(request, "offset") or 0
+    try:
+        head: RowPage = yield q.ReadRows(session, NAME, limit=1)
+        total = head.head
+        end = max(total - offset, 0)
+        wanted = end if limit is None else min(limit, end)
+        found: list[bytes] = []
+        size = 0
+        while wanted and size < MOST:
+            page: RowPage = yield q.ReadRows(session, NAME, before=end + 1, limit=min(wanted, STRIDE))
+            if not page.rows:
+                break
+            found[:0] = [row.data for row in page.rows]
+            size += sum(len(row.data) for row in page.rows)
+            wanted -= len(page.rows)
+            end = page.rows[0].ordinal - 1
+    except NotFound:
+        return not_found(name)
+    more = b"true" if end > 0 else b"false"
+    told = b'"total":%d,"hasMore":%s,"offset":%d,"limit":%s' % (total, more, offset, _number(limit))
+    return Response(body=b'{"messages":[%s],%s}' % (b",".join(found), told))
+
+
+def _whole(request: Request, name: str) -> int | None:
+    """As the original takes it: what is no whole number is not there."""
+    text = request.query.get(name, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 9 else None
+
+
+def _number(value: int | None) -> bytes:
+    return b"null" if value is None else b"%d" % value
+
+
+ROUTES: Final = (
+    Route(
+        method="GET",
+        path="/api/providers/sessions/{session}/messages",
+        access="view",
+        name="claudecodeui.messages",
+        handle=messages,
+        about="A page of a session's messages, counted from the end.",
+        query=(
+            Param("limit", int, "How many; without it all."),
+            Param("offset", int, "How many of the newest to leave out."),
+        ),
+    ),
+)
