@@ -71,6 +71,7 @@ class LiveTerminal:
         if program.recording:
             self._recording = begin_recording(program, size, clock)
         self._touched = clock.monotonic()
+        self._left: float | None = self._touched
         self._eased = asyncio.Event()
         self._stopping = False
         self._version = 1
@@ -107,6 +108,11 @@ class LiveTerminal:
     @property
     def touched(self) -> float:
         return self._touched
+
+    @property
+    def left(self) -> float | None:
+        """Since when nobody watches it, on the clock's `monotonic`; None while somebody does."""
+        return self._left
 
     @property
     def screen(self) -> Screen:
@@ -146,6 +152,7 @@ class LiveTerminal:
     async def watch(self, who: str = "", raw: bool = False) -> AsyncGenerator[Output, None]:
         watcher = Watcher()
         self._watchers.add(watcher)
+        self._left = None
         self._touch()
         try:
             while True:
@@ -166,6 +173,8 @@ class LiveTerminal:
                 await asyncio.sleep(GATHER_SECONDS)
         finally:
             self._watchers.discard(watcher)
+            if not self._watchers:
+                self._left = self._clock.monotonic()
             self._eased.set()
             if self._sizes.pop(who, None) is not None:
                 self._fit()
