@@ -49,6 +49,7 @@ from fairlead.sessions.policy import Fences
 from fairlead.sessions.registry import Registry
 from fairlead.sessions.services import Limits, McpServer, PolicySettings, Services
 from fairlead.sessions.shown import ShownBook
+from fairlead.sessions.surroundings import FolderBook
 from fairlead.sessions.transcripts import Keeper
 from fairlead.sessions.trust import TrustBook
 from fairlead.stores.sqlite import SqliteStore
@@ -176,6 +177,7 @@ class Gateway:
             **Halls(news, store.summary).performers(),
             **TerminalActions(terminals).performers(),
             **shells.performers(),
+            **FolderBook(store.documents, services.policy, gateway.resolve_folder).performers(),
             **notices.performers(),
         }
         for kind in kinds.values():

@@ -1,11 +1,14 @@
 """Queries: what a client may ask of the gateway without changing anything, and the answers' shapes."""
 
-from typing import Any
+from collections.abc import Generator
+from typing import Any, Final
 
 import msgspec
 
 from fairlead.model.ids import SessionId
-from fairlead.model.store import Hit, RowPage, SessionFilter, Summary
+from fairlead.model.store import Hit, RowPage, SessionFilter, SessionPage, Summary
+
+_PAGE: Final = 1000
 
 
 class ListSessions(msgspec.Struct, frozen=True):
@@ -143,6 +146,18 @@ Query = (
 )
 
 
+def every_session(**wanted: Any) -> Generator[ListSessions, SessionPage, list[Summary]]:
+    """Steps: all sessions of a filter, newest first, page by page."""
+    found: list[Summary] = []
+    before = ""
+    while True:
+        page = yield ListSessions(SessionFilter(before=before, limit=_PAGE, **wanted))
+        found.extend(page.sessions)
+        if not page.next:
+            return found
+        before = page.next
+
+
 class PendingView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     session: SessionId
     seq: int
@@ -232,4 +247,5 @@ __all__ = [
     "SessionView",
     "UsageView",
     "Whole",
+    "every_session",
 ]

@@ -5,14 +5,37 @@ Each part declares its routes and sockets; they are joined here, a line each. Ot
 
 from typing import Final
 
-from fairlead.clients.claudecodeui import chat, history_pages
+from fairlead.clients.claudecodeui import (
+    chat,
+    furniture,
+    history_pages,
+    invite,
+    projects,
+    sessions,
+    unknown,
+    users,
+)
 from fairlead.clients.claudecodeui.history import HistoryView
+from fairlead.clients.claudecodeui.rest import for_users, socket_for_users
 from fairlead.model.routes import ClientProtocol
+
+_ROUTES: Final = (
+    *users.ROUTES,
+    *projects.ROUTES,
+    *sessions.ROUTES,
+    *history_pages.ROUTES,
+    *furniture.ROUTES,
+)
+_SOCKETS: Final = (
+    chat.SOCKET,
+)
 
 PROTOCOL: Final = ClientProtocol(
     name="claudecodeui",
     prefix="/claudecodeui",
-    routes=(*history_pages.ROUTES,),
-    sockets=(chat.SOCKET,),
+    routes=tuple(for_users(route) for route in _ROUTES),
+    sockets=tuple(socket_for_users(socket) for socket in _SOCKETS),
+    door_sockets=(socket_for_users(unknown.SOCKET),),
     views=(HistoryView(),),
+    invitations=invite.PATH,
 )

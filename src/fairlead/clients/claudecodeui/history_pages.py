@@ -4,25 +4,18 @@ import re
 from typing import Final
 
 from fairlead.clients.claudecodeui.history import NAME
+from fairlead.clients.claudecodeui.rest import not_found, refused
 from fairlead.model import queries as q
 from fairlead.model.errors import NotFound
 from fairlead.model.ids import SessionId, is_uuid
 from fairlead.model.requests import Response
-from fairlead.model.routes import Param, Request, Route, Steps, json_response
+from fairlead.model.routes import Param, Request, Route, Steps
 from fairlead.model.store import RowPage
 
 MOST: Final = 32 << 20
 """Bytes of one answer: whoever asks for all of a long history gets the last of it, and is told that there is more."""
 STRIDE: Final = 500
 NAMES: Final = re.compile(r"[a-zA-Z0-9._-]{1,120}")
-
-
-def refused(status: int, code: str, message: str) -> Response:
-    return json_response({"success": False, "error": {"code": code, "message": message}}, status)
-
-
-def not_found(session: str) -> Response:
-    return refused(404, "SESSION_NOT_FOUND", f'Session "{session}" was not found.')
 
 
 def messages(request: Request) -> Steps:
