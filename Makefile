@@ -15,8 +15,8 @@ help: ## this list
 install: ## make .venv with every dependency, by hash, and the command .venv/bin/fairlead
 	@$(RUN) -m tools.install
 
-clis: ## fetch the real Claude Code CLIs that the tests drive, and Happy's schema, into a cache outside the clone
-	@py=$$(tools/find-python) && "$$py" -m tools.clis && exec "$$py" -m tools.happy_wire
+clis: ## fetch the real Claude Code CLIs that the tests drive, Happy's schema and xterm.js, into a cache outside the clone
+	@py=$$(tools/find-python) && "$$py" -m tools.clis && "$$py" -m tools.happy_wire && exec "$$py" -m tools.browser
 
 serve: install ## install, then start the gateway; ARGS="--port 8000" passes options on
 	@exec $(BIN)/fairlead serve $(ARGS)

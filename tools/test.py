@@ -32,6 +32,9 @@ QUIET_PYTEST = ("-m", "pytest", "-q", "--durations=5", "--durations-min=2")
 PYTEST = (PYTHON, *QUIET_PYTEST)
 COVERED_PYTEST = (PYTHON, "-m", "coverage", "run", f"--data-file={COVERAGE_DATA / 'data'}", *QUIET_PYTEST)
 
+# Tests that have a part of their own.
+ELSEWHERE = ("--ignore=tests/e2e", "--ignore=tests/browser")
+
 
 @dataclass(frozen=True)
 class Part:
@@ -52,14 +55,14 @@ PARTS = (
         "install",
         "install",
         150,
-        tuple((sys.executable, "-m", f"tools.{name}") for name in ("install", "clis", "happy_wire")),
+        tuple((sys.executable, "-m", f"tools.{name}") for name in ("install", "clis", "happy_wire", "browser")),
     ),
-    Part("check", "lint, types, imports", 90, (("make", "--no-print-directory", "check"),)),
+    Part("check", "lint, types, imports", 60, (("make", "--no-print-directory", "check"),)),
     Part(
         "unit",
         "unit, golden, laws",
         360,
-        ((*COVERED_PYTEST, "tests", "--ignore=tests/e2e", "-m", "not fault and not long"),),
+        ((*COVERED_PYTEST, "tests", *ELSEWHERE, "-m", "not fault and not long"),),
         shards=2,
     ),
     Part("coverage", "coverage floor", 30, ((PYTHON, "-m", "tools.coverage_floor"),)),
@@ -67,11 +70,12 @@ PARTS = (
     Part(
         "cli",
         "real CLI",
-        690,
+        600,
         ((*PYTEST, "tests/e2e", "-m", "not fault and not long"),),
         isolated=True,
         shards=2,
     ),
+    Part("browser", "real browser", 120, ((*PYTEST, "tests/browser", "-m", "not fault and not long"),), isolated=True),
     Part("faults", "faults", 180, ((*PYTEST, "tests", "-m", "fault and not long"),), isolated=True),
     Part("rules", "rules shown", 30, ((PYTHON, "-m", "tools.rules"),)),
 )

@@ -32,6 +32,7 @@ def test_every_test_belongs_to_exactly_one_part() -> None:
     assert markers == {
         "unit": "not fault and not long",
         "cli": "not fault and not long",
+        "browser": "not fault and not long",
         "faults": "fault and not long",
     }
 

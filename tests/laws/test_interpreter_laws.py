@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from agents.claude.golden_claude import SESSION, Input, Log, cases, inputs, raw
 from fairlead.agents.claude.interpreter import ClaudeInterpreter
 from fairlead.agents.claude.lines import LineSplitter
-from fairlead.agents.claude.records import interrupt_marker
+from fairlead.agents.claude.markers import interrupt_marker
 from fairlead.model import events as ev
 from fairlead.model.agents import Outcome, Record
 from fairlead.model.ids import EventId

@@ -374,7 +374,7 @@ class Rig:
 
     async def until(self, true: Callable[[], bool]) -> None:
         """Wait for something that follows by itself, bounded."""
-        for _ in range(2000):
+        for _ in range(10_000):
             if true():
                 return
             await asyncio.sleep(0.002)

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from fairlead.agents.claude.records import ScreenMarker, screen_marker
+from fairlead.agents.claude.markers import ScreenMarker, screen_marker
 from fairlead.model import commands as cmd
 from fairlead.model import events as ev
 from fairlead.model.agents import AgentSink, ChildRecorder, Exit, Launch, Record

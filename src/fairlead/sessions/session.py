@@ -169,7 +169,9 @@ class Session:
                 return reply
             transition = core.begin()
             entry = self.runner.ledger.interrupted(transition, by)
-            reply = cmd.Reply(session=core.session, seq=entry.seq)
+            # Of a turn its end will tell; background work has no end that everybody is told.
+            data = {"background": True} if core.interpreter.turn is None else None
+            reply = cmd.Reply(session=core.session, seq=entry.seq, data=data)
             if command.key:
                 transition.keep_reply(f"key:{command.key}", reply)
             await core.commit(transition, patient=True)

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from fairlead.agents.claude.interpreter import ClaudeInterpreter
-from fairlead.agents.claude.records import interrupt_marker
+from fairlead.agents.claude.markers import interrupt_marker
 from fairlead.model import events
 from fairlead.model.agents import Outcome, Record
 from fairlead.model.ids import SessionId

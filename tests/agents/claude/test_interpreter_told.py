@@ -24,7 +24,7 @@ from agents.claude.talk import (
     user,
 )
 from fairlead.agents.claude.interpreter import ClaudeInterpreter
-from fairlead.agents.claude.records import interrupt_marker
+from fairlead.agents.claude.markers import interrupt_marker
 from fairlead.model import events as ev
 from fairlead.model.agents import Interpreter, Outcome, Record
 from fairlead.model.ids import EventId, turn_id

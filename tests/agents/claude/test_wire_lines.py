@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fairlead.agents.claude.decoding import decode
 from fairlead.agents.claude.lines import LineSplitter, Oversize, encode_line
-from fairlead.agents.claude.records import KeepAlive, decode
+from fairlead.agents.claude.records import KeepAlive
 
 
 def split(data: bytes, cuts: list[int], limit: int = 1 << 20, kept: int = 1 << 10) -> list[bytes | Oversize]:

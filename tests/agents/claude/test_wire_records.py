@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.claude.golden_claude import cases, inputs, raw
+from fairlead.agents.claude import decoding
 from fairlead.agents.claude import records as r
 from fairlead.agents.claude.sending import cancel_line, environment_line, keep_alive_line, user_line
 from fairlead.agents.claude.transcript import decode_row
@@ -94,8 +95,8 @@ LINES: list[tuple[dict[str, Any], type[Any]]] = [
 @pytest.mark.rules("S004-049", "S004-051", "S004-111", "S004-112", "S004-115", "S004-122", "S004-123", "S004-126")
 @pytest.mark.parametrize(("line", "kind"), LINES, ids=lambda value: value.__name__ if isinstance(value, type) else "")
 def test_each_type_becomes_its_class_whatever_the_order_of_its_keys(line: dict[str, Any], kind: type[Any]) -> None:
-    assert type(r.decode(raw(line))) is kind
-    assert r.decode(raw(dict(reversed(line.items())))) == r.decode(raw(line))
+    assert type(decoding.decode(raw(line))) is kind
+    assert decoding.decode(raw(dict(reversed(line.items())))) == decoding.decode(raw(line))
 
 
 @pytest.mark.rules("S004-058")
@@ -108,7 +109,7 @@ def test_a_user_record_has_its_optional_fields() -> None:
         "uuid": "u",
         "isSynthetic": True,
     }
-    record = r.decode(raw(line))
+    record = decoding.decode(raw(line))
     assert isinstance(record, r.UserRecord)
     assert (record.parent_tool_use_id, record.session_id, record.uuid, record.isSynthetic) == (
         "toolu_1",
@@ -121,8 +122,8 @@ def test_a_user_record_has_its_optional_fields() -> None:
 
 @pytest.mark.rules("S004-074", "S004-075", "S004-076")
 def test_init_is_read_with_and_without_its_optional_lists() -> None:
-    bare = r.decode(raw({"type": "system", "subtype": "init", "session_id": "s", "cwd": "/srv"}))
-    full = r.decode(
+    bare = decoding.decode(raw({"type": "system", "subtype": "init", "session_id": "s", "cwd": "/srv"}))
+    full = decoding.decode(
         raw({"type": "system", "subtype": "init", "agents": ["a"], "skills": ["s"], "plugins": [{"name": "p"}]})
     )
     assert isinstance(bare, r.Init) and (bare.agents, bare.skills, bare.plugins) == (None, None, None)
@@ -131,8 +132,8 @@ def test_init_is_read_with_and_without_its_optional_lists() -> None:
 
 
 def test_both_spellings_of_a_tools_result_are_read() -> None:
-    wire = r.decode(raw({"type": "user", "message": {}, "tool_use_result": {"a": 1}}))
-    row = r.decode(raw({"type": "user", "message": {}, "toolUseResult": "Error: no"}))
+    wire = decoding.decode(raw({"type": "user", "message": {}, "tool_use_result": {"a": 1}}))
+    row = decoding.decode(raw({"type": "user", "message": {}, "toolUseResult": "Error: no"}))
     assert isinstance(wire, r.UserRecord) and wire.result == {"a": 1}
     assert isinstance(row, r.UserRecord) and row.result == "Error: no"
 
@@ -151,7 +152,7 @@ WRONG: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("line", WRONG)
 def test_a_known_type_with_other_fields_is_unknown_and_no_error(line: dict[str, Any]) -> None:
-    record = r.decode(raw({**line, "uuid": "u-1"}))
+    record = decoding.decode(raw({**line, "uuid": "u-1"}))
     assert isinstance(record, r.UnknownRecord)
     assert (record.type, record.uuid) == (line["type"], "u-1")
 
@@ -160,31 +161,31 @@ def test_a_known_type_with_other_fields_is_unknown_and_no_error(line: dict[str, 
     "line", [b"", b"{", b"nonsense", b"[1]", b"7", b'"text"', b"null", b'{"a":}', b"\xff\xfe", b"[" * 100_000]
 )
 def test_what_is_no_object_is_garbage(line: bytes) -> None:
-    assert isinstance(r.decode(line), r.Garbage)
+    assert isinstance(decoding.decode(line), r.Garbage)
 
 
 @pytest.mark.parametrize("line", [b"{}", b'{"type":null}', b'{"type":3,"uuid":4}', b'{"subtype":7}'])
 def test_an_object_without_a_type_is_unknown(line: bytes) -> None:
-    assert r.decode(line) == r.UnknownRecord()
+    assert decoding.decode(line) == r.UnknownRecord()
 
 
 def test_half_an_emoji_does_not_cost_the_record() -> None:
     line = rb'{"type":"user","message":{"content":"cut \ud83d, whole \ud83d\ude00, \\ud83d, low \udc00"},"uuid":"u"}'
-    record = r.decode(line)
+    record = decoding.decode(line)
     assert isinstance(record, r.UserRecord)
     assert record.message.content == "cut \ufffd, whole \U0001f600, \\ud83d, low \ufffd"
-    assert r.decode_object(line)["uuid"] == "u"
+    assert decoding.decode_object(line)["uuid"] == "u"
 
 
 def test_stray_bytes_do_not_cost_the_record() -> None:
-    record = r.decode(b'{"type":"system","subtype":"informational","content":"a\xffb"}')
+    record = decoding.decode(b'{"type":"system","subtype":"informational","content":"a\xffb"}')
     assert isinstance(record, r.SystemNotice)
     assert record.content == "a\ufffdb"
 
 
 @given(st.binary(max_size=200))
 def test_no_bytes_make_the_decoder_raise(line: bytes) -> None:
-    r.decode(line)
+    decoding.decode(line)
     decode_row(line)
 
 
@@ -199,13 +200,13 @@ TYPES = st.sampled_from([line["type"] for line, _ in LINES])
 
 @given(TYPES, st.dictionaries(KEYS, VALUES, max_size=5))
 def test_no_fields_make_the_decoder_raise(kind: str, fields: dict[str, Any]) -> None:
-    assert not isinstance(r.decode(json.dumps({**fields, "type": kind}).encode()), r.Garbage)
+    assert not isinstance(decoding.decode(json.dumps({**fields, "type": kind}).encode()), r.Garbage)
 
 
 @given(st.dictionaries(st.text(min_size=1).filter(lambda key: not key.isascii()), VALUES, max_size=3))
 def test_unknown_fields_change_nothing(fields: dict[str, Any]) -> None:
     for line, _ in LINES:
-        assert r.decode(json.dumps({**fields, **line}).encode()) == r.decode(raw(line))
+        assert decoding.decode(json.dumps({**fields, **line}).encode()) == decoding.decode(raw(line))
 
 
 def test_rows_of_a_transcript_are_conversation_only_with_a_uuid() -> None:
@@ -226,7 +227,7 @@ def test_every_record_of_the_recorded_traffic_is_known() -> None:
         for given_ in inputs(case)
         for kind, message in given_.items()
         if kind in ("agent", "transcript")
-        if isinstance(r.decode(raw(message)), r.UnknownRecord | r.Garbage)
+        if isinstance(decoding.decode(raw(message)), r.UnknownRecord | r.Garbage)
     }
     assert odd == set()
 

@@ -13,7 +13,7 @@ from agents.links.socketless import Agent
 from fairlead.agents.claude.agent import ClaudeAgent
 from fairlead.agents.claude.dialin import HYBRID_SECONDS, KEEP_ALIVE_SECONDS, SETTLING_SECONDS, ClaudeDialIn, Sieve
 from fairlead.agents.claude.interpreter import ClaudeInterpreter
-from fairlead.agents.claude.records import LinkMarker, link_marker
+from fairlead.agents.claude.markers import LinkMarker, link_marker
 from fairlead.agents.claude.sending import user_line
 from fairlead.agents.links.dialin import DialInLink, Terms
 from fairlead.model import events as ev

@@ -11,7 +11,7 @@ import pytest
 from agents.claude_driver.fake_tui import FakeTerminals, FakeTui, passing
 from agents.claude_driver.puppet import MemorySink
 from fairlead.agents.claude.hooks import HookDesk
-from fairlead.agents.claude.records import typed_prompt
+from fairlead.agents.claude.markers import typed_prompt
 from fairlead.agents.claude.stage import Stage
 from fairlead.agents.claude.terminal import ClaudeTerminal
 from fairlead.agents.claude.versions import Version

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.links.socketless import Agent, FakeWire
+from fairlead.agents.claude.decoding import decode
 from fairlead.agents.claude.lines import LineSplitter
-from fairlead.agents.claude.records import decode
 from fairlead.agents.links.dialin import UNREAD_BYTES, UNSENT_BYTES, Arrival, DialInLink, Terms
 from fairlead.agents.links.dialing import State
 from fairlead.agents.links.stdio import WRITE_SECONDS

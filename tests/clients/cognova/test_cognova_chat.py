@@ -239,6 +239,19 @@ async def test_an_interrupt_reaches_the_agent_while_it_is_silent(chats: ChatHous
         assert interrupted["type"] == "chat:interrupted"
 
 
+async def test_an_interrupt_of_background_work_alone_is_answered(chats: ChatHouse) -> None:
+    async with chats.peer() as peer:
+        name = await peer.begin("go")
+        agent = await chats.agent()
+        task = {"task_id": "b1", "description": "the docs", "is_backgrounded": True, "session_id": name}
+        await agent.say({"type": "system", "subtype": "task_started", "uuid": agent._uuid("task"), **task})
+        await agent.result()
+        await peer.until("stream_end")
+        await peer.say("chat:interrupt", conversationId=name)
+        assert await peer.until("interrupted") == {"type": "chat:interrupted", "conversationId": name}
+        await chats.rig.until(lambda: ("interrupt", None) in agent.told)
+
+
 async def test_a_message_whose_agent_is_still_being_started_is_taken_back(chats: ChatHouse) -> None:
     chats.rig.kind.launch_when.clear()
     async with chats.peer() as peer:

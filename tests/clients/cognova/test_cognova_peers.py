@@ -11,7 +11,14 @@ from fairlead.clients.cognova.chat_frames import FRAMES, VARIANT
 from fairlead.model.errors import FairleadError
 from fairlead.model.gateway import Cursor
 from fairlead.testing.cognova_client import CognovaClient
-from sessions.rig import ANN, SESSION, Rig
+from sessions.rig import ANN, SESSION, Rig, SaidAgent
+
+
+async def all_live(chats: ChatHouse, agent: SaidAgent) -> Any:
+    """The feed, when its three peers have read what was there: one that still reads may find a whole block."""
+    feed: Any = chats.rig.registry.feed(agent.launch.session)
+    await chats.rig.until(lambda: [watcher.live for watcher in feed._watchers()] == [True] * 3)
+    return feed
 
 
 async def test_every_peer_sees_the_same_stream_and_a_stranger_nothing(chats: ChatHouse) -> None:
@@ -23,6 +30,7 @@ async def test_every_peer_sees_the_same_stream_and_a_stranger_nothing(chats: Cha
         assert (told["verdict"], told["status"]) == ("ok", "streaming")
         await second.send("two", name)
         await chats.rig.until(lambda: len(chats.rig.state(name).queue) == 1)
+        await all_live(chats, agent)
         await stream(agent, "a", "b")
         await agent.result()
         await agent.prompted()
@@ -47,8 +55,7 @@ async def test_each_entry_is_encoded_once_for_all_peers(chats: ChatHouse) -> Non
         for peer in (two, three):
             await peer.say("chat:subscribe", conversationId=name)
             await peer.until("subscribed")
-        feed: Any = chats.rig.registry.feed(agent.launch.session)
-        await chats.rig.until(lambda: [watcher.live for watcher in feed._watchers()] == [True] * 3)
+        feed = await all_live(chats, agent)
         encoded, head = feed.encoded, feed.head
         await stream(agent, *"0123456789")
         await agent.result()

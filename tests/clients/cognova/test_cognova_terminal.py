@@ -7,13 +7,14 @@ import os
 import pty
 import re
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from clients.cognova.shelling import CLEAN, PATIENCE, ShellHouse, open_shell_house
+from clients.cognova.shelling import CLEAN, PATIENCE, ShellClient, ShellHouse, open_shell_house
 from fairlead.clients.cognova.terminal import MESSAGE_LIMIT
 from fairlead.model.terminals import Size
 from fairlead.system.proctable import is_alive
@@ -176,6 +177,10 @@ async def test_a_replay_and_what_follows_have_no_gap_and_nothing_twice(house: Sh
         assert CLEAN not in back.text
 
 
+def at_prompt(viewer: ShellClient) -> bool:
+    return [*filter(None, viewer.screen.lines())][-1] == "$"
+
+
 @pytest.mark.rules("S002-077")
 async def test_a_redraw_in_the_middle_of_yes_ends_at_the_same_screen(house: ShellHouse) -> None:
     async with house.join() as client:
@@ -186,8 +191,9 @@ async def test_a_redraw_in_the_middle_of_yes_ends_at_the_same_screen(house: Shel
             await late.type("\x03")
             await late.until(lambda: "$" in late.screen.lines())
             await late.type("echo done $((1 + 1))\r")
-            await late.said("done 2")
-            await client.said("done 2")
+            for viewer in (late, client):
+                await viewer.said("done 2")
+                await viewer.until(partial(at_prompt, viewer))
             assert late.screen.lines() == client.screen.lines() == house.shell().screen.lines
 
 

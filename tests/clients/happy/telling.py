@@ -20,7 +20,7 @@ from fairlead.model.store import Entry
 from fairlead.model.views import Row
 from fairlead.sessions.log import Stage
 from fairlead.testing.happy_client import HappyClient
-from tools.happy_wire import wire_folder
+from tools.happy_wire import WIRE
 
 SESSION = SessionId("11111111-1111-4111-8111-111111111111")
 
@@ -136,7 +136,7 @@ def over(subtype: str = "success", **more: Any) -> Input:
 
 @contextlib.contextmanager
 def real_schema() -> "Iterator[Schema]":
-    folder = wire_folder()
+    folder = WIRE.folder
     assert folder.exists(), f"Happy's schema is not in {folder}: run `make clis`"
     argv = ["node", str(Path(__file__).with_name("check.cjs")), str(folder)]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:

@@ -12,7 +12,7 @@ import msgspec
 
 from agents.claude.golden_claude import Input, feed, raw
 from fairlead.agents.claude.interpreter import ClaudeInterpreter
-from fairlead.agents.claude.records import interrupt_marker
+from fairlead.agents.claude.markers import interrupt_marker
 from fairlead.clients.mylifedb.fold import MyLifeDbFold, MyLifeDbView
 from fairlead.clients.mylifedb.variants import Variant
 from fairlead.model import events as ev

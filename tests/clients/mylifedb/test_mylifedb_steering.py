@@ -235,6 +235,7 @@ async def test_a_message_with_an_id_is_acknowledged_with_its_uuid_and_taken_once
         await house.rig.kind.launched()
         await tab.say(type="user_message", content="hello", id="mine-1")
         assert await tab.until("ack") == ack, "a repeat is answered, and not sent again"
+        await house.rig.until(lambda: "user" in tab.kinds())
         await level(tab)
         sent = [frame for frame in tab.frames if frame["type"] == "user"]
         assert [frame["uuid"] for frame in sent] == [ack["uuid"]]

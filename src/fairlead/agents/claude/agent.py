@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fairlead.agents.claude.control import OtherRequest, request_line
+from fairlead.agents.claude.decoding import decode
 from fairlead.agents.claude.launch import initialize, needs_restart
 from fairlead.agents.claude.lines import LineSplitter, Oversize, Spill, encode_line
 from fairlead.agents.claude.pending import PendingRequests, Settled, default_timeout
@@ -22,7 +23,6 @@ from fairlead.agents.claude.records import (
     ResultRecord,
     UserRecord,
     WireRecord,
-    decode,
 )
 from fairlead.agents.claude.sending import environment_line
 from fairlead.agents.claude.serving import Serving

@@ -15,9 +15,11 @@ from typing import Final
 
 import msgspec
 
+from fairlead.agents.claude.decoding import decode
 from fairlead.agents.claude.follow import BLOCK, place_after, whole_rows
 from fairlead.agents.claude.lines import LineSplitter
-from fairlead.agents.claude.records import LinkMarker, UserRecord, decode, link_marker
+from fairlead.agents.claude.markers import LinkMarker, link_marker
+from fairlead.agents.claude.records import UserRecord
 from fairlead.agents.claude.sending import keep_alive_line
 from fairlead.agents.claude.versions import Version, abilities
 from fairlead.agents.links.dialin import Arrival, DialInLink

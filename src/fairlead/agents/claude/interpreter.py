@@ -11,6 +11,8 @@ import msgspec
 
 from fairlead.agents.claude import blocks, costs, holding, said, subagents, tasks, told, turns, typed
 from fairlead.agents.claude import state as memory
+from fairlead.agents.claude.decoding import decode
+from fairlead.agents.claude.markers import InterruptMarker, LinkMarker, ScreenMarker, SubagentLink, TypedPrompt
 from fairlead.agents.claude.records import (
     AssistantRecord,
     AuthStatus,
@@ -22,17 +24,13 @@ from fairlead.agents.claude.records import (
     Garbage,
     HookRecord,
     Init,
-    InterruptMarker,
     KeepAlive,
-    LinkMarker,
     ProgressRecord,
     QuietRecord,
     RateLimitRecord,
     ResultRecord,
-    ScreenMarker,
     Status,
     StreamRecord,
-    SubagentLink,
     SystemNotice,
     SystemQuiet,
     TaskNotification,
@@ -42,11 +40,9 @@ from fairlead.agents.claude.records import (
     TitleRecord,
     ToolProgressRecord,
     ToolUseSummary,
-    TypedPrompt,
     UnknownRecord,
     UserRecord,
     WireRecord,
-    decode,
 )
 from fairlead.agents.claude.state import RECORDS_SEEN, STREAMED_SEEN, Held, State
 from fairlead.agents.claude.step import Step

@@ -18,8 +18,8 @@ from fairlead.agents.claude.doors import SOCKET, Doors
 from fairlead.agents.claude.hooks import HookDesk
 from fairlead.agents.claude.interpreter import ClaudeInterpreter
 from fairlead.agents.claude.launch import TOKEN_VARIABLE, arguments, check_sdk_url, environment
+from fairlead.agents.claude.markers import interrupt_marker, typed_prompt
 from fairlead.agents.claude.probe import Installed, Prober, find_executable, ways
-from fairlead.agents.claude.records import interrupt_marker, typed_prompt
 from fairlead.agents.claude.sending import user_line
 from fairlead.agents.claude.stage import Stage
 from fairlead.agents.claude.terminal import ClaudeTerminal, no_steering

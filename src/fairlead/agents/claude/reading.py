@@ -15,7 +15,7 @@ import msgspec
 from fairlead.agents.claude.beside import Beside, is_subagents
 from fairlead.agents.claude.follow import place_after, place_of
 from fairlead.agents.claude.lines import Spill
-from fairlead.agents.claude.records import subagent_link
+from fairlead.agents.claude.markers import subagent_link
 from fairlead.agents.claude.rowfile import FilePlace, Item, RowFile, place_at
 from fairlead.model.agents import Record
 from fairlead.model.errors import NotFound

@@ -15,7 +15,7 @@ from fairlead.agents.claude.control import HookAnswer
 from fairlead.agents.claude.hooks import Handler, HookDesk, HookPost
 from fairlead.agents.claude.launch import in_terminal, resumes_by_command, terminal_environment
 from fairlead.agents.claude.lines import Spill
-from fairlead.agents.claude.records import ScreenMarker
+from fairlead.agents.claude.markers import ScreenMarker
 from fairlead.agents.claude.rows import TranscriptRows
 from fairlead.agents.claude.terminal import ClaudeTerminal
 from fairlead.agents.claude.versions import Version, abilities

@@ -17,10 +17,12 @@ import msgspec
 
 from fairlead.agents.claude import keys, screens
 from fairlead.agents.claude.control import HookAnswer
+from fairlead.agents.claude.decoding import decode
 from fairlead.agents.claude.hooks import HookPost
 from fairlead.agents.claude.launch import ALWAYS_ASKED, ASK_BINDS_SINCE
+from fairlead.agents.claude.markers import ScreenMarker, TypedPrompt, screen_marker
 from fairlead.agents.claude.permits import HookPermits, call_of, judge, not_understood, of_verdict
-from fairlead.agents.claude.records import ScreenMarker, TypedPrompt, UserRecord, decode, screen_marker
+from fairlead.agents.claude.records import UserRecord
 from fairlead.agents.claude.rows import TranscriptRows
 from fairlead.agents.claude.screens import View
 from fairlead.agents.claude.transcript import decode_row, in_sidechain

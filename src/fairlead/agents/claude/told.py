@@ -6,20 +6,19 @@ import msgspec
 
 from fairlead.agents.claude import subagents, texts, turns
 from fairlead.agents.claude.control import CanUseTool, asked
+from fairlead.agents.claude.decoding import decode_object
+from fairlead.agents.claude.markers import LinkMarker, ScreenMarker
 from fairlead.agents.claude.records import (
     AuthStatus,
     CompactBoundary,
     ControlRequest,
     HookRecord,
     Init,
-    LinkMarker,
     ProgressRecord,
-    ScreenMarker,
     Status,
     SystemNotice,
     ToolProgressRecord,
     ToolUseSummary,
-    decode_object,
 )
 from fairlead.agents.claude.step import Step
 from fairlead.agents.claude.turns import Signal

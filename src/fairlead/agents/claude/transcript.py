@@ -4,7 +4,8 @@ Only rows whose own type is user or assistant, with a uuid, are conversation: ne
 `message` too. There is no `result` in a transcript: how a turn ended is judged from what was said.
 """
 
-from fairlead.agents.claude.records import AssistantRecord, QuietRecord, UserRecord, WireRecord, decode
+from fairlead.agents.claude.decoding import decode
+from fairlead.agents.claude.records import AssistantRecord, QuietRecord, UserRecord, WireRecord
 
 
 def decode_row(raw: bytes) -> WireRecord:

@@ -9,7 +9,7 @@ from typing import Any
 
 from fairlead.agents.claude import told, turns
 from fairlead.agents.claude.keys import clean, same
-from fairlead.agents.claude.records import ScreenMarker, TypedPrompt
+from fairlead.agents.claude.markers import ScreenMarker, TypedPrompt
 from fairlead.agents.claude.state import Typed
 from fairlead.agents.claude.step import Step
 from fairlead.agents.claude.turns import Ending, Signal

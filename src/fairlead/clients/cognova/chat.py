@@ -91,14 +91,14 @@ class ChatConversation:
             case ("joined", session, Joined() as joined):
                 return self._joined(session, joined, answer)
             case ("send", session) | ("cancel", session):
-                done: list[Do] = [*self._done(session)]
-                if tag[0] == "cancel":
-                    done.insert(0, Write(frame({"type": "chat:interrupted", "conversationId": session})))
-                return done
+                done = self._done(session)
+                return [_interrupted(session), *done] if tag[0] == "cancel" else done
             case ("interrupt", session):
-                if (answer.data or {}).get("idle"):
+                state = answer.data or {}
+                if state.get("idle"):
                     return (Run(("queue", session), q.ReadQueue(session), session),)
-                return self._done(session)
+                told = [_interrupted(session)] if state.get("background") else []
+                return [*told, *self._done(session)]
             case ("queue", session):
                 return self._withdraw(session, answer)
             case ("whose", Decide() as given):
@@ -234,6 +234,10 @@ def _subscribed(session: SessionId, verdict: str, place: int | None, log_id: str
     if joined.status:
         told["status"] = joined.status
     return frame(told) + joined.told
+
+
+def _interrupted(session: SessionId) -> Write:
+    return Write(frame({"type": "chat:interrupted", "conversationId": session}))
 
 
 def _answer(given: Decide, session: SessionId) -> Run:

@@ -1,12 +1,14 @@
-"""Fetching Happy's schema, with a stand-in for npm: whole or not at all, once, by its lock, outside the clone."""
+"""Fetching locked npm packages, with a stand-in for npm: whole or not at all, once, by the lock, outside the clone."""
 
 import os
 from pathlib import Path
 
 import pytest
 
+from tools.browser import XTERM
 from tools.clis import InstallFailed
-from tools.happy_wire import PINNED, fetch_wire, wire_folder
+from tools.happy_wire import WIRE
+from tools.npm_locked import Locked
 
 NPM = """#!/bin/sh
 echo "$*" >> "$NPM_LOG"
@@ -31,32 +33,33 @@ def npm_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_it_is_fetched_once_by_its_lock_and_runs_no_script(npm_runs: Path) -> None:
-    fetch_wire()
-    fetch_wire()
+    WIRE.fetch()
+    WIRE.fetch()
     (run,) = npm_runs.read_text().splitlines()
     assert run.startswith("ci ")
     assert "--ignore-scripts" in run
-    assert (wire_folder() / "node_modules" / "@slopus" / "happy-wire").is_dir()
-    assert [path.name for path in wire_folder().parent.iterdir()] == [wire_folder().name]
+    assert (WIRE.folder / "node_modules" / "@slopus" / "happy-wire").is_dir()
+    assert [path.name for path in WIRE.folder.parent.iterdir()] == [WIRE.folder.name]
 
 
 def test_a_failed_fetch_leaves_nothing_and_can_be_repeated(npm_runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NPM_FAILS", "1")
     with pytest.raises(InstallFailed, match="npm could not install"):
-        fetch_wire()
-    assert list(wire_folder().parent.iterdir()) == []
+        WIRE.fetch()
+    assert list(WIRE.folder.parent.iterdir()) == []
     monkeypatch.setenv("NPM_FAILS", "")
-    fetch_wire()
-    assert wire_folder().exists()
+    WIRE.fetch()
+    assert WIRE.folder.exists()
 
 
 def test_without_npm_it_says_what_to_install(npm_runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(npm_runs.parent / "nowhere"))
     with pytest.raises(InstallFailed, match="install nodejs and npm"):
-        fetch_wire()
+        WIRE.fetch()
 
 
-def test_everything_in_the_lock_has_its_hash_and_names_no_host() -> None:
-    lock = (PINNED / "package-lock.json").read_text()
+@pytest.mark.parametrize("locked", [WIRE, XTERM], ids=lambda locked: locked.name)
+def test_everything_in_the_lock_has_its_hash_and_names_no_host(locked: Locked) -> None:
+    lock = (locked.pinned / "package-lock.json").read_text()
     assert lock.count('"integrity": "sha512-') == lock.count('"node_modules/')
     assert '"resolved"' not in lock

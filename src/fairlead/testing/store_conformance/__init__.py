@@ -1,0 +1,56 @@
+"""What every store adapter must do, as tests: subclass `StoreConformance` and give it a fixture `make_store`.
+
+    class TestMyStore(StoreConformance):
+        @pytest.fixture
+        async def make_store(self) -> AsyncIterator[Stores]:
+            stores = MyStores()
+            yield stores
+            await stores.close()
+
+The tests are coroutines (pytest-asyncio in auto mode runs them as they are) and need nothing of pytest themselves.
+
+NOT promised by the port, and so not asked here: that a read on one node sees an append of another at once (tests wait
+for it), any order between sessions, that entries named in `drop` are gone when `append` returns or at all, which text
+beyond user messages and answers is indexed, how hits rank, what `owner` says of a node that died, and how far apart
+epochs are. Live readers may see entries that a later replay no longer has; the other way round never happens.
+"""
+
+from fairlead.testing.store_conformance.appending import Appending
+from fairlead.testing.store_conformance.helping import (
+    PATIENCE,
+    Stores,
+    assert_chained,
+    assert_stored,
+    batch,
+    entry,
+    following,
+    new_session,
+    read_all,
+    refusal,
+    seqs,
+    take,
+    until,
+)
+from fairlead.testing.store_conformance.listing import Listing
+from fairlead.testing.store_conformance.owning import Owning
+
+__all__ = [
+    "PATIENCE",
+    "StoreConformance",
+    "Stores",
+    "assert_chained",
+    "assert_stored",
+    "batch",
+    "entry",
+    "following",
+    "new_session",
+    "read_all",
+    "refusal",
+    "seqs",
+    "take",
+    "until",
+]
+
+
+class StoreConformance(Appending, Owning, Listing):
+    """All of it."""

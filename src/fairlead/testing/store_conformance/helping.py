@@ -1,0 +1,125 @@
+"""Helpers of the suite, public for other tests of stores."""
+
+import asyncio
+import itertools
+import uuid
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Protocol, TypeVar
+
+from fairlead.model.errors import FairleadError, NotFound
+from fairlead.model.ids import SessionId
+from fairlead.model.store import (
+    Batch,
+    Entry,
+    NewEntry,
+    Page,
+    Reset,
+    Store,
+)
+
+T = TypeVar("T")
+E = TypeVar("E", bound=FairleadError)
+
+# Seconds until a test that waits for something gives up; nothing here takes a tenth of it.
+PATIENCE = 20.0
+
+
+class Stores(Protocol):
+    """What `make_store` gives: nodes of one storage, empty at first."""
+
+    async def __call__(self, node: str = "a") -> Store:
+        """A store for `node`; a second call with a name whose store was closed opens it again."""
+        ...
+
+    async def expire(self, node: str) -> None:
+        """Let `node` die: its presence runs out while the others go on renewing theirs."""
+        ...
+
+
+def new_session() -> SessionId:
+    return SessionId(str(uuid.uuid4()))
+
+
+def entry(seq: int, text: str = "", kind: str = "text", raw: bytes | None = None) -> NewEntry:
+    """An entry whose event says `text`."""
+    words = (text or f"entry {seq}").encode()
+    return NewEntry(
+        seq, 1_700_000_000_000 + seq, kind, b'{"type":"%s","text":"%s"}' % (kind.encode(), words), "agent", raw
+    )
+
+
+def batch(*seqs: int, drop: Sequence[int] = (), **rest: Any) -> Batch:
+    return Batch(entries=tuple(entry(seq) for seq in seqs), drop=tuple(drop), **rest)
+
+
+async def refusal(error: type[E], call: Awaitable[Any]) -> E:
+    """The error with which `call` must end."""
+    try:
+        result = await call
+    except error as refused:
+        return refused
+    raise AssertionError(f"expected {error.__name__}, got {result!r}")
+
+
+@asynccontextmanager
+async def following(
+    store: Store, session: SessionId, after: int, log_id: str | None = None
+) -> AsyncIterator[AsyncIterator[Entry | Reset]]:
+    """A subscription that ends with the block."""
+    items = store.subscribe(session, after, log_id)
+    try:
+        yield items
+    finally:
+        if isinstance(items, AsyncGenerator):
+            await items.aclose()
+
+
+async def take(items: AsyncIterator[T], count: int) -> list[T]:
+    """The next `count` items."""
+    async with asyncio.timeout(PATIENCE):
+        return [await anext(items) for _ in range(count)]
+
+
+async def until(condition: Callable[[], Awaitable[T]]) -> T:
+    """Wait for another node's change, which the port does not promise at once."""
+    async with asyncio.timeout(PATIENCE):
+        while not (found := await condition()):
+            await asyncio.sleep(0.01)
+        return found
+
+
+async def read_all(store: Store, session: SessionId, after: int = 0, limit: int = 7) -> list[Entry]:
+    """The whole log, page by page."""
+    entries: list[Entry] = []
+    while (page := await store.read(session, after, limit)).entries:
+        entries += page.entries
+        after = page.entries[-1].seq
+    return entries
+
+
+def seqs(entries: Sequence[Entry | Reset] | Page) -> list[int]:
+    items = entries.entries if isinstance(entries, Page) else entries
+    return [item.seq for item in items if isinstance(item, Entry)]
+
+
+def assert_stored(entries: Sequence[Entry], written: Sequence[NewEntry]) -> None:
+    """Every field as it was written; `prev` is the store's."""
+    assert [(e.seq, e.at, e.kind, e.event, e.origin, e.raw) for e in entries] == [
+        (e.seq, e.at, e.kind, e.event, e.origin, e.raw) for e in written
+    ]
+
+
+def assert_chained(entries: Sequence[Entry], before: int = 0) -> None:
+    """A reader that has everything up to `before` finds no hole, and each entry names the one before it."""
+    if entries:
+        assert entries[0].prev <= before
+    for left, right in itertools.pairwise(entries):
+        assert right.prev == left.seq
+
+
+async def has(store: Store, session: SessionId, head: int) -> bool:
+    try:
+        return (await store.read(session, 0, 1)).head >= head
+    except NotFound:
+        return False

@@ -1,0 +1,201 @@
+"""The part of the suite about who owns a log, and asking its owner; forks."""
+
+import asyncio
+from functools import partial
+
+from fairlead.model.errors import Conflict, FairleadError, Fenced, Held, NoOwner, NotFound
+from fairlead.model.store import (
+    ForkPoint,
+    Lease,
+)
+from fairlead.testing.store_conformance.helping import (
+    Stores,
+    assert_chained,
+    batch,
+    following,
+    new_session,
+    read_all,
+    refusal,
+    seqs,
+    take,
+    until,
+)
+
+
+class Owning:
+    between_nodes = True
+    """Whether a command reaches the owner from another node; False for an adapter that knows one process only."""
+
+    # --- ownership
+
+    async def test_one_of_many_claimers_wins(self, make_store: Stores) -> None:
+        stores, session = [await make_store(name) for name in "abcd"], new_session()
+        outcomes = await asyncio.gather(*(store.claim(session) for store in stores), return_exceptions=True)
+        winners = [outcome[0] for outcome in outcomes if isinstance(outcome, tuple)]
+        losers = [outcome for outcome in outcomes if isinstance(outcome, Held)]
+        assert (len(winners), len(losers)) == (1, 3)
+        assert {loser.node for loser in losers} == {winners[0].node}
+        for store in stores:
+            assert await until(partial(store.owner, session)) == winners[0]
+
+    async def test_the_same_node_claims_again_with_a_later_epoch(self, make_store: Stores) -> None:
+        store, session = await make_store(), new_session()
+        lease, log_id, head = await store.claim(session)
+        head = await store.append(lease, batch(1), head)
+        newer, same, now = await store.claim(session)
+        assert newer.epoch > lease.epoch
+        assert (same, now) == (log_id, 1)
+        await refusal(Fenced, store.append(lease, batch(2), head))
+        await refusal(Fenced, store.append(lease, batch(), head))
+        assert await store.append(newer, batch(2), head) == 2
+
+    async def test_a_dead_node_is_followed_and_fenced(self, make_store: Stores) -> None:
+        dead, heir, session = await make_store("a"), await make_store("b"), new_session()
+        lease, log_id, head = await dead.claim(session)
+        head = await dead.append(lease, batch(1, 2), head)
+        assert (await refusal(Held, heir.claim(session))).node == "a"
+        await make_store.expire("a")
+        assert session in await heir.owned_by("a")
+        newer, same, now = await heir.claim(session)
+        assert newer.epoch > lease.epoch
+        assert newer.node == "b"
+        assert (same, now) == (log_id, 2)
+        await refusal(Fenced, dead.append(lease, batch(3), head))
+        assert await heir.append(newer, batch(3), now) == 3
+        assert (await heir.owned_by("a"), await heir.owned_by("b")) == ([], [session])
+        assert seqs(await read_all(heir, session)) == [1, 2, 3]
+
+    async def test_a_node_that_renews_keeps_its_logs(self, make_store: Stores) -> None:
+        store, other, session = await make_store("a"), await make_store("b"), new_session()
+        await store.claim(session)
+        assert await store.renew() > 0
+        await make_store.expire("b")
+        await refusal(Held, other.claim(session))
+
+    async def test_a_released_log_is_free_at_once(self, make_store: Stores) -> None:
+        store, other, session = await make_store("a"), await make_store("b"), new_session()
+        lease, _, head = await store.claim(session)
+        await store.release(lease)
+        await store.release(lease)
+        assert await store.owner(session) is None
+        assert await store.owned_by("a") == []
+        await refusal(Fenced, store.append(lease, batch(1), head))
+        newer, _, head = await other.claim(session)
+        assert newer.epoch > lease.epoch
+        await store.release(lease)
+        assert await other.append(newer, batch(1), head) == 1
+
+    async def test_a_made_up_lease_owns_nothing(self, make_store: Stores) -> None:
+        store, session = await make_store(), new_session()
+        await refusal(Fenced, store.append(Lease(session, "a", 1), batch(1), 0))
+        lease, _, head = await store.claim(session)
+        await refusal(Fenced, store.append(Lease(session, "b", lease.epoch), batch(1), head))
+        await refusal(Fenced, store.append(Lease(session, "a", lease.epoch + 1), batch(1), head))
+
+    # --- commands
+
+    async def test_the_owner_answers_commands(self, make_store: Stores) -> None:
+        store, session = await make_store(), new_session()
+        lease, _, _ = await store.claim(session)
+        await refusal(NoOwner, store.command(session, b"?"))
+
+        async def answer(payload: bytes) -> bytes:
+            return b"heard " + payload
+
+        stop = await store.serve(lease, answer)
+        assert await store.command(session, b"\xff\x00") == b"heard \xff\x00"
+        if self.between_nodes:
+            other = await make_store("b")
+            assert await other.command(session, b"hello") == b"heard hello"
+        await stop()
+        await refusal(NoOwner, store.command(session, b"?"))
+
+    async def test_a_command_is_not_awaited_for_ever(self, make_store: Stores) -> None:
+        store, session = await make_store(), new_session()
+        lease, _, _ = await store.claim(session)
+
+        async def silent(_: bytes) -> bytes:
+            await asyncio.Event().wait()
+            return b""
+
+        stop = await store.serve(lease, silent)
+        await refusal(FairleadError, store.command(session, b"?", timeout=0.02))
+        await stop()
+
+    # --- forks
+
+    async def test_a_fork_begins_with_its_parents_entries(self, make_store: Stores) -> None:
+        store, parent, fork = await make_store(), new_session(), new_session()
+        lease, log_id, head = await store.claim(parent)
+        head = await store.append(lease, batch(1, 2, 3, 4, 5), head)
+        forked, own_id, start = await store.claim(fork, ForkPoint(parent, 3))
+        assert start == 3
+        assert own_id != log_id
+        assert seqs(await read_all(store, fork)) == [1, 2, 3]
+        assert await store.append(forked, batch(4, 6), 3) == 6
+        await store.append(lease, batch(6, 7), head)
+        entries = await read_all(store, fork, limit=2)
+        assert seqs(entries) == [1, 2, 3, 4, 6]
+        assert_chained(entries)
+        assert seqs(await read_all(store, parent)) == [1, 2, 3, 4, 5, 6, 7]
+        tail = await store.tail(fork, None, 4)
+        assert seqs(tail) == [2, 3, 4, 6]
+        assert_chained(tail.entries, 1)
+        assert seqs(await store.tail(fork, 4, 2)) == [2, 3]
+        async with following(store, fork, 1) as live:
+            assert seqs(await take(live, 4)) == [2, 3, 4, 6]
+            await store.append(forked, batch(7), 6)
+            assert seqs(await take(live, 1)) == [7]
+
+    async def test_a_fork_of_a_fork_begins_in_either(self, make_store: Stores) -> None:
+        store, first = await make_store(), new_session()
+        lease, _, head = await store.claim(first)
+        await store.append(lease, batch(1, 2, 3), head)
+        second, third, fourth, empty = (new_session() for _ in range(4))
+        lease, _, head = await store.claim(second, ForkPoint(first, 2))
+        await store.append(lease, batch(5, 6), head)
+        lease, _, head = await store.claim(third, ForkPoint(second, 5))
+        assert head == 5
+        await store.append(lease, batch(8), head)
+        _, _, head = await store.claim(fourth, ForkPoint(third, 1))
+        assert head == 1
+        _, _, head = await store.claim(empty, ForkPoint(third, 0))
+        assert head == 0
+        assert seqs(await read_all(store, third)) == [1, 2, 5, 8]
+        assert_chained(await read_all(store, third, limit=1))
+        assert seqs(await store.tail(third, None, 3)) == [2, 5, 8]
+        assert seqs(await read_all(store, fourth)) == [1]
+        assert await read_all(store, empty) == []
+
+    async def test_a_fork_needs_a_place_in_its_parent(self, make_store: Stores) -> None:
+        store, parent, fork = await make_store(), new_session(), new_session()
+        await refusal(NotFound, store.claim(fork, ForkPoint(parent, 0)))
+        lease, _, head = await store.claim(parent)
+        await store.append(lease, batch(1), head)
+        await refusal(Conflict, store.claim(fork, ForkPoint(parent, 2)))
+        await refusal(NotFound, store.read(fork, 0, 1))
+
+    async def test_claiming_a_fork_again_changes_nothing_of_it(self, make_store: Stores) -> None:
+        store, parent, fork = await make_store(), new_session(), new_session()
+        lease, _, head = await store.claim(parent)
+        await store.append(lease, batch(1, 2), head)
+        _, log_id, _ = await store.claim(fork, ForkPoint(parent, 1))
+        _, same, head = await store.claim(fork, ForkPoint(parent, 2))
+        assert (same, head) == (log_id, 1)
+
+    async def test_what_a_fork_shows_stays_when_its_parent_drops_or_goes(self, make_store: Stores) -> None:
+        store, parent, fork = await make_store(), new_session(), new_session()
+        lease, _, head = await store.claim(parent)
+        head = await store.append(lease, batch(1, 2, 3, 4), head)
+        await store.claim(fork, ForkPoint(parent, 3))
+        await store.append(lease, batch(5, drop=(2, 3, 4)), head)
+        assert seqs(await read_all(store, fork)) == [1, 2, 3]
+        await store.erase(parent)
+        await refusal(NotFound, store.read(parent, 0, 10))
+        assert seqs(await read_all(store, fork)) == [1, 2, 3]
+        assert_chained(await read_all(store, fork))
+        nested, _, _ = await store.claim(new_session(), ForkPoint(fork, 2))
+        await store.erase(fork)
+        assert seqs(await read_all(store, nested.session)) == [1, 2]
+        await store.erase(nested.session)
+        await refusal(NotFound, store.read(nested.session, 0, 10))

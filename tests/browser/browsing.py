@@ -1,0 +1,60 @@
+"""A real browser for tests: the Chromium of this machine, driven over a pipe, with nothing but loopback to talk to."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from playwright.async_api import Browser, async_playwright
+
+from e2e.harness import why_not_isolated
+from tools.browser import browser_path, xterm_files
+
+PATIENCE = 60.0
+"""How long a page may take for one thing on a busy machine; nothing is asserted about the time itself."""
+
+PICTURES = Path(__file__).resolve().parents[2] / "build" / "browser"
+"""What the pages of each test showed at its end, for a person to look at. Never committed."""
+
+FLAGS = (
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+
+Seen = TypeVar("Seen")
+
+
+def why_no_browser() -> str | None:
+    """Why a browser test cannot run here, or None."""
+    if browser_path() is None:
+        return "there is no Chromium: `make clis` installs it, or `apt-get install chromium`"
+    missing = [str(path) for path in xterm_files() if not path.exists()]
+    return f"{missing[0]} is missing: `make clis` fetches it" if missing else why_not_isolated()
+
+
+@asynccontextmanager
+async def browsing() -> AsyncIterator[Browser]:
+    # Chromium's own sandbox does not work for root, who is in a namespace of its own here.
+    sandbox = ("--no-sandbox",) if os.geteuid() == 0 else ()
+    async with async_playwright() as playwright:
+        program = browser_path()
+        browser = await playwright.chromium.launch(executable_path=program, args=[*FLAGS, *sandbox])
+        try:
+            yield browser
+        finally:
+            await browser.close()
+
+
+async def eventually(look: Callable[[], Awaitable[Seen]], holds: Callable[[Seen], object]) -> Seen:
+    """What is seen as soon as it is as wanted; what there is instead when patience ends."""
+    deadline = asyncio.get_running_loop().time() + PATIENCE
+    while not holds(seen := await look()):
+        assert asyncio.get_running_loop().time() < deadline, f"it did not come to be; there is {str(seen)[:4000]}"
+        await asyncio.sleep(0.02)
+    return seen

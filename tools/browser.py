@@ -1,0 +1,44 @@
+"""Fetches what the browser tests need: a Chromium, and xterm.js for the page that shows a terminal.
+
+A Chromium or Chrome that is on the machine is used; else Debian's own is installed when we may. Playwright drives
+it over a pipe and never fetches a browser of its own. Standard library only.
+"""
+
+import shutil
+import sys
+from pathlib import Path
+
+from tools.clis import InstallFailed, attempt
+from tools.debian import apt_install
+from tools.npm_locked import Locked
+
+PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
+XTERM = Locked("xterm", "xterm.js", "1 MB")
+
+
+def browser_path() -> Path | None:
+    """The browser of this machine, if there is one."""
+    found = next(filter(None, map(shutil.which, PROGRAMS)), None)
+    return Path(found) if found else None
+
+
+def fetch_browser() -> None:
+    if browser_path() is None and not apt_install("chromium"):
+        raise InstallFailed("no browser, and it cannot be installed: run `apt-get install chromium` as root")
+
+
+def xterm_files() -> tuple[Path, ...]:
+    """What a page with a terminal loads, whether or not it is there yet."""
+    packages = XTERM.folder / "node_modules" / "@xterm"
+    names = ("xterm/lib/xterm.js", "xterm/css/xterm.css", "addon-fit/lib/addon-fit.js")
+    return tuple(packages / name for name in names)
+
+
+def main() -> int:
+    # Each is tried: one that cannot be fetched does not keep the other away.
+    return 1 if sum(not attempt(step) for step in (fetch_browser, XTERM.fetch)) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
