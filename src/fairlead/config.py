@@ -124,6 +124,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         bool, _described("Listen on a network without TLS, knowing that tokens can be read on the way.")
     ] = False
     origins: Annotated[tuple[str, ...], _described("Further origins whose pages may use this gateway.")] = ()
+    plugins: Annotated[str, _described("Folder of plugins, one folder each. Empty: plugins in the data folder.")] = ""
     door: Annotated[
         dict[str, DoorConfig],
         _described(

@@ -5,6 +5,7 @@ import contextlib
 import json
 import logging
 import os
+import sys
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from importlib.metadata import version
@@ -34,11 +35,13 @@ from fairlead.model.requests import Action
 from fairlead.model.routes import ClientProtocol
 from fairlead.model.terminals import Terminals
 from fairlead.notices import Caller, Room, networks
+from fairlead.plugins import Plugins, PluginSettings, plugin_environment
 from fairlead.server import limits as serving
 from fairlead.server.app import App, Parts
 from fairlead.server.binding import Binding, house_of, open_sockets, urls
 from fairlead.server.doors import Door, OpenDoor, check_doors, open_door
 from fairlead.server.logging import Redactor, configure_logging
+from fairlead.server.pages import page_performers
 from fairlead.server.protocols import discover, views_of
 from fairlead.server.runner import Runner
 from fairlead.server.steps import Performer, trust_performers
@@ -141,7 +144,7 @@ class Gateway:
         kinds = agent_kinds(config, self._env, self._clock, credentials.agents, address, terminals)
         chosen = await choose_agent(config, kinds)
         transcripts = self._transcripts(data)
-        fences = _fences(data, house, doors)
+        fences = _fences((data, plugins_folder(config)), house, doors)
         news = NewsDesk(self._clock)
         notices = self._notices(store, data)
         await notices.begin()
@@ -164,6 +167,7 @@ class Gateway:
         self._trust = TrustBook(store.documents, self._clock, self._describe, gateway.resolve_folder)
         shells = Shells(terminals, self._clock, shell_settings(config, self._env), gateway.resolve_folder)
         stack.push_async_callback(shells.close)
+        plugins = Plugins(store.documents, self._clock, plugin_settings(config, self._env))
         limits = server_limits(config)
         inbound = [protocol for kind in kinds.values() if (protocol := kind.protocol()) is not None]
         page = invitations_page(protocols, doors, config.public_url or address)
@@ -179,6 +183,8 @@ class Gateway:
             **shells.performers(),
             **FolderBook(store.documents, services.policy, gateway.resolve_folder).performers(),
             **notices.performers(),
+            **plugins.performers(),
+            **page_performers(plugins),
         }
         for kind in kinds.values():
             performers.update(kind.performers())
@@ -200,6 +206,8 @@ class Gateway:
         stack.push_async_callback(notices.stop)
         stack.push_async_callback(registry.stop)
         await notices.start()
+        stack.push_async_callback(plugins.stop)
+        await plugins.start()
         keeper.start()
         stack.push_async_callback(keeper.stop)
         url = config.public_url or self._runner.urls[0]
@@ -337,6 +345,19 @@ def shell_settings(config: Config, env: Mapping[str, str]) -> ShellSettings:
     )
 
 
+def plugin_settings(config: Config, env: Mapping[str, str]) -> PluginSettings:
+    return PluginSettings(
+        folder=plugins_folder(config),
+        env=plugin_environment(env),
+        programs={".py": sys.executable, ".js": "node", ".mjs": "node", ".cjs": "node"},
+        message_bytes=config.frame_bytes,
+    )
+
+
+def plugins_folder(config: Config) -> Path:
+    return Path(config.plugins).expanduser() if config.plugins else Path(config.data) / "plugins"
+
+
 async def choose_agent(config: Config, kinds: Mapping[str, AgentKind]) -> AgentInfo:
     """The agent that sessions get: `auto` takes Claude Code where it is installed, else the demo."""
     if config.agent != "auto":
@@ -390,9 +411,10 @@ def _binding(config: Config) -> Binding:
     )
 
 
-def _fences(data: Path, house: House, doors: Sequence[OpenDoor]) -> Fences:
-    """What no tool may touch, whatever the rules say."""
-    return Fences(folders=(os.path.realpath(data),), port=min(house.ports), doors=tuple(door.port for door in doors))
+def _fences(folders: Sequence[Path], house: House, doors: Sequence[OpenDoor]) -> Fences:
+    """What no tool may touch, whatever the rules say: among it what the gateway runs by itself."""
+    kept = tuple(os.path.realpath(folder) for folder in folders)
+    return Fences(folders=kept, port=min(house.ports), doors=tuple(door.port for door in doors))
 
 
 def _doors(config: Config) -> list[Door]:

@@ -211,7 +211,7 @@ class Plugins:
         permit = (await self._permits()).get(name)
         if found is None or permit is None or found.digest != permit.digest:
             raise _changed(name, "since it was enabled")
-        env = {**self._settings.env, "FAIRLEAD_PLUGIN": name}
+        env = {**self._settings.env, "PLUGIN_NAME": name}
         return Plan(argv=found.argv, env=env, cwd=found.folder)
 
     def _view(self, found: Found, permit: Permit | None) -> PluginView:
@@ -237,6 +237,7 @@ class Plugins:
         with contextlib.suppress(OSError, TimeoutError):
             _, writer = await within(self._clock, HEALTH_SECONDS, asyncio.open_connection(HOST, view.port))
             writer.close()
+            await writer.wait_closed()
             return True
         return False
 

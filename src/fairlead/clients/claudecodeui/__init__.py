@@ -10,6 +10,7 @@ from fairlead.clients.claudecodeui import (
     furniture,
     history_pages,
     invite,
+    plugins,
     projects,
     sessions,
     unknown,
@@ -25,9 +26,11 @@ _ROUTES: Final = (
     *sessions.ROUTES,
     *history_pages.ROUTES,
     *furniture.ROUTES,
+    *plugins.ROUTES,
 )
 _SOCKETS: Final = (
     chat.SOCKET,
+    plugins.SOCKET,
 )
 
 PROTOCOL: Final = ClientProtocol(

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from fairlead.clients.native import admin, overview, sessions, terminal, transcripts
+from fairlead.clients.native import admin, overview, plugins, sessions, terminal, transcripts
 from fairlead.clients.native.codec import SUBPROTOCOLS
 from fairlead.clients.native.conversation import NativeConversation
 from fairlead.clients.native.openapi import document
@@ -21,6 +21,7 @@ ROUTES: Final = (
     *admin.ROUTES,
     *transcripts.ROUTES,
     *terminal.ROUTES,
+    *plugins.ROUTES,
     Route(
         method="GET",
         path="/v1/openapi.json",
