@@ -18,10 +18,16 @@ from fairlead.server.doors import Door, OpenDoor, open_door
 from fairlead.server.protocols import discover
 from server.fakes import OTHER, SESSION, Served, raw_request, serving
 
-PUBLIC = {"GET /health", "POST /v1/login"}
+SIGNING_IN = {
+    "GET /api/auth/status",
+    "GET /invite",
+    "POST /api/auth/login",
+    "POST /api/auth/register",
+}
+PUBLIC = {"GET /health", "POST /v1/login", *(name.replace("/", "/claudecodeui/", 1) for name in SIGNING_IN)}
 """By name and nothing else; whoever adds one has to say so here."""
 
-PUBLIC_ON_DOORS = {"native": {"POST /v1/login"}}
+PUBLIC_ON_DOORS = {"native": {"POST /v1/login"}, "claudecodeui": SIGNING_IN}
 """Beside /health, by protocol: its own status and login calls, which whoever adds one has to name here."""
 
 ORIGINS = ("null", "http://evil", "http://localhost.evil", "http://localhost:1")
