@@ -115,7 +115,6 @@ async def main() -> None:
         select_subprotocol=choose,
         subprotocols=[SECOND],
         compression=None,
-        max_queue=1,
         process_request=slow_answer if "slow" in HOW else answer,
     ) as server:
         print(json.dumps({"ready": True, "port": server.sockets[0].getsockname()[1]}), flush=True)
