@@ -23,6 +23,7 @@ PROMISED = {
     "hook",
     "hand-over",
     "terminal",
+    *("plugins enable", "plugins disable"),
 }
 
 
