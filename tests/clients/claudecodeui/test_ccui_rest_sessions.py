@@ -1,0 +1,267 @@
+"""Sessions, projects and the composer's furniture over REST, as the original's app reads them."""
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from argon2 import profiles
+
+from clients.claudecodeui.ccui_signing import SESSIONS, Signed, frames_until, signed_gateway
+from fairlead.auth import passwords
+from fairlead.clients.claudecodeui.places import project_id
+from fairlead.model.ids import is_uuid
+
+UNKNOWN = "99999999-9999-4999-8999-999999999999"
+
+
+@pytest.fixture(autouse=True)
+def cheap_passwords(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(passwords, "PARAMETERS", profiles.CHEAPEST)
+
+
+@pytest.fixture
+async def signed(tmp_path: Path) -> AsyncIterator[Signed]:
+    async with signed_gateway(tmp_path) as made:
+        yield made
+
+
+async def projects(signed: Signed) -> dict[str, Any]:
+    answer = await signed.http.get("/api/projects")
+    assert answer.status_code == 200
+    told = answer.json()
+    assert isinstance(told, list)
+    return {project["path"]: project for project in told}
+
+
+@pytest.mark.rules("S003-029", "S003-005")
+async def test_a_session_has_its_id_before_its_first_message_and_keeps_it(signed: Signed) -> None:
+    body = {"provider": "claude", "projectPath": str(signed.project), "initialMessage": "  Say   hello to the world"}
+    answer = await signed.http.post(SESSIONS, json=body)
+    assert answer.status_code == 201
+    told = answer.json()
+    session = told["data"].pop("sessionId")
+    assert is_uuid(session)
+    project = str(signed.project)
+    expected = {"provider": "claude", "projectPath": project, "sessionName": "Say hello to the"}
+    assert told == {"success": True, "data": expected}
+    frames = await signed.run(session, "SCRIPT:text hello there")
+    assert {frame["sessionId"] for frame in frames if "sessionId" in frame} == {session}
+    assert frames[-1]["actualSessionId"] == session
+    found = await signed.data(f"{SESSIONS}/{session}")
+    assert found["sessionId"] == session
+    assert (found["provider"], found["summary"]) == ("claude", "Say hello to the")
+    assert found["createdAt"].endswith("Z") and found["lastActivity"].endswith("Z")
+    shown = {"projectId": project_id(project), "path": project, "fullPath": project, "displayName": "project"}
+    assert found["project"] == {**shown, "isStarred": False, "isArchived": False}
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code"),
+    [
+        ({"provider": "claude"}, 400, "PROJECT_PATH_REQUIRED"),
+        ({"provider": "claude", "projectPath": "  "}, 400, "PROJECT_PATH_REQUIRED"),
+        ({"provider": "cursor", "projectPath": "/tmp"}, 400, "UNSUPPORTED_PROVIDER"),
+        ({"projectPath": "/tmp"}, 400, "UNSUPPORTED_PROVIDER"),
+        ({"provider": "claude", "projectPath": "/etc"}, 403, "OUTSIDE_ROOTS"),
+        ({"provider": "claude", "projectPath": "relative"}, 400, "BAD_REQUEST"),
+        ({"provider": "claude", "projectPath": 7}, 400, "BAD_REQUEST"),
+    ],
+)
+async def test_what_cannot_be_made_is_refused_with_a_code(signed: Signed, body: Any, status: int, code: str) -> None:
+    answer = await signed.http.post(SESSIONS, json=body)
+    assert answer.status_code == status
+    told = answer.json()
+    assert (told["success"], told["error"]["code"]) == (False, code)
+    assert isinstance(told["error"]["message"], str)
+    assert (await signed.data(f"{SESSIONS}/recent"))["total"] == 0
+
+
+async def test_a_session_without_a_message_is_untitled(signed: Signed) -> None:
+    session = await signed.create()
+    assert (await signed.data(f"{SESSIONS}/{session}"))["summary"] == "Untitled Session"
+
+
+async def test_the_agents_own_id_is_told_by_one_call_and_finds_the_session(signed: Signed) -> None:
+    session = await signed.create("hello")
+    early = await signed.http.get(f"{SESSIONS}/{session}/provider-id")
+    native = ""
+    if early.status_code == 200:
+        native = early.json()["data"]["sessionId"]
+    else:
+        assert (early.status_code, early.json()["error"]["code"]) == (409, "PROVIDER_SESSION_NOT_READY")
+    await signed.run(session, "SCRIPT:text hello")
+    later = (await signed.data(f"{SESSIONS}/{session}/provider-id"))["sessionId"]
+    assert is_uuid(later) and native in ("", later)
+    assert (await signed.data(f"{SESSIONS}/{later}"))["sessionId"] == session
+    for call in ("", "/provider-id", "/token-usage", "/messages"):
+        for name in (UNKNOWN, "nonsense"):
+            gone = await signed.http.get(f"{SESSIONS}/{name}{call}")
+            assert (gone.status_code, gone.json()["error"]["code"]) == (404, "SESSION_NOT_FOUND")
+
+
+async def test_what_runs_is_listed_while_it_runs(signed: Signed) -> None:
+    session = await signed.create("slow")
+    assert await signed.data(f"{SESSIONS}/running") == {"sessions": []}
+    async with signed.chat() as socket:
+        await socket.send(json.dumps({"type": "chat.send", "sessionId": session, "content": "SCRIPT:slow"}))
+        await frames_until(socket, lambda frame: frame["kind"] in ("stream_delta", "text", "thinking"))
+        (run,) = (await signed.data(f"{SESSIONS}/running"))["sessions"]
+        assert set(run) == {"sessionId", "provider", "startedAt", "lastSeq"}
+        assert (run["sessionId"], run["provider"]) == (session, "claude")
+        created = await signed.data(f"{SESSIONS}/{session}")
+        assert run["startedAt"] > 0 and run["lastSeq"] > 0 and created["sessionId"] == session
+        await socket.send(json.dumps({"type": "chat.abort", "sessionId": session}))
+        await frames_until(socket, lambda frame: frame["kind"] == "complete")
+    assert await signed.data(f"{SESSIONS}/running") == {"sessions": []}
+
+
+async def test_renamed_archived_brought_back_and_deleted(signed: Signed) -> None:
+    session, other = await signed.create("one"), await signed.create("two")
+    one = f"{SESSIONS}/{session}"
+    renamed = await signed.http.put(one, json={"summary": " Better "})
+    assert renamed.json() == {"success": True, "data": {"sessionId": session, "summary": "Better"}}
+    assert (await signed.data(one))["summary"] == "Better"
+    for bad in ({}, {"summary": " "}, {"summary": "x" * 201}, {"summary": 7}):
+        assert (await signed.http.put(one, json=bad)).status_code == 400
+    archived = await signed.http.delete(one)
+    assert archived.json()["data"] == {"sessionId": session, "action": "archived"}
+    assert await names(signed, "recent") == [other]
+    (shown,) = (await signed.data(f"{SESSIONS}/archived"))["sessions"]
+    assert (shown["sessionId"], shown["sessionTitle"], shown["isArchived"]) == (session, "Better", True)
+    assert (shown["projectPath"], shown["projectDisplayName"]) == (str(signed.project), "project")
+    assert (await signed.http.post(f"{one}/restore")).status_code == 200
+    assert set(await names(signed, "recent")) == {session, other}
+    deleted = await signed.http.delete(f"{one}?force=true")
+    assert deleted.json()["data"]["action"] == "deleted"
+    assert await names(signed, "recent") == [other]
+    assert (await signed.http.get(one)).status_code == 404
+    for call in (signed.http.delete(one), signed.http.put(one, json={"summary": "x"})):
+        assert (await call).json()["error"]["code"] == "SESSION_NOT_FOUND"
+
+
+async def names(signed: Signed, which: str) -> list[str]:
+    told = await signed.data(f"{SESSIONS}/{which}")
+    return [one["sessionId"] for one in told["conversations"]]
+
+
+async def test_recent_ones_come_page_by_page(signed: Signed) -> None:
+    made = [await signed.create(str(number)) for number in range(5)]
+    first = await signed.data(f"{SESSIONS}/recent?limit=2&offset=0")
+    second = await signed.data(f"{SESSIONS}/recent?limit=2&offset=2")
+    third = await signed.data(f"{SESSIONS}/recent?limit=2&offset=4")
+    assert [page["hasMore"] for page in (first, second, third)] == [True, True, False]
+    assert {page["total"] for page in (first, second, third)} == {5}
+    shown = [one["sessionId"] for page in (first, second, third) for one in page["conversations"]]
+    assert sorted(shown) == sorted(made)
+    odd = await signed.data(f"{SESSIONS}/recent?limit=-1&offset=x")
+    assert len(odd["conversations"]) == 5
+
+
+async def test_token_usage_is_what_the_last_status_told(signed: Signed) -> None:
+    session = await signed.create("hello")
+    assert (await signed.data(f"{SESSIONS}/{session}/token-usage"))["used"] == 0
+    frames = await signed.run(session, "SCRIPT:text hello")
+    status = [frame for frame in frames if frame["kind"] == "status"][-1]
+    assert await signed.data(f"{SESSIONS}/{session}/token-usage") == status["tokenBudget"]
+
+
+# --- projects
+
+
+async def test_projects_are_a_bare_array_of_folders_with_their_newest_sessions(signed: Signed) -> None:
+    other = signed.project.parent / "other"
+    other.mkdir()
+    made = [await signed.create(f"number {number}") for number in range(22)]
+    lone = await signed.create("alone", str(other))
+    found = await projects(signed)
+    project = found[str(signed.project)]
+    shown = {"projectId", "path", "fullPath", "displayName", "isStarred", "sessions", "sessionMeta"}
+    assert set(project) == shown
+    assert (len(project["sessions"]), project["sessionMeta"]) == (20, {"hasMore": True, "total": 22})
+    assert set(project["sessions"][0]) == {"id", "provider", "summary", "messageCount", "lastActivity"}
+    assert [one["id"] for one in found[str(other)]["sessions"]] == [lone]
+    more = await signed.http.get(f"/api/projects/{project['projectId']}/sessions?limit=20&offset=20")
+    rest = more.json()
+    assert rest["sessionMeta"] == {"hasMore": False, "total": 22}
+    assert {one["id"] for one in (*project["sessions"], *rest["sessions"])} == set(made)
+    assert (await signed.http.get("/api/projects/nosuch/sessions")).status_code == 404
+    await signed.http.delete(f"{SESSIONS}/{lone}")
+    assert str(other) not in await projects(signed)
+
+
+async def test_a_fresh_gateway_offers_its_roots_and_folders_that_were_listed(signed: Signed) -> None:
+    root = str(signed.project.parent)
+    assert list(await projects(signed)) == [root]
+    made = await signed.http.post("/api/projects/create-project", json={"path": str(signed.project)})
+    assert made.json()["project"]["displayName"] == "project"
+    assert list(await projects(signed)) == [str(signed.project), root]
+    for path, status in (("/etc", 403), ("", 400), (f"{root}/nosuch", 404)):
+        answer = await signed.http.post("/api/projects/create-project", json={"path": path})
+        assert answer.status_code == status
+    assert (await signed.data("/api/projects/archived")) == {"projects": []}
+
+
+@pytest.mark.rules("S003-129")
+async def test_a_list_of_projects_is_told_twice_however_long_it_is(signed: Signed) -> None:
+    """Theirs tells every project to every socket."""
+    for number in range(12):
+        folder = signed.project / str(number)
+        folder.mkdir()
+        await signed.create("one", str(folder))
+    async with signed.chat() as socket:
+        await socket.send(json.dumps({"type": "chat.subscribe", "sessions": [{"sessionId": UNKNOWN}]}))
+        await frames_until(socket, lambda frame: frame["kind"] == "chat_subscribed")
+        told = await projects(signed)
+        frames = await frames_until(socket, lambda frame: frame.get("phase") == "complete")
+    progress = [frame for frame in frames if frame["kind"] == "loading_progress"]
+    assert progress == [
+        {"kind": "loading_progress", "phase": "loading", "current": 0, "total": 1},
+        {"kind": "loading_progress", "phase": "complete", "current": len(told), "total": len(told)},
+    ]
+
+
+# --- what surrounds the composer
+
+
+async def test_the_furniture_has_the_shapes_that_the_app_reads(signed: Signed) -> None:
+    models = (await signed.data("/api/providers/claude/models"))["models"]
+    assert models["DEFAULT"] in [option["value"] for option in models["OPTIONS"]]
+    (claude,) = (await signed.data("/api/providers/capabilities"))["providers"]
+    assert claude["provider"] == "claude"
+    assert claude["permissionModes"] == ["default", "auto", "acceptEdits", "plan"], "bypass is off"
+    assert claude["defaultPermissionMode"] == "default"
+    commands = (await signed.http.post("/api/commands/list", json={"projectPath": "/x"})).json()
+    assert (commands["builtIn"], commands["custom"]) == ([], [])
+    assert (await signed.data("/api/providers/claude/skills?workspacePath=/x"))["skills"] == []
+    for path in ("/api/providers/cursor/models", "/api/providers/codex/skills", "/api/nosuch", "/api/git/status"):
+        answer = await signed.http.get(path)
+        assert answer.status_code == 404, path
+        assert "x-auth-error" not in answer.headers
+    assert (await signed.http.post("/api/nosuch")).status_code == 404
+    task = (await signed.http.get("/api/taskmaster/installation-status")).json()
+    assert task["installation"]["isInstalled"] is False
+    assert (await signed.http.get("/api/projects/x/taskmaster")).json()["taskmaster"] is None
+    assert (await signed.data("/api/browser-use/settings"))["settings"]["enabled"] is False
+    assert (await signed.http.get("/health")).json()["status"] == "ok"
+
+
+async def test_bypass_is_offered_where_the_settings_allow_it(tmp_path: Path) -> None:
+    async with signed_gateway(tmp_path, allow_bypass=True) as signed:
+        (claude,) = (await signed.data("/api/providers/capabilities"))["providers"]
+        assert "bypassPermissions" in claude["permissionModes"]
+
+
+async def test_a_sessions_model_and_effort_are_its_own(signed: Signed) -> None:
+    session = await signed.create("hello")
+    path = f"/api/providers/claude/sessions/{session}"
+    before = await signed.data(f"{path}/active-model")
+    assert (before["model"], before["source"], before["effort"]) == ("default", "default", None)
+    assert (await signed.http.post(f"{path}/active-model", json={"model": "opus"})).json()["success"] is True
+    assert (await signed.http.post(f"{path}/active-effort", json={"effort": "high"})).json()["success"] is True
+    after = await signed.data(f"{path}/active-model")
+    assert (after["model"], after["source"], after["effort"]) == ("opus", "session", "high")
+    assert (await signed.http.post(f"{path}/active-effort", json={"effort": "--flag"})).status_code == 400
+    assert (await signed.http.post(f"{path}/active-model", json={"model": " "})).status_code == 400
+    assert (await signed.http.get("/api/providers/codex/sessions/x/active-model")).status_code == 404
