@@ -18,7 +18,7 @@ from fairlead.model.news import SessionNews
 from fairlead.model.requests import Action
 from fairlead.model.store import Summary
 from fairlead.sessions.feed import BUFFER
-from fairlead.sessions.news import NewsDesk
+from fairlead.sessions.news import NewsDesk, NewsListener
 
 OWED = 256
 """Sessions of which a slow socket is told later; of the oldest beyond these it reads in its lists."""
@@ -66,30 +66,31 @@ class HallRoom:
         self._desk = desk
         self._read = read
         self.members: set[HallMember] = set()
-        self._listening: asyncio.Task[None] | None = None
+        self._listener: NewsListener | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
 
     def enter(self, sink: Sink) -> HallMember:
         member = HallMember(self, sink)
         self.members.add(member)
-        if self._listening is None:
-            self._listening = asyncio.get_running_loop().create_task(self._listen())
+        if self._listener is None:
+            # It hears from now on, whenever its task gets to run.
+            self._listener = self._desk.listen()
+            task = asyncio.get_running_loop().create_task(self._listen(self._listener))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
         return member
 
     def leave(self, member: HallMember) -> None:
         self.members.discard(member)
-        if not self.members and self._listening is not None:
-            self._listening.cancel()
-            self._listening = None
+        if not self.members and self._listener is not None:
+            self._listener.close()
+            self._listener = None
 
-    async def _listen(self) -> None:
-        listener = self._desk.listen()
-        try:
-            while True:
-                for news in await listener.hear():
-                    if news.what in ("created", "updated"):
-                        await self._tell(news)
-        finally:
-            listener.close()
+    async def _listen(self, listener: NewsListener) -> None:
+        while heard := await listener.hear():
+            for news in heard:
+                if news.what in ("created", "updated"):
+                    await self._tell(news)
 
     async def _tell(self, news: SessionNews) -> None:
         try:
