@@ -91,6 +91,18 @@ class PluginSocket(msgspec.Struct, frozen=True):
     subprotocol: str = ""
 
 
+class CallPlugin(Action, frozen=True, kw_only=True):
+    """-> `Response`: what the plugin's server answers to this HTTP request. NotFound if it does not run;
+    PluginFailed."""
+
+    name: str
+    method: str
+    path: str
+    query: str = ""
+    body: bytes = b""
+    content_type: str = "application/json"
+
+
 class ReadPluginFile(Action, frozen=True):
     """-> `Response` with a file of the plugin's page. NotFound; Stale, if the plugin is another than was enabled.
     `known` is the browser's If-None-Match."""

@@ -18,9 +18,10 @@ from fairlead.model import plugins as act
 from fairlead.model.auth import Identity
 from fairlead.model.errors import BadRequest, NotAllowed, NotFound, Stale
 from fairlead.model.plugins import PluginFolder, PluginSocket, PluginView
-from fairlead.model.requests import Action
+from fairlead.model.requests import Action, Response
 from fairlead.model.store import Documents
 from fairlead.plugins.bridge import HOST, Bridge, open_socket
+from fairlead.plugins.calls import call_plugin
 from fairlead.plugins.folder import Found, scan
 from fairlead.plugins.manifest import FILE, Manifest
 from fairlead.plugins.runner import PATIENCE, Plan, PluginRunner
@@ -85,6 +86,7 @@ class Plugins:
             act.EnablePlugin: self.enable,
             act.DisablePlugin: self.disable,
             act.JoinPlugin: self.join,
+            act.CallPlugin: self.call,
         }
 
     async def start(self) -> None:
@@ -149,14 +151,14 @@ class Plugins:
             return self._view(found or Found(name=action.name, folder="", problem="Its folder is gone."), None)
 
     async def join(self, who: Identity, action: act.JoinPlugin) -> PluginSocket:
-        runner = self._runners.get(action.name)
-        if runner is None or not runner.port:
-            raise NotFound("running plugin", action.name)
-        plugin = await open_socket(action, runner.port, self._clock, self._settings.message_bytes)
+        plugin = await open_socket(action, self._port(action.name), self._clock, self._settings.message_bytes)
         bridge = Bridge(plugin, self._clock, self._bridges.discard)
         self._bridges.add(bridge)
         log.info("plugin joined", extra={"plugin": action.name, "who": who.name, "credential": who.credential})
         return PluginSocket(bridge, plugin.subprotocol or "")
+
+    async def call(self, who: Identity, action: act.CallPlugin) -> Response:
+        return await call_plugin(action, self._port(action.name), self._clock, self._settings.message_bytes)
 
     async def page(self, name: str) -> PluginFolder:
         found, permits = await self._scan(), await self._permits()
@@ -177,6 +179,12 @@ class Plugins:
         await self._documents.delete(CHILDREN, name)
 
     # --- inside
+
+    def _port(self, name: str) -> int:
+        runner = self._runners.get(name)
+        if runner is None or not runner.port:
+            raise NotFound("running plugin", name)
+        return runner.port
 
     async def _scan(self) -> dict[str, Found]:
         return await asyncio.to_thread(scan, self._settings.folder, self._settings.programs)

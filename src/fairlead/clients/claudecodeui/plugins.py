@@ -14,6 +14,7 @@ from fairlead.clients.claudecodeui.rest import SMALL, route
 from fairlead.clients.claudecodeui.unknown import Nothing
 from fairlead.model.errors import FairleadError, NotAllowed, NotFound
 from fairlead.model.plugins import (
+    CallPlugin,
     DisablePlugin,
     JoinPlugin,
     ListPlugins,
@@ -22,7 +23,7 @@ from fairlead.model.plugins import (
     ReadPluginFile,
 )
 from fairlead.model.requests import Head
-from fairlead.model.routes import Request, Response, Steps, json_response
+from fairlead.model.routes import METHODS, Request, Response, Steps, json_response
 from fairlead.model.sockets import Agreed, Check, HangUp, Opening, PassOn, SocketRoute
 
 INVALID_NAME: Final = HangUp(4400, "Invalid plugin name")
@@ -96,6 +97,20 @@ def read_file(request: Request) -> Steps:
     return response
 
 
+def call(request: Request) -> Steps:
+    """A page asks its own server. Of the request it gets method, path, query and body."""
+    head = request.head
+    response: Response = yield CallPlugin(
+        name=request.params["name"],
+        method=head.method,
+        path=request.params["path"],
+        query=passed_query(head.query),
+        body=request.body,
+        content_type=head.first("content-type") or "application/json",
+    )
+    return response
+
+
 def _fields(view: PluginView) -> dict[str, Any]:
     """As its app reads them. One that has changed is off until somebody has looked at it."""
     return {
@@ -148,5 +163,16 @@ ROUTES: Final = (
         read_file,
         "A file of an enabled plugin's page.",
         signed=True,
+    ),
+    *(
+        route(
+            method,
+            "/api/plugins/{name}/rpc/{path...}",
+            "terminal",
+            f"plugins.call.{method.lower()}",
+            call,
+            "A page's call to its plugin's server.",
+        )
+        for method in METHODS
     ),
 )
