@@ -28,6 +28,7 @@ from fairlead.config import Config
 from fairlead.model.admin import FolderReport
 from fairlead.model.agents import AgentInfo, AgentKind
 from fairlead.model.dialin import Tokens
+from fairlead.model.errors import BadRequest
 from fairlead.model.ids import SessionId
 from fairlead.model.news import What
 from fairlead.model.policy import Behavior, Rule, parse_rule
@@ -57,7 +58,17 @@ from fairlead.sessions.transcripts import Keeper
 from fairlead.sessions.trust import TrustBook
 from fairlead.stores.sqlite import SqliteStore
 from fairlead.system.clock import SystemClock
-from fairlead.terminals import Shells, ShellSettings, TerminalActions, TerminalRegistry, shell_environment
+from fairlead.terminals import (
+    AGENT,
+    PROVIDERS,
+    Desks,
+    Provider,
+    Shells,
+    ShellSettings,
+    TerminalActions,
+    TerminalRegistry,
+    shell_environment,
+)
 
 log = logging.getLogger("fairlead")
 
@@ -167,6 +178,8 @@ class Gateway:
         self._trust = TrustBook(store.documents, self._clock, self._describe, gateway.resolve_folder)
         shells = Shells(terminals, self._clock, shell_settings(config, self._env), gateway.resolve_folder)
         stack.push_async_callback(shells.close)
+        desks = Desks(terminals, shells, providers(config), gateway, self._clock, gateway.resolve_folder)
+        stack.push_async_callback(desks.close)
         plugins = Plugins(store.documents, self._clock, plugin_settings(config, self._env))
         limits = server_limits(config)
         inbound = [protocol for kind in kinds.values() if (protocol := kind.protocol()) is not None]
@@ -181,6 +194,7 @@ class Gateway:
             **Halls(news, store.summary).performers(),
             **TerminalActions(terminals).performers(),
             **shells.performers(),
+            **desks.performers(),
             **FolderBook(store.documents, services.policy, gateway.resolve_folder).performers(),
             **notices.performers(),
             **plugins.performers(),
@@ -356,6 +370,18 @@ def plugin_settings(config: Config, env: Mapping[str, str]) -> PluginSettings:
 
 def plugins_folder(config: Config) -> Path:
     return Path(config.plugins).expanduser() if config.plugins else Path(config.data) / "plugins"
+
+
+def providers(config: Config) -> dict[str, Provider]:
+    """The programs that a terminal may be asked for by name. BadRequest."""
+    taken = {AGENT: "claude", "plain-shell": "shell"}
+    for name in config.provider:
+        if name in taken:
+            raise BadRequest(f"Setting provider: {name} is set by the setting {taken[name]}.")
+    chosen = {
+        name: Provider(command=provider.command, resume=provider.resume) for name, provider in config.provider.items()
+    }
+    return {**PROVIDERS, **chosen}
 
 
 async def choose_agent(config: Config, kinds: Mapping[str, AgentKind]) -> AgentInfo:

@@ -108,7 +108,7 @@ class Watching:
             if self._size is not None:
                 # Only now: a size is forgotten by the end of the watch that it belongs to.
                 self._terminal.resize(self._size, self._who)
-            async with contextlib.aclosing(self._terminal.watch(self._who, self._raw)) as watching:
+            async with contextlib.aclosing(self._terminal.watch(self._who, self._begins_raw())) as watching:
                 async for output in watching:
                     wire.send(self._words.output(output))
                     while wire.backlog() > UNSENT_BYTES:
@@ -118,6 +118,9 @@ class Watching:
         except Exception:
             log.exception("a watcher of a terminal is lost", extra={"terminal": self._terminal.name})
             wire.hang_up(BROKEN, "the terminal cannot be shown")
+
+    def _begins_raw(self) -> bool:
+        return self._raw
 
     def _over(self, wire: Wire, exit: Exit) -> None:
         wire.send(self._words.ended(exit))

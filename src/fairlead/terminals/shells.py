@@ -58,7 +58,7 @@ class Shells:
     ) -> None:
         self._terminals = terminals
         self._clock = clock
-        self._settings = settings
+        self.settings = settings
         self._folder = folder
         self._numbers = count(1)
         self._starting: dict[str, asyncio.Task[LiveTerminal]] = {}
@@ -105,10 +105,10 @@ class Shells:
 
     def recording(self, user: str, name: str) -> str:
         """The file for one of this user's; empty where none is wanted."""
-        if not self._settings.recordings:
+        if not self.settings.recordings:
             return ""
         owner = _NO_FILE_NAME.sub("_", user)
-        return f"{self._settings.recordings}/{self._clock.now_ms()}-{owner}-{name}.cast"
+        return f"{self.settings.recordings}/{self._clock.now_ms()}-{owner}-{name}.cast"
 
     async def close(self) -> None:
         """No more are minded; the programs are the registry's to end."""
@@ -131,7 +131,7 @@ class Shells:
         return terminal
 
     def _program(self, user: str, action: JoinShell) -> Program:
-        settings = self._settings
+        settings = self.settings
         return Program(
             argv=(settings.program,),
             env=settings.env,
@@ -143,7 +143,7 @@ class Shells:
 
     async def _mind(self, terminal: LiveTerminal, by_use: bool) -> None:
         """End it when it was idle for too long, with a word before."""
-        idle = self._settings.idle_s
+        idle = self.settings.idle_s
         ahead = min(WARNING_SECONDS, idle / 2)
         warned: float | None = None
         while terminal.running:
@@ -167,7 +167,7 @@ def warning(seconds: float) -> str:
 
 
 def left_warning(seconds: float) -> str:
-    return f"\r\n[Nobody watches this terminal. It is closed in {round(seconds)} seconds, unless somebody comes.]\r\n"
+    return f"\r\n[Nobody watches this terminal. It is closed in {round(seconds)} seconds.]\r\n"
 
 
 def _looked_at(task: "asyncio.Task[LiveTerminal]") -> None:

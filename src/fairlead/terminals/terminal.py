@@ -59,6 +59,7 @@ class LiveTerminal:
         self._name = name
         self._child = child
         self._own_size = self._size = size = fit(program.size)
+        self._resized = False
         self._shell = program.shell
         self._clock = clock
         self._patience = patience
@@ -108,6 +109,11 @@ class LiveTerminal:
     @property
     def touched(self) -> float:
         return self._touched
+
+    @property
+    def intact(self) -> bool:
+        """All that it has ever printed is there as it was, for the size that it has."""
+        return self._tail is not None and self._tail.whole and not self._resized
 
     @property
     def left(self) -> float | None:
@@ -277,6 +283,7 @@ class LiveTerminal:
         if size == self._size or not self.running:
             return
         self._size = size
+        self._resized = True
         with contextlib.suppress(OSError):
             self._child.resize(size.columns, size.rows)
         self._emulator.resize(size.columns, size.rows)

@@ -13,6 +13,7 @@ from fairlead.clients.claudecodeui import (
     plugins,
     projects,
     sessions,
+    shell,
     unknown,
     users,
 )
@@ -30,6 +31,7 @@ _ROUTES: Final = (
 )
 _SOCKETS: Final = (
     chat.SOCKET,
+    shell.SOCKET,
     plugins.SOCKET,
 )
 
