@@ -82,7 +82,7 @@ class App:
         served = sorted(protocol.name for protocol in parts.protocols)
         place = at_door if parts.door else at_main_port
         placed = [place(protocol) for protocol in parts.protocols]
-        self.table = RouteTable([_own(parts.version, served), *placed, *parts.inbound])
+        self.table = RouteTable([_own("" if parts.door else parts.version, served), *placed, *parts.inbound])
         self.doer = Doer(parts.gateway, parts.performers)
         # What a path that is not there asks for: to strangers it looks like all the others.
         accounts = parts.door and any(route.accounts for protocol in placed for route in protocol.routes)
@@ -341,11 +341,12 @@ def choose_subprotocol(route: SocketRoute, offered: Sequence[str]) -> str:
 
 
 def _own(version: str, served: list[str]) -> ClientProtocol:
-    """What the server answers by itself."""
+    """What the server answers by itself. On a door without our version: a front end would take it for its server's."""
+    told = {"status": "ok", **({"version": version} if version else {}), "protocols": served}
 
     def health(request: Request) -> Steps:
         yield from ()
-        return json_response({"status": "ok", "version": version, "protocols": served})
+        return json_response(told)
 
     route = Route(method="GET", path="/health", access="public", name="health", handle=health, body_limit=0)
     return ClientProtocol(name="server", routes=(route,))

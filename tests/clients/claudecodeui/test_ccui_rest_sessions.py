@@ -1,6 +1,8 @@
 """Sessions, projects and the composer's furniture over REST, as the original's app reads them."""
 
+import asyncio
 import json
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -8,7 +10,7 @@ from typing import Any
 import pytest
 from argon2 import profiles
 
-from clients.claudecodeui.ccui_signing import SESSIONS, Signed, frames_until, signed_gateway
+from clients.claudecodeui.ccui_signing import PATIENCE, SESSIONS, Signed, frames_until, signed_gateway
 from fairlead.auth import passwords
 from fairlead.clients.claudecodeui.places import project_id
 from fairlead.model.ids import is_uuid
@@ -165,6 +167,42 @@ async def test_token_usage_is_what_the_last_status_told(signed: Signed) -> None:
     frames = await signed.run(session, "SCRIPT:text hello")
     status = [frame for frame in frames if frame["kind"] == "status"][-1]
     assert await signed.data(f"{SESSIONS}/{session}/token-usage") == status["tokenBudget"]
+
+
+@pytest.mark.rules("S003-030")
+async def test_a_session_that_another_program_made_is_used_like_any_other(tmp_path: Path) -> None:
+    program = tmp_path / "claude"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m fairlead.agents.demo "$@"\n')
+    program.chmod(0o755)
+    given = {"agent": "claude", "claude": str(program)}
+    async with signed_gateway(tmp_path, **given) as another:
+        session = await another.create("made elsewhere")
+        await another.run(session, "SCRIPT:text first")
+        native = (await another.data(f"{SESSIONS}/{session}/provider-id"))["sessionId"]
+    async with signed_gateway(tmp_path, data=str(tmp_path / "fresh"), **given) as signed:
+        async with asyncio.timeout(PATIENCE):
+            while not (shown := (await projects(signed)).get(str(signed.project), {"sessions": []})["sessions"]):
+                await asyncio.sleep(0.01)
+        (listed,) = shown
+        app = listed["id"]
+        assert is_uuid(app) and listed["provider"] == "claude"
+        assert (await signed.data(f"{SESSIONS}/{native}"))["sessionId"] == app
+        history = (await signed.http.get(f"{SESSIONS}/{app}/messages")).json()
+        assert [row["content"] for row in history["messages"] if row.get("role") == "user"] == ["SCRIPT:text first"]
+        async with asyncio.timeout(PATIENCE):
+            # That its last turn is over is known when its file has been quiet for a while.
+            while (await signed.data(f"{SESSIONS}/running"))["sessions"]:
+                await asyncio.sleep(0.05)
+        async with signed.chat() as socket:
+            await socket.send(json.dumps({"type": "chat.subscribe", "sessions": [{"sessionId": app, "lastSeq": 0}]}))
+            (ack,) = await frames_until(socket, lambda frame: frame["kind"] == "chat_subscribed")
+            assert (ack["sessionId"], ack["isProcessing"]) == (app, False)
+        frames = await signed.run(app, "SCRIPT:text second")
+        assert frames[-1]["success"] is True
+        assert frames[-1]["actualSessionId"] == app
+        again = (await signed.http.get(f"{SESSIONS}/{app}/messages")).json()["messages"]
+        said = [row["content"] for row in again if row.get("role") == "user"]
+        assert said == ["SCRIPT:text first", "SCRIPT:text second"]
 
 
 # --- projects
