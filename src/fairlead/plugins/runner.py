@@ -12,7 +12,7 @@ from typing import Annotated, Final, Literal, Protocol
 
 import msgspec
 
-from fairlead.model.errors import FairleadError
+from fairlead.model.errors import FairleadError, Stale
 from fairlead.model.plugins import State
 from fairlead.system.clock import Clock, within
 from fairlead.system.process import ChildHandle, ExitStatus, Patience, spawn
@@ -75,7 +75,7 @@ def _port_of(line: bytes) -> int:
 
 
 class PluginRunner:
-    """`plan` is asked before every start, and raises if the plugin may not run (any more)."""
+    """`plan` is asked before every start; Stale, if the plugin is another than may run."""
 
     def __init__(
         self,
@@ -114,13 +114,11 @@ class PluginRunner:
             self.state = "starting"
             began = self._clock.monotonic()
             try:
-                plan = await self._plan()
-            except FairleadError as error:
+                self.problem = await self._run(await self._plan())
+            except Stale as error:
                 self.state, self.problem = "changed", error.message
                 log.warning("plugin not started", extra={"plugin": self.name, "problem": error.message})
                 return
-            try:
-                self.problem = await self._run(plan)
             except FairleadError as error:
                 self.problem = error.message
             except Exception:
