@@ -33,14 +33,26 @@ class Screen(msgspec.Struct, frozen=True):
     """The program asked for bracketed paste."""
 
 
+class FoundUrl(msgspec.Struct, frozen=True):
+    """A URL that the program printed. `open`: it asks that it be opened; that may come later, with the URL once
+    more."""
+
+    url: str
+    open: bool = False
+
+
 class Output(msgspec.Struct, frozen=True):
     """What a watcher is given: whole characters and sequences. `redraw`: it lagged (or has just come, or the size has
     changed), and this draws everything from a clean screen, for a terminal of `size`; what it had before is void.
-    The first of a raw watch is no redraw and tells the `size` as well; its data may be empty."""
+    The first of a raw watch is no redraw and tells the `size` as well; its data may be empty.
+
+    `urls`: what was found among all that was printed by then; the first tells those that were found before. One that
+    was asked to be opened is so for whoever is told first."""
 
     data: bytes
     redraw: bool = False
     size: Size | None = None
+    urls: tuple[FoundUrl, ...] = ()
 
 
 class Program(msgspec.Struct, frozen=True, kw_only=True):
@@ -204,13 +216,6 @@ class DeskCodec(TerminalWords, Protocol):
     def refused(self, error: FairleadError) -> bytes:
         """There is no program: the client may want another."""
         ...
-
-    @property
-    def waiting(self) -> bool:
-        """There is something to tell if nothing more is printed for a moment: then `quiet` is called."""
-        ...
-
-    def quiet(self) -> bytes: ...
 
 
 class TerminalView(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,7 +15,6 @@ from fairlead.model.agents import Exit
 from fairlead.model.errors import FairleadError
 from fairlead.model.sockets import Wire
 from fairlead.model.terminals import Answer, DeskCodec, Keys, Seated, Size, Wanted
-from fairlead.system.clock import Clock, Timer
 from fairlead.terminals.joining import Watching
 from fairlead.terminals.terminal import LiveTerminal
 
@@ -23,8 +22,6 @@ log = logging.getLogger("fairlead.terminals")
 
 EARLY_BYTES: Final = 1 << 20
 """Keys that may wait for a program that is being started."""
-QUIET_SECONDS: Final = 0.5
-"""After so long without output what was printed is taken to be whole: a program writes a line at once."""
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -57,16 +54,14 @@ class _Seat(Watching):
 class _DeskWire:
     """The client's wire as a seat has it: implements `model.sockets.Wire`. Its end is the seat's alone."""
 
-    def __init__(self, wire: Wire, printed: Callable[[], None]) -> None:
+    def __init__(self, wire: Wire) -> None:
         self._wire = wire
-        self._printed = printed
         self.send_on = True
         self._paused = False
 
     def send(self, frames: bytes) -> None:
         if self.send_on:
             self._wire.send(frames)
-            self._printed()
 
     def backlog(self) -> int:
         return self._wire.backlog()
@@ -96,12 +91,9 @@ class Desk:
     """Implements `model.sockets.Holder`. `enter` finds or starts what is wanted; its second word says why something
     else is not there any more."""
 
-    def __init__(
-        self, codec: DeskCodec, who: str, clock: Clock, enter: Callable[[Wanted, str], Awaitable[Place]]
-    ) -> None:
+    def __init__(self, codec: DeskCodec, who: str, enter: Callable[[Wanted, str], Awaitable[Place]]) -> None:
         self.codec = codec
         self._who = who
-        self._clock = clock
         self._enter = enter
         self._wire: Wire | None = None
         self._seat: tuple[_Seat, _DeskWire] | None = None
@@ -109,7 +101,6 @@ class Desk:
         self._early: list[Keys | Size | Answer] = []
         self._early_bytes = 0
         self._unread: list[bytes] = []
-        self._quiet: Timer | None = None
         self._seats = 0
 
     def attached(self, wire: Wire) -> None:
@@ -158,8 +149,6 @@ class Desk:
         if self._entering is not None:
             self._entering.cancel()
             self._entering = None
-        if self._quiet is not None:
-            self._quiet.cancel()
         self._early.clear()
         self._early_bytes = 0
         if self._seat is not None:
@@ -192,7 +181,7 @@ class Desk:
         self._entering = None
         self._seats += 1
         seat = _Seat(place, self, f"{self._who}/{self._seats}", wanted)
-        seat_wire = _DeskWire(wire, self._printed)
+        seat_wire = _DeskWire(wire)
         self._seat = (seat, seat_wire)
         wire.send(self.codec.seated(place.seated))
         seat.attached(seat_wire)
@@ -208,14 +197,3 @@ class Desk:
         elif self._wire is not None:
             self._wire.send(self.codec.ended(exit))
             self._leave()
-
-    def _printed(self) -> None:
-        if self._quiet is not None:
-            self._quiet.cancel()
-            self._quiet = None
-        if self.codec.waiting:
-            self._quiet = self._clock.call_later(QUIET_SECONDS, self._is_quiet)
-
-    def _is_quiet(self) -> None:
-        if self._wire is not None and (frames := self.codec.quiet()):
-            self._wire.send(frames)

@@ -77,7 +77,7 @@ class Desks:
         def enter(wanted: Wanted, lost: str) -> Awaitable[Place]:
             return self._enter(who, wanted, lost)
 
-        return Desk(action.codec, f"{who.credential}/desk{next(self._numbers)}", self._clock, enter)
+        return Desk(action.codec, f"{who.credential}/desk{next(self._numbers)}", enter)
 
     async def close(self) -> None:
         """Nothing is minded any more; the programs are the registry's to end."""

@@ -8,10 +8,12 @@ import logging
 from collections.abc import AsyncGenerator
 from typing import Final
 
+import msgspec
+
 from fairlead.model.agents import Exit
 from fairlead.model.errors import AgentGone
-from fairlead.model.terminals import Output, Program, Screen, Size
-from fairlead.system.clock import Clock, within
+from fairlead.model.terminals import FoundUrl, Output, Program, Screen, Size
+from fairlead.system.clock import Clock, Timer, within
 from fairlead.system.pipes import PipeClosed
 from fairlead.system.process import Patience
 from fairlead.system.pty import PtyChild
@@ -20,7 +22,8 @@ from fairlead.terminals.modes import PASTE
 from fairlead.terminals.recording import Recording, begin_recording
 from fairlead.terminals.redraw import redraw
 from fairlead.terminals.tail import Tail
-from fairlead.terminals.watcher import Watcher
+from fairlead.terminals.urls import UrlFinder
+from fairlead.terminals.watcher import MOST_URLS, Watcher
 
 log = logging.getLogger("fairlead.terminals")
 
@@ -29,6 +32,8 @@ GATHER_SECONDS: Final = 0.004
 who types, and a flood becomes few messages."""
 LAG_SECONDS: Final = 5.0
 """How long a shell waits for watchers that all lag: a slow line, not a sleeping computer."""
+QUIET_SECONDS: Final = 0.5
+"""After so long without output a URL is taken to be whole: a program writes a line at once."""
 TAIL_BYTES: Final = 256 * 1024
 REDRAW_HISTORY: Final = 128 * 1024
 """Bytes of scrollback in a redraw: some two thousand lines of a busy program."""
@@ -73,6 +78,9 @@ class LiveTerminal:
             self._recording = begin_recording(program, size, clock)
         self._touched = clock.monotonic()
         self._left: float | None = self._touched
+        self._finder = UrlFinder(size.columns)
+        self._urls: dict[str, bool] = {}
+        self._quiet: Timer | None = None
         self._eased = asyncio.Event()
         self._stopping = False
         self._version = 1
@@ -157,6 +165,8 @@ class LiveTerminal:
 
     async def watch(self, who: str = "", raw: bool = False) -> AsyncGenerator[Output, None]:
         watcher = Watcher()
+        watcher.told([FoundUrl(url, open) for url, open in self._urls.items()])
+        self._urls = dict.fromkeys(self._urls, False)
         self._watchers.add(watcher)
         self._left = None
         self._touch()
@@ -166,7 +176,7 @@ class LiveTerminal:
                 if watcher.behind:
                     output = self._first(raw)
                     raw = False
-                elif watcher.pieces:
+                elif watcher.pieces or watcher.urls:
                     output = Output(watcher.take())
                 elif not self.running:
                     return
@@ -175,6 +185,8 @@ class LiveTerminal:
                     continue
                 watcher.came()
                 self._eased.set()
+                if watcher.urls:
+                    output = msgspec.structs.replace(output, urls=watcher.take_urls())
                 yield output
                 await asyncio.sleep(GATHER_SECONDS)
         finally:
@@ -211,6 +223,7 @@ class LiveTerminal:
         status = await self._child.wait()
         if self._recording is not None:
             await self._recording.close()
+        self._found(self._finder.flush())
         self._exit = Exit(code=status.code, signal=status.signal)
         log.info("terminal ended", extra={"terminal": self._name, "pid": self.pid, "code": status.code})
         self._wake()
@@ -254,9 +267,28 @@ class LiveTerminal:
                 self._recording.output(fed.output)
             for watcher in self._watchers:
                 watcher.give(fed.output)
+            self._found(self._finder.feed(fed.output))
+
+    def _found(self, urls: list[FoundUrl]) -> None:
+        for one in urls:
+            self._urls.pop(one.url, None)
+            self._urls[one.url] = one.open and not self._watchers
+            if len(self._urls) > MOST_URLS:
+                del self._urls[next(iter(self._urls))]
+        for watcher in self._watchers if urls else ():
+            watcher.told(urls)
+
+    def _is_quiet(self) -> None:
+        self._found(self._finder.flush())
+        self._wake()
 
     def _wake(self) -> None:
         """Something is there for those that wait."""
+        if self._quiet is not None:
+            self._quiet.cancel()
+            self._quiet = None
+        if self._finder.waiting and self.running:
+            self._quiet = self._clock.call_later(QUIET_SECONDS, self._is_quiet)
         self._changed.set()
         self._changed = asyncio.Event()
         for watcher in self._watchers:
@@ -287,6 +319,7 @@ class LiveTerminal:
         with contextlib.suppress(OSError):
             self._child.resize(size.columns, size.rows)
         self._emulator.resize(size.columns, size.rows)
+        self._finder.width = size.columns
         if self._recording is not None:
             self._recording.resized(size)
         self._version += 1

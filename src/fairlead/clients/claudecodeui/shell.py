@@ -10,12 +10,11 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from fairlead.clients.claudecodeui.shell_urls import Found, UrlFinder
 from fairlead.model.agents import Exit
 from fairlead.model.errors import AgentGone, BadId, FairleadError, NotFound, OutsideRoots
 from fairlead.model.frames import text_frame
 from fairlead.model.sockets import Attach, Do, Holder, Opening, Run, SocketRoute, Write
-from fairlead.model.terminals import Answer, Keys, Output, Seated, Size, TakeDesk, Wanted
+from fairlead.model.terminals import Answer, FoundUrl, Keys, Output, Seated, Size, TakeDesk, Wanted
 
 MESSAGE_LIMIT: Final = 1 << 20
 EARLY_BYTES: Final = 1 << 20
@@ -27,6 +26,8 @@ SIGNALLED: Final = 128
 """Added to the number of the signal that ended a program, as shells tell it: 0 would be a success."""
 LOGIN: Final = ("setup-token", "cursor-agent login", "auth login")
 """Commands that sign somebody in begin anew: a page that waits for an old code is of no use."""
+MOST_TOLD: Final = 1024
+"""URLs of one program that are remembered as told to one client."""
 NAMES: Final = {"claude": "Claude", "cursor": "Cursor", "codex": "Codex", "opencode": "OpenCode"}
 
 INVALID_PAYLOAD: Final = "Invalid websocket payload"
@@ -56,7 +57,7 @@ class ShellCodec:
     """Implements `model.terminals.DeskCodec`."""
 
     def __init__(self) -> None:
-        self._urls = UrlFinder()
+        self._told: set[FoundUrl] = set()
 
     # --- what the client says
 
@@ -81,33 +82,30 @@ class ShellCodec:
 
     def seated(self, seated: Seated) -> bytes:
         # What was announced before another program, or before this one was left, is announced again.
-        self._urls = UrlFinder()
+        self._told.clear()
         frames = b""
         if seated.lost:
             frames = _output(_line(33, f"[The session could not be resumed: {seated.lost}]"))
         return frames + _output(_line(36, _welcome(seated)))
 
     def output(self, output: Output) -> bytes:
-        urls = self._urls
-        if output.size is not None:
-            urls.width = output.size.columns
-        if output.redraw:
-            urls.redrawn()
-        if not output.data:
+        frames = [_output(output.data.decode())] if output.data else []
+        frames += [self._announced(found) for found in output.urls]
+        return b"".join(frames)
+
+    def _announced(self, found: FoundUrl) -> bytes:
+        """Once, and once more when it is to be opened."""
+        if found in self._told or FoundUrl(found.url, open=True) in self._told:
             return b""
-        return _output(output.data.decode()) + _announced(urls.feed(output.data))
-
-    @property
-    def waiting(self) -> bool:
-        return self._urls.waiting
-
-    def quiet(self) -> bytes:
-        return _announced(self._urls.flush())
+        if len(self._told) >= MOST_TOLD:
+            self._told.clear()
+        self._told.add(found)
+        return _frame({"type": "auth_url", "url": found.url, "autoOpen": found.open})
 
     def ended(self, exit: Exit) -> bytes:
         signal = exit.signal or 0
         code = SIGNALLED + signal if signal else exit.code or 0
-        return self.quiet() + _output(f"\r\n\x1b[33mProcess exited with code {code} ({signal})\x1b[0m\r\n")
+        return _output(f"\r\n\x1b[33mProcess exited with code {code} ({signal})\x1b[0m\r\n")
 
     def failed(self, error: FairleadError) -> bytes:
         """Keys that come too late are dropped in silence: the end is told for itself."""
@@ -208,10 +206,6 @@ def _red(text: str) -> str:
 def _visible(text: str) -> str:
     """A path, or what a client said, sets no colours and moves no cursor."""
     return "".join(character if character.isprintable() else "\ufffd" for character in text)
-
-
-def _announced(found: list[Found]) -> bytes:
-    return b"".join(_frame({"type": "auth_url", "url": one.url, "autoOpen": one.open}) for one in found)
 
 
 def _error(message: str) -> bytes:

@@ -10,6 +10,8 @@ from typing import Final
 
 import msgspec
 
+from fairlead.model.terminals import FoundUrl
+
 TRIGGERS: Final = (
     "browser didn't open",
     "open this url",
@@ -52,13 +54,6 @@ _ALONG: Final = b"CG`a"
 _AWAY: Final = b"ABEFHdf"
 
 
-class Found(msgspec.Struct, frozen=True):
-    """`open`: the program asks that it be opened. Of one URL that may come later, with the URL once more."""
-
-    url: str
-    open: bool = False
-
-
 class _Held(msgspec.Struct, frozen=True):
     """A URL at the end of its line, which may go on in the next: at the column where its line began. `start`: its
     place, counted in characters."""
@@ -70,46 +65,44 @@ class _Held(msgspec.Struct, frozen=True):
 
 
 class UrlFinder:
-    """`width` is the terminal's, None while it is unknown."""
+    """`width` is the terminal's."""
 
-    def __init__(self) -> None:
-        self.width: int | None = None
-        self._told: set[Found] = set()
+    def __init__(self, width: int) -> None:
+        self.width = width
+        self._told: set[FoundUrl] = set()
         self._asked: list[int] = []
         self._last: tuple[int, str] | None = None
         self._held: _Held | None = None
-        self.redrawn()
+        self._rest = b""
+        self._wake()
+        self._awake = False
 
     @property
     def waiting(self) -> bool:
         """Something is there that what comes next decides about: when nothing comes, `flush` does."""
         return self._awake and (_MARK in self._word or self._held is not None or any(map(self._meant, self._asked)))
 
-    def redrawn(self) -> None:
-        """What was printed is void: everything is drawn anew."""
-        self._rest = b""
-        self._wake()
-        self._awake = False
-
-    def feed(self, data: bytes) -> list[Found]:
-        found: list[Found] = []
+    def feed(self, data: bytes) -> list[FoundUrl]:
+        found: list[FoundUrl] = []
+        # What is kept of output without a mark has none.
+        seen = 0 if self._awake else max(0, len(self._rest) - len(_MARK) + 1)
         data = self._rest + data
         while True:
             if not self._awake:
-                mark = data.find(_MARK.encode())
+                mark = data.find(_MARK.encode(), seen)
                 if mark < 0:
                     self._rest = data[-(BEFORE + len(_MARK)) :]
                     return found
-                data = data[max(0, mark - BEFORE) :]
+                data, seen = data[max(0, mark - BEFORE) :], 0
                 self._wake()
             data = self._look(data, found)
             if self._awake:
                 self._rest = data
                 return found
 
-    def flush(self) -> list[Found]:
+    def flush(self) -> list[FoundUrl]:
         """Nothing more has come for a while."""
-        found: list[Found] = []
+        found: list[FoundUrl] = []
         if self._awake:
             if self._held is not None:
                 self._settle(self._held.url + self._continued(), self._held.start, found)
@@ -139,7 +132,7 @@ class UrlFinder:
         self._indent = -1
         self._first = True
 
-    def _look(self, data: bytes, found: list[Found]) -> bytes:
+    def _look(self, data: bytes, found: list[FoundUrl]) -> bytes:
         """What is left of `data`: the beginning of a sequence, or all that follows when there is nothing more to do."""
         end = 0
         while end < len(data):
@@ -167,7 +160,7 @@ class UrlFinder:
                 return data[end:]
         return b""
 
-    def _text(self, text: str, found: list[Found]) -> None:
+    def _text(self, text: str, found: list[FoundUrl]) -> None:
         self._count(text.lower())
         if self._indent < 0 and (words := text.lstrip(" ")):
             self._indent = self._column + len(text) - len(words)
@@ -211,12 +204,12 @@ class UrlFinder:
         self._place += len(text) - known
         self._recent = text[-_RECENT:]
 
-    def _gap(self, column: int, found: list[Found]) -> None:
+    def _gap(self, column: int, found: list[FoundUrl]) -> None:
         self._word_ends(found)
         self._count(" ")
         self._column = column
 
-    def _line_ends(self, column: int, found: list[Found]) -> None:
+    def _line_ends(self, column: int, found: list[FoundUrl]) -> None:
         if not self._hold(found):
             self._word_ends(found)
             if self._held is not None:
@@ -234,7 +227,7 @@ class UrlFinder:
     def _asked_last(self) -> int:
         return self._asked[-1] if self._asked else 0
 
-    def _word_ends(self, found: list[Found]) -> None:
+    def _word_ends(self, found: list[FoundUrl]) -> None:
         if not self._word:
             return
         held, more = self._held, self._continued()
@@ -245,7 +238,7 @@ class UrlFinder:
             self._settle(url.group(), self._word_place + url.start(), found)
         self._begin_word()
 
-    def _hold(self, found: list[Found]) -> bool:
+    def _hold(self, found: list[FoundUrl]) -> bool:
         """Keep the URL that this line ends with, if the next may go on with it."""
         held, url = self._held, self._url()
         fields_only = self._column != self.width
@@ -281,7 +274,7 @@ class UrlFinder:
         self._word = ""
         self._first = False
 
-    def _settle(self, url: str, start: int, found: list[Found]) -> None:
+    def _settle(self, url: str, start: int, found: list[FoundUrl]) -> None:
         """A URL is over; `start` is its place. What asked for one to be opened shortly before meant it."""
         url = url.rstrip(_TRAILING)
         self._busy_until = max(self._busy_until, self._place + NEAR)
@@ -294,20 +287,20 @@ class UrlFinder:
         self._look_back(found)
         self._asked = later
         self._last = (start + len(url), url)
-        self._tell(Found(url, open=wanted), found)
+        self._tell(FoundUrl(url, open=wanted), found)
 
     def _meant(self, place: int) -> bool:
         """What asks there, with no URL after it, means the one before."""
         return self._last is not None and 0 <= place - self._last[0] <= NEAR
 
-    def _look_back(self, found: list[Found]) -> None:
+    def _look_back(self, found: list[FoundUrl]) -> None:
         if self._last is not None and any(map(self._meant, self._asked)):
-            self._tell(Found(self._last[1], open=True), found)
+            self._tell(FoundUrl(self._last[1], open=True), found)
             self._asked = []
 
-    def _tell(self, one: Found, found: list[Found]) -> None:
+    def _tell(self, one: FoundUrl, found: list[FoundUrl]) -> None:
         """Once; and once more when it is to be opened."""
-        if one not in self._told and Found(one.url, open=True) not in self._told:
+        if one not in self._told and FoundUrl(one.url, open=True) not in self._told:
             if len(self._told) >= MOST_TOLD:
                 self._told.clear()
             self._told.add(one)
