@@ -24,7 +24,7 @@ from fairlead.terminals.terminal import LiveTerminal
 from fairlead.testing.claudecodeui_shell_client import ClaudeCodeUiShellClient
 from server.fakes import FakeGateway, Served, serving
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 CLEAN = "\x1b[?1049l"
 """What a redraw begins with."""
 SECRETS = {"FAIRLEAD_TOKEN": "fl_secret", "ANTHROPIC_API_KEY": "sk-secret", "JWT_SECRET": "secret"}

@@ -104,7 +104,8 @@ class ShellCodec:
 
     def ended(self, exit: Exit) -> bytes:
         signal = exit.signal or 0
-        code = SIGNALLED + signal if signal else exit.code or 0
+        # One whose end nobody saw was no success.
+        code = SIGNALLED + signal if signal else 1 if exit.code is None else exit.code
         return _output(f"\r\n\x1b[33mProcess exited with code {code} ({signal})\x1b[0m\r\n")
 
     def failed(self, error: FairleadError) -> bytes:
