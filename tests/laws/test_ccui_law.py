@@ -1,5 +1,5 @@
-"""The law for claudecodeui's chat: what its reference client shows after a cut and a resume is what it shows when it was
-always there; every run has one `complete`, its last frame; and what was told live is what history has.
+"""The law for claudecodeui's chat: what its reference client shows after a cut and a resume is what it shows when it
+was always there; every run has one `complete`, its last frame; and what was told live is what history has.
 
 Over every recorded session and generated ones: cut behind any frame, and come back at any later moment.
 """
@@ -90,7 +90,9 @@ def check_history(telling: Telling, moments: list[int]) -> None:
                 live[row["id"]] = row
                 if row["kind"] == "tool_use":
                     calls[row["toolId"]] = row
-        stored = [row for row in telling.history(moment) if row.pop("subagentTools", None) or True]
+        stored = telling.history(moment)
+        for row in stored:
+            row.pop("subagentTools", None)
         said = [row for row in stored if row["id"] in live]
         assert said == list(live.values())
         assert all(row["role"] == "user" or "isLocalCommandStdout" in row for row in stored if row["id"] not in live)
