@@ -34,23 +34,6 @@ HERE = "203.0.113.7"
 
 
 @pytest.fixture
-def documents() -> MemoryDocuments:
-    return MemoryDocuments()
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-async def credentials(documents: MemoryDocuments, clock: ManualClock) -> Credentials:
-    made = Credentials(documents, clock, Dice())
-    await made.load()
-    return made
-
-
-@pytest.fixture
 async def ann(credentials: Credentials) -> SignedIn:
     await credentials.accounts.add("ann", PASSWORD, DEFAULT_SCOPES)
     return await credentials.accounts.sign_in("ann", PASSWORD, HERE)
@@ -301,6 +284,21 @@ async def test_a_flood_of_passwords_waits_in_a_short_line() -> None:
     refused = [found for found in tried if isinstance(found, TooManyAttempts)]
     assert len(refused) == 60 - 32
     assert not await passwords.fits("", "x"), "and is over afterwards"
+
+
+async def test_a_password_that_is_replaced_while_it_is_checked_opens_nothing(
+    credentials: Credentials, ann: SignedIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = Passwords.fits
+
+    async def slowly(self: Passwords, kept: str, password: str) -> bool:
+        found = await real(self, kept, password)
+        await credentials.accounts.set_password("ann", OTHER)
+        return found
+
+    monkeypatch.setattr(Passwords, "fits", slowly)
+    with pytest.raises(WrongPassword):
+        await credentials.accounts.sign_in("ann", PASSWORD, HERE)
 
 
 # --- guessing

@@ -4,29 +4,12 @@ from functools import partial
 
 import pytest
 
-from auth.memory import Dice, MemoryDocuments
+from auth.memory import MemoryDocuments
 from fairlead.auth.credentials import SPACE, Credentials
 from fairlead.model.admin import NewCredential
 from fairlead.model.auth import Identity
 from fairlead.model.errors import BadRequest, NotFound, Unavailable
 from fairlead.testing.clock import ManualClock
-
-
-@pytest.fixture
-def documents() -> MemoryDocuments:
-    return MemoryDocuments()
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-async def credentials(documents: MemoryDocuments, clock: ManualClock) -> Credentials:
-    made = Credentials(documents, clock, Dice())
-    await made.load()
-    return made
 
 
 def holder(credentials: Credentials, made: NewCredential) -> Identity:

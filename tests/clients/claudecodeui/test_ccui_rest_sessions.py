@@ -3,30 +3,18 @@
 import asyncio
 import json
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from argon2 import profiles
 
 from clients.claudecodeui.ccui_signing import PATIENCE, SESSIONS, Signed, frames_until, signed_gateway
-from fairlead.auth import passwords
 from fairlead.clients.claudecodeui.places import project_id
 from fairlead.model.ids import is_uuid
 
+pytestmark = pytest.mark.usefixtures("cheap_passwords")
+
 UNKNOWN = "99999999-9999-4999-8999-999999999999"
-
-
-@pytest.fixture(autouse=True)
-def cheap_passwords(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(passwords, "PARAMETERS", profiles.CHEAPEST)
-
-
-@pytest.fixture
-async def signed(tmp_path: Path) -> AsyncIterator[Signed]:
-    async with signed_gateway(tmp_path) as made:
-        yield made
 
 
 async def projects(signed: Signed) -> dict[str, Any]:

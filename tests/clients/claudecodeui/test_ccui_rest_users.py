@@ -6,37 +6,28 @@ import hashlib
 import json
 import logging
 import re
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import jwt
 import pytest
-from argon2 import profiles
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from clients.claudecodeui.ccui_signing import PASSWORD, PATIENCE, Signed, signed_gateway
-from fairlead.auth import passwords
 from fairlead.auth.accounts import LIFETIME_S
 from fairlead.auth.attempts import PER_ADDRESS
-from fairlead.clients.claudecodeui import invite
+from fairlead.clients.claudecodeui import PROTOCOL, invite
+from fairlead.server.binding import Binding
+from fairlead.server.doors import Door, open_door
 from fairlead.server.logging import LineFormatter, Redactor
 from fairlead.system.clock import SystemClock
+from fairlead.wiring import invitations_page
+
+pytestmark = pytest.mark.usefixtures("cheap_passwords")
 
 SOCKETS = ("/ws", "/shell", "/plugin-ws/board", "/nosuch", "/ws/x")
-
-
-@pytest.fixture(autouse=True)
-def cheap_passwords(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(passwords, "PARAMETERS", profiles.CHEAPEST)
-
-
-@pytest.fixture
-async def signed(tmp_path: Path) -> AsyncIterator[Signed]:
-    async with signed_gateway(tmp_path) as made:
-        yield made
 
 
 def stranger(signed: Signed) -> httpx.AsyncClient:
@@ -163,6 +154,19 @@ async def test_a_link_makes_the_account_and_the_apps_own_token(signed: Signed) -
         own = {"authorization": f"Bearer {made['token']}"}
         assert (await http.get("/api/auth/user", headers=own)).json()["user"]["username"] == "bob"
     assert (await signed.login("bob")).status_code == 200
+
+
+def test_the_link_is_on_the_door_as_browsers_know_it_else_on_the_main_port() -> None:
+    main = "https://gateway.example.org/"
+    assert invitations_page([PROTOCOL], [], main) == "https://gateway.example.org/claudecodeui/invite"
+    assert invitations_page([], [], main) == ""
+    wanted = Door(name="claudecodeui", port=0, public_url="https://ui.example.org/")
+    door = open_door(wanted, PROTOCOL, Binding(port=0))
+    try:
+        assert invitations_page([PROTOCOL], [door], main) == "https://ui.example.org/invite"
+    finally:
+        for listener in door.sockets:
+            listener.close()
 
 
 def test_the_page_runs_its_own_script_and_nothing_else() -> None:
