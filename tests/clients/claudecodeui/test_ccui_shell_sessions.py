@@ -177,7 +177,7 @@ async def test_who_leaves_while_it_is_handed_over_stops_nothing(house: DeskHouse
     house.gateway.hold.add(cmd.HandOver)
     async with house.sit() as client:
         await claude(client, tmp_path)
-        await until(lambda: house.gateway.said(cmd.HandOver))
+        await until(lambda: bool(house.gateway.said(cmd.HandOver)))
         await client.begin(tmp_path)
         await client.type("echo a shell $((1 + 1))\r")
         await client.said("a shell 2")
