@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from clients.claudecodeui.ccui_signing import PATIENCE, SESSIONS, Signed, frames_until, signed_gateway
+from fairlead.clients.claudecodeui import search
 from fairlead.clients.claudecodeui.places import project_id
 from fairlead.model.ids import is_uuid
 
@@ -191,6 +192,56 @@ async def test_a_session_that_another_program_made_is_used_like_any_other(tmp_pa
         again = (await signed.http.get(f"{SESSIONS}/{app}/messages")).json()["messages"]
         said = [row["content"] for row in again if row.get("role") == "user"]
         assert said == ["SCRIPT:text first", "SCRIPT:text second"]
+
+
+async def test_search_finds_titles_and_words_and_takes_the_token_from_the_query(signed: Signed) -> None:
+    session = await signed.create("hunting the snark")
+    await signed.run(session, "SCRIPT:text boojum")
+    url = f"/api/providers/search/sessions?limit=50&token={signed.token}"
+    events: dict[str, Any] = {}
+    async with asyncio.timeout(PATIENCE):
+        while "result" not in events:  # the index is a moment behind the log
+            answer = await signed.http.get(f"{url}&q=boojum", headers={"authorization": ""})
+            assert answer.headers["content-type"] == "text/event-stream"
+            events = streamed(answer.text)
+    assert list(events)[-1] == "done"
+    found = events["result"]["projectResult"]
+    assert (found["projectId"], found["projectDisplayName"]) == (project_id(str(signed.project)), "project")
+    (one,) = found["sessions"]
+    assert (one["sessionId"], one["sessionSummary"]) == (session, "hunting the snark")
+    for match in one["matches"]:
+        (mark,) = match["highlights"]
+        assert match["snippet"][mark["start"] : mark["end"]] == "boojum"
+    assert {match["role"] for match in one["matches"]} == {"user", "assistant"}
+    titles = streamed((await signed.http.get(f"{url}&q=SNARK")).text)["title-results"]["titleResults"]
+    assert [(title["sessionId"], title["sessionTitle"]) for title in titles] == [(session, "hunting the snark")]
+    assert (await signed.http.get("/api/providers/search/sessions?q=%20")).status_code == 400
+    wrong = await signed.http.get("/api/providers/search/sessions?q=x&token=a.b.c", headers={"authorization": ""})
+    assert wrong.status_code == 401
+
+
+def streamed(text: str) -> dict[str, Any]:
+    """The last of each kind of event."""
+    found: dict[str, Any] = {}
+    for block in text.strip().split("\n\n"):
+        name, data = block.split("\n")
+        found[name.removeprefix("event: ")] = json.loads(data.removeprefix("data: "))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("snippet", "text", "marks"),
+    [
+        ("a \x02b\x03 c \x02d\x03", "a b c d", [(2, 3), (6, 7)]),
+        ("\U0001f600 \x02b\x03", "\U0001f600 b", [(3, 4)]),
+        ("no marks", "no marks", []),
+        ("odd \x02 one", "odd  one", []),
+        ("", "", []),
+    ],
+)
+def test_highlights_are_counted_as_javascript_does(snippet: str, text: str, marks: list[tuple[int, int]]) -> None:
+    expected = [{"start": start, "end": end} for start, end in marks]
+    assert search.highlighted(snippet) == (text, expected)
 
 
 # --- projects

@@ -63,7 +63,7 @@ def details(request: Request) -> Steps:
     view: q.SessionView = yield q.GetSession(named_session(request))
     summary = view.summary
     project = {**project_fields(summary.cwd), "isArchived": False} if summary.cwd else None
-    return ok({**_listed(summary), "createdAt": moment(summary.created), "project": project})
+    return ok({**listed(summary), "createdAt": moment(summary.created), "project": project})
 
 
 def running(request: Request) -> Steps:
@@ -93,15 +93,15 @@ def recent(request: Request) -> Steps:
     found: list[Summary] = yield from q.every_session()
     page = found[offset : offset + limit]
     more = offset + limit < len(found)
-    return ok({"conversations": [_listed(one) for one in page], "total": len(found), "hasMore": more})
+    return ok({"conversations": [listed(one) for one in page], "total": len(found), "hasMore": more})
 
 
 def archived(request: Request) -> Steps:
     found: list[Summary] = yield from q.every_session(archived=True)
-    return ok({"sessions": [_listed(one) for one in found]})
+    return ok({"sessions": [listed(one) for one in found]})
 
 
-def _listed(summary: Summary) -> Fields:
+def listed(summary: Summary) -> Fields:
     own = session_fields(summary)
     project = project_fields(summary.cwd) if summary.cwd else {}
     return {
