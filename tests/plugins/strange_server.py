@@ -77,6 +77,7 @@ async def obey(connection: ServerConnection, words: list[str]) -> bool:
         case ["flood", count, size]:
             for number in range(int(count)):
                 await connection.send(f"{number} ".ljust(int(size), "x"))
+            mark("flooded")
         case ["deaf"]:
             mark("deaf")
             while not marked("hear"):

@@ -278,40 +278,6 @@ async def test_a_message_that_is_too_large_ends_the_socket_and_nothing_else(tmp_
             assert await hear(other) == "x"
 
 
-async def test_a_client_that_does_not_read_delays_nobody_and_loses_nothing(house: House) -> None:
-    """30 MB for a client that reads nothing: the plugin waits, the others go on, nothing is dropped."""
-    async with house.join() as lazy, house.join() as other:
-        lazy.transport.pause_reading()
-        await lazy.send("flood 300 100000")
-        for number in range(20):
-            await other.send(f"{number}")
-            assert await hear(other) == f"{number}"
-        lazy.transport.resume_reading()
-        for number in range(300):
-            message = await hear(lazy)
-            assert message.startswith(f"{number} ") and len(message) == 100_000
-
-
-async def test_a_plugin_that_does_not_read_stops_the_client_and_loses_nothing(house: House) -> None:
-    async with house.join() as socket, house.join() as other:
-        await socket.send("deaf")
-        await until((house.plugin / "deaf").exists)
-
-        async def talk() -> None:
-            for number in range(300):
-                await socket.send(f"{number} ".ljust(100_000, "x"))
-
-        talking = asyncio.create_task(talk())
-        await other.send("x")
-        assert await hear(other) == "x"
-        (bridge,) = [bridge for bridge in house.desk.plugins._bridges if bridge.waiting]
-        assert bridge.waiting < 2_000_000 and not talking.done()
-        (house.plugin / "hear").touch()
-        for number in range(300):
-            assert (await hear(socket)).startswith(f"{number} ")
-        await talking
-
-
 async def test_the_sample_shows_everybody_what_one_writes(tmp_path: Path) -> None:
     (tmp_path / "board").symlink_to(BOARD)
     async with house_of(tmp_path) as house:
