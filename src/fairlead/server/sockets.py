@@ -16,7 +16,7 @@ from typing import Any, assert_never
 from fairlead.model import commands
 from fairlead.model.auth import Identity
 from fairlead.model.errors import Busy, FairleadError, TooMany
-from fairlead.model.gateway import Watch
+from fairlead.model.gateway import Cursor, Watch
 from fairlead.model.halls import Hall, Member
 from fairlead.model.ids import SessionId
 from fairlead.model.requests import Action
@@ -398,7 +398,8 @@ class SocketEndpoint:
         self._watching[watched] = task
 
     async def _subscribe(self, wanted: Subscribe) -> None:
-        self._stop_watching((wanted.session, wanted.view))
+        before = self._stop_watching((wanted.session, wanted.view))
+        cursor = Cursor(before.position, before.log_id) if wanted.keep and before is not None else wanted.cursor
         if len(self._watches) >= self._host.limits.watches_per_socket:
             raise TooMany(f"One socket watches at most {self._host.limits.watches_per_socket} sessions.")
         connection = self._connection
@@ -406,7 +407,7 @@ class SocketEndpoint:
             return
         sink = _Sink(connection, self._compress, partial(self._watch_failed, wanted))
         watch = await self._host.doer.gateway.watch(
-            self._who, wanted.session, wanted.cursor, wanted.variant, sink, wanted.view
+            self._who, wanted.session, cursor, wanted.variant, sink, wanted.view
         )
         if self._connection is None:
             watch.close()
@@ -428,10 +429,11 @@ class SocketEndpoint:
         self._stop_watching((wanted.session, wanted.view))
         self._do(self._conversation.answered(wanted.tag, None))
 
-    def _stop_watching(self, watched: _Watched) -> None:
+    def _stop_watching(self, watched: _Watched) -> Watch | None:
         watch = self._watches.pop(watched, None)
         if watch is not None:
             watch.close()
+        return watch
 
     # --- how much is under way
 

@@ -312,3 +312,57 @@ async def test_a_reader_that_does_not_read_costs_the_others_nothing_and_little_m
 def test_a_run_has_room_for_its_numbers() -> None:
     """The k-th number of an entry is one that JavaScript holds exactly, after 10**13 entries too."""
     assert 10**13 * FRAMES < 2**53
+
+
+async def test_pieces_come_of_the_session_that_is_looked_at_and_whole_texts_of_the_others(chats: ChatHouse) -> None:
+    """The app joins all pieces that come into one text, whatever session they are of."""
+    one, two = await chats.session(1), await chats.session(2)
+    async with chats.peer() as peer:
+        await peer.send(one, "a")
+        first = await chats.agent(1)
+        await stream(first, "He", "llo.")
+        await peer.until("text")
+        await stream(first, "Half", message="m2", whole=False)
+        await peer.until("stream_delta")
+        await peer.send(two, "b")
+        second = await chats.agent(2)
+        await stream(second, "Two.")
+        await peer.until(lambda frame: frame["sessionId"] == two and frame["kind"] == "text")
+        await first.text("Half of it.", "m2")
+        await stream(first, "Unseen.", message="m3")
+        await first.result()
+        await peer.until(lambda frame: frame["sessionId"] == one and frame["kind"] == "complete")
+        said = ("He", "llo.", "Hello.", "Half")
+        after = [frame["kind"] for frame in peer.run(one) if frame.get("content") not in said]
+        assert after == ["stream_end", "text", "text", "complete"]
+        # It is looked at again: from the next run on it is streamed again.
+        await peer.send(one, "c")
+        await first.prompted()
+        await stream(first, "Back", ".", message="m4")
+        await first.result()
+        await peer.until(lambda frame: frame["sessionId"] == one and frame["kind"] == "complete")
+        assert [frame["kind"] for frame in peer.run(one)][-5:] == [
+            *["stream_delta", "stream_delta", "stream_end", "text", "complete"]
+        ]
+        numbers = [frame["seq"] for frame in peer.run(one)]
+        assert numbers == sorted(set(numbers))
+
+
+async def test_a_client_that_shows_several_sessions_says_so(chats: ChatHouse) -> None:
+    one, two = await chats.session(1), await chats.session(2)
+    async with chats.peer() as peer, chats.peer() as quiet:
+        await peer.say("chat.subscribe", sessions=[{"sessionId": one, "stream": True}])
+        await peer.until("chat_subscribed")
+        await quiet.say("chat.subscribe", sessions=[{"sessionId": one, "stream": False}])
+        await quiet.until("chat_subscribed")
+        await peer.subscribe(two)
+        await chats.rig.send("go", one)
+        agent = await chats.agent()
+        await stream(agent, "He", "llo.")
+        await agent.result()
+        await peer.until("complete")
+        await quiet.until("complete")
+        assert [frame["kind"] for frame in peer.run()] == [
+            *["stream_delta", "stream_delta", "stream_end", "text", "complete"]
+        ]
+        assert [frame["kind"] for frame in quiet.run()] == ["text", "complete"]

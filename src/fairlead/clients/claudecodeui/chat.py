@@ -39,23 +39,28 @@ Asked = Say | Stop | Join
 class Line:
     """What was asked of a session, the first of it being done.
 
-    `since`: all that the log has after this place came, or comes, to this socket; None: it is not attached."""
+    `since`: all that the log has after this place came, or comes, to this socket; None: it is not attached.
+    `whole`: its texts come whole, not in pieces; `stream` is what the client said of that."""
 
-    __slots__ = ("asked", "since", "tries")
+    __slots__ = ("asked", "parents", "since", "stream", "tries", "whole")
 
     def __init__(self) -> None:
         self.asked: deque[Asked] = deque()
         self.since: int | None = None
+        self.stream: bool | None = None
+        self.whole = False
+        self.parents: Parents = {}
         self.tries = 0
 
 
 class ChatConversation:
     """A step's tag is `(what for, session, ...)`."""
 
-    __slots__ = ("_lines", "_now")
+    __slots__ = ("_focus", "_lines", "_now")
 
     def __init__(self, opening: Opening) -> None:
         self._now = opening.now
+        self._focus: frozenset[str] = frozenset()
         self._lines: dict[SessionId, Line] = {}
 
     # --- the conversation's port
@@ -83,6 +88,8 @@ class ChatConversation:
                 return (self._subscribe(session, memory, self._rest(session, memory.parents, answer)),)
             case ("joined", session, Memory() as memory, rest, place):
                 return self._joined(session, memory, rest, place)
+            case ("kept", session, Memory() as memory):
+                return self._attached(session, memory)
             case ("settings", session):
                 return self._configure(session, msgspec.convert(answer.settings, cmd.Settings))
             case ("set", session, list() as steps):
@@ -105,6 +112,8 @@ class ChatConversation:
                 return (self._stale(given, None, error) if stale else self._told(said.failed(error, None)),)
             case ("decided", session, Decide() as given, pending):
                 return (self._undecided(session, given, pending, error),)
+            case ("left", _):
+                return ()
             case (_, session, *_) if not self._lines[session].asked:
                 # What it watched is gone, and its socket goes with it.
                 return ()
@@ -123,10 +132,13 @@ class ChatConversation:
 
     def _act(self, asked: Said) -> Sequence[Do]:
         match asked:
-            case Say(session=session) | Stop(session=session):
+            case Say(session=session):
+                return (*self._look_at(session), *self._ask(session, asked))
+            case Stop(session=session):
                 return self._ask(session, asked)
             case JoinAll():
-                return [do for join in asked.sessions for do in self._ask(join.session, join)]
+                away = self._look_at(*(join.session for join in asked.sessions))
+                return [*away, *(do for join in asked.sessions for do in self._ask(join.session, join))]
             case Decide():
                 return (Run(("whose", asked), q.FindPermission(asked.request), asked.request),)
             case _:
@@ -164,6 +176,24 @@ class ChatConversation:
             return (Write(self._subscribed(session, Memory())), *self._done(session))
         return (self._told(said.not_found(session)), *self._done(session))
 
+    # --- what the client looks at
+
+    def _look_at(self, *sessions: SessionId) -> Sequence[Do]:
+        """The app joins the pieces of whatever session they are of: of those that it does not show, it gets none."""
+        if not sessions:
+            return ()
+        self._focus = frozenset(sessions)
+        away = []
+        for name, line in self._lines.items():
+            if line.since is not None and line.stream is None and not line.whole and name not in self._focus:
+                line.whole = True
+                away.append(self._go_on(("left", name), name, line))
+        return away
+
+    def _go_on(self, tag: Any, session: SessionId, line: Line) -> Subscribe:
+        """Where it is, with pieces or without."""
+        return Subscribe(tag, session, None, ChatVariant(line.parents, whole=line.whole), keep=True)
+
     # --- being attached
 
     def _placed(self, session: SessionId, memory: Memory) -> Sequence[Do]:
@@ -172,9 +202,14 @@ class ChatConversation:
         ours = SessionId(memory.session)
         if ours != session:
             # It was called by its agent's own id of it.
+            self._focus |= {ours}
             return (*self._done(session), *self._ask(ours, msgspec.structs.replace(asked, session=ours)))
         if line.since is not None and (not isinstance(asked, Join) or line.since <= _wanted(asked, memory)):
             # It has all up to here or on its way: to begin anew would tell some of it twice.
+            if line.whole and line.stream is None and not memory.processing and not isinstance(asked, Stop):
+                # Looked at again. In the middle of a run the first half of a text would be missing.
+                line.whole = False
+                return (self._go_on(("kept", session, memory), session, line),)
             return self._attached(session, memory)
         if isinstance(asked, Join) and 0 < asked.last <= memory.seq * FRAMES + FRAMES - 1:
             # A connection may end between two frames of one entry.
@@ -195,7 +230,11 @@ class ChatConversation:
     def _subscribe(self, session: SessionId, memory: Memory, rest: bytes) -> Subscribe:
         asked = self._lines[session].asked[0]
         place = _wanted(asked, memory) if isinstance(asked, Join) else memory.seq
-        variant = ChatVariant(memory.parents)
+        line = self._lines[session]
+        line.stream = asked.stream if isinstance(asked, Join) else None
+        line.whole = session not in self._focus if line.stream is None else not line.stream
+        line.parents = memory.parents
+        variant = ChatVariant(line.parents, whole=line.whole)
         return Subscribe(("joined", session, memory, rest, place), session, Cursor(place), variant)
 
     def _joined(self, session: SessionId, memory: Memory, rest: bytes, place: int) -> Sequence[Do]:

@@ -29,6 +29,7 @@ BLOCKS: Final = 256
 PARENTS: Final = 256
 """Subagents whose calls are remembered."""
 
+PIECE: Final = "text.delta"
 _SILENT: Final = frozenset(
     {"record", "thinking.delta", "input.delta", "hook.progress", "tool.progress", "user.message"}
 )
@@ -51,25 +52,26 @@ def number(seq: int, slot: int = FRAMES - 1) -> int:
 
 
 class ChatVariant:
-    """Implements `model.gateway.Variant` and `Continuing`. `parents` are those of before: it learns the later ones."""
+    """Implements `model.gateway.Variant` and `Continuing`. `parents` are those of before: it learns the later ones.
+    `whole`: texts are told when they are whole, and not in pieces."""
 
-    key = "claudecodeui.chat"
-
-    def __init__(self, parents: Parents | None = None) -> None:
+    def __init__(self, parents: Parents | None = None, *, whole: bool = False) -> None:
+        self.key = "claudecodeui.chat.whole" if whole else "claudecodeui.chat"
         self._parents = {} if parents is None else parents
+        self._whole = whole
 
     def encode(self, session: SessionId, entry: Entry) -> bytes:
         """For those who were there when it was streamed."""
-        if entry.kind in _SILENT:
+        if entry.kind in _SILENT or (self._whole and entry.kind == PIECE):
             return b""
         event = ev.decode(entry.event)
-        return joined(numbered(session, entry.seq, event, self._parents, streamed(event)))
+        return joined(numbered(session, entry.seq, event, self._parents, 0 if self._whole else streamed(event)))
 
     def signal(self, session: SessionId, kind: str, name: str, data: object) -> bytes:
         return b""
 
-    def reading(self, position: int) -> "ChatReading":
-        return ChatReading(position, self._parents)
+    def reading(self, position: int) -> "ChatReading | ChatVariant":
+        return self if self._whole else ChatReading(position, self._parents)
 
 
 class ChatReading:

@@ -37,10 +37,12 @@ class Stop(msgspec.Struct, frozen=True):
 
 
 class Join(msgspec.Struct, frozen=True):
-    """`last`: the number of the last frame that the client has; 0: it has none."""
+    """`last`: the number of the last frame that the client has; 0: it has none. `stream`: whether it wants texts in
+    pieces; None: while it looks at this session."""
 
     session: SessionId
     last: int = 0
+    stream: bool | None = None
 
 
 class JoinAll(msgspec.Struct, frozen=True):
@@ -182,7 +184,8 @@ def _one(item: Any) -> Join | None:
         return None
     if not isinstance(last, int | float) or isinstance(last, bool) or not 0 <= last <= MOST_SEQ:
         last = 0
-    return Join(SessionId(name.strip().lower()), int(last))
+    stream = item.get("stream")
+    return Join(SessionId(name.strip().lower()), int(last), stream if isinstance(stream, bool) else None)
 
 
 def _decide(message: Mapping[str, Any]) -> Decide | None:
