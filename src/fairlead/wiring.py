@@ -178,7 +178,9 @@ class Gateway:
         self._trust = TrustBook(store.documents, self._clock, self._describe, gateway.resolve_folder)
         shells = Shells(terminals, self._clock, shell_settings(config, self._env), gateway.resolve_folder)
         stack.push_async_callback(shells.close)
-        desks = Desks(terminals, shells, providers(config), gateway, self._clock, gateway.resolve_folder)
+        desks = Desks(
+            terminals, shells, providers(config), gateway, store.documents, self._clock, gateway.resolve_folder
+        )
         stack.push_async_callback(desks.close)
         plugins = Plugins(store.documents, self._clock, plugin_settings(config, self._env))
         limits = server_limits(config)
@@ -217,6 +219,7 @@ class Gateway:
         behind = [(door, door.app(parts)) for door in doors]
         self._runner = Runner(App(parts), binding, sockets, self._clock, limits, behind)
         await registry.start(kill_children=config.on_restart == "kill")
+        await desks.start()
         stack.push_async_callback(notices.stop)
         stack.push_async_callback(registry.stop)
         await notices.start()

@@ -6,7 +6,7 @@ and whatever becomes of an earlier one is told to nobody here any more. What wai
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 import msgspec
@@ -56,11 +56,11 @@ class _DeskWire:
 
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
-        self.send_on = True
+        self._in_use = True
         self._paused = False
 
     def send(self, frames: bytes) -> None:
-        if self.send_on:
+        if self._in_use:
             self._wire.send(frames)
 
     def backlog(self) -> int:
@@ -70,8 +70,9 @@ class _DeskWire:
         self._wire.probe(answered)
 
     def pause(self) -> None:
-        self._paused = True
-        self._wire.pause()
+        if self._in_use:
+            self._paused = True
+            self._wire.pause()
 
     def resume(self) -> None:
         if self._paused:
@@ -79,11 +80,11 @@ class _DeskWire:
             self._wire.resume()
 
     def hang_up(self, code: int, reason: str) -> None:
-        if self.send_on:
+        if self._in_use:
             self._wire.hang_up(code, reason)
 
     def leave(self) -> None:
-        self.send_on = False
+        self._in_use = False
         self.resume()
 
 
@@ -140,7 +141,10 @@ class Desk:
     def over(self, seat: _Seat, place: Place, exit: Exit) -> None:
         """The program of that seat has ended."""
         if self._seat is not None and self._seat[0] is seat:
-            self._entering = asyncio.create_task(self._after(seat, place, exit))
+            # Whoever types now types into what may come in its place.
+            self._seat[1].leave()
+            self._seat = None
+            self._entering = asyncio.create_task(self._after(place, exit))
 
     # --- inside
 
@@ -157,8 +161,10 @@ class Desk:
             wire.leave()
             seat.detached(0)
 
-    def _want(self, wanted: Wanted, lost: str = "") -> None:
+    def _want(self, wanted: Wanted, lost: str = "", early: Sequence[Keys | Size | Answer] = ()) -> None:
+        early = list(early)
         self._leave()
+        self._early += early
         self._entering = asyncio.create_task(self._sit(wanted, lost))
 
     async def _sit(self, wanted: Wanted, lost: str) -> None:
@@ -189,11 +195,11 @@ class Desk:
         for said in early:
             seat.heard(said)
 
-    async def _after(self, seat: _Seat, place: Place, exit: Exit) -> None:
+    async def _after(self, place: Place, exit: Exit) -> None:
         wish = await place.next_wish(exit)
         self._entering = None
         if wish is not None:
-            self._want(*wish)
+            self._want(*wish, early=self._early)
         elif self._wire is not None:
             self._wire.send(self.codec.ended(exit))
             self._leave()

@@ -24,6 +24,7 @@ from fairlead.model.errors import AgentFailed, BadId, FairleadError, NotFound
 from fairlead.model.gateway import Gateway
 from fairlead.model.ids import SessionId
 from fairlead.model.requests import Action
+from fairlead.model.store import Documents
 from fairlead.model.terminals import Program, Seated, TakeDesk, Wanted, session_terminal
 from fairlead.system.clock import Clock, within
 from fairlead.terminals.desk import Desk, Place
@@ -36,6 +37,9 @@ log = logging.getLogger("fairlead.terminals")
 
 AGENT: Final = "claude"
 """The provider that is a session of ours."""
+LINKS: Final = "desk-links"
+"""Documents: the link that a session goes back to from the terminal."""
+ITSELF: Final = Identity("", "", "fairlead", frozenset({"admin"}))
 PROMPT_SECONDS: Final = 2.0
 """A shell that has printed no prompt by then gets its command all the same."""
 RESUME_SECONDS: Final = 10.0
@@ -55,6 +59,7 @@ class Desks:
         shells: Shells,
         providers: Mapping[str, Provider],
         gateway: Gateway,
+        documents: Documents,
         clock: Clock,
         folder: Callable[[str], str],
     ) -> None:
@@ -63,6 +68,7 @@ class Desks:
         self._settings = shells.settings
         self._providers = providers
         self._gateway = gateway
+        self._documents = documents
         self._clock = clock
         self._folder = folder
         self._numbers = count(1)
@@ -78,6 +84,11 @@ class Desks:
             return self._enter(who, wanted, lost)
 
         return Desk(action.codec, f"{who.credential}/desk{next(self._numbers)}", enter)
+
+    async def start(self) -> None:
+        """Sessions whose terminal ended with an earlier gateway go back too."""
+        for session, link in (await self._documents.list(LINKS)).items():
+            self._spawn(self._put_back(ITSELF, SessionId(session), link))
 
     async def close(self) -> None:
         """Nothing is minded any more; the programs are the registry's to end."""
@@ -222,6 +233,7 @@ class Desks:
             if terminal is None:
                 raise NotFound("terminal", place)
             if back != "terminal":
+                await self._documents.put(LINKS, session, back)
                 self._spawn(self._hand_back(who, session, back, terminal))
         else:
             await moving
@@ -232,14 +244,23 @@ class Desks:
         """What is sent to the session after its program has ended there does not start it there again."""
         await terminal.wait()
         self._sessions = {name: other for name, other in self._sessions.items() if other != session}
+        await self._put_back(who, session, link)
+
+    async def _put_back(self, who: Identity, session: SessionId, link: cmd.Link) -> None:
         try:
             view: q.SessionView = await self._gateway.ask(who, q.GetSession(session=session))
             settings = msgspec.convert(view.settings, cmd.Settings)
-            if settings.link == "terminal" and self._shells.find(session_terminal(session)) is None:
+            if self._shells.find(session_terminal(session)) is not None:
+                return
+            if settings.link == "terminal":
                 changed = msgspec.structs.replace(settings, link=link)
                 await self._gateway.command(who, cmd.Configure(session=session, settings=changed))
+        except NotFound:
+            pass  # it was deleted
         except FairleadError as error:
-            log.info("a session stays with the terminal", extra={"session": session, "error": error.message})
+            log.warning("a session stays with the terminal", extra={"session": session, "error": error.message})
+            return
+        await self._documents.delete(LINKS, session)
 
     def _spawn(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
         task = asyncio.create_task(work)

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 from websockets.asyncio.client import ClientConnection, connect
 
+from auth.memory import MemoryDocuments
 from fairlead.model import commands as cmd
 from fairlead.model import queries as q
 from fairlead.model.auth import Identity
@@ -93,6 +94,7 @@ class DeskGateway(FakeGateway):
         self.failing: dict[str, FairleadError] = {}
         """By session: how its hand-over ends once its terminal has."""
         self.links: dict[str, str] = {}
+        self.documents = MemoryDocuments()
 
     async def command(self, who: Identity, command: cmd.Command) -> cmd.Reply:
         reply = await super().command(who, command)
@@ -182,7 +184,7 @@ async def open_desk_house(
 
     gateway = DeskGateway(terminals, root)
     shells = Shells(terminals, chosen, settings, folder)
-    desks = Desks(terminals, shells, providers, gateway, chosen, folder)
+    desks = Desks(terminals, shells, providers, gateway, gateway.documents, chosen, folder)
     async with serving(performers=desks.performers()) as served:
         try:
             yield DeskHouse(served, gateway, terminals, root)

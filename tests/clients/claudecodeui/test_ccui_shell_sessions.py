@@ -12,7 +12,10 @@ from fairlead.model import commands as cmd
 from fairlead.model import queries as q
 from fairlead.model.errors import AgentGone, AgentMissing, BadRequest, Busy, NotAllowed
 from fairlead.model.terminals import session_terminal
-from server.fakes import SESSION, until
+from fairlead.system.clock import SystemClock
+from fairlead.terminals import Desks, Shells, ShellSettings
+from fairlead.terminals.desks import LINKS
+from server.fakes import OTHER, SESSION, until
 
 
 @pytest.fixture
@@ -41,6 +44,28 @@ async def test_a_session_is_handed_over_to_the_terminal_and_back(house: DeskHous
         await client.until(lambda: client.exit_codes)
         assert client.exit_codes == [0]
     await until(lambda: house.gateway.links[SESSION] == "stdio")
+    await until(lambda: house.gateway.documents.spaces == {LINKS: {}})
+
+
+async def test_a_session_whose_terminal_ended_with_its_gateway_goes_back_too(house: DeskHouse, tmp_path: Path) -> None:
+    async with house.sit() as client:
+        await claude(client, tmp_path)
+        await client.seen("agent of")
+    documents = house.gateway.documents
+    assert await documents.list(LINKS) == {SESSION: "stdio"}
+    # The next gateway, on the same data: it has none of these terminals.
+    await documents.put(LINKS, OTHER, "dial-in")
+    await documents.put(LINKS, "a session that was deleted", "stdio")
+    house.gateway.links[OTHER] = "terminal"
+    await house.terminals.close()
+    clock = SystemClock()
+    shells = Shells(house.terminals, clock, ShellSettings(program="/bin/sh", env={}), lambda path: path)
+    desks = Desks(house.terminals, shells, {}, house.gateway, documents, clock, lambda path: path)
+    await desks.start()
+    await until(lambda: documents.spaces == {LINKS: {}})
+    assert (house.gateway.links[SESSION], house.gateway.links[OTHER]) == ("stdio", "dial-in")
+    await desks.close()
+    await shells.close()
 
 
 async def test_it_is_found_again_and_shared(house: DeskHouse, tmp_path: Path) -> None:
