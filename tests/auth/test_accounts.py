@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from fairlead.model.accounts import (
     WrongPassword,
 )
 from fairlead.model.auth import Identity
-from fairlead.model.errors import BadRequest, Damaged, NotFound, Stale, TooMany
+from fairlead.model.errors import BadRequest, Damaged, NotFound, Stale, TooMany, Unavailable
 from fairlead.testing.clock import ManualClock
 
 PASSWORD = "correct horse"
@@ -124,6 +125,27 @@ async def test_a_removed_user_is_gone_with_all_that_was_given_to_them(credential
         await credentials.remove_user("owner")
     with pytest.raises(NotFound):
         await credentials.remove_user("nobody")
+
+
+@pytest.mark.parametrize("what", ["password", "removal"])
+async def test_a_store_that_fails_does_not_keep_a_user_signed_in(
+    credentials: Credentials, ann: SignedIn, documents: MemoryDocuments, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    closed: list[int] = []
+    credentials.attach(who(credentials, ann.token), lambda: closed.append(1))
+
+    async def fail(*given: object) -> None:
+        raise Unavailable("The disk is full.")
+
+    monkeypatch.setattr(documents, "put", fail)
+    monkeypatch.setattr(documents, "delete", fail)
+    end: Coroutine[Any, Any, object] = (
+        credentials.accounts.set_password("ann", OTHER) if what == "password" else credentials.remove_user("ann")
+    )
+    with pytest.raises(Unavailable):
+        await end
+    assert closed == [1]
+    assert credentials.account(ann.token) is None
 
 
 async def test_what_is_open_ends_with_its_token(credentials: Credentials, ann: SignedIn, clock: ManualClock) -> None:

@@ -140,14 +140,23 @@ class Accounts:
         self._users.check(name)
         check_password(password)
         hashed = await self._passwords.hash(password)
-        record = await self._users.set_password(name, hashed)
-        log.info("password set", extra={"user": name, "sockets": self._ended(credential_of(record))})
-        return record
+        try:
+            return await self._users.set_password(name, hashed)
+        finally:
+            self._end("password set", self._users.get(name))
 
-    async def remove(self, name: str) -> UserRecord:
-        record = await self._users.remove(name)
-        log.info("user removed", extra={"user": name, "sockets": self._ended(credential_of(record))})
-        return record
+    async def remove(self, name: str) -> None:
+        record = self._users.get(name)
+        try:
+            await self._users.remove(name)
+        finally:
+            if self._users.get(name) is None:
+                self._end("user removed", record)
+
+    def _end(self, event: str, record: UserRecord | None) -> None:
+        """Also where the store did not take it: what was said to be over is over in this process."""
+        if record is not None:
+            log.info(event, extra={"user": record.name, "sockets": self._ended(credential_of(record))})
 
 
 def credential_of(record: UserRecord) -> str:

@@ -197,10 +197,11 @@ class Credentials:
 
     async def remove_user(self, name: str) -> None:
         """With everything that was given to that user."""
-        await self.accounts.remove(name)
+        self.users.check_removable(name)
         own = [record for record in self._records.values() if record.user == name and not record.revoked]
         for record in own:
             await self.revoke(record.kind, record.id)
+        await self.accounts.remove(name)
 
     async def login(self, code: str, name: str) -> NewCredential:
         pending = await self.codes.redeem(code)

@@ -81,6 +81,12 @@ class Users:
         if name in self._records:
             raise Stale(f"There is a user {name} already.", name=name)
 
+    def check_removable(self, name: str) -> None:
+        """BadRequest, NotFound."""
+        if name == OWNER:
+            raise BadRequest("The owner of the gateway cannot be removed.")
+        self.check(name)
+
     # --- changes
 
     async def add(self, name: str, password: str = "", scopes: tuple[Scope, ...] = DEFAULT_SCOPES) -> UserRecord:
@@ -107,14 +113,11 @@ class Users:
         await self._documents.put(SPACE, name, msgspec.to_builtins(record))
         return record
 
-    async def remove(self, name: str) -> UserRecord:
-        if name == OWNER:
-            raise BadRequest("The owner of the gateway cannot be removed.")
-        self.check(name)
+    async def remove(self, name: str) -> None:
+        self.check_removable(name)
         record = self._records.pop(name)
         self._numbers.pop(record.number, None)
         await self._documents.delete(SPACE, name)
-        return record
 
     async def _with_password(self, record: UserRecord, password: str, scopes: tuple[Scope, ...]) -> UserRecord:
         number = record.number or await self._number(record.name)
