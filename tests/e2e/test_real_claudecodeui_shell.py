@@ -1,8 +1,6 @@
 """The real CLI on claudecodeui's terminal: a session of ours goes on there, and elsewhere afterwards."""
 
 import contextlib
-import json
-import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -11,19 +9,8 @@ from websockets.asyncio.client import connect
 
 from clients.claudecodeui.desking import DeskClient
 from e2e.desk import Desk, at_desk, settings
-from e2e.harness import API_KEY, LAST_DIAL_IN, NEWEST, on_versions
+from e2e.harness import LAST_DIAL_IN, NEWEST, on_versions
 from fairlead.testing.model_api import ScriptedModel
-
-
-@pytest.fixture
-def agreed(cli_home: Path, cli_cwd: Path) -> None:
-    """What a person has answered in this HOME before."""
-    answers = {
-        "hasCompletedOnboarding": True,
-        "customApiKeyResponses": {"approved": [API_KEY[-20:]], "rejected": []},
-        "projects": {os.path.realpath(cli_cwd): {"hasTrustDialogAccepted": True}},
-    }
-    (cli_home / ".claude.json").write_text(json.dumps(answers))
 
 
 @pytest.fixture

@@ -1,10 +1,8 @@
 """Programs behind claudecodeui's /shell: real ones on real PTYs, before a real server."""
 
-import asyncio
 import contextlib
-import json
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +22,12 @@ from fairlead.terminals import PROVIDERS, Desks, Provider, Shells, ShellSettings
 from fairlead.terminals.terminal import LiveTerminal
 from fairlead.testing.claudecodeui_shell_client import ClaudeCodeUiShellClient
 from server.fakes import FakeGateway, Served, serving
+from terminals.on_socket import OnSocket
 
-PATIENCE = 60.0
-CLEAN = "\x1b[?1049l"
-"""What a redraw begins with."""
 SECRETS = {"FAIRLEAD_TOKEN": "fl_secret", "ANTHROPIC_API_KEY": "sk-secret", "JWT_SECRET": "secret"}
 
 
-class DeskClient(ClaudeCodeUiShellClient):
+class DeskClient(ClaudeCodeUiShellClient, OnSocket):
     """The reference client on a socket."""
 
     def __init__(self, socket: ClientConnection) -> None:
@@ -39,39 +35,8 @@ class DeskClient(ClaudeCodeUiShellClient):
         self.socket = socket
         self.frames: list[dict[str, Any]] = []
 
-    async def say(self, **frame: Any) -> None:
-        await self.socket.send(json.dumps(frame))
-
     async def begin(self, folder: Path | str, **more: Any) -> None:
         await self.say(**self.init(str(folder), **more))
-
-    async def type(self, keys: str) -> None:
-        await self.say(type="input", data=keys)
-
-    async def fit(self, columns: int, rows: int) -> None:
-        await self.say(**self.resize(columns, rows))
-
-    async def hear(self) -> dict[str, Any]:
-        frame: dict[str, Any] = json.loads(await asyncio.wait_for(self.socket.recv(), PATIENCE))
-        self.frames.append(frame)
-        self.receive(frame)
-        return frame
-
-    async def until(self, holds: Callable[[], Any]) -> None:
-        try:
-            while not holds():
-                await self.hear()
-        except TimeoutError:
-            shown = [line for line in self.screen.lines() if line]
-            raise AssertionError(f"it did not come; there is {shown}, and {self.frames[-3:]}") from None
-
-    async def seen(self, text: str) -> None:
-        """It stands on the screen."""
-        await self.until(lambda: any(text in line for line in self.screen.lines()))
-
-    async def said(self, line: str) -> None:
-        """A whole line of the screen, by itself or behind a prompt."""
-        await self.until(lambda: {line, f"$ {line}"} & set(self.screen.lines()))
 
     async def settled(self) -> None:
         """All that was sent before the answer to what is no frame."""

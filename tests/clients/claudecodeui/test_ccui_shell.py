@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from clients.claudecodeui.desking import CLEAN, PATIENCE, SECRETS, DeskHouse, open_desk_house
+from clients.claudecodeui.desking import SECRETS, DeskHouse, open_desk_house
 from fairlead.clients.claudecodeui.shell import MESSAGE_LIMIT
 from fairlead.model.terminals import Size
 from fairlead.system.proctable import is_alive
@@ -21,6 +21,7 @@ from fairlead.terminals.shells import left_warning
 from fairlead.testing.claudecodeui_shell_client import RECONNECTED
 from fairlead.testing.clock import ManualClock
 from server.fakes import until
+from terminals.on_socket import CLEAN, PATIENCE
 
 
 @pytest.fixture

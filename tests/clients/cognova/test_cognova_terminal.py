@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from clients.cognova.shelling import CLEAN, PATIENCE, ShellClient, ShellHouse, open_shell_house
+from clients.cognova.shelling import ShellClient, ShellHouse, open_shell_house
 from fairlead.clients.cognova.terminal import MESSAGE_LIMIT
 from fairlead.model.terminals import Size
 from fairlead.system.proctable import is_alive
@@ -22,6 +22,7 @@ from fairlead.terminals.shells import warning
 from fairlead.terminals.terminal import MOST
 from fairlead.testing.clock import ManualClock
 from server.fakes import until
+from terminals.on_socket import CLEAN, PATIENCE
 
 
 @pytest.fixture
