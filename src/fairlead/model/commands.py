@@ -91,6 +91,14 @@ class SetThinking(Base, frozen=True, kw_only=True, tag="set_thinking"):
     budget: int | None
 
 
+class SetRules(Base, frozen=True, kw_only=True, tag="set_rules"):
+    """The rules for tools that a client keeps and brings along, in place of those that were brought before. What may
+    not be a session's rule is left out, and named in the answer's data as `refused`."""
+
+    allow: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+
+
 class Configure(Base, frozen=True, kw_only=True, tag="configure"):
     """The settings that need a restart of the agent; it happens before the next turn."""
 
@@ -177,6 +185,7 @@ Command = (
     | SetMode
     | SetModel
     | SetThinking
+    | SetRules
     | Configure
     | Rewind
     | Fork

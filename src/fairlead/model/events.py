@@ -54,11 +54,13 @@ class SessionResumed(Base, frozen=True, kw_only=True, tag="session.resumed"):
 
 
 class SessionChanged(Base, frozen=True, kw_only=True, tag="session.changed"):
-    """Title, archive flag or settings; only what changed is set."""
+    """Title, archive flag, settings, or the rules that clients brought along; only what changed is set."""
 
     title: str | None = None
     archived: bool | None = None
     settings: dict[str, Any] | None = None
+    allow: tuple[str, ...] | None = None
+    deny: tuple[str, ...] | None = None
     by: str = ""
 
 

@@ -5,9 +5,11 @@ from typing import Any
 import pytest
 
 from clients.claudecodeui.ccui_chatting import ChatHouse, Peer
+from fairlead.model import commands as cmd
 from fairlead.model.agents import Decision
 from fairlead.model.ids import SessionId
-from sessions.rig import SaidAgent
+from fairlead.sessions.asking import MOST_BROUGHT
+from sessions.rig import BOB, SaidAgent
 
 
 async def asking(chats: ChatHouse, peer: Peer, tool: str = "Bash", **given: Any) -> tuple[SessionId, SaidAgent, str]:
@@ -156,3 +158,47 @@ async def test_a_request_that_ends_with_its_run_goes_with_it(chats: ChatHouse) -
         assert (await peer.subscribe(name))["pendingPermissions"] == []
         assert peer.run()[-1] == end
         assert peer.client.sessions[name].requests == {}
+
+
+async def test_rules_that_the_app_keeps_are_the_sessions_while_it_brings_them(chats: ChatHouse) -> None:
+    """The app sends its whole list with each prompt; what is no longer in it is no longer allowed."""
+    name = await chats.session()
+    token = await chats.house.token("view", "chat", "approve")
+    async with chats.peer(token=token) as peer:
+        tools = {"allowedTools": ["Bash(git log:*)", "((", 7, "Bash", "Bash(make:*)"], "disallowedTools": ["WebFetch"]}
+        await peer.send(name, "go", {"toolsSettings": tools})
+        agent = await chats.agent()
+        assert (chats.rig.state(name).allow, chats.rig.state(name).deny) == (
+            ("Bash(git log:*)", "Bash(make:*)"),
+            ("WebFetch",),
+        )
+        assert (await agent.check("t1", command="git log -3")).behavior == "allow"
+        assert (await agent.check("t2", command="git log; rm x")).behavior == "ask"
+        assert (await agent.check("t3", "WebFetch", url="https://example.org")).behavior == "deny"
+        await agent.result()
+        await peer.until("complete")
+        await peer.send(name, "go on", {"toolsSettings": {"allowedTools": ["Bash(make:*)"]}})
+        await agent.prompted()
+        assert (await agent.check("t4", command="git log")).behavior == "ask"
+        assert (await agent.check("t5", command="make")).behavior == "allow"
+        assert (await agent.check("t6", "WebFetch", url="https://example.org")).behavior == "ask"
+
+
+async def test_who_may_not_approve_brings_no_rules_along_and_may_send_all_the_same(chats: ChatHouse) -> None:
+    name = await chats.session()
+    token = await chats.house.token("view", "chat")
+    async with chats.peer(token=token) as peer:
+        await peer.send(name, "go", {"toolsSettings": {"allowedTools": ["Bash(make:*)"], "disallowedTools": []}})
+        agent = await chats.agent()
+        assert chats.rig.state(name).allow == ()
+        assert (await agent.check("t1", command="make")).behavior == "ask"
+
+
+async def test_what_a_session_may_have_of_rules_is_told(chats: ChatHouse) -> None:
+    name = await chats.session()
+    many = tuple(f"Bash(make {number}:*)" for number in range(MOST_BROUGHT + 1))
+    reply = await chats.rig.do(cmd.SetRules(session=name, allow=("Bash", "Bash(ls:*)"), deny=many), BOB)
+    assert reply.data == {"refused": ["Bash", many[-1]]}
+    before = await chats.rig.kinds(name)
+    await chats.rig.do(cmd.SetRules(session=name, allow=("Bash(ls:*)",), deny=many[:-1]), BOB)
+    assert await chats.rig.kinds(name) == before, "what is so already is not told again"

@@ -92,7 +92,7 @@ class ChatConversation:
                 return self._attached(session, memory)
             case ("settings", session):
                 return self._configure(session, msgspec.convert(answer.settings, cmd.Settings))
-            case ("set", session, list() as steps):
+            case ("set" | "brought", session, list() as steps):
                 return self._prepared(session, steps)
             case ("sent", session):
                 return self._sent(session)
@@ -121,6 +121,9 @@ class ChatConversation:
                 return self._unknown(session)
             case ("sent", session) if isinstance(error, Busy):
                 return (self._told(said.in_progress(session)), *self._done(session))
+            case ("brought", session, list() as steps) if isinstance(error, NotAllowed):
+                # Who may not approve brings no rules along; the prompt is theirs to send all the same.
+                return self._prepared(session, steps)
             case ("withdrawn", session) if isinstance(error, NotFound):
                 return self._again(session)
             case (_, session, *_):
@@ -263,6 +266,8 @@ class ChatConversation:
         asked = self._lines[session].asked[0]
         assert isinstance(asked, Say)
         steps: list[cmd.Command] = []
+        if asked.rules is not None:
+            steps.append(cmd.SetRules(session=session, allow=asked.rules.allow, deny=asked.rules.deny))
         if asked.effort and asked.effort != now.effort:
             steps.append(cmd.Configure(session=session, settings=msgspec.structs.replace(now, effort=asked.effort)))
         if asked.mode and asked.mode != now.mode:
@@ -273,7 +278,8 @@ class ChatConversation:
 
     def _prepared(self, session: SessionId, steps: list[cmd.Command]) -> Sequence[Do]:
         if steps:
-            return (Run(("set", session, steps[1:]), steps[0], session),)
+            tag = "brought" if isinstance(steps[0], cmd.SetRules) else "set"
+            return (Run((tag, session, steps[1:]), steps[0], session),)
         asked = self._lines[session].asked[0]
         assert isinstance(asked, Say)
         step = cmd.Send(

@@ -19,6 +19,13 @@ MOST_SESSIONS: Final = 200
 """Sessions that one subscribe may name; each is read for it."""
 
 
+class Rules(msgspec.Struct, frozen=True):
+    """What the client's own settings say of tools."""
+
+    allow: tuple[str, ...]
+    deny: tuple[str, ...]
+
+
 class Say(msgspec.Struct, frozen=True):
     """A prompt. `mode`, `model`, `effort`: empty where the client leaves them as they are. `message`: the client's own
     id of it, by which a repeat is known."""
@@ -30,6 +37,7 @@ class Say(msgspec.Struct, frozen=True):
     effort: str = ""
     queue: bool = False
     message: str = ""
+    rules: Rules | None = None
 
 
 class Stop(msgspec.Struct, frozen=True):
@@ -147,7 +155,18 @@ def _say(message: Mapping[str, Any]) -> Say:
         effort=_chosen(options.get("effort")),
         queue=options.get("queue") is True,
         message=mine or "",
+        rules=_rules(options.get("toolsSettings")),
     )
+
+
+def _rules(given: Any) -> Rules | None:
+    if not isinstance(given, dict):
+        return None
+    return Rules(_texts(given.get("allowedTools")), _texts(given.get("disallowedTools")))
+
+
+def _texts(given: Any) -> tuple[str, ...]:
+    return tuple(item for item in given if isinstance(item, str)) if isinstance(given, list) else ()
 
 
 def _mode(options: Mapping[str, Any]) -> str:
