@@ -156,6 +156,9 @@ async def test_token_usage_is_what_the_last_status_told(signed: Signed) -> None:
     frames = await signed.run(session, "SCRIPT:text hello")
     status = [frame for frame in frames if frame["kind"] == "status"][-1]
     assert await signed.data(f"{SESSIONS}/{session}/token-usage") == status["tokenBudget"]
+    newest = (await signed.http.get(f"{SESSIONS}/{session}/messages?limit=1")).json()
+    assert newest["tokenUsage"] == status["tokenBudget"], "its app would show 0 without"
+    assert "tokenUsage" not in (await signed.http.get(f"{SESSIONS}/{session}/messages?limit=1&offset=1")).json()
 
 
 @pytest.mark.rules("S003-030")

@@ -227,13 +227,15 @@ def _row(session: SessionId, event: ev.Event, parents: Parents) -> Slots:
 
 def _budget(session: SessionId, event: ev.Event) -> Slots:
     """What the conversation holds now, after each record of the main thread."""
-    if not isinstance(event, ev.Text | ev.Thinking | ev.ToolCalled) or event.subagent is not None:
+    tokens = held(event) if isinstance(event, ev.Text | ev.Thinking | ev.ToolCalled) else None
+    if tokens is None:
         return ()
-    if event.tokens is None or event.tokens == ev.Tokens():
-        return ()
-    return (
-        (AFTER, _frame(session, event, "status", kind="status", text="token_budget", tokenBudget=budget(event.tokens))),
-    )
+    return ((AFTER, _frame(session, event, "status", kind="status", text="token_budget", tokenBudget=budget(tokens))),)
+
+
+def held(event: ev.Text | ev.Thinking | ev.ToolCalled) -> ev.Tokens | None:
+    """What the conversation holds, where this event tells it."""
+    return None if event.subagent is not None or event.tokens == ev.Tokens() else event.tokens
 
 
 def budget(tokens: ev.Tokens) -> Fields:

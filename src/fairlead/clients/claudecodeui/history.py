@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from fairlead.clients.claudecodeui import rows
-from fairlead.clients.claudecodeui.chat_frames import AFTER, learn, number, request_fields
+from fairlead.clients.claudecodeui.chat_frames import AFTER, held, learn, number, request_fields
 from fairlead.clients.claudecodeui.places import Fields
 from fairlead.model import events as ev
 from fairlead.model.ids import SessionId
@@ -74,6 +74,8 @@ class Memory(msgspec.Struct):
     calls: dict[str, Call] = {}
     parents: dict[str, str] = {}
     """The call that started each subagent."""
+    tokens: ev.Tokens | None = None
+    """What the conversation held when the agent said it last."""
 
     @property
     def processing(self) -> bool:
@@ -133,6 +135,8 @@ class HistoryFold:
                 memory.pending.pop(event.request, None)
             case ev.SubagentStarted():
                 learn(memory.parents, event)
+            case ev.Text() | ev.Thinking() | ev.ToolCalled():
+                memory.tokens = held(event) or memory.tokens
             case ev.SessionForked():
                 # What was under way in the parent is not under way here.
                 memory.running, memory.run = False, 0

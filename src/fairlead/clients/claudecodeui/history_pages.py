@@ -3,7 +3,10 @@
 import re
 from typing import Final
 
-from fairlead.clients.claudecodeui.history import NAME
+import msgspec
+
+from fairlead.clients.claudecodeui.chat_frames import budget
+from fairlead.clients.claudecodeui.history import NAME, read_memory
 from fairlead.clients.claudecodeui.rest import not_found, refused
 from fairlead.model import queries as q
 from fairlead.model.errors import NotFound
@@ -41,11 +44,14 @@ def messages(request: Request) -> Steps:
             size += sum(len(row.data) for row in page.rows)
             wanted -= len(page.rows)
             end = page.rows[0].ordinal - 1
+        # Its app takes the newest page's word for what the context holds, and the lack of one for nothing.
+        held = None if offset else read_memory((yield q.ReadFold(session, NAME))).tokens
     except NotFound:
         return not_found(name)
     more = b"true" if end > 0 else b"false"
     told = b'"total":%d,"hasMore":%s,"offset":%d,"limit":%s' % (total, more, offset, _number(limit))
-    return Response(body=b'{"messages":[%s],%s}' % (b",".join(found), told))
+    usage = b',"tokenUsage":%s' % msgspec.json.encode(budget(held)) if held else b""
+    return Response(body=b'{"messages":[%s],%s%s}' % (b",".join(found), told, usage))
 
 
 def _whole(request: Request, name: str) -> int | None:

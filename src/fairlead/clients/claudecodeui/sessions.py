@@ -28,8 +28,6 @@ TITLE: Final = 200
 """Characters of a title; the core takes no more."""
 RECENT: Final = 40
 MOST: Final = 200
-LOOKED_AT: Final = 60
-"""Events at the end of a session among which the last count of tokens is looked for."""
 
 
 class NewSession(msgspec.Struct, frozen=True):
@@ -128,14 +126,8 @@ def provider_id(request: Request) -> Steps:
 
 
 def token_usage(request: Request) -> Steps:
-    page: q.EventPage = yield q.ReadMessages(named_session(request), limit=LOOKED_AT)
-    for line in reversed(page.events):
-        event = ev.decode(bytes(line))
-        if not isinstance(event, ev.Text | ev.Thinking | ev.ToolCalled) or event.subagent is not None:
-            continue
-        if event.tokens is not None and event.tokens != ev.Tokens():
-            return ok(budget(event.tokens))
-    return ok(budget(ev.Tokens()))
+    memory = read_memory((yield q.ReadFold(named_session(request), NAME)))
+    return ok(budget(memory.tokens or ev.Tokens()))
 
 
 def rename(request: Request) -> Steps:
