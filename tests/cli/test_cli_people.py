@@ -8,17 +8,10 @@ import urllib.request
 from typing import Any
 
 import pytest
-from argon2 import profiles
 
 from cli.conftest import Fairlead, House
-from fairlead.auth import passwords
 
 PASSWORD = "correct horse"
-
-
-@pytest.fixture(autouse=True)
-def cheap_passwords(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(passwords, "PARAMETERS", profiles.CHEAPEST)
 
 
 @pytest.fixture

@@ -207,6 +207,7 @@ async def test_search_finds_titles_and_words_and_takes_the_token_from_the_query(
             answer = await signed.http.get(f"{url}&q=boojum", headers={"authorization": ""})
             assert answer.headers["content-type"] == "text/event-stream"
             events = streamed(answer.text)
+            await asyncio.sleep(0.01)
     assert list(events)[-1] == "done"
     found = events["result"]["projectResult"]
     assert (found["projectId"], found["projectDisplayName"]) == (project_id(str(signed.project)), "project")
