@@ -114,6 +114,9 @@ async def test_renamed_archived_brought_back_and_deleted(signed: Signed) -> None
     renamed = await signed.http.put(one, json={"summary": " Better "})
     assert renamed.json() == {"success": True, "data": {"sessionId": session, "summary": "Better"}}
     assert (await signed.data(one))["summary"] == "Better"
+    odd = await signed.http.put(one, json={"summary": "a\x1b]0;title\x07b"})
+    assert odd.json()["data"]["summary"] == (await signed.data(one))["summary"] == "a]0;titleb", "no control sequence"
+    assert (await signed.http.put(one, json={"summary": "Better"})).status_code == 200
     for bad in ({}, {"summary": " "}, {"summary": "x" * 201}, {"summary": 7}):
         assert (await signed.http.put(one, json=bad)).status_code == 400
     archived = await signed.http.delete(one)
@@ -344,5 +347,6 @@ async def test_a_sessions_model_and_effort_are_its_own(signed: Signed) -> None:
     after = await signed.data(f"{path}/active-model")
     assert (after["model"], after["source"], after["effort"]) == ("opus", "session", "high")
     assert (await signed.http.post(f"{path}/active-effort", json={"effort": "--flag"})).status_code == 400
-    assert (await signed.http.post(f"{path}/active-model", json={"model": " "})).status_code == 400
+    for model in (" ", "--dangerously-skip-permissions", "a b", "opus\n--x"):
+        assert (await signed.http.post(f"{path}/active-model", json={"model": model})).status_code == 400
     assert (await signed.http.get("/api/providers/codex/sessions/x/active-model")).status_code == 404

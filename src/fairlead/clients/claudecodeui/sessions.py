@@ -135,7 +135,8 @@ def rename(request: Request) -> Steps:
     if not title or len(title) > TITLE:
         return refused(400, "INVALID_SUMMARY", f"summary has 1 to {TITLE} characters.")
     reply: cmd.Reply = yield cmd.Rename(session=named_session(request), title=title)
-    return ok({"sessionId": reply.session, "summary": title})
+    view: q.SessionView = yield q.GetSession(reply.session)
+    return ok({"sessionId": reply.session, "summary": view.summary.title})
 
 
 def delete(request: Request) -> Steps:
