@@ -23,6 +23,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 BUILD = HERE.parent / "build"
 
+from ccui_peer import run as measure_claudecodeui  # noqa: E402
 from changes import measure as measure_changes  # noqa: E402
 from envelopes import measure as measure_envelopes  # noqa: E402
 from figures import Figures, curves, spread, table  # noqa: E402
@@ -375,6 +376,10 @@ def terminals(quick: bool) -> Figures:
     return measure_terminals(quick)
 
 
+def claudecodeui(quick: bool) -> Figures:
+    return measure_claudecodeui(quick)
+
+
 def transcripts(quick: bool) -> Figures:
     """In a process of its own: its memory is measured."""
     with tempfile.TemporaryDirectory(prefix="fairlead-bench-") as folder:
@@ -402,6 +407,7 @@ PARTS: dict[str, Callable[[bool], Figures]] = {
         changes,
         terminals,
         transcripts,
+        claudecodeui,
     )
 }
 

@@ -3,12 +3,12 @@
 import base64
 import hashlib
 import io
-import os
 import tarfile
 from pathlib import Path
 
 import pytest
 
+from house.stand_ins import put_npm
 from tools import cloudcli_app
 from tools.clis import InstallFailed
 from tools.cloudcli_app import app_folder, fetch_app
@@ -36,20 +36,11 @@ def archive(folder: Path) -> Path:
 
 @pytest.fixture
 def npm_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A stand-in npm first on PATH, an empty cache, and the file where each run leaves its arguments."""
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    (programs / "npm").write_text(NPM)
-    (programs / "npm").chmod(0o755)
     made = archive(tmp_path)
     digest = base64.b64encode(hashlib.sha512(made.read_bytes()).digest()).decode()
     monkeypatch.setattr(cloudcli_app, "INTEGRITY", f"sha512-{digest}")
-    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
-    monkeypatch.setenv("FAIRLEAD_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("NPM_LOG", str(tmp_path / "runs"))
     monkeypatch.setenv("NPM_ARCHIVE", str(made))
-    monkeypatch.setenv("NPM_FAILS", "")
-    return tmp_path / "runs"
+    return put_npm(tmp_path, monkeypatch, NPM)
 
 
 def test_the_front_end_alone_is_taken_out_once(npm_runs: Path) -> None:
