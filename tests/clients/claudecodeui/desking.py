@@ -38,6 +38,12 @@ class DeskClient(ClaudeCodeUiShellClient, OnSocket):
     async def begin(self, folder: Path | str, **more: Any) -> None:
         await self.say(**self.init(str(folder), **more))
 
+    async def begun(self) -> None:
+        await self.until(lambda: self.outputs)
+
+    async def ended(self) -> None:
+        await self.until(lambda: self.exit_codes)
+
     async def settled(self) -> None:
         """All that was sent before the answer to what is no frame."""
         before = self.text.count("Invalid websocket payload")
@@ -99,8 +105,11 @@ class DeskGateway(FakeGateway):
 
 
 class DeskHouse:
-    def __init__(self, served: Served, gateway: DeskGateway, terminals: TerminalRegistry, root: Path) -> None:
+    def __init__(
+        self, served: Served, gateway: DeskGateway, terminals: TerminalRegistry, desks: Desks, root: Path
+    ) -> None:
         self.served = served
+        self.desks = desks
         self.gateway = gateway
         self.terminals = terminals
         self.root = root
@@ -152,8 +161,15 @@ async def open_desk_house(
     desks = Desks(terminals, shells, providers, gateway, gateway.documents, chosen, folder)
     async with serving(performers=desks.performers()) as served:
         try:
-            yield DeskHouse(served, gateway, terminals, root)
+            yield DeskHouse(served, gateway, terminals, desks, root)
         finally:
             await desks.close()
             await shells.close()
             await terminals.close()
+
+
+def folders(root: Path, *names: str) -> list[Path]:
+    made = [root / name for name in names]
+    for folder in made:
+        folder.mkdir()
+    return made

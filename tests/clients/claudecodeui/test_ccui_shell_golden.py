@@ -6,13 +6,17 @@ anew: then read the difference.
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fairlead.clients.claudecodeui.shell import EARLY_BYTES, ShellCodec, ShellConversation
+from fairlead.config import BadSetting, load
 from fairlead.model.agents import Exit
 from fairlead.model.auth import Identity
 from fairlead.model.errors import AgentGone, AgentMissing, BadId, BadRequest, Busy, NotFound, OutsideRoots
@@ -21,6 +25,7 @@ from fairlead.model.sockets import Opening, Run, Write
 from fairlead.model.terminals import Answer, FoundUrl, Keys, Output, Seated, Size, Wanted
 from fairlead.server.websocket.frames import split_frames
 from fairlead.terminals.programs import PROVIDERS, Provider, key, resumes, typed, words
+from fairlead.wiring import providers
 
 CASES = Path(__file__).parents[2] / "golden" / "claudecodeui-shell"
 NAMES = sorted(path.name for path in CASES.iterdir())
@@ -77,6 +82,54 @@ def test_case(case: str) -> None:
     if os.environ.get("FAIRLEAD_WRITE"):
         out.write_text("".join(json.dumps(one, ensure_ascii=False) + "\n" for one in found))
     assert found == [json.loads(line) for line in out.read_text().splitlines()]
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=5,
+)
+FIELDS = (
+    "projectPath",
+    "sessionId",
+    "hasSession",
+    "provider",
+    "cols",
+    "rows",
+    "initialCommand",
+    "isPlainShell",
+    "data",
+)
+
+
+@given(
+    st.fixed_dictionaries({"type": st.sampled_from(["init", "input", "resize"])}, optional=dict.fromkeys(FIELDS, JSON))
+    | JSON
+)
+def test_no_frame_is_an_accident(frame: Any) -> None:
+    """Whatever comes is a wish, keys, a size, or an answer; a wish has a session id that is one plain word, and a path
+    that is absolute."""
+    said = ShellCodec().read(json.dumps(frame).encode())
+    assert isinstance(said, Wanted | Keys | Size | Answer)
+    if isinstance(said, Wanted):
+        assert re.fullmatch(r"[a-zA-Z0-9_.:-]*", said.session) and said.folder[:1] in ("", "/")
+        assert not (said.command and said.provider) and (said.session or not said.resume)
+
+
+@given(st.text(alphabet="ab-$`;| \n\"'\\\\{}()/.:", max_size=20), st.sampled_from(sorted(PROVIDERS)))
+def test_no_id_adds_a_word_or_an_option(session: str, provider: str) -> None:
+    frame = {"type": "init", "projectPath": "/p", "provider": provider, "sessionId": session, "hasSession": True}
+    wanted = ShellCodec().read(json.dumps(frame).encode())
+    if not isinstance(wanted, Wanted):
+        return
+    try:
+        found = words(PROVIDERS, wanted)
+    except BadId:
+        assert session.startswith("-")
+        return
+    expected = PROVIDERS[provider].resume if session else PROVIDERS[provider].command
+    assert len(found) == len(expected)
+    assert [word.startswith("-") for word in found] == [word.startswith("-") for word in expected]
 
 
 def test_a_url_is_remembered_as_told_within_bounds() -> None:
@@ -158,3 +211,19 @@ def test_how_a_command_is_typed() -> None:
     assert typed("zsh", "one\ntwo\r\n") == b"{ one\rtwo\r}; exit\r"
     assert typed("/usr/bin/fish", "ls") == b"begin; ls\rend; exit\r"
     assert typed("/bin/tcsh", "ls") == b"ls\r"
+
+
+def test_the_setting_provider(tmp_path: Path) -> None:
+    env = {"HOME": str(tmp_path)}
+    assert providers(load(env, {}).config) == PROVIDERS
+    mine = {"command": ["mine", "--now"], "resume": ["mine", "{session}"]}
+    chosen = providers(load(env, {"provider": {"mine": mine, "codex": {"command": ["/opt/codex"]}}}).config)
+    assert chosen["mine"] == Provider(command=("mine", "--now"), resume=("mine", "{session}"))
+    assert chosen["codex"] == Provider(command=("/opt/codex",)) and chosen["cursor"] == PROVIDERS["cursor"]
+    for name in ("claude", "plain-shell"):
+        with pytest.raises(BadRequest, match="is set by the setting"):
+            providers(load(env, {"provider": {name: mine}}).config)
+    bad: list[dict[str, Any]] = [{"command": []}, {"command": "sh -c x"}, {"resume": ["x"]}]
+    for wrong in bad:
+        with pytest.raises(BadSetting):
+            load(env, {"provider": {"mine": wrong}})
