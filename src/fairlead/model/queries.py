@@ -84,10 +84,12 @@ class FindPermission(msgspec.Struct, frozen=True):
 
 class Whole(msgspec.Struct, frozen=True):
     """Answered when all of a session's past is in its log: a large file is read while the session is open already.
+    With `wait` false it is answered at once.
 
-    -> None"""
+    -> bool: it is there"""
 
     session: SessionId
+    wait: bool = True
 
 
 class Delivery(msgspec.Struct, frozen=True):

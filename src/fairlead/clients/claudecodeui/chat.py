@@ -82,6 +82,8 @@ class ChatConversation:
         match tag:
             case ("hall",):
                 return (Enter(answer),)
+            case ("whole", session):
+                return (Run(("fold", session), q.ReadFold(session, NAME), session),)
             case ("fold", session):
                 return self._placed(session, read_memory(answer))
             case ("rest", session, Memory() as memory):
@@ -117,7 +119,7 @@ class ChatConversation:
             case (_, session, *_) if not self._lines[session].asked:
                 # What it watched is gone, and its socket goes with it.
                 return ()
-            case ("fold" | "rest" | "joined", session, *_) if isinstance(error, NotFound):
+            case ("whole" | "fold" | "rest" | "joined", session, *_) if isinstance(error, NotFound):
                 return self._unknown(session)
             case ("sent", session) if isinstance(error, Busy):
                 return (self._told(said.in_progress(session)), *self._done(session))
@@ -163,7 +165,8 @@ class ChatConversation:
         return (self._look(session),)
 
     def _look(self, session: SessionId) -> Run:
-        return Run(("fold", session), q.ReadFold(session, NAME), session)
+        # While a long file is read into its log, that would be told as if it happened now.
+        return Run(("whole", session), q.Whole(session), session)
 
     def _done(self, session: SessionId) -> Sequence[Do]:
         line = self._lines[session]

@@ -1,23 +1,28 @@
 """GET messages: a page of history, counted from its end. Pure."""
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
 from fairlead.clients.claudecodeui.chat_frames import budget
-from fairlead.clients.claudecodeui.history import NAME, read_memory
+from fairlead.clients.claudecodeui.history import NAME, HistoryFold, read_memory
 from fairlead.clients.claudecodeui.rest import not_found, refused
+from fairlead.model import events as ev
 from fairlead.model import queries as q
 from fairlead.model.errors import NotFound
 from fairlead.model.ids import SessionId, is_uuid
 from fairlead.model.requests import Response
 from fairlead.model.routes import Param, Request, Route, Steps
-from fairlead.model.store import RowPage
+from fairlead.model.store import Entry, RowPage
+from fairlead.model.views import Replace, Row
 
 MOST: Final = 32 << 20
 """Bytes of one answer: whoever asks for all of a long history gets the last of it, and is told that there is more."""
 STRIDE: Final = 500
+GLANCED: Final = 100
+"""Rows of a file that are looked at for a page of it; not every one is a message."""
 NAMES: Final = re.compile(r"[a-zA-Z0-9._-]{1,120}")
 
 
@@ -30,6 +35,12 @@ def messages(request: Request) -> Steps:
     session = SessionId(name.lower())
     limit, offset = _whole(request, "limit"), _whole(request, "offset") or 0
     try:
+        # A long file is still being read when its session is open already, from its beginning.
+        if limit and not offset and not (yield q.Whole(session, wait=False)):
+            glanced = last_rows(session, (yield q.Glance(session, max(GLANCED, 4 * limit))))
+            if len(glanced) >= limit:
+                return _page(glanced[-limit:], len(glanced) + 1, more=True, offset=0, limit=limit)
+        yield q.Whole(session)
         head: RowPage = yield q.ReadRows(session, NAME, limit=1)
         total = head.head
         end = max(total - offset, 0)
@@ -48,20 +59,33 @@ def messages(request: Request) -> Steps:
         held = None if offset else read_memory((yield q.ReadFold(session, NAME))).tokens
     except NotFound:
         return not_found(name)
-    more = b"true" if end > 0 else b"false"
-    told = b'"total":%d,"hasMore":%s,"offset":%d,"limit":%s' % (total, more, offset, _number(limit))
+    return _page(found, total, more=end > 0, offset=offset, limit=limit, held=held)
+
+
+def last_rows(session: SessionId, page: q.GlancePage) -> list[bytes]:
+    """The end of a session's file as rows; a call whose beginning is not there has none."""
+    fold, table = HistoryFold(session), dict[str, bytes]()
+    for number, line in enumerate(page.events, 1):
+        event = ev.decode(line)
+        for made in fold.step(Entry(number, number - 1, event.at, ev.kind_of(event), bytes(line))):
+            if isinstance(made, Row | Replace):
+                table[made.key] = made.data
+    return list(table.values())
+
+
+def _page(
+    rows: Sequence[bytes], total: int, *, more: bool, offset: int, limit: int | None, held: ev.Tokens | None = None
+) -> Response:
+    place = (total, b"true" if more else b"false", offset, b"null" if limit is None else b"%d" % limit)
+    told = b'"total":%d,"hasMore":%s,"offset":%d,"limit":%s' % place
     usage = b',"tokenUsage":%s' % msgspec.json.encode(budget(held)) if held else b""
-    return Response(body=b'{"messages":[%s],%s%s}' % (b",".join(found), told, usage))
+    return Response(body=b'{"messages":[%s],%s%s}' % (b",".join(rows), told, usage))
 
 
 def _whole(request: Request, name: str) -> int | None:
     """As the original takes it: what is no whole number is not there."""
     text = request.query.get(name, "")
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 9 else None
-
-
-def _number(value: int | None) -> bytes:
-    return b"null" if value is None else b"%d" % value
 
 
 ROUTES: Final = (
