@@ -36,17 +36,15 @@ from fairlead.model.sockets import (
     Unsubscribe,
     Write,
 )
+from fairlead.server.connections import ConnectionSink, ConnectionWire, send_packed
 from fairlead.server.errors import unexpected
 from fairlead.server.limits import Limits, TokenBucket
 from fairlead.server.steps import Doer
 from fairlead.server.websocket import Connection
-from fairlead.server.websocket.frames import ABNORMAL, BINARY, FIN, build_frame, split_frames
+from fairlead.server.websocket.frames import ABNORMAL
 from fairlead.system.clock import Clock
 
 log = logging.getLogger("fairlead.server")
-
-COMPRESS_FROM = 256
-"""Bytes of a message from which on deflate saves more than it costs in framing."""
 
 REVOKED = 4401
 """The close code of a socket whose credential was revoked: as 401, in the range that applications may use."""
@@ -63,71 +61,6 @@ class _Slot:
     """A step's place in its lane; `settle` is what it came to."""
 
     settle: Callable[[], Sequence[Do]] | None = None
-
-
-class _Sink:
-    """A watch's way to the socket."""
-
-    __slots__ = ("_compress", "_connection", "_failed")
-
-    def __init__(self, connection: Connection, compress: bool, failed: Callable[[FairleadError], None]) -> None:
-        self._connection = connection
-        self._compress = compress
-        self._failed = failed
-
-    def send(self, data: bytes) -> None:
-        if self._compress:
-            send_packed(self._connection, data)
-        else:
-            self._connection.send(data)
-
-    def backlog(self) -> int:
-        return self._connection.write_buffer_size()
-
-    def fail(self, error: FairleadError) -> None:
-        self._failed(error)
-
-
-def send_packed(connection: Connection, frames: bytes) -> None:
-    """Joined frames, the large ones compressed if that was agreed; a small one would only grow."""
-    plain: list[bytes] = []
-    for head, payload in split_frames(frames):
-        if len(payload) < COMPRESS_FROM:
-            plain.append(build_frame(head, payload))
-            continue
-        if plain:
-            connection.send(b"".join(plain))
-            plain.clear()
-        connection.send_compressed(payload, binary=head == FIN | BINARY)
-    if plain:
-        connection.send(b"".join(plain))
-
-
-class _Wire:
-    """A connection in a holder's hand: implements `model.sockets.Wire`."""
-
-    __slots__ = ("_connection",)
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-
-    def send(self, frames: bytes) -> None:
-        self._connection.send(frames)
-
-    def backlog(self) -> int:
-        return self._connection.write_buffer_size()
-
-    def probe(self, answered: Callable[[], None]) -> None:
-        self._connection.probe(answered)
-
-    def pause(self) -> None:
-        self._connection.pause_reading()
-
-    def resume(self) -> None:
-        self._connection.resume_reading()
-
-    def hang_up(self, code: int, reason: str) -> None:
-        self._connection.close(code, reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,19 +261,19 @@ class SocketEndpoint:
         self._flush()
         if self._connection is not None:
             self._holder = holder
-            holder.attached(_Wire(self._connection))
+            holder.attached(ConnectionWire(self._connection))
 
     def _pass_on(self, relay: Relay) -> None:
         self._flush()
         if self._connection is not None:
             self._relay = relay
-            relay.attached(_Wire(self._connection))
+            relay.attached(ConnectionWire(self._connection))
         else:
             relay.detached(ABNORMAL, "")
 
     def _enter(self, hall: Hall) -> None:
         if self._connection is not None:
-            self._members.append(hall.enter(_Sink(self._connection, self._compress, lambda error: None)))
+            self._members.append(hall.enter(ConnectionSink(self._connection, self._compress, lambda error: None)))
 
     def _tell(self, tell: Tell) -> None:
         if any(session == tell.session for session, _ in self._watches):
@@ -405,7 +338,7 @@ class SocketEndpoint:
         connection = self._connection
         if connection is None:
             return
-        sink = _Sink(connection, self._compress, partial(self._watch_failed, wanted))
+        sink = ConnectionSink(connection, self._compress, partial(self._watch_failed, wanted))
         watch = await self._host.doer.gateway.watch(
             self._who, wanted.session, cursor, wanted.variant, sink, wanted.view
         )
