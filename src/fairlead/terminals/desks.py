@@ -73,7 +73,7 @@ class Desks:
         self._folder = folder
         self._numbers = count(1)
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._sessions: dict[str, SessionId] = {}
+        self._sessions: dict[str, tuple[SessionId, LiveTerminal]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def performers(self) -> Mapping[type[Action], Callable[[Identity, Any], Awaitable[Any]]]:
@@ -103,10 +103,7 @@ class Desks:
     async def _enter(self, who: Identity, wanted: Wanted, lost: str) -> Place:
         folder = _real(wanted.folder) if wanted.folder else self._folder("")
         name = key(who.user, folder, wanted)
-        lock = self._locks.get(name)
-        if lock is None:
-            lock = self._locks[name] = asyncio.Lock()
-        async with lock:
+        async with self._lock(name):
             if wanted.provider == AGENT:
                 place = await self._session(who, name, folder, wanted, lost)
             else:
@@ -114,6 +111,13 @@ class Desks:
         extra = {"terminal": place.terminal.name, "who": who.name, "credential": who.credential}
         log.info("shell joined", extra=extra)
         return place
+
+    def _lock(self, name: str) -> asyncio.Lock:
+        """One at a time for a key, or for a session's terminal."""
+        lock = self._locks.get(name)
+        if lock is None:
+            lock = self._locks[name] = asyncio.Lock()
+        return lock
 
     # --- a shell, or a configured program
 
@@ -126,18 +130,16 @@ class Desks:
         if terminal is not None:
             return Place(terminal, _seated(folder, wanted, again=True), False, _no_wish)
         program = self._described(who.user, name, folder, wanted)
-        terminal = await self._shells.start(name, lambda: program, by_use=False)
-        if wanted.command:
-            await self._type(terminal, typed(self._settings.program, wanted.command))
+        begun: LiveTerminal = await asyncio.shield(self._spawn(self._started(name, program, wanted)))
         resumed = wanted.session if resumes(self._providers, wanted) else ""
-        begun = self._clock.monotonic()
+        at = self._clock.monotonic()
 
         async def again(exit: Exit) -> tuple[Wanted, str] | None:
-            if not resumed or not exit.code or self._clock.monotonic() - begun > RESUME_SECONDS:
+            if not resumed or not exit.code or self._clock.monotonic() - at > RESUME_SECONDS:
                 return None
             return msgspec.structs.replace(wanted, resume=False), f"it ended at once with code {exit.code}"
 
-        return Place(terminal, _seated(folder, wanted, resumed=resumed, lost=lost), True, again)
+        return Place(begun, _seated(folder, wanted, resumed=resumed, lost=lost), True, again)
 
     def _described(self, user: str, name: str, folder: str, wanted: Wanted) -> Program:
         argv = words(self._providers, wanted) if wanted.provider else (self._settings.program,)
@@ -150,23 +152,24 @@ class Desks:
             recording=self._shells.recording(user, name.rpartition("/")[2][:16]),
         )
 
-    async def _type(self, terminal: LiveTerminal, keys: bytes) -> None:
-        """Behind its prompt, so that it is shown once."""
-        with contextlib.suppress(TimeoutError):
-            await within(self._clock, PROMPT_SECONDS, terminal.changed(1))
-        with contextlib.suppress(AgentFailed):
-            await terminal.write(keys)
+    async def _started(self, name: str, program: Program, wanted: Wanted) -> LiveTerminal:
+        """Its command is typed behind its prompt, so that it is shown once. Whoever leaves meanwhile stops neither."""
+        terminal = await self._shells.start(name, lambda: program, by_use=False)
+        if wanted.command:
+            with contextlib.suppress(TimeoutError):
+                await within(self._clock, PROMPT_SECONDS, terminal.changed(1))
+            with contextlib.suppress(AgentFailed):
+                await terminal.write(typed(self._settings.program, wanted.command))
+        return terminal
 
     # --- a session of ours
 
     async def _session(self, who: Identity, name: str, folder: str, wanted: Wanted, lost: str) -> Place:
         known = self._sessions.get(name)
-        terminal = self._shells.find(session_terminal(known)) if known is not None else None
-        if known is not None and terminal is not None and wanted.restart:
-            await self._gateway.command(who, cmd.Close(session=known))
-            terminal = None
-        if terminal is not None:
-            return Place(terminal, _seated(folder, wanted, again=True), False, _no_wish)
+        if known is not None and known[1].running:
+            if not wanted.restart:
+                return Place(known[1], _seated(folder, wanted, again=True), False, _no_wish)
+            await self._gateway.command(who, cmd.Close(session=known[0]))
         real = self._folder(folder)
         if wanted.resume and wanted.session:
             try:
@@ -179,7 +182,8 @@ class Desks:
         try:
             terminal, _ = await self._moved(who, name, session, "stdio")
         except FairleadError:
-            await self._gateway.command(who, cmd.Delete(session=session))
+            with contextlib.suppress(FairleadError):
+                await self._gateway.command(who, cmd.Delete(session=session))
             raise
         return Place(terminal, _seated(real, wanted, lost=lost), False, _no_wish)
 
@@ -190,8 +194,11 @@ class Desks:
         if there is not None and wanted.restart:
             await self._gateway.command(who, cmd.Close(session=session))
             there = None
-        link = msgspec.convert(view.settings, cmd.Settings).link
-        terminal, moving = await self._moved(who, name, session, link)
+        async with self._lock(session_terminal(session)):
+            # Not while it is being put back.
+            view = await self._gateway.ask(who, q.GetSession(session=session))
+            back = await self._documents.get(LINKS, session) or msgspec.convert(view.settings, cmd.Settings).link
+        terminal, moving = await self._moved(who, name, session, back)
 
         async def anew(exit: Exit) -> tuple[Wanted, str] | None:
             """It has ended before it was ready: then the hand-over has failed."""
@@ -212,55 +219,62 @@ class Desks:
     ) -> tuple[LiveTerminal, "asyncio.Task[cmd.Reply]"]:
         """The session's terminal, as soon as there is one: what the agent asks at its start is answered there. Busy
         while a turn runs. Whoever leaves meanwhile does not stop it. `back`: the link that it goes back to."""
-        moving = self._spawn(self._gateway.command(who, cmd.HandOver(session=session, link="terminal", wait=False)))
-        found: LiveTerminal = await asyncio.shield(self._spawn(self._found(who, name, session, back, moving)))
-        return found, moving
+        found: tuple[LiveTerminal, asyncio.Task[cmd.Reply]] = await asyncio.shield(
+            self._spawn(self._found(who, name, session, back))
+        )
+        return found
 
     async def _found(
-        self, who: Identity, name: str, session: SessionId, back: cmd.Link, moving: "asyncio.Task[cmd.Reply]"
-    ) -> LiveTerminal:
+        self, who: Identity, name: str, session: SessionId, back: cmd.Link
+    ) -> tuple[LiveTerminal, "asyncio.Task[cmd.Reply]"]:
         place = session_terminal(session)
-        terminal = self._shells.find(place)
-        if terminal is None:
+        async with self._lock(place):
+            terminal = self._shells.find(place)
             opened = self._spawn(self._terminals.opened(place))
-            await asyncio.wait({moving, opened}, return_when=asyncio.FIRST_COMPLETED)
-            if opened.done():
-                terminal = opened.result()
-            else:
-                opened.cancel()
+            moving = self._spawn(self._gateway.command(who, cmd.HandOver(session=session, link="terminal", wait=False)))
+            if terminal is None:
+                await asyncio.wait({moving, opened}, return_when=asyncio.FIRST_COMPLETED)
+                terminal = opened.result() if opened.done() else None
+            opened.cancel()
+            if terminal is None:
                 await moving
                 terminal = self._shells.find(place)
             if terminal is None:
                 raise NotFound("terminal", place)
             if back != "terminal":
                 await self._documents.put(LINKS, session, back)
-                self._spawn(self._hand_back(who, session, back, terminal))
-        else:
-            await moving
-        self._sessions[name] = session
-        return terminal
+            if self._sessions.get(name) != (session, terminal):
+                self._sessions[name] = (session, terminal)
+                self._spawn(self._after(who, name, session, back, terminal))
+        return terminal, moving
 
-    async def _hand_back(self, who: Identity, session: SessionId, link: cmd.Link, terminal: LiveTerminal) -> None:
+    async def _after(
+        self, who: Identity, name: str, session: SessionId, back: cmd.Link, terminal: LiveTerminal
+    ) -> None:
         """What is sent to the session after its program has ended there does not start it there again."""
         await terminal.wait()
-        self._sessions = {name: other for name, other in self._sessions.items() if other != session}
-        await self._put_back(who, session, link)
+        if self._sessions.get(name) == (session, terminal):
+            del self._sessions[name]
+        if back != "terminal":
+            await self._put_back(who, session, back)
 
     async def _put_back(self, who: Identity, session: SessionId, link: cmd.Link) -> None:
-        try:
-            view: q.SessionView = await self._gateway.ask(who, q.GetSession(session=session))
-            settings = msgspec.convert(view.settings, cmd.Settings)
-            if self._shells.find(session_terminal(session)) is not None:
+        place = session_terminal(session)
+        async with self._lock(place):
+            if self._shells.find(place) is not None:
+                return  # it is there again, and goes back from there
+            try:
+                view: q.SessionView = await self._gateway.ask(who, q.GetSession(session=session))
+                settings = msgspec.convert(view.settings, cmd.Settings)
+                if settings.link == "terminal":
+                    changed = msgspec.structs.replace(settings, link=link)
+                    await self._gateway.command(who, cmd.Configure(session=session, settings=changed))
+            except NotFound:
+                pass  # it was deleted
+            except FairleadError as error:
+                log.warning("a session stays with the terminal", extra={"session": session, "error": error.message})
                 return
-            if settings.link == "terminal":
-                changed = msgspec.structs.replace(settings, link=link)
-                await self._gateway.command(who, cmd.Configure(session=session, settings=changed))
-        except NotFound:
-            pass  # it was deleted
-        except FairleadError as error:
-            log.warning("a session stays with the terminal", extra={"session": session, "error": error.message})
-            return
-        await self._documents.delete(LINKS, session)
+            await self._documents.delete(LINKS, session)
 
     def _spawn(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
         task = asyncio.create_task(work)

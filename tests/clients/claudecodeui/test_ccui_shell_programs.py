@@ -10,6 +10,7 @@ from clients.claudecodeui.desking import DeskHouse, open_desk_house
 from fairlead.system.proctable import is_alive
 from fairlead.terminals import Provider
 from fairlead.testing.clock import ManualClock
+from server.fakes import until
 
 
 @pytest.fixture
@@ -74,6 +75,15 @@ async def test_other_commands_are_found_again(house: DeskHouse, tmp_path: Path) 
         await first.seen("login")
         await second.begin(tmp_path, initialCommand="echo login; cat")
         await second.until(lambda: second.reconnects)
+
+
+async def test_a_command_is_typed_although_its_client_has_left(house: DeskHouse, tmp_path: Path) -> None:
+    async with house.sit() as client:
+        await client.begin(tmp_path, initialCommand="touch made; cat")
+        await until(lambda: bool(house.terminals.names()))
+        await client.begin(tmp_path)
+        await client.seen("$")
+    await until((tmp_path / "made").exists)
 
 
 # --- programs by name

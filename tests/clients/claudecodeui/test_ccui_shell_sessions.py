@@ -196,6 +196,10 @@ async def test_a_forced_restart_ends_the_process_through_the_core(house: DeskHou
         await client.seen("agent of")
         assert house.program() is not old
         assert [one.session for one in house.gateway.said(cmd.Close)] == [SESSION]
+        await client.type("\x04")
+        await client.until(lambda: client.exit_codes)
+    await until(lambda: house.gateway.documents.spaces == {LINKS: {}})
+    assert house.gateway.links[SESSION] == "stdio"
 
 
 async def test_who_leaves_while_it_is_handed_over_stops_nothing(house: DeskHouse, tmp_path: Path) -> None:
