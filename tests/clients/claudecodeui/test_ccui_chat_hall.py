@@ -49,7 +49,7 @@ async def test_a_session_that_changes_is_told_to_every_socket_at_once(chats: Cha
         assert set(two.kinds()) <= {"session_upserted", "protocol_error"}, "who watches nothing is told of changes only"
 
 
-@pytest.mark.rules("S003-024", "S003-128")
+@pytest.mark.rules("S003-024", "S003-128", "S003-133")
 async def test_a_socket_that_is_gone_is_told_nothing_and_hinders_nobody(chats: ChatHouse) -> None:
     async with chats.peer() as stays:
         await stays.settled()
