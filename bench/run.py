@@ -23,6 +23,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 BUILD = HERE.parent / "build"
 
+from ccui_chat import measure as measure_ccui_chat  # noqa: E402
 from ccui_peer import run as measure_claudecodeui  # noqa: E402
 from changes import measure as measure_changes  # noqa: E402
 from envelopes import measure as measure_envelopes  # noqa: E402
@@ -380,6 +381,10 @@ def claudecodeui(quick: bool) -> Figures:
     return measure_claudecodeui(quick)
 
 
+def ccui_chat(quick: bool) -> Figures:
+    return measure_ccui_chat(quick)
+
+
 def transcripts(quick: bool) -> Figures:
     """In a process of its own: its memory is measured."""
     with tempfile.TemporaryDirectory(prefix="fairlead-bench-") as folder:
@@ -407,6 +412,7 @@ PARTS: dict[str, Callable[[bool], Figures]] = {
         changes,
         terminals,
         transcripts,
+        ccui_chat,
         claudecodeui,
     )
 }
