@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from agents.claude.golden_claude import cases, inputs
 from clients.claudecodeui.ccui_telling import Frame, Telling, shown
-from clients.cognova.telling import SESSION
-from fairlead.clients.claudecodeui.chat_frames import FRAMES
+from clients.cognova.telling import SESSION, unframed
+from fairlead.clients.claudecodeui.chat_frames import FRAMES, ChatVariant
 from fairlead.model import events as ev
 from fairlead.testing.claudecodeui_client import Shown
 from laws.test_cognova_law import ALTERED, altered
@@ -52,6 +52,18 @@ def check_replay(telling: Telling) -> None:
     live = {frame["seq"]: frame for frame in telling.live()}
     for frame in telling.read(0):
         assert live[frame["seq"]] == frame
+
+
+def check_whole(telling: Telling) -> None:
+    """Who does not look at it is told the same, but for the pieces."""
+    variant = ChatVariant(telling.memory().parents, whole=True)
+    frames = [frame for entry in telling.published for frame in unframed(variant.encode(SESSION, entry))]
+
+    def rest(told: list[Frame]) -> list[Frame]:
+        return [frame for frame in told if frame["kind"] != "stream_end"]
+
+    assert all(frame["kind"] != "stream_delta" for frame in frames)
+    assert rest(frames) == [frame for frame in rest(telling.live()) if frame["kind"] != "stream_delta"]
 
 
 def check_runs(telling: Telling) -> None:
@@ -111,6 +123,7 @@ def test_every_recorded_session(case: str) -> None:
     check(telling, some(telling))
     check_runs(telling)
     check_replay(telling)
+    check_whole(telling)
     end = len(telling.published)
     check_history(telling, [*range(0, end, max(1, end // 10)), end])
 

@@ -121,6 +121,7 @@ async def test_numbers_grow_over_runs_so_that_a_remembered_one_is_always_right(c
         await back.until("complete")
         assert [frame["content"] for frame in back.run() if frame["kind"] == "text"] == ["two", "three"]
         assert all(frame["seq"] > first["seq"] for frame in back.run())
+    assert len(chats.rig.kind.agents) == 1, "one process for all turns; the original starts one for each"
 
 
 @pytest.mark.rules("S003-064", "S003-047", "S003-060")
