@@ -20,7 +20,7 @@ from fairlead.model import commands as cmd
 from fairlead.model import queries as q
 from fairlead.model.agents import Exit
 from fairlead.model.auth import Identity
-from fairlead.model.errors import AgentFailed, BadId, FairleadError, NotFound
+from fairlead.model.errors import AgentFailed, BadId, FairleadError, NotFound, Refused, StoreError
 from fairlead.model.gateway import Gateway
 from fairlead.model.ids import SessionId
 from fairlead.model.requests import Action
@@ -175,8 +175,9 @@ class Desks:
             try:
                 return await self._resumed(who, name, wanted)
             except (AgentFailed, NotFound, BadId) as error:
-                log.info("a session could not be resumed in a terminal", extra={"session": wanted.session})
                 lost = error.message
+                extra = {"session": wanted.session, "error": lost}
+                log.info("a session could not be resumed in a terminal", extra=extra)
         session = SessionId(str(uuid.uuid4()))
         await self._gateway.command(who, cmd.Create(session=session, cwd=real, agent=AGENT))
         try:
@@ -203,11 +204,10 @@ class Desks:
         async def anew(exit: Exit) -> tuple[Wanted, str] | None:
             """It has ended before it was ready: then the hand-over has failed."""
             try:
-                await asyncio.shield(moving)
+                with contextlib.suppress(Refused, StoreError):
+                    await asyncio.shield(moving)
             except AgentFailed as error:
                 return msgspec.structs.replace(wanted, resume=False), error.message
-            except FairleadError:
-                log.warning("a session was not handed over", extra={"session": session})
             return None
 
         cwd, conversation = view.summary.cwd, view.summary.agent_session or session

@@ -9,6 +9,7 @@ import pytest
 from clients.claudecodeui.desking import DeskHouse, open_desk_house
 from fairlead.system.proctable import is_alive
 from fairlead.terminals import Provider
+from fairlead.terminals.desks import PROMPT_SECONDS
 from fairlead.testing.clock import ManualClock
 from server.fakes import until
 
@@ -84,6 +85,16 @@ async def test_a_command_is_typed_although_its_client_has_left(house: DeskHouse,
         await client.begin(tmp_path)
         await client.seen("$")
     await until((tmp_path / "made").exists)
+
+
+async def test_a_program_without_a_prompt_gets_its_command_all_the_same(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with open_desk_house(tmp_path, clock, program="/bin/cat") as house, house.sit() as client:
+        await client.begin(tmp_path, initialCommand="hello")
+        # One timer minds the program, the other waits for its prompt.
+        await until(lambda: clock.waiting == 2)
+        await clock.advance(PROMPT_SECONDS)
+        await client.said("hello")
 
 
 # --- programs by name
