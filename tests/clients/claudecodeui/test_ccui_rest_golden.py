@@ -11,16 +11,19 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec import Raw
 
 from fairlead.clients.claudecodeui import PROTOCOL
 from fairlead.model import errors
+from fairlead.model import events as ev
 from fairlead.model.accounts import SignedIn, TooManyAttempts, WrongPassword
 from fairlead.model.auth import Identity
 from fairlead.model.commands import Reply
-from fairlead.model.queries import EventPage, SessionView
+from fairlead.model.ids import EventId, MessageId, SessionId
+from fairlead.model.queries import EventPage, Glance, GlancePage, SessionView, Whole
 from fairlead.model.requests import Head, Response, parse_query
 from fairlead.model.routes import Request
-from fairlead.model.store import SessionPage
+from fairlead.model.store import SessionPage, Summary
 from fairlead.model.surroundings import Surroundings
 from fairlead.server.table import RouteTable
 
@@ -131,6 +134,37 @@ def test_a_long_list_of_projects_is_asked_for_in_a_few_steps() -> None:
     told = json.loads(response.body)
     assert (len(told), sum(project["sessionMeta"]["total"] for project in told)) == (102, 3001)
     assert max(len(project["sessions"]) for project in told) == 20
+
+
+def glanced(*tokens: int) -> GlancePage:
+    """The end of a file in which the agent said several things, and what the context held then."""
+    events = [
+        ev.Text(id=EventId(f"{n}"), message=MessageId("m"), block=0, text="x", tokens=ev.Tokens(input=n))
+        for n in tokens
+    ]
+    return GlancePage(session=SessionId(FRESH), events=tuple(Raw(ev.encode(event)) for event in events))
+
+
+def test_what_the_context_of_a_long_file_holds_is_read_from_its_end() -> None:
+    """It is still being read: nobody waits for that."""
+    route, asked = request_of({"request": f"GET /api/providers/sessions/{FRESH}/token-usage"})
+    steps = route.handle(asked)
+    assert next(steps) == Whole(SessionId(FRESH), wait=False)
+    assert isinstance(steps.send(False), Glance)
+    with pytest.raises(StopIteration) as end:
+        steps.send(glanced(100, 200, 0))
+    assert json.loads(end.value.value.body)["data"]["used"] == 200
+
+
+def test_a_file_that_is_being_read_is_no_run() -> None:
+    route, asked = request_of({"request": "GET /api/providers/sessions/running"})
+    steps = route.handle(asked)
+    next(steps)
+    steps.send(SessionPage((Summary(session=SessionId(FRESH), state="working"),)))
+    assert steps.send(SessionPage(())) == Whole(SessionId(FRESH), wait=False)
+    with pytest.raises(StopIteration) as end:
+        steps.send(False)
+    assert json.loads(end.value.value.body)["data"] == {"sessions": []}
 
 
 def test_there_are_cases() -> None:

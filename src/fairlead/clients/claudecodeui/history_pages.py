@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from fairlead.clients.claudecodeui.chat_frames import budget
+from fairlead.clients.claudecodeui.chat_frames import budget, held
 from fairlead.clients.claudecodeui.history import NAME, HistoryFold, read_memory
 from fairlead.clients.claudecodeui.rest import not_found, refused
 from fairlead.model import events as ev
@@ -37,9 +37,11 @@ def messages(request: Request) -> Steps:
     try:
         # A long file is still being read when its session is open already, from its beginning.
         if limit and not offset and not (yield q.Whole(session, wait=False)):
-            glanced = last_rows(session, (yield q.Glance(session, max(GLANCED, 4 * limit))))
-            if len(glanced) >= limit:
-                return _page(glanced[-limit:], len(glanced) + 1, more=True, offset=0, limit=limit)
+            glance: q.GlancePage = yield q.Glance(session, max(GLANCED, 4 * limit))
+            rows = last_rows(session, glance)
+            if len(rows) >= limit:
+                tokens = last_held(glance)
+                return _page(rows[-limit:], len(rows) + 1, more=True, offset=0, limit=limit, tokens=tokens)
         yield q.Whole(session)
         head: RowPage = yield q.ReadRows(session, NAME, limit=1)
         total = head.head
@@ -56,10 +58,10 @@ def messages(request: Request) -> Steps:
             wanted -= len(page.rows)
             end = page.rows[0].ordinal - 1
         # Its app takes the newest page's word for what the context holds, and the lack of one for nothing.
-        held = None if offset else read_memory((yield q.ReadFold(session, NAME))).tokens
+        tokens = None if offset else read_memory((yield q.ReadFold(session, NAME))).tokens
     except NotFound:
         return not_found(name)
-    return _page(found, total, more=end > 0, offset=offset, limit=limit, held=held)
+    return _page(found, total, more=end > 0, offset=offset, limit=limit, tokens=tokens)
 
 
 def last_rows(session: SessionId, page: q.GlancePage) -> list[bytes]:
@@ -73,12 +75,21 @@ def last_rows(session: SessionId, page: q.GlancePage) -> list[bytes]:
     return list(table.values())
 
 
+def last_held(page: q.GlancePage) -> ev.Tokens | None:
+    """What the context holds, by the end of a session's file."""
+    for line in reversed(page.events):
+        event = ev.decode(line)
+        if isinstance(event, ev.Text | ev.Thinking | ev.ToolCalled) and (tokens := held(event)):
+            return tokens
+    return None
+
+
 def _page(
-    rows: Sequence[bytes], total: int, *, more: bool, offset: int, limit: int | None, held: ev.Tokens | None = None
+    rows: Sequence[bytes], total: int, *, more: bool, offset: int, limit: int | None, tokens: ev.Tokens | None = None
 ) -> Response:
     place = (total, b"true" if more else b"false", offset, b"null" if limit is None else b"%d" % limit)
     told = b'"total":%d,"hasMore":%s,"offset":%d,"limit":%s' % place
-    usage = b',"tokenUsage":%s' % msgspec.json.encode(budget(held)) if held else b""
+    usage = b',"tokenUsage":%s' % msgspec.json.encode(budget(tokens)) if tokens else b""
     return Response(body=b'{"messages":[%s],%s%s}' % (b",".join(rows), told, usage))
 
 

@@ -9,6 +9,7 @@ import msgspec
 
 from fairlead.clients.claudecodeui.chat_frames import budget
 from fairlead.clients.claudecodeui.history import NAME, read_memory
+from fairlead.clients.claudecodeui.history_pages import GLANCED, last_held
 from fairlead.clients.claudecodeui.places import PROVIDER, UNTITLED, Fields, project_fields, session_fields
 from fairlead.clients.claudecodeui.rest import SMALL, bounds, flag, named_session, ok, refused, route
 from fairlead.model import commands as cmd
@@ -71,6 +72,8 @@ def running(request: Request) -> Steps:
     told = []
     for summary in found:
         try:
+            if not (yield q.Whole(summary.session, wait=False)):
+                continue  # its file is being read: what ran there is the past
             run = yield from _run(summary)
         except NotFound:
             continue  # it went while we looked
@@ -126,8 +129,13 @@ def provider_id(request: Request) -> Steps:
 
 
 def token_usage(request: Request) -> Steps:
-    memory = read_memory((yield q.ReadFold(named_session(request), NAME)))
-    return ok(budget(memory.tokens or ev.Tokens()))
+    session = named_session(request)
+    if (yield q.Whole(session, wait=False)):
+        tokens = read_memory((yield q.ReadFold(session, NAME))).tokens
+    else:
+        # Its file is long and still being read: the end of it says as much.
+        tokens = last_held((yield q.Glance(session, GLANCED)))
+    return ok(budget(tokens or ev.Tokens()))
 
 
 def rename(request: Request) -> Steps:
