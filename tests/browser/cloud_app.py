@@ -4,7 +4,6 @@ Rule: everything is done as a person does it, by the app's own fields, keys and 
 (tools/cloudcli_app.py); none is in this repository.
 """
 
-import asyncio
 import json
 import socket
 from collections.abc import Awaitable, Callable
@@ -13,6 +12,8 @@ from typing import Any
 from playwright.async_api import Browser, BrowserContext, Locator, Page, Request, WebSocket
 
 from browser.browsing import PATIENCE, eventually
+from fairlead.agents.claude import screens
+from fairlead.model.terminals import Screen, Size
 from fairlead.testing.claudecodeui_shell_client import ClaudeCodeUiShellClient
 from faults.gateway_process import GatewayProcess
 from tools.cloudcli_app import app_folder
@@ -88,6 +89,11 @@ class Tab:
         """Exactly these, in this order: nothing is there twice."""
         await eventually(self.answers, lambda seen: seen == list(texts))
 
+    def told(self) -> str:
+        """The last whole text of the assistant that this tab was sent."""
+        texts = [frame["content"] for frame in self.frames if frame.get("kind") == "text" and frame["role"] != "user"]
+        return str(texts[-1]).strip()
+
     async def ticks(self) -> int:
         """How far the last answer has come that ticks."""
         said = await self.answers()
@@ -102,12 +108,19 @@ class Tab:
 
     async def shows(self, text: str) -> None:
         """On the screen of the terminal, which the app paints on a canvas."""
+        await eventually(self._screen, lambda lines: any(text in line for line in lines))
 
-        async def screen() -> list[str]:
-            await asyncio.sleep(0)
-            return [line for line in self.shell.screen.lines() if line]
+    async def asks(self) -> None:
+        """The program in the terminal waits at its prompt, in which nothing stands."""
 
-        await eventually(screen, lambda lines: any(text in line for line in lines))
+        def prompts(lines: tuple[str, ...]) -> bool:
+            size = Size(self.shell.screen.columns, self.shell.screen.rows)
+            return screens.read(Screen(lines, 0, 0, size, 0, pasting=True)).state == "prompt"
+
+        await eventually(self._screen, prompts)
+
+    async def _screen(self) -> tuple[str, ...]:
+        return self.shell.screen.lines()
 
 
 class CloudHouse:
