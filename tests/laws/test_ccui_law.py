@@ -56,7 +56,7 @@ def check_replay(telling: Telling) -> None:
 
 def check_whole(telling: Telling) -> None:
     """Who does not look at it is told the same, but for the pieces."""
-    variant = ChatVariant(telling.memory().parents, whole=True)
+    variant = ChatVariant(telling.memory().known, whole=True)
     frames = [frame for entry in telling.published for frame in unframed(variant.encode(SESSION, entry))]
 
     def rest(told: list[Frame]) -> list[Frame]:

@@ -2,13 +2,14 @@
 
 Inputs as of `clients.cognova.telling`."""
 
+import copy
 import json
 from collections.abc import Iterable
 from typing import Any
 
 from clients.cognova.telling import SESSION, unframed
 from clients.cognova.telling import Telling as Told
-from fairlead.clients.claudecodeui.chat_frames import FRAMES, ChatVariant
+from fairlead.clients.claudecodeui.chat_frames import FRAMES, ChatVariant, Known
 from fairlead.clients.claudecodeui.history import HistoryFold, Memory, read_memory
 from fairlead.model.store import Entry
 from fairlead.model.views import Replace, Row
@@ -22,21 +23,21 @@ class Telling(Told):
 
     def __init__(self) -> None:
         super().__init__()
-        self._known, self._parents = -1, dict[str, str]()
+        self._known, self._before = -1, Known()
 
     def live(self, first: int = 0, last: int | None = None) -> list[Frame]:
-        variant = ChatVariant(self.memory(first).parents)
+        variant = ChatVariant(self.memory(first).known)
         return [frame for entry in self.published[first:last] for frame in unframed(variant.encode(SESSION, entry))]
 
     def read(self, position: int, moment: int | None = None) -> list[Frame]:
         """What one who reads the log from a place is sent, at a moment."""
-        reading = ChatVariant(self.memory(moment).parents).reading(position)
+        reading = ChatVariant(self.memory(moment).known).reading(position)
         entries = [entry for entry in self.log(moment) if entry.seq > position]
         return [frame for entry in entries for frame in unframed(reading.encode(SESSION, entry))]
 
     def resumed(self, last: int, moment: int) -> list[Frame]:
         seq = last // FRAMES
-        variant = ChatVariant(self.memory(moment).parents)
+        variant = ChatVariant(self.memory(moment).known)
         entries = [entry for entry in self.log(moment) if entry.seq == seq]
         frames = [frame for entry in entries for frame in unframed(variant.encode(SESSION, entry))]
         return [*(frame for frame in frames if frame["seq"] > last), *self.read(seq, moment)]
@@ -64,8 +65,8 @@ class Telling(Told):
     def of(self, entry: Entry) -> list[Frame]:
         """What those who are there are sent of one entry."""
         if self._known != len(self.published):
-            self._known, self._parents = len(self.published), self.memory().parents
-        return unframed(ChatVariant(self._parents).encode(SESSION, entry))
+            self._known, self._before = len(self.published), self.memory().known
+        return unframed(ChatVariant(copy.deepcopy(self._before)).encode(SESSION, entry))
 
 
 def shown(*parts: Iterable[Frame]) -> Shown:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from agents.claude.golden_claude import inputs
 from clients.claudecodeui.ccui_telling import Frame, Telling, shown
 from clients.cognova.telling import SESSION
 from fairlead.clients.claudecodeui.chat_frames import FRAMES
@@ -188,3 +189,15 @@ def test_the_reference_client_shows_each_case_to_its_end() -> None:
         assert client.streaming == "" and not client.processing, case
         ids = [row["id"] for row in client.rows if "id" in row]
         assert len(ids) == len(set(ids))
+
+
+def test_a_request_of_what_goes_on_in_the_background_is_made_again_behind_complete() -> None:
+    """With `complete` the app puts all cards away."""
+    telling = Telling().run(inputs("2.1.325-background_and_prompt"))
+    frames = telling.live()
+    (asked, *_) = [frame for frame in frames if frame["kind"] == "permission_request"]
+    ends = [place for place, frame in enumerate(frames) if frame["kind"] == "complete"]
+    again = frames[ends[0] + 1]
+    assert (again["kind"], again["requestId"], again["input"]) == (asked["kind"], asked["requestId"], asked["input"])
+    assert again["seq"] // FRAMES == frames[ends[0]]["seq"] // FRAMES
+    assert asked["requestId"] in shown(frames[: ends[0] + 2]).requests

@@ -12,7 +12,7 @@ from typing import Any, Final, assert_never
 import msgspec
 
 from fairlead.clients.claudecodeui import chat_messages as said
-from fairlead.clients.claudecodeui.chat_frames import FRAMES, ChatVariant, Parents, frame, joined, numbered, streamed
+from fairlead.clients.claudecodeui.chat_frames import FRAMES, ChatVariant, Known, frame, joined, numbered, streamed
 from fairlead.clients.claudecodeui.chat_hall import CODEC
 from fairlead.clients.claudecodeui.chat_messages import ChatError, Decide, Join, JoinAll, Said, Say, Stop
 from fairlead.clients.claudecodeui.history import NAME, Memory, read_memory
@@ -42,14 +42,14 @@ class Line:
     `since`: all that the log has after this place came, or comes, to this socket; None: it is not attached.
     `whole`: its texts come whole, not in pieces; `stream` is what the client said of that."""
 
-    __slots__ = ("asked", "parents", "since", "stream", "tries", "whole")
+    __slots__ = ("asked", "known", "since", "stream", "tries", "whole")
 
     def __init__(self) -> None:
         self.asked: deque[Asked] = deque()
         self.since: int | None = None
         self.stream: bool | None = None
         self.whole = False
-        self.parents: Parents = {}
+        self.known = Known()
         self.tries = 0
 
 
@@ -87,7 +87,7 @@ class ChatConversation:
             case ("fold", session):
                 return self._placed(session, read_memory(answer))
             case ("rest", session, Memory() as memory):
-                return (self._subscribe(session, memory, self._rest(session, memory.parents, answer)),)
+                return (self._subscribe(session, memory, self._rest(session, memory.known, answer)),)
             case ("joined", session, Memory() as memory, rest, place):
                 return self._joined(session, memory, rest, place)
             case ("kept", session, Memory() as memory):
@@ -198,7 +198,7 @@ class ChatConversation:
 
     def _go_on(self, tag: Any, session: SessionId, line: Line) -> Subscribe:
         """Where it is, with pieces or without."""
-        return Subscribe(tag, session, None, ChatVariant(line.parents, whole=line.whole), keep=True)
+        return Subscribe(tag, session, None, ChatVariant(line.known, whole=line.whole), keep=True)
 
     # --- being attached
 
@@ -223,14 +223,14 @@ class ChatConversation:
             return (Run(("rest", session, memory), step, session),)
         return (self._subscribe(session, memory, b""),)
 
-    def _rest(self, session: SessionId, parents: Parents, page: q.EventPage) -> bytes:
+    def _rest(self, session: SessionId, known: Known, page: q.EventPage) -> bytes:
         asked = self._lines[session].asked[0]
         assert isinstance(asked, Join)
         seq = asked.last // FRAMES
         if not page.events or msgspec.json.decode(page.events[0])["seq"] != seq:
             return b""
         event = ev.decode(page.events[0])
-        frames = numbered(session, seq, event, parents, streamed(event))
+        frames = numbered(session, seq, event, known, streamed(event))
         return joined([told for told in frames if told["seq"] > asked.last])
 
     def _subscribe(self, session: SessionId, memory: Memory, rest: bytes) -> Subscribe:
@@ -239,8 +239,8 @@ class ChatConversation:
         line = self._lines[session]
         line.stream = asked.stream if isinstance(asked, Join) else None
         line.whole = session not in self._focus if line.stream is None else not line.stream
-        line.parents = memory.parents
-        variant = ChatVariant(line.parents, whole=line.whole)
+        line.known = memory.known
+        variant = ChatVariant(line.known, whole=line.whole)
         return Subscribe(("joined", session, memory, rest, place), session, Cursor(place), variant)
 
     def _joined(self, session: SessionId, memory: Memory, rest: bytes, place: int) -> Sequence[Do]:

@@ -7,7 +7,7 @@ resumes in the middle of it is first told the rest of the pieces.
 """
 
 from collections.abc import Sequence
-from typing import Final, assert_never
+from typing import Any, Final, assert_never
 
 import msgspec
 
@@ -37,9 +37,39 @@ _SILENT: Final = frozenset(
 
 _encoder: Final = msgspec.json.Encoder()
 
-Parents = dict[str, str]
-"""The call that started each subagent."""
 Slots = Sequence[tuple[int, Fields]]
+
+
+class Waiting(msgspec.Struct):
+    """A request that waits for a person, and the place at which it was made."""
+
+    told: Any
+    seq: int
+
+
+class Known(msgspec.Struct):
+    """What the frames of an event need of those before it."""
+
+    parents: dict[str, str] = {}
+    """The call that started each subagent."""
+    waiting: dict[str, Waiting] = {}
+    """Requests of subagents: they outlive the run that they were made in."""
+
+    def learn(self, seq: int, event: ev.Event) -> None:
+        match event:
+            case ev.SubagentStarted():
+                self.parents[event.child] = event.call
+                if len(self.parents) > PARENTS:
+                    del self.parents[next(iter(self.parents))]
+            case ev.PermissionAsked() | ev.QuestionAsked() | ev.PlanProposed() if event.subagent is not None:
+                self.waiting[event.request] = Waiting(request_fields(event), seq)
+            case ev.PermissionResolved() | ev.PermissionCancelled():
+                self.waiting.pop(event.request, None)
+            case ev.SessionForked():
+                # What was under way in the parent is not under way here.
+                self.waiting.clear()
+            case _:
+                pass
 
 
 def frame(message: Fields) -> bytes:
@@ -52,12 +82,12 @@ def number(seq: int, slot: int = FRAMES - 1) -> int:
 
 
 class ChatVariant:
-    """Implements `model.gateway.Variant` and `Continuing`. `parents` are those of before: it learns the later ones.
+    """Implements `model.gateway.Variant` and `Continuing`. `known` is what was before: it learns what follows.
     `whole`: texts are told when they are whole, and not in pieces."""
 
-    def __init__(self, parents: Parents | None = None, *, whole: bool = False) -> None:
+    def __init__(self, known: Known | None = None, *, whole: bool = False) -> None:
         self.key = "claudecodeui.chat.whole" if whole else "claudecodeui.chat"
-        self._parents = {} if parents is None else parents
+        self._known = Known() if known is None else known
         self._whole = whole
 
     def encode(self, session: SessionId, entry: Entry) -> bytes:
@@ -65,21 +95,21 @@ class ChatVariant:
         if entry.kind in _SILENT or (self._whole and entry.kind == PIECE):
             return b""
         event = ev.decode(entry.event)
-        return joined(numbered(session, entry.seq, event, self._parents, 0 if self._whole else streamed(event)))
+        return joined(numbered(session, entry.seq, event, self._known, 0 if self._whole else streamed(event)))
 
     def signal(self, session: SessionId, kind: str, name: str, data: object) -> bytes:
         return b""
 
     def reading(self, position: int) -> "ChatReading | ChatVariant":
-        return self if self._whole else ChatReading(position, self._parents)
+        return self if self._whole else ChatReading(position, self._known)
 
 
 class ChatReading:
     """Implements `model.gateway.Reading`. Of a text it was told the pieces before its place and those that it read."""
 
-    def __init__(self, position: int, parents: Parents) -> None:
+    def __init__(self, position: int, known: Known) -> None:
         self._position = position
-        self._parents = parents
+        self._known = known
         self._read: dict[tuple[str, int], int] = {}
 
     def encode(self, session: SessionId, entry: Entry) -> bytes:
@@ -94,7 +124,7 @@ class ChatReading:
                 del self._read[next(iter(self._read))]
         elif isinstance(event, ev.Text):
             told = max(self._read.pop((event.message, event.block), 0), streamed(event, self._position))
-        return joined(numbered(session, entry.seq, event, self._parents, told))
+        return joined(numbered(session, entry.seq, event, self._known, told))
 
 
 def streamed(event: ev.Event, position: int | None = None) -> int:
@@ -108,20 +138,21 @@ def joined(frames: Sequence[Fields]) -> bytes:
     return b"".join(map(frame, frames))
 
 
-def numbered(session: SessionId, seq: int, event: ev.Event, parents: Parents, told: int = 0) -> list[Fields]:
+def numbered(session: SessionId, seq: int, event: ev.Event, known: Known, told: int = 0) -> list[Fields]:
     """`told`: so many characters of this text were told in pieces before."""
-    return [{**fields, "seq": number(seq, slot)} for slot, fields in slots_of(session, event, parents, told)]
+    known.learn(seq, event)
+    slots = slots_of(session, event, known, told)
+    if isinstance(event, ev.TurnEnded):
+        slots = (*slots, *_asked_again(session, seq, event, known))
+    return [{**fields, "seq": number(seq, slot)} for slot, fields in slots]
 
 
-def slots_of(session: SessionId, event: ev.Event, parents: Parents, told: int = 0) -> Slots:
+def slots_of(session: SessionId, event: ev.Event, known: Known, told: int = 0) -> Slots:
     match event:
-        case ev.SubagentStarted():
-            learn(parents, event)
-            return ()
         case ev.TextDelta(subagent=None) if event.turn and event.text:
             return ((ROW, _frame(session, event, "delta", kind="stream_delta", content=event.text)),)
         case ev.Text() | ev.Thinking() | ev.ToolCalled() | ev.ToolEnded() | ev.Notice() if event.turn:
-            return (*_stream(session, event, told), *_row(session, event, parents), *_budget(session, event))
+            return (*_stream(session, event, told), *_row(session, event, known), *_budget(session, event))
         case ev.PermissionAsked() | ev.QuestionAsked() | ev.PlanProposed():
             return ((ROW, _frame(session, event, "request", kind="permission_request", **request_fields(event))),)
         case ev.PermissionResolved(asked=True):
@@ -159,6 +190,7 @@ def slots_of(session: SessionId, event: ev.Event, parents: Parents, told: int = 
             | ev.ThinkingDelta()
             | ev.InputDelta()
             | ev.ToolProgress()
+            | ev.SubagentStarted()
             | ev.SubagentEnded()
             | ev.SubagentResolved()
             | ev.ModeChanged()
@@ -178,12 +210,6 @@ def slots_of(session: SessionId, event: ev.Event, parents: Parents, told: int = 
             return ()
         case _:
             assert_never(event)
-
-
-def learn(parents: Parents, event: ev.SubagentStarted) -> None:
-    parents[event.child] = event.call
-    if len(parents) > PARENTS:
-        del parents[next(iter(parents))]
 
 
 def request_fields(event: ev.PermissionAsked | ev.QuestionAsked | ev.PlanProposed) -> Fields:
@@ -216,12 +242,12 @@ def _stream(session: SessionId, event: ev.Event, told: int) -> Slots:
     return ((REST, _frame(session, event, "rest", kind="stream_delta", content=rest)), end) if rest else (end,)
 
 
-def _row(session: SessionId, event: ev.Event, parents: Parents) -> Slots:
+def _row(session: SessionId, event: ev.Event, known: Known) -> Slots:
     row = row_of(session, event)
     if row is None:
         return ()
     if event.subagent is not None:
-        row["parentToolUseId"] = parents.get(event.subagent, event.subagent)
+        row["parentToolUseId"] = known.parents.get(event.subagent, event.subagent)
     return ((ROW, row),)
 
 
@@ -264,6 +290,15 @@ def _ended(session: SessionId, event: ev.TurnEnded) -> Slots:
     words = failure_text(event)
     told = ((ROW, _frame(session, event, "error", kind="error", content=words)),) if words else ()
     return (*cut, *told, end)
+
+
+def _asked_again(session: SessionId, seq: int, event: ev.TurnEnded, known: Known) -> Slots:
+    """With `complete` the app puts all cards away, also those of what goes on in the background."""
+    waiting = [(name, asked.told) for name, asked in known.waiting.items() if asked.seq < seq]
+    return [
+        (slot, _frame(session, event, f"{name}_request", kind="permission_request", **told))
+        for slot, (name, told) in zip(range(AFTER + 1, FRAMES), waiting, strict=False)
+    ]
 
 
 def failure_text(event: ev.TurnEnded) -> str:

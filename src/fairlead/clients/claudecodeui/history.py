@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from fairlead.clients.claudecodeui import rows
-from fairlead.clients.claudecodeui.chat_frames import AFTER, held, learn, number, request_fields
+from fairlead.clients.claudecodeui.chat_frames import AFTER, Known, held, number, request_fields
 from fairlead.clients.claudecodeui.places import Fields
 from fairlead.model import events as ev
 from fairlead.model.ids import SessionId
@@ -72,8 +72,7 @@ class Memory(msgspec.Struct):
     """The number of the last frame of a run, or one between it and the next."""
     pending: dict[str, Asked] = {}
     calls: dict[str, Call] = {}
-    parents: dict[str, str] = {}
-    """The call that started each subagent."""
+    known: Known = msgspec.field(default_factory=Known)
     tokens: ev.Tokens | None = None
     """What the conversation held when the agent said it last."""
 
@@ -110,6 +109,7 @@ class HistoryFold:
         event = ev.decode(entry.event)
         if event.turn is not None:
             memory.last = number(entry.seq, AFTER)
+        memory.known.learn(entry.seq, event)
         self._note(event, before)
         if event.subagent is not None:
             self._glimpse(event)
@@ -133,8 +133,6 @@ class HistoryFold:
                 memory.pending[event.request] = Asked(request_fields(event), event.at)
             case ev.PermissionResolved() | ev.PermissionCancelled():
                 memory.pending.pop(event.request, None)
-            case ev.SubagentStarted():
-                learn(memory.parents, event)
             case ev.Text() | ev.Thinking() | ev.ToolCalled():
                 memory.tokens = held(event) or memory.tokens
             case ev.SessionForked():
@@ -193,7 +191,7 @@ class HistoryFold:
 
     def _glimpse(self, event: ev.Event) -> None:
         """A subagent's calls, for the call that started it."""
-        call = self._memory.calls.get(self._memory.parents.get(event.subagent or "", ""))
+        call = self._memory.calls.get(self._memory.known.parents.get(event.subagent or "", ""))
         if call is None:
             return
         if isinstance(event, ev.ToolCalled):
