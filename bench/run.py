@@ -439,7 +439,7 @@ def about() -> Figures:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="smaller numbers, under a minute")
+    parser.add_argument("--quick", action="store_true", help="smaller numbers")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS), help="some parts")
     options = parser.parse_args()
     results: Figures = {"about": about()}
