@@ -1,11 +1,9 @@
 """The key that signs the tokens of users: in the data folder beside the database, and in no backup of it."""
 
 from pathlib import Path
-from secrets import token_bytes
 from typing import Final
 
-from fairlead.model.errors import Damaged
-from fairlead.system.private import write_private
+from fairlead.system.private import make_key, read_key
 
 FILE: Final = "users.key"
 SIZE: Final = 64
@@ -16,25 +14,8 @@ class TokenKey:
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / FILE
-        self._key = self._read()
+        self._key = read_key(self._path, SIZE)
 
     def __call__(self) -> bytes:
-        self._key = self._key or self._make()
+        self._key = self._key or make_key(self._path, SIZE)
         return self._key
-
-    def _read(self) -> bytes:
-        try:
-            key = self._path.read_bytes()
-        except FileNotFoundError:
-            return b""
-        if len(key) != SIZE:
-            raise Damaged(
-                f"{self._path} is no key: put back the one that was there, or delete it, and all users sign in again.",
-                file=str(self._path),
-            )
-        return key
-
-    def _make(self) -> bytes:
-        key = token_bytes(SIZE)
-        write_private(self._path, key)
-        return key

@@ -6,10 +6,9 @@ from typing import Final
 
 from nacl.exceptions import CryptoError
 from nacl.secret import SecretBox
-from nacl.utils import random
 
 from fairlead.model.errors import Damaged
-from fairlead.system.private import write_private
+from fairlead.system.private import make_key, read_key
 
 FILE: Final = "secrets.key"
 
@@ -36,19 +35,6 @@ class Seal:
 
     def _box(self) -> SecretBox:
         if self._opened is None:
-            self._opened = SecretBox(self._read() or self._make())
+            size = SecretBox.KEY_SIZE
+            self._opened = SecretBox(read_key(self._path, size) or make_key(self._path, size))
         return self._opened
-
-    def _read(self) -> bytes:
-        try:
-            key = self._path.read_bytes()
-        except FileNotFoundError:
-            return b""
-        if len(key) != SecretBox.KEY_SIZE:
-            raise Damaged(f"{self._path} is no key: put back the one that was there.", file=str(self._path))
-        return key
-
-    def _make(self) -> bytes:
-        key = random(SecretBox.KEY_SIZE)
-        write_private(self._path, key)
-        return key

@@ -2,6 +2,9 @@
 
 import os
 from pathlib import Path
+from secrets import token_bytes
+
+from fairlead.model.errors import Damaged
 
 
 def write_private(path: Path, data: bytes) -> None:
@@ -14,3 +17,20 @@ def write_private(path: Path, data: bytes) -> None:
         file.flush()
         os.fsync(file.fileno())
     draft.replace(path)
+
+
+def read_key(path: Path, size: int) -> bytes:
+    """Empty, if there is none yet. Damaged, if it is no key of this size."""
+    try:
+        key = path.read_bytes()
+    except FileNotFoundError:
+        return b""
+    if len(key) != size:
+        raise Damaged(f"{path} is no key: put back the one that was there.", file=str(path))
+    return key
+
+
+def make_key(path: Path, size: int) -> bytes:
+    key = token_bytes(size)
+    write_private(path, key)
+    return key
