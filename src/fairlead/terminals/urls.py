@@ -134,15 +134,10 @@ class UrlFinder:
 
     def _look(self, data: bytes, found: list[FoundUrl]) -> bytes:
         """What is left of `data`: the beginning of a sequence, or all that follows when there is nothing more to do."""
-        end = 0
-        while end < len(data):
-            piece = _PIECE.match(data, end)
-            if piece is None:
-                end += 1
-                continue
+        for piece in _PIECE.finditer(data):
             match piece.lastgroup:
                 case "open":
-                    return data[end:] if len(data) - end <= LONGEST_SEQUENCE else b""
+                    return piece.group() if len(piece.group()) <= LONGEST_SEQUENCE else b""
                 case "text":
                     self._text(piece.group().decode("latin-1"), found)
                 case "tab":
@@ -155,9 +150,8 @@ class UrlFinder:
                 case "move" if piece["move"] in _AWAY:
                     column = _number(piece["numbers"], 1) - 1 if piece["move"] in b"Hf" else self._column
                     self._line_ends(column, found)
-            end = piece.end()
             if not self._awake:
-                return data[end:]
+                return data[piece.end() :]
         return b""
 
     def _text(self, text: str, found: list[FoundUrl]) -> None:

@@ -13,11 +13,12 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from clients.claudecodeui.desking import SECRETS, DeskHouse, folders, open_desk_house
 from fairlead.clients.claudecodeui.shell import MESSAGE_LIMIT, ShellCodec
 from fairlead.model.auth import Identity
-from fairlead.model.terminals import TakeDesk
+from fairlead.model.terminals import Output, TakeDesk
 from fairlead.system.proctable import is_alive
 from fairlead.terminals import TerminalRegistry
 from fairlead.terminals.joining import UNSENT_BYTES
 from fairlead.terminals.shells import left_warning
+from fairlead.terminals.terminal import LiveTerminal
 from fairlead.testing.clock import ManualClock
 from server.fakes import until
 from terminals.on_socket import CLEAN, PATIENCE
@@ -185,9 +186,7 @@ async def test_one_that_does_not_read_slows_nobody_and_costs_little(house: DeskH
         desk.attached(wire)
         desk.received(json.dumps(client.init(str(tmp_path))).encode())
         await until(lambda: len(wire.sent) == 2)
-        await client.type(
-            "i=0; while [ $i -lt 9000 ]; do i=$((i + 1)); echo a line that is as long as one $i; done\r"
-        )
+        await client.type("i=0; while [ $i -lt 9000 ]; do i=$((i + 1)); echo a line that is as long as one $i; done\r")
         await client.until(lambda: "as one 9000\r\n" in "".join(client.outputs[-3:]))
         # The marker and the first of it: nothing more, however much was printed.
         assert len(wire.sent) == 2
@@ -251,3 +250,49 @@ async def test_a_change_of_seats_after_keys_that_nobody_reads_goes_on(house: Des
         await client.begin(second)
         await client.type("echo on $((40 + 2))\r")
         await client.said("on 42")
+
+
+async def test_one_whose_terminal_cannot_be_shown_is_told_to_come_again(
+    house: DeskHouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(terminal: LiveTerminal, who: str, raw: bool) -> AsyncIterator[Output]:
+        if terminal.running:
+            raise ValueError("no")
+        yield Output(b"")
+
+    async with house.sit() as client, house.sit() as other:
+        await other.begin(tmp_path)
+        await other.seen("$")
+        with monkeypatch.context() as patched:
+            patched.setattr(LiveTerminal, "watch", broken)
+            await client.begin(tmp_path)
+            with pytest.raises(ConnectionClosed) as closed:
+                await client.until(lambda: False)
+        assert closed.value.rcvd is not None and closed.value.rcvd.code == 1011
+        await other.type("echo on $((40 + 2))\r")
+        await other.said("on 42")
+
+
+async def test_a_client_that_leaves_at_any_moment_leaves_nothing_behind(house: DeskHouse, tmp_path: Path) -> None:
+    who = Identity("c", "ann", "n", frozenset({"terminal"}))
+    wish = json.dumps({"type": "init", "projectPath": str(tmp_path), "isPlainShell": True, "cols": 30}).encode()
+    for rounds in range(12):
+        desk = await house.desks.take(who, TakeDesk(codec=ShellCodec()))
+        wire = FullWire()
+        # Its first words may come before it is given the socket.
+        desk.received(wish)
+        desk.attached(wire)
+        for _ in range(rounds):
+            await asyncio.sleep(0)
+        desk.detached(1000)
+        told = len(wire.sent)
+        desk.received(b'{"type":"input","data":"x"}')
+        desk.drained()
+        await asyncio.sleep(0)
+        assert len(wire.sent) == told
+    await until(lambda: not any(program.watched for program in house.programs()))
+    async with house.sit(token=await house.token_of("ann")) as client:
+        await client.begin(tmp_path)
+        await client.type("stty size\r")
+        # None of them counts any more.
+        await client.seen("24 80")
