@@ -12,7 +12,7 @@ import pytest
 from auth.memory import MemoryDocuments
 from fairlead.model.errors import BadRequest, NotAllowed, NotFound, Stale
 from fairlead.model.plugins import DisablePlugin, EnablePlugin, ListPlugins
-from fairlead.plugins.desk import CHILDREN
+from fairlead.plugins.desk import CHILDREN, HEALTH_SECONDS
 from fairlead.plugins.runner import FIRST_WAIT, LONGEST_WAIT, READY_SECONDS, STEADY_SECONDS, Announcement
 from fairlead.system.proctable import start_mark
 from fairlead.testing.clock import ManualClock
@@ -197,7 +197,23 @@ async def test_its_environment_is_made_from_nothing_and_its_folder_is_its_own(tm
     assert (made / "pwd.txt").read_text().strip() == str(made)
 
 
-async def test_health_is_whether_somebody_listens(tmp_path: Path) -> None:
+async def test_a_server_that_hangs_is_not_well(tmp_path: Path) -> None:
+    write_plugin(tmp_path)
+    clock = ManualClock()
+    async with desk_of(tmp_path, clock) as desk:
+        running = await desk.runs()
+        os.kill(running.pid, signal.SIGSTOP)
+        try:
+            looking = asyncio.create_task(desk.view())
+            await until(lambda: clock.waiting)
+            await clock.advance(HEALTH_SECONDS)
+            assert (await looking).healthy is False
+        finally:
+            os.kill(running.pid, signal.SIGCONT)
+        assert (await desk.view()).healthy is True
+
+
+async def test_health_is_whether_somebody_answers(tmp_path: Path) -> None:
     line = json.dumps({"ready": True, "port": 1})
     write_plugin(tmp_path, server=["sh", "-c", f"echo '{line}'; cat"])
     async with desk_of(tmp_path) as desk:

@@ -31,7 +31,7 @@ class PluginFailed(FairleadError):
 
 class PluginView(msgspec.Struct, frozen=True, kw_only=True):
     """A plugin as it is now. `server`: the arguments that are run, empty if there is nothing to run. `digest` names
-    what a person is asked about: the manifest and the files it names. `healthy`: something listens on its port; null
+    what a person is asked about: the manifest and the files it names. `healthy`: its port answers; null
     if it does not run. `problem`: why it does not run, in words."""
 
     name: str

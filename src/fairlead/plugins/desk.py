@@ -243,11 +243,18 @@ class Plugins:
         if not view.port:
             return None
         with contextlib.suppress(OSError, TimeoutError):
-            _, writer = await within(self._clock, HEALTH_SECONDS, asyncio.open_connection(HOST, view.port))
-            writer.close()
-            await writer.wait_closed()
-            return True
+            return await within(self._clock, HEALTH_SECONDS, _answers(view.port))
         return False
+
+
+async def _answers(port: int) -> bool:
+    """Whatever it says to a plain request: what opens WebSockets speaks HTTP."""
+    reader, writer = await asyncio.open_connection(HOST, port)
+    try:
+        writer.write(f"GET / HTTP/1.1\r\nHost: {HOST}:{port}\r\nConnection: close\r\n\r\n".encode())
+        return (await reader.read(5)).startswith(b"HTTP")
+    finally:
+        writer.close()
 
 
 def _state(found: Found, permit: Permit | None, runner: PluginRunner | None) -> tuple[act.State, str]:

@@ -156,6 +156,8 @@ class PluginRunner:
             self.port = self.pid = 0
             await child.end(self._patience)
             if reading is not None:
+                # Its pipe may be held by one that would not die.
+                reading.cancel()
                 await asyncio.wait({reading})
             await self._children.forget(self.name)
 
