@@ -36,7 +36,8 @@ class Subscribe(msgspec.Struct, frozen=True):
     """Watch a session on this socket, from now on or from a cursor; one that is watched already begins anew.
 
     With a `view` its rows are watched, beside the log or alone. `keep`: one that is watched goes on where it is, told
-    by this variant. Answered with `Subscribed`; events follow when the conversation's answer to that has been written."""
+    by this variant. Answered with `Subscribed`; events follow when the conversation's answer to that has been written.
+    """
 
     tag: Any
     session: SessionId

@@ -12,7 +12,7 @@ from typing import Any, Final, assert_never
 import msgspec
 
 from fairlead.clients.claudecodeui import chat_messages as said
-from fairlead.clients.claudecodeui.chat_frames import FRAMES, ChatVariant, Known, frame, joined, numbered, streamed
+from fairlead.clients.claudecodeui.chat_frames import FRAMES, ChatVariant, Known, frame, joined, numbered
 from fairlead.clients.claudecodeui.chat_hall import CODEC
 from fairlead.clients.claudecodeui.chat_messages import ChatError, Decide, Join, JoinAll, Said, Say, Stop
 from fairlead.clients.claudecodeui.history import NAME, Memory, read_memory
@@ -27,6 +27,7 @@ from fairlead.model.halls import EnterHall
 from fairlead.model.ids import MessageId, RequestId, SessionId, is_uuid
 from fairlead.model.moments import moment
 from fairlead.model.sockets import Do, Enter, Opening, Run, SocketRoute, Subscribe, Write
+from fairlead.model.streaming import streamed
 
 WAITING: Final = 100
 """What one socket may have asked of one session and not have got yet; a session's queue holds as many."""

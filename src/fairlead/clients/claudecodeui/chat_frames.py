@@ -17,6 +17,7 @@ from fairlead.model import events as ev
 from fairlead.model.frames import text_frame
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Entry
+from fairlead.model.streaming import Pieces, streamed
 
 FRAMES: Final = 64
 """Numbers that an entry's frames have for themselves (design: views)."""
@@ -24,8 +25,6 @@ REST, ENDED, ROW, AFTER = 0, 1, 2, 3
 """The slots: pieces that a late one lacks, a stream's end, the row itself, and what comes after it."""
 WINDOW: Final = 160_000
 """Tokens that a conversation may have, as the original tells it where nobody has set another number."""
-BLOCKS: Final = 256
-"""Blocks that may be half written at once."""
 PARENTS: Final = 256
 """Subagents whose calls are remembered."""
 
@@ -105,33 +104,17 @@ class ChatVariant:
 
 
 class ChatReading:
-    """Implements `model.gateway.Reading`. Of a text it was told the pieces before its place and those that it read."""
+    """Implements `model.gateway.Reading`."""
 
     def __init__(self, position: int, known: Known) -> None:
-        self._position = position
+        self._pieces = Pieces(position)
         self._known = known
-        self._read: dict[tuple[str, int], int] = {}
 
     def encode(self, session: SessionId, entry: Entry) -> bytes:
         if entry.kind in _SILENT:
             return b""
         event = ev.decode(entry.event)
-        told = 0
-        if isinstance(event, ev.TextDelta):
-            self._read[event.message, event.block] = event.offset + len(event.text)
-            if len(self._read) > BLOCKS:
-                # Of those that will never be whole nothing is asked any more.
-                del self._read[next(iter(self._read))]
-        elif isinstance(event, ev.Text):
-            told = max(self._read.pop((event.message, event.block), 0), streamed(event, self._position))
-        return joined(numbered(session, entry.seq, event, self._known, told))
-
-
-def streamed(event: ev.Event, position: int | None = None) -> int:
-    """How many characters of a text were told in pieces: in all, or up to a place."""
-    if not isinstance(event, ev.Text) or event.subagent is not None:
-        return 0
-    return max((offset for seq, offset in event.marks if position is None or seq <= position), default=0)
+        return joined(numbered(session, entry.seq, event, self._known, self._pieces.told(event)))
 
 
 def joined(frames: Sequence[Fields]) -> bytes:
@@ -213,16 +196,7 @@ def slots_of(session: SessionId, event: ev.Event, known: Known, told: int = 0) -
 
 
 def request_fields(event: ev.PermissionAsked | ev.QuestionAsked | ev.PlanProposed) -> Fields:
-    match event:
-        case ev.PermissionAsked():
-            tool = event.tool
-        case ev.QuestionAsked():
-            tool = "AskUserQuestion"
-        case ev.PlanProposed():
-            tool = "ExitPlanMode"
-        case _:
-            assert_never(event)
-    return {"requestId": event.request, "toolName": tool, "input": event.input}
+    return {"requestId": event.request, "toolName": event.tool, "input": event.input}
 
 
 def complete(session: SessionId, event: ev.Event, *, code: int, aborted: bool) -> Fields:
@@ -235,7 +209,7 @@ def _frame(session: SessionId, event: ev.Event, what: str, **fields: object) -> 
 
 
 def _stream(session: SessionId, event: ev.Event, told: int) -> Slots:
-    if not told or not isinstance(event, ev.Text):
+    if not told or not isinstance(event, ev.Text) or event.subagent is not None:
         return ()
     end = (ENDED, _frame(session, event, "end", kind="stream_end"))
     rest = event.text[told:]

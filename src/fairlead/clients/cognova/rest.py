@@ -32,4 +32,3 @@ def worded(handler: Handler) -> Handler:
             return problem(error.status, error.message)
 
     return run
-
