@@ -110,7 +110,8 @@ class Watching:
                 self._terminal.resize(self._size, self._who)
             async with contextlib.aclosing(self._terminal.watch(self._who, self._begins_raw())) as watching:
                 async for output in watching:
-                    wire.send(self._words.output(output))
+                    if frames := self._words.output(output):
+                        wire.send(frames)
                     while wire.backlog() > UNSENT_BYTES:
                         self._drained.clear()
                         await self._drained.wait()
