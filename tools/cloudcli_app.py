@@ -7,14 +7,12 @@ the folder `dist/` is. Standard library only.
 
 import base64
 import hashlib
-import shutil
-import subprocess
 import sys
 import tarfile
-import tempfile
 from pathlib import Path
 
-from tools.clis import InstallFailed, attempt, cache_folder, say
+from tools.clis import InstallFailed, attempt, cache_folder
+from tools.npm_locked import fill_once, npm
 
 PACKAGE = "@cloudcli-ai/cloudcli"
 VERSION = "1.37.2"
@@ -25,34 +23,19 @@ INSIDE = "package/dist/"
 
 def app_folder() -> Path:
     """The built front end, whether or not it is there yet: what `--door claudecodeui=PORT,static=DIR` takes."""
-    return cache_folder() / "cloudcli-app" / VERSION
+    return cache_folder() / "cloudcli" / VERSION / "dist"
 
 
 def fetch_app() -> None:
-    target = app_folder()
-    if target.exists():
-        return
-    if not shutil.which("npm"):
-        raise InstallFailed("npm is missing, claudecodeui's app was not fetched: install nodejs and npm")
-    say(f"fetching claudecodeui's app (5 MB) into {target}")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    work = Path(tempfile.mkdtemp(prefix=f"{VERSION}.", dir=target.parent))
-    try:
-        argv = ["npm", "pack", f"{PACKAGE}@{VERSION}", "--pack-destination", str(work), "--loglevel=error"]
-        done = subprocess.run(argv, cwd=work, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=False)
-        archives = list(work.glob("*.tgz"))
-        if done.returncode or len(archives) != 1:
-            raise InstallFailed(f"npm could not fetch {argv[2]} (exit {done.returncode}, its words are above)")
-        check_integrity(archives[0])
-        take_out(archives[0], work / "dist")
-        try:
-            (work / "dist").rename(target)
-        except OSError:
-            # Another clone was quicker, which is as good.
-            if not target.exists():
-                raise
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
+    fill_once(app_folder().parent, "claudecodeui's app", "5 MB", _unpack)
+
+
+def _unpack(folder: Path) -> None:
+    npm(folder, f"{PACKAGE}@{VERSION}", "pack", f"{PACKAGE}@{VERSION}", "--pack-destination", str(folder))
+    (archive,) = folder.glob("*.tgz")
+    check_integrity(archive)
+    take_out(archive, folder / "dist")
+    archive.unlink()
 
 
 def check_integrity(archive: Path) -> None:

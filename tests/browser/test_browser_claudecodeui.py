@@ -85,6 +85,26 @@ async def test_who_signs_in_sees_projects_sessions_and_what_was_said(house: Clou
     assert await tab.prompts() == ["SCRIPT:text remembered", "SCRIPT:text again"]
 
 
+async def test_who_is_invited_makes_an_account_once_and_is_in_the_app(house: CloudHouse) -> None:
+    await house.gateway.create()
+    async with house.gateway.http() as http:
+        invitation = (await http.post("/v1/invitations", json={})).json()["url"]
+    assert invitation.startswith(f"{house.address}/invite#")
+    first = await house.person()
+    tab = await house.tab(first, invitation.removeprefix(house.address))
+    for field, text in (("username", "bob"), ("password", "battery staple"), ("again", "battery staple")):
+        await tab.page.fill(f"#{field}", text)
+    await tab.page.keyboard.press("Enter")
+    await tab.choose("go on")
+    await tab.visible("New Session").first.wait_for()
+    # Who finds the link afterwards has nothing.
+    late = await house.tab(await house.person(), invitation.removeprefix(house.address))
+    for field, text in (("username", "eve"), ("password", "battery staple"), ("again", "battery staple")):
+        await late.page.fill(f"#{field}", text)
+    await late.page.keyboard.press("Enter")
+    await late.page.get_by_text("An account is made with an invitation that is still good").wait_for()
+
+
 async def test_an_answer_is_seen_as_it_comes_and_stopped_at_once(house: CloudHouse) -> None:
     tab = await house.signed_in()
     await tab.say("SCRIPT:slow 240")

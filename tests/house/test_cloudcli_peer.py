@@ -46,7 +46,7 @@ def test_a_failed_fetch_leaves_nothing_and_says_which_step(
     npm_runs: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     monkeypatch.setenv("NPM_FAILS", step)
-    with pytest.raises(InstallFailed, match=f"npm could not {step}"):
+    with pytest.raises(InstallFailed, match=f"npm {step}` failed"):
         fetch_peer()
     assert kept() == []
 

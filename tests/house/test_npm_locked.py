@@ -35,7 +35,7 @@ def test_it_is_fetched_once_by_its_lock_and_runs_no_script(npm_runs: Path) -> No
 
 def test_a_failed_fetch_leaves_nothing_and_can_be_repeated(npm_runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NPM_FAILS", "1")
-    with pytest.raises(InstallFailed, match="npm could not install"):
+    with pytest.raises(InstallFailed, match="npm ci` failed"):
         WIRE.fetch()
     assert list(WIRE.folder.parent.iterdir()) == []
     monkeypatch.setenv("NPM_FAILS", "")
