@@ -2,15 +2,14 @@
 
 import asyncio
 import contextlib
-import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed
+from websockets.asyncio.client import connect
 
 from clients.mylifedb.house import House, open_house
+from clients.peering import ChatPeer, Frame
 from fairlead.clients.claudecodeui import chat, history_pages
 from fairlead.clients.claudecodeui.history import HistoryView
 from fairlead.model import commands as cmd
@@ -19,10 +18,6 @@ from fairlead.model.routes import ClientProtocol
 from fairlead.server.limits import Limits
 from fairlead.testing.claudecodeui_client import ClaudeCodeUiClient
 from sessions.rig import ANN, Rig, SaidAgent
-
-PATIENCE = 60.0
-Frame = dict[str, Any]
-Wanted = str | Callable[[Frame], bool]
 
 CHAT = ClientProtocol(
     name="claudecodeui",
@@ -34,32 +29,9 @@ CHAT = ClientProtocol(
 """The chat alone: the other parts need more of a gateway."""
 
 
-class Peer:
-    """One socket of the chat, the frames it got, and the reference client that shows them."""
-
-    def __init__(self, socket: ClientConnection, client: ClaudeCodeUiClient) -> None:
-        self.socket = socket
-        self.client = client
-        self.frames: list[Frame] = []
-        self.close_code: int | None = None
-        self.taken = 0
-        self._news = asyncio.Condition()
-
-    async def listen(self) -> None:
-        with contextlib.suppress(ConnectionClosed):
-            async for text in self.socket:
-                assert isinstance(text, str)
-                async with self._news:
-                    self.frames.append(json.loads(text))
-                    self.client.feed(text)
-                    self._news.notify_all()
-        async with self._news:
-            self.close_code = self.socket.close_code
-            self.client.closed()
-            self._news.notify_all()
-
-    async def say(self, kind: str, **fields: Any) -> None:
-        await self.socket.send(json.dumps({"type": kind, **fields}))
+class Peer(ChatPeer[ClaudeCodeUiClient]):
+    def word(self, frame: Frame) -> str:
+        return str(frame["kind"])
 
     async def send(self, session: str, content: str, options: Any = None, **more: Any) -> None:
         given = {} if options is None else {"options": options}
@@ -69,35 +41,10 @@ class Peer:
         await self.say("chat.subscribe", sessions=[{"sessionId": session, "lastSeq": last}])
         return await self.until("chat_subscribed")
 
-    async def until(self, wanted: Wanted) -> Frame:
-        """The next frame that fits, after the one that was waited for last."""
-        fits = (lambda frame: frame["kind"] == wanted) if isinstance(wanted, str) else wanted
-        async with self._news:
-            try:
-                async with asyncio.timeout(PATIENCE):
-                    while True:
-                        for place in range(self.taken, len(self.frames)):
-                            if fits(self.frames[place]):
-                                self.taken = place + 1
-                                return self.frames[place]
-                        assert self.close_code is None, f"closed with {self.close_code}"
-                        await self._news.wait()
-            except TimeoutError:
-                raise AssertionError(f"{wanted} did not come; there were {self.kinds()[-30:]}") from None
-
-    async def closed(self) -> int:
-        async with self._news, asyncio.timeout(PATIENCE):
-            await self._news.wait_for(lambda: self.close_code is not None)
-        assert self.close_code is not None
-        return self.close_code
-
     async def settled(self) -> None:
         """Whatever was asked of no session before is answered: what is unknown is answered at once, in its order."""
         await self.say("settled?")
         await self.until(lambda frame: frame.get("code") == "UNKNOWN_MESSAGE_TYPE" and "settled?" in frame["error"])
-
-    def kinds(self) -> list[str]:
-        return [frame["kind"] for frame in self.frames]
 
     def run(self, session: str = "") -> list[Frame]:
         """The frames of runs."""

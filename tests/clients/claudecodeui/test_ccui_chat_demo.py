@@ -5,8 +5,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from clients.claudecodeui.ccui_chatting import PATIENCE, peer_at
+from clients.claudecodeui.ccui_chatting import peer_at
 from clients.claudecodeui.ccui_script import PLAYED, play
+from clients.peering import PATIENCE
 from fairlead.config import load
 from fairlead.wiring import running
 

@@ -8,9 +8,10 @@ import httpx
 import msgspec
 import pytest
 
-from clients.claudecodeui.ccui_chatting import PATIENCE, peer_at
+from clients.claudecodeui.ccui_chatting import peer_at
 from clients.claudecodeui.ccui_script import history
 from clients.mylifedb.test_mylifedb_transcripts import SESSION, Home, gateway, row
+from clients.peering import PATIENCE
 from fairlead.clients.claudecodeui.chat import ChatConversation
 from fairlead.clients.claudecodeui.history_pages import messages
 from fairlead.model import events as ev
