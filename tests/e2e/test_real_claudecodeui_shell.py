@@ -9,7 +9,7 @@ from websockets.asyncio.client import connect
 
 from clients.claudecodeui.desking import DeskClient
 from e2e.desk import Desk, at_desk, settings
-from e2e.harness import LAST_DIAL_IN, NEWEST, on_versions
+from e2e.harness import LAST_DIAL_IN, NEWEST, OLDEST, on_versions
 from fairlead.testing.model_api import ScriptedModel
 
 
@@ -104,3 +104,22 @@ async def test_while_a_turn_runs_there_is_no_second_writer(desk: Desk, model: Sc
         assert (await desk.until("turn.ended"))["status"] == "completed"
         assert len(desk.all("agent.started")) == 1
         assert len((await desk.http.get("/v1/sessions")).json()["sessions"]) == 1
+
+
+@on_versions(OLDEST, NEWEST)
+@pytest.mark.rules("S003-103", "S003-109", "S003-112")
+async def test_signing_in_announces_its_page_whole(desk: Desk, claude: Path) -> None:
+    """It is printed over several lines, in colours, after the words that ask for it."""
+    async with shell(desk) as client:
+        command = f"BROWSER=false {claude} setup-token"
+        await client.begin(desk.cwd, initialCommand=command)
+        await client.until(lambda: client.urls)
+        ((url, opens),) = client.urls
+        assert opens and url.startswith("https://claude.") and "&code_challenge_method=S256&state=" in url
+        assert not any(url in line for line in client.screen.lines())
+        async with shell(desk) as again:
+            await again.begin(desk.cwd, initialCommand=command)
+            await again.until(lambda: again.urls)
+            # A login begins anew, with another state.
+            assert again.urls[0][1] and again.urls[0][0] != url
+            await client.until(lambda: client.exit_codes)
