@@ -15,6 +15,7 @@ from fairlead.terminals.queries import answer, is_query
 from fairlead.terminals.tokens import Kind, Token, Tokenizer, has_text, last_character
 
 HISTORY_BYTES: Final = 1 << 20
+"""Of what has scrolled away, 8 for each cell of a line; the emulator keeps up to a page more."""
 TITLE_LENGTH: Final = 256
 _PRINTABLE = re.compile(r"[^\x00-\x1f\x7f-\x9f]*")
 _WITHHELD: Final = frozenset({"3", "40", "2027", "2048"})

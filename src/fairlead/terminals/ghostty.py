@@ -65,6 +65,7 @@ BAR: Final = 0
 _SHAPE: Final = b"\x1bP$q q\x1b\\"
 ROW_ITERATOR: Final = 4
 ROW_CELLS: Final = 5
+CELL_BYTES: Final = 8
 CELL_CONTENT: Final = 2
 CELL_WIDE: Final = 3
 CELL_PALETTE: Final = 10
@@ -272,8 +273,8 @@ class Vt:
         found = re.search(rb"(\d+) q", before)
         return int(found[1]) if found is not None and self.ask(_SHAPE) == before else 0
 
-    def filled(self) -> list[bytes]:
-        """For each row of the screen, a byte for each cell: 0 where there is nothing at all, else 1."""
+    def cells(self) -> list[bytes]:
+        """Each row of the screen, as its cells lie in memory: `CELL_BYTES` for each, zeros where there is nothing."""
         state, rows, view = c_void_p(), c_void_p(), String()
         found = []
         try:
@@ -283,8 +284,7 @@ class Vt:
             _check("cells", self._lib.ghostty_render_state_get(state, ROW_ITERATOR, byref(rows)))
             while self._lib.ghostty_render_state_row_iterator_next(rows):
                 _check("cells", self._lib.ghostty_render_state_row_get(rows, ROW_CELLS, byref(view)))
-                cells = string_at(view.ptr, view.len * sizeof(c_uint64))
-                found.append(bytes(map(bool, memoryview(cells).cast("Q"))))
+                found.append(string_at(view.ptr, view.len * CELL_BYTES))
         finally:
             self._lib.ghostty_render_state_row_iterator_free(rows)
             self._lib.ghostty_render_state_free(state)

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from fairlead.terminals.ghostty import VT, Vt
+from fairlead.terminals.ghostty import CELL_BYTES, VT, Vt
 from fairlead.terminals.modes import DEFAULTS, INSERT, KEYPAD, NEWLINE, ORIGIN
 
 _RESET: Final = b"\x1b[0m"
@@ -20,7 +20,10 @@ _NEUTRAL: Final = b'\x1b[?6l\x1b[?69l\x1b[r\x1b[4l\x1b[0"q\x1b(B\x1b)B\x0f\x1b[0
 PLAIN_STYLE: Final = b"\x1b(B\x1b)B\x1b*B\x1b+B\x0f\x1b[0m"
 _PLACE: Final = re.compile(rb"\x1b\[(\d+);(\d+)H")
 _CORNER: Final = re.compile(rb"(?:\x1b\[(\d+);\d+r)?(?:\x1b\[(\d+);\d+s)?")
-_GAP: Final = re.compile(rb"\x00+(?=\x01)")
+_NOTHING: Final = bytes(CELL_BYTES)
+_GAP: Final = re.compile(rb"\x00+")
+_MOST_HISTORY: Final = 2000
+"""Lines of it in a picture: the emulator keeps more of them where they are short."""
 _MOST_KEYS: Final = 8
 """How many key flags the emulator keeps for each screen."""
 _NO_SETS: Final = re.compile(rb"\x1b[()*+]B")
@@ -121,19 +124,26 @@ def _lines(copy: Vt) -> tuple[bytes, ...]:
     """
     rows = copy.number("ROWS")
     drawn = copy.format(VT, 0, rows - 1).split(b"\r\n")
-    for y, cells in enumerate(copy.filled()):
-        for gap in _GAP.finditer(cells):
-            copy.write(b"\x1b[%d;%dH\x1b[0m%*b" % (y + 1, gap.start() + 1, len(gap.group()), b""))
-        if 1 in cells and not (y < len(drawn) and drawn[y]):
-            last = cells.rindex(1)
-            copy.write(f"\x1b[{y + 1};{last + 1}H\x1b[{copy.background(last, y)}m ".encode())
+    for y, cells in enumerate(copy.cells()):
+        used = -(-len(cells.rstrip(b"\x00")) // CELL_BYTES)
+        for start, end in _gaps(cells[: used * CELL_BYTES]):
+            copy.write(b"\x1b[%d;%dH\x1b[0m%*b" % (y + 1, start + 1, end - start, b""))
+        if used and not (y < len(drawn) and drawn[y]):
+            copy.write(f"\x1b[{y + 1};{used}H\x1b[{copy.background(used - 1, y)}m ".encode())
     lines = tuple(_whole(copy.format(VT, 0, rows - 1)))
     return lines + (b"",) * (rows - len(lines))
 
 
+def _gaps(cells: bytes) -> Iterator[tuple[int, int]]:
+    """Where there is nothing, from and to."""
+    if _NOTHING in cells:
+        mask = bytes(map(bool, memoryview(cells).cast("Q")))
+        yield from (gap.span() for gap in _GAP.finditer(mask))
+
+
 def _with_history(copy: Vt) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
     """What has scrolled away, and the lines of the screen; the copy is made so large that all of it is the screen."""
-    rows, gone = copy.number("ROWS"), copy.number("SCROLLBACK_ROWS")
+    rows, gone = copy.number("ROWS"), min(copy.number("SCROLLBACK_ROWS"), _MOST_HISTORY)
     copy.write(b"\x1b[%dH" % rows)
     copy.resize(copy.number("COLS"), rows + gone)
     lines = _lines(copy)
