@@ -128,6 +128,9 @@ def test_what_is_no_question_is_passed_on(told: str) -> None:
         ("\x1b[?40h\x1b[?3hx", "x"),
         ("\x1b[?2048;2004;0040hx", "\x1b[?2004hx"),
         ("\x1b[?2027lx", "x"),
+        ('\x1bVx\x1bW\x1b[1"q', "x"),
+        ("\x1b[?1049s\x1b[?1049r\x1b[?25;47rx", "\x1b[?25rx"),
+        ("\x1b[?01049h\x1b[?1049l\x1b[?1049l", "\x1b[?1049h\x1b[2J\x1b[<16u\x1b7\x1b[2J\x1b[?1049l\x1b[?1049l"),
         ("\x1b[?47hx", "\x1b[?47h\x1b[2J\x1b[<16u\x1b7x"),
         ("\x1b[?1049h\x1b[?1049hx", "\x1b[?1049h\x1b[2J\x1b[<16u\x1b7\x1b[?1049hx"),
         ("\x1b]8;;http://localhost/\x1b\\x", "\x1b]8;;http://localhost/\x1b\\x"),
@@ -188,6 +191,16 @@ def test_no_size_breaks_it(before: bytes, sizes: list[tuple[int, int]], after: b
     assert len(terminal.lines()) == len(state(terminal).main.lines) == terminal.rows
     assert (terminal.vt.number("COLS"), terminal.vt.number("ROWS")) == (terminal.columns, terminal.rows)
     assert 0 <= terminal.y < terminal.rows and 0 <= terminal.x <= terminal.columns
+
+
+@pytest.mark.parametrize("left", [b"", b"\x1b[?1049l", b"\x1b[?47l"])
+def test_half_a_wide_letter_is_not_kept(left: bytes) -> None:
+    """Of a screen with one the library can make no copy."""
+    terminal = shown("\x1b[?1049h\x1b[2;3r\x1b[?6h\x1b[31m日本日\x1b[2;2H".encode() + left)
+    terminal.resize(3, 3)
+    upper = state(terminal).alternate
+    assert (upper and upper.lines) == (None if left else (b"", "\x1b[0m\x1b[38;5;1m日\x1b[0m".encode(), b""))
+    assert left or (terminal.x, terminal.y) == (1, 2)
 
 
 @given(st.binary(max_size=300) | st.text("\x1b[]?;0189hlHJKmqPr$ \x07\\é日", max_size=200).map(str.encode))

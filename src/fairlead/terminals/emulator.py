@@ -21,10 +21,13 @@ _PRINTABLE = re.compile(r"[^\x00-\x1f\x7f-\x9f]*")
 _WITHHELD: Final = frozenset({"3", "40", "2027", "2048"})
 """Modes that nobody is given. With the first three a screen or a letter would be wider for some watchers than for
 others, with the last each of them would tell the program its own size."""
+_PROTECTION: Final = frozenset({"\x1bV", "\x1bW"})
+"""Letters that clearing would leave there, for the few watchers that know of it; nor is it given in its other form."""
 _OTHER_SCREEN: Final = frozenset({"47", "1047", "1049"})
-_AS_NEW: Final = "\x1b[2J\x1b[<16u\x1b7"
+_CLEAR: Final = "\x1b[2J"
+_AS_NEW: Final = _CLEAR + "\x1b[<16u\x1b7"
 """The other screen may still have letters, a colour, keys and a saved cursor of its last use; who came in between could
-not know which. So it is made as new."""
+not know which. So it is cleared when it is left, and made as new when it is entered."""
 
 
 class Fed(NamedTuple):
@@ -74,8 +77,7 @@ class Emulator:
             if is_query(token):
                 answers += answer(token, self.vt, self.columns, self.rows)
                 continue
-            if token.kind is Kind.CSI:
-                token = self._common(token)
+            token = self._common(token)
             if token.kind is Kind.RUN:
                 token = token._replace(raw=self._marks.bounded(token.raw))
             output.append(token.raw)
@@ -97,9 +99,8 @@ class Emulator:
         halves = [y for y in range(self.rows) if self.vt.wide(columns - 1, y)]
         if halves:
             back = place(cursor(self.vt), region(self.vt))
-            self.vt.write(switch(ORIGIN, False) + PLAIN_STYLE)
-            self.vt.write(b"".join(b"\x1b[%d;%dH\x1b[2X" % (y + 1, columns) for y in halves))
-            self.vt.write(b"".join(back))
+            blanks = b"".join(b"\x1b[%d;%dH\x1b[X" % (y + 1, columns) for y in halves)
+            self.vt.write(b"".join((switch(ORIGIN, False), PLAIN_STYLE, blanks, *back)))
 
     def _show(self, token: Token) -> None:
         match token.kind:
@@ -117,16 +118,27 @@ class Emulator:
 
     def _common(self, token: Token) -> Token:
         """The sequence as every terminal that watches understands it, whenever it has come."""
+        if token.kind is Kind.ESCAPE and token.raw in _PROTECTION:
+            return token._replace(raw="")
+        if token.kind is not Kind.CSI:
+            return token
+        if (token.intermediates, token.final) == ('"', "q"):
+            return token._replace(raw="")
         if token.final == "b":
             # The last character so many times. Which that was is not known to one who comes late.
             self._last = last_character(self._last)
             return Token(Kind.RUN, self._last * min(max(token.numbers()[0], 1), self.columns))
         if token.mark == "?" and token.final in "hlsr":
-            modes = [mode for mode in token.body[1:].split(";") if mode.lstrip("0") not in _WITHHELD]
-            raw = f"\x1b[?{';'.join(modes)}{token.final}" if modes else ""
-            enters = token.final == "h" and not self.alternate and not _OTHER_SCREEN.isdisjoint(modes)
-            return token._replace(raw=raw + _AS_NEW if enters else raw)
+            return token._replace(raw=self._switched(token))
         return token
+
+    def _switched(self, token: Token) -> str:
+        withheld = _WITHHELD if token.final in "hl" else _WITHHELD | _OTHER_SCREEN
+        modes = [mode for given in token.body[1:].split(";") if (mode := given.lstrip("0")) not in withheld]
+        raw = f"\x1b[?{';'.join(modes)}{token.final}" if modes else ""
+        if _OTHER_SCREEN.isdisjoint(modes) or self.alternate == (token.final == "h"):
+            return raw
+        return raw + _AS_NEW if token.final == "h" else _CLEAR + raw
 
     def _title(self, body: str) -> None:
         """Of the strings that name things only the title is shown: links and colours go to the watchers alone."""
