@@ -203,6 +203,12 @@ def test_half_a_wide_letter_is_not_kept(left: bytes) -> None:
     assert left or (terminal.x, terminal.y) == (1, 2)
 
 
+def test_nor_is_one_that_the_cursor_stands_behind() -> None:
+    terminal = shown("\x1b[?1049hb日", 3, 2)
+    terminal.resize(2, 2)
+    assert state(terminal).alternate is not None and terminal.lines() == ("b", "")
+
+
 @given(st.binary(max_size=300) | st.text("\x1b[]?;0189hlHJKmqPr$ \x07\\é日", max_size=200).map(str.encode))
 def test_nothing_that_is_fed_to_it_breaks_it(data: bytes) -> None:
     terminal = shown(data, 7, 3)

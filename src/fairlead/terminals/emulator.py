@@ -98,7 +98,9 @@ class Emulator:
         """The other screen is cut. Of half a letter the emulator could make no copy."""
         halves = [y for y in range(self.rows) if self.vt.wide(columns - 1, y)]
         if halves:
-            back = place(cursor(self.vt), region(self.vt))
+            # Behind a full line it goes no more: that could bring the letter back.
+            at = b"\x1b[%d;%dH" % (self.y + 1, self.vt.number("CURSOR_X") + 1)
+            back = place(cursor(self.vt)._replace(place=at), region(self.vt))
             blanks = b"".join(b"\x1b[%d;%dH\x1b[X" % (y + 1, columns) for y in halves)
             self.vt.write(b"".join((switch(ORIGIN, False), PLAIN_STYLE, blanks, *back)))
 
