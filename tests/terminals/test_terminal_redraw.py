@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairlead.terminals.emulator import Emulator
-from fairlead.terminals.ghostty import Vt
+from fairlead.terminals.ghostty import EmulatorFault, Vt
 from fairlead.terminals.redraw import redraw
 from terminals.streams import COLUMNS, RECORDED, ROWS, STREAMS, halves, recorded, state, watcher
 
@@ -115,6 +115,20 @@ def test_places_that_count_from_margins() -> None:
     there, comes = late(b"\x1b[?69h\x1b[3;8s\x1b[2;4r\x1b[?6h\x1b[2;2Hx\x1b7\x1b[?6l", b"\x1b8y\x1b[Hz", 10, 5)
     assert state(comes) == state(there)
     assert there.lines() == ("", "  z", "   xy", "", "")
+
+
+def test_of_a_screen_that_cannot_be_copied_there_is_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: Vt) -> Vt:
+        raise EmulatorFault("copy", -2)
+
+    there, comes = Emulator(10, 2), watcher(10, 2)
+    there.feed(b"\x1b[31mone\r\ntwo")
+    with monkeypatch.context() as patched:
+        patched.setattr(Vt, "copy", refuse)
+        drawn = redraw(there, PLENTY)
+    comes.write(drawn)
+    assert state(comes).main.lines == (b"one", b"two")
+    assert (comes.number("CURSOR_X"), comes.number("CURSOR_Y")) == (there.x, there.y)
 
 
 def test_keys_of_both_screens_come_back_one_by_one() -> None:

@@ -129,7 +129,9 @@ class EmulatorFault(FairleadError):
     """The library could not do what it was asked: there is no memory, or its release is another one."""
 
     def __init__(self, what: str, code: int) -> None:
-        super().__init__(f"The terminal emulator failed ({what}: {code}). Install Fairlead's pinned dependencies.")
+        super().__init__(
+            f"The terminal emulator failed ({what}: {code}). If it goes on, install the pinned dependencies."
+        )
 
 
 @cache

@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Final
 
 from fairlead.terminals.emulator import Emulator
+from fairlead.terminals.ghostty import EmulatorFault
 from fairlead.terminals.modes import CLEAR_HISTORY, DEFAULTS, INSERT, MARGINS, NEWLINE, ORIGIN, UNDO
 from fairlead.terminals.picture import PLAIN_STYLE, Picture, picture, place, switch
 
@@ -19,7 +20,10 @@ _TO_ALTERNATE: Final = b"\x1b[?1049h" + PLAIN_STYLE + b"\x1b[H\x1b[2J"
 
 def redraw(terminal: Emulator, most: int) -> bytes:
     """At most about `most` bytes of it are history; the screens themselves are always whole."""
-    seen = picture(terminal.vt)
+    try:
+        seen = picture(terminal.vt)
+    except EmulatorFault:
+        return _text(terminal)
     parts = [_CLEAN, seen.tabs]
     parts += [line + b"\r\n" for line in _newest(seen.history, most)]
     parts.append(b"\r\n".join(seen.main.lines))
@@ -34,6 +38,12 @@ def redraw(terminal: Emulator, most: int) -> bytes:
     parts += place(seen.cursor, seen.region)
     parts += [*_keys(surface.keys), *_modes(seen)]
     return b"".join(parts)
+
+
+def _text(terminal: Emulator) -> bytes:
+    """Of a screen that cannot be copied: what is on it, without styles. The program draws over it sooner or later."""
+    place = f"\x1b[{terminal.y + 1};{min(terminal.x, terminal.columns - 1) + 1}H\x1b[?25h"
+    return _CLEAN + "\r\n".join(terminal.lines()).encode() + place.encode()
 
 
 def _newest(history: tuple[bytes, ...], most: int) -> Iterable[bytes]:
