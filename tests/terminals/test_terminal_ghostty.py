@@ -65,6 +65,12 @@ def test_what_the_library_refuses_is_told() -> None:
         Vt.new(0, 0, 0)
 
 
+def test_without_its_package_there_is_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ghostty, "find_spec", lambda _name: None)
+    with pytest.raises(EmulatorFault, match="pyghostty is not installed"):
+        ghostty.library.__wrapped__()
+
+
 def test_a_copy_is_another_terminal() -> None:
     terminal = Vt.new(10, 2, 0)
     terminal.write(b"one")

@@ -137,10 +137,10 @@ class EmulatorFault(FairleadError):
 @cache
 def library() -> CDLL:
     found = find_spec("pyghostty")
-    if found is None or found.origin is None:
+    places = [*Path(found.origin).parent.glob("_lib/libghostty-vt.*")] if found and found.origin else []
+    if not places:
         raise EmulatorFault("pyghostty is not installed", 0)
-    (path,) = (Path(found.origin).parent / "_lib").glob("libghostty-vt.*")
-    lib = CDLL(str(path))
+    lib = CDLL(str(places[0]))
     for name in ("free", "vt_write"):
         getattr(lib, f"ghostty_terminal_{name}").restype = None
     lib.ghostty_terminal_free.argtypes = (c_void_p,)
