@@ -18,7 +18,6 @@ from fairlead.system.pipes import PipeClosed
 from fairlead.system.process import Patience
 from fairlead.system.pty import PtyChild
 from fairlead.terminals.emulator import Emulator
-from fairlead.terminals.modes import PASTE
 from fairlead.terminals.recording import Recording, begin_recording
 from fairlead.terminals.redraw import redraw
 from fairlead.terminals.tail import Tail
@@ -37,10 +36,10 @@ QUIET_SECONDS: Final = 0.5
 TAIL_BYTES: Final = 256 * 1024
 REDRAW_HISTORY: Final = 128 * 1024
 """Bytes of scrollback in a redraw: some two thousand lines of a busy program."""
-PIECE: Final = 256
-LEAST_PIECE: Final = 32
+PIECE: Final = 4096
+LEAST_PIECE: Final = 128
 USUAL_CELLS: Final = 120 * 40
-"""Bytes that are shown at once on a screen of so many cells: some 0.1 ms of text, 3 ms of newlines, 10 ms at worst."""
+"""Bytes that are shown at once on a screen of so many cells: some 0.1 ms of text, a few at worst."""
 LEAST: Final = Size(2, 1)
 MOST: Final = Size(500, 200)
 """Beyond most screens. What the cells and a redraw of them may cost is bounded with it."""
@@ -138,7 +137,7 @@ class LiveTerminal:
                 column=min(emulator.x, emulator.columns - 1),
                 size=self._size,
                 version=self._version,
-                pasting=emulator.modes[PASTE],
+                pasting=emulator.pasting,
             )
         return self._screen
 
