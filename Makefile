@@ -7,7 +7,7 @@ RUN = py=$$(tools/find-python) && exec "$$py"
 SOURCES = $(wildcard src tests bench tools)
 
 .DEFAULT_GOAL := help
-.PHONY: help install clis serve check format test test-long bench coverage rules lock clean
+.PHONY: help install clis serve web check format test test-long bench coverage rules lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -18,8 +18,11 @@ install: ## make .venv with every dependency, by hash, and the command .venv/bin
 clis: ## fetch what the tests drive into a cache outside the clone: real Claude Code CLIs, front ends, a browser
 	@py=$$(tools/find-python) && for tool in clis happy_wire browser cloudcli_app; do "$$py" -m tools.$$tool || exit 1; done
 
-serve: install ## install, then start the gateway; ARGS="--port 8000" passes options on
+serve: install web ## install, build the web UI, then start the gateway; ARGS="--port 8000" passes options on
 	@exec $(BIN)/fairlead serve $(ARGS)
+
+web: ## build the web UI where its sources changed; needs npm, and says so where there is none
+	@$(RUN) -m tools.web
 
 check: install ## lint, formatting, types, and who may import whom
 	@failed=0; for tool in "ruff check" "ruff format --check" "mypy $(SOURCES)" "lint-imports --no-cache"; do \
@@ -51,5 +54,5 @@ lock: install ## resolve the dependencies anew and write the lock files
 	$(BIN)/uv pip compile tools/build.in --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --upgrade --quiet -o tools/build.lock.txt
 
 clean: ## remove everything that was made inside the clone
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage .coverage.*
+	rm -rf $(VENV) build dist web/node_modules src/fairlead/web_dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage .coverage.*
 	find src tests tools -name __pycache__ -type d -exec rm -rf {} +

@@ -61,10 +61,11 @@ PARTS = (
         tuple((sys.executable, "-m", f"tools.{name}") for name in FETCHERS),
     ),
     Part("check", "lint, types, imports", 60, (("make", "--no-print-directory", "check"),)),
+    Part("web", "the web UI, built", 60, ((PYTHON, "-m", "tools.web", "test"),)),
     Part(
         "unit",
         "unit, golden, laws",
-        360,
+        330,
         ((*COVERED_PYTEST, "tests", *ELSEWHERE, "-m", "not fault and not long"),),
         shards=2,
     ),
@@ -73,7 +74,7 @@ PARTS = (
     Part(
         "cli",
         "real CLI",
-        600,
+        540,
         ((*PYTEST, "tests/e2e", "-m", "not fault and not long"),),
         isolated=True,
         shards=2,

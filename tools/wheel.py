@@ -5,6 +5,7 @@ Nothing of the clone is on the way: the environment, HOME, data and working fold
 
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -16,6 +17,7 @@ import urllib.request
 import zipfile
 from pathlib import Path
 
+from tools import web
 from tools.install import network_env
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -23,6 +25,7 @@ UV = ROOT / ".venv" / "bin" / "uv"
 DIST = ROOT / "build" / "dist"
 TOKEN = "a-token-for-this-try-alone-0123456789"
 PROMPT = "SCRIPT:text from the wheel"
+SHELL = "fairlead/web_dist/index.html"
 
 
 class Failed(Exception):
@@ -44,6 +47,8 @@ def build() -> Path:
     strangers = [name for name in names if not name.startswith(("fairlead/", "fairlead-"))]
     if strangers or "fairlead/py.typed" not in names:
         raise Failed(f"the wheel holds {strangers or 'no fairlead/py.typed'}")
+    if shutil.which("npm") and SHELL not in names:
+        raise Failed(f"the wheel holds no {SHELL}: `python -m tools.web` builds the web UI")
     return wheel
 
 
@@ -74,6 +79,19 @@ def wait_until_healthy(url: str, server: subprocess.Popen[bytes], seconds: float
     raise Failed(f"`fairlead serve` did not answer {url}/health within {seconds:.0f} s")
 
 
+def front_page(url: str) -> None:
+    """The web UI, with the script that it names; without npm, the page that says that it was not built."""
+    with urllib.request.urlopen(f"{url}/", timeout=10) as answer:
+        page = answer.read().decode()
+    script = re.search(r'src="(/assets/[^"]+\.js)"', page)
+    if script is None:
+        if shutil.which("npm") or "was not built" not in page:
+            raise Failed(f"the front page is not the web UI:\n{page[:500]}")
+        return
+    with urllib.request.urlopen(f"{url}{script[1]}", timeout=10) as answer:
+        print(f"wheel: the front page loads {script[1]}, {len(answer.read()) // 1024} kB", flush=True)
+
+
 def one_turn(command: Path, folder: Path) -> None:
     """Serve with the demo agent and run a prompt, as the README says."""
     home, work, data = (folder / name for name in ("home", "work", "data"))
@@ -86,6 +104,7 @@ def one_turn(command: Path, folder: Path) -> None:
     server = subprocess.Popen([command, "serve", *options], cwd=work, env=env, stdout=subprocess.DEVNULL)
     try:
         wait_until_healthy(url, server)
+        front_page(url)
         asked = [str(command), "run", "--json", PROMPT]
         turn = subprocess.run(asked, cwd=work, env=env, capture_output=True, text=True, timeout=60, check=False)
         events = [json.loads(line) for line in turn.stdout.splitlines()]
@@ -101,6 +120,8 @@ def one_turn(command: Path, folder: Path) -> None:
 
 def main() -> int:
     try:
+        if web.main([]):
+            raise Failed("the web UI could not be built; npm's own words are above")
         wheel = build()
         print(f"wheel: {wheel.name}, {wheel.stat().st_size // 1024} kB", flush=True)
         with tempfile.TemporaryDirectory(prefix="fairlead-wheel-") as folder:

@@ -45,7 +45,9 @@ from fairlead.server.logging import Redactor, configure_logging
 from fairlead.server.pages import page_performers
 from fairlead.server.protocols import discover, views_of
 from fairlead.server.runner import Runner
+from fairlead.server.shell import WebShell
 from fairlead.server.steps import Performer, trust_performers
+from fairlead.sessions.folders import Folders
 from fairlead.sessions.gateway import SessionGateway
 from fairlead.sessions.halls import Halls
 from fairlead.sessions.news import NewsDesk
@@ -184,8 +186,10 @@ class Gateway:
         stack.push_async_callback(desks.close)
         plugins = Plugins(store.documents, self._clock, plugin_settings(config, self._env))
         limits = server_limits(config)
+        shell = WebShell()
         inbound = [protocol for kind in kinds.values() if (protocol := kind.protocol()) is not None]
         page = invitations_page(protocols, doors, config.public_url or address)
+        inbound.append(shell.protocol())
         performers: dict[type[Action], Performer] = {
             **CredentialActions(credentials, page).performers(),
             **SessionKeys(store.documents).performers(),
@@ -198,9 +202,11 @@ class Gateway:
             **shells.performers(),
             **desks.performers(),
             **FolderBook(store.documents, services.policy, gateway.resolve_folder).performers(),
+            **Folders(services.policy.roots, gateway.resolve_folder).performers(),
             **notices.performers(),
             **plugins.performers(),
             **page_performers(plugins),
+            **shell.performers(),
         }
         for kind in kinds.values():
             performers.update(kind.performers())

@@ -37,6 +37,11 @@ async def test_a_code_becomes_a_device_with_its_scopes(credentials: Credentials)
     assert identity is not None and identity.scopes == {"view", "chat"}
 
 
+async def test_a_link_that_names_its_device_says_what_it_is_called(credentials: Credentials) -> None:
+    code = await credentials.codes.create("Bob's phone", "owner", ("view",))
+    assert (await credentials.login(code.code, "Firefox on Android")).credential.name == "Bob's phone"
+
+
 async def test_of_many_who_come_with_one_code_one_gets_in(credentials: Credentials) -> None:
     code = await credentials.codes.create("phone", "owner", ("view",))
     came = await asyncio.gather(*(credentials.login(code.code, "") for _ in range(20)), return_exceptions=True)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from websockets.asyncio.client import connect
 
+from clients.cognova.chatting import Peer, peer_at
 from clients.direct.seat import seated
 from clients.mylifedb.house import Tab
 from e2e.desk import PATIENCE, Desk, at_desk, settings
@@ -76,6 +77,14 @@ async def mylifedb(desk: Desk) -> AsyncIterator[Tab]:
             await asyncio.wait({listening})
 
 
+@contextlib.asynccontextmanager
+async def cognova(desk: Desk) -> AsyncIterator[Peer]:
+    async with peer_at(desk.gateway.url, desk.gateway.token) as peer:
+        await peer.say("chat:subscribe", conversationId=desk.session)
+        await peer.until("subscribed")
+        yield peer
+
+
 def happy_words(client: HappyClient) -> list[str]:
     return [part.get("text", "") for shown in client.state.shown for part in shown.content if part["type"] == "text"]
 
@@ -85,17 +94,24 @@ def over(client: HappyClient) -> list[str]:
 
 
 @on_versions(OLDEST, NEWEST)
-@pytest.mark.parametrize("answering", ["native", "mylifedb", "direct"])
+@pytest.mark.parametrize("answering", ["native", "mylifedb", "direct", "cognova"])
 async def test_a_permission_that_is_answered_on_one_is_seen_as_answered_on_all(desk: Desk, answering: str) -> None:
     await desk.open()
     target = desk.cwd / "made"
-    async with mylifedb(desk) as tab, happy(desk) as (envelopes, hearing), seated(desk.gateway, desk.session) as direct:
+    async with (
+        mylifedb(desk) as tab,
+        happy(desk) as (envelopes, hearing),
+        seated(desk.gateway, desk.session) as direct,
+        cognova(desk) as peer,
+    ):
         await desk.send(f"SCRIPT:bash touch {target}")
         asked = await desk.until("permission.asked")
         shown = await tab.until("control_request")
         await direct.until(lambda client: client.pending)
         await hearing.until(lambda: any("Bash" in str(item.content) for item in envelopes.state.shown))
-        assert shown["request_id"] == asked["request"] == next(iter(direct.client.pending))
+        chatted = await peer.until("permission_request")
+        requests = {shown["request_id"], asked["request"], *direct.client.pending, chatted["requestId"]}
+        assert len(requests) == 1
         match answering:
             case "native":
                 await desk.answer(asked)
@@ -105,6 +121,8 @@ async def test_a_permission_that_is_answered_on_one_is_seen_as_answered_on_all(d
             case "direct":
                 direct.client.respond_to_permission(asked["request"], "allow")
                 await direct.flush()
+            case "cognova":
+                await peer.say("chat:permission_response", requestId=asked["request"], allow=True)
         resolved = await desk.until("permission.resolved")
         assert (resolved["request"], resolved["behavior"]) == (asked["request"], "allow")
         assert (await tab.until("control_response"))["behavior"] == "allow"
@@ -114,21 +132,30 @@ async def test_a_permission_that_is_answered_on_one_is_seen_as_answered_on_all(d
         assert (await desk.until("turn.ended"))["status"] == "completed"
         await hearing.until(lambda: over(envelopes))
         assert over(envelopes) == ["completed"]
+        await peer.until("stream_end")
+        (conversation,) = peer.client.conversations.values()
+        assert (conversation.requests, conversation.settled) == ({}, [asked["request"]])
         assert target.exists()
         (words,) = desk.texts()
         assert words in happy_words(envelopes)
+        assert words in conversation.answers[-1].text
         for messages in (tab.frames, direct.client.messages):
             said = [message for message in messages if message["type"] == "assistant"]
             assert words in str([block.get("text") for message in said for block in message["message"]["content"]])
         calls = {line["call"] for line in desk.all("tool.called")}
-        assert calls == set(envelopes.state.results)
+        assert calls == set(envelopes.state.results) == set(conversation.answers[-1].tools)
         assert envelopes.state.calls == {}
 
 
 @on_versions(NEWEST)
 async def test_each_of_them_says_something_and_all_hear_it(desk: Desk) -> None:
     await desk.open()
-    async with mylifedb(desk) as tab, happy(desk) as (envelopes, hearing), seated(desk.gateway, desk.session) as direct:
+    async with (
+        mylifedb(desk) as tab,
+        happy(desk) as (envelopes, hearing),
+        seated(desk.gateway, desk.session) as direct,
+        cognova(desk) as peer,
+    ):
         await desk.turn("SCRIPT:text native")
         await tab.say(type="user_message", content="SCRIPT:text mylifedb")
         await desk.until("turn.ended")
@@ -141,14 +168,20 @@ async def test_each_of_them_says_something_and_all_hear_it(desk: Desk) -> None:
         posted = await desk.http.post(f"/v3/sessions/{desk.session}/messages", json={"messages": [message]})
         assert posted.status_code == 200, posted.text
         await desk.until("turn.ended")
-        await hearing.until(lambda: len(over(envelopes)) == 4)
-        names = ["native", "mylifedb", "direct", "happy"]
+        await peer.send("SCRIPT:text cognova", desk.session)
+        await desk.until("turn.ended")
+        await hearing.until(lambda: len(over(envelopes)) == 5)
+        names = ["native", "mylifedb", "direct", "happy", "cognova"]
         assert [text.split()[-1] for text in desk.texts()] == names
         for name in names:
             assert any(name in word for word in happy_words(envelopes))
-        await tab.until(lambda frame: frame["type"] == "assistant" and "happy" in str(frame["message"]))
+        await tab.until(lambda frame: frame["type"] == "assistant" and "cognova" in str(frame["message"]))
         heard = [str(frame["message"]) for frame in tab.frames if frame["type"] == "assistant"]
         assert [next(name for name in names if name in words) for words in heard] == names
-        await direct.until(lambda client: len([m for m in client.messages if m["type"] == "result"]) == 4)
+        await direct.until(lambda client: len([m for m in client.messages if m["type"] == "result"]) == 5)
+        for _ in names:
+            await peer.until("stream_end")
+        (conversation,) = peer.client.conversations.values()
+        assert [answer.text.split()[-1] for answer in conversation.answers] == names
         raw = await desk.raw()
-        assert len([line for line in raw if line["type"] == "turn.ended"]) == 4
+        assert len([line for line in raw if line["type"] == "turn.ended"]) == 5

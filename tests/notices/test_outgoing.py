@@ -202,7 +202,7 @@ async def test_ntfy_is_told_as_json_with_a_link_that_only_opens(rig: Rigged, hoo
         "message": "A turn",
         "priority": 2,
         "tags": ["turn"],
-        "click": f"{PUBLIC}/#/sessions/{SESSION}",
+        "click": f"{PUBLIC}/app/s/{SESSION}",
     }
 
 

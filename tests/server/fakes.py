@@ -5,6 +5,7 @@ import contextlib
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 import httpx
@@ -31,6 +32,7 @@ from fairlead.server.doors import OpenDoor
 from fairlead.server.limits import DEFAULT_LIMITS, Limits
 from fairlead.server.protocols import discover
 from fairlead.server.runner import Runner
+from fairlead.server.shell import WebShell
 from fairlead.server.steps import trust_performers
 from fairlead.system.clock import SystemClock
 
@@ -252,13 +254,16 @@ async def serving(
     gateway = FakeGateway()
     doors = Doors()
     hooks = HookDesk(credentials.agents, "http://127.0.0.1", clock)
+    shell = WebShell(Path("no such folder"))
     sockets = open_sockets(chosen)
     performers: Mapping[Any, Callable[..., Any]] = {
         **CredentialActions(credentials).performers(),
         **trust_performers(FakeTrust()),
         **doors.performers(),
         **hooks.performers(),
+        **shell.performers(),
         act.ImportTranscript: nothing,
+        act.ListFolders: nothing,
         act.ArchiveTranscripts: nothing,
         act.AnnounceSession: nothing,
         **parts.pop("performers", {}),
@@ -266,7 +271,7 @@ async def serving(
     behind: Sequence[OpenDoor] = parts.pop("doors", ())
     made = Parts(
         protocols=parts.pop("protocols", None) or discover(),
-        inbound=(doors.protocol(), ClientProtocol(name="hooks", routes=hooks.routes())),
+        inbound=(doors.protocol(), ClientProtocol(name="hooks", routes=hooks.routes()), shell.protocol()),
         gateway=gateway,
         performers=performers,
         credentials=credentials,

@@ -16,16 +16,21 @@ from fairlead.server.app import App, demand_of
 from fairlead.server.binding import Binding
 from fairlead.server.doors import Door, OpenDoor, open_door
 from fairlead.server.protocols import discover
+from fairlead.server.shell import FILES, ReadShell
 from server.fakes import OTHER, SESSION, Served, raw_request, serving
 
+SHELL = {"GET /", "GET /app", "GET /app/{path...}", "GET /assets/{name}", *(f"GET /{name}" for name in FILES)}
+"""The web UI: the same for everybody."""
 SIGNING_IN = {
     "GET /api/auth/status",
     "GET /invite",
     "POST /api/auth/login",
     "POST /api/auth/register",
 }
-PUBLIC = {"GET /health", "POST /v1/login", *(name.replace("/", "/claudecodeui/", 1) for name in SIGNING_IN)}
+PUBLIC = {"GET /health", "POST /v1/login", *SHELL, *(name.replace("/", "/claudecodeui/", 1) for name in SIGNING_IN)}
 """By name and nothing else; whoever adds one has to say so here."""
+
+OPEN = {re.sub(r"\{[^}]*\}", SESSION, named) for named in PUBLIC}
 
 PUBLIC_ON_DOORS = {"native": {"POST /v1/login"}, "claudecodeui": SIGNING_IN}
 """Beside /health, by protocol: its own status and login calls, which whoever adds one has to name here."""
@@ -60,7 +65,14 @@ def doors(served: Served) -> list[tuple[str, str]]:
     """Everything that is served, and what is not there."""
     routes = [(route.method, path_of(route.path)) for route in served.app.table.routes]
     sockets = [("WS", path_of(route.path)) for route in served.app.table.sockets]
-    unknown = [("GET", "/"), ("GET", "/nothing"), ("POST", "/v1"), ("OPTIONS", "/v1/sessions"), ("PUT", "/v1/me")]
+    unknown = [
+        ("GET", "/nothing"),
+        ("GET", "/assets"),
+        ("GET", "/index.html"),
+        ("POST", "/v1"),
+        ("OPTIONS", "/v1/sessions"),
+        ("PUT", "/v1/me"),
+    ]
     return [*routes, *sockets, *unknown, ("WS", "/nothing"), ("WS", "/v1/me"), ("GET", "/v1/ws")]
 
 
@@ -93,7 +105,7 @@ async def test_public_routes_are_the_named_ones(served: Served) -> None:
 async def test_without_a_credential_everything_is_401(served: Served) -> None:
     found = await statuses(served)
     assert len(found) > 40
-    assert {door for door, number in found.items() if number != 401} == PUBLIC
+    assert {door for door, number in found.items() if number != 401} == OPEN
     assert found["GET /health"] == 200
 
 
@@ -110,7 +122,7 @@ async def test_without_a_credential_everything_is_401(served: Served) -> None:
 )
 async def test_with_a_wrong_credential_everything_is_401(served: Served, credential: str) -> None:
     found = await statuses(served, f"Authorization: {credential}")
-    assert {door for door, number in found.items() if number != 401} == PUBLIC
+    assert {door for door, number in found.items() if number != 401} == OPEN
 
 
 @pytest.mark.parametrize("origin", ORIGINS)
@@ -173,21 +185,22 @@ async def test_nothing_allows_another_origin_to_read(served: Served) -> None:
         assert b"set-cookie" not in head
         assert b"\r\nserver:" not in head
         assert b"x-content-type-options: nosniff" in head
-        assert b"cache-control: no-store" in head
+        # The web UI's files tell nobody anything; everything else is kept nowhere.
+        assert b"cache-control: no-store" in head or (f"{kind} {path}" in OPEN and b"cache-control: no-cache" in head)
         assert b"content-security-policy: " in head
 
 
 async def test_every_action_has_somebody_who_performs_it(served: Served) -> None:
     rooms = (act.__name__, accounts.__name__)
     declared = {kind for kind in Action.__subclasses__() if kind.__module__ in rooms}
-    assert set(served.app.doer._performers) == {*declared, HandIn, RunHook}
+    assert set(served.app.doer._performers) == {*declared, HandIn, ReadShell, RunHook}
 
 
 async def test_an_agents_token_opens_its_own_doors_and_nothing_else(served: Served) -> None:
     token = f"Authorization: Bearer {served.credentials.agents.issue(SESSION)}"
     found = await statuses(served, token)
     own = {f"WS {path_of(SOCKET)}", f"POST {path_of(EVENTS)}", f"POST {path_of(PATH)}"}
-    assert {door for door, number in found.items() if number != 401} == PUBLIC | own
+    assert {door for door, number in found.items() if number != 401} == OPEN | own
     assert found[f"WS {path_of(SOCKET)}"] == 404, "let in, though nobody is expected"
     served.credentials.agents.issue(OTHER)
     assert await status(served, "WS", SOCKET.format(session=OTHER), token) == 401

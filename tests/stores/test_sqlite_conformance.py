@@ -7,11 +7,12 @@ import pytest
 
 from fairlead.stores.sqlite import opening
 from fairlead.testing.derived_conformance import DerivedConformance
+from fairlead.testing.insight_conformance import InsightConformance
 from fairlead.testing.store_conformance import StoreConformance, Stores
 from stores.sqlite_stores import SqliteStores
 
 
-class TestSqliteStore(StoreConformance, DerivedConformance):
+class TestSqliteStore(StoreConformance, DerivedConformance, InsightConformance):
     between_nodes = False
 
     @pytest.fixture

@@ -205,7 +205,8 @@ class Credentials:
 
     async def login(self, code: str, name: str) -> NewCredential:
         pending = await self.codes.redeem(code)
-        return await self.create("device", name or pending.name or "browser", pending.scopes, pending.user)
+        # Who made the link knows whose device it is for; the browser only what it is.
+        return await self.create("device", pending.name or name or "browser", pending.scopes, pending.user)
 
     def sign(self, credential: str, path: str, query: str) -> SignedUrl:
         expires = self._clock.now_ms() + signed.LIFETIME_MS

@@ -128,6 +128,30 @@ class InspectFolder(Action, frozen=True):
     path: str
 
 
+class ListFolders(Action, frozen=True):
+    """-> `FolderPage`. Empty: the allowed roots themselves. OutsideRoots, NotFound"""
+
+    path: str = ""
+
+
+class Folder(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """`repository`: it has a `.git`."""
+
+    name: str
+    path: str
+    repository: bool = False
+
+
+class FolderPage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The folders inside one, by name; hidden ones are left out. `parent` where that is inside the roots, too. `more`:
+    there are more than are told."""
+
+    path: str
+    folders: tuple[Folder, ...]
+    parent: str = ""
+    more: bool = False
+
+
 class TrustFolder(Action, frozen=True):
     """-> `TrustedFolder`. `digest` is the report's: what was shown is what is trusted, Stale if it has changed."""
 

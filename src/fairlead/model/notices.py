@@ -14,8 +14,8 @@ from typing import Any, Final, Literal, Protocol, get_args
 
 import msgspec
 
-from fairlead.model.errors import FairleadError
-from fairlead.model.ids import SessionId
+from fairlead.model.errors import FairleadError, NotAllowed
+from fairlead.model.ids import RequestId, SessionId
 from fairlead.model.requests import Action
 
 Resource = Literal["task", "reminder", "agent", "hook", "memory", "document", "project", "conversation", "secret"]
@@ -283,7 +283,8 @@ class AgentRun(Item, frozen=True, kw_only=True, rename="camel"):
 class Target(Item, frozen=True, kw_only=True, rename="camel"):
     """`topics`: what it is told, by topic or kind of notices, by resource or `<resource>.<action>`. `secret` signs what
     is sent (webhook) or opens the topic (ntfy); `p256dh` and `auth` are a browser's keys. Secrets never leave the room.
-    `seq`: how far it has been told."""
+    `seq`: how far it has been told. `device`: the credential of the browser that it belongs to, and is gone with;
+    `approves`: it may answer what it is asked."""
 
     kind: Literal["webhook", "ntfy", "push"]
     url: str
@@ -291,6 +292,8 @@ class Target(Item, frozen=True, kw_only=True, rename="camel"):
     topics: tuple[str, ...] = ()
     p256dh: str = ""
     auth: str = ""
+    device: str = ""
+    approves: bool = False
     seq: int = 0
     failed: str | None = None
 
@@ -384,6 +387,34 @@ class TryTarget(Action, frozen=True):
 
 class PushKey(Action, frozen=True):
     """-> str: the public key that a browser needs to subscribe"""
+
+
+class ReadFeed(Action, frozen=True):
+    """-> `FeedPage`: the last entries before a place (None: the newest), ascending"""
+
+    before: int | None = None
+    limit: int = 100
+
+
+class SpendAnswerCode(Action, frozen=True):
+    """-> `AnswerOf`: what the code of a push message answers; it is spent. BadAnswerCode"""
+
+    code: str
+
+
+class AnswerOf(msgspec.Struct, frozen=True, kw_only=True):
+    session: SessionId
+    request: RequestId
+    behavior: Literal["allow", "deny"]
+
+
+class BadAnswerCode(NotAllowed):
+    """The same words whatever is wrong with it: nothing is told to who guesses."""
+
+    code = "bad_answer_code"
+
+    def __init__(self) -> None:
+        super().__init__("This notification cannot answer any more: open the card of what waits.")
 
 
 class TargetRefused(FairleadError):

@@ -82,6 +82,27 @@ class FindPermission(msgspec.Struct, frozen=True):
     request: str
 
 
+class ExplainPermission(msgspec.Struct, frozen=True):
+    """What a pending request would do, and what an "always allow" would cover. `rule`: one that a person thinks of
+    saving instead of those that are suggested. `admin`: they may save what others may not.
+
+    -> `PermissionReport`"""
+
+    request: str
+    rule: str = ""
+    admin: bool = False
+
+
+class ReadInsight(msgspec.Struct, frozen=True):
+    """Usage, cost, tools and limits between two moments; days are those of a place `offset` minutes east of Greenwich.
+
+    -> `insight.Insight`"""
+
+    since: int
+    until: int
+    offset: int = 0
+
+
 class Whole(msgspec.Struct, frozen=True):
     """Answered when all of a session's past is in its log: a large file is read while the session is open already.
     With `wait` false it is answered at once.
@@ -139,6 +160,8 @@ Query = (
     | ReadUsage
     | SearchText
     | FindPermission
+    | ExplainPermission
+    | ReadInsight
     | Glance
     | Whole
     | Delivery
@@ -165,6 +188,53 @@ class PendingView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     seq: int
     event: msgspec.Raw
     """The event that asked, as stored (permission.asked, question.asked or plan.proposed)."""
+
+
+class CommandPart(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One command of a shell line. `hidden`: another one would run it (`sh -c`, `env`, `xargs`)."""
+
+    text: str
+    hidden: bool = False
+
+
+class FileChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A file as it is and as it would be. `whole` false: only the parts that are replaced (the file is outside of the
+    session's folders, too large, or no text). `new`: there is none yet. `outside`: not in the session's folders."""
+
+    path: str
+    before: str
+    after: str
+    whole: bool = False
+    new: bool = False
+    outside: bool = False
+
+
+class RuleScope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a rule would allow from now on, in words. `enough`: with it, this very call would not be asked again.
+    `problem`: why it cannot be saved."""
+
+    rule: str
+    covers: str
+    enough: bool = False
+    problem: str = ""
+
+
+class PermissionReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """`commands` of a shell line, `writes` what it redirects into, `doubts` what of it cannot be known before it runs.
+    `suggested` rules are saved together."""
+
+    session: SessionId
+    seq: int
+    event: msgspec.Raw
+    title: str = ""
+    cwd: str = ""
+    commands: tuple[CommandPart, ...] = ()
+    writes: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
+    files: tuple[FileChange, ...] = ()
+    host: str = ""
+    suggested: tuple[RuleScope, ...] = ()
+    rule: RuleScope | None = None
 
 
 class QueuedView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -224,8 +294,11 @@ class UsageView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 __all__ = [
+    "CommandPart",
     "Delivery",
     "EventPage",
+    "ExplainPermission",
+    "FileChange",
     "FindPermission",
     "FindRow",
     "GetSession",
@@ -236,15 +309,18 @@ __all__ = [
     "ListPermissions",
     "ListSessions",
     "PendingView",
+    "PermissionReport",
     "Query",
     "QueuedView",
     "ReadEvents",
     "ReadFold",
+    "ReadInsight",
     "ReadMessages",
     "ReadQueue",
     "ReadRows",
     "ReadUsage",
     "RowPage",
+    "RuleScope",
     "SearchText",
     "SessionView",
     "UsageView",

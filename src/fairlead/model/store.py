@@ -19,6 +19,7 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from fairlead.model.ids import SessionId
+from fairlead.model.insight import Insight
 
 Origin = Literal["agent", "gateway", "transcript", ""]
 """Whose bytes `raw` are: the agent's wire, our line to it, its transcript; empty: no record, an event of ours."""
@@ -345,8 +346,13 @@ class Store(Protocol):
         """Full text over what was said, best first; what was appended last may not be indexed yet."""
         ...
 
+    async def insight(self, since: int, until: int, offset: int = 0) -> Insight:
+        """What the logs' entries between two moments come to, by days of a place `offset` minutes east of Greenwich;
+        what was appended last may not be counted yet."""
+        ...
+
     async def indexed(self) -> None:
-        """Wait until the index has caught up with the log as it is now."""
+        """Wait until the index and the counts have caught up with the log as it is now."""
         ...
 
     async def erase(self, session: SessionId) -> None:

@@ -249,13 +249,42 @@ class JoinShell(Action, frozen=True, kw_only=True):
     OutsideRoots, NotFound, TooMany, AgentMissing where it cannot be; AgentMissing has the system's word (`errno`).
 
     `raw`: begin with the last bytes as they were, not with a redraw. `read_only`: whatever is typed or resized there
-    does nothing, and nothing is started."""
+    does nothing, and nothing is started. `owner`: the shell of another user, who shares it; it is only watched."""
 
     name: str
     codec: TerminalCodec
     folder: str = ""
     raw: bool = False
     read_only: bool = False
+    owner: str = ""
+
+
+class ListShells(Action, frozen=True):
+    """-> tuple of `ShellView`: the asker's own that run, and those that others share"""
+
+
+class ShareShell(Action, frozen=True):
+    """-> `ShellView`. Other users with the scope may watch it, until it ends or is shared no more. NotFound"""
+
+    name: str
+    shared: bool
+
+
+class EndShell(Action, frozen=True):
+    """-> `Exit`; NotFound"""
+
+    name: str
+
+
+class ShellView(msgspec.Struct, frozen=True, kw_only=True):
+    """A person's shell that runs. `idle_s`: since anything last happened there."""
+
+    name: str
+    owner: str
+    size: Size
+    shared: bool
+    watched: bool
+    idle_s: float
 
 
 class TakeDesk(Action, frozen=True, kw_only=True):

@@ -4,6 +4,7 @@ handed in."""
 import base64
 import hashlib
 import hmac
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -100,10 +101,22 @@ def check_keys(p256dh: str, auth: str) -> None:
 
 
 def push(
-    endpoint: str, p256dh: str, auth: str, private: str, entry: FeedEntry, feed: str, link: str, now: int, salt: bytes
+    endpoint: str,
+    p256dh: str,
+    auth: str,
+    private: str,
+    entry: FeedEntry,
+    feed: str,
+    link: str,
+    now: int,
+    salt: bytes,
+    answers: Mapping[str, str] | None = None,
 ) -> Letter:
+    """`answers`: codes with which the browser it is sent to may answer what is asked."""
     shown = words(entry, feed)
     shown |= {"title": shown["title"][:SHORT], "message": shown["message"][:SHORT], "link": link, "meta": {}}
+    if answers:
+        shown["answers"] = dict(answers)
     shown |= {name: shown[name][:SHORT] for name in ("resourceName", "sessionName") if name in shown}
     body = encrypted(msgspec.json.encode(shown), p256dh, auth, _private(new_key()), salt)
     headers = {

@@ -14,10 +14,11 @@ from msgspec import structs
 
 from fairlead.model.errors import BadRequest, FairleadError, NotFound
 from fairlead.model.ids import SessionId
-from fairlead.model.notices import Change, FeedEntry, Item, Notice, Target, TargetFailed, TargetRefused
+from fairlead.model.notices import Change, FeedEntry, Item, Notice, Target, TargetFailed, TargetRefused, Told
 from fairlead.model.store import Documents
 from fairlead.notices import letters
 from fairlead.notices.calling import Caller
+from fairlead.notices.codes import AnswerCodes
 from fairlead.notices.desk import Desk
 from fairlead.notices.feed import Feed, finished
 from fairlead.notices.sealing import Seal
@@ -56,8 +57,10 @@ class Outgoing:
         self._clock = clock
         self._link = link
         self._couriers: dict[str, asyncio.Task[None]] = {}
+        self._topics: dict[str, tuple[str, ...]] = {}
         self._news = asyncio.Event()
         self._key = ""
+        self.codes = AnswerCodes(documents, clock)
         feed.listeners.append(self._wake)
 
     async def start(self) -> None:
@@ -103,10 +106,13 @@ class Outgoing:
         if isinstance(item, Target):
             if item.deleted_at is not None:
                 courier = self._couriers.pop(item.id, None)
+                self._topics.pop(item.id, None)
                 if courier is not None:
                     courier.cancel()
             elif item.id not in self._couriers:
                 self._employ(item)
+            else:
+                self._topics[item.id] = item.topics
 
     # --- telling
 
@@ -115,6 +121,7 @@ class Outgoing:
         self._news = asyncio.Event()
 
     def _employ(self, target: Target) -> None:
+        self._topics[target.id] = target.topics
         self._couriers[target.id] = asyncio.get_running_loop().create_task(self._serve(target))
 
     async def _serve(self, target: Target) -> None:
@@ -133,7 +140,9 @@ class Outgoing:
 
     async def _tell(self, target: Target, entry: FeedEntry) -> Target:
         failed = target.failed
-        told = not _names(entry).isdisjoint(target.topics) and entry.at > self._clock.now_ms() - STALE_MS
+        told = (
+            not _names(entry).isdisjoint(self._topics.get(target.id, ())) and entry.at > self._clock.now_ms() - STALE_MS
+        )
         if told:
             failed = await self._deliver(target, entry)
         done = structs.replace(target, seq=entry.seq, failed=failed)
@@ -178,8 +187,20 @@ class Outgoing:
             letter = letters.ntfy(target.url, secret, entry, feed, link)
         else:
             key = await self._own_key()
-            letter = letters.push(target.url, target.p256dh, target.auth, key, entry, feed, link, now, os.urandom(16))
+            answers = await self._answers(target, entry.told)
+            letter = letters.push(
+                target.url, target.p256dh, target.auth, key, entry, feed, link, now, os.urandom(16), answers
+            )
         return await self._caller.post(letter.url, letter.body, letter.headers)
+
+    async def _answers(self, target: Target, told: Told) -> dict[str, str]:
+        """Codes for the buttons of a message about a permission; a question and a plan are answered on their card."""
+        meta = told.meta or {}
+        if not target.approves or not isinstance(told, Notice) or told.kind != "permission.asked":
+            return {}
+        if "toolName" not in meta:
+            return {}
+        return await self.codes.make(told.session, meta["requestId"], target.device)
 
     async def _own_key(self) -> str:
         if not self._key:

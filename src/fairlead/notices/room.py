@@ -5,6 +5,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from msgspec import structs
+
 from fairlead.model import events as ev
 from fairlead.model.auth import Identity
 from fairlead.model.errors import Busy
@@ -15,14 +17,17 @@ from fairlead.model.notices import (
     AddItem,
     AddTarget,
     AgentRun,
+    AnswerOf,
     CancelAgent,
     Change,
     EditItem,
+    FeedPage,
     GetItem,
     Item,
     JoinFeed,
     ListItems,
     PushKey,
+    ReadFeed,
     ReadPreferences,
     Reminder,
     RemoveItem,
@@ -31,6 +36,7 @@ from fairlead.model.notices import (
     RunAgent,
     ScheduledAgent,
     Shelf,
+    SpendAnswerCode,
     Target,
     TryTarget,
     WritePreferences,
@@ -124,6 +130,8 @@ class Room:
             AddTarget: self._add_target,
             TryTarget: self._try_target,
             PushKey: self._push_key,
+            ReadFeed: self._read,
+            SpendAnswerCode: self._spend,
         }
 
     async def _join(self, who: Identity, action: JoinFeed) -> Peer:
@@ -171,13 +179,21 @@ class Room:
     async def _push_key(self, who: Identity, action: PushKey) -> str:
         return await self.outgoing.push_key()
 
+    async def _read(self, who: Identity, action: ReadFeed) -> FeedPage:
+        before = self.feed.head + 1 if action.before is None else action.before
+        page = await self.feed.read(max(before - 1 - action.limit, 0), action.limit)
+        return structs.replace(page, entries=tuple(entry for entry in page.entries if entry.seq < before))
+
+    async def _spend(self, who: Identity, action: SpendAnswerCode) -> AnswerOf:
+        return await self.outgoing.codes.spend(action.code, who.credential)
+
     # --- what happens by itself
 
     def _link(self, session: SessionId | None) -> str:
         """Opens the session and decides nothing: what waits there is answered there."""
         if not self._public_url:
             return ""
-        return f"{self._public_url}/#/sessions/{session}" if session else f"{self._public_url}/"
+        return f"{self._public_url}/app/s/{session}" if session else f"{self._public_url}/"
 
     def _changed(self, item: Item) -> None:
         self.alarms.changed(item)

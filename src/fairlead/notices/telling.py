@@ -60,13 +60,12 @@ class Teller:
                 return (self._waiting("A question", event.request),)
             case ev.PlanProposed():
                 return (self._waiting("A plan", event.request),)
-            case ev.PermissionResolved(asked=True) | ev.PermissionCancelled():
-                told = f"A permission of {self._called} is settled"
-                return (
-                    self._notice(
-                        "permission", "permission.settled", "Permission settled", told, requestId=event.request
-                    ),
-                )
+            case ev.PermissionResolved(asked=True):
+                verb = "allowed" if event.behavior == "allow" else "denied"
+                told = f"A permission of {self._called} was {verb} by {event.by or f'a {event.how}'}"
+                return (self._settled(told, event.request, behavior=event.behavior, by=event.by),)
+            case ev.PermissionCancelled():
+                return (self._settled(f"A permission of {self._called} is settled", event.request),)
             case ev.AgentExited(expected=False):
                 told = f"The agent of {self._called} ended unexpectedly"
                 return (self._notice("session", "session.agent_exited", "Agent ended", told, "error"),)
@@ -78,6 +77,9 @@ class Teller:
         return self._notice(
             "permission", "permission.asked", "Permission waiting", told, "warning", requestId=request, **meta
         )
+
+    def _settled(self, told: str, request: str, **meta: Any) -> Notice:
+        return self._notice("permission", "permission.settled", "Permission settled", told, requestId=request, **meta)
 
     def _notice(self, topic: Topic, kind: str, title: str, message: str, color: Color = "info", **meta: Any) -> Notice:
         return Notice(

@@ -1,6 +1,6 @@
 """Queries answered: from the session in memory where it is loaded, else from the store."""
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any, TypeVar, assert_never
 
 import msgspec
@@ -10,6 +10,7 @@ from fairlead.model import queries as q
 from fairlead.model.errors import NotFound
 from fairlead.model.ids import MessageId, SessionId
 from fairlead.model.store import TRANSCRIPT, Page, SessionFilter, Summary, event_line
+from fairlead.sessions.explaining import explain
 from fairlead.sessions.registry import Registry
 from fairlead.sessions.services import Services
 from fairlead.sessions.session import Session
@@ -102,10 +103,12 @@ class Answers:
             case q.ReadFold():
                 return await self._level(query, lambda projector: projector.memory())
             case q.FindPermission():
-                for view in await self._permissions(None):
-                    if msgspec.json.decode(view.event)["request"] == query.request:
-                        return view
-                raise NotFound("pending request", query.request)
+                found, pending = await self._asked(query.request)
+                return _pending(found.core.session, pending)
+            case q.ExplainPermission():
+                return await explain(*await self._asked(query.request), query)
+            case q.ReadInsight():
+                return await store.insight(query.since, query.until, query.offset)
             case _:
                 assert_never(query)
 
@@ -172,12 +175,22 @@ class Answers:
     async def _permissions(self, session: SessionId | None) -> tuple[q.PendingView, ...]:
         if session is not None:
             return tuple(_pending(session, item) for item in (await self._state(session)).pending)
+        return tuple(
+            [_pending(found.core.session, item) async for found in self._waiting() for item in found.core.state.pending]
+        )
+
+    async def _waiting(self) -> AsyncIterator[Session]:
+        """All sessions that ask a person something, the newest first."""
         waiting = await self.services.store.sessions(SessionFilter(state="waiting", archived=None, limit=200))
-        views: list[q.PendingView] = []
         for summary in waiting.sessions:
-            state = await self._state(summary.session)
-            views.extend(_pending(summary.session, item) for item in state.pending)
-        return tuple(views)
+            yield await self.registry.get(summary.session)
+
+    async def _asked(self, request: str) -> tuple[Session, Pending]:
+        async for found in self._waiting():
+            pending = found.core.state.find_pending(request)
+            if pending is not None:
+                return found, pending
+        raise NotFound("pending request", request)
 
     async def _usage(self, session: SessionId | None) -> q.UsageView:
         if session is not None:

@@ -65,6 +65,8 @@ class Watching:
         self._tasks: set[asyncio.Task[None]] = set()
         self._typing = False
         self._paused = False
+        self.left: Callable[[], None] = lambda: None
+        """Called when the socket is gone."""
 
     def attached(self, wire: Wire) -> None:
         self._wire = wire
@@ -90,6 +92,12 @@ class Watching:
         self._wire = None
         for task in self._tasks:
             task.cancel()
+        self.left()
+
+    def dismiss(self, reason: str) -> None:
+        """It may watch no longer."""
+        if self._wire is not None:
+            self._wire.hang_up(DONE, reason)
 
     # --- inside
 

@@ -12,10 +12,11 @@ from typing import Any, Final
 
 import msgspec
 
+from fairlead.model.agents import Exit
 from fairlead.model.auth import Identity
 from fairlead.model.errors import BadRequest, NotFound
 from fairlead.model.requests import Action
-from fairlead.model.terminals import JoinShell, Program, Size
+from fairlead.model.terminals import EndShell, JoinShell, ListShells, Program, ShareShell, ShellView, Size
 from fairlead.system.clock import Clock, within
 from fairlead.terminals.joining import Joined
 from fairlead.terminals.registry import TerminalRegistry
@@ -26,6 +27,7 @@ log = logging.getLogger("fairlead.terminals")
 SIZE: Final = Size(80, 24)
 """Until somebody tells another: what terminals have had since the VT100."""
 WARNING_SECONDS: Final = 60.0
+_PREFIX: Final = "user/"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _NO_FILE_NAME = re.compile(r"[^A-Za-z0-9._-]")
 _HANDED_ON: Final = ("HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TMPDIR", "TZ", "USER")
@@ -63,14 +65,57 @@ class Shells:
         self._numbers = count(1)
         self._starting: dict[str, asyncio.Task[LiveTerminal]] = {}
         self._minding: set[asyncio.Task[None]] = set()
+        self._shared: set[str] = set()
+        self._watchers: dict[str, set[Joined]] = {}
 
     def performers(self) -> Mapping[type[Action], Callable[[Identity, Any], Awaitable[Any]]]:
-        return {JoinShell: self.join}
+        return {JoinShell: self.join, ListShells: self.list, ShareShell: self.share, EndShell: self.end}
+
+    async def list(self, who: Identity, action: ListShells) -> tuple[ShellView, ...]:
+        names = (name for name in self._terminals.names() if name.startswith(_PREFIX))
+        shown = (self._view(name) for name in sorted(names) if name.startswith(_own(who.user)) or name in self._shared)
+        return tuple(view for view in shown if view is not None)
+
+    async def share(self, who: Identity, action: ShareShell) -> ShellView:
+        name = _named(who.user, action.name)
+        view = self._view(name)
+        if view is None:
+            raise NotFound("terminal", action.name)
+        if action.shared:
+            self._shared.add(name)
+        else:
+            self._shared.discard(name)
+            for watcher in self._watchers.pop(name, set()):
+                watcher.dismiss("it is shared no more")
+        log.info("shell shared", extra={"terminal": name, "shared": action.shared, "who": who.name})
+        return msgspec.structs.replace(view, shared=action.shared)
+
+    async def end(self, who: Identity, action: EndShell) -> Exit:
+        name = _named(who.user, action.name)
+        terminal = self.find(name)
+        if terminal is None:
+            raise NotFound("terminal", action.name)
+        log.info("shell ended", extra={"terminal": name, "who": who.name})
+        return await terminal.stop()
+
+    def _view(self, name: str) -> ShellView | None:
+        terminal = self.find(name)
+        if terminal is None:
+            return None
+        owner, _, bare = name.removeprefix(_PREFIX).rpartition("/")
+        return ShellView(
+            name=bare,
+            owner=owner,
+            size=terminal.screen.size,
+            shared=name in self._shared,
+            watched=terminal.watched,
+            idle_s=round(self._clock.monotonic() - terminal.touched, 1),
+        )
 
     async def join(self, who: Identity, action: JoinShell) -> Joined:
-        if not _NAME.fullmatch(action.name):
-            raise BadRequest("A terminal's name has up to 64 letters, digits, dots, dashes and underscores.")
-        name = f"user/{who.user}/{action.name}"
+        if action.owner and action.owner != who.user:
+            return self._watch(who, action)
+        name = _named(who.user, action.name)
         begun = False
         terminal = self.find(name)
         if terminal is None and action.read_only and name not in self._starting:
@@ -110,6 +155,19 @@ class Shells:
         owner = _NO_FILE_NAME.sub("_", user)
         return f"{self.settings.recordings}/{self._clock.now_ms()}-{owner}-{name}.cast"
 
+    def _watch(self, who: Identity, action: JoinShell) -> Joined:
+        """Another's: only what they share, and only to look at."""
+        name = _named(action.owner, action.name)
+        terminal = self.find(name)
+        if terminal is None or name not in self._shared:
+            raise NotFound("terminal", action.name)
+        log.info("shell watched", extra={"terminal": name, "who": who.name, "credential": who.credential})
+        joined = Joined(terminal, action.codec, f"{who.credential}/{next(self._numbers)}", read_only=True)
+        watchers = self._watchers.setdefault(name, set())
+        watchers.add(joined)
+        joined.left = lambda: watchers.discard(joined)
+        return joined
+
     async def close(self) -> None:
         """No more are minded; the programs are the registry's to end."""
         tasks = {*self._minding, *self._starting.values()}
@@ -142,6 +200,14 @@ class Shells:
         )
 
     async def _mind(self, terminal: LiveTerminal, by_use: bool) -> None:
+        try:
+            await self._watch_over(terminal, by_use)
+        finally:
+            # The next one of that name is not shared because this one was.
+            self._shared.discard(terminal.name)
+            self._watchers.pop(terminal.name, None)
+
+    async def _watch_over(self, terminal: LiveTerminal, by_use: bool) -> None:
         """End it when it was idle for too long, with a word before."""
         idle = self.settings.idle_s
         ahead = min(WARNING_SECONDS, idle / 2)
@@ -160,6 +226,16 @@ class Shells:
             rest = idle - quiet if warned == since else idle - ahead - quiet
             with contextlib.suppress(TimeoutError):
                 await within(self._clock, rest, terminal.wait())
+
+
+def _own(user: str) -> str:
+    return f"{_PREFIX}{user}/"
+
+
+def _named(user: str, name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise BadRequest("A terminal's name has up to 64 letters, digits, dots, dashes and underscores.")
+    return _own(user) + name
 
 
 def warning(seconds: float) -> str:

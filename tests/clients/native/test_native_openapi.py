@@ -83,7 +83,12 @@ def codes(root: type[FairleadError]) -> dict[str, int]:
     return own | {code: status for kind in root.__subclasses__() for code, status in codes(kind).items()}
 
 
-_MODULES = {"fairlead.model.errors", "fairlead.clients.native.errors", "fairlead.auth.devices"}
+_MODULES = {
+    "fairlead.model.errors",
+    "fairlead.clients.native.errors",
+    "fairlead.auth.devices",
+    "fairlead.model.notices",
+}
 _GATE = {
     "bad_host": 400,
     "foreign_host": 421,

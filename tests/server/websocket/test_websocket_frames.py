@@ -118,7 +118,8 @@ def test_empty_fragments_take_no_memory() -> None:
         after, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert after - before < 4096
+    # Twenty thousand of the smallest objects would be far more; the tracer and other threads have a little.
+    assert after - before < 64 << 10
 
 
 def test_a_receiver_can_be_replaced_between_two_messages_of_a_read() -> None:

@@ -2,7 +2,18 @@
 
 from typing import Final
 
-from fairlead.clients.native import admin, overview, plugins, sessions, terminal, transcripts
+from fairlead.clients.native import (
+    admin,
+    insight,
+    news,
+    notices,
+    overview,
+    plugins,
+    sessions,
+    shells,
+    terminal,
+    transcripts,
+)
 from fairlead.clients.native.codec import SUBPROTOCOLS
 from fairlead.clients.native.conversation import NativeConversation
 from fairlead.clients.native.openapi import document
@@ -18,10 +29,14 @@ def openapi(request: Request) -> Steps:
 ROUTES: Final = (
     *sessions.ROUTES,
     *overview.ROUTES,
+    *news.ROUTES,
     *admin.ROUTES,
     *transcripts.ROUTES,
     *terminal.ROUTES,
     *plugins.ROUTES,
+    *shells.ROUTES,
+    *notices.ROUTES,
+    *insight.ROUTES,
     Route(
         method="GET",
         path="/v1/openapi.json",
@@ -46,5 +61,7 @@ PROTOCOL: Final = ClientProtocol(
             subprotocols=SUBPROTOCOLS,
         ),
         *terminal.SOCKETS,
+        *shells.SOCKETS,
+        *notices.SOCKETS,
     ),
 )

@@ -3,6 +3,8 @@
 from typing import Final
 
 from fairlead.clients.native import bodies as b
+from fairlead.clients.native.notices import end_subscriptions
+from fairlead.clients.native.qr import qr_code
 from fairlead.model import accounts
 from fairlead.model import admin as act
 from fairlead.model.auth import SCOPES
@@ -43,7 +45,9 @@ def create_token(request: Request) -> Steps:
 
 
 def revoke_token(request: Request) -> Steps:
-    return json_response((yield act.RevokeCredential("token", request.params["id"])))
+    revoked = yield act.RevokeCredential("token", request.params["id"])
+    yield from end_subscriptions(request.params["id"])
+    return json_response(revoked)
 
 
 def list_devices(request: Request) -> Steps:
@@ -51,14 +55,21 @@ def list_devices(request: Request) -> Steps:
 
 
 def revoke_device(request: Request) -> Steps:
-    return json_response((yield act.RevokeCredential("device", request.params["id"])))
+    revoked = yield act.RevokeCredential("device", request.params["id"])
+    yield from end_subscriptions(request.params["id"])
+    return json_response(revoked)
+
+
+def folders(request: Request) -> Steps:
+    return json_response((yield act.ListFolders(request.query.get("path", ""))))
 
 
 def create_login_code(request: Request) -> Steps:
     body = request.json(b.NewLoginCode)
     made: act.LoginCode = yield act.CreateLoginCode(body.name, body.scopes, body.user)
     # In the fragment: browsers send that to no server and put it into no Referer.
-    link = b.LoginLink(url=f"{request.base}/#login={made.code}", code=made.code, expires=made.expires)
+    url = f"{request.base}/#login={made.code}"
+    link = b.LoginLink(url=url, code=made.code, expires=made.expires, qr=qr_code(url))
     return json_response(link, 201)
 
 
@@ -255,6 +266,16 @@ ROUTES: Final = (
         answer=accounts.Invitation,
         status=201,
         body_limit=_SMALL,
+    ),
+    Route(
+        method="GET",
+        path="/v1/folders",
+        access="chat",
+        name="folders.list",
+        handle=folders,
+        about="The folders inside an allowed one, to pick one for a session.",
+        answer=act.FolderPage,
+        query=(Param("path", str, "Which; without it, the roots."),),
     ),
     Route(
         method="GET",

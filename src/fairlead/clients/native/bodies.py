@@ -155,9 +155,12 @@ class TrustBody(Body, frozen=True, kw_only=True):
 
 
 class LoginLink(msgspec.Struct, frozen=True, kw_only=True):
+    """`qr` is the URL as a picture (SVG), for a phone's camera."""
+
     url: str
     code: str
     expires: int
+    qr: str
 
 
 class Me(msgspec.Struct, frozen=True, kw_only=True):

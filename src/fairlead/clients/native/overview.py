@@ -33,6 +33,11 @@ def permissions(request: Request) -> Steps:
     return json_response(b.Permissions((yield q.ListPermissions(session))))
 
 
+def explain(request: Request) -> Steps:
+    admin = request.who.may("admin")
+    return json_response((yield q.ExplainPermission(request.params["request"], request.query.get("rule", ""), admin)))
+
+
 def answer(request: Request) -> Steps:
     body = request.json(b.AnswerPermission)
     found: q.PendingView = yield q.FindPermission(request.params["request"])
@@ -110,6 +115,16 @@ ROUTES: Final = (
         handle=permissions,
         about="What all sessions ask a person.",
         answer=b.Permissions,
+    ),
+    Route(
+        method="GET",
+        path="/v1/permissions/{request}",
+        access="view",
+        name="permissions.explain",
+        handle=explain,
+        about="What a request would do: commands, files before and after; and what a rule would allow from then on.",
+        answer=q.PermissionReport,
+        query=(Param("rule", str, "A rule to be looked at before it is remembered."),),
     ),
     Route(
         method="POST",

@@ -21,6 +21,7 @@ from fairlead.model.routes import Request, Route, Steps, json_response
 from fairlead.model.sockets import Attach, Check, Do, HangUp, Holder, Opening, Run, SocketRoute, Write
 from fairlead.model.terminals import (
     Answer,
+    JoinShell,
     JoinTerminal,
     Keys,
     Output,
@@ -91,19 +92,22 @@ class NativeTerminalCodec:
         return _frame({**told, "data": error.data} if error.data else told)
 
 
-class TerminalConversation:
-    """Finds the terminal and gives it the socket. What the client says before that is kept for it."""
+class TerminalJoining:
+    """Gives a terminal the socket. What the client says before that is kept for it."""
 
-    def __init__(self, opening: Opening) -> None:
-        self._session = session_id(opening.params["session"])
-        self._codec = NativeTerminalCodec()
+    def __init__(self, join: JoinTerminal | JoinShell, codec: NativeTerminalCodec) -> None:
+        self._join = join
+        self._codec = codec
         self._early: list[bytes] = []
+        self._early_bytes = 0
 
     def opened(self) -> Sequence[Do]:
-        return (Run(None, JoinTerminal(session_terminal(self._session), self._codec), "terminal"),)
+        return (Run(None, self._join, "terminal"),)
 
     def received(self, data: bytes, text: bool) -> Sequence[Do]:
-        self._early.append(data)
+        self._early_bytes += len(data)
+        if self._early_bytes <= MESSAGE_LIMIT:
+            self._early.append(data)
         return ()
 
     def answered(self, tag: Any, answer: Any) -> Sequence[Do]:
@@ -117,6 +121,14 @@ class TerminalConversation:
 
     def throttled(self, data: bytes, text: bool, error: FairleadError) -> Sequence[Do]:
         return (Write(self._codec.failed(error)),)
+
+
+class TerminalConversation(TerminalJoining):
+    """Of the terminal that a session's agent lives on."""
+
+    def __init__(self, opening: Opening) -> None:
+        codec = NativeTerminalCodec()
+        super().__init__(JoinTerminal(session_terminal(session_id(opening.params["session"])), codec), codec)
 
 
 def _look(session: SessionId) -> Generator[Step, Any, TerminalView]:

@@ -1,4 +1,5 @@
 """Full-text search in a file of its own, `search.db`: made from the log, behind it, and made again when it is lost.
+What insight shows is counted in the same passes (see `tally`).
 
 Apart from `fairlead.db` so that its writes never stand in the way of an append. Everything it takes from the log (the
 cursor: the last entry looked at) is stored in the transaction that stores the words, so a crash repeats nothing and
@@ -21,10 +22,14 @@ from fairlead.model.store import Hit
 from fairlead.stores.sqlite.connections import connect, make_private
 from fairlead.stores.sqlite.reading import Stretch, last_entry, shown
 from fairlead.stores.sqlite.sessions import plain
+from fairlead.stores.sqlite.tally import KINDS as COUNTED
+from fairlead.stores.sqlite.tally import TABLES as TALLY
+from fairlead.stores.sqlite.tally import Tally
 
 SAID = ("user.message", "text", "plan.proposed", "session.opened", "session.changed")
 TOOLS = ("tool.called", "tool.ended")
 INDEXED = SAID + TOOLS
+_TAKEN = tuple(dict.fromkeys(INDEXED + COUNTED))
 
 # Entries looked at per transaction of the index.
 _SLICE = 2000
@@ -47,13 +52,14 @@ create trigger texts_removed after delete on texts begin
     insert into said (said, rowid, text) values ('delete', old.id, old.text);
 end;
 """
-_WITH_FTS, _WITHOUT_FTS = 3, 4
-"""`user_version` of the file, by what this Python's SQLite can do and by what is indexed; any other is made anew."""
+_WITH_FTS, _WITHOUT_FTS = 5, 6
+"""`user_version` of the file, by what this Python's SQLite can do and by what is taken; any other is made anew."""
 _TOOLS_LAST = f"texts.kind in ({', '.join(repr(kind) for kind in TOOLS)})"
 
 _NEWS = f"""
 select id, log, seq, at, kind, cast(event as blob) from entries
-where id > ? and id <= ? and event is not null and kind in ({", ".join("?" * len(INDEXED))})
+where id > ? and id <= ? and event is not null and kind in ({", ".join("?" * len(_TAKEN))})
+order by id
 """
 _FOUND = """
 select texts.log, texts.seq, texts.at, texts.kind, {snippet}, entries.id
@@ -141,8 +147,15 @@ class Index:
         try:
             first = self._cursor()
             last = min(first + _SLICE, last_entry(self._log))
-            rows = self._log.execute(_NEWS, (first, last, *INDEXED))
-            texts = [(*row[:5], text) for row in rows if (text := words_of(row[5]))]
+            texts = []
+            tally = Tally(self._db, self._log)
+            for row in self._log.execute(_NEWS, (first, last, *_TAKEN)):
+                _, log, _, at, kind, event = row
+                if kind in INDEXED and (text := words_of(event)):
+                    texts.append((*row[:5], text))
+                if kind in COUNTED:
+                    tally.take(log, at, kind, event)
+            tally.write()
             self._db.executemany("insert or ignore into texts values (?, ?, ?, ?, ?, ?)", texts)
             self._db.execute("update cursor set entry = ?", (last,))
             self._db.execute("commit")
@@ -154,6 +167,9 @@ class Index:
     def remove(self, log: int, above: int) -> None:
         """Forget the words of an erased log."""
         self._db.execute("delete from texts where log = ? and seq > ?", (log, above))
+        self._db.execute("delete from calls where log = ?", (log,))
+        # Where the newest entries are gone, their numbers are given again: to entries that are still to be looked at.
+        self._db.execute("update cursor set entry = min(entry, ?)", (last_entry(self._log),))
 
     def _cursor(self) -> int:
         return int(self._db.execute("select entry from cursor").fetchone()[0])
@@ -180,7 +196,7 @@ def _opened(file: Path, log: sqlite3.Connection, *, fts: bool) -> sqlite3.Connec
     make_private(file)
     db = connect(file)
     db.execute("pragma journal_mode = wal")
-    db.executescript(f"begin; {_TABLES} {_FTS if fts else ''} pragma user_version = {kind}; commit;")
+    db.executescript(f"begin; {_TABLES} {TALLY} {_FTS if fts else ''} pragma user_version = {kind}; commit;")
     db.execute("insert into cursor values (?, 0)", (store_id,))
     return db
 

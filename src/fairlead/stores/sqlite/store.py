@@ -18,6 +18,7 @@ from pathlib import Path
 
 from fairlead.model.errors import FairleadError, NoOwner, Unavailable
 from fairlead.model.ids import SessionId
+from fairlead.model.insight import Insight
 from fairlead.model.notices import Shelf
 from fairlead.model.store import (
     Batch,
@@ -36,7 +37,7 @@ from fairlead.model.store import (
     SessionPage,
     Summary,
 )
-from fairlead.stores.sqlite import backup, deriving, erasing, owners, reading, search, sessions
+from fairlead.stores.sqlite import backup, deriving, erasing, owners, reading, search, sessions, tally
 from fairlead.stores.sqlite.appending import Append, Spilled
 from fairlead.stores.sqlite.connections import DATABASE, SEARCH, SPILL, Durability
 from fairlead.stores.sqlite.documents import SqliteDocuments
@@ -256,6 +257,9 @@ class SqliteStore:
 
     async def indexed(self) -> None:
         await self._maintenance.caught_up()
+
+    async def insight(self, since: int, until: int, offset: int = 0) -> Insight:
+        return await self._readers.do(lambda db: tally.read(db, since, until, offset))
 
     async def erase(self, session: SessionId) -> None:
         await self._writer.do(lambda db: erasing.hide(db, session), session)

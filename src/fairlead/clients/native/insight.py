@@ -1,0 +1,50 @@
+"""REST for what sessions have taken and done: by day, project and model, by tool, and the agent's limits."""
+
+import re
+from typing import Final
+
+from fairlead.model import queries as q
+from fairlead.model.errors import BadRequest
+from fairlead.model.insight import Insight
+from fairlead.model.routes import Param, Request, Route, Steps, json_response
+
+DAY_MS: Final = 86_400_000
+LONGEST: Final = 366
+"""Days of one answer: a row for each project and model on each of them."""
+_LAST: Final = 10**15
+_FURTHEST: Final = 14 * 60
+"""Minutes: no place is further ahead of Greenwich, or behind."""
+_OFFSET: Final = re.compile(r"-?[0-9]{1,3}")
+
+
+def insight(request: Request) -> Steps:
+    since = request.whole("since", 0, 0, _LAST)
+    until = request.whole("until", 0, 0, _LAST)
+    if not since < until <= since + LONGEST * DAY_MS:
+        raise BadRequest(f"since and until are times in milliseconds, at most {LONGEST} days apart.", field="until")
+    offset = request.query.get("offset", "0")
+    if _OFFSET.fullmatch(offset) is None or abs(int(offset)) > _FURTHEST:
+        raise BadRequest(f"offset must be a whole number from -{_FURTHEST} to {_FURTHEST}.", field="offset")
+    return json_response((yield q.ReadInsight(since, until, int(offset))))
+
+
+ROUTES: Final = (
+    Route(
+        method="GET",
+        path="/v1/insight",
+        access="view",
+        name="insight",
+        handle=insight,
+        about="Tokens, cost and turns by day, project and model; tools; the agent's limits.",
+        answer=Insight,
+        query=(
+            Param("since", int, "The first moment, in milliseconds since 1970.", required=True),
+            Param("until", int, f"The last one, at most {LONGEST} days later.", required=True),
+            Param(
+                "offset",
+                int,
+                "Minutes that your clock is ahead of UTC, below 0 where it is behind: whose days are meant.",
+            ),
+        ),
+    ),
+)

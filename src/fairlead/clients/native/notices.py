@@ -1,0 +1,401 @@
+"""REST and a socket for notices: the feed, this browser's push subscription, and the answer on a notification. Pure."""
+
+from collections.abc import Generator, Sequence
+from typing import Any, Final, Literal
+
+import msgspec
+
+from fairlead.clients.native import bodies as b
+from fairlead.clients.native.decode import convert, refuse_unknown
+from fairlead.clients.native.errors import BadFrame, UnknownType
+from fairlead.model import commands as cmd
+from fairlead.model import notices as n
+from fairlead.model.errors import BadRequest, FairleadError, NotFound
+from fairlead.model.frames import text_frame
+from fairlead.model.routes import Param, Request, Route, Step, Steps, json_response
+from fairlead.model.sockets import Attach, Do, HangUp, Holder, Opening, Run, SocketRoute, Write
+
+_SMALL: Final = 64 << 10
+_PLACES: Final = 10**15
+EARLY: Final = 16
+USUAL: Final = ("permission.asked", "turn.completed", "turn.failed", "session.agent_exited")
+"""What a browser is told of that asks for nothing else."""
+KNOWN: Final = frozenset((*n.TOPICS, *n.KINDS, *n.RESOURCES, *(f"{r}.{d}" for r in n.RESOURCES for d in n.DOINGS)))
+
+
+# --- shapes
+
+
+class NoticeView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One entry of the feed. `kind` is that of a notice (`turn.failed`), or resource and action (`task.create`)."""
+
+    seq: int
+    at: int
+    kind: str
+    title: str
+    message: str
+    color: n.Color = "info"
+    session: str = ""
+    name: str = ""
+    meta: dict[str, Any] = {}
+
+
+class NoticePage(msgspec.Struct, frozen=True, kw_only=True):
+    """Ascending; `first` is the oldest that is kept, `cursor` where the socket goes on after these."""
+
+    notices: tuple[NoticeView, ...]
+    first: int
+    cursor: str
+
+
+class PushKeyView(msgspec.Struct, frozen=True):
+    key: str
+
+
+class SubscriptionKeys(b.Body, frozen=True, kw_only=True):
+    p256dh: str
+    auth: str
+
+
+class PushBody(b.Body, frozen=True, kw_only=True, rename={"expiration_time": "expirationTime"}):
+    """As the browser's `PushSubscription` is written as JSON; and what it is to be told of."""
+
+    endpoint: str
+    keys: SubscriptionKeys
+    expiration_time: int | None = None
+    topics: tuple[str, ...] = USUAL
+
+
+class TopicsBody(b.Body, frozen=True, kw_only=True):
+    topics: tuple[str, ...]
+
+
+class PushView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A browser that is told; `here`: this one. `failed`: why the last message was not taken."""
+
+    id: str
+    device: str
+    topics: tuple[str, ...]
+    here: bool = False
+    failed: str = ""
+
+
+class PushList(msgspec.Struct, frozen=True):
+    subscriptions: tuple[PushView, ...]
+
+
+class CodeBody(b.Body, frozen=True, kw_only=True):
+    code: str
+
+
+class Removed(msgspec.Struct, frozen=True):
+    removed: bool
+
+
+def view(entry: n.FeedEntry) -> NoticeView:
+    told = entry.told
+    if isinstance(told, n.Change):
+        kind, session, name = f"{told.resource}.{told.action}", "", told.name
+        if told.resource == "conversation":
+            session = told.id
+    else:
+        kind, session, name = told.kind, told.session, told.name
+    return NoticeView(
+        seq=entry.seq,
+        at=entry.at,
+        kind=kind,
+        title=told.title,
+        message=told.message,
+        color=told.color,
+        session=session,
+        name=name,
+        meta=told.meta or {},
+    )
+
+
+# --- REST
+
+
+def feed(request: Request) -> Steps:
+    before = request.whole("before", _PLACES, 1, _PLACES)
+    limit = request.whole("limit", 100, 1, 500)
+    page: n.FeedPage = yield n.ReadFeed(None if before == _PLACES else before, limit)
+    notices = tuple(view(entry) for entry in page.entries)
+    return json_response(NoticePage(notices=notices, first=page.first, cursor=n.cursor_text(page.feed, page.head)))
+
+
+def push_key(request: Request) -> Steps:
+    return json_response(PushKeyView((yield n.PushKey())))
+
+
+def _topics(given: tuple[str, ...]) -> tuple[str, ...]:
+    if not KNOWN.issuperset(given):
+        raise BadRequest("topics must be kinds of notices, such as turn.failed.", field="topics", known=sorted(KNOWN))
+    return tuple(dict.fromkeys(given))
+
+
+def _push(target: n.Target, credential: str) -> PushView:
+    return PushView(
+        id=target.id,
+        device=target.device,
+        topics=target.topics,
+        here=target.device == credential,
+        failed=target.failed or "",
+    )
+
+
+def _own(credential: str, id: str = "") -> n.ListItems:
+    def accept(target: n.Target) -> bool:
+        return target.kind == "push" and target.device == credential and (not id or target.id == id)
+
+    return n.ListItems(n.Target, accept)
+
+
+def subscriptions(request: Request) -> Steps:
+    who = request.who
+    targets = yield _own(who.credential)
+    return json_response(PushList(tuple(_push(target, who.credential) for target in targets)))
+
+
+def subscribe(request: Request) -> Steps:
+    body, who = request.json(PushBody), request.who
+    topics = _topics(body.topics)
+    # One a device: a browser that asks again has forgotten the old one, or was given another.
+    yield from end_subscriptions(who.credential)
+    target, _ = yield n.AddTarget(
+        n.Target(
+            id=request.fresh,
+            kind="push",
+            url=body.endpoint,
+            topics=topics,
+            p256dh=body.keys.p256dh,
+            auth=body.keys.auth,
+            device=who.credential,
+            approves=who.may("approve"),
+        )
+    )
+    return json_response(_push(target, who.credential), 201)
+
+
+def end_subscriptions(credential: str) -> Generator[Step, Any, None]:
+    """Of a credential that is valid no more: it is told nothing more either."""
+    for target in (yield _own(credential)):
+        yield n.RemoveItem(n.Target, target.id)
+
+
+def _mine(request: Request) -> Generator[Step, Any, n.Target]:
+    """The asker's own subscription of that id: nobody changes another's."""
+    found = yield _own(request.who.credential, request.params["id"])
+    if not found:
+        raise NotFound("subscription", request.params["id"])
+    mine: n.Target = found[0]
+    return mine
+
+
+def change_topics(request: Request) -> Steps:
+    topics = _topics(request.json(TopicsBody).topics)
+    target = yield from _mine(request)
+    changed = yield n.EditItem(n.Target, target.id, {"topics": topics})
+    return json_response(_push(changed, request.who.credential))
+
+
+def unsubscribe(request: Request) -> Steps:
+    target = yield from _mine(request)
+    yield n.RemoveItem(n.Target, target.id)
+    return json_response(Removed(True))
+
+
+def try_push(request: Request) -> Steps:
+    target = yield from _mine(request)
+    yield n.TryTarget(target.id)
+    return json_response(_push(target, request.who.credential))
+
+
+def answer(request: Request) -> Steps:
+    found: n.AnswerOf = yield n.SpendAnswerCode(request.json(CodeBody).code)
+    reply = yield cmd.Answer(session=found.session, request=found.request, behavior=found.behavior)
+    return json_response(reply)
+
+
+# --- the socket
+
+
+class _AskFrame(msgspec.Struct, frozen=True):
+    topics: tuple[n.Topic, ...] = n.TOPICS
+    cursor: str | None = None
+
+
+_ASK_FIELDS: Final = frozenset(_AskFrame.__struct_fields__)
+
+
+class NoticeCodec:
+    """Implements `model.notices.FeedCodec`; one for all sockets."""
+
+    key = "native"
+
+    def read(self, data: bytes) -> n.Ping | n.Ask | None:
+        try:
+            said = msgspec.json.decode(data)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            raise BadFrame("The frame is not JSON.") from None
+        kind = said.pop("type", None) if isinstance(said, dict) else None
+        if kind == "ping":
+            return n.Ping()
+        if kind != "subscribe":
+            raise UnknownType("subscribe and ping are taken here.")
+        refuse_unknown(said, _ASK_FIELDS)
+        asked = convert(said, _AskFrame)
+        if asked.cursor is not None and n.read_cursor(asked.cursor) is None:
+            raise BadRequest("cursor must be one that a frame had.", field="cursor")
+        return n.Ask(frozenset(asked.topics), asked.cursor)
+
+    def opened(self, now: int) -> bytes:
+        return _frame({"type": "hello", "at": now})
+
+    def pong(self, now: int) -> bytes:
+        return _frame({"type": "pong", "at": now})
+
+    def subscribed(self, ask: n.Ask, verdict: Literal["ok", "gap"], cursor: str, now: int) -> bytes:
+        return _frame({"type": "subscribed", "topics": sorted(ask.topics), "verdict": verdict, "cursor": cursor})
+
+    def failed(self, error: FairleadError, now: int) -> bytes:
+        return _frame({"type": "error", "code": error.code, "message": error.message})
+
+    def entry(self, entry: n.FeedEntry, cursor: str | None) -> bytes:
+        place = {} if cursor is None else {"cursor": cursor}
+        return _frame({"type": "notice", **msgspec.to_builtins(view(entry)), **place})
+
+
+CODEC: Final = NoticeCodec()
+
+
+class Notices:
+    """Gives the feed the socket."""
+
+    def __init__(self, opening: Opening) -> None:
+        self._early: list[bytes] = []
+
+    def opened(self) -> Sequence[Do]:
+        return (Run(None, n.JoinFeed(CODEC), "feed"),)
+
+    def received(self, data: bytes, text: bool) -> Sequence[Do]:
+        if len(self._early) < EARLY:
+            self._early.append(data)
+        return ()
+
+    def answered(self, tag: Any, answer: Any) -> Sequence[Do]:
+        holder: Holder = answer
+        for data in self._early:
+            holder.received(data)
+        return (Attach(holder),)
+
+    def failed(self, tag: Any, error: FairleadError) -> Sequence[Do]:
+        return (HangUp(1011, "the feed cannot be read: connect again"),)
+
+    def throttled(self, data: bytes, text: bool, error: FairleadError) -> Sequence[Do]:
+        return (Write(CODEC.failed(error, 0)),)
+
+
+def _frame(fields: dict[str, Any]) -> bytes:
+    return text_frame(msgspec.json.encode(fields))
+
+
+_PUSH: Final = "/v1/push/subscriptions"
+
+ROUTES: Final = (
+    Route(
+        method="GET",
+        path="/v1/notices",
+        access="view",
+        name="notices.list",
+        handle=feed,
+        about="What happened lately, over all sessions.",
+        answer=NoticePage,
+        query=(
+            Param("before", int, "The seq of the first that is known."),
+            Param("limit", int, "At most so many, up to 500."),
+        ),
+    ),
+    Route(
+        method="GET",
+        path="/v1/push/key",
+        access="view",
+        name="push.key",
+        handle=push_key,
+        about="The key that a browser needs to subscribe to push messages.",
+        answer=PushKeyView,
+    ),
+    Route(
+        method="GET",
+        path=_PUSH,
+        access="view",
+        name="push.list",
+        handle=subscriptions,
+        about="This device's push subscription, if it has one.",
+        answer=PushList,
+    ),
+    Route(
+        method="POST",
+        path=_PUSH,
+        access="view",
+        name="push.subscribe",
+        handle=subscribe,
+        about="Tell this browser by push messages; an older subscription of this device ends.",
+        body=PushBody,
+        answer=PushView,
+        status=201,
+        body_limit=_SMALL,
+    ),
+    Route(
+        method="PATCH",
+        path=f"{_PUSH}/{{id}}",
+        access="view",
+        name="push.topics",
+        handle=change_topics,
+        about="What this browser is told of.",
+        body=TopicsBody,
+        answer=PushView,
+        body_limit=_SMALL,
+    ),
+    Route(
+        method="DELETE",
+        path=f"{_PUSH}/{{id}}",
+        access="view",
+        name="push.unsubscribe",
+        handle=unsubscribe,
+        about="Tell this browser nothing more.",
+        answer=Removed,
+    ),
+    Route(
+        method="POST",
+        path=f"{_PUSH}/{{id}}/test",
+        access="view",
+        name="push.test",
+        handle=try_push,
+        about="Send this browser a test, now.",
+        answer=PushView,
+        body_limit=_SMALL,
+    ),
+    Route(
+        method="POST",
+        path="/v1/answers",
+        access="approve",
+        name="answers.post",
+        handle=answer,
+        about="Answer by the single-use code of a notification, from the device that it was sent to.",
+        body=CodeBody,
+        answer=cmd.Reply,
+        body_limit=_SMALL,
+    ),
+)
+
+SOCKETS: Final = (
+    SocketRoute(
+        path="/v1/notices/ws",
+        access="view",
+        name="native.notices",
+        open=Notices,
+        about="Notices as they happen, and what was missed since a cursor.",
+        message_limit=_SMALL,
+    ),
+)

@@ -1,0 +1,94 @@
+"""People's own shells: which run, sharing, ending, and a socket for each. Pure.
+
+The socket speaks as the one of a session's terminal does (see `terminal`).
+"""
+
+from typing import Final
+
+import msgspec
+
+from fairlead.clients.native import bodies as b
+from fairlead.clients.native.terminal import MESSAGE_LIMIT, NativeTerminalCodec, TerminalJoining
+from fairlead.model.agents import Exit
+from fairlead.model.routes import Request, Route, Steps, json_response
+from fairlead.model.sockets import Opening, SocketRoute
+from fairlead.model.terminals import EndShell, JoinShell, ListShells, ShareShell, ShellView
+
+PATH: Final = "/v1/terminals"
+
+
+class ShareBody(b.Body, frozen=True, kw_only=True):
+    shared: bool
+
+
+class Shells(msgspec.Struct, frozen=True):
+    terminals: tuple[ShellView, ...]
+
+
+class ShellConversation(TerminalJoining):
+    def __init__(self, opening: Opening) -> None:
+        codec = NativeTerminalCodec()
+        query = opening.query
+        join = JoinShell(
+            name=opening.params["name"],
+            codec=codec,
+            folder=query.get("cwd", ""),
+            read_only=query.get("watch") == "true",
+            owner=query.get("owner", ""),
+        )
+        super().__init__(join, codec)
+
+
+def listed(request: Request) -> Steps:
+    return json_response(Shells((yield ListShells())))
+
+
+def share(request: Request) -> Steps:
+    return json_response((yield ShareShell(request.params["name"], request.json(ShareBody).shared)))
+
+
+def end(request: Request) -> Steps:
+    return json_response((yield EndShell(request.params["name"])))
+
+
+ROUTES: Final = (
+    Route(
+        method="GET",
+        path=PATH,
+        access="terminal",
+        name="terminals.list",
+        handle=listed,
+        about="Your shells that run, and those that others share.",
+        answer=Shells,
+    ),
+    Route(
+        method="PATCH",
+        path=f"{PATH}/{{name}}",
+        access="terminal",
+        name="terminals.share",
+        handle=share,
+        about="Let other users with the scope terminal watch it, or no longer. Nobody but you types there.",
+        body=ShareBody,
+        answer=ShellView,
+    ),
+    Route(
+        method="DELETE",
+        path=f"{PATH}/{{name}}",
+        access="terminal",
+        name="terminals.end",
+        handle=end,
+        about="End the shell and what runs in it.",
+        answer=Exit,
+    ),
+)
+
+SOCKETS: Final = (
+    SocketRoute(
+        path=f"{PATH}/{{name}}",
+        access="terminal",
+        name="native.shell",
+        open=ShellConversation,
+        about="A shell of yours, started if it does not run: its bytes out, keys and sizes in.",
+        message_limit=MESSAGE_LIMIT,
+    ),
+)

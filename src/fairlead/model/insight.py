@@ -1,0 +1,64 @@
+"""Insight: what sessions have taken and done, counted from their logs. Shapes only; a store counts.
+
+Counted once for each entry, when it happened, whatever became of its session later: what was spent stays spent. A fork
+counts what is its own.
+"""
+
+from typing import Any
+
+import msgspec
+
+
+class Spent(msgspec.Struct, frozen=True, kw_only=True):
+    """Tokens and money of one model in one project on one day. `day` is `2026-11-15`; `project` is a folder."""
+
+    day: str
+    project: str
+    model: str
+    input: int
+    output: int
+    cache_read: int
+    cache_write: int
+    cost_usd: float
+
+
+class Turned(msgspec.Struct, frozen=True, kw_only=True):
+    """Turns that ended on one day in one project; `failed` and `cancelled` are among `turns`."""
+
+    day: str
+    project: str
+    turns: int
+    failed: int
+    cancelled: int
+    duration_ms: int
+
+
+class ToolUse(msgspec.Struct, frozen=True, kw_only=True):
+    """Calls of one tool that are over; `total_ms` from call to end, waiting for a person included. `denied`: refused by
+    a person, a rule or a mode."""
+
+    tool: str
+    calls: int
+    failed: int
+    interrupted: int
+    denied: int
+    total_ms: int
+
+
+class LimitWindow(msgspec.Struct, frozen=True, kw_only=True):
+    """The last word of the agent about one of its limits, with when it said it; `info` is its own."""
+
+    kind: str
+    at: int
+    info: dict[str, Any]
+
+
+class Insight(msgspec.Struct, frozen=True, kw_only=True):
+    """`spent` and `turns` by day, ascending; `tools` the most used first; `limits` whatever the span was."""
+
+    since: int
+    until: int
+    spent: tuple[Spent, ...] = ()
+    turns: tuple[Turned, ...] = ()
+    tools: tuple[ToolUse, ...] = ()
+    limits: tuple[LimitWindow, ...] = ()

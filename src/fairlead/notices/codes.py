@@ -1,0 +1,72 @@
+"""Codes that answer one request in one way from one device, once: what the buttons of a push message carry.
+
+Kept by hash, like every secret. A code decides nothing by itself: whoever brings it shows the device's key as well.
+"""
+
+import hashlib
+import secrets
+from typing import Final, Literal
+
+import msgspec
+
+from fairlead.model.ids import RequestId, SessionId
+from fairlead.model.notices import AnswerOf, BadAnswerCode
+from fairlead.model.store import Documents
+from fairlead.system.clock import Clock
+
+SPACE: Final = "answer_codes"
+LIFETIME_MS: Final = 3_600_000
+"""As long as a notice is worth telling; what waits longer is answered on its card."""
+OPEN_AT_MOST: Final = 2000
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    session: SessionId
+    request: RequestId
+    behavior: Literal["allow", "deny"]
+    device: str
+    expires: int
+
+
+class AnswerCodes:
+    def __init__(self, documents: Documents, clock: Clock) -> None:
+        self._documents = documents
+        self._clock = clock
+
+    async def make(self, session: SessionId, request: RequestId, device: str) -> dict[str, str]:
+        """One for each answer; none where too many are open: the card is there all the same."""
+        if not await self._room():
+            return {}
+        expires = self._clock.now_ms() + LIFETIME_MS
+        made: dict[str, str] = {}
+        answers: tuple[Literal["allow", "deny"], ...] = ("allow", "deny")
+        for behavior in answers:
+            code = made[behavior] = secrets.token_urlsafe(32)
+            kept = _Kept(session, request, behavior, device, expires)
+            await self._documents.put(SPACE, _digest(code), msgspec.to_builtins(kept))
+        return made
+
+    async def spend(self, code: str, device: str) -> AnswerOf:
+        """BadAnswerCode, the same for one that never was, is spent, is too old or is another device's."""
+        key = _digest(code)
+        found = await self._documents.get(SPACE, key)
+        if found is None:
+            raise BadAnswerCode
+        kept = msgspec.convert(found, _Kept)
+        if kept.device != device or not await self._documents.delete(SPACE, key):
+            raise BadAnswerCode
+        if self._clock.now_ms() >= kept.expires:
+            raise BadAnswerCode
+        return AnswerOf(session=kept.session, request=kept.request, behavior=kept.behavior)
+
+    async def _room(self) -> bool:
+        now = self._clock.now_ms()
+        kept = await self._documents.list(SPACE)
+        old = [key for key, value in kept.items() if value["expires"] <= now]
+        for key in old:
+            await self._documents.delete(SPACE, key)
+        return len(kept) - len(old) < OPEN_AT_MOST
+
+
+def _digest(code: str) -> str:
+    return hashlib.sha256(code.encode()).hexdigest()

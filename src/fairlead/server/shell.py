@@ -1,0 +1,128 @@
+"""The web UI as files: the app shell, its hashed assets, the manifest and the service worker, readable by anybody.
+
+Rule: only names that the build made are served, each from one flat place, and what is served never depends on who asks.
+The shell is the same for every page of the UI (`/`, `/app/...`): which page it is, the browser knows. Where the UI was
+not built, the shell is a page that says so.
+"""
+
+import asyncio
+import gzip
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import fairlead
+from fairlead.model.auth import Identity
+from fairlead.model.errors import NotFound
+from fairlead.model.requests import Action
+from fairlead.model.routes import ClientProtocol, Request, Response, Route, Steps
+from fairlead.server.static import TYPES
+
+BUILT: Final = Path(fairlead.__file__).parent / "web_dist"
+"""Where the build puts it (web/vite.config.ts), and where the wheel has it."""
+
+WORKER: Final = "sw.js"
+FILES: Final = (WORKER, "manifest.webmanifest", "icon.svg", "icon-192.png", "icon-512.png")
+"""What browsers look for at the root under these names; all else has a hash in its name, below /assets."""
+
+_ASSET: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,120}")
+
+# No inline script or style, nothing from elsewhere, and no text becomes HTML but through a policy of ours. Styles that
+# the scripts set through the CSSOM are not inline; pictures of messages are data: and blob:.
+POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; font-src 'self';"
+    " connect-src 'self'; manifest-src 'self'; worker-src 'self'; base-uri 'none'; form-action 'none';"
+    " frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types fairlead dompurify 'allow-duplicates'"
+)
+_WORKER_POLICY: Final = "default-src 'none'; connect-src 'self'"
+_PACKABLE: Final = frozenset({".js", ".css", ".svg", ".json"})
+_FOR_EVER: Final = "public, max-age=31536000, immutable"
+_NOT_BUILT: Final = b"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>Fairlead</title>
+<meta name="viewport" content="width=device-width,initial-scale=1">
+<meta name="color-scheme" content="light dark"></head>
+<body><h1>Fairlead is running, without its web UI</h1>
+<p>The UI was not built for this installation. In a clone: install Node.js with npm, then <code>make serve</code>. All
+other clients work as they are; <code>fairlead --help</code> lists the commands.</p></body></html>
+"""
+
+
+class ReadShell(Action, frozen=True):
+    """-> `Response`. `name` is a file of the build; empty for the shell itself. `packed`: the browser takes gzip."""
+
+    name: str = ""
+    packed: bool = False
+
+
+class WebShell:
+    def __init__(self, folder: Path = BUILT) -> None:
+        self._folder = folder
+        self._packed: dict[str, bytes] = {}
+        """Assets as they are sent, packed once: a name with a hash never means other bytes."""
+
+    def protocol(self) -> ClientProtocol:
+        paths = {"/": _page, "/app": _page, "/app/{path...}": _page, "/assets/{name}": _asset}
+        paths |= {f"/{name}": _root_file for name in FILES}
+        routes = tuple(
+            Route(method="GET", path=path, access="public", name=f"web {path}", handle=handle, body_limit=0)
+            for path, handle in paths.items()
+        )
+        return ClientProtocol(name="web UI", routes=routes)
+
+    def performers(self) -> Mapping[type[Action], Any]:
+        return {ReadShell: self._perform}
+
+    async def _perform(self, who: Identity, action: ReadShell) -> Response:
+        return await asyncio.to_thread(self.read, action)
+
+    def read(self, wanted: ReadShell) -> Response:
+        if not wanted.name:
+            return self._shell()
+        try:
+            body = (self._folder / wanted.name).read_bytes()
+        except OSError:
+            raise NotFound("file", f"/{wanted.name}") from None
+        lasting = wanted.name.startswith("assets/")
+        headers = [("cache-control", _FOR_EVER if lasting else "no-cache")]
+        if wanted.name == WORKER:
+            # A worker has the policy that its own script came with, not that of the page.
+            headers.append(("content-security-policy", _WORKER_POLICY))
+        if lasting and Path(wanted.name).suffix in _PACKABLE:
+            headers.append(("vary", "accept-encoding"))
+            if wanted.packed:
+                body = self._pack(wanted.name, body)
+                headers.append(("content-encoding", "gzip"))
+        kind = TYPES.get(Path(wanted.name).suffix, "application/octet-stream")
+        return Response(body=body, content_type=kind, headers=tuple(headers))
+
+    def _pack(self, name: str, body: bytes) -> bytes:
+        if name not in self._packed:
+            self._packed[name] = gzip.compress(body, mtime=0)
+        return self._packed[name]
+
+    def _shell(self) -> Response:
+        headers = (("content-security-policy", POLICY), ("cache-control", "no-cache"))
+        try:
+            body = (self._folder / "index.html").read_bytes()
+        except OSError:
+            body = _NOT_BUILT
+        return Response(body=body, content_type=TYPES[".html"], headers=headers)
+
+
+def _page(request: Request) -> Steps:
+    response: Response = yield ReadShell()
+    return response
+
+
+def _root_file(request: Request) -> Steps:
+    response: Response = yield ReadShell(request.head.path.removeprefix("/"))
+    return response
+
+
+def _asset(request: Request) -> Steps:
+    name = request.params["name"]
+    if _ASSET.fullmatch(name) is None:
+        raise NotFound("file", f"/assets/{name[:80]}")
+    response: Response = yield ReadShell(f"assets/{name}", packed="gzip" in request.head.first("accept-encoding"))
+    return response

@@ -1,0 +1,235 @@
+"""Approvals in real browsers: what will run is said before it is allowed, one answer counts, and all see whose."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.async_api import Browser, expect
+
+from browser.browsing import PATIENCE, eventually
+from browser.ui_house import HOSTILE, PHONE, Device, UiHouse, ui_house
+from sessions.rig import SaidAgent
+
+expect.set_options(timeout=PATIENCE * 1000)
+
+
+@pytest.fixture
+async def house(chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[UiHouse]:
+    async with ui_house(chromium, tmp_path, monkeypatch) as made:
+        yield made
+
+
+async def asking(house: UiHouse, tool: str = "Bash", **given: Any) -> tuple[str, SaidAgent]:
+    session = await house.session("do it", title="The task")
+    agent = await house.agent()
+    await agent.call("c1", tool, **given)
+    await agent.ask("r1", "c1", tool, **given)
+    await house.asked()
+    return session, agent
+
+
+async def answers(agent: SaidAgent, number: int = 1) -> list[tuple[str, Any]]:
+    async def look() -> list[tuple[str, Any]]:
+        return list(agent.answers)
+
+    return await eventually(look, lambda found: len(found) >= number)
+
+
+async def test_two_devices_answer_at_once_and_one_answer_counts(house: UiHouse) -> None:
+    desk, phone = await house.device("Ann's desk"), await house.device("Bob's phone", PHONE, has_touch=True)
+    for device in (desk, phone):
+        await device.open("/app/approvals")
+    session, agent = await asking(house, command="touch x")
+    allow = desk.page.get_by_role("button", name="Allow once")
+    await expect(allow).to_be_enabled()
+    await phone.page.get_by_role("button", name="Deny").click()
+    deny = phone.page.get_by_role("button", name="Deny", exact=True).last
+    await expect(deny).to_be_enabled()
+    await phone.fits()
+    # Of handles: the card may be answered, and gone, before the second click.
+    buttons = [await button.element_handle() for button in (allow, deny)]
+    await asyncio.gather(*(button.evaluate("(one) => one.click()") for button in buttons))
+    told = await house.happened(session, "permission.resolved")
+    assert told["by"] in ("Ann's desk", "Bob's phone")
+    for device in (desk, phone):
+        await expect(device.page.locator(".outcome")).to_contain_text(f"by {told['by']}")
+    assert len(await answers(agent)) == 1
+    assert len(await house.events(session, "permission.resolved")) == 1
+
+
+async def test_a_card_says_what_will_run_and_a_rule_what_it_covers_before_it_is_saved(house: UiHouse) -> None:
+    desk = await house.device()
+    await desk.open("/app/approvals")
+    session, agent = await asking(house, command="make all && sh -c 'rm -rf dist' > log.txt")
+    card = desk.page.get_by_role("article")
+    await expect(card.get_by_label("The command")).to_have_text("make all && sh -c 'rm -rf dist' > log.txt")
+    await expect(card).to_contain_text("It runs 3 commands")
+    await expect(card.locator(".command-parts li").nth(2)).to_contain_text("rm -rf dist")
+    await expect(card).to_contain_text("It writes into log.txt")
+    await card.get_by_role("button", name="Always allow…").click()
+    save = card.get_by_role("button", name="Save the rule and allow")
+    await card.get_by_label("A rule of my own").check()
+    await expect(save).to_be_disabled()
+    rule = card.get_by_label("Rule", exact=True)
+    await rule.fill("Bash")
+    await desk.page.wait_for_selector(".rule-scope")
+    await expect(card.locator(".rule-scope")).to_contain_text("Every shell command")
+    await rule.fill("Bash(make")
+    await expect(card.locator(".wrong")).to_contain_text("closing bracket")
+    await expect(save).to_be_disabled()
+    await rule.fill("Bash(make all:*)")
+    await expect(card.locator(".rule-scope")).to_contain_text("begins with the words “make all”")
+    await expect(card.locator(".rule-scope")).to_contain_text("would still be asked about")
+    await desk.accessible()
+    await save.click()
+    told = await house.happened(session, "permission.resolved")
+    assert told["remembered"] == ["Bash(make all:*)"]
+    await agent.call("c2", command="make all V=1")
+    await agent.ask("r2", "c2", command="make all V=1")
+    assert len(await answers(agent, 2)) == 2, "what the rule covers is not asked again"
+
+
+async def test_a_change_of_a_file_is_shown_as_a_diff_and_can_be_changed_before_it_is_allowed(house: UiHouse) -> None:
+    file = house.folder / "notes.txt"
+    file.write_text("one\ntwo\nthree\n")
+    phone = await house.device("Phone", PHONE, has_touch=True)
+    await phone.open("/app/approvals")
+    given = {"file_path": str(file), "old_string": "two", "new_string": "zwei"}
+    _, agent = await asking(house, "Edit", **given)
+    card = phone.page.get_by_role("article")
+    await expect(card.locator(".diff-line.del")).to_contain_text("two")
+    await expect(card.locator(".diff-line.add")).to_contain_text("zwei")
+    await expect(card.locator(".diff-line.same").first).to_contain_text("one")
+    await phone.fits()
+    await card.get_by_role("button", name="Change it…").click()
+    text = card.get_by_label("The input that is used instead")
+    await text.fill("[1]")
+    await card.get_by_role("button", name="Allow as changed").click()
+    await expect(card.locator(".wrong")).to_contain_text("no JSON object")
+    await text.fill(json.dumps({**given, "new_string": "deux"}))
+    await phone.accessible()
+    await card.get_by_role("button", name="Allow as changed").click()
+    ((_, decision),) = await answers(agent)
+    assert decision.behavior == "allow" and decision.updated_input == {**given, "new_string": "deux"}
+
+
+async def test_a_denial_tells_the_agent_why(house: UiHouse) -> None:
+    desk = await house.device()
+    await desk.open("/app/approvals")
+    _, agent = await asking(house, command="rm -rf /")
+    await desk.page.get_by_role("button", name="Deny").click()
+    await desk.page.get_by_label("Why not, and what instead").fill("Use git clean.")
+    await desk.page.get_by_role("button", name="Deny and stop the turn").click()
+    ((_, decision),) = await answers(agent)
+    assert (decision.behavior, decision.message, decision.interrupt) == ("deny", "Use git clean.", True)
+    await expect(desk.page.locator(".outcome.deny")).to_contain_text("by Desk")
+
+
+async def test_questions_and_plans_are_answered_by_keyboard_alone(house: UiHouse) -> None:
+    desk = await house.device()
+    await desk.open("/app/approvals")
+    options = [{"label": "Red", "description": "warm"}, {"label": "Blue", "description": "cool"}]
+    questions = [
+        {"question": "Which colour?", "header": "Colour", "options": options, "multiSelect": False},
+        {"question": "Which sizes?", "header": "Size", "options": options, "multiSelect": True},
+    ]
+    session, agent = await asking(house, "AskUserQuestion", questions=questions)
+    keys = desk.page.keyboard
+    send = desk.page.get_by_role("button", name="Answer", exact=True)
+    await expect(send).to_be_disabled()
+    await desk.page.get_by_role("radio", name="Red").focus()
+    await keys.press("ArrowDown")
+    await expect(desk.page.get_by_role("radio", name="Blue")).to_be_checked()
+    await desk.page.get_by_role("checkbox", name="Red").focus()
+    await keys.press("Space")
+    await desk.page.get_by_label("In other words").last.focus()
+    await keys.type("huge")
+    await desk.accessible()
+    await expect(send).to_be_enabled()
+    await keys.press("Enter")
+    ((_, decision),) = await answers(agent)
+    assert decision.updated_input["answers"] == {"Which colour?": "Blue", "Which sizes?": "Red, huge"}
+
+    await agent.call("c2", "ExitPlanMode", plan="# Steps\n\n1. **Look**\n2. Leap")
+    await agent.ask("r2", "c2", "ExitPlanMode", plan="# Steps\n\n1. **Look**\n2. Leap")
+    plan = desk.page.get_by_role("article", name="A plan")
+    await expect(plan.locator("strong")).to_have_text("Look")
+    keep = plan.get_by_role("button", name="Keep planning")
+    await expect(keep).to_be_enabled()
+    await keep.focus()
+    await keys.press("Enter")
+    await plan.get_by_label("What is to be different").focus()
+    await keys.type("Look twice.")
+    await desk.accessible()
+    await keys.press("Tab")
+    await keys.press("Enter")
+    assert (await answers(agent, 2))[1][1].message == "Look twice."
+    await agent.call("c3", "ExitPlanMode", plan="Look twice")
+    await agent.ask("r3", "c3", "ExitPlanMode", plan="Look twice")
+    approve = desk.page.get_by_role("button", name="Approve and begin")
+    await expect(approve).to_be_enabled()
+    await approve.focus()
+    await keys.press("Enter")
+    assert (await answers(agent, 3))[2][1].behavior == "allow"
+    assert [event["behavior"] for event in await house.events(session, "permission.resolved")] == [
+        "allow",
+        "deny",
+        "allow",
+    ]
+
+
+async def test_a_device_that_may_not_approve_sees_it_and_answers_nothing(house: UiHouse) -> None:
+    viewer = await house.device("Viewer", scopes=("view",))
+    await viewer.open("/app/approvals")
+    await asking(house, command="touch x")
+    await expect(viewer.page.get_by_role("article")).to_contain_text("may look, but not answer")
+    assert await viewer.page.get_by_role("button", name="Allow once").count() == 0
+
+
+async def test_what_waits_is_answered_inside_its_conversation_too(house: UiHouse) -> None:
+    desk = await house.device()
+    session, agent = await asking(house, command="touch x")
+    await desk.open(f"/app/s/{session}")
+    allow = desk.page.get_by_role("button", name="Allow once").first
+    await expect(allow).to_be_enabled()
+    await allow.click()
+    assert (await answers(agent))[0][1].behavior == "allow"
+    await expect(desk.page.get_by_text("Allowed by Desk")).to_be_visible()
+
+
+async def shown_as_letters(device: Device) -> None:
+    await device.unharmed()
+    await device.accessible()
+
+
+@pytest.mark.parametrize("place", ["tool", "input", "file", "question", "plan"])
+async def test_nothing_that_an_agent_says_becomes_more_than_its_letters(house: UiHouse, place: str) -> None:
+    device = await house.device()
+    await device.open("/app/approvals")
+    session = await house.session("do it", title=HOSTILE[0])
+    agent = await house.agent()
+    for number, evil in enumerate(HOSTILE):
+        tool = "Bash"
+        given: dict[str, Any] = {"command": f"echo '{evil}'", "description": evil}
+        if place == "tool":
+            tool, given = f"mcp__x__{evil}", {evil: evil}
+        elif place == "file":
+            tool, given = "Write", {"file_path": f"{house.folder}/{evil.replace('/', '_')}", "content": evil}
+        elif place == "question":
+            question = {"question": evil, "header": evil, "options": [{"label": evil, "description": evil}]}
+            tool, given = "AskUserQuestion", {"questions": [question]}
+        elif place == "plan":
+            tool, given = "ExitPlanMode", {"plan": f"# {evil}\n\n{evil}\n\n[x]({evil})\n\n<b>{evil}</b>"}
+        await agent.call(f"c{number}", tool, **given)
+        await agent.ask(f"r{number}", f"c{number}", tool, **given)
+    await house.asked(len(HOSTILE))
+    await expect(device.page.get_by_role("article")).to_have_count(len(HOSTILE))
+    if place in ("tool", "input"):
+        await expect(device.page.get_by_text("<script>window.pwned='script'</script>").first).to_be_visible()
+    await shown_as_letters(device)
+    await device.open(f"/app/s/{session}")
+    await device.page.wait_for_timeout(0)
+    await device.unharmed()

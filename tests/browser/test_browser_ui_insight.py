@@ -1,0 +1,169 @@
+"""Insight and settings in real browsers: numbers with their tables, devices, a phone's QR code, trusted folders."""
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.async_api import Browser, expect
+
+from browser.browsing import PATIENCE, eventually
+from browser.ui_house import HOSTILE, PHONE, UiHouse, ui_house
+
+expect.set_options(timeout=PATIENCE * 1000)
+
+
+@pytest.fixture
+async def house(chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[UiHouse]:
+    async with ui_house(chromium, tmp_path, monkeypatch) as made:
+        yield made
+
+
+def used(model: str, cost: float) -> dict[str, Any]:
+    usage = {"inputTokens": 1200, "outputTokens": 300, "cacheReadInputTokens": 50, "costUSD": cost}
+    return {"total_cost_usd": cost, "modelUsage": {model: usage}}
+
+
+async def worked(house: UiHouse, model: str = "opus", tool: str = "Bash") -> None:
+    await house.session("do it")
+    agent = await house.agent()
+    await agent.call("c1", tool, command="ls")
+    await agent.result_of("c1")
+    limit = {"status": "allowed_warning", "rateLimitType": "five_hour", "resetsAt": 1_900_000_000, "utilization": 0.8}
+    await agent.say({"type": "rate_limit_event", "rate_limit_info": limit, "uuid": "u1", "session_id": "s"})
+    await agent.result(**used(model, 1.25))
+
+    async def counted() -> Any:
+        now = (await house.http.get("/v1/sessions")).json()["sessions"][0]["updated"]
+        asked = {"since": now - 86_400_000, "until": now + 86_400_000}
+        return (await house.http.get("/v1/insight", params=asked)).json()["turns"]
+
+    await eventually(counted, bool)
+
+
+@pytest.mark.parametrize("size", [PHONE, (768, 900), (1400, 900)])
+async def test_usage_is_shown_as_charts_with_their_tables(house: UiHouse, size: tuple[int, int]) -> None:
+    await worked(house)
+    device = await house.device(size=size)
+    await device.open("/app/insight")
+    tables = device.page.get_by_role("table")
+    await expect(tables).to_have_count(5)
+    assert await device.page.locator(".chart canvas").count() == 5
+    await expect(device.page.locator(".totals")).to_contain_text("$1.25")
+    model = device.page.get_by_role("row", name="opus")
+    await expect(model).to_contain_text("1.2K")
+    await expect(device.page.get_by_role("row", name="Bash")).to_contain_text("1")
+    await expect(device.page.get_by_role("row", name=str(house.folder))).to_contain_text("$1.25")
+    await expect(device.page.get_by_text("80 % used")).to_be_visible()
+    await device.fits()
+    await device.accessible()
+    await device.page.get_by_label("Span").select_option("7")
+    await expect(device.page.locator(".totals")).to_contain_text("$1.25")
+    await device.page.emulate_media(color_scheme="dark")
+    await device.accessible()
+
+
+async def test_hostile_names_of_models_and_tools_stay_names(house: UiHouse) -> None:
+    await worked(house, model=HOSTILE[0], tool=HOSTILE[1])
+    device = await house.device()
+    await device.open("/app/insight")
+    await expect(device.page.get_by_role("row", name="<img src=x")).to_be_visible()
+    await expect(device.page.get_by_role("row", name="<script>")).to_be_visible()
+    await device.unharmed()
+    await device.accessible()
+
+
+async def test_a_phone_is_signed_in_by_a_code_once_and_can_be_revoked(house: UiHouse, chromium: Browser) -> None:
+    desk = await house.device("Ann's desk")
+    await desk.open("/app/settings")
+    await desk.accessible()
+    await desk.page.get_by_role("button", name="Add a phone").click()
+    await desk.page.get_by_label("What it is called").fill("Ann's phone")
+    async with desk.page.expect_response("**/v1/login-codes") as answering:
+        await desk.page.get_by_role("button", name="Show the code").click()
+    link = await (await answering.value).json()
+    await expect(desk.page.get_by_alt_text("QR code of the login link")).to_be_visible()
+    assert await desk.page.evaluate("document.querySelector('.qr img').naturalWidth") > 0
+    await desk.accessible()
+    context = await chromium.new_context(viewport={"width": PHONE[0], "height": PHONE[1]})
+    page = await context.new_page()
+    await page.goto(link["url"])
+    await page.get_by_role("navigation", name="Pages").wait_for()
+    assert "login" not in page.url, "the code is gone from the address"
+    other = await (await chromium.new_context()).new_page()
+    await other.goto(link["url"])
+    await expect(other.get_by_role("alert")).to_contain_text("not valid any more")
+    await desk.page.get_by_role("button", name="Close").click()
+    await expect(desk.page.locator(".rows li", has_text="Ann's phone")).to_contain_text("view, chat, approve")
+    await desk.page.get_by_role("button", name="Revoke Ann's phone").click()
+    await desk.accessible()
+    await desk.page.get_by_role("button", name="Revoke", exact=True).click()
+    await expect(page.get_by_label("Login link")).to_be_visible()
+    await expect(desk.page.locator(".rows li", has_text="Ann's phone")).to_have_count(0)
+    for one in (page, other):
+        await one.goto("about:blank")
+
+
+async def test_a_folder_is_trusted_after_what_it_would_run_was_shown(house: UiHouse) -> None:
+    settings = house.folder / ".claude" / "settings.json"
+    settings.parent.mkdir()
+    hook = {"hooks": [{"type": "command", "command": f"echo {HOSTILE[0]}"}]}
+    settings.write_text(json.dumps({"hooks": {"PreToolUse": [hook]}, "env": {"EVIL": HOSTILE[1]}}))
+    phone = await house.device("Phone", PHONE, has_touch=True)
+    await phone.open("/app/settings")
+    await phone.page.get_by_role("textbox", name="Folder").fill("/etc")
+    await phone.page.get_by_role("button", name="Show what it would run").click()
+    await expect(phone.page.locator(".wrong")).to_contain_text("outside")
+    await phone.page.get_by_role("textbox", name="Folder").fill(str(house.folder))
+    await phone.page.get_by_role("button", name="Show what it would run").click()
+    report = phone.page.locator(".report")
+    await expect(report).to_contain_text("echo <img src=x")
+    await expect(report).to_contain_text("EVIL")
+    await phone.unharmed()
+    await phone.accessible()
+    await phone.fits()
+    # Changed between the look and the word: what was shown is not what is there.
+    settings.write_text("{}")
+    await phone.page.get_by_role("button", name="Trust this folder as shown").click()
+    await expect(phone.page.locator(".toast")).to_contain_text("have changed")
+    assert (await house.http.get("/v1/trust")).json() == {"folders": []}
+    await expect(report).not_to_contain_text("EVIL")
+    await phone.page.get_by_role("button", name="Trust this folder as shown").click()
+    await expect(phone.page.locator(".rows li", has_text=str(house.folder))).to_be_visible()
+    await phone.page.get_by_role("button", name=f"Trust {house.folder} no more").click()
+    await expect(phone.page.locator(".rows li", has_text=str(house.folder))).to_have_count(0)
+
+
+async def test_the_keyboard_goes_everywhere_and_has_a_sheet(house: UiHouse) -> None:
+    desk = await house.device()
+    await desk.open("/app/settings")
+    keys = desk.page.keyboard
+    await keys.press("?")
+    sheet = desk.page.get_by_role("dialog", name="Keyboard")
+    await expect(sheet).to_contain_text("Waiting")
+    await desk.accessible()
+    await keys.press("Escape")
+    await expect(sheet).to_have_count(0)
+    for letter, heading in (
+        ("w", "Waiting for you"),
+        ("n", "Notices"),
+        ("i", "Insight"),
+        ("t", "Terminals"),
+        ("e", "Settings"),
+    ):
+        await keys.press("g")
+        await keys.press(letter)
+        await expect(desk.page.get_by_role("heading", level=1, name=heading)).to_be_visible()
+    await desk.page.get_by_role("textbox", name="Folder").focus()
+    await keys.type("g?w")
+    await expect(desk.page.get_by_role("textbox", name="Folder")).to_have_value("g?w")
+
+
+async def test_colours_are_chosen_and_kept(house: UiHouse) -> None:
+    desk = await house.device()
+    await desk.open("/app/settings")
+    await desk.page.get_by_label("Colours").select_option("dark")
+    await desk.page.reload()
+    await expect(desk.page.locator("html")).to_have_attribute("data-theme", "dark")
+    await desk.accessible()

@@ -1,0 +1,218 @@
+"""Notices in real browsers: toasts, the feed, what each kind is told by, and a push message that allows or denies."""
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.async_api import Browser, Worker, expect
+
+from browser.browsing import PATIENCE, eventually
+from browser.ui_house import HOSTILE, PHONE, Device, UiHouse, ui_house
+from notices.listening import Hook, listening
+from notices.test_answer_codes import Browser as PushBrowser
+from sessions.rig import SaidAgent
+
+expect.set_options(timeout=PATIENCE * 1000)
+
+
+@pytest.fixture
+async def house(chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[UiHouse]:
+    async with ui_house(chromium, tmp_path, monkeypatch, notify_private=("127.0.0.1/32",)) as made:
+        yield made
+
+
+@pytest.fixture
+async def hook() -> AsyncIterator[Hook]:
+    async with listening() as made:
+        yield made
+
+
+async def asking(house: UiHouse, title: str = "The task") -> tuple[str, SaidAgent]:
+    session = await house.session("do it", title=title)
+    agent = await house.agent()
+    await agent.call("c1", command="touch x")
+    await agent.ask("r1", "c1", command="touch x")
+    await house.asked()
+    return session, agent
+
+
+async def test_what_happens_elsewhere_is_told_and_kept(house: UiHouse) -> None:
+    desk = await house.device()
+    await desk.open("/app/insight")
+    session, agent = await asking(house)
+    note = desk.page.locator(".toast", has_text="Bash waits for an answer")
+    await expect(note).to_be_visible()
+    await desk.accessible()
+    await note.get_by_role("button", name="Open").click()
+    await expect(desk.page.get_by_role("heading", name="Waiting for you")).to_be_visible()
+    await desk.page.get_by_role("button", name="Allow once").click()
+    await agent.result()
+    await desk.open("/app/notices")
+    feed = desk.page.locator(".feed-entry")
+    await expect(feed.filter(has_text="was allowed by Desk")).to_be_visible()
+    done = feed.filter(has_text="Turn finished")
+    await expect(done).to_be_visible()
+    await desk.accessible()
+    await done.get_by_role("link").click()
+    await expect(desk.page).to_have_url(f"{house.running.url}/app/s/{session}")
+
+
+async def test_kinds_that_a_device_does_not_want_are_not_toasted(house: UiHouse) -> None:
+    phone = await house.device("Phone", PHONE, has_touch=True)
+    await phone.open("/app/notices")
+    await phone.page.get_by_text("What this device is told").click()
+    await phone.accessible()
+    await phone.fits()
+    await phone.page.get_by_label("Something waits for you: on the page").uncheck()
+    await phone.page.get_by_label("A turn is finished: on the page").check()
+    await phone.page.reload()
+    await phone.page.get_by_text("What this device is told").click()
+    await expect(phone.page.get_by_label("Something waits for you: on the page")).not_to_be_checked()
+    _, agent = await asking(house)
+    await house.http.post("/v1/permissions/r1", json={"behavior": "allow"})
+    await agent.result()
+    await expect(phone.page.locator(".toast", has_text="is finished")).to_be_visible()
+    assert await phone.page.locator(".toast", has_text="waits for an answer").count() == 0
+
+
+async def worker_of(device: Device) -> Worker:
+    async def look() -> list[Worker]:
+        return device.context.service_workers
+
+    return (await eventually(look, bool))[0]
+
+
+async def pushed(device: Device, told: dict[str, Any]) -> None:
+    """As the browser hands a push message to the worker."""
+    tool = await device.context.new_cdp_session(device.page)
+    ids: list[str] = []
+    tool.on(
+        "ServiceWorker.workerRegistrationUpdated",
+        lambda found: ids.extend(one["registrationId"] for one in found["registrations"]),
+    )
+    await tool.send("ServiceWorker.enable")
+
+    async def look() -> list[str]:
+        return ids
+
+    number = (await eventually(look, bool))[0]
+    message = {"origin": device.base, "registrationId": number, "data": json.dumps(told)}
+    await tool.send("ServiceWorker.deliverPushMessage", message)
+
+
+_SHOWN = """
+() => self.registration.getNotifications().then((all) => all.map((one) => (
+  { title: one.title, body: one.body, actions: one.actions.map(({ action }) => action), data: one.data })))
+"""
+_CLICK = """
+(action) => self.registration.getNotifications().then((all) => {
+  const event = new NotificationEvent("notificationclick", { notification: all[0], action });
+  self.dispatchEvent(event);
+})
+"""
+
+
+async def shown(worker: Worker) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = await worker.evaluate(_SHOWN)
+    return found
+
+
+async def subscribed(house: UiHouse, device: Device, hook: Hook) -> PushBrowser:
+    """The device's subscription, at a push service of the test: the browser's own would be on the internet."""
+    keys = PushBrowser()
+    body = {"endpoint": hook.url, "keys": keys.keys, "topics": ["permission.asked"]}
+    key = await device.page.evaluate("localStorage.getItem('fairlead.key')")
+    headers = {"authorization": f"Bearer {key}"}
+    assert (await house.http.post("/v1/push/subscriptions", json=body, headers=headers)).status_code == 201
+    await device.page.evaluate(
+        """(key) => new Promise((done) => {
+          const opening = indexedDB.open("fairlead", 1);
+          opening.onupgradeneeded = () => opening.result.createObjectStore("device");
+          opening.onsuccess = () => {
+            const change = opening.result.transaction("device", "readwrite");
+            change.objectStore("device").put(key, "key");
+            change.oncomplete = () => { opening.result.close(); done(); };
+          };
+        })""",
+        key,
+    )
+    return keys
+
+
+@pytest.mark.parametrize("action", ["allow", "deny"])
+async def test_a_push_message_answers_by_its_button_and_only_once(house: UiHouse, hook: Hook, action: str) -> None:
+    phone = await house.device("Ann's phone", PHONE, permissions=["notifications"])
+    worker = await worker_of(phone)
+    keys = await subscribed(house, phone, hook)
+    session, agent = await asking(house)
+    (message,) = await hook.until(1)
+    told = keys.read(message.body)
+    await pushed(phone, told)
+    (notification,) = await eventually(lambda: shown(worker), bool)
+    assert notification["actions"] == ["allow", "deny"]
+    assert "Bash waits" in notification["body"]
+    await worker.evaluate(_CLICK, action)
+    resolved = await house.happened(session, "permission.resolved")
+    assert (resolved["behavior"], resolved["by"]) == (action, "Ann's phone")
+    assert len(agent.answers) == 1
+    # The same message once more: nothing is answered, and nobody is left to believe it was.
+    await eventually(lambda: shown(worker), lambda all: not all)
+    await pushed(phone, {**told, "cursor": "again"})
+    await eventually(lambda: shown(worker), bool)
+    await worker.evaluate(_CLICK, action)
+    (failed,) = await eventually(lambda: shown(worker), lambda all: any(one["title"] == "Not answered" for one in all))
+    assert "open the card" in failed["body"]
+    assert len(await house.events(session, "permission.resolved")) == 1
+
+
+async def test_a_push_message_itself_only_opens_the_card(house: UiHouse) -> None:
+    phone = await house.device("Phone", PHONE, permissions=["notifications"])
+    worker = await worker_of(phone)
+    session, agent = await asking(house)
+    evil = {"title": HOSTILE[0], "message": HOSTILE[1], "link": "https://evil.example/", "sessionId": "../../evil"}
+    await pushed(phone, {**evil, "kind": "permission.asked", "cursor": "f:1"})
+    (notification,) = await eventually(lambda: shown(worker), bool)
+    assert notification["data"] == {"session": "", "kind": "permission.asked", "codes": None}
+    assert notification["title"] == HOSTILE[0]
+    assert agent.answers == [] and await house.events(session, "permission.resolved") == []
+    await phone.unharmed()
+
+
+async def test_the_app_opens_without_a_network_and_says_so(house: UiHouse) -> None:
+    desk = await house.device()
+    await worker_of(desk)
+    await desk.open("/app/settings")
+    await desk.page.reload()
+    await desk.context.set_offline(True)
+    await desk.page.reload()
+    await expect(desk.page.get_by_text("Offline: the gateway cannot be reached.")).to_be_visible()
+    await desk.context.set_offline(False)
+    await expect(desk.page.get_by_text("Offline: the gateway cannot be reached.")).to_have_count(0)
+    await expect(desk.page.get_by_role("heading", name="Settings")).to_be_visible()
+    # What the browser itself says about a network that is gone.
+    desk.problems = [problem for problem in desk.problems if "ERR_INTERNET_DISCONNECTED" not in problem]
+
+
+async def test_it_can_be_installed(house: UiHouse) -> None:
+    desk = await house.device()
+    tool = await desk.context.new_cdp_session(desk.page)
+    manifest = await tool.send("Page.getAppManifest")
+    assert manifest["errors"] == []
+    said = json.loads(manifest["data"])
+    assert (said["start_url"], said["display"]) == ("/app", "standalone")
+    for icon in said["icons"]:
+        assert (await house.http.get(icon["src"])).status_code == 200
+
+
+async def test_hostile_words_in_notices_stay_words(house: UiHouse) -> None:
+    desk = await house.device()
+    await desk.open("/app/notices")
+    for evil in HOSTILE:
+        await house.http.post("/cognova/api/reminders", json={"message": evil, "remindAt": "2020-01-01T00:00:00Z"})
+    await house.session("hello", title=HOSTILE[0])
+    await expect(desk.page.locator(".feed-entry", has_text="<script>").first).to_be_visible()
+    await expect(desk.page.locator(".toast").first).to_be_visible()
+    await desk.unharmed()
+    await desk.accessible()

@@ -1,0 +1,265 @@
+"""Sessions in a real browser: their whole life by hand, on a desk and on a phone, with the keyboard alone."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Browser, Locator, expect
+
+from browser.browsing import PATIENCE, eventually
+from browser.ui_house import PHONE, Device, UiHouse, ui_house
+
+expect.set_options(timeout=PATIENCE * 1000)
+
+DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+"""A picture of one pixel."""
+
+
+@pytest.fixture
+async def house(chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[UiHouse]:
+    async with ui_house(chromium, tmp_path, monkeypatch, said=False) as made:
+        yield made
+
+
+def composer(device: Device) -> Locator:
+    return device.page.get_by_role("textbox", name="Message")
+
+
+async def say(device: Device, text: str) -> None:
+    await composer(device).fill(text)
+    await composer(device).press("Enter")
+
+
+def said(device: Device, text: str) -> Locator:
+    return device.page.locator(".said", has_text=text)
+
+
+def ended(device: Device) -> Locator:
+    return device.page.locator(".turn-end")
+
+
+async def test_the_whole_life_of_a_session(house: UiHouse, tmp_path: Path) -> None:
+    (house.folder / "project").mkdir()
+    desk = await house.device()
+    page = desk.page
+    await page.get_by_role("button", name="New session").first.click()
+    await page.get_by_role("button", name="Browse…").click()
+    dialog = page.get_by_role("dialog", name="Choose a folder")
+    await dialog.get_by_role("button", name="project").click()
+    await expect(dialog.locator(".folders-head")).to_contain_text("project")
+    await desk.accessible()
+    await dialog.get_by_role("button", name="Choose this folder").click()
+    await expect(page.get_by_label("Folder")).to_have_value(str(house.folder / "project"))
+    await page.get_by_label("First message").fill("SCRIPT:write notes.txt")
+    await desk.accessible()
+    await page.get_by_role("button", name="Begin").click()
+
+    # It asks, a person allows, it is done; who decided stays beside the call.
+    await page.get_by_role("button", name="Allow once").click()
+    await expect(ended(desk)).to_have_count(1)
+    await expect(page.locator(".call.change")).to_contain_text("notes.txt")
+    await expect(page.locator(".decided")).to_contain_text("Allowed by Desk")
+    assert (house.folder / "project" / "notes.txt").read_text() == "hello\nworld\n"
+    await desk.accessible()
+
+    # A subagent, in the call that started it.
+    await say(desk, "SCRIPT:subagent text inside")
+    await expect(ended(desk)).to_have_count(2)
+    thread = page.locator(".call.agent")
+    await expect(thread).to_contain_text("completed")
+    await thread.get_by_role("button").first.click()
+    await expect(thread.locator(".thread")).to_contain_text("Hello from the scripted model. inside")
+
+    await page.get_by_role("button", name="This session").click()
+    await page.get_by_role("menuitem", name="Rename…").click()
+    await page.get_by_label("Name", exact=True).fill("The notes")
+    await page.get_by_role("button", name="Rename", exact=True).click()
+    await expect(page.get_by_role("heading", level=1)).to_have_text("The notes")
+    row = page.locator(".session-row")
+    await expect(row).to_contain_text("The notes")
+    await expect(row).to_contain_text("idle")
+
+    # Files go back to what they were, after a look at what that means.
+    await page.locator(".user").first.get_by_role("button", name="More about this message").click()
+    await page.get_by_role("menuitem", name="Rewind files to here…").click()
+    rewind = page.get_by_role("dialog", name="Put files back")
+    await expect(rewind).to_contain_text("notes.txt")
+    await rewind.get_by_role("button", name="Put back").click()
+    await expect(page.locator(".mark", has_text="Files were put back")).to_be_visible()
+    assert not (house.folder / "project" / "notes.txt").exists()
+
+    # A hit of the search is shown in its place.
+    await page.get_by_label("Search all sessions").fill("inside")
+    await page.locator(".hit").first.click()
+    await expect(page.locator(".item.found").first).to_be_in_viewport()
+    await page.get_by_label("Search all sessions").fill("")
+
+    # A fork after the first turn knows that turn and nothing later.
+    parent = page.url
+    await page.locator(".user").first.get_by_role("button", name="More about this message").click()
+    await page.get_by_role("menuitem", name="Fork from here").click()
+    await page.wait_for_url(lambda url: url.split("?")[0] != parent.split("?")[0])
+    await expect(page.locator(".call.change")).to_contain_text("notes.txt")
+    await expect(page.locator(".call.agent")).to_have_count(0)
+    await say(desk, "SCRIPT:echo")
+    await expect(said(desk, "messages.")).to_be_visible()
+    await expect(row).to_have_count(2)
+
+    async with page.expect_download() as saving:
+        await page.get_by_role("button", name="This session").click()
+        await page.get_by_role("menuitem", name="Export as HTML").click()
+    saved = tmp_path / "saved.html"
+    await (await saving.value).save_as(saved)
+    assert "notes.txt" in saved.read_text()
+    await page.get_by_role("button", name="This session").click()
+    await page.get_by_role("menuitem", name="Archive").click()
+    await expect(row).to_have_count(1)
+    await page.get_by_role("button", name="What the list shows").click()
+    await page.get_by_role("menuitemradio", name="With archived").click()
+    await expect(row).to_have_count(2)
+    await page.get_by_role("button", name="This session").click()
+    await page.get_by_role("menuitem", name="Delete…").click()
+    await page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    await expect(row).to_have_count(1)
+    await desk.accessible()
+
+
+async def test_while_it_works_messages_wait_can_be_changed_and_steer(house: UiHouse) -> None:
+    desk = await house.device()
+    session = await house.session("SCRIPT:slow 2000")
+    await desk.open(f"/app/s/{session}")
+    await expect(said(desk, "tick tick")).to_be_visible()
+    for text in ("SCRIPT:text one", "SCRIPT:text two"):
+        await say(desk, text)
+    queue = desk.page.get_by_role("list", name="Waiting for their turn")
+    await expect(queue.locator("li")).to_have_count(2)
+    await desk.accessible()
+    await queue.get_by_role("button", name="Move up: SCRIPT:text two").click()
+    await expect(queue.locator("li").first).to_contain_text("two")
+    await queue.get_by_role("button", name="Edit: SCRIPT:text one").click()
+    await expect(composer(desk)).to_have_value("SCRIPT:text one")
+    await expect(queue.locator("li")).to_have_count(1)
+    await composer(desk).fill("SCRIPT:text changed")
+    await composer(desk).press("Enter")
+    await desk.page.get_by_role("button", name="Interrupt").click()
+    await expect(ended(desk)).to_have_count(3)
+    await expect(ended(desk).first).to_contain_text("Interrupted")
+    texts = await desk.page.locator(".user .words").all_inner_texts()
+    assert texts == ["SCRIPT:slow 2000", "SCRIPT:text two", "SCRIPT:text changed"]
+    await expect(queue).to_have_count(0)
+
+
+async def test_mode_model_and_commands_from_the_composer(house: UiHouse) -> None:
+    desk = await house.device()
+    session = await house.session("SCRIPT:text hello")
+    await desk.open(f"/app/s/{session}")
+    await expect(ended(desk)).to_have_count(1)
+    await desk.page.get_by_role("button", name="Ask first").click()
+    await desk.accessible()
+    await desk.page.get_by_role("menuitemradio", name="Plan only").click()
+    await expect(desk.page.get_by_role("button", name="Plan only")).to_be_visible()
+    await expect(desk.page.locator(".aside", has_text="Mode: plan")).to_be_visible()
+    assert (await house.happened(session, "mode.changed"))["mode"] == "plan"
+    commands = (await house.happened(session, "agent.ready")).get("commands", [])
+    assert commands, "the demo agent has slash commands"
+    await composer(desk).press_sequentially(f"/{commands[0][:3]}")
+    option = desk.page.get_by_role("option").first
+    await expect(option).to_be_visible()
+    first = (await option.inner_text()).strip()
+    await desk.accessible()
+    await composer(desk).press("Tab")
+    await expect(composer(desk)).to_have_value(f"{first} ")
+
+
+async def test_attachments_by_file_and_by_paste(house: UiHouse, tmp_path: Path) -> None:
+    desk = await house.device()
+    session = await house.session("SCRIPT:text hello")
+    await desk.open(f"/app/s/{session}")
+    await expect(ended(desk)).to_have_count(1)
+    notes = tmp_path / "notes.md"
+    notes.write_text("some words")
+    await desk.page.get_by_label("Files to attach").set_input_files(notes)
+    await desk.page.evaluate(
+        """(png) => {
+          const bytes = Uint8Array.from(atob(png), (char) => char.charCodeAt(0));
+          const clipboardData = new DataTransfer();
+          clipboardData.items.add(new File([bytes], "shot.png", { type: "image/png" }));
+          document.querySelector("#compose-text").dispatchEvent(
+            new ClipboardEvent("paste", { clipboardData, bubbles: true, cancelable: true }));
+        }""",
+        DOT,
+    )
+    await expect(desk.page.get_by_role("list", name="Attached").locator("li")).to_have_count(2)
+    await desk.accessible()
+    await say(desk, "SCRIPT:text look")
+    await expect(ended(desk)).to_have_count(2)
+    content = (await house.events(session, "user.message"))[1]["content"]
+    assert [block["type"] for block in content] == ["text", "image", "text"]
+    assert "some words" in content[0]["text"] and content[2]["text"] == "SCRIPT:text look"
+    await expect(desk.page.locator(".user img")).to_be_visible()
+
+
+async def test_on_a_phone_one_thing_at_a_time(house: UiHouse) -> None:
+    for text in ("SCRIPT:todo", "SCRIPT:tool", "SCRIPT:think"):
+        await house.session(text)
+    phone = await house.device("Phone", PHONE, has_touch=True, is_mobile=True, color_scheme="dark")
+    page = phone.page
+    await expect(page.locator(".session-row")).to_have_count(3)
+    await phone.fits()
+    await phone.accessible()
+    await page.get_by_role("link", name="SCRIPT:tool").tap()
+    await expect(page.get_by_role("heading", level=1)).to_have_text("SCRIPT:tool")
+    await expect(page.locator(".desk-list")).to_be_hidden()
+    await phone.fits()
+    allow = page.get_by_role("button", name="Allow once")
+    box = await allow.bounding_box()
+    assert box is not None and box["height"] >= 44 and box["width"] >= 44
+    await phone.accessible()
+    await allow.tap()
+    await expect(ended(phone)).to_have_count(1)
+    await composer(phone).tap()
+    await composer(phone).fill("SCRIPT:text from the phone")
+    await page.get_by_role("button", name="Send").tap()
+    await expect(said(phone, "from the phone")).to_be_visible()
+    await page.get_by_role("button", name="To the list").tap()
+    await expect(page.locator(".session-row")).to_have_count(3)
+    await page.get_by_role("button", name="New session").first.tap()
+    await expect(page.get_by_role("heading", level=1)).to_have_text("New session")
+    await phone.fits()
+    await phone.accessible()
+
+
+async def test_with_the_keyboard_alone(house: UiHouse) -> None:
+    session = await house.session("SCRIPT:text hello")
+    desk = await house.device()
+    page = desk.page
+    await expect(page.locator(".session-row")).to_have_count(1)
+    await page.keyboard.press("/")
+    await expect(page.get_by_label("Search all sessions")).to_be_focused()
+    await page.keyboard.press("ArrowDown")
+    await page.keyboard.press("Enter")
+    await page.wait_for_url(f"**/app/s/{session}")
+    await expect(composer(desk)).to_be_focused()
+    await page.keyboard.type("SCRIPT:slow 2000")
+    await page.keyboard.press("Enter")
+    await expect(said(desk, "tick")).to_be_visible()
+    await page.keyboard.press("Escape")
+    await expect(ended(desk).last).to_contain_text("Interrupted")
+    await page.keyboard.press("Control+f")
+    await page.keyboard.type("hello")
+    await expect(page.locator(".find [role=status]")).to_contain_text("of")
+    await expect(page.locator(".item.found").first).to_be_in_viewport()
+    await page.keyboard.press("Escape")
+    await expect(page.locator(".find")).to_have_count(0)
+
+    async def focused() -> str:
+        name: str = await page.evaluate("document.activeElement.getAttribute('aria-label') ?? ''")
+        return name
+
+    # Tab goes everywhere; the menu of the session opens, and closes, where one is.
+    await page.get_by_role("button", name="This session").focus()
+    await page.keyboard.press("Enter")
+    await page.keyboard.press("End")
+    await expect(page.get_by_role("menuitem", name="Delete…")).to_be_focused()
+    await page.keyboard.press("Escape")
+    assert await eventually(focused, bool) == "This session"

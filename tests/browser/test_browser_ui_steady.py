@@ -1,0 +1,327 @@
+"""What a page shows is the log, whatever happens to the page, the network or the gateway: nothing lost, nothing twice;
+and nothing that anybody says becomes more than its letters."""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from playwright.async_api import Browser, Page, expect
+
+from browser.browsing import PATIENCE, eventually
+from browser.ui_house import HOSTILE, Device, UiHouse, ui_house
+from server.fakes import free_port
+
+expect.set_options(timeout=PATIENCE * 1000)
+
+TICKS = 16
+TOKEN = "a-token-for-this-test-alone-0123456789"
+
+
+@pytest.fixture
+async def house(chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[UiHouse]:
+    async with ui_house(chromium, tmp_path, monkeypatch, said=False) as made:
+        yield made
+
+
+@pytest.fixture
+async def spoken(chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[UiHouse]:
+    async with ui_house(chromium, tmp_path, monkeypatch) as made:
+        yield made
+
+
+async def texts(page: Page) -> list[str]:
+    found: list[str] = await page.locator(".said").all_inner_texts()
+    return [" ".join(text.split()) for text in found]
+
+
+async def ticking(page: Page, most: int = TICKS) -> None:
+    """It streams, and is not done yet."""
+
+    async def count() -> int:
+        return sum(text.count("tick") for text in await texts(page))
+
+    assert 0 < await eventually(count, bool) < most
+
+
+async def ticked(page: Page) -> None:
+    await expect(page.locator(".turn-end")).to_have_count(1)
+    assert await texts(page) == [" ".join(["tick"] * TICKS)]
+
+
+async def test_a_page_loaded_again_in_mid_stream_misses_nothing(house: UiHouse) -> None:
+    desk = await house.device()
+    session = await house.session(f"SCRIPT:slow {TICKS}")
+    await desk.open(f"/app/s/{session}")
+    await ticking(desk.page)
+    # What comes between makes no difference to where the text goes on.
+    await house.http.post(f"/v1/sessions/{session}/messages", json={"text": "SCRIPT:text later"})
+    await desk.page.reload()
+    await ticking(desk.page)
+    await expect(desk.page.locator(".queue li")).to_have_count(1)
+    await expect(desk.page.locator(".turn-end")).to_have_count(2)
+    said = await texts(desk.page)
+    assert said == [" ".join(["tick"] * TICKS), "Hello from the scripted model. later"]
+    await expect(desk.page.locator(".truth")).to_have_attribute("data-following", "live")
+
+
+async def test_offline_is_said_and_what_was_sent_meanwhile_goes_once(house: UiHouse) -> None:
+    desk = await house.device()
+    page = desk.page
+    session = await house.session(f"SCRIPT:slow {TICKS}")
+    await desk.open(f"/app/s/{session}")
+    await ticking(page)
+    await desk.context.set_offline(True)
+    # Where loopback is all the network there is, the browser was never online and has no change to tell.
+    await page.evaluate("dispatchEvent(new Event('offline'))")
+    await expect(page.locator(".truth")).to_contain_text("Offline")
+    await expect(page.locator(".connection")).to_contain_text("cannot be reached")
+    await desk.accessible()
+    await page.get_by_role("textbox", name="Message").fill("SCRIPT:text sent offline")
+    await page.keyboard.press("Enter")
+    await expect(page.locator(".user.sending")).to_have_count(1)
+    await desk.context.set_offline(False)
+    await expect(page.locator(".truth")).to_have_attribute("data-following", "live")
+    await expect(page.locator(".turn-end")).to_have_count(2)
+    assert await texts(page) == [" ".join(["tick"] * TICKS), "Hello from the scripted model. sent offline"]
+    assert len(await house.events(session, "user.message")) == 2
+    desk.problems = [text for text in desk.problems if "ERR_INTERNET_DISCONNECTED" not in text]
+
+
+async def test_a_revoked_device_is_signed_out(house: UiHouse) -> None:
+    desk = await house.device("Lost phone")
+    await expect(desk.page.get_by_role("heading", name="Sessions")).to_be_visible()
+    devices = (await house.http.get("/v1/devices")).json()["devices"]
+    await house.http.delete(f"/v1/devices/{devices[0]['id']}")
+    await expect(desk.page.get_by_role("heading", name="Fairlead")).to_be_visible()
+    assert await desk.page.evaluate("localStorage.getItem('fairlead.key')") is None
+    await desk.accessible()
+
+
+async def test_a_spent_link_and_a_strangers_address_lead_nowhere(house: UiHouse) -> None:
+    desk = await house.device()
+    assert "#" not in desk.page.url, "the code leaves the address at once"
+    context = await desk.page.context.browser.new_context()  # type: ignore[union-attr]  # a context has its browser here
+    page = await context.new_page()
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    await page.goto(f"{house.running.url}/?gatewayUrl=http://evil.test&server=evil.test#server=http://evil.test")
+    await expect(page.get_by_role("heading", name="Fairlead")).to_be_visible()
+    await page.get_by_label("Login link").fill("https://evil.test/#login=AAAAAAAAAAAAAAAAAAAAAAAA")
+    await page.get_by_role("button", name="Sign in").click()
+    await expect(page.get_by_role("alert")).to_be_visible()
+    assert all(url.startswith(house.running.url) for url in asked), asked
+    await context.close()
+
+
+class Gateway:
+    """`fairlead serve` as a process of its own, which can be killed and started again where it was."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.http = httpx.AsyncClient(
+            base_url=self.url, headers={"authorization": f"Bearer {TOKEN}"}, trust_env=False, timeout=PATIENCE
+        )
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def start(self) -> None:
+        given = {"port": self.port, "data": self.folder / "data", "agent": "demo", "roots": self.folder / "work"}
+        options = [text for name, value in given.items() for text in (f"--{name}", str(value))]
+        env = {"PATH": os.environ["PATH"], "HOME": str(self.folder), "FAIRLEAD_TOKEN": TOKEN}
+        self._process = await asyncio.create_subprocess_exec(
+            str(Path(sys.executable).with_name("fairlead")), "serve", *options, env=env, cwd=self.folder,
+            stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
+        )  # fmt: skip
+
+        async def healthy() -> bool:
+            with contextlib.suppress(httpx.TransportError):
+                return (await self.http.get("/health")).status_code == 200
+            return False
+
+        await eventually(healthy, bool)
+
+    async def end(self, how: signal.Signals) -> None:
+        assert self._process is not None
+        if self._process.returncode is None:
+            self._process.send_signal(how)
+        await self._process.wait()
+
+
+async def test_a_gateway_that_is_killed_and_started_again_in_mid_stream_loses_and_doubles_nothing(
+    chromium: Browser, tmp_path: Path
+) -> None:
+    (tmp_path / "work").mkdir()
+    gateway = Gateway(tmp_path)
+    await gateway.start()
+    try:
+        link = (await gateway.http.post("/v1/login-codes", json={})).json()["url"]
+        page = await (await chromium.new_context()).new_page()
+        await page.goto(link)
+        await page.get_by_role("navigation", name="Pages").wait_for()
+        made = await gateway.http.post("/v1/sessions", json={"text": f"SCRIPT:slow {TICKS}"})
+        session = made.json()["session"]
+        await page.goto(f"{gateway.url}/app/s/{session}")
+        await ticking(page)
+        await gateway.end(signal.SIGKILL)
+        await expect(page.locator(".truth")).to_contain_text("Offline")
+        await page.get_by_role("textbox", name="Message").fill("SCRIPT:text after the restart")
+        await page.keyboard.press("Enter")
+        await expect(page.locator(".user.sending")).to_have_count(1)
+        await gateway.start()
+        await expect(page.locator(".turn-end")).to_have_count(2)
+        await expect(page.locator(".truth")).to_have_attribute("data-following", "live")
+        shown = await texts(page)
+        log = (await gateway.http.get(f"/v1/sessions/{session}/events", params={"limit": 1000})).json()["events"]
+        blocks: dict[tuple[str, int], str] = {}
+        for event in log:
+            # A block that was cut off has only its deltas.
+            if event["type"] in ("text", "text.delta"):
+                place = event["message"], event["block"]
+                before = blocks.get(place, "") if event["type"] == "text.delta" else ""
+                blocks[place] = before + event["text"]
+        said = [" ".join(text.split()) for text in blocks.values()]
+        assert shown == said and said[-1] == "Hello from the scripted model. after the restart"
+        users = [event for event in log if event["type"] == "user.message"]
+        assert len(users) == await page.locator(".user").count() == 2
+        # The agent outlived its gateway, and what it said to the end is here.
+        assert said[0] == " ".join(["tick"] * TICKS)
+        await page.goto("about:blank")
+    finally:
+        await gateway.end(signal.SIGTERM)
+        await gateway.http.aclose()
+
+
+def transcript(folder: Path, rows: int) -> None:
+    """A session of another program: so many messages, a question and an answer in turn."""
+    session = "22222222-2222-4222-8222-222222222222"
+    home = folder / "elsewhere" / "projects" / "-work"
+    home.mkdir(parents=True)
+    parent = None
+    with (home / f"{session}.jsonl").open("w") as file:
+        for number in range(rows):
+            own = f"33333333-3333-4333-8333-{number:012d}"
+            row: dict[str, Any] = {"parentUuid": parent, "uuid": own, "sessionId": session, "version": "2.1.120"}
+            row |= {"timestamp": f"2026-01-{1 + number // 1440:02d}T{number // 60 % 24:02d}:{number % 60:02d}:00.000Z"}
+            row |= {"cwd": str(folder / "work"), "isSidechain": False, "userType": "external"}
+            if number % 2:
+                block = {"type": "text", "text": f"answer {number}"}
+                said = {"id": f"msg_{number}", "role": "assistant", "model": "m", "content": [block], "type": "message"}
+                row |= {"type": "assistant", "message": {**said, "stop_reason": "end_turn", "usage": {}}}
+            else:
+                special = " about the narwhal" if number == 10 else ""
+                row |= {"type": "user", "message": {"role": "user", "content": f"question {number}{special}"}}
+            file.write(json.dumps(row) + "\n")
+            parent = own
+
+
+async def number(page: Page, which: str) -> int:
+    """Of the first or the last question that the page holds, drawn or not."""
+    asked = page.locator(".user .words")
+    text = await (asked.first if which == "first" else asked.last).text_content()
+    return int((text or "").split()[1])
+
+
+async def test_a_long_session_opens_at_its_end_scrolls_both_ways_and_is_searched_whole(
+    chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = 1400
+    transcript(tmp_path, rows)
+    homes = (str(tmp_path / "elsewhere"),)
+    async with ui_house(chromium, tmp_path, monkeypatch, said=False, claude_homes=homes) as house:
+        desk = await house.device()
+        page = desk.page
+        await page.get_by_role("link", name="question 0").click()
+        await expect(page.get_by_text(f"answer {rows - 1}", exact=True)).to_be_in_viewport()
+        await expect(page.locator(".truth")).to_have_attribute("data-following", "live")
+        await expect(page.get_by_text(f"answer {rows - 1}", exact=True)).to_be_in_viewport()
+
+        async def oldest() -> int:
+            # Up by hand; what is looked at stays while older messages come in above it.
+            await page.locator(".stream-scroll").evaluate("(box) => { box.scrollTop = 0 }")
+            return await number(page, "first")
+
+        assert await eventually(oldest, lambda seen: seen < rows - 700) > 0
+        # Far from the end the end is let go: the page holds a window, not the session.
+        await expect(page.locator(".truth")).to_have_attribute("data-following", "elsewhere")
+        assert await page.locator(".stream-scroll > .items > .item").count() < 1500
+
+        async def newest() -> int:
+            await page.locator(".stream-scroll").evaluate("(box) => { box.scrollTop = box.scrollHeight }")
+            return await number(page, "last")
+
+        assert await eventually(newest, lambda seen: seen == rows - 2)
+        await expect(page.locator(".truth")).to_have_attribute("data-following", "live")
+        # Found through the gateway, though it is nowhere near what is loaded.
+        await page.keyboard.press("Control+f")
+        await page.keyboard.type("narwhal")
+        await expect(page.locator(".item.found")).to_contain_text("question 10 about the narwhal")
+        await expect(page.locator(".item.found")).to_be_in_viewport()
+        await page.get_by_role("button", name="To the end").click()
+        await expect(page.get_by_text(f"answer {rows - 1}", exact=True)).to_be_in_viewport()
+
+
+async def hostile(device: Device) -> None:
+    await device.unharmed()
+    found: int = await device.page.evaluate(
+        "document.querySelectorAll('.page script, .page iframe, .page object, .page [onerror], .page [onload],"
+        " .page a[href^=javascript]').length"
+    )
+    assert found == 0
+
+
+async def test_nothing_that_is_said_becomes_more_than_its_letters(spoken: UiHouse) -> None:
+    everything = " ".join(HOSTILE) + " [x](javascript:window.pwned=1) ![y](http://evil.test/y.png) <b>bold</b>"
+    session = await spoken.session(everything, title=everything[:200])
+    agent = await spoken.agent()
+    desk = await spoken.device()
+    await desk.open(f"/app/s/{session}")
+    await agent.text(everything)
+    await agent.text(
+        f"```{HOSTILE[0]}\n{everything}\n```\n\n```html\n{everything}\n```\n\n| a |\n|---|\n| {everything} |"
+    )
+    for number, name in enumerate(
+        ["Bash", "Edit", "Write", "Read", "Grep", "TodoWrite", "WebFetch", "Task", HOSTILE[0]]
+    ):
+        fields = (
+            "command",
+            "description",
+            "file_path",
+            "pattern",
+            "url",
+            "prompt",
+            "old_string",
+            "new_string",
+            "content",
+        )
+        given: dict[str, Any] = dict.fromkeys(fields, everything)
+        given["todos"] = [{"content": everything, "status": "pending"}]
+        await agent.call(f"c{number}", name, **given)
+        await agent.result_of(f"c{number}", everything)
+    await agent.result(is_error=True, subtype="error_during_execution", errors=[everything])
+    await expect(desk.page.locator(".turn-end")).to_have_count(1)
+    await desk.page.locator(".call-head[aria-expanded=false]").evaluate_all(
+        "(heads) => heads.forEach((h) => h.click())"
+    )
+    await expect(desk.page.locator(".said").first).to_contain_text("<script>window.pwned='script'</script>")
+    await expect(desk.page.locator(".said b")).to_have_count(0)
+    await hostile(desk)
+    await desk.accessible()
+    # The list, the search with its marks, the queue, the title, the name of a device.
+    await spoken.http.post(f"/v1/sessions/{session}/messages", json={"text": everything})
+    await spoken.http.post(f"/v1/sessions/{session}/messages", json={"text": everything})
+    await expect(desk.page.locator(".queue li")).to_have_count(1)
+    await desk.page.get_by_label("Search all sessions").fill("window")
+    await expect(desk.page.locator(".hit").first).to_be_visible()
+    await hostile(desk)
+    other = await spoken.device(HOSTILE[0])
+    await other.open("/app")
+    await hostile(other)

@@ -1,0 +1,131 @@
+"""Shells in real browsers: opened, found again as they were, shared and watched; what they print stays in them."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Browser, expect
+
+from browser.browsing import PATIENCE, eventually
+from browser.ui_house import HOSTILE, PHONE, Device, UiHouse, ui_house
+
+expect.set_options(timeout=PATIENCE * 1000)
+
+
+@pytest.fixture
+async def house(chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[UiHouse]:
+    async with ui_house(chromium, tmp_path, monkeypatch) as made:
+        yield made
+
+
+async def lines(device: Device) -> list[str]:
+    rows: list[str] = await device.page.locator(".xterm-rows > div").all_inner_texts()
+    return [row.replace("\xa0", " ").rstrip() for row in rows]
+
+
+async def says(device: Device, line: str) -> list[str]:
+    """It stands there as a line; what was typed before the shell was there may have its first prompt in front."""
+    return await eventually(lambda: lines(device), lambda seen: {line, f"# {line}", f"$ {line}"} & set(seen))
+
+
+async def typed(device: Device, keys: str) -> None:
+    await device.page.locator(".xterm-helper-textarea").focus()
+    await device.page.keyboard.type(keys)
+
+
+async def test_a_shell_is_opened_found_again_as_it_was_and_ended(house: UiHouse) -> None:
+    desk = await house.device()
+    await desk.open("/app/terminals")
+    await desk.accessible()
+    await desk.page.get_by_role("button", name="New terminal").click()
+    await desk.accessible()
+    await desk.page.get_by_label("Name").fill("no spaces")
+    await expect(desk.page.get_by_role("button", name="Open")).to_be_disabled()
+    await desk.page.get_by_label("Name").fill("build")
+    await desk.page.keyboard.press("Enter")
+    await eventually(lambda: lines(desk), lambda seen: any(row.strip() for row in seen))
+    await typed(desk, "printf '\\033[38;2;9;99;199mcolour\\033[0m %s\\n' $((40+2))\n")
+    await says(desk, "colour 42")
+    colour = await desk.page.locator(".xterm-rows span", has_text="colour").last.evaluate(
+        "(one) => getComputedStyle(one).color"
+    )
+    assert colour == "rgb(9, 99, 199)", "the policy takes no colour away"
+    await desk.accessible()
+    await desk.page.reload()
+    await says(desk, "colour 42")
+    await typed(desk, "echo still $((1+1))\n")
+    await says(desk, "still 2")
+    await desk.page.get_by_role("button", name="End it…").click()
+    await expect(desk.page.get_by_role("button", name="Cancel")).to_be_focused()
+    await desk.page.get_by_role("button", name="End it", exact=True).click()
+    await expect(desk.page.get_by_role("status").filter(has_text="It has ended")).to_be_visible()
+    assert (await house.http.get("/v1/terminals")).json() == {"terminals": []}
+
+
+async def test_a_persons_devices_share_a_shell_and_one_that_watches_types_nothing(house: UiHouse) -> None:
+    desk, phone = await house.device("Desk"), await house.device("Phone", PHONE, has_touch=True)
+    await desk.open("/app/terminals/main")
+    await typed(desk, "echo from the $((1))st\n")
+    await says(desk, "from the 1st")
+    await phone.open("/app/terminals/main")
+    await says(phone, "from the 1st")
+    await phone.fits()
+    await phone.accessible()
+    await typed(phone, "echo from the $((2))nd\n")
+    await says(desk, "from the 2nd")
+    await phone.page.get_by_label("Only watch").check()
+    await says(phone, "from the 2nd")
+    await phone.page.locator(".xterm-helper-textarea").focus()
+    await phone.page.keyboard.type("echo never\n")
+    await typed(desk, "echo the $((3))rd\n")
+    assert "never" not in await says(phone, "the 3rd")
+    assert "never" not in await lines(desk)
+
+
+async def test_another_person_watches_what_is_shared_and_no_longer_than_that(house: UiHouse) -> None:
+    ann = await house.device("Ann's desk")
+    bob = await house.device("Bob's desk", scopes=("view", "terminal"), user="bob")
+    await ann.open("/app/terminals/main")
+    await typed(ann, "echo hello $((1))\n")
+    await says(ann, "hello 1")
+    await bob.open("/app/terminals")
+    await expect(bob.page.get_by_text("No terminal runs.")).to_be_visible()
+    await ann.page.get_by_label("Shared: others may watch").check()
+    await expect(ann.page.get_by_label("Shared: others may watch")).to_be_checked()
+    await bob.open("/app/terminals")
+    await bob.page.get_by_role("link", name="main").click()
+    await says(bob, "hello 1")
+    await bob.accessible()
+    await bob.page.locator(".xterm-helper-textarea").focus()
+    await bob.page.keyboard.type("echo never\n")
+    await typed(ann, "echo hello $((2))\n")
+    assert "never" not in await says(bob, "hello 2")
+    await ann.page.get_by_label("Shared: others may watch").uncheck()
+    await expect(bob.page.get_by_role("status").filter(has_text="It has ended")).to_be_visible()
+
+
+async def test_what_a_program_prints_is_never_more_than_a_picture(house: UiHouse) -> None:
+    desk = await house.device()
+    await desk.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    await desk.open("/app/terminals/main")
+    await desk.page.evaluate("navigator.clipboard.writeText('mine')")
+    for number, evil in enumerate(HOSTILE):
+        (house.folder / f"evil-{number}").write_text(f"\x1b]2;{evil}\x07\x1b]0;{evil}\x1b\\{evil}\n")
+    await typed(desk, "cat evil-*; echo over $((1))\n")
+    await says(desk, "over 1")
+    await desk.unharmed()
+    row = await desk.page.locator(".xterm-rows > div", has_text="link").first.bounding_box()
+    assert row is not None
+    await desk.page.mouse.click(row["x"] + 12, row["y"] + row["height"] / 2)
+    assert await desk.page.evaluate("navigator.clipboard.readText()") == "mine"
+    await desk.unharmed()
+    await typed(desk, "printf '\\033]2;<b>a title</b>\\007'\n")
+    await expect(desk.page.locator(".terminal-state")).to_have_text("<b>a title</b>")
+    assert len(desk.context.pages) == 1
+
+
+async def test_who_may_not_use_terminals_is_told_so(house: UiHouse) -> None:
+    viewer = await house.device("Viewer", scopes=("view",))
+    await viewer.open("/app/terminals/main")
+    await expect(viewer.page.get_by_text("lacks the scope “terminal”")).to_be_visible()
+    assert await viewer.page.get_by_role("link", name="Shells").count() == 0

@@ -1,0 +1,215 @@
+"""A gateway with its web UI, and people's devices that look at it: each a browser profile of its own, signed in by a
+link as a person is. What the pages complain about is collected, and nothing may be."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Error, Page, Route
+
+from browser.browsing import PATIENCE, eventually
+from fairlead import wiring
+from fairlead.config import Config
+from fairlead.model.agents import AgentInfo
+from fairlead.model.requests import Action
+from fairlead.server.shell import BUILT
+from sessions.rig import SaidAgent, SaidKind
+
+ROOT = Path(__file__).resolve().parents[2]
+AXE = ROOT / "web" / "node_modules" / "axe-core" / "axe.min.js"
+DESK = (1400, 900)
+PHONE = (320, 640)
+_AXE_RUN = """
+() => axe.run(document, { resultTypes: ["violations"] }).then(({ violations }) =>
+  violations.map((one) => `${one.id}: ${one.help}: ${one.nodes.map((node) => node.html).slice(0, 3).join(" | ")}`))
+"""
+HOSTILE = (
+    "<img src=x onerror=\"window.pwned='img'\">",
+    "<script>window.pwned='script'</script>",
+    '"><svg onload="window.pwned=\'svg\'">',
+    "javascript:window.pwned='js'",
+    "{{constructor.constructor('window.pwned=1')()}}",
+    "\x1b]8;;javascript:window.pwned='osc8'\x07link\x1b]8;;\x07",
+    "\x1b]52;c;cHduZWQ=\x07clip",
+    "\u202egnp.exe",
+    "</title></style><iframe src=javascript:window.pwned=1>",
+)
+"""What a tool, a file name or a title may say, and must never become more than its letters."""
+
+
+class SpokenKind(SaidKind):
+    """An agent of the gateway that says what the test says."""
+
+    name = "demo"
+
+    async def info(self) -> AgentInfo:
+        return AgentInfo(name=self.name)
+
+    def performers(self) -> Mapping[type[Action], Any]:
+        return {}
+
+
+class Device:
+    """One browser profile on one page. `problems` is what the console and the policy said."""
+
+    def __init__(self, page: Page, name: str, base: str) -> None:
+        self.page = page
+        self.name = name
+        self.base = base
+        self.problems: list[str] = []
+        self.strayed: list[str] = []
+        page.on("console", self._console)
+        page.on("pageerror", self._error)
+
+    @property
+    def context(self) -> BrowserContext:
+        return self.page.context
+
+    async def open(self, path: str) -> None:
+        await self.page.goto(self.base + path)
+        await self.page.get_by_role("heading", level=1).first.wait_for()
+
+    async def accessible(self) -> None:
+        """axe finds nothing on what is shown now."""
+        await self.page.evaluate(AXE.read_text())
+        found: list[str] = await self.page.evaluate(_AXE_RUN)
+        assert found == [], f"{self.page.url}: {found}"
+
+    async def fits(self) -> None:
+        """Nothing is wider than the window."""
+        wide: bool = await self.page.evaluate(
+            "[document.documentElement, document.querySelector('.page')].some((e) => e.scrollWidth > e.clientWidth + 1)"
+        )
+        assert not wide, f"{self.page.url} has to be scrolled sideways at {self.page.viewport_size}"
+
+    async def unharmed(self) -> None:
+        assert await self.page.evaluate("window.pwned") is None
+        assert await self.page.locator("iframe, img[src='x']").count() == 0
+
+    def _console(self, message: ConsoleMessage) -> None:
+        # A call that is refused on purpose is said by the browser too; that is not the page's mistake.
+        if message.type in ("error", "warning") and "Failed to load resource" not in message.text:
+            self.problems.append(message.text)
+
+    def _error(self, error: Error) -> None:
+        self.problems.append(str(error))
+
+
+class UiHouse:
+    def __init__(self, browser: Browser, running: wiring.Running, folder: Path, kind: SpokenKind | None) -> None:
+        self.running = running
+        self.folder = folder
+        self.kind = kind
+        self.devices: list[Device] = []
+        self._browser = browser
+        headers = {"authorization": f"Bearer {running.token}"}
+        self.http = httpx.AsyncClient(base_url=running.url, headers=headers, trust_env=False, timeout=PATIENCE)
+
+    async def device(
+        self, name: str = "Desk", size: tuple[int, int] = DESK, *, scopes: tuple[str, ...] = ("admin",), **more: Any
+    ) -> Device:
+        user = more.pop("user", "")
+        if user:
+            await self.http.post("/v1/users", json={"name": user})
+        body = {"name": name, "scopes": list(scopes), "user": user}
+        link = (await self.http.post("/v1/login-codes", json=body)).json()["url"]
+        context = await self._browser.new_context(viewport={"width": size[0], "height": size[1]}, **more)
+        made = Device(await context.new_page(), name, self.running.url)
+
+        async def stay(route: Route) -> None:
+            if route.request.url.startswith((self.running.url, "data:", "blob:")):
+                await route.continue_()
+            else:
+                made.strayed.append(route.request.url)
+                await route.abort()
+
+        await context.route("**/*", stay)
+        self.devices.append(made)
+        await made.page.goto(link)
+        await made.page.get_by_role("navigation", name="Pages").wait_for()
+        return made
+
+    async def session(self, text: str, title: str = "", **more: Any) -> str:
+        body = {"cwd": str(self.folder), "text": text, "title": title, **more}
+        return str((await self.http.post("/v1/sessions", json=body)).json()["session"])
+
+    async def agent(self, number: int = 1) -> SaidAgent:
+        """The n-th agent, at work on its first prompt."""
+        assert self.kind is not None
+        agent = await self.kind.launched(number)
+        await agent.prompted()
+        await agent.ready()
+        return agent
+
+    async def asked(self, number: int = 1) -> list[dict[str, Any]]:
+        """So many things wait for a person."""
+
+        async def waiting() -> list[dict[str, Any]]:
+            found: list[dict[str, Any]] = (await self.http.get("/v1/permissions")).json()["permissions"]
+            return found
+
+        return await eventually(waiting, lambda found: len(found) >= number)
+
+    async def events(self, session: str, kind: str) -> list[dict[str, Any]]:
+        page = (await self.http.get(f"/v1/sessions/{session}/events", params={"limit": 1000})).json()
+        return [event for event in page["events"] if event["type"] == kind]
+
+    async def happened(self, session: str, kind: str) -> dict[str, Any]:
+        """The first event of that kind, when there is one."""
+
+        async def look() -> list[dict[str, Any]]:
+            return await self.events(session, kind)
+
+        return (await eventually(look, bool))[0]
+
+    def well(self) -> None:
+        """No page complained, and none asked anybody but the gateway for anything."""
+        for device in self.devices:
+            assert device.problems == [], (device.name, device.problems)
+            assert device.strayed == [], (device.name, device.strayed)
+
+
+@asynccontextmanager
+async def ui_house(
+    browser: Browser,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    said: bool = True,
+    env: Mapping[str, str] | None = None,
+    **config: Any,
+) -> AsyncIterator[UiHouse]:
+    """`said`: what the agent says is said by the test; else it is the demo agent. `env` is the gateway's own."""
+    assert (BUILT / "index.html").exists(), "the web UI is not built: `python -m tools.web` builds it"
+    assert AXE.exists(), "axe-core is not there: `npm ci` in web/ fetches it"
+    kind = SpokenKind() if said else None
+    if kind is not None:
+        monkeypatch.setattr(wiring, "agent_kinds", lambda *given, **named: {"demo": kind, "claude": kind})
+    work = folder / "work"
+    work.mkdir()
+    given = {
+        "port": 0,
+        "data": str(folder / "data"),
+        "agent": "demo",
+        "roots": (str(work),),
+        "claude_homes": (),
+        "shell": "/bin/sh",
+        **config,
+    }
+    own = env or {"HOME": str(folder), "PATH": os.environ.get("PATH", os.defpath)}
+    async with wiring.running(Config(**given), own) as running:
+        made = UiHouse(browser, running, work, kind)
+        try:
+            yield made
+            made.well()
+        finally:
+            for device in made.devices:
+                # Before the gateway goes: what a page says when its gateway is gone is another test's matter.
+                await device.page.goto("about:blank")
+            await made.http.aclose()
+            await asyncio.sleep(0)

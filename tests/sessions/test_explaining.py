@@ -1,0 +1,126 @@
+"""The report on what waits: from a real file, for whoever may see it, gone when it is answered."""
+
+import os
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from fairlead.model import commands as cmd
+from fairlead.model import queries as q
+from fairlead.model.admin import ListFolders
+from fairlead.model.errors import BadRequest, NotFound, OutsideRoots
+from fairlead.model.ids import RequestId
+from fairlead.sessions.folders import MOST, Folders
+from fairlead.system.textfile import read_text
+from sessions.rig import ANN, BOB, SESSION, Rig, SaidAgent
+
+
+async def report(rig: Rig, rule: str = "", *, admin: bool = False) -> q.PermissionReport:
+    found: q.PermissionReport = await rig.gateway.ask(BOB, q.ExplainPermission("r1", rule, admin))
+    return found
+
+
+async def asking(rig: Rig, tool: str, **given: object) -> SaidAgent:
+    agent = await rig.working("one")
+    await agent.call("c1", tool, **given)
+    await agent.ask("r1", "c1", tool, **given)
+    return agent
+
+
+async def test_a_change_is_shown_as_the_file_is_and_as_it_would_be(rig: Rig) -> None:
+    file = rig.cwd / "a.txt"
+    file.write_text("one\ntwo\n")
+    await asking(rig, "Edit", file_path=str(file), old_string="two", new_string="three")
+    shown = await report(rig)
+    assert shown.session == SESSION and shown.cwd == str(rig.cwd) and shown.title
+    assert msgspec.json.decode(shown.event)["request"] == "r1"
+    (change,) = shown.files
+    assert (change.before, change.after, change.whole) == ("one\ntwo\n", "one\nthree\n", True)
+
+
+async def test_a_file_outside_of_the_session_is_not_read_for_anybody(rig: Rig) -> None:
+    secret = rig.folder / "secret.txt"
+    secret.write_text("hunter2")
+    link = rig.cwd / "link.txt"
+    link.symlink_to(secret)
+    await asking(rig, "Write", file_path=str(link), content="new")
+    (change,) = (await report(rig)).files
+    assert change.outside and not change.whole
+    assert "hunter2" not in change.before
+
+
+async def test_a_rule_is_explained_by_who_asks_and_what_waits_is_gone_when_answered(rig: Rig) -> None:
+    await asking(rig, "Bash", command="touch x")
+    shown = await report(rig, rule="Bash(touch:*)")
+    assert [rule.rule for rule in shown.suggested] == ["Bash(touch x)"]
+    assert shown.rule is not None and shown.rule.enough
+    assert (await report(rig, rule="Bash")).rule == q.RuleScope(
+        rule="Bash", covers="", problem="would allow every command: name one, or let an admin set it"
+    )
+    admins = await report(rig, rule="Bash", admin=True)
+    assert admins.rule is not None and admins.rule.enough
+    await rig.do(cmd.Answer(session=SESSION, request=RequestId("r1"), behavior="allow"), ANN)
+    with pytest.raises(NotFound):
+        await report(rig)
+
+
+async def test_insight_is_asked_of_the_store(rig: Rig) -> None:
+    agent = await rig.working("one")
+    await agent.result(total_cost_usd=0.5, modelUsage={"opus": {"inputTokens": 3, "outputTokens": 4, "costUSD": 0.5}})
+    await rig.store.indexed()
+    now = rig.clock.now_ms()
+    found = await rig.gateway.ask(BOB, q.ReadInsight(now - 86_400_000, now + 86_400_000))
+    assert [(row.project, row.model, row.input, row.output) for row in found.spent] == [(str(rig.cwd), "opus", 3, 4)]
+    assert [row.turns for row in found.turns] == [1]
+
+
+def test_a_small_text_is_read_and_nothing_else(tmp_path: Path) -> None:
+    file = tmp_path / "a"
+    file.write_text("é")
+    assert read_text(str(file), 10) == "é"
+    assert read_text(str(tmp_path / "none"), 10) == ""
+    assert read_text(str(file), 1) is None
+    assert read_text(str(tmp_path), 10) is None
+    (tmp_path / "bytes").write_bytes(b"\xff")
+    assert read_text(str(tmp_path / "bytes"), 10) is None
+    (tmp_path / "link").symlink_to(file)
+    assert read_text(str(tmp_path / "link"), 10) is None
+    os.mkfifo(tmp_path / "pipe")
+    assert read_text(str(tmp_path / "pipe"), 10) is None
+
+
+async def test_folders_are_listed_inside_the_roots_and_nowhere_else(rig: Rig, tmp_path: Path) -> None:
+    root = rig.folder / "work"
+    for name in ("b", "A", ".hidden", "c/.git"):
+        (root / name).mkdir(parents=True)
+    (root / "file").write_text("")
+    (root / "out").symlink_to("/")
+    (root / "in").symlink_to(root / "b")
+    folders = Folders((str(root),), rig.gateway.resolve_folder)
+    page = await folders.list(BOB, ListFolders(str(root)))
+    assert [(one.name, one.repository) for one in page.folders] == [
+        ("A", False),
+        ("b", False),
+        ("c", True),
+        ("in", False),
+    ]
+    assert page.parent == "", "above the root is nobody's business"
+    below = await folders.list(BOB, ListFolders(str(root / "b")))
+    assert (below.folders, below.parent) == ((), str(root))
+    for path, error in (("/etc", OutsideRoots), (str(root / "none"), NotFound), ("relative", BadRequest)):
+        with pytest.raises(error):
+            await folders.list(BOB, ListFolders(path))
+    with pytest.raises(OutsideRoots):
+        await folders.list(BOB, ListFolders(str(root / "b" / ".." / ".." / "..")))
+
+
+async def test_several_roots_are_listed_first_and_a_long_list_is_cut(rig: Rig) -> None:
+    one, two = rig.folder / "one", rig.folder / "two"
+    for number in range(MOST + 1):
+        (one / f"{number:05}").mkdir(parents=True)
+    two.mkdir()
+    folders = Folders((str(one), str(two)), rig.gateway.resolve_folder)
+    assert [folder.path for folder in (await folders.list(BOB, ListFolders())).folders] == [str(one), str(two)]
+    page = await folders.list(BOB, ListFolders(str(one)))
+    assert len(page.folders) == MOST and page.more

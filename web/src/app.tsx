@@ -1,0 +1,154 @@
+// The frame around every page: navigation, the state of the connection, the page itself, toasts.
+
+import { signal } from "@preact/signals";
+import type { ComponentType } from "preact";
+import { useEffect } from "preact/hooks";
+import { waitingCount } from "./live/sessions";
+import { Login } from "./login";
+import { PAGES, type Page, type PageProps } from "./pages";
+import { Button } from "./parts/button";
+import { Icon } from "./parts/icon";
+import "./notify";
+import { HelpSheet, helpShown, useKeys } from "./parts/keys";
+import { Toasts } from "./parts/toast";
+import { Link, address, fits, go } from "./router";
+import { may, me, signedIn } from "./wire/login";
+import { wire } from "./wire/socket";
+
+const loaded = signal(new Map<Page, ComponentType<PageProps>>());
+const failed = signal<Page | null>(null);
+
+function find(at: string): { page: Page; params: Record<string, string> } | null {
+  for (const page of PAGES)
+    for (const path of page.paths) {
+      const params = fits(path, at);
+      if (params) return { page, params };
+    }
+  return null;
+}
+
+async function load(page: Page): Promise<void> {
+  try {
+    const { default: component } = await page.load();
+    loaded.value = new Map(loaded.value).set(page, component);
+    failed.value = null;
+  } catch {
+    failed.value = page;
+  }
+}
+
+export function App() {
+  if (!signedIn.value)
+    return (
+      <>
+        <Login />
+        <Toasts />
+      </>
+    );
+  const at = address.value;
+  const found = find(at);
+  return (
+    <div class="frame">
+      <a class="skip" href="#main">
+        Skip to the page
+      </a>
+      <Nav at={at} />
+      <div class="page" id="main" tabIndex={-1}>
+        {found ? <Shown page={found.page} params={found.params} /> : <Nowhere />}
+      </div>
+      <Connection />
+      <Toasts />
+      <HelpSheet />
+    </div>
+  );
+}
+
+function Shown({ page, params }: { page: Page; params: Record<string, string> }) {
+  const Component = loaded.value.get(page);
+  useEffect(() => {
+    if (!loaded.peek().has(page)) void load(page);
+    document.title = `${page.title} · Fairlead`;
+  }, [page]);
+  if (page.scope && me.value && !may(page.scope))
+    return (
+      <main class="empty">
+        <h1>{page.title}</h1>
+        <p>This device may not open this page: its credential lacks the scope “{page.scope}”.</p>
+      </main>
+    );
+  if (Component) return <Component params={params} />;
+  if (failed.value === page)
+    return (
+      <main class="empty">
+        <h1>{page.title}</h1>
+        <p>This page could not be loaded. The gateway may be restarting, or was updated.</p>
+        <Button label="Load again" icon="refresh" onClick={() => location.reload()} />
+      </main>
+    );
+  return <main class="empty" aria-busy="true" aria-label={page.title} />;
+}
+
+function Nowhere() {
+  return (
+    <main class="empty">
+      <h1>There is nothing here</h1>
+      <p>
+        The address has no page. <Link to="/app">To the sessions</Link>
+      </p>
+    </main>
+  );
+}
+
+function Nav({ at }: { at: string }) {
+  useKeys("Pages", [
+    {
+      keys: ["?"],
+      about: "This sheet",
+      run: () => {
+        helpShown.value = true;
+      },
+    },
+    ...PAGES.flatMap(({ nav }) => (nav ? [{ keys: ["g", nav.key], about: nav.label, run: () => go(nav.to) }] : [])),
+  ]);
+  const shown = PAGES.filter((page) => page.nav && (!page.scope || may(page.scope)));
+  return (
+    <nav class="nav" aria-label="Pages">
+      <ul>
+        {shown.map((page) => {
+          const nav = page.nav!;
+          const here = page.paths.some((path) => fits(path, at));
+          const count = nav.icon === "waiting" ? waitingCount.value : 0;
+          return (
+            <li key={nav.to}>
+              <Link to={nav.to} class="nav-link" aria-current={here ? "page" : undefined}>
+                <Icon name={nav.icon} />
+                <span>{nav.label}</span>
+                {count > 0 && (
+                  <span class="badge">
+                    {count}
+                    <span class="hidden-visually"> waiting for you</span>
+                  </span>
+                )}
+              </Link>
+            </li>
+          );
+        })}
+      </ul>
+    </nav>
+  );
+}
+
+/** Said whenever what is shown may not be the newest, and never else. */
+function Connection() {
+  const status = wire.status.value;
+  return (
+    <div class="connection" role="status" data-status={status}>
+      {status === "offline" && (
+        <span class="connection-told">
+          Offline: the gateway cannot be reached.
+          <Button label="Try now" kind="quiet" onClick={() => wire.reconnect()} />
+        </span>
+      )}
+    </div>
+  );
+}

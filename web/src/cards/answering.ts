@@ -1,0 +1,45 @@
+// Answering: sent once under a key, kept up over a lost connection, and told to the card at once.
+
+import { useEffect, useState } from "preact/hooks";
+import { asWire } from "../live/session";
+import { settle } from "../live/waiting";
+import { may } from "../wire/login";
+import { wire } from "../wire/socket";
+
+export interface AnswerFields {
+  behavior: "allow" | "deny";
+  message?: string;
+  updated_input?: Record<string, unknown>;
+  remember?: string[];
+  answers?: Record<string, unknown>;
+  interrupt?: boolean;
+}
+
+/** Milliseconds in which a card that has just appeared takes no answer: a thumb may have been on its way. */
+const ARMED_MS = 500;
+
+export function useAnswer(session: string, request: string) {
+  const [busy, setBusy] = useState(false);
+  const [armed, setArmed] = useState(false);
+  const [error, setError] = useState("");
+  useEffect(() => {
+    const timer = setTimeout(() => setArmed(true), ARMED_MS);
+    return () => clearTimeout(timer);
+  }, []);
+  const answer = async (fields: AnswerFields): Promise<void> => {
+    setBusy(true);
+    setError("");
+    try {
+      await wire.command("answer", { session, request, ...fields });
+      settle(request, { behavior: fields.behavior, by: "", at: Date.now() });
+    } catch (caught) {
+      const told = asWire(caught);
+      setError(told.message);
+      // Somebody was first: the card then says who.
+      if (told.code === "stale" && typeof told.data["by"] === "string")
+        settle(request, { behavior: "", by: told.data["by"], at: Date.now() });
+    }
+    setBusy(false);
+  };
+  return { answer, busy, error, ready: armed && !busy && may("approve"), allowed: may("approve") };
+}

@@ -1,0 +1,281 @@
+// One item of a conversation. An item that did not change is not drawn again.
+
+import { Component, type ComponentChildren } from "preact";
+import { useState } from "preact/hooks";
+import { Button } from "../parts/button";
+import { Icon } from "../parts/icon";
+import { Markdown } from "../parts/markdown";
+import { Menu } from "../parts/menu";
+import { Time } from "../parts/time";
+import type { EndItem, Item, NoteItem, TextItem, UserItem } from "../state/items";
+import { amount, duration, money, oneLine, plain } from "../state/text";
+import { me } from "../wire/login";
+import type { Block } from "../wire/types";
+import { Call, Pictures } from "./call";
+import { Decided, Waits } from "./ask";
+import { images } from "../state/calls";
+
+export interface Acts {
+  fork: (message: string) => void;
+  rewind: (message: string) => void;
+  again: (item: UserItem) => void;
+  drop: (item: UserItem) => void;
+}
+
+interface ItemProps {
+  item: Item;
+  session: string;
+  folder: string;
+  acts: Acts | null;
+  /** The seq that was asked for, where it is this item or inside it. */
+  reveal: number;
+}
+
+export class ItemView extends Component<ItemProps> {
+  override shouldComponentUpdate(next: ItemProps): boolean {
+    const { item, folder, reveal, acts } = this.props;
+    return next.item !== item || next.folder !== folder || next.reveal !== reveal || (next.acts === null) !== (acts === null);
+  }
+
+  override render({ item, session, folder, acts, reveal }: ItemProps): ComponentChildren {
+    const shown = reveal && item.seq === reveal ? "item found" : "item";
+    return (
+      <li class={shown} data-seq={item.seq} data-key={item.key}>
+        {this.inside(item, session, folder, acts, reveal)}
+      </li>
+    );
+  }
+
+  private inside(item: Item, session: string, folder: string, acts: Acts | null, reveal: number): ComponentChildren {
+    switch (item.kind) {
+      case "user":
+        return <UserMessage item={item} acts={acts} />;
+      case "text":
+        return <Said item={item} />;
+      case "thinking":
+        return <Thought item={item} />;
+      case "call":
+        return (
+          <Call
+            item={item}
+            session={session}
+            folder={folder}
+            reveal={reveal > 0}
+            draw={(items) => <Items items={items} session={session} folder={folder} acts={null} reveal={reveal} />}
+          />
+        );
+      case "end":
+        return <TurnEnd item={item} />;
+      case "note":
+        return <Aside item={item} />;
+      case "ask":
+        return item.ask.resolved ? (
+          <Decided resolved={item.ask.resolved} />
+        ) : item.ask.cancelled ? (
+          <p class="quiet">No longer asked: {plain(item.ask.cancelled)}</p>
+        ) : (
+          <Waits ask={item.ask} session={session} />
+        );
+    }
+  }
+}
+
+interface ItemsProps {
+  items: Item[];
+  session: string;
+  folder: string;
+  acts: Acts | null;
+  reveal: number;
+}
+
+export function Items({ items, session, folder, acts, reveal }: ItemsProps) {
+  return (
+    <ol class="items">
+      {items.map((item) => (
+        <ItemView
+          key={item.key}
+          item={item}
+          session={session}
+          folder={folder}
+          acts={acts}
+          reveal={reveal && holds(item, reveal) ? reveal : 0}
+        />
+      ))}
+    </ol>
+  );
+}
+
+function holds(item: Item, seq: number): boolean {
+  return item.seq === seq || (item.kind === "call" && (item.thread?.items.some((inner) => holds(inner, seq)) ?? false));
+}
+
+function UserMessage({ item, acts }: { item: UserItem; acts: Acts | null }) {
+  const ours = !item.by || item.by === me.value?.name;
+  const who = item.via === "agent" ? "Agent" : ours ? "You" : plain(item.by);
+  const told = item.via === "steer" ? "steered" : "";
+  return (
+    <div class={`user ${item.via} ${item.sending ? "sending" : ""}`} role="group" aria-label={`${who} said`}>
+      <header>
+        <strong>{who}</strong>
+        {told && <span class="quiet">{told}</span>}
+        {item.sending ? <span class="quiet">sending…</span> : <Time at={item.at} />}
+        {acts && !item.sending && !item.error && item.via !== "agent" && (
+          <Menu
+            label="More about this message"
+            icon="more"
+            bare
+            items={[
+              { label: "Fork from here", icon: "fork", about: "A new session that goes on after this turn", onChoose: () => acts.fork(item.message) },
+              { label: "Rewind files to here…", icon: "rewind", about: "Shows first what would change", onChoose: () => acts.rewind(item.message) },
+            ]}
+          />
+        )}
+      </header>
+      <Content blocks={item.content} />
+      {item.error && (
+        <p class="banner">
+          <span>Not sent: {item.error}</span>
+          {acts && <Button label="Send again" onClick={() => acts.again(item)} />}
+          {acts && <Button label="Discard" kind="quiet" onClick={() => acts.drop(item)} />}
+        </p>
+      )}
+    </div>
+  );
+}
+
+export function Content({ blocks }: { blocks: Block[] }) {
+  return (
+    <>
+      {blocks.map((block, index) => {
+        if (block.type === "text") return <Words key={index} text={String((block as { text: unknown }).text)} />;
+        if (block.type === "image") {
+          const sources = images([block]);
+          return sources.length ? <Pictures key={index} sources={sources} /> : <p key={index}>(an image)</p>;
+        }
+        const title = (block as { title?: unknown }).title;
+        return (
+          <p key={index} class="attached">
+            <Icon name="file" /> {typeof title === "string" ? oneLine(title) : "A document"}
+          </p>
+        );
+      })}
+    </>
+  );
+}
+
+const LONG = 2400;
+
+/** What a person typed is shown as it was typed. */
+function Words({ text }: { text: string }) {
+  const [all, setAll] = useState(false);
+  const clean = plain(text);
+  const cut = !all && clean.length > LONG;
+  return (
+    <>
+      <p class="words">{cut ? `${clean.slice(0, LONG)}…` : clean}</p>
+      {cut && (
+        <button type="button" class="unfold" onClick={() => setAll(true)}>
+          Show all {amount(clean.length)} characters
+        </button>
+      )}
+    </>
+  );
+}
+
+function Said({ item }: { item: TextItem }) {
+  return (
+    <div class={item.error ? "said bad" : "said"} aria-busy={item.streaming}>
+      {item.missing > 0 && <p class="quiet">… what was written before is being fetched</p>}
+      <Markdown text={item.text} streaming={item.streaming} />
+    </div>
+  );
+}
+
+function Thought({ item }: { item: TextItem }) {
+  const [open, setOpen] = useState(false);
+  return (
+    <div class="thought">
+      <button type="button" class="thought-head" aria-expanded={open} onClick={() => setOpen(!open)}>
+        <Icon name="thinking" />
+        <span>{item.streaming ? "Thinking…" : "Thought"}</span>
+        {!open && <span class="about">{oneLine(item.streaming ? item.text.slice(-160) : item.text, 140)}</span>}
+      </button>
+      {open && <Markdown text={item.text} streaming={item.streaming} />}
+    </div>
+  );
+}
+
+const STATUS = { completed: "Done", failed: "Failed", cancelled: "Interrupted" } as const;
+
+function TurnEnd({ item }: { item: EndItem }) {
+  const usage = Object.values(item.usage);
+  const sum = (pick: (one: (typeof usage)[number]) => number | undefined) =>
+    usage.reduce((total, one) => total + (pick(one) ?? 0), 0);
+  const into = sum((one) => one.input) + sum((one) => one.cache_write) + sum((one) => one.cache_read);
+  const out = sum((one) => one.output);
+  const facts = [
+    item.ms ? duration(item.ms) : "",
+    item.cost ? money(item.cost) : "",
+    into ? `${amount(into)} in` : "",
+    out ? `${amount(out)} out` : "",
+  ].filter(Boolean);
+  const models = Object.keys(item.usage).map((name) => oneLine(name, 60));
+  return (
+    <>
+      {item.status === "failed" && <Failure item={item} />}
+      <p class={`turn-end ${item.status}`} title={models.join(", ")}>
+        <span>{STATUS[item.status]}</span>
+        {facts.map((fact) => (
+          <span key={fact}>{fact}</span>
+        ))}
+        <Time at={item.at} />
+      </p>
+    </>
+  );
+}
+
+function Failure({ item }: { item: EndItem }) {
+  const told = [item.reason, ...item.errors].filter(Boolean).map((one) => plain(one));
+  const all = told.join(" ").toLowerCase();
+  const what = /max_turns/.test(all)
+    ? "The limit of model calls for one turn is reached. Send “go on” to continue."
+    : /budget/.test(all)
+      ? "The session's budget is used up. Raise it in the session's settings."
+      : /401|authentication|api key|login/.test(all)
+        ? "The agent is not signed in to its model. Sign it in on the gateway's machine, then send again."
+        : /429|rate.?limit/.test(all)
+          ? "The model's rate limit is reached. Wait for its window, then send again."
+          : /529|overloaded|50\d/.test(all)
+            ? "The model's service is overloaded. Send again in a moment."
+            : "Send the message again, or say what to do differently.";
+  return (
+    <div class="banner" role="note">
+      <span>
+        {told.length ? told.join(" · ") : "The turn failed."} <strong>{what}</strong>
+      </span>
+    </div>
+  );
+}
+
+function Aside({ item }: { item: NoteItem }) {
+  if (item.tone === "quiet")
+    return (
+      <p class="aside">
+        {item.text} <Time at={item.at} />
+      </p>
+    );
+  if (item.tone === "mark")
+    return (
+      <p class="mark" title={item.more}>
+        <span>{item.text}</span>
+      </p>
+    );
+  return (
+    <div class={item.tone === "warn" ? "banner wait" : "banner"} role="note">
+      <span>
+        {item.text}
+        {item.more && <span class="more">{item.more}</span>}
+      </span>
+    </div>
+  );
+}

@@ -1,0 +1,390 @@
+// One session as it is watched: a window of its log, folded; the live end by subscription, older and newer pages by
+// calls; what this device sends, shown before the log has it. The state that is shown is the true one: live, catching
+// up, offline, or gap.
+
+import { batch, signal } from "@preact/signals";
+import { Conversation, type Facts, type QueuedItem } from "../state/conversation";
+import type { Item, UserItem } from "../state/items";
+import { summaries } from "./sessions";
+import { WireError, query, rest } from "../wire/rest";
+import { wire } from "../wire/socket";
+import type { AskEvent, Block, Event, EventPage, Passing, Reply, SessionView, Subscribed } from "../wire/types";
+
+export type Following = "live" | "catching up" | "offline" | "gap";
+
+const PAGE = 150;
+/** Events held at once: what is beyond is read again from the gateway when somebody scrolls there. */
+const WINDOW = 1200;
+const TYPING_MS = 6000;
+
+export class LiveSession {
+  readonly items = signal<Item[]>([]);
+  readonly facts = signal<Facts>(new Conversation().facts);
+  readonly queue = signal<QueuedItem[]>([]);
+  readonly pending = signal<AskEvent[]>([]);
+  readonly sending = signal<UserItem[]>([]);
+  readonly following = signal<Following>("catching up");
+  readonly view = signal<SessionView | null>(null);
+  readonly error = signal<WireError | null>(null);
+  readonly watchers = signal<string[]>([]);
+  readonly typing = signal<string[]>([]);
+  /** Whether there is more before the window, and after it (then it does not follow the end). */
+  readonly before = signal(false);
+  readonly after = signal(false);
+  readonly loaded = signal(false);
+
+  private fold = new Conversation();
+  private events: Event[] = [];
+  private oldest: number | null = null;
+  private logId = "";
+  private head = 0;
+  private fresh: Event[] = [];
+  private frame = 0;
+  private stopWatching: (() => void) | null = null;
+  private stopped = false;
+  private stopStatus: () => void;
+  private typists = new Map<string, ReturnType<typeof setTimeout>>();
+
+  constructor(readonly id: string) {
+    this.stopStatus = wire.status.subscribe((status) => {
+      if (status !== "live" && this.loaded.peek()) this.following.value = "offline";
+    });
+  }
+
+  async open(at?: number): Promise<void> {
+    this.error.value = null;
+    try {
+      if (!at && isTranscript(this.id)) await this.openTranscript();
+      if (this.stopped) return;
+      const view = await rest.get<SessionView>(`/v1/sessions/${this.id}`);
+      if (this.stopped) return;
+      this.view.value = view;
+      await (at ? this.openAt(at) : this.openEnd());
+    } catch (error) {
+      if (!this.stopped) this.error.value = asWire(error);
+    }
+  }
+
+  /** Known by its agent's own file alone: its end is shown at once, while the gateway reads the file into a log. */
+  private async openTranscript(): Promise<void> {
+    const { events } = await rest.get<{ events: Event[] }>(`/v1/sessions/${this.id}/glance${query({ limit: PAGE })}`);
+    const last = events.at(-1)?.id;
+    if (this.stopped || !last) return;
+    this.events = events.map((event, index) => ({ ...event, seq: index + 1 }));
+    this.refold();
+    batch(() => {
+      this.before.value = true;
+      this.loaded.value = true;
+      this.following.value = "catching up";
+    });
+    // The same record has the same event id in the log: when its last one is there, the log is whole.
+    for (let tries = 0; tries < 600 && !this.stopped; tries++) {
+      const page = await rest.get<EventPage>(`/v1/sessions/${this.id}/messages${query({ limit: PAGE })}`);
+      if (page.events.some((event) => event.id === last)) return;
+      await new Promise((resolve) => setTimeout(resolve, 500));
+    }
+  }
+
+  close(): void {
+    this.stopped = true;
+    this.stopWatching?.();
+    this.stopStatus();
+    cancelAnimationFrame(this.frame);
+  }
+
+  /** The last page, then the subscription from its first event on: so what is being streamed is whole. */
+  async openEnd(): Promise<void> {
+    const page = await rest.get<EventPage>(`/v1/sessions/${this.id}/messages${query({ limit: PAGE })}`);
+    if (this.stopped) return;
+    this.logId = page.log_id;
+    this.head = page.head;
+    this.oldest = page.next ?? null;
+    this.events = page.events;
+    this.refold();
+    batch(() => {
+      this.before.value = page.next !== undefined;
+      this.after.value = false;
+      this.loaded.value = true;
+    });
+    const first = page.events[0]?.seq ?? 1;
+    this.watch(first - 1);
+  }
+
+  /** Around a place that search found; it does not follow the end until somebody scrolls there. */
+  async openAt(seq: number): Promise<void> {
+    this.unwatch();
+    const [older, newer] = await Promise.all([
+      rest.get<EventPage>(`/v1/sessions/${this.id}/messages${query({ before: seq, limit: 60 })}`),
+      rest.get<EventPage>(`/v1/sessions/${this.id}/events${query({ after: seq - 1, limit: PAGE })}`),
+    ]);
+    if (this.stopped) return;
+    this.logId = newer.log_id;
+    this.head = newer.head;
+    this.oldest = older.next ?? null;
+    this.events = [...older.events, ...newer.events];
+    this.refold();
+    batch(() => {
+      this.before.value = older.next !== undefined;
+      this.after.value = newer.next !== undefined;
+      this.loaded.value = true;
+    });
+    if (newer.next === undefined) this.watch(this.events.at(-1)?.seq ?? 0);
+  }
+
+  private busy = false;
+
+  async loadBefore(): Promise<void> {
+    if (this.busy || this.oldest === null) return;
+    this.busy = true;
+    try {
+      const path = `/v1/sessions/${this.id}/messages${query({ before: this.oldest, limit: PAGE })}`;
+      const page = await rest.get<EventPage>(path);
+      if (this.stopped) return;
+      this.oldest = page.next ?? null;
+      this.events = [...page.events, ...this.events];
+      const cutEnd = this.events.length > WINDOW;
+      if (cutEnd) {
+        // Far from the end: it is let go, and read again on the way back.
+        this.events.length = WINDOW - PAGE;
+        this.unwatch();
+      }
+      this.refold();
+      batch(() => {
+        this.before.value = page.next !== undefined;
+        if (cutEnd) this.after.value = true;
+      });
+    } finally {
+      this.busy = false;
+    }
+  }
+
+  async loadAfter(): Promise<void> {
+    if (this.busy || !this.after.value) return;
+    this.busy = true;
+    try {
+      const last = this.events.at(-1)?.seq ?? 0;
+      const path = `/v1/sessions/${this.id}/events${query({ after: last, limit: PAGE })}`;
+      const page = await rest.get<EventPage>(path);
+      if (this.stopped) return;
+      this.events = [...this.events, ...page.events];
+      if (this.events.length > WINDOW) {
+        this.events = this.events.slice(-(WINDOW - PAGE));
+        this.oldest = this.events[0]?.seq ?? null;
+        this.before.value = true;
+      }
+      this.refold();
+      if (page.next === undefined) {
+        this.after.value = false;
+        this.watch(this.events.at(-1)?.seq ?? 0);
+      }
+    } finally {
+      this.busy = false;
+    }
+  }
+
+  // --- following the end
+
+  private unwatch(): void {
+    this.stopWatching?.();
+    this.stopWatching = null;
+  }
+
+  private watch(after: number): void {
+    this.unwatch();
+    if (this.stopped) return;
+    this.following.value = wire.status.peek() === "live" ? "catching up" : "offline";
+    this.stopWatching = wire.subscribe(
+      this.id,
+      { after, log_id: this.logId },
+      {
+        subscribed: (answer) => this.subscribed(answer),
+        event: (event) => this.arrived(event),
+        passing: (frame) => this.passed(frame),
+        failed: (error) => {
+          this.error.value = error;
+        },
+      },
+    );
+  }
+
+  private subscribed(answer: Subscribed): void {
+    if (answer.verdict === "gap") {
+      // Another log under this name: what is shown means nothing any more.
+      this.following.value = "gap";
+      this.events = [];
+      this.fresh = [];
+      this.unwatch();
+      void this.open().then(() => undefined);
+      return;
+    }
+    this.head = answer.head;
+    this.settleFollowing();
+  }
+
+  private arrived(event: Event): void {
+    this.fresh.push(event);
+    if (!this.frame) this.frame = schedule(() => this.flush());
+  }
+
+  /** Once a frame, however many deltas came: what is on the screen changes no quicker. */
+  private flush(): void {
+    this.frame = 0;
+    const known = this.events.at(-1)?.seq ?? 0;
+    const replayed = this.fresh.filter((event) => event.seq <= known);
+    const fresh = this.fresh.filter((event) => event.seq > known);
+    this.fresh = [];
+    if (replayed.length) {
+      // From the first event of the page on, deltas included: what streams now is put in its place.
+      const had = new Set(this.events.map((event) => event.seq));
+      const missing = replayed.filter((event) => !had.has(event.seq));
+      if (missing.length) {
+        this.events = [...this.events, ...missing].sort((one, two) => one.seq - two.seq);
+        this.fold = new Conversation();
+        this.fold.apply(this.events);
+      }
+    }
+    this.events.push(...fresh);
+    this.fold.apply(fresh);
+    if (this.events.length > 2 * WINDOW) this.shorten();
+    this.show();
+    this.settleFollowing();
+  }
+
+  /** A long stay at the end: deltas that their block repeats go first, then the oldest. */
+  private shorten(): void {
+    const whole = new Set(
+      this.events.filter((event) => event.type === "text" || event.type === "thinking").map((event) => blockOf(event)),
+    );
+    const kept = this.events.filter((event) => !event.type.endsWith(".delta") || !whole.has(blockOf(event)));
+    const over = kept.length - WINDOW;
+    this.events = over > 0 ? kept.slice(over) : kept;
+    if (over > 0) {
+      this.oldest = this.events[0]?.seq ?? null;
+      this.before.value = true;
+    }
+    this.fold = new Conversation();
+    this.fold.apply(this.events);
+  }
+
+  private settleFollowing(): void {
+    const last = Math.max(this.events.at(-1)?.seq ?? 0, this.fresh.at(-1)?.seq ?? 0);
+    if (wire.status.peek() !== "live") this.following.value = "offline";
+    else this.following.value = last >= this.head ? "live" : "catching up";
+  }
+
+  private refold(): void {
+    this.fold = new Conversation();
+    this.fold.apply(this.events);
+    this.show();
+  }
+
+  private show(): void {
+    const { fold } = this;
+    batch(() => {
+      this.items.value = fold.items;
+      this.facts.value = this.withView(fold.facts);
+      this.queue.value = [...this.queueBefore(), ...fold.queue];
+      this.pending.value = [...fold.pending.values()];
+      if (this.sending.value.some((one) => fold.said.has(one.message)))
+        this.sending.value = this.sending.value.filter((one) => !fold.said.has(one.message));
+    });
+  }
+
+  /** What waited when the session was opened, and was queued before the window begins. */
+  private queueBefore(): QueuedItem[] {
+    const waiting = this.view.peek()?.queue ?? [];
+    const unknown = waiting.filter((one) => !this.fold.said.has(one.message));
+    return unknown.map((one) => ({ message: one.message, content: one.content, by: one.by ?? "" }));
+  }
+
+  /** What the window does not tell, because it lies before it, the gateway told with the session. */
+  private withView(facts: Facts): Facts {
+    const view = this.view.peek();
+    if (!view) return facts;
+    const { summary, settings } = view;
+    return {
+      ...facts,
+      title: facts.title || summary.title,
+      cwd: facts.cwd || summary.cwd,
+      mode: facts.mode || (settings?.mode ?? summary.mode),
+      model: facts.model || (settings?.model ?? summary.model),
+      thinking: facts.thinking === undefined ? settings?.thinking : facts.thinking,
+      turn: facts.turn || (this.fold.last <= view.head ? (view.turn ?? "") : ""),
+      archived: facts.archived || summary.archived,
+    };
+  }
+
+  private passed(frame: Passing): void {
+    if (frame.type === "presence") {
+      this.watchers.value = Array.isArray(frame.data) ? (frame.data as string[]) : [];
+      return;
+    }
+    const active = (frame.data as { active?: boolean } | undefined)?.active !== false;
+    this.typing.value = this.typing.value.filter((name) => name !== frame.name);
+    clearTimeout(this.typists.get(frame.name));
+    if (!active) return;
+    this.typing.value = [...this.typing.value, frame.name];
+    // Who stops does not always say so.
+    const gone = () => {
+      this.typing.value = this.typing.value.filter((name) => name !== frame.name);
+    };
+    this.typists.set(frame.name, setTimeout(gone, TYPING_MS));
+  }
+
+  // --- what this device asks
+
+  /** Shown at once, and reconciled with the log by the message's own id. */
+  async send(content: Block[], steer = false): Promise<void> {
+    const message = crypto.randomUUID();
+    const shown: UserItem = {
+      kind: "user",
+      key: `m:${message}`,
+      seq: Number.MAX_SAFE_INTEGER,
+      at: Date.now(),
+      turn: "",
+      message,
+      content,
+      by: "",
+      via: steer ? "steer" : "prompt",
+      sending: true,
+    };
+    this.sending.value = [...this.sending.value, shown];
+    try {
+      await this.command(steer ? "steer" : "send", { content, message });
+    } catch (error) {
+      const told = asWire(error).message;
+      this.sending.value = this.sending.value.map((one) =>
+        one.message === message ? { ...one, sending: false, error: told } : one,
+      );
+      throw error;
+    }
+  }
+
+  /** Take back what could not be sent. */
+  forget(message: string): void {
+    this.sending.value = this.sending.value.filter((one) => one.message !== message);
+  }
+
+  command(type: string, fields: Record<string, unknown> = {}): Promise<Reply> {
+    return wire.command(type, { session: this.id, ...fields });
+  }
+}
+
+function isTranscript(session: string): boolean {
+  return summaries.peek().some((one) => one.session === session && one.state === "transcript");
+}
+
+function blockOf(event: Event): string {
+  const { message, block } = event as { message?: string; block?: number };
+  return `${message}:${block}`;
+}
+
+/** A frame of the screen; in a hidden tab there are none, so a timer stands in. */
+function schedule(work: () => void): number {
+  if (document.visibilityState === "visible") return requestAnimationFrame(work);
+  return setTimeout(work, 200) as unknown as number;
+}
+
+export function asWire(error: unknown): WireError {
+  return error instanceof WireError ? error : new WireError("internal", error instanceof Error ? error.message : String(error));
+}

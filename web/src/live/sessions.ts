@@ -1,0 +1,108 @@
+// The list of sessions as the gateway has it, kept up by news. What is unread is this device's own matter.
+
+import { batch, computed, signal } from "@preact/signals";
+import { WireError, key, query, rest } from "../wire/rest";
+import type { Summary } from "../wire/types";
+import { onNews } from "./news";
+
+interface Page {
+  sessions: Summary[];
+  next?: string;
+}
+
+const PAGE = 100;
+const SEEN = "fairlead.seen";
+const SEEN_AT_MOST = 2000;
+const SINCE = "fairlead.since";
+
+export const summaries = signal<Summary[]>([]);
+export const listState = signal<"loading" | "ready" | "failed">("loading");
+export const listError = signal("");
+export const more = signal("");
+export const showArchived = signal(false);
+
+const seen = signal<Record<string, number>>(readSeen());
+/** What happened before this device first looked is no news to it. */
+const since = Number(localStorage.getItem(SINCE)) || Date.now();
+localStorage.setItem(SINCE, String(since));
+
+/** What waits for a person, over all sessions. */
+export const waitingCount = computed(() => summaries.value.reduce((sum, one) => sum + one.pending, 0));
+
+export function unread(summary: Summary): boolean {
+  const idle = summary.state === "idle" || summary.state === "closed";
+  return idle && summary.updated > (seen.value[summary.session] ?? since);
+}
+
+/** Everything that the list knows of it, and what came since up to `at`. */
+export function markSeen(session: string, upTo: number): void {
+  const at = Math.max(upTo, summaries.peek().find((one) => one.session === session)?.updated ?? 0);
+  if ((seen.value[session] ?? 0) >= at) return;
+  const kept = Object.entries({ ...seen.value, [session]: at }).sort((one, two) => two[1] - one[1]);
+  seen.value = Object.fromEntries(kept.slice(0, SEEN_AT_MOST));
+  localStorage.setItem(SEEN, JSON.stringify(seen.value));
+}
+
+function readSeen(): Record<string, number> {
+  try {
+    return JSON.parse(localStorage.getItem(SEEN) ?? "{}") as Record<string, number>;
+  } catch {
+    return {};
+  }
+}
+
+async function page(before: string): Promise<Page> {
+  const archived = showArchived.value ? "any" : "false";
+  return rest.get<Page>(`/v1/sessions${query({ limit: PAGE, archived, before })}`);
+}
+
+let loading = 0;
+
+/** The first page anew; what was loaded beyond it stays, unless it moved to the front. */
+export async function refresh(): Promise<void> {
+  if (!key.value) return;
+  const turn = ++loading;
+  try {
+    const first = await page("");
+    if (turn !== loading) return;
+    const ids = new Set(first.sessions.map((one) => one.session));
+    const oldest = first.sessions.at(-1)?.updated ?? 0;
+    const rest = first.next ? summaries.value.filter((one) => !ids.has(one.session) && one.updated < oldest) : [];
+    batch(() => {
+      summaries.value = [...first.sessions, ...rest];
+      if (!rest.length) more.value = first.next ?? "";
+      listState.value = "ready";
+    });
+  } catch (error) {
+    if (turn !== loading) return;
+    listError.value = error instanceof WireError ? error.message : String(error);
+    if (listState.value === "loading") listState.value = "failed";
+  }
+}
+
+export async function loadMore(): Promise<void> {
+  const before = more.value;
+  if (!before) return;
+  more.value = "";
+  const next = await page(before);
+  const ids = new Set(summaries.value.map((one) => one.session));
+  batch(() => {
+    summaries.value = [...summaries.value, ...next.sessions.filter((one) => !ids.has(one.session))];
+    more.value = next.next ?? "";
+  });
+}
+
+export function setArchivedShown(shown: boolean): void {
+  showArchived.value = shown;
+  summaries.value = [];
+  listState.value = "loading";
+  void refresh();
+}
+
+const SOON_MS = 150;
+let soon: ReturnType<typeof setTimeout> | undefined;
+
+onNews(() => {
+  clearTimeout(soon);
+  soon = setTimeout(() => void refresh(), SOON_MS);
+});

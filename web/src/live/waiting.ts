@@ -1,0 +1,65 @@
+// What waits for a person, over all sessions, and how it was settled while we looked.
+
+import { signal } from "@preact/signals";
+import { WireError, key, rest } from "../wire/rest";
+import type { Pending } from "../wire/types";
+import { onNews } from "./news";
+import { onNotice } from "./notices";
+
+export interface Settled {
+  behavior: "allow" | "deny" | "";
+  by: string;
+  at: number;
+}
+
+export const waiting = signal<Pending[]>([]);
+export const waitingState = signal<"loading" | "ready" | "failed">("loading");
+export const waitingError = signal("");
+/** By request: answered here, on another device, or not needed any more. */
+export const settled = signal<Record<string, Settled>>({});
+
+const SOON_MS = 60;
+const KEPT = 200;
+let soon: ReturnType<typeof setTimeout> | undefined;
+let turn = 0;
+
+export async function refreshWaiting(): Promise<void> {
+  if (!key.value) return;
+  const mine = ++turn;
+  try {
+    const { permissions } = await rest.get<{ permissions: Pending[] }>("/v1/permissions");
+    if (mine !== turn) return;
+    waiting.value = permissions.sort((one, two) => (one.event.at ?? 0) - (two.event.at ?? 0));
+    waitingState.value = "ready";
+  } catch (error) {
+    if (mine !== turn) return;
+    waitingError.value = error instanceof WireError ? error.message : String(error);
+    if (waitingState.value === "loading") waitingState.value = "failed";
+  }
+}
+
+export function settle(request: string, how: Settled): void {
+  const known = settled.value[request];
+  // Who it was is told by the gateway; that it was us is known a moment earlier.
+  if (known?.by && !how.by) return;
+  const all = Object.entries({ ...settled.value, [request]: how }).slice(-KEPT);
+  settled.value = Object.fromEntries(all);
+}
+
+function lookSoon(): void {
+  clearTimeout(soon);
+  soon = setTimeout(() => void refreshWaiting(), SOON_MS);
+}
+
+onNotice((notice) => {
+  if (!notice.kind.startsWith("permission.")) return;
+  const { requestId, behavior, by } = notice.meta ?? {};
+  if (notice.kind === "permission.settled" && typeof requestId === "string")
+    settle(requestId, {
+      behavior: behavior === "allow" || behavior === "deny" ? behavior : "",
+      by: typeof by === "string" ? by : "",
+      at: notice.at,
+    });
+  lookSoon();
+});
+onNews(lookSoon);

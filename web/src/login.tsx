@@ -1,0 +1,55 @@
+// Shown to whoever is not signed in: how to get a link, and a place to paste one.
+
+import { signal } from "@preact/signals";
+import { Button } from "./parts/button";
+import { Field } from "./parts/field";
+import { signIn } from "./wire/login";
+
+export const loginError = signal("");
+const busy = signal(false);
+const pasted = signal("");
+
+async function use(event: Event): Promise<void> {
+  event.preventDefault();
+  const code = /(?:#login=)?([A-Za-z0-9_-]{16,})\s*$/.exec(pasted.value)?.[1];
+  if (!code) {
+    loginError.value = "That is no login link. It ends with #login= and a long code.";
+    return;
+  }
+  busy.value = true;
+  try {
+    await signIn(code);
+    loginError.value = "";
+    pasted.value = "";
+  } catch (error) {
+    loginError.value = error instanceof Error ? error.message : String(error);
+  }
+  busy.value = false;
+}
+
+export function Login() {
+  return (
+    <main class="login">
+      <form onSubmit={(event) => void use(event)}>
+        <h1>Fairlead</h1>
+        <p>
+          This browser is not signed in yet. On the gateway's machine run <code>fairlead login</code> and open the link
+          that it prints, or paste it here. It works once, for ten minutes.
+        </p>
+        <Field label="Login link" {...(loginError.value ? { wrong: loginError.value } : {})}>
+          <input
+            class="input"
+            type="text"
+            autocomplete="off"
+            spellcheck={false}
+            value={pasted.value}
+            onInput={(event) => {
+              pasted.value = event.currentTarget.value;
+            }}
+          />
+        </Field>
+        <Button label="Sign in" kind="primary" type="submit" busy={busy.value} />
+      </form>
+    </main>
+  );
+}

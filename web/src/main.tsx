@@ -1,0 +1,39 @@
+// The start: the login code leaves the address first, then the page is drawn and the connection begun.
+
+import { effect } from "@preact/signals";
+import { render } from "preact";
+import { App } from "./app";
+import { registerWorker } from "./live/push";
+import { loginError } from "./login";
+import { toastError } from "./parts/toast";
+import "./style/tokens.css";
+import "./style/base.css";
+import "./style/parts.css";
+import "./style/frame.css";
+import { learnMe, signIn, takeCode } from "./wire/login";
+import { key } from "./wire/rest";
+import { wire } from "./wire/socket";
+
+async function start(): Promise<void> {
+  document.documentElement.dataset["theme"] = localStorage.getItem("fairlead.theme") ?? "auto";
+  const code = takeCode();
+  if (code) {
+    try {
+      await signIn(code);
+    } catch (error) {
+      // A link that is spent is no matter where this browser is signed in already.
+      if (key.value) toastError(error);
+      else loginError.value = error instanceof Error ? error.message : String(error);
+    }
+  }
+  effect(() => {
+    if (key.value) {
+      wire.start();
+      learnMe().catch(toastError);
+    } else wire.stop();
+  });
+  render(<App />, document.getElementById("app")!);
+  registerWorker().catch(() => undefined);
+}
+
+void start();

@@ -1,0 +1,65 @@
+// The table of pages. A new page is a folder under pages/ and a line here; it is loaded when it is first opened.
+
+import type { ComponentType } from "preact";
+import type { IconName } from "./parts/icon";
+import type { Scope } from "./wire/types";
+
+export interface PageProps {
+  params: Record<string, string>;
+}
+
+export interface Page {
+  /** Paths that it answers, with `:name` for parameters. */
+  paths: string[];
+  title: string;
+  /** Where it stands in the navigation; without it, it is reached by links alone. */
+  nav?: { icon: IconName; to: string; label: string; key: string };
+  /** Who may open it; without, whoever is signed in. */
+  scope?: Scope;
+  load: () => Promise<{ default: ComponentType<PageProps> }>;
+}
+
+export const PAGES: Page[] = [
+  {
+    paths: ["/", "/app", "/app/s/:session", "/app/new", "/app/search"],
+    title: "Sessions",
+    nav: { icon: "sessions", to: "/app", label: "Sessions", key: "s" },
+    load: () => import("./pages/sessions"),
+  },
+  {
+    paths: ["/app/approvals"],
+    title: "Waiting for you",
+    nav: { icon: "waiting", to: "/app/approvals", label: "Waiting", key: "w" },
+    load: () => import("./pages/approvals"),
+  },
+  {
+    paths: [
+      "/app/terminals",
+      "/app/terminals/:name",
+      "/app/terminals/of/:owner/:name",
+      "/app/terminals/session/:session",
+    ],
+    title: "Terminals",
+    nav: { icon: "terminal", to: "/app/terminals", label: "Shells", key: "t" },
+    scope: "terminal",
+    load: () => import("./pages/terminals"),
+  },
+  {
+    paths: ["/app/notices"],
+    title: "Notices",
+    nav: { icon: "notices", to: "/app/notices", label: "Notices", key: "n" },
+    load: () => import("./pages/notices"),
+  },
+  {
+    paths: ["/app/insight"],
+    title: "Insight",
+    nav: { icon: "insight", to: "/app/insight", label: "Insight", key: "i" },
+    load: () => import("./pages/insight"),
+  },
+  {
+    paths: ["/app/settings"],
+    title: "Settings",
+    nav: { icon: "settings", to: "/app/settings", label: "Settings", key: "e" },
+    load: () => import("./pages/settings"),
+  },
+];

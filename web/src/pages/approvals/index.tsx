@@ -1,0 +1,85 @@
+// All that waits for a person, over all sessions, the longest first. What is answered while one looks stays, with who
+// answered it.
+
+import { signal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
+import { Approval } from "../../cards/approval";
+import { summaries } from "../../live/sessions";
+import { refreshWaiting, settled, waiting, waitingError, waitingState } from "../../live/waiting";
+import { Button } from "../../parts/button";
+import { Icon } from "../../parts/icon";
+import { useKeys } from "../../parts/keys";
+import { Time } from "../../parts/time";
+import { lastPart, oneLine } from "../../state/text";
+import { Link } from "../../router";
+import type { Pending } from "../../wire/types";
+
+/** Cards that were here; one that is answered goes when the page is left. */
+const seen = signal<Pending[]>([]);
+
+export default function Approvals() {
+  useEffect(() => {
+    void refreshWaiting();
+    return () => {
+      seen.value = [];
+    };
+  }, []);
+  useEffect(() => {
+    const known = new Set(seen.value.map((one) => one.event.request));
+    const fresh = waiting.value.filter((one) => !known.has(one.event.request));
+    if (fresh.length) seen.value = [...seen.value, ...fresh];
+  }, [waiting.value]);
+  useKeys("What waits", [
+    { keys: ["j"], about: "The next card", run: () => step(1) },
+    { keys: ["k"], about: "The card before", run: () => step(-1) },
+  ]);
+  const open = new Set(waiting.value.map((one) => one.event.request));
+  const shown = seen.value.filter((one) => open.has(one.event.request) || settled.value[one.event.request]);
+  return (
+    <main class="plain approvals">
+      <h1>Waiting for you</h1>
+      {waitingState.value === "failed" && (
+        <p class="banner" role="alert">
+          {waitingError.value}
+          <Button label="Try again" kind="quiet" onClick={() => void refreshWaiting()} />
+        </p>
+      )}
+      {waitingState.value === "ready" && !shown.length && (
+        <div class="empty">
+          <Icon name="check" size={28} />
+          <p>Nothing waits for you.</p>
+        </div>
+      )}
+      <p class="hidden-visually" role="status">
+        {open.size === 1 ? "1 thing waits for you" : `${open.size} things wait for you`}
+      </p>
+      <ul class="waiting-list">
+        {shown.map((one) => (
+          <li key={one.event.request} data-request={one.event.request} tabIndex={-1}>
+            <Whose pending={one} />
+            <Approval event={one.event} session={one.session} />
+          </li>
+        ))}
+      </ul>
+    </main>
+  );
+}
+
+function Whose({ pending }: { pending: Pending }) {
+  const summary = summaries.value.find((one) => one.session === pending.session);
+  return (
+    <p class="whose">
+      <Link to={`/app/s/${pending.session}`}>{oneLine(summary?.title || "Session", 120)}</Link>
+      {summary?.cwd && <span>{lastPart(summary.cwd)}</span>}
+      <Time at={pending.event.at ?? 0} />
+    </p>
+  );
+}
+
+function step(by: number): void {
+  const cards = [...document.querySelectorAll<HTMLElement>(".waiting-list > li")];
+  const at = cards.findIndex((card) => card.contains(document.activeElement));
+  const next = cards[Math.max(0, Math.min(cards.length - 1, at + by))];
+  next?.focus();
+  next?.scrollIntoView({ block: "nearest" });
+}

@@ -1,0 +1,169 @@
+// What happened lately over all sessions, and what this device wants to be told of: here as toasts, elsewhere by push.
+
+import { useEffect, useState } from "preact/hooks";
+import { hasOlder, loadOlder, notices, type Notice } from "../../live/notices";
+import { learnPush, pushState, setTopics, subscription, tryPush, turnOff, turnOn } from "../../live/push";
+import { keepToastKinds, placeOf, toastKinds } from "../../notify";
+import { Button } from "../../parts/button";
+import { Icon, type IconName } from "../../parts/icon";
+import { Time } from "../../parts/time";
+import { toast, toastError } from "../../parts/toast";
+import { Link } from "../../router";
+import { KINDS, USUAL_PUSH, toggled } from "../../state/kinds";
+import { oneLine } from "../../state/text";
+import "../../style/panel.css";
+
+export default function Notices() {
+  useEffect(() => {
+    learnPush().catch(toastError);
+  }, []);
+  return (
+    <main class="plain notices">
+      <h1>Notices</h1>
+      <Telling />
+      <Feed />
+    </main>
+  );
+}
+
+const PUSH_WORDS = {
+  unknown: "",
+  unsupported: "This browser takes no push messages. On iOS, add Fairlead to the home screen first.",
+  denied: "The browser was told not to show notifications of this page; its settings can allow them again.",
+  off: "Push messages reach this device while the page is closed. What waits can be allowed or denied right there.",
+  on: "Push messages reach this device while the page is closed.",
+} as const;
+
+function Telling() {
+  const [busy, setBusy] = useState(false);
+  const doing = (work: () => Promise<void>) => {
+    setBusy(true);
+    work()
+      .catch(toastError)
+      .finally(() => setBusy(false));
+  };
+  const on = pushState.value === "on";
+  const topics = subscription.value?.topics ?? [];
+  return (
+    <details class="panel">
+      <summary>What this device is told</summary>
+      <table class="grid-table kinds">
+        <thead>
+          <tr>
+            <th scope="col">When</th>
+            <th scope="col">On the page</th>
+            <th scope="col">By push</th>
+          </tr>
+        </thead>
+        <tbody>
+          {KINDS.map(({ kind, label, about }) => (
+            <tr key={kind}>
+              <th scope="row">
+                {label}
+                <small>{about}</small>
+              </th>
+              <td>
+                <input
+                  type="checkbox"
+                  aria-label={`${label}: on the page`}
+                  checked={toastKinds.value.includes(kind)}
+                  onChange={(event) => keepToastKinds(toggled(toastKinds.value, kind, event.currentTarget.checked))}
+                />
+              </td>
+              <td>
+                <input
+                  type="checkbox"
+                  aria-label={`${label}: by push`}
+                  disabled={!on || busy}
+                  checked={topics.includes(kind)}
+                  onChange={(event) => {
+                    const wanted = event.currentTarget.checked;
+                    doing(() => setTopics(toggled(topics, kind, wanted)));
+                  }}
+                />
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+      <p class="soft">{PUSH_WORDS[pushState.value]}</p>
+      {subscription.value?.failed && on && <p class="banner">The last one was not taken: {oneLine(subscription.value.failed, 300)}</p>}
+      <div class="actions">
+        {pushState.value === "off" && (
+          <Button label="Turn push on" kind="primary" busy={busy} onClick={() => doing(() => turnOn(USUAL_PUSH))} />
+        )}
+        {on && (
+          <>
+            <Button
+              label="Send a test"
+              busy={busy}
+              onClick={() =>
+                doing(async () => {
+                  await tryPush();
+                  toast("Sent. It should be here in a moment.");
+                })
+              }
+            />
+            <Button label="Turn push off" busy={busy} onClick={() => doing(turnOff)} />
+          </>
+        )}
+      </div>
+    </details>
+  );
+}
+
+const ICONS: [string, IconName][] = [
+  ["permission", "waiting"],
+  ["turn", "check"],
+  ["session", "sessions"],
+  ["conversation", "sessions"],
+];
+
+function iconOf({ kind, color }: Notice): IconName {
+  if (color === "error") return "alert";
+  return ICONS.find(([start]) => kind.startsWith(start))?.[1] ?? "notices";
+}
+
+/** Of the two words about a session's beginning and end, the notice says the same in better words; that a session works
+ * or was renamed is seen in the list. */
+const LEFT_OUT = new Set([
+  "conversation.create",
+  "conversation.delete",
+  "conversation.edit",
+  "session.working",
+  "session.changed",
+]);
+
+function Feed() {
+  const shown = notices.value.filter((one) => !LEFT_OUT.has(one.kind));
+  return (
+    <section aria-labelledby="feed" class="panel">
+      <h2 id="feed">What happened</h2>
+      {!shown.length && <p class="soft">Nothing yet.</p>}
+      <ol class="feed" aria-live="off">
+        {shown.map((one) => (
+          <Entry key={one.seq} notice={one} />
+        ))}
+      </ol>
+      {hasOlder.value && (
+        <div class="actions">
+          <Button label="Show older ones" onClick={() => void loadOlder().catch(toastError)} />
+        </div>
+      )}
+    </section>
+  );
+}
+
+function Entry({ notice }: { notice: Notice }) {
+  const to = placeOf(notice);
+  const words = oneLine(notice.message, 300);
+  return (
+    <li class={`feed-entry ${notice.color ?? "info"}`}>
+      <Icon name={iconOf(notice)} />
+      <span>
+        <strong>{oneLine(notice.title, 120)}</strong> {to ? <Link to={to}>{words}</Link> : words}
+      </span>
+      <Time at={notice.at} />
+    </li>
+  );
+}

@@ -1,0 +1,55 @@
+// Files that go with a message: pictures as images, PDFs as documents, text as text. Bounded before anything is read.
+
+import type { Block } from "../../wire/types";
+
+export interface Attachment {
+  id: string;
+  name: string;
+  block: Block;
+  preview: string;
+}
+
+const PICTURES = new Set(["image/png", "image/jpeg", "image/gif", "image/webp"]);
+const LARGEST = 5 << 20; // a message has 8 MiB at most, and base64 adds a third
+const LARGEST_TEXT = 512 << 10;
+
+export class Unusable extends Error {}
+
+export async function attach(file: File): Promise<Attachment> {
+  const name = file.name || "pasted";
+  const made = { id: crypto.randomUUID(), name };
+  if (PICTURES.has(file.type)) {
+    const small = file.size > LARGEST / 2 && file.type !== "image/gif" ? await shrink(file) : file;
+    if (small.size > LARGEST) throw new Unusable(`${name} is larger than ${LARGEST >> 20} MB.`);
+    const data = await base64(small);
+    const source = { type: "base64", media_type: small.type, data };
+    return { ...made, block: { type: "image", source }, preview: `data:${small.type};base64,${data}` };
+  }
+  if (file.type === "application/pdf") {
+    if (file.size > LARGEST) throw new Unusable(`${name} is larger than ${LARGEST >> 20} MB.`);
+    const source = { type: "base64", media_type: file.type, data: await base64(file) };
+    return { ...made, block: { type: "document", source, title: name }, preview: "" };
+  }
+  if (file.size > LARGEST_TEXT) throw new Unusable(`${name} is too large to be sent as text.`);
+  const bytes = new Uint8Array(await file.arrayBuffer());
+  if (bytes.includes(0)) throw new Unusable(`${name} is neither text, a picture nor a PDF.`);
+  const text = new TextDecoder().decode(bytes);
+  return { ...made, block: { type: "text", text: `<file name="${name.replaceAll('"', "'")}">\n${text}\n</file>` }, preview: "" };
+}
+
+async function base64(file: Blob): Promise<string> {
+  const bytes = new Uint8Array(await file.arrayBuffer());
+  let binary = "";
+  for (let at = 0; at < bytes.length; at += 0x8000) binary += String.fromCharCode(...bytes.subarray(at, at + 0x8000));
+  return btoa(binary);
+}
+
+/** A phone's photograph is larger than any model looks at. */
+async function shrink(file: File): Promise<Blob> {
+  const picture = await createImageBitmap(file);
+  const scale = Math.min(1, 2000 / Math.max(picture.width, picture.height));
+  const canvas = new OffscreenCanvas(Math.round(picture.width * scale), Math.round(picture.height * scale));
+  canvas.getContext("2d")?.drawImage(picture, 0, 0, canvas.width, canvas.height);
+  picture.close();
+  return canvas.convertToBlob({ type: "image/jpeg", quality: 0.85 });
+}

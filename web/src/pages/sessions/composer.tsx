@@ -1,0 +1,292 @@
+// Where a person writes: text and attachments, slash commands completed, sent as a turn of its own or into the running
+// one; beside it what the session runs with, above it what waits in the queue.
+
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import type { LiveSession } from "../../live/session";
+import { Button } from "../../parts/button";
+import { Icon } from "../../parts/icon";
+import { Menu } from "../../parts/menu";
+import { toast, toastError } from "../../parts/toast";
+import { oneLine } from "../../state/text";
+import { may } from "../../wire/login";
+import { wire } from "../../wire/socket";
+import type { Block } from "../../wire/types";
+import { type Attachment, attach } from "./attachments";
+import { MODELS, MODES, THINKING, modeName, modelName } from "./choices";
+import { Commands, matching } from "./commands";
+import { Queue } from "./queue";
+
+const draftKey = (session: string) => `fairlead.draft.${session}`;
+const touch = matchMedia("(pointer: coarse)");
+
+export function Composer({ live }: { live: LiveSession }) {
+  const [text, setText] = useState(() => sessionStorage.getItem(draftKey(live.id)) ?? "");
+  const [attached, setAttached] = useState<Attachment[]>([]);
+  const [over, setOver] = useState(false);
+  const [picked, setPicked] = useState(0);
+  const [closed, setClosed] = useState("");
+  const box = useRef<HTMLTextAreaElement>(null);
+  const file = useRef<HTMLInputElement>(null);
+  const camera = useRef<HTMLInputElement>(null);
+  const { turn, commands, interrupting } = live.facts.value;
+  const working = turn !== "";
+  const found = closed === text ? [] : matching(text, commands);
+
+  useEffect(() => {
+    if (text) sessionStorage.setItem(draftKey(live.id), text);
+    else sessionStorage.removeItem(draftKey(live.id));
+  }, [text]);
+  useEffect(() => setPicked(0), [text]);
+  useEffect(() => {
+    if (!touch.matches) box.current?.focus({ preventScroll: true });
+  }, []);
+  useLayoutEffect(() => {
+    const area = box.current;
+    if (!area) return;
+    area.style.height = "auto";
+    area.style.height = `${Math.min(area.scrollHeight + 2, innerHeight * 0.4)}px`;
+  }, [text]);
+
+  // Told to the others at most every few seconds.
+  const told = useRef(0);
+  const typing = () => {
+    if (Date.now() - told.current < 4000 || live.watchers.peek().length < 2) return;
+    told.current = Date.now();
+    wire.tell("typing", { session: live.id });
+  };
+
+  const add = async (files: Iterable<File>) => {
+    for (const one of files) {
+      try {
+        const made = await attach(one);
+        setAttached((before) => [...before, made]);
+      } catch (error) {
+        toastError(error);
+      }
+    }
+    box.current?.focus();
+  };
+
+  const ready = text.trim() !== "" || attached.length > 0;
+  const send = (steer: boolean) => {
+    if (!ready) return;
+    const content: Block[] = [...attached.map((one) => one.block)];
+    if (text.trim()) content.push({ type: "text", text });
+    setText("");
+    setAttached([]);
+    live.send(content, steer).catch(toastError);
+    box.current?.focus();
+  };
+
+  const complete = (command: string) => {
+    setText(`/${command} `);
+    setClosed(`/${command} `);
+    box.current?.focus();
+  };
+
+  const keys = (event: KeyboardEvent) => {
+    if (event.isComposing) return;
+    if (found.length) {
+      if (event.key === "ArrowDown" || event.key === "ArrowUp") {
+        event.preventDefault();
+        setPicked((picked + (event.key === "ArrowDown" ? 1 : found.length - 1)) % found.length);
+        return;
+      }
+      if (event.key === "Tab" || (event.key === "Enter" && found[picked] !== text.slice(1).trim())) {
+        event.preventDefault();
+        complete(found[picked] ?? "");
+        return;
+      }
+      if (event.key === "Escape") {
+        event.preventDefault();
+        setClosed(text);
+        return;
+      }
+    }
+    if (event.key === "Enter" && !event.shiftKey && (!touch.matches || event.ctrlKey || event.metaKey)) {
+      event.preventDefault();
+      send(working && (event.ctrlKey || event.metaKey));
+    } else if (event.key === "Escape" && working) {
+      event.preventDefault();
+      interrupt();
+    }
+  };
+
+  const interrupt = () => void live.command("interrupt").catch(toastError);
+
+  const edit = (message: string, content: Block[]) => {
+    live.command("cancel_message", { message }).then(
+      () => {
+        const words = content.flatMap((block) => (block.type === "text" ? [String((block as { text: unknown }).text)] : []));
+        setText((before) => [words.join("\n"), before].filter(Boolean).join("\n"));
+        box.current?.focus();
+      },
+      toastError,
+    );
+  };
+
+  const others = live.typing.value;
+  return (
+    <section
+      class={over ? "composer over" : "composer"}
+      aria-label="Write to the agent"
+      onDragOver={(event) => {
+        event.preventDefault();
+        setOver(true);
+      }}
+      onDragLeave={() => setOver(false)}
+      onDrop={(event) => {
+        event.preventDefault();
+        setOver(false);
+        void add(event.dataTransfer?.files ?? []);
+      }}
+    >
+      <Queue live={live} onEdit={edit} />
+      {attached.length > 0 && (
+        <ul class="attached-list" aria-label="Attached">
+          {attached.map((one) => (
+            <li key={one.id}>
+              {one.preview ? <img src={one.preview} alt="" /> : <Icon name="file" />}
+              <span>{oneLine(one.name, 40)}</span>
+              <Button
+                label={`Remove ${oneLine(one.name, 40)}`}
+                icon="close"
+                kind="quiet"
+                bare
+                onClick={() => setAttached(attached.filter((other) => other !== one))}
+              />
+            </li>
+          ))}
+        </ul>
+      )}
+      <div class="compose">
+        {found.length > 0 && <Commands found={found} picked={picked} onPick={complete} />}
+        <label class="hidden-visually" for="compose-text">
+          Message
+        </label>
+        <textarea
+          id="compose-text"
+          ref={box}
+          rows={1}
+          value={text}
+          placeholder={working ? "Queue a message, or steer with Ctrl+Enter…" : "Write to the agent…"}
+          aria-controls={found.length ? "commands" : undefined}
+          aria-autocomplete="list"
+          aria-activedescendant={found.length ? `command-${picked}` : undefined}
+          onInput={(event) => {
+            setText(event.currentTarget.value);
+            typing();
+          }}
+          onKeyDown={keys}
+          onPaste={(event) => {
+            const files = [...(event.clipboardData?.files ?? [])];
+            if (!files.length) return;
+            event.preventDefault();
+            void add(files);
+          }}
+        />
+        <div class="compose-bar">
+          <input
+            ref={file}
+            type="file"
+            multiple
+            hidden
+            aria-label="Files to attach"
+            onChange={(event) => {
+              void add([...(event.currentTarget.files ?? [])]);
+              event.currentTarget.value = "";
+            }}
+          />
+          <input
+            ref={camera}
+            type="file"
+            accept="image/*"
+            capture="environment"
+            hidden
+            aria-label="A photograph"
+            onChange={(event) => {
+              void add([...(event.currentTarget.files ?? [])]);
+              event.currentTarget.value = "";
+            }}
+          />
+          <Button label="Attach files" icon="attach" kind="quiet" bare onClick={() => file.current?.click()} />
+          {touch.matches && (
+            <Button label="Take a photograph" icon="camera" kind="quiet" bare onClick={() => camera.current?.click()} />
+          )}
+          <Choices live={live} />
+          <span class="typing" role="status">
+            {others.length > 0 && `${others.map((name) => oneLine(name, 30)).join(", ")} typing…`}
+          </span>
+          {working && (
+            <Button
+              class="stop"
+              label={interrupting ? "Interrupting" : "Interrupt"}
+              icon="stop"
+              bare
+              disabled={interrupting}
+              onClick={interrupt}
+            />
+          )}
+          {working && ready && (
+            <Button label="Steer" title="Into the running turn (Ctrl+Enter)" onClick={() => send(true)} />
+          )}
+          <Button
+            class="send"
+            label={working ? "Queue" : "Send"}
+            icon="send"
+            kind="primary"
+            bare
+            disabled={!ready}
+            onClick={() => send(false)}
+          />
+        </div>
+      </div>
+    </section>
+  );
+}
+
+/** What the session runs with: a change is told to everybody as an event. */
+function Choices({ live }: { live: LiveSession }) {
+  const { mode, model, thinking } = live.facts.value;
+  const change = (type: string, fields: Record<string, unknown>) =>
+    void live
+      .command(type, fields)
+      .then(() => toast("Changed; it holds from the next turn on at the latest."))
+      .catch(toastError);
+  const models = MODELS.some((one) => one.value === model) || !model ? MODELS : [...MODELS, { value: model, label: modelName(model) }];
+  return (
+    <>
+      {may("approve") && (
+        <Menu
+          label={modeName(mode)}
+          class="setting"
+          items={MODES.map((one) => ({
+            label: one.label,
+            about: one.about,
+            chosen: one.value === (mode || "default"),
+            onChoose: () => change("set_mode", { mode: one.value }),
+          }))}
+        />
+      )}
+      <Menu
+        label={modelName(model)}
+        class="setting"
+        items={models.map((one) => ({
+          label: one.label,
+          chosen: one.value === model,
+          onChoose: () => change("set_model", { model: one.value }),
+        }))}
+      />
+      <Menu
+        label="Thinking budget"
+        icon="thinking"
+        bare
+        items={THINKING.map((one) => ({
+          label: one.label,
+          chosen: one.value === (thinking ?? null),
+          onChoose: () => change("set_thinking", { budget: one.value }),
+        }))}
+      />
+    </>
+  );
+}

@@ -1,0 +1,163 @@
+// The head of a session: its name, how it is followed, how full its context is, and what can be done with it as a whole.
+
+import { useState } from "preact/hooks";
+import type { LiveSession } from "../../live/session";
+import { refresh, summaries } from "../../live/sessions";
+import { Button } from "../../parts/button";
+import { Confirm, Dialog } from "../../parts/dialog";
+import { Field } from "../../parts/field";
+import { Menu, type MenuItem } from "../../parts/menu";
+import { toast, toastError } from "../../parts/toast";
+import { go } from "../../router";
+import { amount, money, oneLine } from "../../state/text";
+import { relatives } from "../../state/tree";
+import { may } from "../../wire/login";
+import { rest } from "../../wire/rest";
+import type { Summary } from "../../wire/types";
+import { titleOf } from "./list";
+
+type Asking = "rename" | "delete" | "";
+
+export function Header({ live, title, onFind }: { live: LiveSession; title: string; onFind: () => void }) {
+  const [asking, setAsking] = useState<Asking>("");
+  const { cwd, context, window, archived } = live.facts.value;
+  const cost = live.view.value?.summary.cost_usd ?? 0;
+  const watchers = live.watchers.value.length;
+  const done = (told: string) => () => {
+    toast(told);
+    void refresh();
+  };
+  const items: MenuItem[] = [
+    { label: "Find in this session", icon: "search", onChoose: onFind },
+    { label: "Export as HTML", icon: "download", onChoose: () => void save(live.id, "html") },
+    { label: "Export as JSON lines", icon: "download", onChoose: () => void save(live.id, "jsonl") },
+  ];
+  if (may("chat"))
+    items.push(
+      { label: "Rename…", icon: "edit", onChoose: () => setAsking("rename") },
+      {
+        label: "Fork from the end",
+        icon: "fork",
+        onChoose: () =>
+          void live
+            .command("fork")
+            .then((reply) => go(`/app/s/${reply.session}`))
+            .catch(toastError),
+      },
+      {
+        label: archived ? "Take out of the archive" : "Archive",
+        icon: "archive",
+        onChoose: () =>
+          void live
+            .command("archive", { archived: !archived })
+            .then(done(archived ? "Taken out of the archive" : "Archived"))
+            .catch(toastError),
+      },
+      {
+        label: "End the agent's process",
+        about: "The next message resumes",
+        icon: "stop",
+        onChoose: () => void live.command("close").then(done("The agent's process is ended")).catch(toastError),
+      },
+      { label: "Delete…", icon: "trash", danger: true, onChoose: () => setAsking("delete") },
+    );
+  return (
+    <header class="session-head">
+      <Button class="to-list" label="To the list" icon="back" kind="quiet" bare onClick={() => go("/app")} />
+      <div class="session-title">
+        <h1 title={oneLine(title, 400)}>{oneLine(title)}</h1>
+        <p title={oneLine(cwd, 400)}>
+          <span class="mono">{oneLine(cwd, 200)}</span>
+          {watchers > 1 && <span>{watchers} watching</span>}
+          {cost > 0 && <span>{money(cost)}</span>}
+        </p>
+      </div>
+      <Branches session={live.id} />
+      {context > 0 && <Filled context={context} window={window} />}
+      <Menu label="This session" icon="more" bare items={items} />
+      {asking === "rename" && <Rename live={live} title={title} onClose={() => setAsking("")} />}
+      {asking === "delete" && (
+        <Confirm
+          title="Delete this session?"
+          text="Its log is deleted here, for everybody. The agent's own file stays where it is."
+          action="Delete"
+          onDone={(yes) => {
+            setAsking("");
+            if (!yes) return;
+            live
+              .command("delete")
+              .then(() => {
+                done("Deleted")();
+                go("/app");
+              })
+              .catch(toastError);
+          }}
+        />
+      )}
+    </header>
+  );
+}
+
+/** What it was forked from, and what was forked from it. */
+function Branches({ session }: { session: string }) {
+  const { parent, forks } = relatives(session, summaries.value);
+  if (!parent && !forks.length) return null;
+  const entry = (one: Summary, about: string): MenuItem => ({
+    label: titleOf(one),
+    about,
+    icon: "fork",
+    onChoose: () => go(`/app/s/${one.session}`),
+  });
+  const items = [...(parent ? [entry(parent, "Forked from this")] : []), ...forks.map((one) => entry(one, "A fork of this"))];
+  return <Menu label="Branches" icon="fork" bare items={items} />;
+}
+
+function Filled({ context, window }: { context: number; window: number }) {
+  const share = window ? Math.min(1, context / window) : 0;
+  const told = window
+    ? `${amount(context)} of ${amount(window)} tokens, ${Math.round(share * 100)} % of the context`
+    : `${amount(context)} tokens in the context`;
+  return (
+    <span class={share > 0.8 ? "filled much" : "filled"} title={told}>
+      {window > 0 && <meter min={0} max={1} value={share} aria-label="Context filled" />}
+      <span>{window ? `${Math.round(share * 100)} %` : `${amount(context)} tokens`}</span>
+    </span>
+  );
+}
+
+function Rename({ live, title, onClose }: { live: LiveSession; title: string; onClose: () => void }) {
+  const [name, setName] = useState(title);
+  const rename = (event: Event) => {
+    event.preventDefault();
+    live.command("rename", { title: name.trim() }).then(() => void refresh(), toastError);
+    onClose();
+  };
+  return (
+    <Dialog title="Rename the session" onClose={onClose}>
+      <form class="stack" onSubmit={rename}>
+        <Field label="Name">
+          <input class="input" value={name} maxLength={200} onInput={(event) => setName(event.currentTarget.value)} />
+        </Field>
+        <div class="actions">
+          <Button label="Cancel" onClick={onClose} />
+          <Button label="Rename" kind="primary" type="submit" disabled={!name.trim()} />
+        </div>
+      </form>
+    </Dialog>
+  );
+}
+
+/** By a signed link that lives five minutes: the device's key is never in an address. */
+async function save(session: string, format: "html" | "jsonl"): Promise<void> {
+  try {
+    const path = `/v1/sessions/${session}/export?format=${format}`;
+    const { url } = await rest.post<{ url: string }>("/v1/downloads", { path });
+    const link = document.createElement("a");
+    const target = new URL(url, location.href);
+    link.href = target.pathname + target.search;
+    link.download = `${session}.${format}`;
+    link.click();
+  } catch (error) {
+    toastError(error);
+  }
+}

@@ -1,0 +1,45 @@
+// Sessions: the list beside the conversation; on a phone one or the other.
+
+import { useEffect } from "preact/hooks";
+import type { PageProps } from "../../pages";
+import { address, go } from "../../router";
+import { may } from "../../wire/login";
+import { Button } from "../../parts/button";
+import { SessionList } from "./list";
+import { NewSession } from "./new";
+import { Session } from "./session";
+import "./sessions.css";
+import "./items.css";
+
+export default function Sessions({ params }: PageProps) {
+  const fresh = address.value === "/app/new";
+  const open = params["session"] ?? "";
+  useEffect(() => {
+    const keys = (event: KeyboardEvent) => {
+      if (event.key !== "/" || event.ctrlKey || event.metaKey || typing(event.target)) return;
+      event.preventDefault();
+      document.getElementById("session-search")?.focus();
+    };
+    addEventListener("keydown", keys);
+    return () => removeEventListener("keydown", keys);
+  }, []);
+  return (
+    <div class={open || fresh ? "desk opened" : "desk"}>
+      <SessionList current={open} alone={!open && !fresh} />
+      {open ? <Session key={open} id={open} /> : fresh ? <NewSession /> : <Welcome />}
+    </div>
+  );
+}
+
+function typing(target: EventTarget | null): boolean {
+  return target instanceof HTMLElement && (target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName));
+}
+
+function Welcome() {
+  return (
+    <section class="desk-main empty welcome" aria-label="Begin">
+      <p>Choose a session, or begin one.</p>
+      {may("chat") && <Button label="New session" icon="plus" kind="primary" onClick={() => go("/app/new")} />}
+    </section>
+  );
+}

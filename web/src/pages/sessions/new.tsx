@@ -1,0 +1,175 @@
+// A new session: where, with what, and the first message.
+
+import { useEffect, useRef, useState } from "preact/hooks";
+import { summaries } from "../../live/sessions";
+import { Button } from "../../parts/button";
+import { Dialog } from "../../parts/dialog";
+import { Field } from "../../parts/field";
+import { go, params } from "../../router";
+import { advice } from "../../state/notes";
+import { may } from "../../wire/login";
+import { type WireError, rest } from "../../wire/rest";
+import type { Reply } from "../../wire/types";
+import { LINKS, MODELS, MODES } from "./choices";
+import { FolderPicker } from "./folders";
+
+const LAST = "fairlead.new";
+
+interface Chosen {
+  cwd: string;
+  model: string;
+  mode: string;
+  link: string;
+}
+
+function lastChosen(): Chosen {
+  const fallback = { cwd: "", model: "", mode: "default", link: "stdio" };
+  try {
+    return { ...fallback, ...(JSON.parse(localStorage.getItem(LAST) ?? "{}") as Partial<Chosen>) };
+  } catch {
+    return fallback;
+  }
+}
+
+export function NewSession() {
+  const [chosen, setChosen] = useState<Chosen>(() => {
+    const last = lastChosen();
+    return { ...last, cwd: params.value.get("cwd") ?? (last.cwd || (summaries.peek()[0]?.cwd ?? "")) };
+  });
+  const [text, setText] = useState("");
+  const [title, setTitle] = useState("");
+  const [picking, setPicking] = useState(false);
+  const [error, setError] = useState<WireError | null>(null);
+  const [busy, setBusy] = useState(false);
+  const key = useRef(crypto.randomUUID());
+  const set = (change: Partial<Chosen>) => setChosen({ ...chosen, ...change });
+  const folders = [...new Set(summaries.value.map((one) => one.cwd))].slice(0, 30);
+
+  useEffect(() => {
+    document.title = "New session · Fairlead";
+  }, []);
+
+  const create = async (event: Event) => {
+    event.preventDefault();
+    setBusy(true);
+    setError(null);
+    const settings = { model: chosen.model, mode: chosen.mode, link: chosen.link };
+    const body = { cwd: chosen.cwd, title: title.trim(), settings, ...(text.trim() ? { text } : {}) };
+    try {
+      // The same key for a second try: one session, whatever the network did.
+      const made = await rest.post<Reply>("/v1/sessions", body, { headers: { "Idempotency-Key": key.current } });
+      localStorage.setItem(LAST, JSON.stringify(chosen));
+      go(`/app/s/${made.session}`, { replace: true });
+    } catch (failure) {
+      setError(failure as WireError);
+      key.current = crypto.randomUUID();
+      setBusy(false);
+    }
+  };
+
+  return (
+    <main class="desk-main new">
+      <header class="session-head">
+        <Button class="to-list" label="To the list" icon="back" kind="quiet" bare onClick={() => go("/app")} />
+        <h1>New session</h1>
+      </header>
+      <form class="stack" onSubmit={(event) => void create(event)}>
+        <div class="with-button">
+          <Field label="Folder" hint="Inside the gateway's roots; empty means the first of them.">
+            <input
+              class="input mono"
+              list="known-folders"
+              autocomplete="off"
+              spellcheck={false}
+              value={chosen.cwd}
+              onInput={(event) => set({ cwd: event.currentTarget.value })}
+            />
+          </Field>
+          <Button label="Browse…" icon="folder" onClick={() => setPicking(true)} />
+          <datalist id="known-folders">
+            {folders.map((cwd) => (
+              <option key={cwd} value={cwd} />
+            ))}
+          </datalist>
+        </div>
+        <Field label="First message">
+          <textarea
+            class="input"
+            rows={5}
+            value={text}
+            placeholder="What is to be done?"
+            onInput={(event) => setText(event.currentTarget.value)}
+            onKeyDown={(event) => {
+              if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) void create(event);
+            }}
+          />
+        </Field>
+        <div class="columns">
+          <Field label="Mode">
+            <select
+              class="input"
+              value={chosen.mode}
+              disabled={!may("approve")}
+              onChange={(event) => set({ mode: event.currentTarget.value })}
+            >
+              {MODES.map((one) => (
+                <option key={one.value} value={one.value}>
+                  {one.label}
+                </option>
+              ))}
+            </select>
+          </Field>
+          <Field label="Model">
+            <input
+              class="input"
+              list="known-models"
+              autocomplete="off"
+              placeholder="The agent's default"
+              value={chosen.model}
+              onInput={(event) => set({ model: event.currentTarget.value.trim() })}
+            />
+          </Field>
+          <datalist id="known-models">
+            {MODELS.filter((one) => one.value).map((one) => (
+              <option key={one.value} value={one.value} />
+            ))}
+          </datalist>
+          <Field label="Way of running">
+            <select class="input" value={chosen.link} onChange={(event) => set({ link: event.currentTarget.value })}>
+              {LINKS.map((one) => (
+                <option key={one.value} value={one.value}>
+                  {one.label}
+                </option>
+              ))}
+            </select>
+          </Field>
+          <Field label="Name" hint="Without one, the first message is it.">
+            <input class="input" value={title} maxLength={200} onInput={(event) => setTitle(event.currentTarget.value)} />
+          </Field>
+        </div>
+        {error && (
+          <p class="banner" role="alert">
+            <span>
+              {error.message} {advice(error.code)}
+            </span>
+          </p>
+        )}
+        <div class="actions">
+          <Button label="Cancel" kind="quiet" onClick={() => go("/app")} />
+          <Button label="Begin" kind="primary" type="submit" busy={busy} />
+        </div>
+      </form>
+      {picking && (
+        <Dialog title="Choose a folder" onClose={() => setPicking(false)}>
+          <FolderPicker
+            value={chosen.cwd}
+            onChoose={(cwd) => {
+              set({ cwd });
+              setPicking(false);
+            }}
+          />
+        </Dialog>
+      )}
+    </main>
+  );
+}

@@ -1,0 +1,39 @@
+// Messages that wait for their turn: in order, and each can be changed, moved, or taken back.
+
+import type { LiveSession } from "../../live/session";
+import { Button } from "../../parts/button";
+import { toastError } from "../../parts/toast";
+import { oneLine, textOf } from "../../state/text";
+import type { Block } from "../../wire/types";
+
+export function Queue({ live, onEdit }: { live: LiveSession; onEdit: (message: string, content: Block[]) => void }) {
+  const queue = live.queue.value;
+  if (!queue.length) return null;
+  const move = (message: string, position: number) =>
+    void live.command("move_message", { message, position }).catch(toastError);
+  return (
+    <ol class="queue" aria-label="Waiting for their turn">
+      {queue.map((one, index) => {
+        const said = oneLine(textOf(one.content), 120) || "An attachment";
+        return (
+          <li key={one.message}>
+            <span class="queued" title={said}>
+              {said}
+            </span>
+            {index > 0 && (
+              <Button label={`Move up: ${said}`} icon="up" kind="quiet" bare onClick={() => move(one.message, index - 1)} />
+            )}
+            <Button label={`Edit: ${said}`} icon="edit" kind="quiet" bare onClick={() => onEdit(one.message, one.content)} />
+            <Button
+              label={`Take back: ${said}`}
+              icon="close"
+              kind="quiet"
+              bare
+              onClick={() => void live.command("cancel_message", { message: one.message }).catch(toastError)}
+            />
+          </li>
+        );
+      })}
+    </ol>
+  );
+}

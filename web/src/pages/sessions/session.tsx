@@ -1,0 +1,98 @@
+// One session: its header, its conversation, what waits, and the composer.
+
+import { useEffect, useMemo, useState } from "preact/hooks";
+import { markSeen, summaries } from "../../live/sessions";
+import { LiveSession } from "../../live/session";
+import { Button } from "../../parts/button";
+import { toast, toastError } from "../../parts/toast";
+import { go, params } from "../../router";
+import type { UserItem } from "../../state/items";
+import { advice } from "../../state/notes";
+import { oneLine } from "../../state/text";
+import { may } from "../../wire/login";
+import type { Acts } from "../../cards/item";
+import { Composer } from "./composer";
+import { FindBar } from "./find";
+import { Header } from "./header";
+import { Rewind } from "./rewind";
+import { Stream } from "./stream";
+
+export function Session({ id }: { id: string }) {
+  const live = useMemo(() => new LiveSession(id), [id]);
+  const [rewinding, setRewinding] = useState("");
+  const [finding, setFinding] = useState(false);
+  const at = Number(params.value.get("at")) || 0;
+
+  useEffect(() => {
+    void live.open(at || undefined);
+    return () => live.close();
+  }, [live]);
+
+  useEffect(() => {
+    // A hit of the search in the session that is open already.
+    if (at && live.loaded.peek()) live.openAt(at).catch(toastError);
+  }, [at]);
+
+  const { items, facts } = live;
+  const title = facts.value.title || oneLine(live.view.value?.summary.first_prompt ?? "", 120) || "Session";
+  useEffect(() => {
+    document.title = `${oneLine(title)} · Fairlead`;
+  }, [title]);
+  useEffect(() => {
+    if (document.visibilityState === "visible" && !live.after.value) markSeen(id, items.value.at(-1)?.at ?? 0);
+  }, [items.value, summaries.value, id]);
+
+  useEffect(() => {
+    const keys = (event: KeyboardEvent) => {
+      if ((event.ctrlKey || event.metaKey) && event.key === "f" && !finding) {
+        // Only what is loaded could be found by the browser; a second time it is the browser's.
+        event.preventDefault();
+        setFinding(true);
+      }
+    };
+    addEventListener("keydown", keys);
+    return () => removeEventListener("keydown", keys);
+  }, [finding]);
+
+  const acts = useMemo<Acts>(
+    () => ({
+      fork: (message) =>
+        void live
+          .command("fork", { at: message })
+          .then((reply) => {
+            toast("Forked: this is the new session.");
+            go(`/app/s/${reply.session}`);
+          })
+          .catch(toastError),
+      rewind: setRewinding,
+      again: (item: UserItem) => {
+        live.forget(item.message);
+        live.send(item.content, item.via === "steer").catch(toastError);
+      },
+      drop: (item: UserItem) => live.forget(item.message),
+    }),
+    [live],
+  );
+
+  const error = live.error.value;
+  if (error && !live.loaded.value)
+    return (
+      <main class="desk-main empty">
+        <h1>This session cannot be shown</h1>
+        <p>
+          {error.message} {advice(error.code)}
+        </p>
+        <Button label="Try again" icon="refresh" onClick={() => void live.open()} />
+        <Button label="To the sessions" kind="quiet" onClick={() => go("/app")} />
+      </main>
+    );
+  return (
+    <main class="desk-main session">
+      <Header live={live} title={title} onFind={() => setFinding(!finding)} />
+      {finding && <FindBar live={live} onClose={() => setFinding(false)} />}
+      <Stream live={live} acts={may("chat") ? acts : null} reveal={at} />
+      {may("chat") ? <Composer live={live} /> : <p class="readonly">This device may watch, not send.</p>}
+      {rewinding && <Rewind live={live} message={rewinding} onClose={() => setRewinding("")} />}
+    </main>
+  );
+}

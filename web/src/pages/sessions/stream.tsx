@@ -1,0 +1,183 @@
+// The conversation as it scrolls: it stays at its end while somebody is there, keeps its place when older pages come
+// in above, and says what is true about its connection.
+
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { type Acts, Items } from "../../cards/item";
+import type { LiveSession } from "../../live/session";
+import { Button } from "../../parts/button";
+import { toastError } from "../../parts/toast";
+import { duration } from "../../state/text";
+import { wire } from "../../wire/socket";
+
+const NEAR_END = 60;
+const NEAR_EDGE = 900;
+
+export function Stream({ live, acts, reveal }: { live: LiveSession; acts: Acts | null; reveal: number }) {
+  const scroller = useRef<HTMLDivElement>(null);
+  const stuck = useRef(!reveal);
+  const anchor = useRef<{ key: string; top: number } | null>(null);
+  const [atEnd, setAtEnd] = useState(!reveal);
+  const items = live.items.value;
+  const sending = live.sending.value;
+  const shown = live.after.value ? items : [...items, ...sending];
+
+  const remember = () => {
+    const box = scroller.current;
+    if (!box) return;
+    const top = box.getBoundingClientRect().top;
+    const first = [...box.querySelectorAll<HTMLElement>(":scope > ol > .item")].find(
+      (item) => item.getBoundingClientRect().bottom > top,
+    );
+    anchor.current = first ? { key: first.dataset["key"] ?? "", top: first.getBoundingClientRect().top } : null;
+  };
+
+  const load = () => {
+    const box = scroller.current;
+    if (!box || !live.loaded.peek()) return;
+    if (box.scrollTop < NEAR_EDGE && live.before.peek()) {
+      remember();
+      live.loadBefore().catch(toastError);
+    } else if (live.after.peek() && box.scrollHeight - box.scrollTop - box.clientHeight < NEAR_EDGE) {
+      remember();
+      live.loadAfter().catch(toastError);
+    }
+  };
+
+  const scrolled = () => {
+    const box = scroller.current;
+    if (!box) return;
+    const end = box.scrollHeight - box.scrollTop - box.clientHeight < NEAR_END;
+    stuck.current = end && !live.after.peek();
+    setAtEnd(stuck.current);
+    load();
+  };
+
+  // After every drawing: at the end stay there, else keep what was looked at where it was.
+  useLayoutEffect(() => {
+    const box = scroller.current;
+    if (!box) return;
+    if (stuck.current) {
+      box.scrollTop = box.scrollHeight;
+      return;
+    }
+    const kept = anchor.current;
+    const item = kept && box.querySelector<HTMLElement>(`[data-key="${CSS.escape(kept.key)}"]`);
+    if (kept && item) box.scrollTop += item.getBoundingClientRect().top - kept.top;
+    anchor.current = null;
+  }, [items, sending, live.after.value]);
+
+  // A window that is not full, or that became wider, may need more.
+  useEffect(() => {
+    const timer = setTimeout(load, 50);
+    return () => clearTimeout(timer);
+  }, [items.length, live.before.value, live.after.value]);
+
+  // Cards that unfold, pictures that load and a keyboard that opens change the height without a drawing of ours.
+  useEffect(() => {
+    const box = scroller.current;
+    const list = box?.querySelector(".items");
+    if (!box || !list) return;
+    const watch = new ResizeObserver(() => {
+      if (stuck.current) box.scrollTop = box.scrollHeight;
+    });
+    watch.observe(list);
+    watch.observe(box);
+    return () => watch.disconnect();
+  }, [live.loaded.value]);
+
+  useEffect(() => {
+    if (!reveal) return;
+    const timer = setInterval(() => {
+      const found = scroller.current?.querySelector<HTMLElement>(`[data-seq="${reveal}"]`);
+      if (!found) return;
+      clearInterval(timer);
+      stuck.current = false;
+      found.scrollIntoView({ block: "center" });
+    }, 50);
+    const end = setTimeout(() => clearInterval(timer), 5000);
+    return () => {
+      clearInterval(timer);
+      clearTimeout(end);
+    };
+  }, [reveal, live.loaded.value]);
+
+  const toEnd = () => {
+    stuck.current = true;
+    setAtEnd(true);
+    if (live.after.peek()) live.openEnd().catch(toastError);
+    else if (scroller.current) scroller.current.scrollTop = scroller.current.scrollHeight;
+  };
+
+  return (
+    <div class="stream">
+      <div
+        class="stream-scroll"
+        ref={scroller}
+        onScroll={scrolled}
+        tabIndex={0}
+        role="log"
+        aria-label="Conversation"
+        aria-busy={!live.loaded.value}
+        aria-live="off"
+      >
+        {live.before.value && <p class="edge">Older messages…</p>}
+        {live.loaded.value && !shown.length && <p class="edge">Nothing was said yet.</p>}
+        <Items items={shown} session={live.id} folder={live.facts.value.cwd} acts={acts} reveal={reveal} />
+        {live.after.value ? <p class="edge">Newer messages…</p> : <Working live={live} />}
+      </div>
+      {!atEnd && (
+        <Button
+          class="to-end"
+          label={live.facts.value.turn ? "Working: to the end" : "To the end"}
+          icon="down"
+          onClick={toEnd}
+        />
+      )}
+      <Truth live={live} />
+    </div>
+  );
+}
+
+function Working({ live }: { live: LiveSession }) {
+  const { turn, turnBegan, interrupting, compacting } = live.facts.value;
+  const [now, setNow] = useState(Date.now());
+  useEffect(() => {
+    if (!turn) return;
+    const timer = setInterval(() => setNow(Date.now()), 1000);
+    return () => clearInterval(timer);
+  }, [turn]);
+  if (!turn) return null;
+  const waiting = live.pending.value.length > 0;
+  const word = interrupting ? "Interrupting" : waiting ? "Waiting for you" : compacting ? "Compacting" : "Working";
+  const since = turnBegan && now > turnBegan ? duration(Math.floor((now - turnBegan) / 1000) * 1000) : "";
+  return (
+    <p class="turn-now" role="status">
+      <span class={waiting ? "dot waiting" : "dot working"} />
+      <span>{word}</span>
+      <span class="quiet" aria-hidden="true">
+        {since}
+      </span>
+    </p>
+  );
+}
+
+/** Where what is shown stands against the log: said whenever it is not live. */
+function Truth({ live }: { live: LiveSession }) {
+  const following = live.following.value;
+  const status = wire.status.value;
+  const told =
+    live.after.value || !live.loaded.value
+      ? ""
+      : following === "gap"
+        ? "The log was replaced; it is read anew."
+        : status !== "live" || following === "offline"
+          ? "Offline. What you see may not be the newest; what you send waits."
+          : following === "catching up"
+            ? "Catching up…"
+            : "";
+  return (
+    <p class="truth" role="status" data-following={live.after.value ? "elsewhere" : following}>
+      {told}
+    </p>
+  );
+}

@@ -1,0 +1,114 @@
+// This device, the other ones, trusted folders, and what this gateway is.
+
+import { useEffect, useState } from "preact/hooks";
+import { Button } from "../../parts/button";
+import { Field } from "../../parts/field";
+import { helpShown } from "../../parts/keys";
+import { oneLine } from "../../state/text";
+import { may, me, signOut } from "../../wire/login";
+import { rest } from "../../wire/rest";
+import "../../style/panel.css";
+import "../../style/settings.css";
+import { Devices } from "./devices";
+import { Trust } from "./trust";
+
+export default function Settings() {
+  return (
+    <main class="plain settings">
+      <h1>Settings</h1>
+      <Looks />
+      <ThisDevice />
+      {may("admin") ? (
+        <>
+          <Devices />
+          <Trust />
+        </>
+      ) : (
+        <p class="soft">Devices and trusted folders are shown to devices with the scope “admin”.</p>
+      )}
+      <About />
+    </main>
+  );
+}
+
+const THEMES = { auto: "As the system", light: "Light", dark: "Dark" } as const;
+
+function Looks() {
+  const [theme, setTheme] = useState(localStorage.getItem("fairlead.theme") ?? "auto");
+  return (
+    <section class="panel" aria-labelledby="looks">
+      <h2 id="looks">Looks</h2>
+      <Field label="Colours">
+        <select
+          class="input short"
+          value={theme}
+          onChange={(event) => {
+            const chosen = event.currentTarget.value;
+            setTheme(chosen);
+            localStorage.setItem("fairlead.theme", chosen);
+            document.documentElement.dataset["theme"] = chosen;
+          }}
+        >
+          {Object.entries(THEMES).map(([value, label]) => (
+            <option key={value} value={value}>
+              {label}
+            </option>
+          ))}
+        </select>
+      </Field>
+    </section>
+  );
+}
+
+function ThisDevice() {
+  const who = me.value;
+  return (
+    <section class="panel" aria-labelledby="this-device">
+      <h2 id="this-device">This device</h2>
+      {who && (
+        <dl class="facts">
+          <div>
+            <dt>Name</dt>
+            <dd>{oneLine(who.name, 120)}</dd>
+          </div>
+          <div>
+            <dt>User</dt>
+            <dd>{oneLine(who.user, 120)}</dd>
+          </div>
+          <div>
+            <dt>May</dt>
+            <dd>{who.scopes.join(", ")}</dd>
+          </div>
+        </dl>
+      )}
+      <div class="actions">
+        <Button label="Sign out here" onClick={signOut} />
+        <Button
+          label="Keyboard"
+          kind="quiet"
+          onClick={() => {
+            helpShown.value = true;
+          }}
+        />
+      </div>
+    </section>
+  );
+}
+
+function About() {
+  const [version, setVersion] = useState("");
+  useEffect(() => {
+    rest.get<{ info: { version: string } }>("/v1/openapi.json").then(
+      (found) => setVersion(found.info.version),
+      () => undefined,
+    );
+  }, []);
+  return (
+    <section class="panel" aria-labelledby="about">
+      <h2 id="about">About</h2>
+      <p class="soft">
+        Fairlead {version}. One gateway for coding-agent sessions, yours; this page speaks to it and to nobody else.
+      </p>
+    </section>
+  );
+}

@@ -1,0 +1,164 @@
+// Trusted folders: what a folder's own settings would run is shown first, and exactly that is trusted.
+
+import { useEffect, useState } from "preact/hooks";
+import { Button } from "../../parts/button";
+import { Field } from "../../parts/field";
+import { Time } from "../../parts/time";
+import { toast, toastError } from "../../parts/toast";
+import { params } from "../../router";
+import { asText, oneLine, plain } from "../../state/text";
+import { query, rest } from "../../wire/rest";
+
+interface Trusted {
+  path: string;
+  digest: string;
+  at: number;
+  by: string;
+}
+
+interface Report {
+  path: string;
+  digest: string;
+  trusted: boolean;
+  files: string[];
+  hooks: Record<string, unknown>[];
+  mcp_servers: Record<string, unknown>[];
+  environment: string[];
+  permissions: string[];
+  other: string[];
+}
+
+export function Trust() {
+  const [folders, setFolders] = useState<Trusted[]>([]);
+  const asked = params.value.get("trust") ?? "";
+  const [path, setPath] = useState(asked);
+  const [report, setReport] = useState<Report | null>(null);
+  const [wrong, setWrong] = useState("");
+  const load = () => rest.get<{ folders: Trusted[] }>("/v1/trust").then((found) => setFolders(found.folders), toastError);
+  useEffect(() => {
+    void load();
+    // Whoever comes from a session in a folder that is not trusted yet.
+    if (asked) void inspect(asked);
+  }, []);
+  const inspect = async (folder: string) => {
+    setWrong("");
+    setReport(null);
+    try {
+      setReport(await rest.get<Report>(`/v1/trust${query({ path: folder })}`));
+    } catch (error) {
+      setWrong(error instanceof Error ? error.message : String(error));
+    }
+  };
+  const trust = async (shown: Report) => {
+    try {
+      await rest.post("/v1/trust", { path: shown.path, digest: shown.digest });
+      toast("Trusted, as it was shown.");
+      setReport(null);
+      setPath("");
+    } catch (error) {
+      toastError(error);
+      await inspect(shown.path);
+    }
+    await load();
+  };
+  const untrust = async (folder: string) => {
+    try {
+      await rest.delete(`/v1/trust${query({ path: folder })}`);
+    } catch (error) {
+      toastError(error);
+    }
+    await load();
+  };
+  return (
+    <section class="panel" aria-labelledby="trust">
+      <h2 id="trust">Trusted folders</h2>
+      <p class="soft">
+        Sessions in a folder that is not trusted run with your own settings only: its hooks, servers and variables stay
+        off. A file that changes asks again.
+      </p>
+      <ul class="rows">
+        {folders.map((folder) => (
+          <li key={folder.path}>
+            <div>
+              <code>{plain(folder.path)}</code>
+              <small>
+                {oneLine(folder.by, 80)} · <Time at={folder.at} />
+              </small>
+            </div>
+            <span class="row-actions">
+              <Button label={`Look at ${oneLine(folder.path, 80)}`} icon="eye" kind="quiet" bare onClick={() => void inspect(folder.path)} />
+              <Button
+                label={`Trust ${oneLine(folder.path, 80)} no more`}
+                icon="trash"
+                kind="danger"
+                bare
+                onClick={() => void untrust(folder.path)}
+              />
+            </span>
+          </li>
+        ))}
+      </ul>
+      <form
+        class="stack"
+        onSubmit={(event) => {
+          event.preventDefault();
+          if (path.trim()) void inspect(path.trim());
+        }}
+      >
+        <Field label="Folder" hint="Its whole path on the gateway's machine" {...(wrong ? { wrong } : {})}>
+          <input
+            class="input mono"
+            type="text"
+            autocomplete="off"
+            spellcheck={false}
+            value={path}
+            onInput={(event) => setPath(event.currentTarget.value)}
+          />
+        </Field>
+        <div class="actions">
+          <Button label="Show what it would run" icon="eye" type="submit" disabled={!path.trim()} />
+        </div>
+      </form>
+      {report && <Shown report={report} onTrust={() => void trust(report)} />}
+    </section>
+  );
+}
+
+function Shown({ report, onTrust }: { report: Report; onTrust: () => void }) {
+  const parts: [string, string[]][] = [
+    ["Hooks: programs that it runs", report.hooks.map(asText)],
+    ["MCP servers that it starts", report.mcp_servers.map(asText)],
+    ["Variables that it sets", report.environment],
+    ["Permissions that it gives", report.permissions],
+    ["Other settings", report.other],
+    ["Files that it is read from", report.files],
+  ];
+  const some = parts.filter(([, values]) => values.length);
+  return (
+    <article class="report" aria-label={`What ${oneLine(report.path, 120)} would run`}>
+      <h3>
+        <code>{plain(report.path)}</code>
+      </h3>
+      {!some.length && <p>It has no settings of its own.</p>}
+      {some.map(([title, values]) => (
+        <section key={title}>
+          <h4>{title}</h4>
+          <ul>
+            {values.map((value, index) => (
+              <li key={index}>
+                <pre>{plain(value)}</pre>
+              </li>
+            ))}
+          </ul>
+        </section>
+      ))}
+      <div class="actions">
+        {report.trusted ? (
+          <p class="soft">It is trusted as it is now.</p>
+        ) : (
+          <Button label="Trust this folder as shown" kind="primary" onClick={onTrust} />
+        )}
+      </div>
+    </article>
+  );
+}

@@ -1,0 +1,179 @@
+// Markdown as elements, block by block: the parser's tokens become vnodes, so nothing that an agent says is ever HTML.
+// While text streams only its last blocks are parsed and drawn again.
+
+import { Lexer, type Token, type Tokens } from "marked";
+import type { ComponentChildren, VNode } from "preact";
+import { useMemo, useRef } from "preact/hooks";
+import { plain } from "../state/text";
+import { Code } from "./code";
+
+interface Parsed {
+  text: string;
+  tokens: Token[];
+}
+
+/** The last blocks may still change their kind (a list that grows, a table that begins): those are read again. */
+const UNSETTLED = 2;
+
+export function lex(text: string, before?: Parsed): Token[] {
+  if (!before || !text.startsWith(before.text)) return new Lexer({ gfm: true }).lex(text);
+  const settled = before.tokens.slice(0, -UNSETTLED);
+  const length = settled.reduce((sum, token) => sum + token.raw.length, 0);
+  return [...settled, ...new Lexer({ gfm: true }).lex(text.slice(length))];
+}
+
+export function Markdown({ text, streaming = false }: { text: string; streaming?: boolean }) {
+  const last = useRef<Parsed | undefined>(undefined);
+  const tokens = useMemo(() => {
+    const clean = plain(text);
+    const found = lex(clean, streaming ? last.current : undefined);
+    last.current = { text: clean, tokens: found };
+    return found;
+  }, [text, streaming]);
+  return (
+    <div class="markdown">
+      {tokens.map((token, index) => (
+        <Block key={index} token={token} streaming={streaming && index === tokens.length - 1} />
+      ))}
+    </div>
+  );
+}
+
+function Block({ token, streaming }: { token: Token; streaming: boolean }) {
+  // The same vnode for the same text: nothing below is compared again.
+  return useMemo(() => block(token, streaming), [token.raw, token.type, streaming]);
+}
+
+function block(token: Token, streaming: boolean): VNode | null {
+  switch (token.type) {
+    case "space":
+    case "def":
+      return null;
+    case "heading": {
+      // Below the page's own headings, whatever the agent thinks of its importance.
+      const Tag = `h${Math.min(6, (token as Tokens.Heading).depth + 2)}` as "h3";
+      return <Tag>{inlines(token.tokens)}</Tag>;
+    }
+    case "paragraph":
+      return <p>{inlines(token.tokens)}</p>;
+    case "text":
+      return <p>{token.tokens ? inlines(token.tokens) : unescape(token.text as string)}</p>;
+    case "code": {
+      const code = token as Tokens.Code;
+      return <Code text={code.text} language={code.lang ?? ""} live={streaming} />;
+    }
+    case "blockquote":
+      return <blockquote>{blocks(token.tokens)}</blockquote>;
+    case "hr":
+      return <hr />;
+    case "list":
+      return list(token as Tokens.List);
+    case "table":
+      return table(token as Tokens.Table);
+    default:
+      return <p>{token.raw}</p>;
+  }
+}
+
+function blocks(tokens: Token[] | undefined): ComponentChildren {
+  return tokens?.map((token, index) => <Block key={index} token={token} streaming={false} />);
+}
+
+function list(token: Tokens.List): VNode {
+  const items = token.items.map((item, index) => (
+    <li key={index} class={item.task ? "task" : undefined}>
+      {item.task && <input type="checkbox" checked={item.checked ?? false} disabled aria-label="done" />}
+      {item.tokens.map((inner, place) =>
+        inner.type === "text" ? (
+          <span key={place}>{inner.tokens ? inlines(inner.tokens) : unescape(inner.text as string)}</span>
+        ) : inner.type === "checkbox" ? null : (
+          <Block key={place} token={inner} streaming={false} />
+        ),
+      )}
+    </li>
+  ));
+  return token.ordered ? <ol start={Number(token.start) || 1}>{items}</ol> : <ul>{items}</ul>;
+}
+
+function table(token: Tokens.Table): VNode {
+  const look = (index: number) => (token.align[index] ? `align-${token.align[index]}` : undefined);
+  return (
+    <div class="table" role="group" aria-label="Table" tabIndex={0}>
+      <table>
+        <thead>
+          <tr>
+            {token.header.map((cell, index) => (
+              <th key={index} class={look(index)}>
+                {inlines(cell.tokens)}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {token.rows.map((row, place) => (
+            <tr key={place}>
+              {row.map((cell, index) => (
+                <td key={index} class={look(index)}>
+                  {inlines(cell.tokens)}
+                </td>
+              ))}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+function inlines(tokens: Token[] | undefined): ComponentChildren {
+  return tokens?.map((token, index) => inline(token, index));
+}
+
+function inline(token: Token, key: number): ComponentChildren {
+  switch (token.type) {
+    case "strong":
+      return <strong key={key}>{inlines(token.tokens)}</strong>;
+    case "em":
+      return <em key={key}>{inlines(token.tokens)}</em>;
+    case "del":
+      return <del key={key}>{inlines(token.tokens)}</del>;
+    case "codespan":
+      return <code key={key}>{token.text as string}</code>;
+    case "br":
+      return <br key={key} />;
+    case "link":
+      return link(token as Tokens.Link, key);
+    case "image": {
+      // Nothing is loaded from elsewhere: a picture is its words, and a link to it.
+      const image = token as Tokens.Image;
+      return outward(image.href, image.text || "image", key);
+    }
+    case "escape":
+      return unescape(token.text as string);
+    case "text":
+      return token.tokens ? <span key={key}>{inlines(token.tokens)}</span> : unescape(token.text as string);
+    default:
+      return token.raw;
+  }
+}
+
+function link(token: Tokens.Link, key: number): ComponentChildren {
+  return outward(token.href, inlines(token.tokens), key);
+}
+
+/** Only to the web and to mail, never with a way back to this page. Anything else is words. */
+function outward(href: string, children: ComponentChildren, key: number): ComponentChildren {
+  const safe = /^(https?:\/\/|mailto:)/i.test(href);
+  if (!safe) return <span key={key}>{children}</span>;
+  return (
+    <a key={key} href={href} target="_blank" rel="noopener noreferrer" title={href}>
+      {children}
+    </a>
+  );
+}
+
+const ENTITIES: Record<string, string> = { amp: "&", lt: "<", gt: ">", quot: '"', "#39": "'", nbsp: "\u00a0" };
+
+function unescape(text: string): string {
+  return text.replace(/&(amp|lt|gt|quot|#39|nbsp);/g, (whole, name: string) => ENTITIES[name] ?? whole);
+}

@@ -1,0 +1,40 @@
+// What a command printed, as a terminal would have left it. Long output shows its end; the rest on request.
+
+import { useMemo, useState } from "preact/hooks";
+import { screen } from "../state/ansi";
+
+const SHOWN = 12;
+const MOST = 2000;
+
+export function Output({ text, label = "Output" }: { text: string; label?: string }) {
+  const [all, setAll] = useState(false);
+  const lines = useMemo(() => screen(text), [text]);
+  const hidden = lines.length - (all ? MOST : SHOWN);
+  const shown = hidden > 0 ? lines.slice(hidden) : lines;
+  if (!lines.length) return null;
+  return (
+    <div class="output">
+      {hidden > 0 && (
+        <button type="button" class="unfold" onClick={() => setAll(true)} disabled={all}>
+          {all ? `${hidden} earlier lines are left out` : `Show ${hidden} earlier lines`}
+        </button>
+      )}
+      <pre tabIndex={0} role="group" aria-label={label}>
+        {shown.map((line, index) => (
+          <span key={index} class="row">
+            {line.map((run, place) =>
+              run.look ? (
+                <span key={place} class={run.look}>
+                  {run.text}
+                </span>
+              ) : (
+                run.text
+              ),
+            )}
+            {"\n"}
+          </span>
+        ))}
+      </pre>
+    </div>
+  );
+}
