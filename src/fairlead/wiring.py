@@ -46,7 +46,7 @@ from fairlead.server.pages import page_performers
 from fairlead.server.protocols import discover, views_of
 from fairlead.server.runner import Runner
 from fairlead.server.shell import WebShell
-from fairlead.server.steps import Performer, trust_performers
+from fairlead.server.steps import Performer, revoking, trust_performers
 from fairlead.sessions.folders import Folders
 from fairlead.sessions.gateway import SessionGateway
 from fairlead.sessions.halls import Halls
@@ -191,7 +191,7 @@ class Gateway:
         page = invitations_page(protocols, doors, config.public_url or address)
         inbound.append(shell.protocol())
         performers: dict[type[Action], Performer] = {
-            **CredentialActions(credentials, page).performers(),
+            **revoking(CredentialActions(credentials, page).performers(), notices.revoked),
             **SessionKeys(store.documents).performers(),
             **trust_performers(self._trust),
             **keeper.performers(),

@@ -111,6 +111,11 @@ class Room:
         if what == "deleted":
             self.runs.deleted(session)
 
+    async def revoked(self, credential: str) -> None:
+        """It is valid no more: its browser is told nothing more either."""
+        for target in await self.desk.list(Target, lambda target: target.device == credential):
+            await self.desk.remove(Target, target.id)
+
     # --- what protocols ask
 
     def performers(self) -> Mapping[type[Action], Callable[[Identity, Any], Awaitable[Any]]]:

@@ -40,6 +40,18 @@ def trust_performers(admin: act.Admin) -> Performers:
     }
 
 
+def revoking(performers: Performers, told: Callable[[str], Awaitable[None]]) -> Performers:
+    """The same, and those who keep something for a credential are told when it is revoked."""
+    revoke = performers[act.RevokeCredential]
+
+    async def revoked(who: Identity, action: act.RevokeCredential) -> Any:
+        view = await revoke(who, action)
+        await told(action.id)
+        return view
+
+    return {**performers, act.RevokeCredential: revoked}
+
+
 class Doer:
     def __init__(self, gateway: Gateway, performers: Performers) -> None:
         self.gateway = gateway

@@ -88,7 +88,8 @@ class InsightConformance:
         await (await Log.new(store)).tell(NOON, ended(usage=USAGE))
         for offset, day in ((0, "04"), (11 * 60, "04"), (12 * 60, "05"), (-12 * 60 - 45, "03")):
             found = await counted(store, offset)
-            assert {row.day for row in found.spent} == {row.day for row in found.turns} == {f"2024-10-{day}"}
+            days = {row.day for row in found.spent} | {row.day for row in found.turns}
+            assert days == {f"2024-10-{day}"}
 
     async def test_only_the_span_that_was_asked_for_is_summed(self, make_store: Stores) -> None:
         store = await make_store()

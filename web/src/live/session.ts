@@ -3,7 +3,8 @@
 // up, offline, or gap.
 
 import { batch, signal } from "@preact/signals";
-import { Conversation, type Facts, type QueuedItem } from "../state/conversation";
+import { Conversation, type QueuedItem } from "../state/conversation";
+import { type Facts, NOTHING_KNOWN } from "../state/facts";
 import type { Item, UserItem } from "../state/items";
 import { summaries } from "./sessions";
 import { WireError, query, rest } from "../wire/rest";
@@ -19,7 +20,7 @@ const TYPING_MS = 6000;
 
 export class LiveSession {
   readonly items = signal<Item[]>([]);
-  readonly facts = signal<Facts>(new Conversation().facts);
+  readonly facts = signal<Facts>(NOTHING_KNOWN);
   readonly queue = signal<QueuedItem[]>([]);
   readonly pending = signal<AskEvent[]>([]);
   readonly sending = signal<UserItem[]>([]);

@@ -4,6 +4,7 @@ import { signal } from "@preact/signals";
 import { useEffect, useState } from "preact/hooks";
 import { Button } from "./button";
 import { toast } from "./toast";
+import "../style/prose.css";
 
 type Highlight = typeof import("./highlight");
 

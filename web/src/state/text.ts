@@ -1,6 +1,5 @@
 // Text of agents, tools and files made safe to show: pure functions, no DOM.
 
-/* eslint-disable no-control-regex */
 const SEQUENCES =
   /\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[PX^_][^\x1b]*(?:\x1b\\)?|(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?|\x1b[ -/]*[0-~]?/g;
 const CONTROLS = /[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]/g;

@@ -3,7 +3,6 @@
 from typing import Final
 
 from fairlead.clients.native import bodies as b
-from fairlead.clients.native.notices import end_subscriptions
 from fairlead.clients.native.qr import qr_code
 from fairlead.model import accounts
 from fairlead.model import admin as act
@@ -45,9 +44,7 @@ def create_token(request: Request) -> Steps:
 
 
 def revoke_token(request: Request) -> Steps:
-    revoked = yield act.RevokeCredential("token", request.params["id"])
-    yield from end_subscriptions(request.params["id"])
-    return json_response(revoked)
+    return json_response((yield act.RevokeCredential("token", request.params["id"])))
 
 
 def list_devices(request: Request) -> Steps:
@@ -55,9 +52,7 @@ def list_devices(request: Request) -> Steps:
 
 
 def revoke_device(request: Request) -> Steps:
-    revoked = yield act.RevokeCredential("device", request.params["id"])
-    yield from end_subscriptions(request.params["id"])
-    return json_response(revoked)
+    return json_response((yield act.RevokeCredential("device", request.params["id"])))
 
 
 def folders(request: Request) -> Steps:

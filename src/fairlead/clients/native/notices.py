@@ -161,7 +161,8 @@ def subscribe(request: Request) -> Steps:
     body, who = request.json(PushBody), request.who
     topics = _topics(body.topics)
     # One a device: a browser that asks again has forgotten the old one, or was given another.
-    yield from end_subscriptions(who.credential)
+    for old in (yield _own(who.credential)):
+        yield n.RemoveItem(n.Target, old.id)
     target, _ = yield n.AddTarget(
         n.Target(
             id=request.fresh,
@@ -175,12 +176,6 @@ def subscribe(request: Request) -> Steps:
         )
     )
     return json_response(_push(target, who.credential), 201)
-
-
-def end_subscriptions(credential: str) -> Generator[Step, Any, None]:
-    """Of a credential that is valid no more: it is told nothing more either."""
-    for target in (yield _own(credential)):
-        yield n.RemoveItem(n.Target, target.id)
 
 
 def _mine(request: Request) -> Generator[Step, Any, n.Target]:

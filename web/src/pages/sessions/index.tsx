@@ -9,7 +9,11 @@ import { SessionList } from "./list";
 import { NewSession } from "./new";
 import { Session } from "./session";
 import "./sessions.css";
+import "./session.css";
+import "./composer.css";
+import "./new.css";
 import "./items.css";
+import "./calls.css";
 
 export default function Sessions({ params }: PageProps) {
   const fresh = address.value === "/app/new";

@@ -1,0 +1,70 @@
+// What a session's events say of it as a whole: its name, its settings, whether it works, how full its context is.
+
+import type { Event, ModelUsage } from "../wire/types";
+
+export interface Facts {
+  title: string;
+  cwd: string;
+  mode: string;
+  model: string;
+  thinking: number | null | undefined;
+  turn: string;
+  turnBegan: number;
+  interrupting: boolean;
+  compacting: boolean;
+  commands: string[];
+  /** Tokens that the last answer of the main thread saw: how far the context is filled. */
+  context: number;
+  window: number;
+  usage: Record<string, ModelUsage>;
+  cost: number;
+  archived: boolean;
+}
+
+export const NOTHING_KNOWN: Facts = {
+  title: "",
+  cwd: "",
+  mode: "",
+  model: "",
+  thinking: undefined,
+  turn: "",
+  turnBegan: 0,
+  interrupting: false,
+  compacting: false,
+  commands: [],
+  context: 0,
+  window: 0,
+  usage: {},
+  cost: 0,
+  archived: false,
+};
+
+/** What an event changes of it; null for nothing. */
+export function learned(event: Event): Partial<Facts> | null {
+  switch (event.type) {
+    case "session.opened":
+      return { cwd: event.cwd, ...(event.title ? { title: event.title } : {}) };
+    case "session.changed":
+      return {
+        ...(typeof event.title === "string" ? { title: event.title } : {}),
+        ...(typeof event.archived === "boolean" ? { archived: event.archived } : {}),
+      };
+    case "agent.ready":
+      return {
+        ...(event.model ? { model: event.model } : {}),
+        ...(event.mode ? { mode: event.mode } : {}),
+        ...(event.cwd ? { cwd: event.cwd } : {}),
+        ...(event.commands ? { commands: event.commands } : {}),
+      };
+    case "mode.changed":
+      return { mode: event.mode };
+    case "model.changed":
+      return { model: event.model };
+    case "thinking.changed":
+      return { thinking: event.budget };
+    case "compaction":
+      return { compacting: event.phase === "started", ...(event.phase === "boundary" ? { context: 0 } : {}) };
+    default:
+      return null;
+  }
+}
