@@ -15,8 +15,8 @@ help: ## this list
 install: ## make .venv with every dependency, by hash, and the command .venv/bin/fairlead
 	@$(RUN) -m tools.install
 
-clis: ## fetch the real Claude Code CLIs that the tests drive, Happy's schema and xterm.js, into a cache outside the clone
-	@py=$$(tools/find-python) && "$$py" -m tools.clis && "$$py" -m tools.happy_wire && exec "$$py" -m tools.browser
+clis: ## fetch what the tests drive into a cache outside the clone: real Claude Code CLIs, front ends, a browser
+	@py=$$(tools/find-python) && for tool in clis happy_wire browser cloudcli_app; do "$$py" -m tools.$$tool || exit 1; done
 
 serve: install web ## install, build the web UI, then start the gateway; ARGS="--port 8000" passes options on
 	@exec $(BIN)/fairlead serve $(ARGS)

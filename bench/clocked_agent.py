@@ -3,14 +3,21 @@
 paced N RATE   N deltas, RATE a second, each saying when it left
 burst N        N deltas as fast as they go, then the block that repeats them
 fill N         N records that nobody knows: each stays in the log as an event
+say N SIZE     N whole texts of that many characters
+held N SIZE    the same, and the turn stays open until something more is asked
 """
 
 import json
 import os
 import sys
 import time
+from itertools import pairwise
 from typing import Any
+from uuid import uuid4
 
+NAMED = ("--session-id", "--resume")
+SESSION = next((word for flag, word in pairwise(sys.argv) if flag in NAMED), str(uuid4()))
+"""The conversation that it is started for."""
 BATCH = 100
 """Lines to a write, when they go as fast as they can."""
 
@@ -41,6 +48,12 @@ class Turn:
         body = {"id": f"m-{self.name}", "role": "assistant", "model": "m", "content": [], "usage": {}}
         if kind == "fill":
             self.write([self.stored(number) for number in range(count)])
+        elif kind in ("say", "held"):
+            say(line({"type": "system", "subtype": "init", "session_id": SESSION, "uuid": f"i-{self.name}"}))
+            for number in range(count):
+                say(self.whole(f"m-{self.name}-{number}", f"{self.name}-{number}", "x" * rate))
+            if kind == "held":
+                heard(sys.stdin.readline())
         else:
             say(self.stream("start", {"type": "message_start", "message": body}))
             block = {"type": "text", "text": ""}
@@ -48,7 +61,8 @@ class Turn:
             text = self.paced(count, rate) if kind == "paced" else self.burst(count)
             say(self.whole(f"m-{self.name}", f"a-{self.name}", text))
             say(self.stream("stop", {"type": "message_stop"}))
-        say(line({"type": "result", "subtype": "success", "is_error": False, "uuid": f"r-{self.name}"}))
+        done = {"type": "result", "subtype": "success", "is_error": False, "uuid": f"r-{self.name}"}
+        say(line({**done, "session_id": SESSION}))
 
     def stored(self, number: int) -> bytes:
         uuid, words = f"{self.name}-{number}", "word " * 12
@@ -58,7 +72,8 @@ class Turn:
 
     def whole(self, message: str, uuid: str, text: str) -> bytes:
         body = {"id": message, "role": "assistant", "model": "m", "content": [{"type": "text", "text": text}]}
-        return line({"type": "assistant", "uuid": uuid, "parent_tool_use_id": None, "message": body})
+        named = {"uuid": uuid, "session_id": SESSION, "parent_tool_use_id": None}
+        return line({"type": "assistant", **named, "message": body})
 
     def paced(self, count: int, rate: int) -> str:
         due = time.monotonic()
@@ -80,19 +95,23 @@ class Turn:
             say(b"".join(lines[start : start + BATCH]))
 
 
+def heard(said: str) -> None:
+    message = json.loads(said or "{}")
+    if message.get("type") == "control_request":
+        answer = {"subtype": "success", "request_id": message["request_id"], "response": {}}
+        say(line({"type": "control_response", "response": answer}))
+    elif message.get("type") == "user":
+        content = message["message"]["content"]
+        words = (content if isinstance(content, str) else content[0]["text"]).split()
+        Turn(message.get("uuid", str(time.monotonic_ns()))).run(words[0], int(words[1]), int((*words, "0")[2]))
+
+
 def main() -> None:
     if "--version" in sys.argv:
         print("2.1.325 (bench)")
         return
     for said in sys.stdin:
-        message = json.loads(said)
-        if message["type"] == "control_request":
-            answer = {"subtype": "success", "request_id": message["request_id"], "response": {}}
-            say(line({"type": "control_response", "response": answer}))
-        elif message["type"] == "user":
-            content = message["message"]["content"]
-            words = (content if isinstance(content, str) else content[0]["text"]).split()
-            Turn(message.get("uuid", str(time.monotonic_ns()))).run(words[0], int(words[1]), int((*words, "0")[2]))
+        heard(said)
 
 
 if __name__ == "__main__":

@@ -23,6 +23,8 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 BUILD = HERE.parent / "build"
 
+from ccui_chat import measure as measure_ccui_chat  # noqa: E402
+from ccui_peer import run as measure_claudecodeui  # noqa: E402
 from changes import measure as measure_changes  # noqa: E402
 from envelopes import measure as measure_envelopes  # noqa: E402
 from figures import Figures, curves, spread, table  # noqa: E402
@@ -375,6 +377,14 @@ def terminals(quick: bool) -> Figures:
     return measure_terminals(quick)
 
 
+def claudecodeui(quick: bool) -> Figures:
+    return measure_claudecodeui(quick)
+
+
+def ccui_chat(quick: bool) -> Figures:
+    return measure_ccui_chat(quick)
+
+
 def transcripts(quick: bool) -> Figures:
     """In a process of its own: its memory is measured."""
     with tempfile.TemporaryDirectory(prefix="fairlead-bench-") as folder:
@@ -402,6 +412,8 @@ PARTS: dict[str, Callable[[bool], Figures]] = {
         changes,
         terminals,
         transcripts,
+        ccui_chat,
+        claudecodeui,
     )
 }
 
@@ -427,7 +439,7 @@ def about() -> Figures:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="smaller numbers, under a minute")
+    parser.add_argument("--quick", action="store_true", help="smaller numbers")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS), help="some parts")
     options = parser.parse_args()
     results: Figures = {"about": about()}

@@ -1,13 +1,16 @@
 """Fetches npm packages that a lock file beside the tools pins by hash, into the same cache as the CLIs.
 
-`tools/<name>/package-lock.json` pins a package and all that it needs. Its folder is filled under another name and
-renamed when whole, so a right name means complete. No package's own scripts run. Standard library only.
+`tools/<name>/package-lock.json` pins a package and all that it needs. No package's own scripts run. `fill_once` is how
+any folder of the cache comes to be: filled under another name and renamed when whole, so a right name means complete.
+Standard library only.
 """
 
 import hashlib
+import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,28 +36,40 @@ class Locked:
         return cache_folder() / self.name / hashlib.sha256(lock).hexdigest()[:16]
 
     def fetch(self) -> None:
-        target = self.folder
-        if target.exists():
-            return
-        if not shutil.which("npm"):
-            raise InstallFailed(f"npm is missing, {self.what} was not fetched: install nodejs and npm")
-        say(f"fetching {self.what} ({self.size}) into {target}")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        work = Path(tempfile.mkdtemp(prefix=f"{self.name}.", dir=target.parent))
+        fill_once(self.folder, self.what, self.size, self._install)
+
+    def _install(self, folder: Path) -> None:
+        for name in ("package.json", "package-lock.json"):
+            shutil.copy(self.pinned / name, folder / name)
+        npm(folder, self.what, "ci", "--ignore-scripts")
+
+
+def fill_once(target: Path, what: str, size: str, fill: Callable[[Path], None]) -> None:
+    """Nothing if the folder is there; else `fill` gets an empty one, which becomes it."""
+    if target.exists():
+        return
+    if not shutil.which("npm"):
+        raise InstallFailed(f"npm is missing, {what} was not fetched: install nodejs and npm")
+    say(f"fetching {what} ({size}) into {target}")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    work = Path(tempfile.mkdtemp(prefix=f"{target.name}.", dir=target.parent))
+    try:
+        fill(work)
+        work.chmod(0o755)
         try:
-            for name in ("package.json", "package-lock.json"):
-                shutil.copy(self.pinned / name, work / name)
-            argv = ["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"]
-            argv += ["--no-update-notifier"]
-            done = subprocess.run(argv, cwd=work, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=False)
-            if done.returncode:
-                raise InstallFailed(f"npm could not install {self.what} (exit {done.returncode}, its words are above)")
-            work.chmod(0o755)
-            try:
-                work.rename(target)
-            except OSError:
-                # Another clone was quicker, which is as good.
-                if not target.exists():
-                    raise
-        finally:
-            shutil.rmtree(work, ignore_errors=True)
+            work.rename(target)
+        except OSError:
+            # Another clone was quicker, which is as good.
+            if not target.exists():
+                raise
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def npm(folder: Path, what: str, *words: str, env: Mapping[str, str] | None = None) -> None:
+    """Run it there; `env` comes on top of our environment."""
+    argv = ["npm", *words, "--no-audit", "--no-fund", "--loglevel=error", "--no-update-notifier"]
+    quiet = subprocess.DEVNULL
+    done = subprocess.run(argv, cwd=folder, stdin=quiet, stdout=quiet, env={**os.environ, **(env or {})}, check=False)
+    if done.returncode:
+        raise InstallFailed(f"`npm {words[0]}` failed for {what} (exit {done.returncode}, its words are above)")

@@ -32,6 +32,9 @@ QUIET_PYTEST = ("-m", "pytest", "-q", "--durations=5", "--durations-min=2")
 PYTEST = (PYTHON, *QUIET_PYTEST)
 COVERED_PYTEST = (PYTHON, "-m", "coverage", "run", f"--data-file={COVERAGE_DATA / 'data'}", *QUIET_PYTEST)
 
+# What makes .venv, and what the tests run against.
+FETCHERS = ("install", "clis", "happy_wire", "browser", "cloudcli_app")
+
 # Tests that have a part of their own.
 ELSEWHERE = ("--ignore=tests/e2e", "--ignore=tests/browser")
 
@@ -55,7 +58,7 @@ PARTS = (
         "install",
         "install",
         150,
-        tuple((sys.executable, "-m", f"tools.{name}") for name in ("install", "clis", "happy_wire", "browser")),
+        tuple((sys.executable, "-m", f"tools.{name}") for name in FETCHERS),
     ),
     Part("check", "lint, types, imports", 60, (("make", "--no-print-directory", "check"),)),
     Part("web", "the web UI, built", 60, ((PYTHON, "-m", "tools.web", "test"),)),
@@ -76,7 +79,14 @@ PARTS = (
         isolated=True,
         shards=2,
     ),
-    Part("browser", "real browser", 180, ((*PYTEST, "tests/browser", "-m", "not fault and not long"),), isolated=True),
+    Part(
+        "browser",
+        "real browser",
+        150,
+        ((*PYTEST, "tests/browser", "-m", "not fault and not long"),),
+        isolated=True,
+        shards=2,
+    ),
     Part("faults", "faults", 180, ((*PYTEST, "tests", "-m", "fault and not long"),), isolated=True),
     Part("rules", "rules shown", 30, ((PYTHON, "-m", "tools.rules"),)),
 )

@@ -43,6 +43,13 @@ class DoorConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     options: dict[str, str] = {}
 
 
+class ProviderConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A program that claudecodeui's terminal may be asked for by name; `{session}` in `resume` is the conversation."""
+
+    command: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
+    resume: tuple[str, ...] = ()
+
+
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All settings. Relative paths count from where the program was started."""
 
@@ -88,12 +95,22 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     ] = ""
     terminal_idle_minutes: Annotated[
         float,
-        _described("Such a terminal is ended when nothing was typed or printed there for so long."),
+        _described(
+            "Such a terminal is ended when nothing was typed or printed there for so long; claudecodeui's, when nobody "
+            "watched it for so long."
+        ),
         msgspec.Meta(gt=0),
     ] = 30.0
     record_terminals: Annotated[
         bool, _described("Record what such terminals print, as asciicast files in the data folder (recordings).")
     ] = False
+    provider: Annotated[
+        dict[str, ProviderConfig],
+        _described(
+            "Programs that claudecodeui's terminal may be asked for by name, beside claude and plain-shell: their "
+            "arguments as command and resume (a table). There are cursor, codex and opencode."
+        ),
+    ] = {}
     idle_minutes: Annotated[
         float,
         _described("An idle agent process is ended after so long; the next message resumes it."),
@@ -124,6 +141,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         bool, _described("Listen on a network without TLS, knowing that tokens can be read on the way.")
     ] = False
     origins: Annotated[tuple[str, ...], _described("Further origins whose pages may use this gateway.")] = ()
+    plugins: Annotated[str, _described("Folder of plugins, one folder each. Empty: plugins in the data folder.")] = ""
     door: Annotated[
         dict[str, DoorConfig],
         _described(

@@ -5,6 +5,7 @@ import contextlib
 import json
 import logging
 import os
+import sys
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from importlib.metadata import version
@@ -21,38 +22,55 @@ from fairlead.auth.actions import CredentialActions
 from fairlead.auth.bootstrap import bootstrap_admin
 from fairlead.auth.credentials import Credentials
 from fairlead.auth.hosts import House
+from fairlead.auth.keyfile import TokenKey
 from fairlead.auth.keys import SessionKeys
 from fairlead.config import Config
 from fairlead.model.admin import FolderReport
 from fairlead.model.agents import AgentInfo, AgentKind
 from fairlead.model.dialin import Tokens
+from fairlead.model.errors import BadRequest
 from fairlead.model.ids import SessionId
 from fairlead.model.news import What
 from fairlead.model.policy import Behavior, Rule, parse_rule
 from fairlead.model.requests import Action
+from fairlead.model.routes import ClientProtocol
 from fairlead.model.terminals import Terminals
 from fairlead.notices import Caller, Room, networks
+from fairlead.plugins import Plugins, PluginSettings, plugin_environment
 from fairlead.server import limits as serving
 from fairlead.server.app import App, Parts
 from fairlead.server.binding import Binding, house_of, open_sockets, urls
 from fairlead.server.doors import Door, OpenDoor, check_doors, open_door
 from fairlead.server.logging import Redactor, configure_logging
+from fairlead.server.pages import page_performers
 from fairlead.server.protocols import discover, views_of
 from fairlead.server.runner import Runner
 from fairlead.server.shell import WebShell
 from fairlead.server.steps import Performer, revoking, trust_performers
 from fairlead.sessions.folders import Folders
 from fairlead.sessions.gateway import SessionGateway
+from fairlead.sessions.halls import Halls
 from fairlead.sessions.news import NewsDesk
 from fairlead.sessions.policy import Fences
 from fairlead.sessions.registry import Registry
 from fairlead.sessions.services import Limits, McpServer, PolicySettings, Services
 from fairlead.sessions.shown import ShownBook
+from fairlead.sessions.surroundings import FolderBook
 from fairlead.sessions.transcripts import Keeper
 from fairlead.sessions.trust import TrustBook
 from fairlead.stores.sqlite import SqliteStore
 from fairlead.system.clock import SystemClock
-from fairlead.terminals import Shells, ShellSettings, TerminalActions, TerminalRegistry, shell_environment
+from fairlead.terminals import (
+    AGENT,
+    PROVIDERS,
+    Desks,
+    Provider,
+    Shells,
+    ShellSettings,
+    TerminalActions,
+    TerminalRegistry,
+    shell_environment,
+)
 
 log = logging.getLogger("fairlead")
 
@@ -127,7 +145,7 @@ class Gateway:
                 stack.callback(listener.close)
         store = await SqliteStore.open(data, durability=config.durability, spill_above=config.record_bytes)
         stack.push_async_callback(store.close)
-        credentials = Credentials(store.documents, self._clock)
+        credentials = Credentials(store.documents, self._clock, key=TokenKey(data))
         await credentials.load()
         stack.push_async_callback(credentials.close)
         token = await bootstrap_admin(credentials, data, self._env.get("FAIRLEAD_TOKEN"))
@@ -139,7 +157,7 @@ class Gateway:
         kinds = agent_kinds(config, self._env, self._clock, credentials.agents, address, terminals)
         chosen = await choose_agent(config, kinds)
         transcripts = self._transcripts(data)
-        fences = _fences(data, house, doors)
+        fences = _fences((data, plugins_folder(config)), house, doors)
         news = NewsDesk(self._clock)
         notices = self._notices(store, data)
         await notices.begin()
@@ -162,21 +180,32 @@ class Gateway:
         self._trust = TrustBook(store.documents, self._clock, self._describe, gateway.resolve_folder)
         shells = Shells(terminals, self._clock, shell_settings(config, self._env), gateway.resolve_folder)
         stack.push_async_callback(shells.close)
+        desks = Desks(
+            terminals, shells, providers(config), gateway, store.documents, self._clock, gateway.resolve_folder
+        )
+        stack.push_async_callback(desks.close)
+        plugins = Plugins(store.documents, self._clock, plugin_settings(config, self._env))
         limits = server_limits(config)
         shell = WebShell()
         inbound = [protocol for kind in kinds.values() if (protocol := kind.protocol()) is not None]
+        page = invitations_page(protocols, doors, config.public_url or address)
         inbound.append(shell.protocol())
         performers: dict[type[Action], Performer] = {
-            **revoking(CredentialActions(credentials).performers(), notices.revoked),
+            **revoking(CredentialActions(credentials, page).performers(), notices.revoked),
             **SessionKeys(store.documents).performers(),
             **trust_performers(self._trust),
             **keeper.performers(),
             **ShownBook(store.documents, news.tell).performers(),
             **news.performers(),
+            **Halls(news, store.summary).performers(),
             **TerminalActions(terminals).performers(),
             **shells.performers(),
+            **desks.performers(),
+            **FolderBook(store.documents, services.policy, gateway.resolve_folder).performers(),
             **Folders(services.policy.roots, gateway.resolve_folder).performers(),
             **notices.performers(),
+            **plugins.performers(),
+            **page_performers(plugins),
             **shell.performers(),
         }
         for kind in kinds.values():
@@ -196,9 +225,12 @@ class Gateway:
         behind = [(door, door.app(parts)) for door in doors]
         self._runner = Runner(App(parts), binding, sockets, self._clock, limits, behind)
         await registry.start(kill_children=config.on_restart == "kill")
+        await desks.start()
         stack.push_async_callback(notices.stop)
         stack.push_async_callback(registry.stop)
         await notices.start()
+        stack.push_async_callback(plugins.stop)
+        await plugins.start()
         keeper.start()
         stack.push_async_callback(keeper.stop)
         url = config.public_url or self._runner.urls[0]
@@ -336,6 +368,31 @@ def shell_settings(config: Config, env: Mapping[str, str]) -> ShellSettings:
     )
 
 
+def plugin_settings(config: Config, env: Mapping[str, str]) -> PluginSettings:
+    return PluginSettings(
+        folder=plugins_folder(config),
+        env=plugin_environment(env),
+        programs={".py": sys.executable, ".js": "node", ".mjs": "node", ".cjs": "node"},
+        message_bytes=config.frame_bytes,
+    )
+
+
+def plugins_folder(config: Config) -> Path:
+    return Path(config.plugins).expanduser() if config.plugins else Path(config.data) / "plugins"
+
+
+def providers(config: Config) -> dict[str, Provider]:
+    """The programs that a terminal may be asked for by name. BadRequest."""
+    taken = {AGENT: "claude", "plain-shell": "shell"}
+    for name in config.provider:
+        if name in taken:
+            raise BadRequest(f"Setting provider: {name} is set by the setting {taken[name]}.")
+    chosen = {
+        name: Provider(command=provider.command, resume=provider.resume) for name, provider in config.provider.items()
+    }
+    return {**PROVIDERS, **chosen}
+
+
 async def choose_agent(config: Config, kinds: Mapping[str, AgentKind]) -> AgentInfo:
     """The agent that sessions get: `auto` takes Claude Code where it is installed, else the demo."""
     if config.agent != "auto":
@@ -389,9 +446,10 @@ def _binding(config: Config) -> Binding:
     )
 
 
-def _fences(data: Path, house: House, doors: Sequence[OpenDoor]) -> Fences:
-    """What no tool may touch, whatever the rules say."""
-    return Fences(folders=(os.path.realpath(data),), port=min(house.ports), doors=tuple(door.port for door in doors))
+def _fences(folders: Sequence[Path], house: House, doors: Sequence[OpenDoor]) -> Fences:
+    """What no tool may touch, whatever the rules say: among it what the gateway runs by itself."""
+    kept = tuple(os.path.realpath(folder) for folder in folders)
+    return Fences(folders=kept, port=min(house.ports), doors=tuple(door.port for door in doors))
 
 
 def _doors(config: Config) -> list[Door]:
@@ -405,6 +463,15 @@ def _doors(config: Config) -> list[Door]:
         )
         for name, door in config.door.items()
     ]
+
+
+def invitations_page(protocols: Sequence[ClientProtocol], doors: Sequence[OpenDoor], main: str) -> str:
+    """Where an invitation is accepted: on the door of a protocol that has a page for it, else on the main port."""
+    for door in doors:
+        if door.protocol.invitations:
+            return door.url.rstrip("/") + door.protocol.invitations
+    paths = [f"{protocol.prefix}{protocol.invitations}" for protocol in protocols if protocol.invitations]
+    return f"{main.rstrip('/')}{paths[0]}" if paths else ""
 
 
 def _tell_where(data: Path, url: str) -> Callable[[], Any]:

@@ -26,6 +26,7 @@ NEEDS: list[tuple[cmd.Command, set[Scope]]] = [
     (cmd.Interrupt(session=S), {"chat"}),
     (cmd.Answer(session=S, request=RequestId("r"), behavior="deny"), {"approve"}),
     (cmd.SetMode(session=S, mode="default"), {"approve"}),
+    (cmd.SetRules(session=S, allow=("Bash(ls:*)",)), {"approve"}),
     (cmd.SetModel(session=S, model="m"), {"chat"}),
     (cmd.SetThinking(session=S, budget=1), {"chat"}),
     (cmd.Configure(session=S, settings=LOUD), {"chat", "approve", "admin"}),

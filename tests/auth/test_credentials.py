@@ -4,28 +4,18 @@ from functools import partial
 
 import pytest
 
-from auth.memory import Dice, MemoryDocuments
+from auth.memory import MemoryDocuments
 from fairlead.auth.credentials import SPACE, Credentials
+from fairlead.model.admin import NewCredential
 from fairlead.model.auth import Identity
 from fairlead.model.errors import BadRequest, NotFound, Unavailable
 from fairlead.testing.clock import ManualClock
 
 
-@pytest.fixture
-def documents() -> MemoryDocuments:
-    return MemoryDocuments()
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-async def credentials(documents: MemoryDocuments, clock: ManualClock) -> Credentials:
-    made = Credentials(documents, clock, Dice())
-    await made.load()
-    return made
+def holder(credentials: Credentials, made: NewCredential) -> Identity:
+    found = credentials.identity(made.credential.id)
+    assert found is not None
+    return found
 
 
 async def test_a_new_token_is_known_at_once_and_after_a_restart(
@@ -61,9 +51,9 @@ async def test_revoking_closes_what_is_open_and_nothing_else(credentials: Creden
     good = await credentials.create("token", "good", ("view",))
     closed: list[str] = []
     for number in range(3):
-        credentials.attach(bad.credential.id, partial(closed.append, f"bad {number}"))
-    credentials.attach(good.credential.id, lambda: closed.append("good"))
-    left = credentials.attach(bad.credential.id, lambda: closed.append("left before"))
+        credentials.attach(holder(credentials, bad), partial(closed.append, f"bad {number}"))
+    credentials.attach(holder(credentials, good), lambda: closed.append("good"))
+    left = credentials.attach(holder(credentials, bad), lambda: closed.append("left before"))
     left()
     ended = await credentials.revoke("token", bad.credential.id)
     assert ended.revoked > 0
@@ -88,7 +78,7 @@ async def test_a_store_that_fails_does_not_keep_the_door_open(
 ) -> None:
     made = await credentials.create("token", "a", ("view",))
     closed: list[int] = []
-    credentials.attach(made.credential.id, lambda: closed.append(1))
+    credentials.attach(holder(credentials, made), lambda: closed.append(1))
 
     async def fail(space: str, key: str, value: object) -> None:
         raise Unavailable("The disk is full.")
@@ -105,7 +95,7 @@ async def test_loading_again_closes_what_another_process_revoked(
 ) -> None:
     made = await credentials.create("token", "a", ("view",))
     closed: list[int] = []
-    credentials.attach(made.credential.id, lambda: closed.append(1))
+    credentials.attach(holder(credentials, made), lambda: closed.append(1))
     elsewhere = Credentials(documents, clock)
     await elsewhere.load()
     await elsewhere.revoke("token", made.credential.id)

@@ -1,6 +1,6 @@
 """The gate's decision, as a matrix: host, origin, site, credential and scope, each alone enough to be refused."""
 
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -32,6 +32,11 @@ class Ring:
 
     def agent(self, secret: str, session: str) -> Identity | None:
         return Identity("agent:a", "", "agent", frozenset()) if (secret, session) == ("agents", "s1") else None
+
+    def account(self, token: str) -> Identity | Literal["expired"] | None:
+        if token == "a.b.c":
+            return Identity("user:1", "ann", "ann", frozenset({"view", "chat"}), 99)
+        return "expired" if token == "o.l.d" else None
 
 
 def head(*headers: tuple[str, str], **other: Any) -> Head:
@@ -274,3 +279,42 @@ def test_a_refusal_repeats_nothing_of_the_request() -> None:
     found = verdict(head(("authorization", "Bearer sekrit"), path="/v1/private"))
     assert isinstance(found, Refuse)
     assert b"sekrit" not in found.body() and b"private" not in found.body()
+
+
+# --- tokens of users who signed in with a password
+
+USERS = Demand(access="view", token_query="token", accounts=True, query_first=True)
+
+
+@both
+def test_a_users_token_opens_what_takes_such_tokens_and_nothing_else(socket: bool) -> None:
+    signed = head(("authorization", "Bearer a.b.c"), socket=socket)
+    found = verdict(signed, USERS)
+    assert isinstance(found, Allow)
+    assert (found.identity.user, found.identity.expires) == ("ann", 99)
+    for access in ("view", "chat", "admin", "any"):
+        assert code(signed, Demand(access=access, token_query="token")) == "bad_credential"
+    assert code(signed, Demand(access="admin", accounts=True)) == "not_allowed"
+    assert code(signed, Demand(access="agent", session="s1", accounts=True)) == "bad_credential"
+
+
+def test_a_token_that_is_over_is_told_from_one_that_never_was() -> None:
+    assert code(head(("authorization", "Bearer o.l.d")), USERS) == "expired_credential"
+    assert code(head(("authorization", "Bearer x.y.z")), USERS) == "bad_credential"
+    assert code(head(("authorization", "Bearer ")), USERS) == "bad_credential"
+    assert code(head(("authorization", "-")), USERS) == "no_credential"
+
+
+@pytest.mark.rules("S003-013", "S003-014")
+def test_the_query_comes_before_the_header_whose_first_word_may_be_any() -> None:
+    for query, header, expected in (
+        ("token=a.b.c", "-", "allowed"),
+        ("token=a.b.c", "Bearer x.y.z", "allowed"),
+        ("token=x.y.z", "Bearer a.b.c", "bad_credential"),
+        ("other=1", "Token a.b.c", "allowed"),
+        ("", "a.b.c", "bad_credential"),
+    ):
+        assert code(head(("authorization", header), query=query, socket=True), USERS) == expected
+    strict = Demand(access="view", token_query="token", accounts=True)
+    assert code(head(("authorization", "Token a.b.c")), strict) == "bad_credential"
+    assert code(head(("authorization", "Bearer x.y.z"), query="token=a.b.c"), strict) == "bad_credential"

@@ -2,14 +2,14 @@
 
 import pytest
 
-from auth.memory import MemoryDocuments
+from auth.memory import Dice, MemoryDocuments
 from fairlead.auth.users import Users
 from fairlead.model.errors import BadRequest, NotFound, Stale
 from fairlead.testing.clock import ManualClock
 
 
 def make() -> Users:
-    return Users(MemoryDocuments(), ManualClock())
+    return Users(MemoryDocuments(), ManualClock(), Dice())
 
 
 async def test_users_are_added_once_and_listed_by_name() -> None:
@@ -18,20 +18,20 @@ async def test_users_are_added_once_and_listed_by_name() -> None:
     await users.add("ann")
     with pytest.raises(Stale):
         await users.add("ann")
-    assert [user.name for user in await users.list()] == ["ann", "zoe"]
+    assert [user.name for user in users.list()] == ["ann", "zoe"]
 
 
 async def test_ensuring_a_user_twice_keeps_the_first() -> None:
     users = make()
     await users.ensure("owner")
-    before = await users.list()
+    before = users.list()
     await users.ensure("owner")
-    assert await users.list() == before
+    assert users.list() == before
 
 
 async def test_a_stranger_is_not_found() -> None:
     with pytest.raises(NotFound):
-        await make().check("nobody")
+        make().check("nobody")
 
 
 @pytest.mark.parametrize("name", ["", "Ann", "-rf", "a b", "a/b", "x" * 65, "ä", "a\n"])

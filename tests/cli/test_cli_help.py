@@ -19,9 +19,11 @@ LEAVES = {name for name, command in reference.commands() if not hasattr(command,
 PROMISED = {
     *("serve", "run", "ls", "attach", "send", "permit", "logs", "search", "import", "trust", "login", "backup"),
     *("restore", "du", "prune", "doctor", "token add", "token ls", "token revoke", "user add", "config show"),
+    *("user list", "user passwd", "user remove", "user invite"),
     "hook",
     "hand-over",
     "terminal",
+    *("plugins enable", "plugins disable"),
 }
 
 

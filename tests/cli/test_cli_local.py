@@ -29,6 +29,9 @@ NEEDING = [
     ("token", "ls"),
     ("token", "revoke", "x"),
     ("user", "add", "x"),
+    ("user", "list"),
+    ("user", "remove", "x"),
+    ("user", "invite"),
     ("prune", "--older-than", "1d"),
 ]
 

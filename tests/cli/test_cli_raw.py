@@ -18,6 +18,7 @@ from fairlead.system.proctable import descendants, kill
 from fairlead.terminals import TerminalActions, TerminalRegistry
 from fairlead.terminals.emulator import Emulator
 from fairlead.terminals.modes import DEFAULTS
+from fairlead.terminals.picture import picture
 from server.fakes import OTHER, SESSION, Served, serving
 
 CTRL_C, CTRL_BRACKET = b"\x03", b"\x1d"
@@ -122,8 +123,9 @@ async def test_every_mode_of_the_program_is_undone(desk: Desk) -> None:
     assert desk.restored()
     await person.stop()
     await watching
-    assert shows.modes.private == DEFAULTS
-    assert (shows.alternate, shows.top, shows.bottom, shows.surface.keys.stack) == (None, 0, 9, [0])
+    left = picture(shows.vt)
+    assert left.modes == DEFAULTS
+    assert (left.alternate, left.region, left.main.keys) == (None, b"", ())
 
 
 async def test_the_persons_own_lines_are_not_thrown_away(desk: Desk) -> None:

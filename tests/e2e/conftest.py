@@ -1,5 +1,7 @@
 """Fixtures for tests with the real CLI: its program, a HOME and a working folder of its own, the scripted model."""
 
+import json
+import os
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -45,6 +47,17 @@ def cli_cwd(tmp_path: Path) -> Path:
     folder = tmp_path / "project"
     folder.mkdir()
     return folder
+
+
+@pytest.fixture
+def agreed(cli_home: Path, cli_cwd: Path) -> None:
+    """What a person has answered in this HOME before: the CLI is set up, the key may be used, the folder is trusted."""
+    answers = {
+        "hasCompletedOnboarding": True,
+        "customApiKeyResponses": {"approved": [harness.API_KEY[-20:]], "rejected": []},
+        "projects": {os.path.realpath(cli_cwd): {"hasTrustDialogAccepted": True}},
+    }
+    (cli_home / ".claude.json").write_text(json.dumps(answers))
 
 
 @pytest.fixture

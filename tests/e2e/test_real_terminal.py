@@ -18,17 +18,6 @@ from faults.native_client import NativeClient
 
 
 @pytest.fixture
-def agreed(cli_home: Path, cli_cwd: Path) -> None:
-    """What a person has answered in this HOME before: the CLI is set up, the key may be used, the folder is trusted."""
-    answers = {
-        "hasCompletedOnboarding": True,
-        "customApiKeyResponses": {"approved": [API_KEY[-20:]], "rejected": []},
-        "projects": {os.path.realpath(cli_cwd): {"hasTrustDialogAccepted": True}},
-    }
-    (cli_home / ".claude.json").write_text(json.dumps(answers))
-
-
-@pytest.fixture
 async def desk(claude: Path, cli_env: dict[str, str], cli_cwd: Path, tmp_path: Path) -> AsyncIterator[Desk]:
     config = settings(
         tmp_path / "data",

@@ -44,6 +44,8 @@ class GatewayProcess:
         }
         self.env: dict[str, str] = {}
         """Further variables of the gateway's process."""
+        self.arguments: tuple[str, ...] = ()
+        """Words behind `serve`."""
         self.url = ""
         self.prefix: tuple[str, ...] = ()
         """Words in front of the program: to run it in a namespace."""
@@ -71,7 +73,7 @@ class GatewayProcess:
             "LANG": "C.UTF-8",
         } | self.env
         env |= {f"FAIRLEAD_{name.upper()}": str(value) for name, value in self.settings.items()}
-        argv = [*self.prefix, str(PROGRAM), "serve"]
+        argv = [*self.prefix, str(PROGRAM), "serve", *self.arguments]
         with (self.folder / "gateway.log").open("ab") as log:
             # A group of its own: a signal to us, Ctrl-C say, is not one to it.
             self._process = subprocess.Popen(argv, env=env, stdout=log, stderr=log, process_group=0)

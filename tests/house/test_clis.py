@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from house.stand_ins import put_npm
 from tools import clis
 from tools.clis import RELEASES, InstallFailed, cache_folder, fetch, program_path
 
@@ -25,17 +26,8 @@ END
 
 @pytest.fixture
 def npm_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A stand-in npm first on PATH, an empty cache, and the file where each run leaves a line."""
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    (programs / "npm").write_text(NPM)
-    (programs / "npm").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
-    monkeypatch.setenv("FAIRLEAD_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("NPM_LOG", str(tmp_path / "runs"))
-    monkeypatch.setenv("NPM_FAILS", "")
     monkeypatch.setenv("NPM_INTEGRITY", "sha512-right")
-    return tmp_path / "runs"
+    return put_npm(tmp_path, monkeypatch, NPM)
 
 
 def test_a_cli_is_fetched_once_and_is_a_program(npm_runs: Path) -> None:

@@ -1,10 +1,10 @@
 """Fetching locked npm packages, with a stand-in for npm: whole or not at all, once, by the lock, outside the clone."""
 
-import os
 from pathlib import Path
 
 import pytest
 
+from house.stand_ins import put_npm
 from tools.browser import XTERM
 from tools.clis import InstallFailed
 from tools.happy_wire import WIRE
@@ -20,16 +20,7 @@ mkdir -p node_modules/@slopus/happy-wire
 
 @pytest.fixture
 def npm_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A stand-in npm first on PATH, an empty cache, and the file where each run leaves its arguments."""
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    (programs / "npm").write_text(NPM)
-    (programs / "npm").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
-    monkeypatch.setenv("FAIRLEAD_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("NPM_LOG", str(tmp_path / "runs"))
-    monkeypatch.setenv("NPM_FAILS", "")
-    return tmp_path / "runs"
+    return put_npm(tmp_path, monkeypatch, NPM)
 
 
 def test_it_is_fetched_once_by_its_lock_and_runs_no_script(npm_runs: Path) -> None:
@@ -44,7 +35,7 @@ def test_it_is_fetched_once_by_its_lock_and_runs_no_script(npm_runs: Path) -> No
 
 def test_a_failed_fetch_leaves_nothing_and_can_be_repeated(npm_runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NPM_FAILS", "1")
-    with pytest.raises(InstallFailed, match="npm could not install"):
+    with pytest.raises(InstallFailed, match="npm ci` failed"):
         WIRE.fetch()
     assert list(WIRE.folder.parent.iterdir()) == []
     monkeypatch.setenv("NPM_FAILS", "")

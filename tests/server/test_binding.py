@@ -109,3 +109,13 @@ def test_urls_are_for_people() -> None:
         listener.bind(("::1", 0))
         port = listener.getsockname()[1]
         assert urls(Binding(host="::1", **PAIR), [listener]) == (f"https://[::1]:{port}",)
+
+
+def test_small_messages_are_sent_at_once() -> None:
+    """asyncio switches Nagle's algorithm off for sockets that say that they are TCP, and for no others."""
+    listeners = open_sockets(Binding(port=0))
+    try:
+        assert [listener.proto for listener in listeners] == [socket.IPPROTO_TCP]
+    finally:
+        for listener in listeners:
+            listener.close()

@@ -147,7 +147,7 @@ async def test_on_its_door_a_protocol_has_the_root_and_nothing_else_is_there(ope
     for path in ("/toy/api/claude/sessions", "/second/api/settings", "/v1/me", "/"):
         assert await opened.status("GET", path, **token) == 404
     async with opened.client() as client:
-        assert (await client.get("/health")).json()["protocols"] == ["toy"]
+        assert (await client.get("/health")).json() == {"status": "ok", "protocols": ["toy"]}, "and no version of ours"
 
 
 async def test_on_the_main_port_it_is_below_its_prefix_and_at_the_root_where_it_has_a_right(opened: Opened) -> None:

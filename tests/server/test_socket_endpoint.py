@@ -8,7 +8,7 @@ from fairlead.clients.native.codec import JsonCodec
 from fairlead.model import commands as cmd
 from fairlead.model.auth import Identity
 from fairlead.model.errors import FairleadError, NotFound
-from fairlead.model.sockets import Attach, Do, HangUp, Run, Subscribe, Tell, Unsubscribe, Write
+from fairlead.model.sockets import Attach, Do, HangUp, PassOn, Run, Subscribe, Tell, Unsubscribe, Write
 from fairlead.model.sockets import Wire as HeldWire
 from fairlead.server.limits import Limits
 from fairlead.server.sockets import FAILED, REVOKED, SocketEndpoint, SocketHost
@@ -30,6 +30,7 @@ class Wire:
         self.pauses: list[bool] = []
         self.probes: list[Callable[[], None]] = []
         self.code = 0
+        self.reason = ""
 
     def send(self, frame: bytes) -> None:
         if not self.closed:
@@ -316,3 +317,49 @@ async def test_a_socket_that_has_left_cannot_be_handed_over() -> None:
     room.endpoint.on_close(room.wire, 1006)
     room.say("give")
     assert keeper.story == []
+
+
+class Passer:
+    """A relay that remembers what happened to its socket."""
+
+    def __init__(self) -> None:
+        self.story: list[Any] = []
+
+    def attached(self, wire: HeldWire) -> None:
+        self.story.append("attached")
+
+    def received(self, data: bytes, text: bool) -> None:
+        self.story.append((data, text))
+
+    def drained(self) -> None:
+        self.story.append("drained")
+
+    def detached(self, code: int, reason: str) -> None:
+        self.story.append((code, reason))
+
+
+async def test_a_relay_is_told_the_kind_of_each_message_and_the_words_of_the_end() -> None:
+    passer = Passer()
+    room = Room(Limits(commands_per_s=1))
+    room.endpoint.begin_with((PassOn(passer),))
+    room.open()
+    assert room.wire.sent == [], "what was agreed takes the place of the conversation's first words"
+    room.endpoint.on_message(room.wire, b"text", True)
+    room.endpoint.on_message(room.wire, b"bytes", False)
+    room.take()
+    room.wire.reason = "enough"
+    room.endpoint.on_close(room.wire, 4001)
+    room.endpoint.over()
+    assert passer.story == ["attached", (b"text", True), (b"bytes", False), "drained", (4001, "enough")]
+
+
+async def test_a_relay_hears_of_a_client_that_left_before_its_socket_was_open() -> None:
+    early, late = Passer(), Passer()
+    room = Room(give=(PassOn(late),))
+    room.endpoint.begin_with((PassOn(early),))
+    room.endpoint.over()
+    assert early.story == [(1006, "")]
+    room.open()
+    room.endpoint.on_close(room.wire, 1001)
+    room.say("give")
+    assert late.story == [(1006, "")]

@@ -1,11 +1,12 @@
 """Byte streams of real programs, recorded at 80 by 24, and made-up ones; and what two terminals are compared by."""
 
 from pathlib import Path
-from typing import Any
 
 from hypothesis import strategies as st
 
-from fairlead.terminals.emulator import Emulator
+from fairlead.terminals.emulator import HISTORY_BYTES, Emulator
+from fairlead.terminals.ghostty import Vt
+from fairlead.terminals.picture import Picture, picture
 
 FOLDER = Path(__file__).parents[1] / "golden" / "terminals"
 RECORDED = sorted(path.stem for path in FOLDER.glob("*.bin"))
@@ -16,22 +17,25 @@ def recorded(name: str) -> bytes:
     return (FOLDER / f"{name}.bin").read_bytes()
 
 
-def state(terminal: Emulator) -> dict[str, Any]:
-    """All that can be told apart by whatever a program does next; of the history, what a redraw carries."""
-    surfaces = {"main": terminal.main, "alternate": terminal.alternate}
-    return {
-        "size": (terminal.columns, terminal.rows),
-        "cursor": (terminal.x, terminal.y, terminal.style, terminal.sets, terminal.shifted),
-        "region": (terminal.top, terminal.bottom),
-        "tabs": terminal.tabs,
-        "modes": vars(terminal.modes),
-        "surfaces": {
-            name: surface
-            and ([(row.chars, row.styles) for row in surface.grid.rows], surface.saved, surface.keys.stack)
-            for name, surface in surfaces.items()
-        },
-        "history": list(terminal.history.lines),
-    }
+def watcher(columns: int, rows: int) -> Vt:
+    """A terminal that nothing stands before: as a person's own."""
+    return Vt.new(columns, rows, HISTORY_BYTES)
+
+
+def state(terminal: Emulator | Vt) -> Picture:
+    """All that can be told apart by whatever a program does next, but for blanks at the end of a line: whether they
+    were printed is not seen."""
+    seen = picture(terminal.vt if isinstance(terminal, Emulator) else terminal)
+    upper = seen.alternate
+    return seen._replace(
+        history=_unended(seen.history),
+        main=seen.main._replace(lines=_unended(seen.main.lines)),
+        alternate=upper and upper._replace(lines=_unended(upper.lines)),
+    )
+
+
+def _unended(lines: tuple[bytes, ...]) -> tuple[bytes, ...]:
+    return tuple(line.rstrip(b" ") for line in lines)
 
 
 _numbers = st.lists(st.integers(0, 30), max_size=3).map(lambda given: ";".join(map(str, given)))
@@ -53,13 +57,25 @@ _mode = st.tuples(
 ).map(lambda given: f"\x1b[?{given[0]}{given[1]}")
 _single = st.sampled_from(
     [
-        *(f"\x1b{final}" for final in ("7", "8", "D", "E", "H", "M", "c", "=", ">", "(0", "(B", ")0", "#8")),
+        *(f"\x1b{final}" for final in ("7", "8", "D", "E", "H", "M", "c", "=", ">", "(B", "#8")),
         *(f"\x1b[{rest}" for rest in ("!p", "2 q", "4h", "4l", "20h", "20l", ">4;2m", ">5u", "<1u", "=3;2u")),
-        *("\x0e", "\x0f", "\r", "\n", "\b", "\t", "\r\n\r\n\r\n", "\x1b]2;a title\x07"),
+        *(
+            "\x1b(0lqk\x1b[Cx\x1b(B",
+            "\x1b)0\x0eqq\x1b7x\x1b8\x0fq",
+            "\x1b(0x\x1b7\x1b(B",
+            "\r",
+            "\n",
+            "\b",
+            "\t",
+            "\r\n\r\n\r\n",
+            "\x1b]2;a title\x07",
+        ),
     ]
 )
-_text = st.text(st.sampled_from("abc XYZ qjx日本é✓\u0301─🙂"), min_size=1, max_size=30)
-PIECES = st.one_of(_text, _text, _csi, _sgr, _sgr, _mode, _single)
+_text = st.text(st.sampled_from("abc XYZ qjxé✓\u0301─"), min_size=1, max_size=30)
+_wide = st.sampled_from(["日本", "🙂", "本\u0301x"]).map("\r{}".format)
+"""From the edge, since of a wide letter that goes to a new line the cell that it leaves free may keep its style."""
+PIECES = st.one_of(_text, _text, _wide, _csi, _sgr, _sgr, _mode, _single)
 """What terminals know, each piece a whole."""
 STREAMS = st.lists(PIECES, max_size=40).map(lambda pieces: "".join(pieces).encode())
 

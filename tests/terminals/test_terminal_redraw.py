@@ -8,19 +8,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairlead.terminals.emulator import Emulator
+from fairlead.terminals.ghostty import EmulatorFault, Vt
 from fairlead.terminals.redraw import redraw
-from terminals.streams import COLUMNS, RECORDED, ROWS, STREAMS, halves, recorded, state
+from terminals.streams import COLUMNS, RECORDED, ROWS, STREAMS, halves, recorded, state, watcher
 
 PLENTY = 1 << 20
 
 
-def late(early: bytes, rest: bytes, columns: int, rows: int, before: bytes = b"") -> tuple[Emulator, Emulator]:
+def late(early: bytes, rest: bytes, columns: int, rows: int, before: bytes = b"") -> tuple[Emulator, Vt]:
     """A terminal that was there, and one that was drawn it after `early`; `before` is what the second had seen."""
-    there, comes = Emulator(columns, rows), Emulator(columns, rows)
-    comes.feed(before)
+    there, comes = Emulator(columns, rows), watcher(columns, rows)
+    comes.write(Emulator(columns, rows).feed(before).output)
     there.feed(early)
-    comes.feed(redraw(there, PLENTY))
-    comes.feed(there.feed(rest).output)
+    comes.write(redraw(there, PLENTY))
+    comes.write(there.feed(rest).output)
     return there, comes
 
 
@@ -58,44 +59,80 @@ def test_another_terminal_draws_the_same(stream: bytes) -> None:
     pyte.ByteStream(theirs).feed(understood(redraw(ours, 0)))
     assert [line.rstrip() for line in theirs.display] == list(ours.lines())
     assert (theirs.cursor.x, theirs.cursor.y) == (ours.x, ours.y)
-    for y, row in enumerate(ours.grid.rows):
-        for x, style in enumerate(row.styles):
-            cell = theirs.buffer[y][x]
-            if row.chars[x] not in (" ", ""):
-                assert (cell.bold, cell.italics, cell.underscore, cell.reverse, cell.strikethrough) == (
-                    bool(style.flags & 1),
-                    bool(style.flags & 4),
-                    style.under == "4",
-                    bool(style.flags & 16),
-                    bool(style.flags & 64),
-                )
-                assert (cell.fg == "default", cell.bg == "default") == (not style.fg, not style.bg)
+
+
+def test_another_terminal_draws_the_same_styles() -> None:
+    stream = b"".join(
+        b"\x1b[%sma\x1b[0m\x1b[2Cb" % style for style in (b"1", b"3", b"4", b"7", b"9", b"38;5;200", b"48;5;17")
+    )
+    ours, seen, drawn = Emulator(30, 3), pyte.Screen(30, 3), pyte.Screen(30, 3)
+    ours.feed(stream)
+    pyte.ByteStream(seen).feed(stream)
+    pyte.ByteStream(drawn).feed(understood(redraw(ours, 0)))
+    assert [seen.buffer[0][x] for x in range(28)] == [drawn.buffer[0][x] for x in range(28)]
 
 
 def understood(data: bytes) -> bytes:
     """Without what the other one takes for something else: private marks, intermediates, colons."""
-    return re.sub(rb"\x1b\[[<=>][0-9;]*[a-z]|\x1b\[\d* q|;(?:58|4|48)[:][0-9:]*|\x1b\[\?5[hl]", b"", data)
+    return re.sub(rb"\x1b\[[<=>][0-9;]*[a-z]|\x1b\[\d* q|\x1b\[[0-9;]*:[0-9:;]*m|\x1b\[\?5[hl]|\x1b[*+]B", b"", data)
 
 
 def test_as_much_history_as_there_is_room_for() -> None:
-    there, comes = Emulator(10, 2), Emulator(10, 2)
+    there, comes = Emulator(10, 2), watcher(10, 2)
     there.feed(b"".join(b"line %d\r\n" % n for n in range(1000)))
     small = redraw(there, 100)
     assert len(small) < len(redraw(Emulator(10, 2), 0)) + 200
-    comes.feed(small)
-    assert comes.lines() == there.lines() == ("line 999", "")
-    assert (
-        list(comes.history.lines) == list(there.history.lines)[-len(comes.history.lines) :]
-        and len(comes.history.lines) == 10
-    )
+    comes.write(small)
+    assert state(comes).main == state(there).main
+    assert state(comes).history == state(there).history[-10:]
 
 
 def test_the_screen_below_is_there_when_the_program_leaves_its_own() -> None:
     there, comes = late(b"$ vi\r\n\x1b[?1049h\x1b[2Jfile", b"\x1b[?1049l$ ", 10, 3)
-    assert comes.lines() == there.lines() == ("$ vi", "$", "")
+    assert there.lines() == ("$ vi", "$", "")
+    assert state(comes).main.lines == (b"$ vi", b"$", b"")
 
 
 def test_a_colour_without_a_letter_is_drawn_too() -> None:
-    there, comes = late(b"\x1b[44m\x1b[2J", b"", 4, 2)
-    assert comes.grid.rows[1].styles == there.grid.rows[1].styles
-    assert comes.grid.rows[1].styles[3].bg == "44"
+    _, comes = late(b"\x1b[44m\x1b[2J\x1b[0m\x1b[1;2H\x1b[X", b"", 4, 2)
+    blue = b"\x1b[0m\x1b[48;5;4m"
+    assert state(comes).main.lines == (blue + b" \x1b[0m " + blue + b"  \x1b[0m", blue + b"    \x1b[0m")
+
+
+def test_room_that_a_program_left_free_has_no_style() -> None:
+    _, comes = late(b"\x1b[7ma\x1b[0m\x1b[3C\x1b[4mb\x1b[0m\r\n" * 5, b"", 8, 2)
+    line = b"\x1b[0m\x1b[7ma\x1b[0m   \x1b[0m\x1b[4mb\x1b[0m"
+    assert state(comes).history == (line,) * 4 and state(comes).main.lines == (line, b"")
+
+
+def test_letters_behind_the_last_column_go_on_as_they_would() -> None:
+    for early in (b"\x1b[31m0123\x1b[0m", b"0123\x1b7\x1b[2;1Hx\x1b8", b"0123\x1b7\x1b[1;4H\x1b[44m\x1b[X\x1b[0m\x1b8"):
+        there, comes = late(early, b"ab", 4, 3)
+        assert state(comes) == state(there) and there.lines()[1].startswith("ab")
+
+
+def test_places_that_count_from_margins() -> None:
+    there, comes = late(b"\x1b[?69h\x1b[3;8s\x1b[2;4r\x1b[?6h\x1b[2;2Hx\x1b7\x1b[?6l", b"\x1b8y\x1b[Hz", 10, 5)
+    assert state(comes) == state(there)
+    assert there.lines() == ("", "  z", "   xy", "", "")
+
+
+def test_of_a_screen_that_cannot_be_copied_there_is_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: Vt) -> Vt:
+        raise EmulatorFault("copy", -2)
+
+    there, comes = Emulator(10, 2), watcher(10, 2)
+    there.feed(b"\x1b[31mone\r\ntwo")
+    with monkeypatch.context() as patched:
+        patched.setattr(Vt, "copy", refuse)
+        drawn = redraw(there, PLENTY)
+    comes.write(drawn)
+    assert state(comes).main.lines == (b"one", b"two")
+    assert (comes.number("CURSOR_X"), comes.number("CURSOR_Y")) == (there.x, there.y)
+
+
+def test_keys_of_both_screens_come_back_one_by_one() -> None:
+    there, comes = late(b"\x1b[>1u\x1b[>0u\x1b[>5u\x1b[?1049h\x1b[>7u\x1b[=2;2u", b"", 10, 2)
+    upper = state(comes).alternate
+    assert (state(comes).main.keys, upper and upper.keys) == ((1, 0, 5), (7,))
+    assert state(comes) == state(there)

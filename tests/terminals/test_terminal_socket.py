@@ -18,7 +18,7 @@ from fairlead.model.errors import NotFound
 from fairlead.model.ids import SessionId
 from fairlead.model.requests import Head
 from fairlead.model.sockets import Attach, HangUp, Opening, Run, Write
-from fairlead.model.terminals import Output, Program, Size, Terminal, session_terminal
+from fairlead.model.terminals import FoundUrl, Output, Program, Size, Terminal, session_terminal
 from fairlead.server.sockets import REVOKED
 from fairlead.system.clock import SystemClock
 from fairlead.system.process import Patience
@@ -339,6 +339,11 @@ def test_a_terminal_that_went_meanwhile() -> None:
     assert isinstance(hang_up, HangUp) and hang_up.code == 4404
     (told,) = talk.throttled(b"", True, NotFound("terminal", "x"))
     assert isinstance(told, Write)
+
+
+def test_a_url_alone_is_no_frame() -> None:
+    """This protocol has no word for it: the client sees it where it was printed."""
+    assert NativeTerminalCodec().output(Output(b"", urls=(FoundUrl("https://a.example/"),))) == b""
 
 
 def test_the_frames() -> None:

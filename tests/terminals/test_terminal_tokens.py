@@ -4,17 +4,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.terminals.tokens import LONGEST, Kind, Token, Tokenizer
+from fairlead.terminals.tokens import LONGEST, Kind, Token, Tokenizer, closing_text, has_text, last_character
 from terminals.streams import RECORDED, STREAMS, recorded
 
 
 def tokens(*pieces: bytes) -> list[tuple[Kind, str]]:
-    """Kinds and their characters; neighbours of a kind that may be cut anywhere are joined."""
+    """Kinds and their characters; runs, which may be cut anywhere, are joined."""
     tokenizer = Tokenizer()
     found: list[tuple[Kind, str]] = []
     for piece in pieces:
         for token in tokenizer.feed(piece):
-            if token.kind in (Kind.TEXT, Kind.CONTROL) and found and found[-1][0] is token.kind:
+            if token.kind is Kind.RUN and found and found[-1][0] is Kind.RUN:
                 found[-1] = (token.kind, found[-1][1] + token.raw)
             else:
                 found.append((token.kind, token.raw))
@@ -47,8 +47,40 @@ def test_what_a_sequence_is_made_of() -> None:
     assert one(b"\x1b[?1;2$p")[:5] == (Kind.CSI, "\x1b[?1;2$p", "?1;2", "$", "p")
     assert one(b"\x1b]2;title\x1b\\").body == "2;title"
     assert one(b"\x1bP$qm\x1b\\")[2:] == ("$qm", "", "P")
-    assert one(b"\x1b(0")[2:] == ("(", "", "0")
-    assert one(b"\x1b7").final == "7"
+    assert one(b"\x1b*0")[2:] == ("*", "", "0")
+    assert one(b"\x1bc").final == "c"
+
+
+@pytest.mark.parametrize(
+    "together", ["a\r\nb", "\x1b[1;31mé\x1b[0m\x1b[K", "\x1b[?25l\x1b[?2004h\x1b7\x1b(0q\x1b(B\x1b[u\t"]
+)
+def test_what_needs_no_look_goes_together(together: str) -> None:
+    assert one(together.encode()) == Token(Kind.RUN, together)
+
+
+@pytest.mark.parametrize(
+    "alone",
+    [
+        "\x05",
+        "\x1b[c",
+        "\x1b[6n",
+        "\x1b[5b",
+        "\x1b[?47h",
+        "\x1b[?1049l",
+        "\x1b[?1;40h",
+        "\x1b[?u",
+        "\x1b[>1u",
+        "\x1b[18t",
+    ],
+)
+def test_what_needs_one_stands_alone(alone: str) -> None:
+    before, token, after = Tokenizer().feed(f"a{alone}b".encode())
+    assert (before.raw, token.raw, after.raw) == ("a", alone, "b") and token.kind is not Kind.RUN
+
+
+def test_the_last_letters_of_a_run() -> None:
+    for run, character, text in (("ab\x1b[3mc", "c", "c"), ("ab\x1b[3m", "b", ""), ("\r\n", "", ""), ("", "", "")):
+        assert (last_character(run), closing_text(run), has_text(run)) == (character, text, bool(character))
 
 
 def test_the_eight_bit_controls_are_the_seven_bit_ones() -> None:
@@ -59,10 +91,10 @@ def test_the_eight_bit_controls_are_the_seven_bit_ones() -> None:
 @pytest.mark.parametrize(
     ("given", "left"),
     [
-        (b"\x1b[3\x1b[1mX", ["\x1b[1m", "X"]),
-        (b"\x1b[3\x18X", ["\x18", "X"]),
-        (b"\x1b]2;half\x1b[1mX", ["\x1b[1m", "X"]),
-        (b"\x1b]2;half\x18X", ["\x18", "X"]),
+        (b"\x1b[3\x1b[1mX", ["\x1b[1mX"]),
+        (b"\x1b[3\x18X", ["\x18X"]),
+        (b"\x1b]2;half\x1b[1mX", ["\x1b[1mX"]),
+        (b"\x1b]2;half\x18X", ["\x18X"]),
         (b"\x1bPhalf\x1bcX", ["\x1bc", "X"]),
         (b"\x1b\x1b7", ["\x1b7"]),
         ("\x1b[é".encode(), ["é"]),
@@ -90,4 +122,4 @@ def test_a_sequence_without_an_end_is_not_kept(opener: bytes, whole: bool) -> No
 def test_one_that_is_too_long_is_left_out_however_it_comes() -> None:
     long = b"\x1b]52;c;" + b"A" * (LONGEST + 1) + b"\x07"
     assert tokens(long, b"X") == tokens(*(long[at : at + 1000] for at in range(0, len(long), 1000)), b"X")
-    assert tokens(long, b"X") == [(Kind.TEXT, "X")]
+    assert tokens(long, b"X") == [(Kind.RUN, "X")]

@@ -4,6 +4,16 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from fairlead.auth.credentials import Credentials
+from fairlead.model.accounts import (
+    AcceptInvitation,
+    CreateInvitation,
+    Invitation,
+    RemoveUser,
+    RenewToken,
+    SetPassword,
+    SignedIn,
+    SignIn,
+)
 from fairlead.model.admin import (
     AddUser,
     CreateLoginCode,
@@ -29,20 +39,30 @@ from fairlead.model.requests import Action
 class CredentialActions:
     """Who may ask is decided before: these only do it."""
 
-    def __init__(self, credentials: Credentials) -> None:
+    """`page` is where an invitation is opened."""
+
+    def __init__(self, credentials: Credentials, page: str = "") -> None:
         self._credentials = credentials
+        self._accounts = credentials.accounts
+        self._page = page
 
     def performers(self) -> Mapping[type[Action], Callable[[Identity, Any], Awaitable[Any]]]:
         return {
+            AcceptInvitation: self.accept,
             AddUser: self.add_user,
+            CreateInvitation: self.invite,
             CreateLoginCode: self.create_login_code,
             CreateToken: self.create_token,
             IssueTicket: self.issue_ticket,
             ListCredentials: self.list_credentials,
             ListUsers: self.list_users,
             Login: self.login,
+            RemoveUser: self.remove_user,
+            RenewToken: self.renew,
             RevokeCredential: self.revoke,
+            SetPassword: self.set_password,
             SignDownload: self.sign,
+            SignIn: self.sign_in,
         }
 
     async def create_token(self, who: Identity, action: CreateToken) -> NewCredential:
@@ -55,7 +75,7 @@ class CredentialActions:
         return (await self._credentials.revoke(action.kind, action.id)).view()
 
     async def create_login_code(self, who: Identity, action: CreateLoginCode) -> LoginCode:
-        user = await self._credentials.users.check(action.user or who.user)
+        user = self._credentials.users.check(action.user or who.user)
         scopes = tuple(who.scopes) if action.scopes is None else action.scopes
         if not scopes:
             raise BadRequest("A login link needs at least one scope.")
@@ -74,7 +94,27 @@ class CredentialActions:
         return self._credentials.sign(who.credential, path, query)
 
     async def add_user(self, who: Identity, action: AddUser) -> UserView:
-        return await self._credentials.users.add(action.name)
+        return (await self._accounts.add(action.name, action.password, action.scopes)).view()
 
     async def list_users(self, who: Identity, action: ListUsers) -> tuple[UserView, ...]:
-        return await self._credentials.users.list()
+        return self._credentials.users.list()
+
+    async def set_password(self, who: Identity, action: SetPassword) -> UserView:
+        return (await self._accounts.set_password(action.name, action.password)).view()
+
+    async def remove_user(self, who: Identity, action: RemoveUser) -> None:
+        await self._credentials.remove_user(action.name)
+
+    async def invite(self, who: Identity, action: CreateInvitation) -> Invitation:
+        made = await self._accounts.invite(action.scopes)
+        # In the fragment: browsers send that to no server and put it into no Referer.
+        return Invitation(url=f"{self._page}#{made.code}", code=made.code, expires=made.expires)
+
+    async def accept(self, who: Identity, action: AcceptInvitation) -> SignedIn:
+        return await self._accounts.accept(action.code, action.name, action.password)
+
+    async def sign_in(self, who: Identity, action: SignIn) -> SignedIn:
+        return await self._accounts.sign_in(action.name, action.password, action.peer)
+
+    async def renew(self, who: Identity, action: RenewToken) -> SignedIn | None:
+        return self._accounts.renew(who, now=action.now)

@@ -1,10 +1,10 @@
 """The first admin token: from the environment, else made once and kept in the data folder, readable by its owner."""
 
-import os
 from pathlib import Path
 from typing import Final
 
 from fairlead.auth.credentials import Credentials
+from fairlead.system.private import write_private
 
 FILE: Final = "admin-token"
 
@@ -25,7 +25,7 @@ async def bootstrap_admin(credentials: Credentials, data: Path, given: str | Non
         if record is not None and not record.revoked:
             return kept
     new = await credentials.create("token", "admin", ("admin",))
-    _write(path, new.secret)
+    write_private(path, f"{new.secret}\n".encode())
     return new.secret
 
 
@@ -34,15 +34,3 @@ def _read(path: Path) -> str:
         return path.read_text(encoding="utf-8", errors="replace").strip()
     except FileNotFoundError:
         return ""
-
-
-def _write(path: Path, token: str) -> None:
-    """Whole or not at all, and never for a moment readable by others."""
-    draft = path.with_name(f"{path.name}.new")
-    draft.unlink(missing_ok=True)
-    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.write(token + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)

@@ -15,6 +15,7 @@ from typing import Final, Literal
 import msgspec
 
 from fairlead.auth import signed
+from fairlead.auth.accounts import INVITED_MS, Accounts, credential_of
 from fairlead.auth.agents import AgentTokens
 from fairlead.auth.devices import LoginCodes
 from fairlead.auth.tickets import Tickets
@@ -28,6 +29,7 @@ from fairlead.system.clock import Clock, Timer
 
 SPACE: Final = "credentials"
 KEYS: Final = "auth"
+INVITATIONS: Final = "invitations"
 URL_KEY: Final = "url-key"
 GIVEN: Final = "given"
 """The id of the token that the environment gave: valid while it is given, never stored."""
@@ -44,8 +46,18 @@ Kind = Literal["token", "device"]
 class Credentials:
     """Call `load` before the first lookup, `close` at the end."""
 
-    def __init__(self, documents: Documents, clock: Clock, random: Random = token_bytes) -> None:
-        self.users = Users(documents, clock)
+    def __init__(
+        self,
+        documents: Documents,
+        clock: Clock,
+        random: Random = token_bytes,
+        key: Callable[[], bytes] | None = None,
+    ) -> None:
+        """`key` signs the tokens of users; without one they are good while this process lives."""
+        own = random(SECRET_BYTES) if key is None else b""
+        self.users = Users(documents, clock, random)
+        invitations = LoginCodes(documents, clock, random, INVITATIONS, INVITED_MS)
+        self.accounts = Accounts(self.users, invitations, clock, key or (lambda: own), self._end)
         self.tickets = Tickets(clock, random)
         self.codes = LoginCodes(documents, clock, random)
         self.agents = AgentTokens(random, self._end)
@@ -63,6 +75,7 @@ class Credentials:
 
     async def load(self) -> None:
         """Read everything from the store again."""
+        void = await self.users.load()
         await self.users.ensure(OWNER)
         new = self._random(SECRET_BYTES).hex()
         made = await self._documents.add(KEYS, URL_KEY, new)
@@ -73,7 +86,7 @@ class Credentials:
             records[key] = msgspec.structs.replace(records[key], last_used=self._records[key].last_used)
         gone = [key for key in self._records if key not in records or records[key].revoked]
         self._records = records
-        for key in gone:
+        for key in (*gone, *(credential_of(record) for record in void)):
             self._end(key)
 
     async def close(self) -> None:
@@ -119,6 +132,9 @@ class Credentials:
     def agent(self, secret: str, session: str) -> Identity | None:
         return self.agents.identity(secret, session)
 
+    def account(self, token: str) -> Identity | Literal["expired"] | None:
+        return self.accounts.identity(token)
+
     def identity(self, credential: str) -> Identity | None:
         """Of a credential that is valid now."""
         record = self._given if credential == GIVEN else self._records.get(credential)
@@ -139,7 +155,7 @@ class Credentials:
         title = " ".join(name.split())
         if not title or len(title) > _NAME_LENGTH or not title.isprintable():
             raise BadRequest(f"A credential needs a name of at most {_NAME_LENGTH} printable characters.")
-        await self.users.check(user)
+        self.users.check(user)
         while True:
             key, secret = mint(self._random)
             record = CredentialRecord(
@@ -179,6 +195,14 @@ class Credentials:
             await self._documents.put(SPACE, credential, msgspec.to_builtins(record))
         return record
 
+    async def remove_user(self, name: str) -> None:
+        """With everything that was given to that user."""
+        self.users.check_removable(name)
+        own = [record for record in self._records.values() if record.user == name and not record.revoked]
+        for record in own:
+            await self.revoke(record.kind, record.id)
+        await self.accounts.remove(name)
+
     async def login(self, code: str, name: str) -> NewCredential:
         pending = await self.codes.redeem(code)
         # Who made the link knows whose device it is for; the browser only what it is.
@@ -190,11 +214,16 @@ class Credentials:
 
     # --- what is open with a credential
 
-    def attach(self, credential: str, close: Callable[[], None]) -> Callable[[], None]:
-        """`close` is called when the credential is revoked, unless the returned function was called before."""
+    def attach(self, who: Identity, close: Callable[[], None]) -> Callable[[], None]:
+        """`close` is called when the credential is revoked or over, unless the returned function was called before."""
+        credential = who.credential
         self._live[credential].add(close)
+        left = (who.expires - self._clock.now_ms()) / 1000
+        timer = self._clock.call_later(max(left, 0.0), close) if who.expires else None
 
         def detach() -> None:
+            if timer is not None:
+                timer.cancel()
             closers = self._live.get(credential)
             if closers is not None:
                 closers.discard(close)

@@ -38,34 +38,47 @@ class PendingLogin(msgspec.Struct, frozen=True):
 
 
 class LoginCodes:
-    def __init__(self, documents: Documents, clock: Clock, random: Random) -> None:
+    """`space` and `lifetime` where they are for something else than a device."""
+
+    def __init__(
+        self, documents: Documents, clock: Clock, random: Random, space: str = SPACE, lifetime: int = LIFETIME_MS
+    ) -> None:
         self._documents = documents
         self._clock = clock
         self._random = random
+        self._space = space
+        self._lifetime = lifetime
 
     async def create(self, name: str, user: str, scopes: tuple[Scope, ...]) -> LoginCode:
         await self._forget_expired()
         code = spell(self._random(SECRET_BYTES))
-        expires = self._clock.now_ms() + LIFETIME_MS
+        expires = self._clock.now_ms() + self._lifetime
         pending = PendingLogin(name, user, scopes, expires)
-        await self._documents.put(SPACE, digest(code), msgspec.to_builtins(pending))
+        await self._documents.put(self._space, digest(code), msgspec.to_builtins(pending))
         return LoginCode(code=code, expires=expires)
 
-    async def redeem(self, code: str) -> PendingLogin:
-        key = digest(code)
-        found = await self._documents.get(SPACE, key)
-        if found is None or not await self._documents.delete(SPACE, key):
+    async def look(self, code: str) -> PendingLogin:
+        """What it is good for; does not spend it. BadCode."""
+        found = await self._documents.get(self._space, digest(code))
+        if found is None:
             raise BadCode
         pending = msgspec.convert(found, PendingLogin)
         if self._clock.now_ms() >= pending.expires:
             raise BadCode
         return pending
 
+    async def redeem(self, code: str) -> PendingLogin:
+        """For the one who spends it. BadCode."""
+        pending = await self.look(code)
+        if not await self._documents.delete(self._space, digest(code)):
+            raise BadCode
+        return pending
+
     async def _forget_expired(self) -> None:
         now = self._clock.now_ms()
-        codes = await self._documents.list(SPACE)
+        codes = await self._documents.list(self._space)
         expired = [key for key, value in codes.items() if msgspec.convert(value, PendingLogin).expires <= now]
         for key in expired:
-            await self._documents.delete(SPACE, key)
+            await self._documents.delete(self._space, key)
         if len(codes) - len(expired) >= OPEN_AT_MOST:
-            raise TooMany(f"{OPEN_AT_MOST} login links are open: wait until they have expired.")
+            raise TooMany(f"{OPEN_AT_MOST} links are open: wait until they have expired.")

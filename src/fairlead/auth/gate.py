@@ -29,6 +29,10 @@ class Demand(msgspec.Struct, frozen=True, kw_only=True):
     signed: bool = False
     session: str = ""
     """Of the path, where it names one: an agent's token opens its own session alone."""
+    accounts: bool = False
+    """The token of a user who signed in with a password opens it too."""
+    query_first: bool = False
+    """A token of the query counts before one of a header, whose first word may be any."""
 
 
 class Keys(Protocol):
@@ -38,6 +42,7 @@ class Keys(Protocol):
     def ticket(self, ticket: str) -> Identity | None: ...
     def signature(self, path: str, query: str) -> Identity | None: ...
     def agent(self, secret: str, session: str) -> Identity | None: ...
+    def account(self, token: str) -> Identity | Literal["expired"] | None: ...
 
 
 class Allow(msgspec.Struct, frozen=True):
@@ -65,6 +70,7 @@ _CROSS_SITE: Final = Refuse(403, "cross_site", "The request comes from a page of
 _AMBIGUOUS: Final = Refuse(400, "bad_credential", "The request carries more than one header with a token.")
 _NO_CREDENTIAL: Final = Refuse(401, "no_credential", "A token is needed: send it as Authorization: Bearer.")
 _BAD_CREDENTIAL: Final = Refuse(401, "bad_credential", "The credential is not valid.")
+_EXPIRED: Final = Refuse(401, "expired_credential", "The token has expired: sign in again.")
 _AGENTS_ONLY: Final = Refuse(403, "not_allowed", "This is open to the session's own agent alone.")
 
 
@@ -121,7 +127,7 @@ def _agent(head: Head, demand: Demand, keys: Keys) -> Allow | Refuse:
     return _BAD_CREDENTIAL if not secret or keys.bearer(secret) is None else _AGENTS_ONLY
 
 
-def _bearer(head: Head) -> str | Refuse | None:
+def _bearer(head: Head, *, any_word: bool = False) -> str | Refuse | None:
     """The token of the header; empty if it is none, None without a header."""
     headers = head.all("authorization")
     if len(headers) > 1:
@@ -129,7 +135,7 @@ def _bearer(head: Head) -> str | Refuse | None:
     if not headers:
         return None
     scheme, _, secret = headers[0].strip().partition(" ")
-    return secret.strip() if scheme.lower() == "bearer" else ""
+    return secret.strip() if any_word or scheme.lower() == "bearer" else ""
 
 
 def _bare(head: Head, name: str) -> str | Refuse | None:
@@ -145,22 +151,33 @@ def _bare(head: Head, name: str) -> str | Refuse | None:
 
 def _credential(head: Head, demand: Demand, keys: Keys) -> Allow | Refuse:
     """The first kind that is there counts; a bad one is not made good by another."""
-    secret = _bearer(head)
+    secret = _bearer(head, any_word=demand.query_first)
     if secret is None and demand.token_header:
         secret = _bare(head, demand.token_header)
     if isinstance(secret, Refuse):
         return secret
-    if secret is not None:
-        found = keys.bearer(secret) if secret else None
-        return _BAD_CREDENTIAL if found is None else Allow(found)
     kind, value = _from_query(head, demand)
+    if secret is not None and not (demand.query_first and kind == "token"):
+        return _token(secret, demand, keys)
     if not kind:
         return _NO_CREDENTIAL
     if kind == "ticket":
         found = keys.ticket(value)
         return _BAD_CREDENTIAL if found is None else Allow(found, value)
-    found = keys.signature(head.path, head.query) if kind == "signature" else keys.bearer(value)
+    if kind == "token":
+        return _token(value, demand, keys)
+    found = keys.signature(head.path, head.query)
     return _BAD_CREDENTIAL if found is None else Allow(found)
+
+
+def _token(secret: str, demand: Demand, keys: Keys) -> Allow | Refuse:
+    """One of ours, or where the route takes them, of a user who signed in."""
+    found: Identity | Literal["expired"] | None = keys.bearer(secret) if secret else None
+    if found is None and secret and demand.accounts:
+        found = keys.account(secret)
+    if found == "expired":
+        return _EXPIRED
+    return Allow(found) if isinstance(found, Identity) else _BAD_CREDENTIAL
 
 
 def _from_query(head: Head, demand: Demand) -> tuple[Literal["", "ticket", "signature", "token"], str]:

@@ -1,43 +1,147 @@
-"""Users: names that credentials belong to. What a user may do is said by each credential, not here."""
+"""Users: names that credentials belong to, and of those who sign in by themselves the password's hash and the scopes.
+
+All of them are in memory after `load`, so that the gate can ask about a user's token without waiting.
+"""
 
 import re
 from typing import Final
 
 import msgspec
 
+from fairlead.auth.tokens import SECRET_BYTES, Random, in_order
+from fairlead.model.accounts import DEFAULT_SCOPES
 from fairlead.model.admin import UserView
+from fairlead.model.auth import SCOPES, Scope
 from fairlead.model.errors import BadRequest, NotFound, Stale
 from fairlead.model.store import Documents
 from fairlead.system.clock import Clock
 
 SPACE: Final = "users"
+NUMBERS: Final = "user_numbers"
+"""Which number a user has; those of removed ones stay, so that none is given twice."""
 OWNER: Final = "owner"
 """The person whose gateway this is: there from the first start."""
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
 
+class UserRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is stored. `password` is a hash, empty for somebody who has none; `salt` goes into the key that signs the
+    user's tokens: another one makes all of them void."""
+
+    name: str
+    created: int
+    number: int = 0
+    scopes: tuple[Scope, ...] = ()
+    password: str = ""
+    salt: str = ""
+
+    def view(self) -> UserView:
+        return UserView(name=self.name, created=self.created, password=bool(self.password), scopes=self.scopes)
+
+
 class Users:
-    def __init__(self, documents: Documents, clock: Clock) -> None:
+    def __init__(self, documents: Documents, clock: Clock, random: Random) -> None:
         self._documents = documents
         self._clock = clock
+        self._random = random
+        self._records: dict[str, UserRecord] = {}
+        self._numbers: dict[int, UserRecord] = {}
 
-    async def add(self, name: str) -> UserView:
-        if not _NAME.fullmatch(name):
-            raise BadRequest("A user's name has 1 to 64 of a-z, 0-9 and ._-, and begins with a letter or digit.")
-        view = UserView(name=name, created=self._clock.now_ms())
-        if not await self._documents.add(SPACE, name, msgspec.to_builtins(view)):
-            raise Stale(f"There is a user {name} already.", name=name)
-        return view
-
-    async def list(self) -> tuple[UserView, ...]:
+    async def load(self) -> tuple[UserRecord, ...]:
+        """Read everything from the store again. Those whose tokens are void by it."""
         found = await self._documents.list(SPACE)
-        return tuple(sorted((msgspec.convert(value, UserView) for value in found.values()), key=lambda user: user.name))
+        records = {name: msgspec.convert(value, UserRecord) for name, value in found.items()}
+        gone = [old for name, old in self._records.items() if old.number and salt_of(records.get(name)) != salt_of(old)]
+        self._records = records
+        self._numbers = {record.number: record for record in records.values() if record.number}
+        return tuple(gone)
 
-    async def check(self, name: str) -> str:
+    # --- lookups: at once
+
+    def get(self, name: str) -> UserRecord | None:
+        return self._records.get(name)
+
+    def numbered(self, number: int) -> UserRecord | None:
+        """The one with this number, if that user can sign in."""
+        return self._numbers.get(number)
+
+    def list(self) -> tuple[UserView, ...]:
+        return tuple(record.view() for _, record in sorted(self._records.items()))
+
+    def check(self, name: str) -> str:
         """The name, if there is such a user."""
-        if await self._documents.get(SPACE, name) is None:
+        if name not in self._records:
             raise NotFound("user", name)
         return name
 
+    def check_free(self, name: str) -> None:
+        """BadRequest for what is no name, Stale for one that somebody has."""
+        if not _NAME.fullmatch(name):
+            raise BadRequest("A user's name has 1 to 64 of a-z, 0-9 and ._-, and begins with a letter or digit.")
+        if name in self._records:
+            raise Stale(f"There is a user {name} already.", name=name)
+
+    def check_removable(self, name: str) -> None:
+        """BadRequest, NotFound."""
+        if name == OWNER:
+            raise BadRequest("The owner of the gateway cannot be removed.")
+        self.check(name)
+
+    # --- changes
+
+    async def add(self, name: str, password: str = "", scopes: tuple[Scope, ...] = DEFAULT_SCOPES) -> UserRecord:
+        """`password` is a hash; without one nobody can sign in by it."""
+        self.check_free(name)
+        record = UserRecord(name=name, created=self._clock.now_ms())
+        if password:
+            record = await self._with_password(record, password, check_scopes(scopes))
+        if not await self._documents.add(SPACE, name, msgspec.to_builtins(record)):
+            raise Stale(f"There is a user {name} already.", name=name)
+        self._keep(record)
+        return record
+
     async def ensure(self, name: str) -> None:
-        await self._documents.add(SPACE, name, msgspec.to_builtins(UserView(name=name, created=self._clock.now_ms())))
+        if name not in self._records:
+            await self.add(name)
+
+    async def set_password(self, name: str, password: str) -> UserRecord:
+        """With the same number and scopes as before, and another salt."""
+        self.check(name)
+        record = await self._with_password(self._records[name], password, self._records[name].scopes or DEFAULT_SCOPES)
+        # First for this process, then for the next: a store that fails must not keep the old password good.
+        self._keep(record)
+        await self._documents.put(SPACE, name, msgspec.to_builtins(record))
+        return record
+
+    async def remove(self, name: str) -> None:
+        self.check_removable(name)
+        record = self._records.pop(name)
+        self._numbers.pop(record.number, None)
+        await self._documents.delete(SPACE, name)
+
+    async def _with_password(self, record: UserRecord, password: str, scopes: tuple[Scope, ...]) -> UserRecord:
+        number = record.number or await self._number(record.name)
+        salt = self._random(SECRET_BYTES).hex()
+        return msgspec.structs.replace(record, password=password, scopes=scopes, number=number, salt=salt)
+
+    async def _number(self, name: str) -> int:
+        number = 1 + max(self._numbers, default=0)
+        while not await self._documents.add(NUMBERS, str(number), name):
+            number += 1
+        return number
+
+    def _keep(self, record: UserRecord) -> None:
+        self._records[record.name] = record
+        if record.number:
+            self._numbers[record.number] = record
+
+
+def salt_of(record: UserRecord | None) -> str:
+    return "" if record is None else record.salt
+
+
+def check_scopes(scopes: tuple[Scope, ...]) -> tuple[Scope, ...]:
+    """In their order; BadRequest without any, or for one that is none."""
+    if not scopes or any(scope not in SCOPES for scope in scopes):
+        raise BadRequest(f"A user who signs in needs at least one of the scopes {', '.join(SCOPES)}.")
+    return in_order(scopes)

@@ -2,12 +2,13 @@
 
 import asyncio
 import os
+import sys
 from collections.abc import Coroutine
 from typing import Annotated, Any, TypeVar
 
 import typer
 
-from fairlead.cli.errors import Interrupted
+from fairlead.cli.errors import Failed, Interrupted, Usage
 
 T = TypeVar("T")
 _GATEWAY = "Gateway"
@@ -36,6 +37,9 @@ Data = Annotated[
     str | None,
     typer.Option("--data", envvar="FAIRLEAD_DATA", metavar="DIR", help="The data folder.", rich_help_panel=_GATEWAY),
 ]
+Scopes = Annotated[
+    list[str] | None, typer.Option("--scope", metavar="SCOPE[,SCOPE]", help="view, chat, approve, terminal, admin.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Plain JSON lines on stdout, for scripts.")]
 NoColor = Annotated[bool, typer.Option("--no-color", help="No colours; the variable NO_COLOR says the same.")]
 SessionArg = Annotated[str, typer.Argument(metavar="ID", help="A session's id, or at least 4 of its first characters.")]
@@ -46,12 +50,30 @@ def listed(texts: list[str] | None) -> tuple[str, ...]:
     return tuple(part.strip() for text in texts or () for part in text.split(",") if part.strip())
 
 
+def checked_scopes(scopes: list[str] | None) -> tuple[str, ...]:
+    from fairlead.model.auth import SCOPES
+
+    wanted = listed(scopes)
+    for scope in wanted:
+        if scope not in SCOPES:
+            raise Usage(f"There is no scope {scope[:40]!r}: {', '.join(SCOPES)}.")
+    return wanted
+
+
 def asynchronously(work: Coroutine[Any, Any, T]) -> T:
     """Run a command's coroutine; Ctrl-C ends it as an interruption."""
     try:
         return asyncio.run(work)
     except KeyboardInterrupt:
         raise Interrupted() from None
+
+
+def confirm(question: str) -> None:
+    """Return if a person says yes to what was shown."""
+    if not sys.stdin.isatty():
+        raise Usage("There is no terminal to ask on: look at what is shown, then say --yes.")
+    if not typer.confirm(question, default=False, err=True):
+        raise Failed("Nothing was changed.")
 
 
 def examples(*lines: str) -> str:

@@ -23,7 +23,7 @@ from fairlead.cli.client import open_socket, refused_socket, unreachable
 from fairlead.cli.errors import CliError, Failed, Missing, Usage
 from fairlead.cli.output import hint
 from fairlead.cli.place import Place
-from fairlead.terminals.redraw import CLEAR_HISTORY, UNDO
+from fairlead.terminals.modes import CLEAR_HISTORY, UNDO
 
 LEAVE: Final = re.compile(rb"\x1d|\x1b\[93;5(?::1)?u|\x1b\[27;5;93~")
 """Ctrl-], also as terminals spell it whose program has asked for another spelling of keys."""

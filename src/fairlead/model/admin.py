@@ -8,6 +8,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
+from fairlead.model.accounts import DEFAULT_SCOPES
 from fairlead.model.auth import Identity, Scope
 from fairlead.model.requests import Action
 
@@ -61,9 +62,11 @@ class SignDownload(Action, frozen=True):
 
 
 class AddUser(Action, frozen=True):
-    """-> `UserView`"""
+    """-> `UserView`. With a password, that user can sign in and has these scopes."""
 
     name: str
+    password: str = ""
+    scopes: tuple[Scope, ...] = DEFAULT_SCOPES
 
 
 class ListUsers(Action, frozen=True):
@@ -104,8 +107,12 @@ class SignedUrl(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UserView(msgspec.Struct, frozen=True, kw_only=True):
+    """`password`: there is one to sign in with, and `scopes` are what that allows."""
+
     name: str
     created: int
+    password: bool = False
+    scopes: tuple[Scope, ...] = ()
 
 
 # --- trusted folders --------------------------------------------------------------------------------

@@ -15,6 +15,8 @@ class Identity(msgspec.Struct, frozen=True):
     user: str
     name: str
     scopes: frozenset[Scope]
+    expires: int = 0
+    """When it is over by itself, in milliseconds since 1970; 0: never."""
 
     def may(self, scope: Scope) -> bool:
         return scope in self.scopes or "admin" in self.scopes

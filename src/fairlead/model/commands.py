@@ -44,10 +44,11 @@ class Create(Base, frozen=True, kw_only=True, tag="create"):
 
 
 class Send(Base, frozen=True, kw_only=True, tag="send"):
-    """A prompt: a turn of its own, queued while the agent works."""
+    """A prompt: a turn of its own, queued while the agent works; with `wait` false it is refused then, Busy."""
 
     content: tuple[Content, ...]
     message: MessageId | None = None
+    wait: bool = True
 
 
 class Steer(Base, frozen=True, kw_only=True, tag="steer"):
@@ -88,6 +89,14 @@ class SetModel(Base, frozen=True, kw_only=True, tag="set_model"):
 
 class SetThinking(Base, frozen=True, kw_only=True, tag="set_thinking"):
     budget: int | None
+
+
+class SetRules(Base, frozen=True, kw_only=True, tag="set_rules"):
+    """The rules for tools that a client keeps and brings along, in place of those that were brought before. What may
+    not be a session's rule is left out, and named in the answer's data as `refused`."""
+
+    allow: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
 
 
 class Configure(Base, frozen=True, kw_only=True, tag="configure"):
@@ -176,6 +185,7 @@ Command = (
     | SetMode
     | SetModel
     | SetThinking
+    | SetRules
     | Configure
     | Rewind
     | Fork

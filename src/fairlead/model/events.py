@@ -8,7 +8,7 @@ means adding it to `Event` at the end of this file; the type checker then names 
 `subagent` are set on everything that happened inside one. `seq` is not here: the log gives it.
 """
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import msgspec
 
@@ -54,11 +54,13 @@ class SessionResumed(Base, frozen=True, kw_only=True, tag="session.resumed"):
 
 
 class SessionChanged(Base, frozen=True, kw_only=True, tag="session.changed"):
-    """Title, archive flag or settings; only what changed is set."""
+    """Title, archive flag, settings, or the rules that clients brought along; only what changed is set."""
 
     title: str | None = None
     archived: bool | None = None
     settings: dict[str, Any] | None = None
+    allow: tuple[str, ...] | None = None
+    deny: tuple[str, ...] | None = None
     by: str = ""
 
 
@@ -325,6 +327,7 @@ class PermissionAsked(Base, frozen=True, kw_only=True, tag="permission.asked"):
 class QuestionAsked(Base, frozen=True, kw_only=True, tag="question.asked"):
     """AskUserQuestion: answered like a permission, with `answers`."""
 
+    tool: ClassVar[str] = "AskUserQuestion"
     request: RequestId
     call: CallId
     questions: tuple[dict[str, Any], ...]
@@ -334,6 +337,7 @@ class QuestionAsked(Base, frozen=True, kw_only=True, tag="question.asked"):
 class PlanProposed(Base, frozen=True, kw_only=True, tag="plan.proposed"):
     """ExitPlanMode: approving it lets the agent begin."""
 
+    tool: ClassVar[str] = "ExitPlanMode"
     request: RequestId
     call: CallId
     plan: str

@@ -1,11 +1,14 @@
 """Queries: what a client may ask of the gateway without changing anything, and the answers' shapes."""
 
-from typing import Any
+from collections.abc import Generator
+from typing import Any, Final
 
 import msgspec
 
 from fairlead.model.ids import SessionId
-from fairlead.model.store import Hit, RowPage, SessionFilter, Summary
+from fairlead.model.store import Hit, RowPage, SessionFilter, SessionPage, Summary
+
+_PAGE: Final = 1000
 
 
 class ListSessions(msgspec.Struct, frozen=True):
@@ -102,10 +105,12 @@ class ReadInsight(msgspec.Struct, frozen=True):
 
 class Whole(msgspec.Struct, frozen=True):
     """Answered when all of a session's past is in its log: a large file is read while the session is open already.
+    With `wait` false it is answered at once.
 
-    -> None"""
+    -> bool: it is there"""
 
     session: SessionId
+    wait: bool = True
 
 
 class Delivery(msgspec.Struct, frozen=True):
@@ -164,6 +169,18 @@ Query = (
     | FindRow
     | ReadFold
 )
+
+
+def every_session(**wanted: Any) -> Generator[ListSessions, SessionPage, list[Summary]]:
+    """Steps: all sessions of a filter, newest first, page by page."""
+    found: list[Summary] = []
+    before = ""
+    while True:
+        page = yield ListSessions(SessionFilter(before=before, limit=_PAGE, **wanted))
+        found.extend(page.sessions)
+        if not page.next:
+            return found
+        before = page.next
 
 
 class PendingView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -308,4 +325,5 @@ __all__ = [
     "SessionView",
     "UsageView",
     "Whole",
+    "every_session",
 ]

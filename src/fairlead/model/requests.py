@@ -1,5 +1,6 @@
 """A request's head and the steps that answer it: what routes and sockets share. Plain values, no HTTP library."""
 
+from collections.abc import Callable
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -47,6 +48,10 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
     body: bytes = b""
     content_type: str = "application/json"
     headers: tuple[tuple[str, str], ...] = ()
+
+
+Refused = Callable[[int, str, str], Response]
+"""How a protocol words what the gate refuses, by its status, code and message. The status stays."""
 
 
 def check_token_header(route: str, name: str) -> None:

@@ -18,7 +18,7 @@ from fairlead.model.auth import Identity, Scope
 from fairlead.model.errors import BadRequest
 from fairlead.model.ids import SessionId
 from fairlead.model.news import Listener, SessionNews
-from fairlead.model.requests import Action, Head, Response, Step, check_token_header, parse_query
+from fairlead.model.requests import Action, Head, Refused, Response, Step, check_token_header, parse_query
 from fairlead.model.sockets import SocketRoute
 from fairlead.model.store import Entry
 from fairlead.model.views import View
@@ -117,7 +117,9 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     """One HTTP route. `body`, `answer` (one type, or several) and `query` describe it in the reference.
 
     `token_query`: a name of the query that carries our token, for clients that can set no header. `token_header`:
-    a header that carries it besides Authorization, in lower case.
+    a header that carries it besides Authorization, in lower case. `accounts`: the token of a user who signed in with
+    a password opens it too. `query_first`: a token of the query counts before one of a header, and the header's first
+    word may be any. `refused`: how the gate's refusal is worded.
     `signed`: a short-lived signed URL opens it too. `body_limit`: bytes of a body, where it is to be another than
     usual. `waits`: its answer may take hours; when the client leaves, or the server stops, whoever makes it is
     cancelled. A path has parameters as `{name}`; a last `{name...}` takes the rest of the path."""
@@ -134,6 +136,9 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     query: tuple[Param, ...] = ()
     token_query: str = ""
     token_header: str = ""
+    accounts: bool = False
+    query_first: bool = False
+    refused: Refused | None = None
     signed: bool = False
     body_limit: int | None = None
     waits: bool = False
@@ -152,7 +157,8 @@ class ClientProtocol(msgspec.Struct, frozen=True, kw_only=True):
     On a door (`--door NAME=PORT`) all of it answers at these paths. On the main port the sockets do, and the routes
     below `root_paths`; everything also answers below `prefix`. Without a prefix all of it is at the root.
     `views`: its views with a memory; no other protocol may use their names. `door_options`: names of the query that a
-    door can set for all who do not say otherwise (`--door NAME=PORT,OPTION=VALUE`)."""
+    door can set for all who do not say otherwise (`--door NAME=PORT,OPTION=VALUE`). `door_sockets`: on its door alone.
+    `invitations`: the path of its page on which an invitation is accepted."""
 
     name: str
     routes: tuple[Route, ...] = ()
@@ -161,6 +167,8 @@ class ClientProtocol(msgspec.Struct, frozen=True, kw_only=True):
     root_paths: tuple[str, ...] = ()
     views: tuple[View, ...] = ()
     door_options: tuple[str, ...] = ()
+    door_sockets: tuple[SocketRoute, ...] = ()
+    invitations: str = ""
 
     def __post_init__(self) -> None:
         if self.prefix and (not self.prefix.startswith("/") or self.prefix.endswith("/")):

@@ -26,6 +26,7 @@ from fairlead.model.commands import (
     Send,
     SetMode,
     SetModel,
+    SetRules,
     SetThinking,
     Settings,
     SetVariables,
@@ -43,7 +44,7 @@ def scopes_for(command: Command) -> tuple[Scope, ...]:
     match command:
         case Create(settings=settings) | Configure(settings=settings):
             return ("chat", *_settings(settings))
-        case Answer() | SetMode():
+        case Answer() | SetMode() | SetRules():
             # Leaving plan mode approves the plan: no mode is too tame to be an approval.
             return ("approve",)
         case Delete(files=files):

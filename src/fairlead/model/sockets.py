@@ -12,8 +12,9 @@ import msgspec
 from fairlead.model.auth import Identity, Scope
 from fairlead.model.errors import FairleadError
 from fairlead.model.gateway import Cursor, Variant
+from fairlead.model.halls import Hall
 from fairlead.model.ids import SessionId
-from fairlead.model.requests import Head, Response, Step, check_token_header
+from fairlead.model.requests import Head, Refused, Response, Step, check_token_header
 
 
 class Write(msgspec.Struct, frozen=True):
@@ -34,14 +35,16 @@ class Run(msgspec.Struct, frozen=True):
 class Subscribe(msgspec.Struct, frozen=True):
     """Watch a session on this socket, from now on or from a cursor; one that is watched already begins anew.
 
-    With a `view` its rows are watched, beside the log or alone. Answered with `Subscribed`; events follow when the
-    conversation's answer to that has been written."""
+    With a `view` its rows are watched, beside the log or alone. `keep`: one that is watched goes on where it is, told
+    by this variant. Answered with `Subscribed`; events follow when the conversation's answer to that has been written.
+    """
 
     tag: Any
     session: SessionId
     cursor: Cursor | None
     variant: Variant
     view: str = ""
+    keep: bool = False
 
 
 class Unsubscribe(msgspec.Struct, frozen=True):
@@ -85,7 +88,9 @@ class Wire(Protocol):
         ...
 
     def resume(self) -> None: ...
-    def hang_up(self, code: int, reason: str) -> None: ...
+    def hang_up(self, code: int, reason: str) -> None:
+        """1005 is an end without a code and a reason."""
+        ...
 
 
 class Holder(Protocol):
@@ -107,7 +112,32 @@ class Attach(msgspec.Struct, frozen=True):
     holder: Holder
 
 
-Do = Write | Run | Subscribe | Unsubscribe | Tell | HangUp | Attach
+class Relay(Protocol):
+    """Who passes a socket on to somebody else: a holder that is told each message's kind and the end's words too.
+
+    `detached` comes last, once: also where the client left before there was anything to attach. `reason` is the
+    client's own."""
+
+    def attached(self, wire: Wire) -> None: ...
+    def received(self, data: bytes, text: bool) -> None: ...
+    def drained(self) -> None: ...
+    def detached(self, code: int, reason: str) -> None: ...
+
+
+class PassOn(msgspec.Struct, frozen=True):
+    """Give the socket to a relay, as `Attach` gives it to a holder."""
+
+    relay: Relay
+
+
+class Enter(msgspec.Struct, frozen=True):
+    """Be told from now on what is told to all in a hall (`model.halls`), beside everything else, until the socket's
+    end."""
+
+    hall: Hall
+
+
+Do = Write | Run | Subscribe | Unsubscribe | Tell | HangUp | Attach | PassOn | Enter
 
 
 class Subscribed(msgspec.Struct, frozen=True):
@@ -130,27 +160,38 @@ class Conversation(Protocol):
 
 
 class Opening(msgspec.Struct, frozen=True, kw_only=True):
-    """What a conversation begins with. `fresh` draws an unused UUID."""
+    """What a conversation begins with. `fresh` draws an unused UUID, `now` is the time, in milliseconds since 1970."""
 
     head: Head
     who: Identity
     version: str
     fresh: Callable[[], str]
+    now: Callable[[], int] = lambda: 0
     subprotocol: str = ""
     params: dict[str, str] = {}
     query: dict[str, str] = {}
 
 
-Check = Generator[Step, Any, Response | None]
-"""As a route's steps: it ends with the refusal that the client gets in place of the upgrade, or with None."""
+class Agreed(msgspec.Struct, frozen=True):
+    """What was found out before the upgrade: let the client in with this subprotocol (empty: none), and begin with
+    this in place of what the conversation would say."""
+
+    begin: tuple[Do, ...]
+    subprotocol: str = ""
+
+
+Check = Generator[Step, Any, Response | Agreed | None]
+"""As a route's steps: it ends with the refusal that the client gets in place of the upgrade, with what was agreed, or
+with None."""
 
 
 class SocketRoute(msgspec.Struct, frozen=True, kw_only=True):
     """One WebSocket path. No socket is public: the gate decides before the upgrade, and after it `check`.
 
     `subprotocols` in the order of our preference, the first also for a client that asks for none; a client that
-    asks only for others is refused. `token_query` and `token_header` as of a route; a single-use ticket opens every
-    socket, but one of an agent. `message_limit`: bytes of one inbound message, where it is to be another than usual.
+    asks only for others is refused. `token_query`, `token_header`, `accounts`, `query_first` and `refused` as of a
+    route; a single-use ticket opens every socket, but one of an agent. `message_limit`: bytes of one inbound message,
+    where it is to be another than usual.
     `compress_query`: a name of the query by which (`=1`) a client asks for permessage-deflate; it must offer it as
     well."""
 
@@ -162,6 +203,9 @@ class SocketRoute(msgspec.Struct, frozen=True, kw_only=True):
     subprotocols: tuple[str, ...] = ()
     token_query: str = ""
     token_header: str = ""
+    accounts: bool = False
+    query_first: bool = False
+    refused: Refused | None = None
     message_limit: int | None = None
     compress_query: str = ""
     check: Callable[[Opening], Check] | None = None

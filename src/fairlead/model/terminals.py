@@ -33,14 +33,26 @@ class Screen(msgspec.Struct, frozen=True):
     """The program asked for bracketed paste."""
 
 
+class FoundUrl(msgspec.Struct, frozen=True):
+    """A URL that the program printed. `open`: it asks that it be opened; that may come later, with the URL once
+    more."""
+
+    url: str
+    open: bool = False
+
+
 class Output(msgspec.Struct, frozen=True):
     """What a watcher is given: whole characters and sequences. `redraw`: it lagged (or has just come, or the size has
     changed), and this draws everything from a clean screen, for a terminal of `size`; what it had before is void.
-    The first of a raw watch is no redraw and tells the `size` as well; its data may be empty."""
+    The first of a raw watch is no redraw and tells the `size` as well; its data may be empty.
+
+    `urls`: what was found among all that was printed by then; the first tells those that were found before. One that
+    was asked to be opened is so for whoever is told first."""
 
     data: bytes
     redraw: bool = False
     size: Size | None = None
+    urls: tuple[FoundUrl, ...] = ()
 
 
 class Program(msgspec.Struct, frozen=True, kw_only=True):
@@ -151,17 +163,59 @@ class Answer(msgspec.Struct, frozen=True):
     frames: bytes
 
 
-class TerminalCodec(Protocol):
-    """How a client protocol spells a terminal on a socket; one object a socket, pure. Frames are ready ones, from
+class TerminalWords(Protocol):
+    """How a client protocol tells what happens on a terminal; one object a socket, pure. Frames are ready ones, from
     `model.frames`."""
+
+    def output(self, output: Output) -> bytes: ...
+    def ended(self, exit: Exit) -> bytes: ...
+    def failed(self, error: FairleadError) -> bytes: ...
+
+
+class TerminalCodec(TerminalWords, Protocol):
+    """The same, and how it spells what its client says."""
 
     def read(self, data: bytes) -> Keys | Size | Answer:
         """A client's frame. A FairleadError is told by `failed`, and the socket goes on."""
         ...
 
-    def output(self, output: Output) -> bytes: ...
-    def ended(self, exit: Exit) -> bytes: ...
-    def failed(self, error: FairleadError) -> bytes: ...
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """The program that a client wants to sit before: that which it had under the same folder, session, provider and
+    command, else a new one. `provider` is the name of a configured program, empty for the shell, into which `command`
+    is typed. `resume`: a new one goes on with the conversation `session`. `restart`: one that runs is ended first."""
+
+    folder: str = ""
+    session: str = ""
+    provider: str = ""
+    command: str = ""
+    resume: bool = False
+    restart: bool = False
+    size: Size = Size(80, 24)
+
+
+class Seated(msgspec.Struct, frozen=True, kw_only=True):
+    """What it got. `again`: it ran already. `resumed`: the agent's id of the conversation that goes on; `lost`: why
+    one does not."""
+
+    folder: str
+    provider: str = ""
+    again: bool = False
+    resumed: str = ""
+    lost: str = ""
+
+
+class DeskCodec(TerminalWords, Protocol):
+    """Of a socket whose client names the program that it wants, and may want another later."""
+
+    def read(self, data: bytes) -> Wanted | Keys | Size | Answer: ...
+    def seated(self, seated: Seated) -> bytes:
+        """Comes before the first output of each program."""
+        ...
+
+    def refused(self, error: FairleadError) -> bytes:
+        """There is no program: the client may want another."""
+        ...
 
 
 class TerminalView(msgspec.Struct, frozen=True, kw_only=True):
@@ -231,6 +285,13 @@ class ShellView(msgspec.Struct, frozen=True, kw_only=True):
     shared: bool
     watched: bool
     idle_s: float
+
+
+class TakeDesk(Action, frozen=True, kw_only=True):
+    """-> a `Holder` that gives its client the programs it wants, one after the other. They are the asker's own; what
+    cannot be given is told by the codec."""
+
+    codec: DeskCodec
 
 
 def session_terminal(session: SessionId) -> str:

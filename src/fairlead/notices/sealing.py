@@ -1,15 +1,14 @@
 """Secrets at rest: sealed with a key that is in the data folder beside the database, and in no backup of it."""
 
 import base64
-import os
 from pathlib import Path
 from typing import Final
 
 from nacl.exceptions import CryptoError
 from nacl.secret import SecretBox
-from nacl.utils import random
 
 from fairlead.model.errors import Damaged
+from fairlead.system.private import make_key, read_key
 
 FILE: Final = "secrets.key"
 
@@ -36,27 +35,6 @@ class Seal:
 
     def _box(self) -> SecretBox:
         if self._opened is None:
-            self._opened = SecretBox(self._read() or self._make())
+            size = SecretBox.KEY_SIZE
+            self._opened = SecretBox(read_key(self._path, size) or make_key(self._path, size))
         return self._opened
-
-    def _read(self) -> bytes:
-        try:
-            key = self._path.read_bytes()
-        except FileNotFoundError:
-            return b""
-        if len(key) != SecretBox.KEY_SIZE:
-            raise Damaged(f"{self._path} is no key: put back the one that was there.", file=str(self._path))
-        return key
-
-    def _make(self) -> bytes:
-        """Whole or not at all, and never for a moment readable by others."""
-        key = random(SecretBox.KEY_SIZE)
-        draft = self._path.with_name(f"{FILE}.new")
-        draft.unlink(missing_ok=True)
-        handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-        with os.fdopen(handle, "wb") as file:
-            file.write(key)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(self._path)
-        return key

@@ -31,14 +31,14 @@ from fairlead.model.routes import (
     Steps,
     json_response,
 )
-from fairlead.model.sockets import Check, Opening, SocketRoute
+from fairlead.model.sockets import Agreed, Check, Opening, SocketRoute
 from fairlead.server.errors import Stopping, error_response, unexpected
 from fairlead.server.gatekeeper import Gatekeeper
 from fairlead.server.limits import DEFAULT_LIMITS, Limits
 from fairlead.server.replies import news_chunks, refusal, send_and_close, send_response, send_stream
 from fairlead.server.sockets import SocketEndpoint, SocketHost
 from fairlead.server.steps import Doer, Performers
-from fairlead.server.table import Match, RouteTable, at_main_port
+from fairlead.server.table import Match, RouteTable, at_door, at_main_port
 from fairlead.server.websocket import Options, run_endpoint
 from fairlead.system.clock import Clock, within
 
@@ -47,13 +47,11 @@ T = TypeVar("T")
 GUARD: Final = "fairlead.guard"
 """Where a connection that waits for its first credential stands in scope["extensions"]."""
 
-_UNKNOWN: Final = Demand(access="any")
-"""What a path that is not there asks for: to strangers it looks like all the others."""
 _CHUNK: Final = 64 << 10
 _CLOSE: Final = ("connection", "close")
 
 _Opened = tuple[
-    SocketEndpoint, Options, str | None, Callable[[], None], Callable[[], Awaitable[Response | None]] | None
+    SocketEndpoint, Options, str | None, Callable[[], None], Callable[[], Awaitable[Response | Agreed | None]] | None
 ]
 """A socket that the gate let in: how to serve it, how to let its credential go, and what may still refuse it."""
 
@@ -82,9 +80,13 @@ class Parts:
 class App:
     def __init__(self, parts: Parts) -> None:
         served = sorted(protocol.name for protocol in parts.protocols)
-        placed = parts.protocols if parts.door else [at_main_port(protocol) for protocol in parts.protocols]
-        self.table = RouteTable([_own(parts.version, served), *placed, *parts.inbound])
+        place = at_door if parts.door else at_main_port
+        placed = [place(protocol) for protocol in parts.protocols]
+        self.table = RouteTable([_own("" if parts.door else parts.version, served), *placed, *parts.inbound])
         self.doer = Doer(parts.gateway, parts.performers)
+        # What a path that is not there asks for: to strangers it looks like all the others.
+        accounts = parts.door and any(route.accounts for protocol in placed for route in protocol.routes)
+        self._unknown = Demand(access="any", accounts=accounts)
         self._parts = parts
         self._keeper = Gatekeeper(parts.house, parts.credentials)
         self._sockets = SocketHost(self.doer, parts.clock, parts.limits, parts.fresh)
@@ -112,9 +114,10 @@ class App:
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         head = head_of(scope)
         match = self.table.http(head.method, head.path)
-        verdict = self._admit(scope, head, _UNKNOWN if match is None else demand_of(match.route, match.params))
+        verdict = self._admit(scope, head, self._unknown if match is None else demand_of(match.route, match.params))
         if isinstance(verdict, Refuse):
-            await send_and_close(send, receive, refusal(verdict), self._parts.clock)
+            refused = refusal(verdict, None if match is None else match.route.refused)
+            await send_and_close(send, receive, refused, self._parts.clock)
             return
         if match is None:
             await self._send(send, self._missing(head))
@@ -205,7 +208,7 @@ class App:
     async def _send_news(self, scope: Scope, receive: Receive, send: Send, who: Identity, answer: NewsStream) -> None:
         """Until the client leaves, its credential is revoked or the server stops."""
         clock, listener = self._parts.clock, answer.listener
-        detach = self._parts.credentials.attach(who.credential, listener.close)
+        detach = self._parts.credentials.attach(who, listener.close)
         self._listening.add(listener)
         try:
             headers = {"content-type": answer.content_type}
@@ -217,7 +220,7 @@ class App:
 
     async def _chunks(self, who: Identity, answer: LogStream) -> AsyncIterator[bytes]:
         revoked: list[bool] = []
-        detach = self._parts.credentials.attach(who.credential, lambda: revoked.append(True))
+        detach = self._parts.credentials.attach(who, lambda: revoked.append(True))
         try:
             ready = bytearray(answer.renderer.begin())
             async for entry in self._parts.gateway.export(who, answer.session):
@@ -241,13 +244,17 @@ class App:
         endpoint, options, subprotocol, detach, check = opened
         del opened
         try:
-            refused = None if check is None else await check()
-            if refused is not None:
-                await self._send(send, refused, socket=True)
+            checked = None if check is None else await check()
+            if isinstance(checked, Response):
+                await self._send(send, checked, socket=True)
                 return
-            del check
+            if checked is not None:
+                endpoint.begin_with(checked.begin)
+                subprotocol = checked.subprotocol or None
+            del check, checked
             await run_endpoint(scope, receive, send, endpoint, options=options, subprotocol=subprotocol)
         finally:
+            endpoint.over()
             detach()
 
     def _open_socket(self, scope: Scope) -> Response | _Opened:
@@ -255,9 +262,9 @@ class App:
         only the handshake needs is gone when it is over."""
         head = head_of(scope)
         match = self.table.socket(head.path)
-        verdict = self._admit(scope, head, _UNKNOWN if match is None else demand_of(match.route, match.params))
+        verdict = self._admit(scope, head, self._unknown if match is None else demand_of(match.route, match.params))
         if isinstance(verdict, Refuse):
-            return refusal(verdict)
+            return refusal(verdict, None if match is None else match.route.refused)
         if match is None:
             return error_response(NotFound("socket", head.path))
         parts, route, who = self._parts, match.route, verdict.identity
@@ -267,6 +274,7 @@ class App:
                 who=who,
                 version=parts.version,
                 fresh=parts.fresh,
+                now=parts.clock.now_ms,
                 subprotocol=choose_subprotocol(route, scope.get("subprotocols", [])),
                 params=match.params,
                 query={**parts.options, **parse_query(head.query)},
@@ -281,11 +289,11 @@ class App:
             endpoint,
             options,
             opening.subprotocol or None,
-            parts.credentials.attach(who.credential, endpoint.revoked),
-            None if route.check is None else partial(self._refused, who, route.check(opening), route.path),
+            parts.credentials.attach(who, endpoint.revoked),
+            None if route.check is None else partial(self._checked, who, route.check(opening), route.path),
         )
 
-    async def _refused(self, who: Identity, check: Check, path: str) -> Response | None:
+    async def _checked(self, who: Identity, check: Check, path: str) -> Response | Agreed | None:
         try:
             return await self.doer.run(who, check)
         except FairleadError as error:
@@ -317,6 +325,8 @@ def demand_of(route: Route | SocketRoute, params: Mapping[str, str]) -> Demand:
         token_header=route.token_header,
         signed=signed,
         session=session,
+        accounts=route.accounts,
+        query_first=route.query_first,
     )
 
 
@@ -331,11 +341,12 @@ def choose_subprotocol(route: SocketRoute, offered: Sequence[str]) -> str:
 
 
 def _own(version: str, served: list[str]) -> ClientProtocol:
-    """What the server answers by itself."""
+    """What the server answers by itself. On a door without our version: a front end would take it for its server's."""
+    told = {"status": "ok", **({"version": version} if version else {}), "protocols": served}
 
     def health(request: Request) -> Steps:
         yield from ()
-        return json_response({"status": "ok", "version": version, "protocols": served})
+        return json_response(told)
 
     route = Route(method="GET", path="/health", access="public", name="health", handle=health, body_limit=0)
     return ClientProtocol(name="server", routes=(route,))

@@ -77,7 +77,8 @@ def open_sockets(binding: Binding) -> list[socket.socket]:
     port = binding.port
     try:
         for family, address in _addresses(binding):
-            listener = socket.socket(family, socket.SOCK_STREAM)
+            # With the protocol's number asyncio sends small messages at once; without it they wait for an answer.
+            listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
             opened.append(listener)
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6:

@@ -18,6 +18,8 @@ _BARE: Final = re.compile(r"[^\s\"'=\x00-\x1f\x7f-\x9f]+")
 _QUOTE: Final = r"(?:\\?[\"'])?"
 _IS: Final = rf"{_QUOTE}\s*[=:]\s*{_QUOTE}"
 _RULES: Final = (
+    # A signed token, whose first part is always the beginning of a JSON object.
+    (re.compile(r"\beyJ[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+"), "***"),
     (re.compile(r"\b(fl_[a-z2-7]{8})_[a-z2-7]+"), r"\1_***"),
     # The whole value of these headers, scheme and all; then what stands alone.
     (re.compile(rf"(?i)\b((?:proxy-)?authorization{_IS}|cookie{_IS})[^\"'\\,}}]+"), r"\1***"),

@@ -9,6 +9,7 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from fairlead.auth.gate import Refuse
+from fairlead.model.requests import Refused
 from fairlead.model.routes import NewsStream, Response
 from fairlead.system.clock import Clock, within
 
@@ -27,10 +28,12 @@ _ALWAYS: Final = {
 }
 
 
-def refusal(verdict: Refuse) -> Response:
-    """The connection ends with it: who is refused gets no second request for free."""
+def refusal(verdict: Refuse, worded: Refused | None = None) -> Response:
+    """The connection ends with it: who is refused gets no second request for free. `worded`: in a protocol's form."""
     challenge = (("www-authenticate", "Bearer"),) if verdict.status == 401 else ()
-    return Response(status=verdict.status, body=verdict.body(), headers=(("connection", "close"), *challenge))
+    told = worded(verdict.status, verdict.code, verdict.message) if worded else Response(body=verdict.body())
+    headers = (("connection", "close"), *challenge, *told.headers)
+    return Response(status=verdict.status, body=told.body, content_type=told.content_type, headers=headers)
 
 
 def headers_of(response: Response, now_ms: int) -> list[tuple[bytes, bytes]]:

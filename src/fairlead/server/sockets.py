@@ -16,15 +16,19 @@ from typing import Any, assert_never
 from fairlead.model import commands
 from fairlead.model.auth import Identity
 from fairlead.model.errors import Busy, FairleadError, TooMany
-from fairlead.model.gateway import Watch
+from fairlead.model.gateway import Cursor, Watch
+from fairlead.model.halls import Hall, Member
 from fairlead.model.ids import SessionId
 from fairlead.model.requests import Action
 from fairlead.model.sockets import (
     Attach,
     Conversation,
     Do,
+    Enter,
     HangUp,
     Holder,
+    PassOn,
+    Relay,
     Run,
     Subscribe,
     Subscribed,
@@ -32,17 +36,15 @@ from fairlead.model.sockets import (
     Unsubscribe,
     Write,
 )
+from fairlead.server.connections import ConnectionSink, ConnectionWire, send_packed
 from fairlead.server.errors import unexpected
 from fairlead.server.limits import Limits, TokenBucket
 from fairlead.server.steps import Doer
 from fairlead.server.websocket import Connection
-from fairlead.server.websocket.frames import BINARY, FIN, build_frame, split_frames
+from fairlead.server.websocket.frames import ABNORMAL
 from fairlead.system.clock import Clock
 
 log = logging.getLogger("fairlead.server")
-
-COMPRESS_FROM = 256
-"""Bytes of a message from which on deflate saves more than it costs in framing."""
 
 REVOKED = 4401
 """The close code of a socket whose credential was revoked: as 401, in the range that applications may use."""
@@ -61,71 +63,6 @@ class _Slot:
     settle: Callable[[], Sequence[Do]] | None = None
 
 
-class _Sink:
-    """A watch's way to the socket."""
-
-    __slots__ = ("_compress", "_connection", "_failed")
-
-    def __init__(self, connection: Connection, compress: bool, failed: Callable[[FairleadError], None]) -> None:
-        self._connection = connection
-        self._compress = compress
-        self._failed = failed
-
-    def send(self, data: bytes) -> None:
-        if self._compress:
-            send_packed(self._connection, data)
-        else:
-            self._connection.send(data)
-
-    def backlog(self) -> int:
-        return self._connection.write_buffer_size()
-
-    def fail(self, error: FairleadError) -> None:
-        self._failed(error)
-
-
-def send_packed(connection: Connection, frames: bytes) -> None:
-    """Joined frames, the large ones compressed if that was agreed; a small one would only grow."""
-    plain: list[bytes] = []
-    for head, payload in split_frames(frames):
-        if len(payload) < COMPRESS_FROM:
-            plain.append(build_frame(head, payload))
-            continue
-        if plain:
-            connection.send(b"".join(plain))
-            plain.clear()
-        connection.send_compressed(payload, binary=head == FIN | BINARY)
-    if plain:
-        connection.send(b"".join(plain))
-
-
-class _Wire:
-    """A connection in a holder's hand: implements `model.sockets.Wire`."""
-
-    __slots__ = ("_connection",)
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-
-    def send(self, frames: bytes) -> None:
-        self._connection.send(frames)
-
-    def backlog(self) -> int:
-        return self._connection.write_buffer_size()
-
-    def probe(self, answered: Callable[[], None]) -> None:
-        self._connection.probe(answered)
-
-    def pause(self) -> None:
-        self._connection.pause_reading()
-
-    def resume(self) -> None:
-        self._connection.resume_reading()
-
-    def hang_up(self, code: int, reason: str) -> None:
-        self._connection.close(code, reason)
-
-
 @dataclass(frozen=True, slots=True)
 class SocketHost:
     """What all sockets of a server share."""
@@ -141,6 +78,7 @@ class SocketEndpoint:
 
     __slots__ = (
         "_asking",
+        "_begin",
         "_bucket",
         "_compress",
         "_connection",
@@ -148,11 +86,13 @@ class SocketEndpoint:
         "_holder",
         "_host",
         "_lanes",
+        "_members",
         "_messages",
         "_name",
         "_out",
         "_paused",
         "_peer",
+        "_relay",
         "_revoked",
         "_running",
         "_watches",
@@ -188,6 +128,20 @@ class SocketEndpoint:
         self._paused = False
         self._messages = 0
         self._holder: Holder | None = None
+        self._relay: Relay | None = None
+        self._members: list[Member] = []
+        self._begin: Sequence[Do] | None = None
+
+    def begin_with(self, things: Sequence[Do]) -> None:
+        """In place of what the conversation does when it opens."""
+        self._begin = things
+
+    def over(self) -> None:
+        """Whoever was to get the socket is told, though the client left before it was open."""
+        begin, self._begin = self._begin, None
+        for thing in begin or ():
+            if isinstance(thing, PassOn):
+                thing.relay.detached(ABNORMAL, "")
 
     def revoked(self) -> None:
         """Its credential is no longer valid."""
@@ -203,13 +157,16 @@ class SocketEndpoint:
         if self._revoked:
             self._hang_up(REVOKED, "the credential was revoked")
             return
-        self._do(self._conversation.opened())
+        begin, self._begin = self._begin, None
+        self._do(self._conversation.opened() if begin is None else begin)
         self._flush()
 
     def on_message(self, conn: Connection, data: bytes, text: bool) -> None:
         self._messages += 1
         if self._holder is not None:
             self._holder.received(data)
+        elif self._relay is not None:
+            self._relay.received(data, text)
         elif self._bucket.take():
             self._do(self._conversation.received(data, text))
         else:
@@ -223,8 +180,12 @@ class SocketEndpoint:
         self._read_on()
         if self._holder is not None:
             self._holder.drained()
+        if self._relay is not None:
+            self._relay.drained()
         for watch in tuple(self._watches.values()):
             watch.drained()
+        for member in self._members:
+            member.drained()
 
     def on_close(self, conn: Connection, code: int) -> None:
         """Commands under way are not cancelled: what was asked for happens, only nobody hears the answer here.
@@ -237,6 +198,12 @@ class SocketEndpoint:
         holder, self._holder = self._holder, None
         if holder is not None:
             holder.detached(code)
+        relay, self._relay = self._relay, None
+        if relay is not None:
+            relay.detached(code, conn.reason)
+        for member in self._members:
+            member.leave()
+        self._members.clear()
         watches = tuple(self._watches.values())
         self._watches.clear()
         for watch in watches:
@@ -265,6 +232,10 @@ class SocketEndpoint:
                     self._hang_up(code, reason)
                 case Attach(holder=holder):
                     self._attach(holder)
+                case PassOn(relay=relay):
+                    self._pass_on(relay)
+                case Enter(hall=hall):
+                    self._enter(hall)
                 case _:
                     assert_never(thing)
 
@@ -290,7 +261,19 @@ class SocketEndpoint:
         self._flush()
         if self._connection is not None:
             self._holder = holder
-            holder.attached(_Wire(self._connection))
+            holder.attached(ConnectionWire(self._connection))
+
+    def _pass_on(self, relay: Relay) -> None:
+        self._flush()
+        if self._connection is not None:
+            self._relay = relay
+            relay.attached(ConnectionWire(self._connection))
+        else:
+            relay.detached(ABNORMAL, "")
+
+    def _enter(self, hall: Hall) -> None:
+        if self._connection is not None:
+            self._members.append(hall.enter(ConnectionSink(self._connection, self._compress, lambda error: None)))
 
     def _tell(self, tell: Tell) -> None:
         if any(session == tell.session for session, _ in self._watches):
@@ -348,15 +331,16 @@ class SocketEndpoint:
         self._watching[watched] = task
 
     async def _subscribe(self, wanted: Subscribe) -> None:
-        self._stop_watching((wanted.session, wanted.view))
+        before = self._stop_watching((wanted.session, wanted.view))
+        cursor = Cursor(before.position, before.log_id) if wanted.keep and before is not None else wanted.cursor
         if len(self._watches) >= self._host.limits.watches_per_socket:
             raise TooMany(f"One socket watches at most {self._host.limits.watches_per_socket} sessions.")
         connection = self._connection
         if connection is None:
             return
-        sink = _Sink(connection, self._compress, partial(self._watch_failed, wanted))
+        sink = ConnectionSink(connection, self._compress, partial(self._watch_failed, wanted))
         watch = await self._host.doer.gateway.watch(
-            self._who, wanted.session, wanted.cursor, wanted.variant, sink, wanted.view
+            self._who, wanted.session, cursor, wanted.variant, sink, wanted.view
         )
         if self._connection is None:
             watch.close()
@@ -378,10 +362,11 @@ class SocketEndpoint:
         self._stop_watching((wanted.session, wanted.view))
         self._do(self._conversation.answered(wanted.tag, None))
 
-    def _stop_watching(self, watched: _Watched) -> None:
+    def _stop_watching(self, watched: _Watched) -> Watch | None:
         watch = self._watches.pop(watched, None)
         if watch is not None:
             watch.close()
+        return watch
 
     # --- how much is under way
 

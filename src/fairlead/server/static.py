@@ -70,8 +70,9 @@ class ReadStatic(Action, frozen=True):
 
 
 class StaticFiles:
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, policy: str = _POLICY) -> None:
         self._folder = Path(os.path.realpath(folder))
+        self._policy = policy
 
     def protocol(self) -> ClientProtocol:
         route = Route(method="GET", path="/{path...}", access="public", name="static", handle=_static, body_limit=0)
@@ -95,7 +96,7 @@ class StaticFiles:
             if about.st_size > LARGEST:
                 raise TooLarge("file", about.st_size, LARGEST)
             tag = f'"{about.st_mtime_ns:x}-{about.st_size:x}"'
-            headers = (("etag", tag), ("cache-control", "no-cache"), ("content-security-policy", _POLICY))
+            headers = (("etag", tag), ("cache-control", "no-cache"), ("content-security-policy", self._policy))
             kind = TYPES.get(file.suffix.lower(), "application/octet-stream")
             if tag in (known.strip().removeprefix("W/") for known in wanted.known.split(",")):
                 return Response(status=304, content_type=kind, headers=headers)

@@ -92,6 +92,11 @@ def at_main_port(protocol: ClientProtocol) -> ClientProtocol:
     return structs.replace(protocol, routes=(*routes, *rooted), sockets=(*sockets, *protocol.sockets))
 
 
+def at_door(protocol: ClientProtocol) -> ClientProtocol:
+    """Where it answers alone: at the paths of its own server, with what it has for its door only."""
+    return structs.replace(protocol, sockets=(*protocol.sockets, *protocol.door_sockets))
+
+
 class RouteTable:
     """RouteClash names both claimants."""
 

@@ -89,9 +89,10 @@ class Answers:
                 return await self._glance(query)
             case q.Whole():
                 await self.existing(query.session)
-                if self.registry.opener is not None:
-                    await self.registry.opener.whole(query.session)
-                return None
+                opener = self.registry.opener
+                if opener is not None and query.wait:
+                    await opener.whole(query.session)
+                return opener is None or not opener.is_filling(query.session)
             case q.Delivery():
                 return await (await self.registry.get(query.session)).deliveries.wait(MessageId(query.message))
             case q.ReadRows():

@@ -13,15 +13,18 @@ import msgspec
 from fairlead.model import events as ev
 from fairlead.model.agents import Agent, Ask, ToolCheck
 from fairlead.model.commands import Answer, Reply
-from fairlead.model.errors import AgentGone
+from fairlead.model.errors import AgentGone, FairleadError
 from fairlead.model.ids import RequestId, event_id
 from fairlead.model.policy import Behavior, Verdict, format_rule, parse_mode, parse_rule
 from fairlead.sessions import decide
 from fairlead.sessions.core import Core
 from fairlead.sessions.policy import ModePolicy, PolicyContext, ToolCall
 from fairlead.sessions.policy import decide as judge
-from fairlead.sessions.policy.remember import Memory, remember
+from fairlead.sessions.policy.remember import Memory, check_rule, remember
 from fairlead.sessions.policy.suggest import suggest
+
+MOST_BROUGHT = 100
+"""Rules of one kind that a client may bring along; each is weighed for every call."""
 
 logger = logging.getLogger("fairlead.permission")
 
@@ -33,13 +36,14 @@ class Asking:
     def context(self) -> PolicyContext:
         """Where a call is judged now: the session's mode and rules, the gateway's settings."""
         state, policy = self.core.state, self.core.services.policy
-        remembered = tuple(parse_rule(text, Behavior.ALLOW) for text in state.rules)
+        remembered = [parse_rule(text, Behavior.ALLOW) for text in (*state.rules, *state.allow)]
+        denied = [parse_rule(text, Behavior.DENY) for text in state.deny]
         return PolicyContext(
             cwd=state.cwd,
             # The gateway's roots say where sessions may be; within one, its own folders are what counts.
             roots=state.settings.directories,
             mode=parse_mode(state.settings.mode),
-            rules=(*policy.rules, *remembered),
+            rules=(*policy.rules, *remembered, *denied),
             fences=policy.fences,
             resolve=policy.resolve,
             home=policy.home,
@@ -63,6 +67,17 @@ class Asking:
         if outcome.refused:
             raise outcome.refused[0]
         return tuple(format_rule(rule) for rule in outcome.memory.rules)
+
+    def brought(self, rules: Sequence[str], behavior: Behavior, *, admin: bool) -> tuple[tuple[str, ...], list[str]]:
+        """Of rules that a client brings along those that a session may have, each once, and the others."""
+        kept: dict[str, None] = {}
+        refused = [*rules[MOST_BROUGHT:]]
+        for text in rules[:MOST_BROUGHT]:
+            try:
+                kept[format_rule(check_rule(text, behavior, self.context(), admin=admin))] = None
+            except FairleadError:
+                refused.append(text)
+        return tuple(kept), refused
 
     async def check(self, call: ToolCheck) -> Verdict:
         """Before the agent's own rules: what we deny is denied there, whatever a project's settings say."""

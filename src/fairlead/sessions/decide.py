@@ -29,6 +29,8 @@ Check = Callable[[str, dict[str, Any]], Verdict]
 def send(state: SessionState, command: cmd.Send, by: str, message: MessageId) -> ev.MessageQueued:
     if not command.content:
         raise BadRequest("A message needs some content.")
+    if not command.wait and (state.turn is not None or state.queue):
+        raise Busy("The agent is at work: wait for the end of its turn, or interrupt it.")
     if len(state.queue) >= QUEUE_LIMIT:
         raise TooMany(f"{QUEUE_LIMIT} messages wait already: cancel some or wait for the agent.", limit=QUEUE_LIMIT)
     size = len(msgspec.msgpack.encode(command.content)) + len(msgspec.msgpack.encode(state.queue))
@@ -56,7 +58,7 @@ def move(state: SessionState, command: cmd.MoveMessage, by: str, cause: str) -> 
 def cancel(state: SessionState, command: cmd.CancelMessage, by: str, cause: str) -> ev.MessageCancelled:
     _queued(state, command.message)
     return ev.MessageCancelled(
-        id=event_id(cause, "message.cancelled"), message=command.message, by=by, reason="withdrawn"
+        id=event_id(cause, "message.cancelled"), turn=state.turn, message=command.message, by=by, reason="withdrawn"
     )
 
 

@@ -103,6 +103,8 @@ class Listing:
             await self.remove(session)
         else:
             await self.add([found])
+            if is_listed(found):
+                self._services.news(session, "updated")
 
     async def _later(self) -> None:
         """The first change is shown at once; those that follow closely are shown together."""

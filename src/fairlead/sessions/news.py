@@ -14,6 +14,7 @@ from fairlead.system.clock import Clock
 
 _UPDATES = (
     ev.SessionChanged
+    | ev.AgentReady
     | ev.UserMessage
     | ev.TurnStarted
     | ev.TurnEnded

@@ -17,6 +17,7 @@ from fairlead.model.agents import AgentKind
 from fairlead.model.auth import Identity
 from fairlead.model.errors import BadRequest, FairleadError, NotAllowed
 from fairlead.model.ids import MessageId, event_id
+from fairlead.model.policy import Behavior
 from fairlead.sessions import decide
 from fairlead.sessions.asking import Asking
 from fairlead.sessions.core import Core, ModeAsked
@@ -85,6 +86,8 @@ class Session:
                 return await self._set_model(command, by)
             case cmd.SetThinking():
                 return await self._set_thinking(command, by)
+            case cmd.SetRules():
+                return await self._set_rules(command, by, admin=who.may("admin"))
             case cmd.Configure():
                 return await self._configure(command, by)
             case cmd.Rewind():
@@ -219,6 +222,19 @@ class Session:
             command,
             lambda cause: ev.ThinkingChanged(id=event_id(cause, "thinking.changed"), budget=command.budget, by=by),
         )
+
+    async def _set_rules(self, command: cmd.SetRules, by: str, *, admin: bool) -> cmd.Reply:
+        allow, no_allow = self.asking.brought(command.allow, Behavior.ALLOW, admin=admin)
+        deny, no_deny = self.asking.brought(command.deny, Behavior.DENY, admin=admin)
+        state = self.core.state
+        reply = await self._log(
+            command,
+            lambda cause: (
+                None if (allow, deny) == (state.allow, state.deny) else _changed(cause, by, allow=allow, deny=deny)
+            ),
+        )
+        refused = [*no_allow, *no_deny]
+        return msgspec.structs.replace(reply, data={"refused": refused}) if refused else reply
 
     async def _configure(self, command: cmd.Configure, by: str) -> cmd.Reply:
         """The new settings are the session's from now on; the agent gets them before its next turn."""

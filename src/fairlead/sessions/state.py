@@ -69,6 +69,9 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True):
     output_tokens: int = 0
     settings: Settings = Settings()
     rules: tuple[str, ...] = ()
+    allow: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+    """Rules that clients brought along, beside those that answers left."""
     model: str = ""
     queue: tuple[Queued, ...] = ()
     handed: tuple[tuple[MessageId, str], ...] = ()
@@ -262,6 +265,8 @@ def _changed(state: SessionState, event: ev.SessionChanged) -> SessionState:
         named=state.named or event.title is not None,
         archived=state.archived if event.archived is None else event.archived,
         settings=state.settings if event.settings is None else msgspec.convert(event.settings, Settings),
+        allow=state.allow if event.allow is None else event.allow,
+        deny=state.deny if event.deny is None else event.deny,
         updated=event.at,
     )
 

@@ -254,6 +254,9 @@ class Keeper:
         if filled is not None:
             await filled.wait()
 
+    def is_filling(self, session: SessionId) -> bool:
+        return session in self._filling
+
     async def _fill_behind(self, session: Session, reader: TranscriptReader) -> None:
         async with self._lock(session.core.session):
             await self._fill(session, reader)

@@ -5,6 +5,7 @@ caller did not name. The child is told from others by its pid and start mark (se
 """
 
 import asyncio
+import contextlib
 import os
 import signal
 import subprocess
@@ -12,11 +13,12 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from fairlead.system.clock import Clock
+from fairlead.system.clock import Clock, within
 from fairlead.system.leader import ExitStatus, Leader
 from fairlead.system.pipes import PipeReader, PipeWriter, Take
+from fairlead.system.proctable import Process, descendants, gone, is_alive, kill, kill_group
 
-__all__ = ["STDERR_TAIL", "ChildHandle", "ExitStatus", "Patience", "spawn"]
+__all__ = ["STDERR_TAIL", "ChildHandle", "ExitStatus", "Patience", "end_left", "spawn"]
 
 STDERR_TAIL = 64 * 1024
 """Bytes of a child's stderr that are kept: its last words, not its diary."""
@@ -131,6 +133,24 @@ def spawn(argv: Sequence[str], *, env: Mapping[str, str], cwd: str, clock: Clock
         for fd in theirs:
             os.close(fd)
     return ChildHandle(popen, (ours[0], ours[1], ours[2]), clock)
+
+
+async def end_left(process: Process, group: int, clock: Clock, patience: Patience) -> None:
+    """End a child of an earlier run of this program and its group, if it is still that process. TimeoutError if it
+    would not die."""
+    if not is_alive(*process):
+        return
+    below = descendants(process.pid)
+    # It leads its group (we started it so), and it is alive: the group's number cannot be somebody else's.
+    kill_group(group, signal.SIGTERM)
+    with contextlib.suppress(TimeoutError):
+        await within(clock, patience.terminate, gone(process, clock))
+        return
+    if is_alive(*process):
+        kill_group(group, signal.SIGKILL)
+    for other in below:
+        kill(other, signal.SIGKILL)
+    await within(clock, patience.kill, gone(process, clock))
 
 
 class _Tail:

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from itertools import count
 from typing import Any, Final
 
+from fairlead.model.agents import Exit
 from fairlead.model.auth import Identity
 from fairlead.model.errors import FairleadError, NotFound
 from fairlead.model.requests import Action
@@ -24,6 +25,7 @@ from fairlead.model.terminals import (
     TerminalCodec,
     Terminals,
     TerminalView,
+    TerminalWords,
 )
 
 log = logging.getLogger("fairlead.terminals")
@@ -36,44 +38,41 @@ DONE: Final = 1000
 BROKEN: Final = 1011
 
 
-class Joined:
-    """Implements `model.sockets.Holder`."""
+class Watching:
+    """Somebody before a terminal: what it prints goes to their wire, what they say into it. `size`: what they have
+    room for from the beginning."""
 
     def __init__(
-        self, terminal: Terminal, codec: TerminalCodec, who: str, *, raw: bool = False, read_only: bool = False
+        self,
+        terminal: Terminal,
+        words: TerminalWords,
+        who: str,
+        *,
+        raw: bool = False,
+        read_only: bool = False,
+        size: Size | None = None,
     ) -> None:
         self._terminal = terminal
-        self._codec = codec
+        self._words = words
         self._who = who
         self._raw = raw
         self._read_only = read_only
+        self._size = size
+        self._begun = False
         self._wire: Wire | None = None
         self._keys = bytearray()
         self._drained = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._typing = False
         self._paused = False
-        self._early: list[bytes] = []
         self.left: Callable[[], None] = lambda: None
         """Called when the socket is gone."""
 
     def attached(self, wire: Wire) -> None:
         self._wire = wire
         self._spawn(self._show(wire))
-        for data in self._early:
-            self.received(data)
-        self._early.clear()
 
-    def received(self, data: bytes) -> None:
-        """Also before it is attached: a client need not wait with its first words."""
-        if self._wire is None:
-            self._early.append(data)
-            return
-        try:
-            said = self._codec.read(data)
-        except FairleadError as error:
-            self._say(self._codec.failed(error))
-            return
+    def heard(self, said: Keys | Size | Answer) -> None:
         match said:
             case Answer(frames=frames):
                 self._say(frames)
@@ -81,8 +80,10 @@ class Joined:
                 pass
             case Keys(data=keys):
                 self._type(keys)
-            case Size():
+            case Size() if self._begun:
                 self._terminal.resize(said, self._who)
+            case Size():
+                self._size = said
 
     def drained(self) -> None:
         self._drained.set()
@@ -111,17 +112,28 @@ class Joined:
 
     async def _show(self, wire: Wire) -> None:
         try:
-            async with contextlib.aclosing(self._terminal.watch(self._who, self._raw)) as watching:
+            self._begun = True
+            if self._size is not None:
+                # Only now: a size is forgotten by the end of the watch that it belongs to.
+                self._terminal.resize(self._size, self._who)
+            async with contextlib.aclosing(self._terminal.watch(self._who, self._begins_raw())) as watching:
                 async for output in watching:
-                    wire.send(self._codec.output(output))
+                    if frames := self._words.output(output):
+                        wire.send(frames)
                     while wire.backlog() > UNSENT_BYTES:
                         self._drained.clear()
                         await self._drained.wait()
-            wire.send(self._codec.ended(await self._terminal.wait()))
-            wire.hang_up(DONE, "the program has ended")
+            self._over(wire, await self._terminal.wait())
         except Exception:
             log.exception("a watcher of a terminal is lost", extra={"terminal": self._terminal.name})
             wire.hang_up(BROKEN, "the terminal cannot be shown")
+
+    def _begins_raw(self) -> bool:
+        return self._raw
+
+    def _over(self, wire: Wire, exit: Exit) -> None:
+        wire.send(self._words.ended(exit))
+        wire.hang_up(DONE, "the program has ended")
 
     def _type(self, keys: bytes) -> None:
         self._keys += keys
@@ -143,9 +155,36 @@ class Joined:
                     self._wire.resume()
         except FairleadError as error:
             self._keys.clear()
-            self._say(self._codec.failed(error))
+            self._say(self._words.failed(error))
         finally:
             self._typing = False
+
+
+class Joined(Watching):
+    """Implements `model.sockets.Holder`: one terminal, as long as the socket lasts."""
+
+    def __init__(
+        self, terminal: Terminal, codec: TerminalCodec, who: str, *, raw: bool = False, read_only: bool = False
+    ) -> None:
+        super().__init__(terminal, codec, who, raw=raw, read_only=read_only)
+        self._codec = codec
+        self._early: list[bytes] = []
+
+    def attached(self, wire: Wire) -> None:
+        super().attached(wire)
+        for data in self._early:
+            self.received(data)
+        self._early.clear()
+
+    def received(self, data: bytes) -> None:
+        """Also before it is attached: a client need not wait with its first words."""
+        if self._wire is None:
+            self._early.append(data)
+            return
+        try:
+            self.heard(self._codec.read(data))
+        except FairleadError as error:
+            self._say(self._codec.failed(error))
 
 
 class TerminalActions:

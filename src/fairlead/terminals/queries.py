@@ -1,16 +1,20 @@
-"""What a program asks its terminal. We are the terminal: we answer, once, and no watcher is asked. Pure.
+"""What a program asks its terminal. We are the terminal: we answer, once, and no watcher is asked.
 
-Else every watcher's terminal would type its own answer into the program, those too that may only look.
+Else every watcher's terminal would type its own answer into the program, those too that may only look. The emulator
+knows more than a plain terminal; it is asked only what is true of every terminal that may be watching.
 """
 
 import re
 from typing import Final
 
+from fairlead.terminals.ghostty import Vt
+from fairlead.terminals.modes import DEFAULTS
 from fairlead.terminals.tokens import Kind, Token
 
-ENQUIRY: Final = "\x05"
 _REPORTS: Final = frozenset({"11", "13", "14", "15", "16", "18", "19", "20", "21"})
 _COLOUR: Final = re.compile(r"(?:4;\d+|5;\d+|1\d|52;[^;]*);\?\Z")
+_SETTINGS: Final = frozenset({"$qm", "$qr", "$q q"})
+_MODES: Final = frozenset({"4", "20", *(f"?{mode}" for mode in DEFAULTS)})
 
 
 def is_query(token: Token) -> bool:
@@ -23,7 +27,9 @@ def is_query(token: Token) -> bool:
             return token.final == "P" and token.body.startswith(("$q", "+q"))
         case Kind.ESCAPE:
             return token.final == "Z" and not token.body
-        case _:
+        case Kind.ENQUIRY:
+            return True
+        case Kind.RUN:
             return False
 
 
@@ -39,24 +45,20 @@ def _asks(token: Token) -> bool:
             return False
 
 
-def answer(token: Token, row: int, column: int, columns: int, rows: int) -> str:
-    """What a plain terminal says; empty for what it does not know. The cursor counts from 0."""
-    if token.kind is Kind.ESCAPE:
-        return "\x1b[?62;22c"
-    match (token.body, token.intermediates, token.final):
-        case ("" | "0", "", "c"):
-            return "\x1b[?62;22c"
-        case (">" | ">0", "", "c"):
-            return "\x1b[>0;0;0c"
-        case ("5", "", "n"):
-            return "\x1b[0n"
-        case ("6", "", "n"):
-            return f"\x1b[{row + 1};{column + 1}R"
-        case ("?6", "", "n"):
-            return f"\x1b[?{row + 1};{column + 1}R"
-        case ("18", "", "t"):
-            return f"\x1b[8;{rows};{columns}t"
-        case (mode, "$", "p") if len(mode) < 8:
-            return f"\x1b[{mode};0$y"
+def answer(token: Token, terminal: Vt, columns: int, rows: int) -> bytes:
+    """What a plain terminal says; empty for what it does not know."""
+    match (token.kind, token.body, token.intermediates, token.final):
+        case (Kind.ESCAPE, _, _, _) | (Kind.CSI, "" | "0" | ">" | ">0", "", "c") | (Kind.CSI, "5" | "6", "", "n"):
+            return terminal.ask(token.raw.encode())
+        case (Kind.CSI, "?6", "", "n"):
+            return terminal.ask(b"\x1b[6n").replace(b"[", b"[?")
+        case (Kind.CSI, "18", "", "t"):
+            return b"\x1b[8;%d;%dt" % (rows, columns)
+        case (Kind.CSI, mode, "$", "p") if mode in _MODES:
+            return terminal.ask(token.raw.encode())
+        case (Kind.CSI, mode, "$", "p") if len(mode) < 8:
+            return f"\x1b[{mode};0$y".encode()
+        case (Kind.STRING, body, _, _) if body in _SETTINGS:
+            return terminal.ask(token.raw.encode())
         case _:
-            return ""
+            return b""

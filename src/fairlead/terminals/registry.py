@@ -6,7 +6,7 @@ import logging
 from typing import Final
 
 from fairlead.model.errors import AgentMissing, BadRequest, Busy, TooMany
-from fairlead.model.terminals import Program, Terminal
+from fairlead.model.terminals import Program
 from fairlead.system.clock import Clock
 from fairlead.system.process import Patience
 from fairlead.system.pty import PtyChild, spawn_on_pty
@@ -26,9 +26,10 @@ class TerminalRegistry:
         self._patience = patience or Patience()
         self._terminals: dict[str, LiveTerminal] = {}
         self._opening: dict[str, asyncio.Task[PtyChild]] = {}
+        self._expected: dict[str, list[asyncio.Future[LiveTerminal]]] = {}
         self._turn = asyncio.Lock()
 
-    async def open(self, name: str, program: Program) -> Terminal:
+    async def open(self, name: str, program: Program) -> LiveTerminal:
         found = self._terminals.get(name)
         if name in self._opening or (found is not None and found.running):
             raise Busy(f"There is a terminal {name} already.", terminal=name)
@@ -46,9 +47,25 @@ class TerminalRegistry:
         self._terminals.pop(name, None)
         self._terminals[name] = terminal
         self._forget()
+        for expecting in self._expected.pop(name, ()):
+            if not expecting.done():
+                expecting.set_result(terminal)
         return terminal
 
-    def find(self, name: str) -> Terminal | None:
+    async def opened(self, name: str) -> LiveTerminal:
+        """The next that is opened under that name."""
+        expecting: asyncio.Future[LiveTerminal] = asyncio.get_running_loop().create_future()
+        self._expected.setdefault(name, []).append(expecting)
+        try:
+            return await expecting
+        finally:
+            waiting = self._expected.get(name, [])
+            if expecting in waiting:
+                waiting.remove(expecting)
+            if not waiting:
+                self._expected.pop(name, None)
+
+    def find(self, name: str) -> LiveTerminal | None:
         return self._terminals.get(name)
 
     def names(self) -> tuple[str, ...]:

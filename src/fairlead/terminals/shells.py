@@ -16,19 +16,11 @@ from fairlead.model.agents import Exit
 from fairlead.model.auth import Identity
 from fairlead.model.errors import BadRequest, NotFound
 from fairlead.model.requests import Action
-from fairlead.model.terminals import (
-    EndShell,
-    JoinShell,
-    ListShells,
-    Program,
-    ShareShell,
-    ShellView,
-    Size,
-    Terminal,
-    Terminals,
-)
+from fairlead.model.terminals import EndShell, JoinShell, ListShells, Program, ShareShell, ShellView, Size
 from fairlead.system.clock import Clock, within
 from fairlead.terminals.joining import Joined
+from fairlead.terminals.registry import TerminalRegistry
+from fairlead.terminals.terminal import LiveTerminal
 
 log = logging.getLogger("fairlead.terminals")
 
@@ -60,17 +52,18 @@ def shell_environment(host: Mapping[str, str]) -> dict[str, str]:
 
 
 class Shells:
-    """What sockets ask about shells. `folder` finds a folder inside the roots, or raises."""
+    """What sockets ask about shells, and how programs of people are started and ended. `folder` finds a folder inside
+    the roots, or raises."""
 
     def __init__(
-        self, terminals: Terminals, clock: Clock, settings: ShellSettings, folder: Callable[[str], str]
+        self, terminals: TerminalRegistry, clock: Clock, settings: ShellSettings, folder: Callable[[str], str]
     ) -> None:
         self._terminals = terminals
         self._clock = clock
-        self._settings = settings
+        self.settings = settings
         self._folder = folder
         self._numbers = count(1)
-        self._starting: dict[str, asyncio.Task[Terminal]] = {}
+        self._starting: dict[str, asyncio.Task[LiveTerminal]] = {}
         self._minding: set[asyncio.Task[None]] = set()
         self._shared: set[str] = set()
         self._watchers: dict[str, set[Joined]] = {}
@@ -99,14 +92,14 @@ class Shells:
 
     async def end(self, who: Identity, action: EndShell) -> Exit:
         name = _named(who.user, action.name)
-        terminal = self._running(name)
+        terminal = self.find(name)
         if terminal is None:
             raise NotFound("terminal", action.name)
         log.info("shell ended", extra={"terminal": name, "who": who.name})
         return await terminal.stop()
 
     def _view(self, name: str) -> ShellView | None:
-        terminal = self._running(name)
+        terminal = self.find(name)
         if terminal is None:
             return None
         owner, _, bare = name.removeprefix(_PREFIX).rpartition("/")
@@ -124,12 +117,12 @@ class Shells:
             return self._watch(who, action)
         name = _named(who.user, action.name)
         begun = False
-        terminal = self._running(name)
+        terminal = self.find(name)
         if terminal is None and action.read_only and name not in self._starting:
             raise NotFound("terminal", action.name)
         if terminal is None:
             begun = name not in self._starting
-            terminal = await self._started(name, who.user, action)
+            terminal = await self.start(name, lambda: self._program(who.user, action), by_use=True)
         log.info("shell joined", extra={"terminal": name, "who": who.name, "credential": who.credential})
         return Joined(
             terminal,
@@ -139,10 +132,33 @@ class Shells:
             read_only=action.read_only,
         )
 
+    def find(self, name: str) -> LiveTerminal | None:
+        """The one that runs."""
+        found = self._terminals.find(name)
+        return found if found is not None and found.running else None
+
+    async def start(self, name: str, program: Callable[[], Program], *, by_use: bool) -> LiveTerminal:
+        """All who come while it is being started get the same one; whoever leaves meanwhile does not stop it.
+
+        `by_use`: it is ended when it was not used for long, whoever watches; else when nobody watched it for so
+        long."""
+        task = self._starting.get(name)
+        if task is None:
+            task = self._starting[name] = asyncio.create_task(self._start(name, program(), by_use))
+            task.add_done_callback(_looked_at)
+        return await asyncio.shield(task)
+
+    def recording(self, user: str, name: str) -> str:
+        """The file for one of this user's; empty where none is wanted."""
+        if not self.settings.recordings:
+            return ""
+        owner = _NO_FILE_NAME.sub("_", user)
+        return f"{self.settings.recordings}/{self._clock.now_ms()}-{owner}-{name}.cast"
+
     def _watch(self, who: Identity, action: JoinShell) -> Joined:
         """Another's: only what they share, and only to look at."""
         name = _named(action.owner, action.name)
-        terminal = self._running(name)
+        terminal = self.find(name)
         if terminal is None or name not in self._shared:
             raise NotFound("terminal", action.name)
         log.info("shell watched", extra={"terminal": name, "who": who.name, "credential": who.credential})
@@ -162,67 +178,52 @@ class Shells:
 
     # --- inside
 
-    def _running(self, name: str) -> Terminal | None:
-        found = self._terminals.find(name)
-        return found if found is not None and found.running else None
-
-    async def _started(self, name: str, user: str, action: JoinShell) -> Terminal:
-        """All who come while it is being started get the same one; whoever leaves meanwhile does not stop it."""
-        task = self._starting.get(name)
-        if task is None:
-            program = self._program(user, action)
-            task = self._starting[name] = asyncio.create_task(self._start(name, program))
-            task.add_done_callback(_looked_at)
-        return await asyncio.shield(task)
-
-    async def _start(self, name: str, program: Program) -> Terminal:
+    async def _start(self, name: str, program: Program, by_use: bool) -> LiveTerminal:
         try:
             terminal = await self._terminals.open(name, program)
         finally:
             del self._starting[name]
-        minding = asyncio.create_task(self._mind(terminal))
+        minding = asyncio.create_task(self._mind(terminal, by_use))
         self._minding.add(minding)
         minding.add_done_callback(self._minding.discard)
         return terminal
 
     def _program(self, user: str, action: JoinShell) -> Program:
-        settings = self._settings
-        recording = ""
-        if settings.recordings:
-            owner = _NO_FILE_NAME.sub("_", user)
-            recording = f"{settings.recordings}/{self._clock.now_ms()}-{owner}-{action.name}.cast"
+        settings = self.settings
         return Program(
             argv=(settings.program,),
             env=settings.env,
             cwd=self._folder(action.folder),
             size=SIZE,
             shell=True,
-            recording=recording,
+            recording=self.recording(user, action.name),
         )
 
-    async def _mind(self, terminal: Terminal) -> None:
+    async def _mind(self, terminal: LiveTerminal, by_use: bool) -> None:
         try:
-            await self._watch_over(terminal)
+            await self._watch_over(terminal, by_use)
         finally:
             # The next one of that name is not shared because this one was.
             self._shared.discard(terminal.name)
             self._watchers.pop(terminal.name, None)
 
-    async def _watch_over(self, terminal: Terminal) -> None:
+    async def _watch_over(self, terminal: LiveTerminal, by_use: bool) -> None:
         """End it when it was idle for too long, with a word before."""
-        idle = self._settings.idle_s
+        idle = self.settings.idle_s
         ahead = min(WARNING_SECONDS, idle / 2)
         warned: float | None = None
         while terminal.running:
-            quiet = self._clock.monotonic() - terminal.touched
+            now = self._clock.monotonic()
+            since = terminal.touched if by_use else now if terminal.left is None else terminal.left
+            quiet = now - since
             if quiet >= idle:
                 log.info("idle terminal ended", extra={"terminal": terminal.name, "pid": terminal.pid})
                 await terminal.stop()
                 return
-            if quiet >= idle - ahead and warned != terminal.touched:
-                warned = terminal.touched
-                terminal.say(warning(ahead))
-            rest = idle - quiet if warned == terminal.touched else idle - ahead - quiet
+            if quiet >= idle - ahead and warned != since:
+                warned = since
+                terminal.say(warning(ahead) if by_use else left_warning(ahead))
+            rest = idle - quiet if warned == since else idle - ahead - quiet
             with contextlib.suppress(TimeoutError):
                 await within(self._clock, rest, terminal.wait())
 
@@ -241,7 +242,11 @@ def warning(seconds: float) -> str:
     return f"\r\n[This terminal has been idle. It is closed in {round(seconds)} seconds: press a key to keep it.]\r\n"
 
 
-def _looked_at(task: "asyncio.Task[Terminal]") -> None:
+def left_warning(seconds: float) -> str:
+    return f"\r\n[Nobody watches this terminal. It is closed in {round(seconds)} seconds.]\r\n"
+
+
+def _looked_at(task: "asyncio.Task[LiveTerminal]") -> None:
     """Whoever asked may be gone: then nobody else asks how it ended."""
     if not task.cancelled():
         task.exception()

@@ -15,6 +15,8 @@ class Tail:
         self._most = most
         self._blocks: deque[bytearray] = deque()
         self._bytes = 0
+        self.whole = True
+        """Nothing was let go: it is all that was ever printed."""
 
     def add(self, data: bytes) -> None:
         if not self._blocks or len(self._blocks[-1]) >= _BLOCK:
@@ -23,6 +25,7 @@ class Tail:
         self._bytes += len(data)
         while self._bytes > self._most and len(self._blocks) > 1:
             self._bytes -= len(self._blocks.popleft())
+            self.whole = False
 
     @property
     def empty(self) -> bool:

@@ -8,19 +8,21 @@ import logging
 from collections.abc import AsyncGenerator
 from typing import Final
 
+import msgspec
+
 from fairlead.model.agents import Exit
 from fairlead.model.errors import AgentGone
-from fairlead.model.terminals import Output, Program, Screen, Size
-from fairlead.system.clock import Clock, within
+from fairlead.model.terminals import FoundUrl, Output, Program, Screen, Size
+from fairlead.system.clock import Clock, Timer, within
 from fairlead.system.pipes import PipeClosed
 from fairlead.system.process import Patience
 from fairlead.system.pty import PtyChild
 from fairlead.terminals.emulator import Emulator
-from fairlead.terminals.modes import PASTE
 from fairlead.terminals.recording import Recording, begin_recording
 from fairlead.terminals.redraw import redraw
 from fairlead.terminals.tail import Tail
-from fairlead.terminals.watcher import Watcher
+from fairlead.terminals.urls import UrlFinder
+from fairlead.terminals.watcher import MOST_URLS, Watcher
 
 log = logging.getLogger("fairlead.terminals")
 
@@ -29,13 +31,15 @@ GATHER_SECONDS: Final = 0.004
 who types, and a flood becomes few messages."""
 LAG_SECONDS: Final = 5.0
 """How long a shell waits for watchers that all lag: a slow line, not a sleeping computer."""
+QUIET_SECONDS: Final = 0.5
+"""After so long without output a URL is taken to be whole: a program writes a line at once."""
 TAIL_BYTES: Final = 256 * 1024
 REDRAW_HISTORY: Final = 128 * 1024
 """Bytes of scrollback in a redraw: some two thousand lines of a busy program."""
-PIECE: Final = 256
-LEAST_PIECE: Final = 32
+PIECE: Final = 4096
+LEAST_PIECE: Final = 128
 USUAL_CELLS: Final = 120 * 40
-"""Bytes that are shown at once on a screen of so many cells: some 0.1 ms of text, 3 ms of newlines, 10 ms at worst."""
+"""Bytes that are shown at once on a screen of so many cells: some 0.1 ms of text, a few at worst."""
 LEAST: Final = Size(2, 1)
 MOST: Final = Size(500, 200)
 """Beyond most screens. What the cells and a redraw of them may cost is bounded with it."""
@@ -59,6 +63,7 @@ class LiveTerminal:
         self._name = name
         self._child = child
         self._own_size = self._size = size = fit(program.size)
+        self._resized = False
         self._shell = program.shell
         self._clock = clock
         self._patience = patience
@@ -71,6 +76,10 @@ class LiveTerminal:
         if program.recording:
             self._recording = begin_recording(program, size, clock)
         self._touched = clock.monotonic()
+        self._left: float | None = self._touched
+        self._finder = UrlFinder(size.columns)
+        self._urls: dict[str, bool] = {}
+        self._quiet: Timer | None = None
         self._eased = asyncio.Event()
         self._stopping = False
         self._version = 1
@@ -109,6 +118,16 @@ class LiveTerminal:
         return self._touched
 
     @property
+    def intact(self) -> bool:
+        """All that it has ever printed is there as it was, for the size that it has."""
+        return self._tail is not None and self._tail.whole and not self._resized
+
+    @property
+    def left(self) -> float | None:
+        """Since when nobody watches it, on the clock's `monotonic`; None while somebody does."""
+        return self._left
+
+    @property
     def screen(self) -> Screen:
         if self._screen is None or self._screen.version != self._version:
             emulator = self._emulator
@@ -118,7 +137,7 @@ class LiveTerminal:
                 column=min(emulator.x, emulator.columns - 1),
                 size=self._size,
                 version=self._version,
-                pasting=emulator.modes[PASTE],
+                pasting=emulator.pasting,
             )
         return self._screen
 
@@ -145,7 +164,10 @@ class LiveTerminal:
 
     async def watch(self, who: str = "", raw: bool = False) -> AsyncGenerator[Output, None]:
         watcher = Watcher()
+        watcher.told([FoundUrl(url, open) for url, open in self._urls.items()])
+        self._urls = dict.fromkeys(self._urls, False)
         self._watchers.add(watcher)
+        self._left = None
         self._touch()
         try:
             while True:
@@ -153,7 +175,7 @@ class LiveTerminal:
                 if watcher.behind:
                     output = self._first(raw)
                     raw = False
-                elif watcher.pieces:
+                elif watcher.pieces or watcher.urls:
                     output = Output(watcher.take())
                 elif not self.running:
                     return
@@ -162,10 +184,14 @@ class LiveTerminal:
                     continue
                 watcher.came()
                 self._eased.set()
+                if watcher.urls:
+                    output = msgspec.structs.replace(output, urls=watcher.take_urls())
                 yield output
                 await asyncio.sleep(GATHER_SECONDS)
         finally:
             self._watchers.discard(watcher)
+            if not self._watchers:
+                self._left = self._clock.monotonic()
             self._eased.set()
             if self._sizes.pop(who, None) is not None:
                 self._fit()
@@ -196,6 +222,7 @@ class LiveTerminal:
         status = await self._child.wait()
         if self._recording is not None:
             await self._recording.close()
+        self._found(self._finder.flush())
         self._exit = Exit(code=status.code, signal=status.signal)
         log.info("terminal ended", extra={"terminal": self._name, "pid": self.pid, "code": status.code})
         self._wake()
@@ -239,9 +266,28 @@ class LiveTerminal:
                 self._recording.output(fed.output)
             for watcher in self._watchers:
                 watcher.give(fed.output)
+            self._found(self._finder.feed(fed.output))
+
+    def _found(self, urls: list[FoundUrl]) -> None:
+        for one in urls:
+            self._urls.pop(one.url, None)
+            self._urls[one.url] = one.open and not self._watchers
+            if len(self._urls) > MOST_URLS:
+                del self._urls[next(iter(self._urls))]
+        for watcher in self._watchers if urls else ():
+            watcher.told(urls)
+
+    def _is_quiet(self) -> None:
+        self._found(self._finder.flush())
+        self._wake()
 
     def _wake(self) -> None:
         """Something is there for those that wait."""
+        if self._quiet is not None:
+            self._quiet.cancel()
+            self._quiet = None
+        if self._finder.waiting and self.running:
+            self._quiet = self._clock.call_later(QUIET_SECONDS, self._is_quiet)
         self._changed.set()
         self._changed = asyncio.Event()
         for watcher in self._watchers:
@@ -268,9 +314,11 @@ class LiveTerminal:
         if size == self._size or not self.running:
             return
         self._size = size
+        self._resized = True
         with contextlib.suppress(OSError):
             self._child.resize(size.columns, size.rows)
         self._emulator.resize(size.columns, size.rows)
+        self._finder.width = size.columns
         if self._recording is not None:
             self._recording.resized(size)
         self._version += 1

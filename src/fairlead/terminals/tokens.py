@@ -1,7 +1,7 @@
-"""The bytes of a program cut into whole tokens: runs of text, control characters, escape sequences. Pure.
+"""The bytes of a program cut into whole tokens: runs of what needs no look, and sequences that do. Pure.
 
 Nothing that follows sees half a sequence, so a stream may be cut between any two of our pieces. What waits here for
-its other half is bounded: a sequence that has no end is swallowed to its end.
+its other half is bounded: a sequence that has no end is swallowed to its end. What a sequence does is not known here.
 """
 
 import codecs
@@ -17,8 +17,9 @@ _MOST_PARAMETERS: Final = 16
 
 
 class Kind(Enum):
-    TEXT = "text"
-    CONTROL = "control"
+    RUN = "run"
+    """Text, controls and sequences that ask nothing and are the same for every terminal."""
+    ENQUIRY = "enquiry"
     ESCAPE = "escape"
     CSI = "csi"
     OSC = "osc"
@@ -53,21 +54,27 @@ def _number(text: str) -> int:
     return min(int(text), _LARGEST) if len(text) <= 6 else _LARGEST
 
 
+_TEXT = r"[^\x00-\x1f\x7f]"
+CONTROLS: Final = r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[ -/]*[0-~]|[\x00-\x1f\x7f]"
+"""What a run has beside text: sequences and single characters."""
 _TOKEN = re.compile(
-    r"(?P<text>[^\x00-\x1f\x7f]+)"
-    r"|(?P<control>[\x00-\x1a\x1c-\x1f\x7f]+)"
+    # Each part ends where it must, so that nothing is tried twice.
+    rf"(?P<run>(?:{_TEXT}++|[\x00-\x04\x06-\x1a\x1c-\x1f\x7f]++"
+    r"|\x1b\[[0-9;:]{0,64}+[@-Z`adefghilmrsu]|\x1b\[\?(?:1|25|100\d|1015|2004|2026)[hl]|\x1b[78DEHM=>]|\x1b[()][0-9A-Z])++)"
+    r"|(?P<enquiry>\x05)"
     r"|\x1b\[(?P<csi>[0-?]*)(?P<inter>[ -/]*)(?P<final>[@-~])"
     r"|\x1b\](?P<osc>[^\x07\x1b\x18\x1a]*)(?:\x07|\x1b\\)"
     r"|\x1b(?P<introducer>[PX^_])(?P<string>[^\x1b\x18\x1a]*)\x1b\\"
     r"|\x1b(?P<escape>[ -/]+)(?P<last>[0-~])"
     r"|\x1b(?P<single>[0-OQ-WYZ\\`-~])"
 )
+_WITHOUT_TEXT = re.compile(rf"(?:{CONTROLS})*+")
+_PARTS = re.compile(rf"{CONTROLS}|({_TEXT}++)")
 _UNFINISHED = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|\][^\x07\x1b\x18\x1a]*\x1b?|[PX^_][^\x1b\x18\x1a]*\x1b?|[ -/]*)?\Z")
 _BROKEN = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b\x18\x1a]*|[ -/]*)")
 _OSC_END = re.compile(r"\x07|(?=[\x1b\x18\x1a])")
 _STRING_END = re.compile(r"(?=[\x1b\x18\x1a])")
 _CSI_END = re.compile(r"[@-~]|(?=[^ -~])")
-_UNBOUNDED = ("text", "control")
 _C1 = re.compile(r"[\x80-\x9f]")
 
 
@@ -99,7 +106,7 @@ class Tokenizer:
             match = _TOKEN.match(text, at)
             if match is not None:
                 at = match.end()
-                if match.lastgroup in _UNBOUNDED or len(match.group()) <= LONGEST:
+                if match.lastgroup == "run" or len(match.group()) <= LONGEST:
                     tokens.append(_token(match))
             elif _UNFINISHED.match(text, at):
                 self._keep(text[at:])
@@ -120,10 +127,10 @@ class Tokenizer:
 def _token(match: re.Match[str]) -> Token:
     raw = match.group()
     match match.lastgroup:
-        case "text":
-            return Token(Kind.TEXT, raw)
-        case "control":
-            return Token(Kind.CONTROL, raw)
+        case "run":
+            return Token(Kind.RUN, raw)
+        case "enquiry":
+            return Token(Kind.ENQUIRY, raw)
         case "final":
             return Token(Kind.CSI, raw, match["csi"], match["inter"], match["final"])
         case "osc":
@@ -134,6 +141,22 @@ def _token(match: re.Match[str]) -> Token:
             return Token(Kind.ESCAPE, raw, match["escape"], "", match["last"])
         case _:
             return Token(Kind.ESCAPE, raw, final=match["single"])
+
+
+def has_text(run: str) -> bool:
+    return _WITHOUT_TEXT.fullmatch(run) is None
+
+
+def last_character(run: str) -> str:
+    """The last one that was printed."""
+    texts = [found[1] for found in _PARTS.finditer(run) if found[1]]
+    return texts[-1][-1] if texts else ""
+
+
+def closing_text(run: str) -> str:
+    """What it ends with; empty where that is no text."""
+    parts = [found[1] for found in _PARTS.finditer(run)]
+    return parts[-1] or "" if parts else ""
 
 
 def _as_escape(match: re.Match[str]) -> str:

@@ -2,15 +2,14 @@
 
 import asyncio
 import contextlib
-import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed
+from websockets.asyncio.client import connect
 
 from clients.mylifedb.house import House, open_house
+from clients.peering import ChatPeer, Frame
 from fairlead.clients.cognova import chat, conversations
 from fairlead.clients.cognova.history import MessageView
 from fairlead.model.ids import SessionId
@@ -18,10 +17,6 @@ from fairlead.model.routes import ClientProtocol
 from fairlead.server.limits import Limits
 from fairlead.testing.cognova_client import CognovaClient
 from sessions.rig import Rig, SaidAgent
-
-PATIENCE = 60.0
-Frame = dict[str, Any]
-Wanted = str | Callable[[Frame], bool]
 
 CHAT = ClientProtocol(
     name="cognova",
@@ -33,32 +28,9 @@ CHAT = ClientProtocol(
 """The chat alone: the other parts need more of a gateway."""
 
 
-class Peer:
-    """One socket of the chat, the frames it got, and the reference client that shows them."""
-
-    def __init__(self, socket: ClientConnection, client: CognovaClient) -> None:
-        self.socket = socket
-        self.client = client
-        self.frames: list[Frame] = []
-        self.close_code: int | None = None
-        self.taken = 0
-        self._news = asyncio.Condition()
-
-    async def listen(self) -> None:
-        with contextlib.suppress(ConnectionClosed):
-            async for text in self.socket:
-                assert isinstance(text, str)
-                async with self._news:
-                    self.frames.append(json.loads(text))
-                    self.client.feed(text)
-                    self._news.notify_all()
-        async with self._news:
-            self.close_code = self.socket.close_code
-            self.client.closed()
-            self._news.notify_all()
-
-    async def say(self, kind: str, **fields: Any) -> None:
-        await self.socket.send(json.dumps({"type": kind, **fields}))
+class Peer(ChatPeer[CognovaClient]):
+    def word(self, frame: Frame) -> str:
+        return str(frame["type"]).removeprefix("chat:")
 
     async def send(self, message: str, conversation: str | None = None, **more: Any) -> None:
         where = {} if conversation is None else {"conversationId": conversation}
@@ -69,35 +41,10 @@ class Peer:
         await self.send(message, **more)
         return SessionId((await self.until("session_created"))["conversationId"])
 
-    async def until(self, wanted: Wanted) -> Frame:
-        """The next frame that fits, after the one that was waited for last."""
-        fits = (lambda frame: frame["type"] == f"chat:{wanted}") if isinstance(wanted, str) else wanted
-        async with self._news:
-            try:
-                async with asyncio.timeout(PATIENCE):
-                    while True:
-                        for place in range(self.taken, len(self.frames)):
-                            if fits(self.frames[place]):
-                                self.taken = place + 1
-                                return self.frames[place]
-                        assert self.close_code is None, f"closed with {self.close_code}"
-                        await self._news.wait()
-            except TimeoutError:
-                raise AssertionError(f"{wanted} did not come; there were {self.kinds()[-30:]}") from None
-
-    async def closed(self) -> int:
-        async with self._news, asyncio.timeout(PATIENCE):
-            await self._news.wait_for(lambda: self.close_code is not None)
-        assert self.close_code is not None
-        return self.close_code
-
     async def settled(self) -> None:
         """Whatever was asked before is answered: answers of one socket to pings come in their order."""
         await self.say("ping")
         await self.until(lambda frame: frame["type"] == "pong")
-
-    def kinds(self) -> list[str]:
-        return [frame["type"].removeprefix("chat:") for frame in self.frames]
 
     def stream(self) -> list[Frame]:
         """What came of conversations, not of this connection."""

@@ -1,10 +1,8 @@
 """Shells behind Cognova's terminal sockets: real programs on real PTYs, before a real server."""
 
-import asyncio
 import contextlib
-import json
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -18,50 +16,16 @@ from fairlead.system.process import Patience
 from fairlead.terminals import Shells, ShellSettings, TerminalRegistry, shell_environment
 from fairlead.testing.cognova_terminal_client import CognovaTerminalClient
 from server.fakes import Served, serving
-
-PATIENCE = 60.0
-CLEAN = "\x1b[?1049l"
-"""What a redraw begins with."""
+from terminals.on_socket import OnSocket
 
 
-class ShellClient(CognovaTerminalClient):
+class ShellClient(CognovaTerminalClient, OnSocket):
     """The reference client on a socket."""
 
     def __init__(self, socket: ClientConnection) -> None:
         super().__init__()
         self.socket = socket
         self.frames: list[dict[str, Any]] = []
-
-    async def say(self, **frame: Any) -> None:
-        await self.socket.send(json.dumps(frame))
-
-    async def type(self, keys: str) -> None:
-        await self.say(type="input", data=keys)
-
-    async def fit(self, columns: int, rows: int) -> None:
-        await self.say(**self.resize(columns, rows))
-
-    async def hear(self) -> dict[str, Any]:
-        frame: dict[str, Any] = json.loads(await asyncio.wait_for(self.socket.recv(), PATIENCE))
-        self.frames.append(frame)
-        self.receive(frame)
-        return frame
-
-    async def until(self, holds: Callable[[], Any]) -> None:
-        try:
-            while not holds():
-                await self.hear()
-        except TimeoutError:
-            shown = [line for line in self.screen.lines() if line]
-            raise AssertionError(f"it did not come; there is {shown}, and {self.frames[-3:]}") from None
-
-    async def seen(self, text: str) -> None:
-        """It stands on the screen."""
-        await self.until(lambda: any(text in line for line in self.screen.lines()))
-
-    async def said(self, line: str) -> None:
-        """A whole line of the screen, by itself or behind a prompt."""
-        await self.until(lambda: {line, f"$ {line}"} & set(self.screen.lines()))
 
     async def settled(self) -> None:
         """All that was sent before the answer to a ping."""

@@ -6,7 +6,7 @@ An input is one of the interpreter's (`agent`, `gateway`, `transcript`, `interru
 
 import json
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
@@ -48,7 +48,7 @@ class Telling:
         self.gone: dict[int, int] = {}
         self._head = self._at = 0
 
-    def run(self, inputs: Iterable[Input]) -> "Telling":
+    def run(self, inputs: Iterable[Input]) -> Self:
         for given in inputs:
             self.add(given)
         return self

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import httpx
 
-from clients.cognova.chatting import PATIENCE, peer_at
+from clients.cognova.chatting import peer_at
+from clients.peering import PATIENCE
 from fairlead.config import load
 from fairlead.wiring import running
 

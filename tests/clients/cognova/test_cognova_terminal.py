@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from clients.cognova.shelling import CLEAN, PATIENCE, ShellClient, ShellHouse, open_shell_house
+from clients.cognova.shelling import ShellClient, ShellHouse, open_shell_house
 from fairlead.clients.cognova.terminal import MESSAGE_LIMIT
 from fairlead.model.terminals import Size
 from fairlead.system.proctable import is_alive
@@ -22,6 +22,7 @@ from fairlead.terminals.shells import warning
 from fairlead.terminals.terminal import MOST
 from fairlead.testing.clock import ManualClock
 from server.fakes import until
+from terminals.on_socket import CLEAN, PATIENCE
 
 
 @pytest.fixture
@@ -229,16 +230,16 @@ async def test_vim_is_edited_by_one_and_seen_by_another(house: ShellHouse, tmp_p
         await client.seen("~")
         await client.type("ihello from vim")
         await client.seen("hello from vim")
-        assert client.screen.alternate is not None
+        assert client.screen.alternate
         async with house.join() as late:
             late.screen.resize(60, 12)
             await late.seen("hello from vim")
-            assert late.screen.alternate is not None
+            assert late.screen.alternate
             await late.type(", and goodbye\x1b")
             await client.seen("and goodbye")
             await client.type(":wq\r")
-            await client.until(lambda: client.screen.alternate is None)
-            await late.until(lambda: late.screen.alternate is None)
+            await client.until(lambda: not client.screen.alternate)
+            await late.until(lambda: not late.screen.alternate)
     assert (tmp_path / "words").read_text() == "hello from vim, and goodbye\n"
 
 

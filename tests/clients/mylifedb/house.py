@@ -22,6 +22,7 @@ from fairlead.server.limits import Limits
 from fairlead.server.runner import Runner
 from fairlead.server.steps import Performer
 from fairlead.sessions.feed import Watcher
+from fairlead.sessions.halls import Halls
 from fairlead.sessions.news import NewsDesk
 from fairlead.sessions.shown import ShownBook
 from fairlead.system.clock import SystemClock
@@ -176,6 +177,7 @@ async def open_house(
         **CredentialActions(credentials).performers(),
         **ShownBook(rig.store.documents, news.tell).performers(),
         **news.performers(),
+        **Halls(news, rig.store.summary).performers(),
         **(performers or {}),
     }
     limits = limits or Limits(commands_per_s=1000)

@@ -10,7 +10,20 @@ from fairlead.clients.native.conversation import NativeConversation
 from fairlead.model.auth import Identity, Scope
 from fairlead.model.commands import Base, Reply
 from fairlead.model.requests import Head
-from fairlead.model.sockets import Attach, Do, HangUp, Opening, Run, Subscribe, Subscribed, Tell, Unsubscribe, Write
+from fairlead.model.sockets import (
+    Attach,
+    Do,
+    Enter,
+    HangUp,
+    Opening,
+    PassOn,
+    Run,
+    Subscribe,
+    Subscribed,
+    Tell,
+    Unsubscribe,
+    Write,
+)
 
 HEADS = {0x81: True, 0x82: False}
 
@@ -78,7 +91,7 @@ class Dialogue:
                 return [told, *self._answer(thing.tag, None)]
             case Tell():
                 return [{"does": "tell", "session": thing.session, "kind": thing.kind, "data": thing.data}]
-            case Run() | HangUp() | Attach():
+            case Run() | HangUp() | Attach() | PassOn() | Enter():
                 raise AssertionError(thing)
 
     def _answer(self, tag: Any, answer: Any) -> list[Any]:

@@ -7,7 +7,6 @@ What it writes is given as records of origin `transcript`; rows that are damaged
 import asyncio
 import os
 import re
-import signal
 import unicodedata
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from pathlib import Path
@@ -20,9 +19,9 @@ from fairlead.agents.claude.records import Garbage
 from fairlead.agents.claude.transcript import decode_row
 from fairlead.model.agents import AgentSink, Child, Exit, Record
 from fairlead.model.ids import MessageId
-from fairlead.system.clock import Clock, within
-from fairlead.system.process import Patience
-from fairlead.system.proctable import Process, descendants, gone, is_alive, kill, kill_group
+from fairlead.system.clock import Clock
+from fairlead.system.process import Patience, end_left
+from fairlead.system.proctable import Process, gone
 from fairlead.system.tail import FileTail
 
 BLOCK = 256 * 1024
@@ -264,18 +263,4 @@ def lines_backwards(fd: int, size: int, block: int = BLOCK) -> Iterator[tuple[in
 
 async def end(child: Child, clock: Clock, patience: Patience) -> None:
     """End a process of an earlier gateway and its group, if it is still that process."""
-    process = Process(child.pid, child.started)
-    if not is_alive(*process):
-        return
-    below = descendants(child.pid)
-    # It leads its group (we started it so), and it is alive: the group's number cannot be somebody else's.
-    kill_group(child.group, signal.SIGTERM)
-    try:
-        await within(clock, patience.terminate, gone(process, clock))
-        return
-    except TimeoutError:
-        if is_alive(*process):
-            kill_group(child.group, signal.SIGKILL)
-    for other in below:
-        kill(other, signal.SIGKILL)
-    await within(clock, patience.kill, gone(process, clock))
+    await end_left(Process(child.pid, child.started), child.group, clock, patience)

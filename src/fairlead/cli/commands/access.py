@@ -1,20 +1,17 @@
-"""`fairlead login`, `token`, `user`: who may use the gateway."""
+"""`fairlead login`, `token`: what opens the gateway."""
 
 from typing import Annotated
 
 import typer
 
-from fairlead.cli.errors import Missing, Usage
-from fairlead.cli.options import Data, Json, NoColor, Token, Url, asynchronously, examples, listed
+from fairlead.cli.commands import people
+from fairlead.cli.errors import Missing
+from fairlead.cli.options import Data, Json, NoColor, Scopes, Token, Url, asynchronously, checked_scopes, examples
 from fairlead.cli.place import Wanted
 
-Scopes = Annotated[
-    list[str] | None, typer.Option("--scope", metavar="SCOPE[,SCOPE]", help="view, chat, approve, terminal, admin.")
-]
 User = Annotated[str, typer.Option("--user", metavar="NAME", help="For this user (see fairlead user add).")]
 
 tokens = typer.Typer(name="token", help="Make, list and revoke tokens and devices.", no_args_is_help=True)
-users = typer.Typer(name="user", help="The people who use this gateway.", no_args_is_help=True)
 
 
 def register(app: typer.Typer) -> None:
@@ -24,19 +21,8 @@ def register(app: typer.Typer) -> None:
     )(token_add)
     tokens.command("ls", epilog=examples("fairlead token ls", "fairlead token ls --json"))(token_ls)
     tokens.command("revoke", epilog=examples("fairlead token revoke 5c1e9a"))(token_revoke)
-    users.command("add", epilog=examples("fairlead user add ann"))(user_add)
     app.add_typer(tokens, epilog=examples("fairlead token add ci --scope view,chat", "fairlead token ls"))
-    app.add_typer(users, epilog=examples("fairlead user add ann"))
-
-
-def _checked(scopes: list[str] | None) -> tuple[str, ...]:
-    from fairlead.model.auth import SCOPES
-
-    wanted = listed(scopes)
-    for scope in wanted:
-        if scope not in SCOPES:
-            raise Usage(f"There is no scope {scope[:40]!r}: {', '.join(SCOPES)}.")
-    return wanted
+    people.register(app)
 
 
 def login(
@@ -49,7 +35,7 @@ def login(
     data: Data = None,
 ) -> None:
     """Print a one-time link that signs a browser in. It is good for 10 minutes, and for one browser."""
-    asynchronously(_login(Wanted(url, token, data), name, _checked(scope), user, json=json))
+    asynchronously(_login(Wanted(url, token, data), name, checked_scopes(scope), user, json=json))
 
 
 async def _login(wanted: Wanted, name: str, scopes: tuple[str, ...], user: str, *, json: bool) -> None:
@@ -77,7 +63,7 @@ def token_add(
     data: Data = None,
 ) -> None:
     """Make a token and print it, this once. Without --scope it may view, chat and approve."""
-    asynchronously(_token_add(Wanted(url, token, data), name, _checked(scope), user, json=json))
+    asynchronously(_token_add(Wanted(url, token, data), name, checked_scopes(scope), user, json=json))
 
 
 async def _token_add(wanted: Wanted, name: str, scopes: tuple[str, ...], user: str, *, json: bool) -> None:
@@ -161,28 +147,3 @@ async def _token_revoke(wanted: Wanted, credential: str, *, json: bool) -> None:
         json_line(gone)
     else:
         hint(f"Revoked the {gone.kind} {gone.name or gone.id}.")
-
-
-def user_add(
-    name: Annotated[str, typer.Argument(help="The user's name.")],
-    json: Json = False,
-    url: Url = None,
-    token: Token = None,
-    data: Data = None,
-) -> None:
-    """Add a user. Then give them a link or a token: fairlead login --user NAME, fairlead token add --user NAME."""
-    asynchronously(_user_add(Wanted(url, token, data), name, json=json))
-
-
-async def _user_add(wanted: Wanted, name: str, *, json: bool) -> None:
-    from fairlead.cli.client import Api
-    from fairlead.cli.output import hint, json_line
-    from fairlead.clients.native.bodies import NewUser
-    from fairlead.model.admin import UserView
-
-    async with Api(wanted.find) as api:
-        made = await api.post("/v1/users", UserView, NewUser(name=name))
-    if json:
-        json_line(made)
-    else:
-        hint(f"Added {made.name}. A login link for them: fairlead login --user {made.name}")

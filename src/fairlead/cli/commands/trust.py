@@ -1,13 +1,12 @@
 """`fairlead trust`: see what a folder's own settings would do, and let them."""
 
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
 
-from fairlead.cli.errors import Failed, Missing, Usage
-from fairlead.cli.options import Data, Json, NoColor, Token, Url, absolute, asynchronously, examples
+from fairlead.cli.errors import Missing, Usage
+from fairlead.cli.options import Data, Json, NoColor, Token, Url, absolute, asynchronously, confirm, examples
 from fairlead.cli.place import Wanted
 
 if TYPE_CHECKING:
@@ -71,16 +70,9 @@ async def _trust(wanted: Wanted, folder: str | None, *, yes: bool, remove: bool,
             hint(f"{report.path} is trusted already.")
             return
         if not yes:
-            _confirm(report)
+            confirm(f"Trust {report.path}?")
         done = await api.post("/v1/trust", TrustedFolder, TrustBody(path=path, digest=report.digest))
         hint(f"{done.path} is trusted as it is now.")
-
-
-def _confirm(report: "FolderReport") -> None:
-    if not sys.stdin.isatty():
-        raise Usage("There is no terminal to ask on: look at what is shown, then say --yes.")
-    if not typer.confirm(f"Trust {report.path}?", default=False, err=True):
-        raise Failed("Nothing was changed.")
 
 
 def _show(report: "FolderReport", *, no_color: bool) -> None:

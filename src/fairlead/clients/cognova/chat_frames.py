@@ -14,6 +14,7 @@ from fairlead.model import events as ev
 from fairlead.model.frames import text_frame
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Entry
+from fairlead.model.streaming import Pieces, streamed
 
 FRAMES: Final = 64
 """Numbers that an entry's frames have for themselves (design: views)."""
@@ -22,9 +23,6 @@ RESULT_LENGTH: Final = 5000
 
 _SILENT: Final = frozenset({"record", "thinking.delta", "thinking", "hook.progress", "tool.progress"})
 """Kinds that come often and mean nothing here: they are not even decoded."""
-
-BLOCKS: Final = 256
-"""Blocks that may be half written at once: one of each thread, and some that were given up."""
 
 _encoder: Final = msgspec.json.Encoder()
 
@@ -68,37 +66,16 @@ VARIANT: Final = ChatVariant()
 
 
 class ChatReading:
-    """Implements `model.gateway.Reading`. Of a block it was told the pieces before its place and those that it read."""
+    """Implements `model.gateway.Reading`."""
 
     def __init__(self, position: int) -> None:
-        self._position = position
-        self._read: dict[tuple[str, int], int] = {}
+        self._pieces = Pieces(position)
 
     def encode(self, session: SessionId, entry: Entry) -> bytes:
         if entry.kind in _SILENT:
             return b""
         event = ev.decode(entry.event)
-        told = 0
-        match event:
-            case ev.TextDelta() | ev.InputDelta():
-                size = len(event.text if isinstance(event, ev.TextDelta) else event.json)
-                self._read[event.message, event.block] = event.offset + size
-                if len(self._read) > BLOCKS:
-                    # Of those that will never be whole nothing is asked any more.
-                    del self._read[next(iter(self._read))]
-            case ev.Text() | ev.ToolCalled():
-                read = self._read.pop((event.message, event.block), 0)
-                told = max(read, streamed(event, self._position))
-            case _:
-                pass
-        return _joined(numbered(session, entry.seq, event, told))
-
-
-def streamed(event: ev.Event, position: int | None = None) -> int:
-    """How many characters of a block were told in pieces: in all, or up to a place."""
-    if not isinstance(event, ev.Text | ev.ToolCalled):
-        return 0
-    return max((offset for seq, offset in event.marks if position is None or seq <= position), default=0)
+        return _joined(numbered(session, entry.seq, event, self._pieces.told(event)))
 
 
 def _joined(frames: Sequence[Frame]) -> bytes:
@@ -190,16 +167,8 @@ def frames_of(event: ev.Event, told: int = 0) -> Sequence[Frame]:
 
 
 def request_frame(event: ev.PermissionAsked | ev.QuestionAsked | ev.PlanProposed) -> Frame:
-    match event:
-        case ev.PermissionAsked():
-            tool = event.tool
-        case ev.QuestionAsked():
-            tool = "AskUserQuestion"
-        case ev.PlanProposed():
-            tool = "ExitPlanMode"
-        case _:
-            assert_never(event)
-    return {"type": "chat:permission_request", "requestId": event.request, "toolName": tool, "input": event.input}
+    asked = {"requestId": event.request, "toolName": event.tool, "input": event.input}
+    return {"type": "chat:permission_request", **asked}
 
 
 def failure_text(event: ev.TurnEnded) -> str:

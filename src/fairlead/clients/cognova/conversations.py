@@ -6,11 +6,12 @@ from typing import Any, Final
 import msgspec
 
 from fairlead.clients.cognova.history import NAME, Counted, MessageRenderer, read_counted
-from fairlead.clients.cognova.rest import TOKEN_HEADER, data, moment, problem, worded
+from fairlead.clients.cognova.rest import TOKEN_HEADER, data, problem, worded
 from fairlead.model import commands as cmd
 from fairlead.model import queries as q
 from fairlead.model.errors import BadId, BadRequest, NotFound
 from fairlead.model.ids import SessionId, session_id
+from fairlead.model.moments import moment
 from fairlead.model.routes import LogStream, Request, Route, Steps
 from fairlead.model.store import TRANSCRIPT, SessionFilter, SessionPage, Summary
 

@@ -9,9 +9,10 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from fairlead.clients.cognova.rest import TOKEN_HEADER, Handler, moment, problem, worded
+from fairlead.clients.cognova.rest import TOKEN_HEADER, Handler, problem, worded
 from fairlead.model.auth import Scope
 from fairlead.model.errors import BadRequest, NotFound
+from fairlead.model.moments import moment
 from fairlead.model.notices import Item
 from fairlead.model.requests import Response
 from fairlead.model.routes import Request, Route, Steps

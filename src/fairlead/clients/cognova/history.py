@@ -10,10 +10,10 @@ from typing import Any, Final
 import msgspec
 
 from fairlead.clients.cognova.chat_frames import number
-from fairlead.clients.cognova.rest import moment
 from fairlead.model import events as ev
 from fairlead.model.content import Content, OtherBlock, ToolResultBlock
 from fairlead.model.ids import SessionId
+from fairlead.model.moments import moment
 from fairlead.model.store import Entry
 from fairlead.model.views import Made
 

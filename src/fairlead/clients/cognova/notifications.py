@@ -9,9 +9,10 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from fairlead.clients.cognova.rest import TOKEN_HEADER, moment
+from fairlead.clients.cognova.rest import TOKEN_HEADER
 from fairlead.model.errors import BadRequest, FairleadError
 from fairlead.model.frames import text_frame
+from fairlead.model.moments import moment
 from fairlead.model.notices import TOPICS, Ask, Change, FeedEntry, JoinFeed, Ping, read_cursor
 from fairlead.model.sockets import Attach, Do, HangUp, Holder, Opening, Run, SocketRoute
 

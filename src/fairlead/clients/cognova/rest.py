@@ -1,7 +1,6 @@
 """How REST calls of this protocol answer: `{"data": ...}`, errors `{statusCode, statusMessage, message}`. Pure."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime
 from functools import wraps
 from typing import Any, Final
 
@@ -33,8 +32,3 @@ def worded(handler: Handler) -> Handler:
             return problem(error.status, error.message)
 
     return run
-
-
-def moment(at: int) -> str:
-    """Milliseconds since 1970 as JavaScript writes a time."""
-    return datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

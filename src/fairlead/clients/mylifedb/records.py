@@ -7,7 +7,6 @@ that ended with its process) is made here from the event.
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
@@ -15,6 +14,7 @@ import msgspec
 from fairlead.model import events as ev
 from fairlead.model.ids import SessionId
 from fairlead.model.mending import mend
+from fairlead.model.moments import moment
 
 Fields = dict[str, msgspec.Raw]
 
@@ -70,11 +70,6 @@ def text_of(value: msgspec.Raw | None) -> str:
 
 def is_true(value: msgspec.Raw | None) -> bool:
     return value is not None and bytes(value) == b"true"
-
-
-def moment(at: int) -> str:
-    """Milliseconds since 1970 as the transcript writes a time."""
-    return datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def blocks_of(fields: Fields) -> list[dict[str, Any]]:

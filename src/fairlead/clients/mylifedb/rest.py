@@ -12,16 +12,16 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from fairlead.clients.mylifedb.fold import NAME, read_memory
-from fairlead.clients.mylifedb.records import moment
 from fairlead.clients.mylifedb.strip import stripped
 from fairlead.model import commands as cmd
 from fairlead.model import queries as q
 from fairlead.model.content import TextBlock
 from fairlead.model.errors import BadId, BadRequest, FairleadError, NotFound
 from fairlead.model.ids import SessionId, is_uuid, session_id
+from fairlead.model.moments import moment
 from fairlead.model.reading import ReadShown, Shown
 from fairlead.model.routes import Param, Request, Route, Steps, json_response
-from fairlead.model.store import SessionFilter, SessionPage, Summary
+from fairlead.model.store import Summary
 
 T = TypeVar("T")
 
@@ -29,7 +29,6 @@ SESSION_GONE: Final = "Session not found"
 BAD_BODY: Final = "Invalid request body"
 PREFIX: Final = "/api/claude/sessions"
 ONE: Final = f"{PREFIX}/{{session}}"
-PAGE: Final = 1000
 LIMIT: Final = 20
 MOST: Final = 100
 TITLE_LENGTH: Final = 120
@@ -144,28 +143,16 @@ def listed(summary: Summary, state: str) -> dict[str, Any]:
 # --- lists
 
 
-def _all(**wanted: Any) -> Any:
-    """Every session of a filter, newest first, page by page."""
-    found: list[Summary] = []
-    before = ""
-    while True:
-        page: SessionPage = yield q.ListSessions(SessionFilter(before=before, limit=PAGE, **wanted))
-        found.extend(page.sessions)
-        if not page.next:
-            return found
-        before = page.next
-
-
 @worded("Failed to list sessions")
 def sessions(request: Request) -> Steps:
-    found: list[Summary] = yield from _all(transcripts=False)
+    found: list[Summary] = yield from q.every_session(transcripts=False)
     return json_response({"sessions": [shown_session(summary) for summary in found]})
 
 
 @worded("Failed to list sessions")
 def all_sessions(request: Request) -> Steps:
     archived = {"active": False, "archived": True}.get(request.query.get("status", "all"))
-    found: list[Summary] = yield from _all(archived=archived)
+    found: list[Summary] = yield from q.every_session(archived=archived)
     worth = [summary for summary in found if summary.turns or summary.first_prompt or summary.state == "working"]
     limit = _limit(request.query.get("limit", ""))
     after = _after(worth, request.query.get("cursor", ""))

@@ -2,7 +2,18 @@
 
 from typing import Final
 
-from fairlead.clients.native import admin, insight, news, notices, overview, sessions, shells, terminal, transcripts
+from fairlead.clients.native import (
+    admin,
+    insight,
+    news,
+    notices,
+    overview,
+    plugins,
+    sessions,
+    shells,
+    terminal,
+    transcripts,
+)
 from fairlead.clients.native.codec import SUBPROTOCOLS
 from fairlead.clients.native.conversation import NativeConversation
 from fairlead.clients.native.openapi import document
@@ -22,6 +33,7 @@ ROUTES: Final = (
     *admin.ROUTES,
     *transcripts.ROUTES,
     *terminal.ROUTES,
+    *plugins.ROUTES,
     *shells.ROUTES,
     *notices.ROUTES,
     *insight.ROUTES,

@@ -4,6 +4,7 @@ from typing import Final
 
 from fairlead.clients.native import bodies as b
 from fairlead.clients.native.qr import qr_code
+from fairlead.model import accounts
 from fairlead.model import admin as act
 from fairlead.model.auth import SCOPES
 from fairlead.model.errors import BadRequest
@@ -72,7 +73,22 @@ def list_users(request: Request) -> Steps:
 
 
 def add_user(request: Request) -> Steps:
-    return json_response((yield act.AddUser(request.json(b.NewUser).name)), 201)
+    body = request.json(b.NewUser)
+    return json_response((yield act.AddUser(body.name, body.password, body.scopes)), 201)
+
+
+def set_password(request: Request) -> Steps:
+    return json_response((yield accounts.SetPassword(request.params["name"], request.json(b.NewPassword).password)))
+
+
+def remove_user(request: Request) -> Steps:
+    name = request.params["name"]
+    yield accounts.RemoveUser(name)
+    return json_response(b.RemovedUser(name))
+
+
+def invite(request: Request) -> Steps:
+    return json_response((yield accounts.CreateInvitation(request.json(b.NewInvitation).scopes)), 201)
 
 
 def trust_report(request: Request) -> Steps:
@@ -208,9 +224,41 @@ ROUTES: Final = (
         access="admin",
         name="users.add",
         handle=add_user,
-        about="Add a user.",
+        about="Add a user; with a password, one who can sign in.",
         body=b.NewUser,
         answer=act.UserView,
+        status=201,
+        body_limit=_SMALL,
+    ),
+    Route(
+        method="PUT",
+        path="/v1/users/{name}/password",
+        access="admin",
+        name="users.set_password",
+        handle=set_password,
+        about="Give a user a password, and end what the one before opened.",
+        body=b.NewPassword,
+        answer=act.UserView,
+        body_limit=_SMALL,
+    ),
+    Route(
+        method="DELETE",
+        path="/v1/users/{name}",
+        access="admin",
+        name="users.remove",
+        handle=remove_user,
+        about="Remove a user with all their credentials, and close their sockets.",
+        answer=b.RemovedUser,
+    ),
+    Route(
+        method="POST",
+        path="/v1/invitations",
+        access="admin",
+        name="invitations.create",
+        handle=invite,
+        about="A one-time link with which somebody makes their own account, for a day.",
+        body=b.NewInvitation,
+        answer=accounts.Invitation,
         status=201,
         body_limit=_SMALL,
     ),

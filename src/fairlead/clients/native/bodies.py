@@ -4,6 +4,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from fairlead.model.accounts import DEFAULT_SCOPES
 from fairlead.model.admin import CredentialView, TrustedFolder, UserView
 from fairlead.model.auth import Scope
 from fairlead.model.commands import Link, Settings
@@ -125,7 +126,21 @@ class NewLoginCode(Body, frozen=True, kw_only=True):
 
 
 class NewUser(Body, frozen=True, kw_only=True):
+    """With a password the user can sign in, and then has these scopes."""
+
     name: str
+    password: str = ""
+    scopes: tuple[Scope, ...] = DEFAULT_SCOPES
+
+
+class NewPassword(Body, frozen=True, kw_only=True):
+    password: str
+
+
+class NewInvitation(Body, frozen=True, kw_only=True):
+    """`scopes` are those of the user who accepts it."""
+
+    scopes: tuple[Scope, ...] = DEFAULT_SCOPES
 
 
 class Download(Body, frozen=True, kw_only=True):
@@ -173,6 +188,10 @@ class Tokens(msgspec.Struct, frozen=True):
 
 class Devices(msgspec.Struct, frozen=True):
     devices: tuple[CredentialView, ...]
+
+
+class RemovedUser(msgspec.Struct, frozen=True):
+    name: str
 
 
 class UserList(msgspec.Struct, frozen=True):

@@ -36,7 +36,8 @@ class ErrorAnswer(msgspec.Struct, frozen=True):
 
 def document(routes: Sequence[Route], version: str) -> dict[str, Any]:
     kinds = {kind for route in routes for kind in (route.body, *_answers(route)) if kind is not None} | {ErrorAnswer}
-    known = sorted(kinds, key=lambda kind: str(kind.__name__))
+    # By module too: two of one name would come in any order.
+    known = sorted(kinds, key=lambda kind: (str(kind.__name__), str(kind.__module__)))
     schemas, components = msgspec.json.schema_components(known, ref_template=_REF)
     shapes = dict(zip(known, schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}

@@ -82,7 +82,7 @@ class NativeTerminalCodec:
         if output.size is not None and output.size != self._size:
             self._size = output.size
             before = _frame({"type": "size", "cols": output.size.columns, "rows": output.size.rows}) + before
-        return before + binary_frame(output.data)
+        return before + binary_frame(output.data) if output.data else before
 
     def ended(self, exit: Exit) -> bytes:
         return _frame({"type": "exit", "code": exit.code, "signal": exit.signal})

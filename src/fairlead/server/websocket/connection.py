@@ -45,6 +45,10 @@ class Connection(Protocol):
     def closed(self) -> bool:
         """Nothing more can be sent: a close frame went out or came in, or the peer is gone."""
 
+    @property
+    def reason(self) -> str:
+        """The words of the peer's close frame, where that was the first."""
+
     def send(self, frame: bytes) -> None:
         """Frames from `frames.py`, one or many joined, as they are: one write."""
 
@@ -55,7 +59,7 @@ class Connection(Protocol):
         """One message, compressed if that was agreed, else plain."""
 
     def close(self, code: int = 1000, reason: str = "") -> None:
-        """Starts the closing handshake; a peer that does not answer in time is cut off."""
+        """Starts the closing handshake; a peer that does not answer in time is cut off. 1005 sends no code."""
 
     def write_buffer_size(self) -> int:
         """Bytes given to `send` that the operating system has not taken yet."""

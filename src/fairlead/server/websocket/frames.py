@@ -27,7 +27,7 @@ MAX_CONTROL_PAYLOAD: Final = 125
 _MAX_REASON: Final = MAX_CONTROL_PAYLOAD - 2
 
 NO_STATUS: Final = 1005
-"""Reported, never sent: the peer's close frame carried no code."""
+"""Reported, never sent as a number: a close frame without a code."""
 ABNORMAL: Final = 1006
 """Reported, never sent: the connection ended without a close frame."""
 
@@ -41,7 +41,9 @@ def pong_frame(payload: bytes = b"") -> bytes:
 
 
 def close_frame(code: int, reason: str = "") -> bytes:
-    """A reason too long for a control frame is cut at a character, never inside one."""
+    """A reason too long for a control frame is cut at a character, never inside one. 1005 is a frame without either."""
+    if code == NO_STATUS:
+        return _control_frame(CLOSE, b"")
     if not is_sendable_close_code(code):
         raise ValueError(f"{code} may not be sent in a close frame; use 1000 or 3000 to 4999")
     text = reason.encode()

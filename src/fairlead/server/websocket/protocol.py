@@ -86,6 +86,7 @@ class WebSocketDriver(asyncio.Protocol):
         "lost",
         "options",
         "peer",
+        "reason",
     )
 
     keepalive: ClassVar[Keepalive] = Keepalive()
@@ -106,6 +107,7 @@ class WebSocketDriver(asyncio.Protocol):
         self.peer: tuple[str, int] | None = None
         self.options = DEFAULT_OPTIONS
         self.code = ABNORMAL
+        self.reason = ""
         self.lost = False
         self._call: AsgiCall | None = None
         self._deflate: Deflate | None = None
@@ -220,6 +222,7 @@ class WebSocketDriver(asyncio.Protocol):
     def on_peer_close(self, code: int, payload: bytes) -> None:
         if self._open:
             self._transport.write(build_frame(FIN | CLOSE, payload))
+            self.reason = payload[2:].decode()
             self._end(code)
         self.finish()
 

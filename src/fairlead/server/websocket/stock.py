@@ -61,6 +61,7 @@ class StockConnection:
         "_receive",
         "_send",
         "peer",
+        "reason",
     )
 
     def __init__(
@@ -87,6 +88,7 @@ class StockConnection:
         self._readable.set()
         self._closing = asyncio.Event()
         self._code = ABNORMAL
+        self.reason = ""
 
     @property
     def closed(self) -> bool:
@@ -111,6 +113,8 @@ class StockConnection:
             self.send_text(payload)
 
     def close(self, code: int = 1000, reason: str = "") -> None:
+        if code == NO_STATUS:
+            code = 1000  # ASGI always sends one
         if not is_sendable_close_code(code):
             raise ValueError(f"{code} may not be sent in a close frame; use 1000 or 3000 to 4999")
         if self.closed:
@@ -160,6 +164,7 @@ class StockConnection:
             # Also while paused: one message waits here, so that a peer that leaves is seen.
             message = await self._receive()
             if message["type"] == "websocket.disconnect":
+                self.reason = "" if self.closed else message.get("reason") or ""
                 self._end(message.get("code") or NO_STATUS)
                 return
             await self._readable.wait()

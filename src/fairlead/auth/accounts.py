@@ -1,0 +1,164 @@
+"""Users who sign in: password in, signed token out, and back again; and the invitations that make new ones.
+
+A token is a JWT (HS256) with the claims `{userId, username, iat, exp}`, good for 7 days. The key that signs it is made
+of the gateway's own and the user's salt: another password, or no such user any more, and no token of before fits.
+"""
+
+import hashlib
+import hmac
+import logging
+from collections.abc import Callable
+from typing import Any, Final, Literal
+
+import jwt
+
+from fairlead.auth.attempts import Attempts
+from fairlead.auth.devices import BadCode, LoginCodes
+from fairlead.auth.passwords import Passwords, check_password
+from fairlead.auth.users import UserRecord, Users, check_scopes
+from fairlead.model.accounts import BadInvitation, SignedIn, WrongPassword
+from fairlead.model.admin import LoginCode
+from fairlead.model.auth import Identity, Scope
+from fairlead.system.clock import Clock
+
+LIFETIME_S: Final = 7 * 24 * 3600
+INVITED_MS: Final = 24 * 3600 * 1000
+"""How long an invitation is good: it goes from person to person."""
+_ALGORITHM: Final = "HS256"
+_CLAIMS: Final = ("userId", "username", "iat", "exp")
+_LONGEST: Final = 2048
+"""Characters of a token that is looked at: ours have some 200."""
+
+log = logging.getLogger("fairlead.auth")
+
+
+class Accounts:
+    """`key` is the gateway's own secret, asked for when it is needed; `ended` closes what was opened by a user."""
+
+    def __init__(
+        self,
+        users: Users,
+        invitations: LoginCodes,
+        clock: Clock,
+        key: Callable[[], bytes],
+        ended: Callable[[str], int],
+    ) -> None:
+        self._users = users
+        self._invitations = invitations
+        self._clock = clock
+        self._key = key
+        self._ended = ended
+        self._passwords = Passwords()
+        self._attempts = Attempts(clock)
+
+    # --- tokens: at once, and telling nothing but whether they are good
+
+    def token(self, record: UserRecord) -> SignedIn:
+        now = self._clock.now_ms() // 1000
+        expires = now + LIFETIME_S
+        claims = {"userId": record.number, "username": record.name, "iat": now, "exp": expires}
+        signed = jwt.encode(claims, self._key_of(record), algorithm=_ALGORITHM)
+        return SignedIn(id=record.number, name=record.name, token=signed, expires=expires * 1000)
+
+    def identity(self, token: str) -> Identity | Literal["expired"] | None:
+        """Whose token it is. `expired`: it was good once, and its user could still sign in."""
+        if len(token) > _LONGEST or token.count(".") != 2:
+            return None
+        claimed = self._claims(token, b"", verify=False)
+        number = None if claimed is None else claimed["userId"]
+        record = self._users.numbered(number) if type(number) is int else None
+        claims = None if record is None else self._claims(token, self._key_of(record), verify=True)
+        if record is None or claims is None or claims["username"] != record.name:
+            return None
+        expires = int(claims["exp"]) * 1000
+        if self._clock.now_ms() >= expires:
+            return "expired"
+        return Identity(credential_of(record), record.name, record.name, frozenset(record.scopes), expires)
+
+    def renew(self, who: Identity, *, now: bool) -> SignedIn | None:
+        record = self._users.get(who.user)
+        if record is None or not who.expires or who.credential != credential_of(record):
+            return None
+        left = who.expires - self._clock.now_ms()
+        return self.token(record) if now or left < LIFETIME_S * 1000 // 2 else None
+
+    def _claims(self, token: str, key: bytes, *, verify: bool) -> dict[str, Any] | None:
+        """None unless it has our form, and (`verify`) our signature. The time is looked at elsewhere: ours is an
+        injected clock."""
+        options: Any = {"verify_signature": verify, "verify_exp": False, "verify_iat": False, "require": list(_CLAIMS)}
+        try:
+            claims = jwt.decode(token, key, algorithms=[_ALGORITHM], options=options)
+        except (jwt.InvalidTokenError, ValueError, RecursionError):
+            return None
+        whole = all(type(claims.get(name)) is int for name in ("userId", "iat", "exp"))
+        return claims if whole and isinstance(claims["username"], str) else None
+
+    def _key_of(self, record: UserRecord) -> bytes:
+        return hmac.new(self._key(), f"{record.number}:{record.salt}".encode(), hashlib.sha256).digest()
+
+    # --- signing in
+
+    async def sign_in(self, name: str, password: str, peer: str) -> SignedIn:
+        self._attempts.begin(peer, name)
+        record = self._users.get(name)
+        fits = await self._passwords.fits(record.password if record else "", password)
+        if record is None or not fits or self._users.get(name) is not record:
+            log.info("sign-in refused", extra={"peer": peer, "user": name if record else ""})
+            raise WrongPassword
+        self._attempts.succeeded(peer, name)
+        log.info("signed in", extra={"peer": peer, "user": name})
+        return self.token(record)
+
+    async def invite(self, scopes: tuple[Scope, ...]) -> LoginCode:
+        return await self._invitations.create("", "", check_scopes(scopes))
+
+    async def accept(self, code: str, name: str, password: str) -> SignedIn:
+        """What is wrong with name or password is told before the invitation is used up, and only to who has one."""
+        try:
+            await self._invitations.look(code)
+            self._users.check_free(name)
+            check_password(password)
+            hashed = await self._passwords.hash(password)
+            self._users.check_free(name)
+            invited = await self._invitations.redeem(code)
+        except BadCode:
+            raise BadInvitation from None
+        record = await self._users.add(name, hashed, invited.scopes)
+        log.info("invitation accepted", extra={"user": name, "scopes": invited.scopes})
+        return self.token(record)
+
+    # --- what the owner does
+
+    async def add(self, name: str, password: str, scopes: tuple[Scope, ...]) -> UserRecord:
+        self._users.check_free(name)
+        if not password:
+            return await self._users.add(name)
+        check_password(password)
+        return await self._users.add(name, await self._passwords.hash(password), scopes)
+
+    async def set_password(self, name: str, password: str) -> UserRecord:
+        self._users.check(name)
+        check_password(password)
+        hashed = await self._passwords.hash(password)
+        try:
+            return await self._users.set_password(name, hashed)
+        finally:
+            self._end("password set", self._users.get(name))
+
+    async def remove(self, name: str) -> None:
+        record = self._users.get(name)
+        try:
+            await self._users.remove(name)
+        finally:
+            if self._users.get(name) is None:
+                self._end("user removed", record)
+
+    def _end(self, event: str, record: UserRecord | None) -> None:
+        """Also where the store did not take it: what was said to be over is over in this process."""
+        if record is not None:
+            log.info(event, extra={"user": record.name, "sockets": self._ended(credential_of(record))})
+
+
+def credential_of(record: UserRecord) -> str:
+    """What all tokens of a user count as: they end together."""
+    return f"user:{record.number}"

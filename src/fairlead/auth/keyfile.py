@@ -1,0 +1,21 @@
+"""The key that signs the tokens of users: in the data folder beside the database, and in no backup of it."""
+
+from pathlib import Path
+from typing import Final
+
+from fairlead.system.private import make_key, read_key
+
+FILE: Final = "users.key"
+SIZE: Final = 64
+
+
+class TokenKey:
+    """Made at the first use: a gateway without users who sign in has no such file. Damaged, if it is no key."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / FILE
+        self._key = read_key(self._path, SIZE)
+
+    def __call__(self) -> bytes:
+        self._key = self._key or make_key(self._path, SIZE)
+        return self._key

@@ -1,0 +1,48 @@
+"""The claudecodeui protocol: chat, shell, plugins, REST. Reference: docs/reference/claudecodeui.md.
+
+Each part declares its routes and sockets; they are joined here, a line each. Others import from here alone.
+"""
+
+from typing import Final
+
+from fairlead.clients.claudecodeui import (
+    chat,
+    furniture,
+    history_pages,
+    invite,
+    plugins,
+    projects,
+    search,
+    sessions,
+    shell,
+    unknown,
+    users,
+)
+from fairlead.clients.claudecodeui.history import HistoryView
+from fairlead.clients.claudecodeui.rest import for_users, socket_for_users
+from fairlead.model.routes import ClientProtocol
+
+_ROUTES: Final = (
+    *users.ROUTES,
+    *projects.ROUTES,
+    *sessions.ROUTES,
+    *search.ROUTES,
+    *history_pages.ROUTES,
+    *furniture.ROUTES,
+    *plugins.ROUTES,
+)
+_SOCKETS: Final = (
+    chat.SOCKET,
+    shell.SOCKET,
+    plugins.SOCKET,
+)
+
+PROTOCOL: Final = ClientProtocol(
+    name="claudecodeui",
+    prefix="/claudecodeui",
+    routes=tuple(for_users(route) for route in _ROUTES),
+    sockets=tuple(socket_for_users(socket) for socket in _SOCKETS),
+    door_sockets=(socket_for_users(unknown.SOCKET),),
+    views=(HistoryView(),),
+    invitations=invite.PATH,
+)

@@ -1,0 +1,393 @@
+"""One client on the socket /ws: frames in, things to do out. Never waits.
+
+What is asked of one session is done in the order in which it was asked. A socket is attached to a session by sending to
+it, aborting it or subscribing to it, and stays so: then all that its runs say comes through `chat_frames`, to every
+socket that is attached. Errors go to the client whose frame it was.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, Final, assert_never
+
+import msgspec
+
+from fairlead.clients.claudecodeui import chat_messages as said
+from fairlead.clients.claudecodeui.chat_frames import FRAMES, ChatVariant, Known, frame, joined, numbered
+from fairlead.clients.claudecodeui.chat_hall import CODEC
+from fairlead.clients.claudecodeui.chat_messages import ChatError, Decide, Join, JoinAll, Said, Say, Stop
+from fairlead.clients.claudecodeui.history import NAME, Memory, read_memory
+from fairlead.clients.claudecodeui.places import Fields
+from fairlead.model import commands as cmd
+from fairlead.model import events as ev
+from fairlead.model import queries as q
+from fairlead.model.content import TextBlock
+from fairlead.model.errors import BadRequest, Busy, FairleadError, NotAllowed, NotFound, Stale
+from fairlead.model.gateway import Cursor
+from fairlead.model.halls import EnterHall
+from fairlead.model.ids import MessageId, RequestId, SessionId, is_uuid
+from fairlead.model.moments import moment
+from fairlead.model.sockets import Do, Enter, Opening, Run, SocketRoute, Subscribe, Write
+from fairlead.model.streaming import streamed
+
+WAITING: Final = 100
+"""What one socket may have asked of one session and not have got yet; a session's queue holds as many."""
+TRIES: Final = 5
+"""How often an abort may find its message on the way from the queue to the agent."""
+
+Asked = Say | Stop | Join
+
+
+class Line:
+    """What was asked of a session, the first of it being done.
+
+    `since`: all that the log has after this place came, or comes, to this socket; None: it is not attached.
+    `whole`: its texts come whole, not in pieces; `stream` is what the client said of that."""
+
+    __slots__ = ("asked", "known", "since", "stream", "tries", "whole")
+
+    def __init__(self) -> None:
+        self.asked: deque[Asked] = deque()
+        self.since: int | None = None
+        self.stream: bool | None = None
+        self.whole = False
+        self.known = Known()
+        self.tries = 0
+
+
+class ChatConversation:
+    """A step's tag is `(what for, session, ...)`."""
+
+    __slots__ = ("_focus", "_lines", "_now")
+
+    def __init__(self, opening: Opening) -> None:
+        self._now = opening.now
+        self._focus: frozenset[str] = frozenset()
+        self._lines: dict[SessionId, Line] = {}
+
+    # --- the conversation's port
+
+    def opened(self) -> Sequence[Do]:
+        return (Run(("hall",), EnterHall(CODEC), "hall"),)
+
+    def received(self, data: bytes, text: bool) -> Sequence[Do]:
+        try:
+            asked = said.read(data)
+            return () if asked is None else self._act(asked)
+        except ChatError as error:
+            return (self._told(error),)
+
+    def throttled(self, data: bytes, text: bool, error: FairleadError) -> Sequence[Do]:
+        return (self._told(said.failed(error, None)),)
+
+    def answered(self, tag: Any, answer: Any) -> Sequence[Do]:
+        match tag:
+            case ("hall",):
+                return (Enter(answer),)
+            case ("whole", session):
+                return (Run(("fold", session), q.ReadFold(session, NAME), session),)
+            case ("fold", session):
+                return self._placed(session, read_memory(answer))
+            case ("rest", session, Memory() as memory):
+                return (self._subscribe(session, memory, self._rest(session, memory.known, answer)),)
+            case ("joined", session, Memory() as memory, rest, place):
+                return self._joined(session, memory, rest, place)
+            case ("kept", session, Memory() as memory):
+                return self._attached(session, memory)
+            case ("settings", session):
+                return self._configure(session, msgspec.convert(answer.settings, cmd.Settings))
+            case ("set" | "brought", session, list() as steps):
+                return self._prepared(session, steps)
+            case ("sent", session):
+                return self._sent(session)
+            case ("stopped" | "withdrawn", session):
+                return self._done(session)
+            case ("whose", Decide() as given):
+                return (_answer(given, answer),)
+            case _:
+                return ()
+
+    def failed(self, tag: Any, error: FairleadError) -> Sequence[Do]:
+        match tag:
+            case ("hall",):
+                return (self._told(said.failed(error, None)),)
+            case ("whose", Decide() as given):
+                stale = isinstance(error, NotFound)
+                return (self._stale(given, None, error) if stale else self._told(said.failed(error, None)),)
+            case ("decided", session, Decide() as given, pending):
+                return (self._undecided(session, given, pending, error),)
+            case ("left", _):
+                return ()
+            case (_, session, *_) if not self._lines[session].asked:
+                # What it watched is gone, and its socket goes with it.
+                return ()
+            case ("whole" | "fold" | "rest" | "joined", session, *_) if isinstance(error, NotFound):
+                return self._unknown(session)
+            case ("sent", session) if isinstance(error, Busy):
+                return (self._told(said.in_progress(session)), *self._done(session))
+            case ("brought", session, list() as steps) if isinstance(error, NotAllowed):
+                # Who may not approve brings no rules along; the prompt is theirs to send all the same.
+                return self._prepared(session, steps)
+            case ("withdrawn", session) if isinstance(error, NotFound):
+                return self._again(session)
+            case (_, session, *_):
+                return (self._told(said.failed(error, session)), *self._done(session))
+            case _:
+                return (self._told(said.failed(error, None)),)
+
+    # --- what a client asks
+
+    def _act(self, asked: Said) -> Sequence[Do]:
+        match asked:
+            case Say(session=session):
+                return (*self._look_at(session), *self._ask(session, asked))
+            case Stop(session=session):
+                return self._ask(session, asked)
+            case JoinAll():
+                away = self._look_at(*(join.session for join in asked.sessions))
+                return [*away, *(do for join in asked.sessions for do in self._ask(join.session, join))]
+            case Decide():
+                return (Run(("whose", asked), q.FindPermission(asked.request), asked.request),)
+            case _:
+                assert_never(asked)
+
+    def _ask(self, session: SessionId, asked: Asked) -> Sequence[Do]:
+        if isinstance(asked, Join) and not is_uuid(session):
+            return (Write(self._subscribed(session, Memory())),)
+        line = self._lines.setdefault(session, Line())
+        if len(line.asked) >= WAITING:
+            words = f"{WAITING} messages of yours wait already: wait for the agent."
+            return (self._told(ChatError("INTERNAL_ERROR", words, session)),)
+        line.asked.append(asked)
+        return self._begin(session) if len(line.asked) == 1 else ()
+
+    def _begin(self, session: SessionId) -> Sequence[Do]:
+        """The first of what waits: what goes on there now is read for all of them."""
+        self._lines[session].tries = 0
+        return (self._look(session),)
+
+    def _look(self, session: SessionId) -> Run:
+        # While a long file is read into its log, that would be told as if it happened now.
+        return Run(("whole", session), q.Whole(session), session)
+
+    def _done(self, session: SessionId) -> Sequence[Do]:
+        line = self._lines[session]
+        line.asked.popleft()
+        if line.asked:
+            return self._begin(session)
+        if line.since is None:
+            del self._lines[session]
+        return ()
+
+    def _unknown(self, session: SessionId) -> Sequence[Do]:
+        if isinstance(self._lines[session].asked[0], Join):
+            return (Write(self._subscribed(session, Memory())), *self._done(session))
+        return (self._told(said.not_found(session)), *self._done(session))
+
+    # --- what the client looks at
+
+    def _look_at(self, *sessions: SessionId) -> Sequence[Do]:
+        """The app joins the pieces of whatever session they are of: of those that it does not show, it gets none."""
+        if not sessions:
+            return ()
+        self._focus = frozenset(sessions)
+        away = []
+        for name, line in self._lines.items():
+            if line.since is not None and line.stream is None and not line.whole and name not in self._focus:
+                line.whole = True
+                away.append(self._go_on(("left", name), name, line))
+        return away
+
+    def _go_on(self, tag: Any, session: SessionId, line: Line) -> Subscribe:
+        """Where it is, with pieces or without."""
+        return Subscribe(tag, session, None, ChatVariant(line.known, whole=line.whole), keep=True)
+
+    # --- being attached
+
+    def _placed(self, session: SessionId, memory: Memory) -> Sequence[Do]:
+        line = self._lines[session]
+        asked = line.asked[0]
+        ours = SessionId(memory.session)
+        if ours != session:
+            # It was called by its agent's own id of it.
+            self._focus |= {ours}
+            return (*self._done(session), *self._ask(ours, msgspec.structs.replace(asked, session=ours)))
+        if line.since is not None and (not isinstance(asked, Join) or line.since <= _wanted(asked, memory)):
+            # It has all up to here or on its way: to begin anew would tell some of it twice.
+            if line.whole and line.stream is None and not memory.processing and not isinstance(asked, Stop):
+                # Looked at again. In the middle of a run the first half of a text would be missing.
+                line.whole = False
+                return (self._go_on(("kept", session, memory), session, line),)
+            return self._attached(session, memory)
+        if isinstance(asked, Join) and 0 < asked.last <= memory.seq * FRAMES + FRAMES - 1:
+            # A connection may end between two frames of one entry.
+            step = q.ReadEvents(session, max(asked.last // FRAMES - 1, 0), 1)
+            return (Run(("rest", session, memory), step, session),)
+        return (self._subscribe(session, memory, b""),)
+
+    def _rest(self, session: SessionId, known: Known, page: q.EventPage) -> bytes:
+        asked = self._lines[session].asked[0]
+        assert isinstance(asked, Join)
+        seq = asked.last // FRAMES
+        if not page.events or msgspec.json.decode(page.events[0])["seq"] != seq:
+            return b""
+        event = ev.decode(page.events[0])
+        frames = numbered(session, seq, event, known, streamed(event))
+        return joined([told for told in frames if told["seq"] > asked.last])
+
+    def _subscribe(self, session: SessionId, memory: Memory, rest: bytes) -> Subscribe:
+        asked = self._lines[session].asked[0]
+        place = _wanted(asked, memory) if isinstance(asked, Join) else memory.seq
+        line = self._lines[session]
+        line.stream = asked.stream if isinstance(asked, Join) else None
+        line.whole = session not in self._focus if line.stream is None else not line.stream
+        line.known = memory.known
+        variant = ChatVariant(line.known, whole=line.whole)
+        return Subscribe(("joined", session, memory, rest, place), session, Cursor(place), variant)
+
+    def _joined(self, session: SessionId, memory: Memory, rest: bytes, place: int) -> Sequence[Do]:
+        self._lines[session].since = place
+        return self._attached(session, memory, rest)
+
+    def _attached(self, session: SessionId, memory: Memory, rest: bytes = b"") -> Sequence[Do]:
+        asked = self._lines[session].asked[0]
+        match asked:
+            case Join():
+                told = self._subscribed(session, memory)
+                if asked.last > memory.seq * FRAMES + FRAMES - 1:
+                    told += self._error(said.replay_gap(session))
+                return (Write(told + rest), *self._done(session))
+            case Say():
+                return (Run(("settings", session), q.GetSession(session), session),)
+            case Stop():
+                return self._stop(session, memory)
+            case _:
+                assert_never(asked)
+
+    # --- a prompt
+
+    def _configure(self, session: SessionId, now: cmd.Settings) -> Sequence[Do]:
+        """What the client wants to be otherwise, one step after the other; the prompt comes when all is so."""
+        asked = self._lines[session].asked[0]
+        assert isinstance(asked, Say)
+        steps: list[cmd.Command] = []
+        if asked.rules is not None:
+            steps.append(cmd.SetRules(session=session, allow=asked.rules.allow, deny=asked.rules.deny))
+        if asked.effort and asked.effort != now.effort:
+            steps.append(cmd.Configure(session=session, settings=msgspec.structs.replace(now, effort=asked.effort)))
+        if asked.mode and asked.mode != now.mode:
+            steps.append(cmd.SetMode(session=session, mode=asked.mode))
+        if asked.model and asked.model != now.model:
+            steps.append(cmd.SetModel(session=session, model=asked.model))
+        return self._prepared(session, steps)
+
+    def _prepared(self, session: SessionId, steps: list[cmd.Command]) -> Sequence[Do]:
+        if steps:
+            tag = "brought" if isinstance(steps[0], cmd.SetRules) else "set"
+            return (Run((tag, session, steps[1:]), steps[0], session),)
+        asked = self._lines[session].asked[0]
+        assert isinstance(asked, Say)
+        step = cmd.Send(
+            session=session,
+            content=(TextBlock(asked.text),),
+            message=MessageId(asked.message) if asked.message else None,
+            wait=asked.queue,
+        )
+        return (Run(("sent", session), step, session),)
+
+    def _sent(self, session: SessionId) -> Sequence[Do]:
+        asked = self._lines[session].asked[0]
+        assert isinstance(asked, Say)
+        if not asked.message:
+            return self._done(session)
+        # The client knows its message by an id, so that it can be told that it was taken.
+        told = {**self._fields(session, Memory(queued={asked.message: None})), "messageId": asked.message}
+        return (Write(frame(told)), *self._done(session))
+
+    # --- an abort
+
+    def _stop(self, session: SessionId, memory: Memory) -> Sequence[Do]:
+        if memory.running:
+            return (Run(("stopped", session), cmd.Interrupt(session=session), session),)
+        if memory.queued:
+            # A message whose agent is being started is taken back; it never reaches the agent.
+            message = MessageId(next(iter(memory.queued)))
+            return (Run(("withdrawn", session), cmd.CancelMessage(session=session, message=message), session),)
+        return (self._told(said.no_run(session)), *self._done(session))
+
+    def _again(self, session: SessionId) -> Sequence[Do]:
+        """It was on its way to the agent: it is running now."""
+        line = self._lines[session]
+        line.tries += 1
+        if line.tries < TRIES:
+            return (self._look(session),)
+        return (self._told(said.no_run(session)), *self._done(session))
+
+    # --- what it is told beside the log
+
+    def _subscribed(self, session: str, memory: Memory) -> bytes:
+        return frame(self._fields(session, memory))
+
+    def _fields(self, session: str, memory: Memory) -> Fields:
+        pending = [
+            {**asked.told, "sessionId": session, "receivedAt": moment(asked.at)} for asked in memory.pending.values()
+        ]
+        return {
+            "kind": "chat_subscribed",
+            "sessionId": session,
+            "isProcessing": memory.processing,
+            "lastSeq": memory.last,
+            "pendingPermissions": pending,
+            "timestamp": moment(self._now()),
+        }
+
+    def _told(self, error: ChatError) -> Write:
+        return Write(self._error(error))
+
+    def _error(self, error: ChatError) -> bytes:
+        told = {"kind": "protocol_error", "code": error.word, "error": error.message, "sessionId": error.session}
+        return frame({**told, "timestamp": moment(self._now())})
+
+    def _undecided(self, session: SessionId, given: Decide, pending: q.PendingView, error: FairleadError) -> Do:
+        if isinstance(error, NotFound | Stale):
+            return self._stale(given, session, error)
+        if given.remember and isinstance(error, BadRequest | NotAllowed):
+            # What cannot be remembered is no reason to leave the question open.
+            return _answer(msgspec.structs.replace(given, remember=""), pending)
+        return self._told(said.failed(error, session))
+
+    def _stale(self, given: Decide, session: SessionId | None, error: FairleadError) -> Write:
+        """An answer that decided nothing: the card is to go, and why is said; no run is over for it."""
+        told = {"kind": "permission_cancelled", "requestId": given.request, "sessionId": session}
+        return Write(frame({**told, "reason": "cancelled", "error": error.message, "timestamp": moment(self._now())}))
+
+
+def _wanted(asked: Join, memory: Memory) -> int:
+    """The place after which the client is to be told everything."""
+    if 0 < asked.last <= memory.seq * FRAMES + FRAMES - 1:
+        return asked.last // FRAMES
+    return memory.run if asked.last == 0 and memory.running else memory.seq
+
+
+def _answer(given: Decide, pending: q.PendingView) -> Run:
+    question = isinstance(ev.decode(pending.event), ev.QuestionAsked)
+    answers = (given.input or {}).get("answers") if question else None
+    step = cmd.Answer(
+        session=pending.session,
+        request=RequestId(given.request),
+        behavior="allow" if given.allow else "deny",
+        message=given.message,
+        updated_input=given.input,
+        answers=answers if isinstance(answers, dict) else None,
+        remember=(given.remember,) if given.remember and given.allow else (),
+    )
+    return Run(("decided", pending.session, given, pending), step, given.request)
+
+
+SOCKET: Final = SocketRoute(
+    path="/ws",
+    access="view",
+    name="claudecodeui.chat",
+    open=ChatConversation,
+    about="Chat: what runs say as it is said, what a client says to them, and which sessions changed.",
+    token_query="token",
+)

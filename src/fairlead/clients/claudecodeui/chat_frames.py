@@ -1,0 +1,282 @@
+"""What a chat socket is sent of a session: a run's events as frames. Pure.
+
+A run is a turn: its frames lie between the turn's start and its end, whose `complete` is the last. Every frame has a
+`seq` that grows over the session's whole life: the frame in slot `k` of the log's entry `n` is `64 * n + k`, live and
+in every replay. A text that is streamed comes as pieces, an end, and then whole, under the id that history has; who
+resumes in the middle of it is first told the rest of the pieces.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final, assert_never
+
+import msgspec
+
+from fairlead.clients.claudecodeui.places import Fields
+from fairlead.clients.claudecodeui.rows import base_of, enveloped, row_of
+from fairlead.model import events as ev
+from fairlead.model.frames import text_frame
+from fairlead.model.ids import SessionId
+from fairlead.model.store import Entry
+from fairlead.model.streaming import Pieces, streamed
+
+FRAMES: Final = 64
+"""Numbers that an entry's frames have for themselves (design: views)."""
+REST, ENDED, ROW, AFTER = 0, 1, 2, 3
+"""The slots: pieces that a late one lacks, a stream's end, the row itself, and what comes after it."""
+WINDOW: Final = 160_000
+"""Tokens that a conversation may have, as the original tells it where nobody has set another number."""
+PARENTS: Final = 256
+"""Subagents whose calls are remembered."""
+
+PIECE: Final = "text.delta"
+_SILENT: Final = frozenset(
+    {"record", "thinking.delta", "input.delta", "hook.progress", "tool.progress", "user.message"}
+)
+"""Kinds that come often and mean nothing here: they are not even decoded."""
+
+_encoder: Final = msgspec.json.Encoder()
+
+Slots = Sequence[tuple[int, Fields]]
+
+
+class Waiting(msgspec.Struct):
+    """A request that waits for a person, and the place at which it was made."""
+
+    told: Any
+    seq: int
+
+
+class Known(msgspec.Struct):
+    """What the frames of an event need of those before it."""
+
+    parents: dict[str, str] = {}
+    """The call that started each subagent."""
+    waiting: dict[str, Waiting] = {}
+    """Requests of subagents: they outlive the run that they were made in."""
+
+    def learn(self, seq: int, event: ev.Event) -> None:
+        match event:
+            case ev.SubagentStarted():
+                self.parents[event.child] = event.call
+                if len(self.parents) > PARENTS:
+                    del self.parents[next(iter(self.parents))]
+            case ev.PermissionAsked() | ev.QuestionAsked() | ev.PlanProposed() if event.subagent is not None:
+                self.waiting[event.request] = Waiting(request_fields(event), seq)
+            case ev.PermissionResolved() | ev.PermissionCancelled():
+                self.waiting.pop(event.request, None)
+            case ev.SessionForked():
+                # What was under way in the parent is not under way here.
+                self.waiting.clear()
+            case _:
+                pass
+
+
+def frame(message: Fields) -> bytes:
+    return text_frame(_encoder.encode(message))
+
+
+def number(seq: int, slot: int = FRAMES - 1) -> int:
+    """The number of an entry's frame; without a slot, one behind all its frames."""
+    return seq * FRAMES + slot
+
+
+class ChatVariant:
+    """Implements `model.gateway.Variant` and `Continuing`. `known` is what was before: it learns what follows.
+    `whole`: texts are told when they are whole, and not in pieces."""
+
+    def __init__(self, known: Known | None = None, *, whole: bool = False) -> None:
+        self.key = "claudecodeui.chat.whole" if whole else "claudecodeui.chat"
+        self._known = Known() if known is None else known
+        self._whole = whole
+
+    def encode(self, session: SessionId, entry: Entry) -> bytes:
+        """For those who were there when it was streamed."""
+        if entry.kind in _SILENT or (self._whole and entry.kind == PIECE):
+            return b""
+        event = ev.decode(entry.event)
+        return joined(numbered(session, entry.seq, event, self._known, 0 if self._whole else streamed(event)))
+
+    def signal(self, session: SessionId, kind: str, name: str, data: object) -> bytes:
+        return b""
+
+    def reading(self, position: int) -> "ChatReading | ChatVariant":
+        return self if self._whole else ChatReading(position, self._known)
+
+
+class ChatReading:
+    """Implements `model.gateway.Reading`."""
+
+    def __init__(self, position: int, known: Known) -> None:
+        self._pieces = Pieces(position)
+        self._known = known
+
+    def encode(self, session: SessionId, entry: Entry) -> bytes:
+        if entry.kind in _SILENT:
+            return b""
+        event = ev.decode(entry.event)
+        return joined(numbered(session, entry.seq, event, self._known, self._pieces.told(event)))
+
+
+def joined(frames: Sequence[Fields]) -> bytes:
+    return b"".join(map(frame, frames))
+
+
+def numbered(session: SessionId, seq: int, event: ev.Event, known: Known, told: int = 0) -> list[Fields]:
+    """`told`: so many characters of this text were told in pieces before."""
+    known.learn(seq, event)
+    slots = slots_of(session, event, known, told)
+    if isinstance(event, ev.TurnEnded):
+        slots = (*slots, *_asked_again(session, seq, event, known))
+    return [{**fields, "seq": number(seq, slot)} for slot, fields in slots]
+
+
+def slots_of(session: SessionId, event: ev.Event, known: Known, told: int = 0) -> Slots:
+    match event:
+        case ev.TextDelta(subagent=None) if event.turn and event.text:
+            return ((ROW, _frame(session, event, "delta", kind="stream_delta", content=event.text)),)
+        case ev.Text() | ev.Thinking() | ev.ToolCalled() | ev.ToolEnded() | ev.Notice() if event.turn:
+            return (*_stream(session, event, told), *_row(session, event, known), *_budget(session, event))
+        case ev.PermissionAsked() | ev.QuestionAsked() | ev.PlanProposed():
+            return ((ROW, _frame(session, event, "request", kind="permission_request", **request_fields(event))),)
+        case ev.PermissionResolved(asked=True):
+            answer = {"reason": "answered", "allow": event.behavior == "allow", "by": event.by or event.how}
+            return ((ROW, _settled(session, event, **answer)),)
+        case ev.PermissionCancelled() if event.turn:
+            return ((ROW, _settled(session, event, reason="cancelled")),)
+        case ev.TurnEnded():
+            return _ended(session, event)
+        case ev.MessageCancelled(turn=None):
+            # A run that was taken back before it began.
+            return ((AFTER, complete(session, event, code=0, aborted=True)),)
+        case (
+            ev.TextDelta()
+            | ev.Text()
+            | ev.Thinking()
+            | ev.ToolCalled()
+            | ev.ToolEnded()
+            | ev.Notice()
+            | ev.PermissionResolved()
+            | ev.PermissionCancelled()
+            | ev.MessageCancelled()
+            | ev.SessionOpened()
+            | ev.SessionResumed()
+            | ev.SessionForked()
+            | ev.SessionChanged()
+            | ev.SessionClosed()
+            | ev.AgentStarted()
+            | ev.AgentReady()
+            | ev.AgentExited()
+            | ev.HandOverAsked()
+            | ev.HandOverSettled()
+            | ev.TurnStarted()
+            | ev.UserMessage()
+            | ev.ThinkingDelta()
+            | ev.InputDelta()
+            | ev.ToolProgress()
+            | ev.SubagentStarted()
+            | ev.SubagentEnded()
+            | ev.SubagentResolved()
+            | ev.ModeChanged()
+            | ev.ModelChanged()
+            | ev.ThinkingChanged()
+            | ev.Compaction()
+            | ev.RateLimit()
+            | ev.HookProgress()
+            | ev.MessageQueued()
+            | ev.MessageDequeued()
+            | ev.MessageMoved()
+            | ev.InterruptAsked()
+            | ev.Rewound()
+            | ev.Failure()
+            | ev.RecordKept()
+        ):
+            return ()
+        case _:
+            assert_never(event)
+
+
+def request_fields(event: ev.PermissionAsked | ev.QuestionAsked | ev.PlanProposed) -> Fields:
+    return {"requestId": event.request, "toolName": event.tool, "input": event.input}
+
+
+def complete(session: SessionId, event: ev.Event, *, code: int, aborted: bool) -> Fields:
+    end = {"actualSessionId": session, "exitCode": code, "success": code == 0 and not aborted, "aborted": aborted}
+    return _frame(session, event, "complete", kind="complete", **end)
+
+
+def _frame(session: SessionId, event: ev.Event, what: str, **fields: object) -> Fields:
+    return enveloped(session, event, f"{base_of(event)}_{what}", dict(fields))
+
+
+def _stream(session: SessionId, event: ev.Event, told: int) -> Slots:
+    if not told or not isinstance(event, ev.Text) or event.subagent is not None:
+        return ()
+    end = (ENDED, _frame(session, event, "end", kind="stream_end"))
+    rest = event.text[told:]
+    return ((REST, _frame(session, event, "rest", kind="stream_delta", content=rest)), end) if rest else (end,)
+
+
+def _row(session: SessionId, event: ev.Event, known: Known) -> Slots:
+    row = row_of(session, event)
+    if row is None:
+        return ()
+    if event.subagent is not None:
+        row["parentToolUseId"] = known.parents.get(event.subagent, event.subagent)
+    return ((ROW, row),)
+
+
+def _budget(session: SessionId, event: ev.Event) -> Slots:
+    """What the conversation holds now, after each record of the main thread."""
+    tokens = held(event) if isinstance(event, ev.Text | ev.Thinking | ev.ToolCalled) else None
+    if tokens is None:
+        return ()
+    return ((AFTER, _frame(session, event, "status", kind="status", text="token_budget", tokenBudget=budget(tokens))),)
+
+
+def held(event: ev.Text | ev.Thinking | ev.ToolCalled) -> ev.Tokens | None:
+    """What the conversation holds, where this event tells it."""
+    return None if event.subagent is not None or event.tokens == ev.Tokens() else event.tokens
+
+
+def budget(tokens: ev.Tokens) -> Fields:
+    cached = tokens.cache_read + tokens.cache_write
+    return {
+        "used": tokens.input + tokens.output + cached,
+        "total": WINDOW,
+        "inputTokens": tokens.input,
+        "outputTokens": tokens.output,
+        "cacheReadTokens": tokens.cache_read,
+        "cacheCreationTokens": tokens.cache_write,
+        "cacheTokens": cached,
+        "breakdown": {"input": tokens.input, "output": tokens.output},
+    }
+
+
+def _settled(session: SessionId, event: ev.PermissionResolved | ev.PermissionCancelled, **how: object) -> Fields:
+    return _frame(session, event, "settled", kind="permission_cancelled", requestId=event.request, **how)
+
+
+def _ended(session: SessionId, event: ev.TurnEnded) -> Slots:
+    done = event.status == "completed"
+    end = (AFTER, complete(session, event, code=int(event.status == "failed"), aborted=event.status == "cancelled"))
+    # What was being written will never be whole; where nothing was, the end of nothing says nothing.
+    cut = () if done else ((ENDED, _frame(session, event, "end", kind="stream_end")),)
+    words = failure_text(event)
+    told = ((ROW, _frame(session, event, "error", kind="error", content=words)),) if words else ()
+    return (*cut, *told, end)
+
+
+def _asked_again(session: SessionId, seq: int, event: ev.TurnEnded, known: Known) -> Slots:
+    """With `complete` the app puts all cards away, also those of what goes on in the background."""
+    waiting = [(name, asked.told) for name, asked in known.waiting.items() if asked.seq < seq]
+    return [
+        (slot, _frame(session, event, f"{name}_request", kind="permission_request", **told))
+        for slot, (name, told) in zip(range(AFTER + 1, FRAMES), waiting, strict=False)
+    ]
+
+
+def failure_text(event: ev.TurnEnded) -> str:
+    """Why a run failed, unless the agent has said it in its own last words."""
+    if event.status != "failed" or event.text:
+        return ""
+    return "; ".join(event.errors) or event.reason or "The agent failed."

@@ -1,0 +1,140 @@
+"""What surrounds the composer of its app: models, modes, commands. Where there is nothing, it says so. Pure."""
+
+from typing import Final
+
+import msgspec
+
+from fairlead.clients.claudecodeui.places import PROVIDER
+from fairlead.clients.claudecodeui.rest import SMALL, named_session, ok, refused, route
+from fairlead.model import commands as cmd
+from fairlead.model import queries as q
+from fairlead.model.policy import PermissionMode
+from fairlead.model.requests import Response
+from fairlead.model.routes import Request, Steps, json_response
+from fairlead.model.surroundings import ReadSurroundings, Surroundings
+
+DEFAULT: Final = "default"
+MODELS: Final = ((DEFAULT, "Default"), ("sonnet", "Sonnet"), ("opus", "Opus"), ("haiku", "Haiku"))
+"""The names under which Claude Code itself finds the newest of each; "default" is whatever it is set to."""
+EFFORTS: Final = ("low", "medium", "high")
+OFFERED: Final = (
+    PermissionMode.DEFAULT,
+    PermissionMode.AUTO,
+    PermissionMode.ACCEPT_EDITS,
+    PermissionMode.PLAN,
+    PermissionMode.BYPASS_PERMISSIONS,
+)
+"""Modes that its app has words for, as far as the gateway's settings allow them."""
+ONE: Final = "/api/providers/{provider}/sessions/{session}"
+
+
+class ModelBody(msgspec.Struct, frozen=True):
+    model: str = ""
+
+
+class EffortBody(msgspec.Struct, frozen=True):
+    effort: str = ""
+
+
+def _known(request: Request) -> bool:
+    return request.params["provider"] == PROVIDER
+
+
+def _unsupported(request: Request) -> Response:
+    return refused(404, "UNSUPPORTED_PROVIDER", f'Provider "{request.params["provider"][:40]}" is not supported.')
+
+
+def models(request: Request) -> Steps:
+    yield from ()
+    if not _known(request):
+        return _unsupported(request)
+    efforts = {"default": DEFAULT, "values": [{"value": effort, "label": effort.title()} for effort in EFFORTS]}
+    options = [{"value": value, "label": label, "effort": efforts} for value, label in MODELS]
+    return ok({"provider": PROVIDER, "models": {"OPTIONS": options, "DEFAULT": DEFAULT}})
+
+
+def capabilities(request: Request) -> Steps:
+    around: Surroundings = yield ReadSurroundings()
+    own = {
+        "provider": PROVIDER,
+        "permissionModes": [mode for mode in OFFERED if mode in around.modes],
+        "defaultPermissionMode": PermissionMode.DEFAULT,
+        "supportsEffort": True,
+        "supportsImages": False,
+        "supportsFiles": False,
+    }
+    return ok({"providers": [own]})
+
+
+def active_model(request: Request) -> Steps:
+    """`source` says whether somebody chose it for this session."""
+    if not _known(request):
+        return _unsupported(request)
+    view: q.SessionView = yield q.GetSession(named_session(request))
+    chosen, effort = str(view.settings.get("model", "")), str(view.settings.get("effort", ""))
+    told = {"provider": PROVIDER, "model": chosen or DEFAULT, "effort": effort or None}
+    return ok({**told, "source": "session" if chosen else DEFAULT})
+
+
+def set_model(request: Request) -> Steps:
+    if not _known(request):
+        return _unsupported(request)
+    model = request.json(ModelBody).model.strip()
+    if not model:
+        return refused(400, "MODEL_REQUIRED", "model is required.")
+    yield cmd.SetModel(session=named_session(request), model="" if model == DEFAULT else model)
+    return ok({"provider": PROVIDER, "model": model, "source": "session"})
+
+
+def set_effort(request: Request) -> Steps:
+    if not _known(request):
+        return _unsupported(request)
+    effort = request.json(EffortBody).effort.strip()
+    if effort not in (DEFAULT, *EFFORTS):
+        return refused(400, "INVALID_EFFORT", f"effort is one of {', '.join((DEFAULT, *EFFORTS))}.")
+    session = named_session(request)
+    view: q.SessionView = yield q.GetSession(session)
+    settings = msgspec.convert({**view.settings, "effort": "" if effort == DEFAULT else effort}, cmd.Settings)
+    yield cmd.Configure(session=session, settings=settings)
+    return ok({"provider": PROVIDER, "effort": effort})
+
+
+def commands(request: Request) -> Steps:
+    """The agent knows its own: whatever begins with a slash goes to it as it is."""
+    yield from ()
+    return json_response({"builtIn": [], "custom": [], "count": 0})
+
+
+def skills(request: Request) -> Steps:
+    yield from ()
+    return ok({"provider": request.params["provider"], "skills": []}) if _known(request) else _unsupported(request)
+
+
+def task_master(request: Request) -> Steps:
+    """A program that its app offers help with; not with us."""
+    yield from ()
+    return json_response({"success": True, "installation": {"isInstalled": False}, "isReady": False})
+
+
+def project_tasks(request: Request) -> Steps:
+    yield from ()
+    return json_response({"projectId": request.params["project"], "taskmaster": None})
+
+
+def browser(request: Request) -> Steps:
+    yield from ()
+    return ok({"settings": {"enabled": False}})
+
+
+ROUTES: Final = (
+    route("GET", "/api/providers/{provider}/models", "view", "models", models, "What a session can be set to."),
+    route("GET", "/api/providers/capabilities", "view", "capabilities", capabilities, "What the agent can."),
+    route("GET", f"{ONE}/active-model", "view", "active_model", active_model, "A session's model and effort."),
+    route("POST", f"{ONE}/active-model", "chat", "set_model", set_model, "Another model.", body_limit=SMALL),
+    route("POST", f"{ONE}/active-effort", "chat", "set_effort", set_effort, "Another effort.", body_limit=SMALL),
+    route("POST", "/api/commands/list", "view", "commands", commands, "None of our own.", body_limit=SMALL),
+    route("GET", "/api/providers/{provider}/skills", "view", "skills", skills, "None of our own."),
+    route("GET", "/api/taskmaster/installation-status", "view", "task_master", task_master, "It is not there."),
+    route("GET", "/api/projects/{project}/taskmaster", "view", "project_tasks", project_tasks, "None."),
+    route("GET", "/api/browser-use/settings", "view", "browser", browser, "It is off."),
+)

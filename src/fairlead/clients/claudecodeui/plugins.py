@@ -1,0 +1,178 @@
+"""Plugins: the socket /plugin-ws/NAME, the list, and the files of their pages. Pure.
+
+The plugin's own socket is opened before the client is let in. Of what the client sent with its request the plugin gets
+the query and some headers; the token, the ticket and whatever else is between the client and us ends here.
+"""
+
+import re
+from typing import Any, Final
+from urllib.parse import unquote_plus
+
+import msgspec
+
+from fairlead.clients.claudecodeui.rest import SMALL, route
+from fairlead.clients.claudecodeui.unknown import Nothing
+from fairlead.model.errors import FairleadError, NotAllowed, NotFound
+from fairlead.model.plugins import (
+    CallPlugin,
+    DisablePlugin,
+    JoinPlugin,
+    ListPlugins,
+    PluginSocket,
+    PluginView,
+    ReadPluginFile,
+)
+from fairlead.model.requests import Head
+from fairlead.model.routes import METHODS, Request, Response, Steps, json_response
+from fairlead.model.sockets import Agreed, Check, HangUp, Opening, PassOn, SocketRoute
+
+INVALID_NAME: Final = HangUp(4400, "Invalid plugin name")
+NOT_RUNNING: Final = HangUp(4404, "Plugin not running")
+UPSTREAM_ERROR: Final = HangUp(4502, "Upstream error")
+
+_NAME: Final = re.compile(r"[a-zA-Z0-9_-]+")
+_OURS: Final = frozenset({"token", "ticket"})
+"""Names of the query by which a client shows who it is."""
+_PASSED_ON: Final = frozenset({"accept-language", "traceparent", "tracestate", "user-agent", "x-request-id"})
+_PLUGINS_OWN: Final = "x-plugin-"
+"""What the headers begin with that a client may send to a plugin."""
+
+
+class _EnableBody(msgspec.Struct, frozen=True):
+    enabled: bool
+
+
+def join(opening: Opening) -> Check:
+    name = opening.params["name"]
+    if not _NAME.fullmatch(name):
+        return Agreed((INVALID_NAME,))
+    head = opening.head
+    wanted = JoinPlugin(
+        name=name, query=passed_query(head.query), headers=passed_headers(head), subprotocols=offered(head)
+    )
+    try:
+        joined: PluginSocket = yield wanted
+    except NotFound:
+        return Agreed((NOT_RUNNING,))
+    except FairleadError:
+        return Agreed((UPSTREAM_ERROR,))
+    return Agreed((PassOn(joined.relay),), joined.subprotocol)
+
+
+def passed_query(query: str) -> str:
+    """As it came, without what is ours: names are compared as they are read, whatever they are written like."""
+    fields = (field for field in query.split("&") if field)
+    return "&".join(field for field in fields if unquote_plus(field.partition("=")[0]).lower() not in _OURS)
+
+
+def passed_headers(head: Head) -> tuple[tuple[str, str], ...]:
+    return tuple((name, value) for name, value in head.headers if name in _PASSED_ON or name.startswith(_PLUGINS_OWN))
+
+
+def offered(head: Head) -> tuple[str, ...]:
+    """The subprotocols, in the client's order."""
+    words = (word.strip() for value in head.all("sec-websocket-protocol") for word in value.split(","))
+    return tuple(word for word in words if word)
+
+
+def list_plugins(request: Request) -> Steps:
+    views: tuple[PluginView, ...] = yield ListPlugins()
+    return json_response({"plugins": [_fields(view) for view in views]})
+
+
+def set_enabled(request: Request) -> Steps:
+    """Off at any time. On it is switched where a person sees what would be run: at the command line."""
+    name = request.params["name"]
+    if request.json(_EnableBody).enabled:
+        raise NotAllowed(
+            f"Look at what the plugin would run, and enable it with: fairlead plugins enable {name}", plugin=name
+        )
+    view: PluginView = yield DisablePlugin(name)
+    return json_response({"success": True, "name": view.name, "enabled": False})
+
+
+def read_file(request: Request) -> Steps:
+    known = request.head.first("if-none-match")
+    response: Response = yield ReadPluginFile(request.params["name"], request.params["path"], known)
+    return response
+
+
+def call(request: Request) -> Steps:
+    """A page asks its own server. Of the request it gets method, path, query and body."""
+    head = request.head
+    response: Response = yield CallPlugin(
+        name=request.params["name"],
+        method=head.method,
+        path=request.params["path"],
+        query=passed_query(head.query),
+        body=request.body,
+        content_type=head.first("content-type") or "application/json",
+    )
+    return response
+
+
+def _fields(view: PluginView) -> dict[str, Any]:
+    """As its app reads them. One that has changed is off until somebody has looked at it."""
+    return {
+        "name": view.name,
+        "displayName": view.display_name or view.name,
+        "version": view.version,
+        "description": view.description,
+        "author": view.author,
+        "icon": view.icon,
+        "type": view.type,
+        "slot": view.slot,
+        "entry": view.entry,
+        "server": " ".join(view.server) or None,
+        "enabled": view.enabled and view.state not in ("broken", "changed"),
+        "serverRunning": view.state == "running",
+        "state": view.state,
+        "healthy": view.healthy,
+        "problem": view.problem,
+    }
+
+
+SOCKET: Final = SocketRoute(
+    path="/plugin-ws/{name...}",
+    # A plugin's server may do whatever its person may, as a shell may.
+    access="terminal",
+    name="claudecodeui.plugin",
+    # What is done with it is known before it is open.
+    open=lambda opening: Nothing(),
+    about="The socket of a plugin's server, as it is.",
+    check=join,
+)
+
+ROUTES: Final = (
+    route("GET", "/api/plugins", "view", "plugins", list_plugins, "The plugins of the folder, and how they do."),
+    route(
+        "PUT",
+        "/api/plugins/{name}/enable",
+        "admin",
+        "plugins.enable",
+        set_enabled,
+        "Switch a plugin off.",
+        body=_EnableBody,
+        body_limit=SMALL,
+    ),
+    route(
+        "GET",
+        "/api/plugins/{name}/assets/{path...}",
+        "view",
+        "plugins.asset",
+        read_file,
+        "A file of an enabled plugin's page.",
+        signed=True,
+    ),
+    *(
+        route(
+            method,
+            "/api/plugins/{name}/rpc/{path...}",
+            "terminal",
+            f"plugins.call.{method.lower()}",
+            call,
+            "A page's call to its plugin's server.",
+        )
+        for method in METHODS
+    ),
+)

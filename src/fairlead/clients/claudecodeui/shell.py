@@ -1,0 +1,234 @@
+"""The socket /shell: the terminals of this protocol's app. Pure.
+
+A client names the program that it wants by `init`, which it may do again at any time. Its app shows `output` alone, so
+whatever goes wrong is told there as well.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from fairlead.model.agents import Exit
+from fairlead.model.errors import AgentGone, BadId, FairleadError, NotFound, OutsideRoots
+from fairlead.model.frames import text_frame
+from fairlead.model.sockets import Attach, Do, Holder, Opening, Run, SocketRoute, Write
+from fairlead.model.terminals import Answer, FoundUrl, Keys, Output, Seated, Size, TakeDesk, Wanted
+
+MESSAGE_LIMIT: Final = 1 << 20
+EARLY_BYTES: Final = 1 << 20
+"""What a client may say before somebody holds its socket."""
+PLAIN: Final = "plain-shell"
+DEFAULT_PROVIDER: Final = "claude"
+SIZE: Final = Size(80, 24)
+SIGNALLED: Final = 128
+"""Added to the number of the signal that ended a program, as shells tell it: 0 would be a success."""
+LOGIN: Final = ("setup-token", "cursor-agent login", "auth login")
+"""Commands that sign somebody in begin anew: a page that waits for an old code is of no use."""
+MOST_TOLD: Final = 1024
+"""URLs of one program that are remembered as told to one client."""
+NAMES: Final = {"claude": "Claude", "cursor": "Cursor", "codex": "Codex", "opencode": "OpenCode"}
+
+INVALID_PAYLOAD: Final = "Invalid websocket payload"
+INVALID_PATH: Final = "Invalid project path"
+INVALID_SESSION: Final = "Invalid session ID"
+_SESSION = re.compile(r"[a-zA-Z0-9_.\-:]{1,128}")
+_NOTHING: Final = Answer(b"")
+
+_Cells = Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)]
+
+
+class _Init(msgspec.Struct, frozen=True):
+    """Everything may be left out, or null."""
+
+    projectPath: str | None = None
+    sessionId: str | None = None
+    hasSession: bool | None = None
+    provider: str | None = None
+    cols: _Cells | None = None
+    rows: _Cells | None = None
+    initialCommand: str | None = None
+    isPlainShell: bool | None = None
+    forceRestart: bool | None = None
+
+
+class ShellCodec:
+    """Implements `model.terminals.DeskCodec`."""
+
+    def __init__(self) -> None:
+        self._told: set[FoundUrl] = set()
+
+    # --- what the client says
+
+    def read(self, data: bytes) -> Wanted | Keys | Size | Answer:
+        try:
+            said = msgspec.json.decode(data)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            said = None
+        match said:
+            case {"type": "init"}:
+                return _wanted(said)
+            case {"type": "input", "data": str(keys)}:
+                return Keys(keys.encode())
+            case {"type": "resize"}:
+                return Size(_cells(said.get("cols"), SIZE.columns), _cells(said.get("rows"), SIZE.rows))
+            case {"type": str()}:
+                return _NOTHING
+            case _:
+                return Answer(_output(_red(INVALID_PAYLOAD)))
+
+    # --- what it is told
+
+    def seated(self, seated: Seated) -> bytes:
+        # What was announced before another program, or before this one was left, is announced again.
+        self._told.clear()
+        frames = b""
+        if seated.lost:
+            frames = _output(_line(33, f"[The session could not be resumed: {seated.lost}]"))
+        return frames + _output(_line(36, _welcome(seated)))
+
+    def output(self, output: Output) -> bytes:
+        frames = [_output(output.data.decode())] if output.data else []
+        frames += [self._announced(found) for found in output.urls]
+        return b"".join(frames)
+
+    def _announced(self, found: FoundUrl) -> bytes:
+        """Once, and once more when it is to be opened."""
+        if found in self._told or FoundUrl(found.url, open=True) in self._told:
+            return b""
+        if len(self._told) >= MOST_TOLD:
+            self._told.clear()
+        self._told.add(found)
+        return _frame({"type": "auth_url", "url": found.url, "autoOpen": found.open})
+
+    def ended(self, exit: Exit) -> bytes:
+        signal = exit.signal or 0
+        # One whose end nobody saw was no success.
+        code = SIGNALLED + signal if signal else 1 if exit.code is None else exit.code
+        return _output(f"\r\n\x1b[33mProcess exited with code {code} ({signal})\x1b[0m\r\n")
+
+    def failed(self, error: FairleadError) -> bytes:
+        """Keys that come too late are dropped in silence: the end is told for itself."""
+        return b"" if isinstance(error, AgentGone) else _error(error.message)
+
+    def refused(self, error: FairleadError) -> bytes:
+        match error:
+            case OutsideRoots():
+                return _error(INVALID_PATH)
+            case NotFound() if error.data.get("what") == "folder":
+                return _error(INVALID_PATH)
+            case BadId():
+                return _error(INVALID_SESSION)
+            case _:
+                return _error(error.message)
+
+
+class ShellConversation:
+    """Gives the socket to a desk, which hears everything from then on."""
+
+    def __init__(self, opening: Opening) -> None:
+        self._codec = ShellCodec()
+        self._early: list[bytes] = []
+        self._early_bytes = 0
+
+    def opened(self) -> Sequence[Do]:
+        return (Run(None, TakeDesk(codec=self._codec), "shell"),)
+
+    def received(self, data: bytes, text: bool) -> Sequence[Do]:
+        self._early_bytes += len(data)
+        if self._early_bytes <= EARLY_BYTES:
+            self._early.append(data)
+        return ()
+
+    def answered(self, tag: Any, answer: Any) -> Sequence[Do]:
+        holder: Holder = answer
+        for data in self._early:
+            holder.received(data)
+        return (Attach(holder),)
+
+    def failed(self, tag: Any, error: FairleadError) -> Sequence[Do]:
+        return (Write(self._codec.refused(error)),)
+
+    def throttled(self, data: bytes, text: bool, error: FairleadError) -> Sequence[Do]:
+        """Keys are no commands: what comes early is bounded in bytes alone."""
+        return self.received(data, text)
+
+
+def _wanted(said: dict[str, Any]) -> Wanted | Answer:
+    try:
+        init = msgspec.convert(said, _Init)
+    except msgspec.ValidationError as error:
+        return Answer(_error(f"Invalid init: {error}"))
+    folder, session = init.projectPath or "", init.sessionId or ""
+    if folder and (not folder.startswith("/") or "\0" in folder):
+        return Answer(_error(INVALID_PATH))
+    if session and _SESSION.fullmatch(session) is None:
+        return Answer(_error(INVALID_SESSION))
+    command = init.initialCommand or ""
+    resume = bool(init.hasSession and session)
+    provider = init.provider or DEFAULT_PROVIDER
+    plain = bool(init.isPlainShell) or provider == PLAIN or bool(command and not resume)
+    return Wanted(
+        folder=folder,
+        session=session,
+        provider="" if plain else provider,
+        command=command if plain else "",
+        resume=resume and not plain,
+        restart=bool(init.forceRestart) or any(word in command for word in LOGIN),
+        size=Size(SIZE.columns if init.cols is None else init.cols, SIZE.rows if init.rows is None else init.rows),
+    )
+
+
+def _cells(given: Any, usual: int) -> int:
+    """As the original has it: what is no number is the usual one."""
+    return given if isinstance(given, int) and not isinstance(given, bool) else usual
+
+
+def _welcome(seated: Seated) -> str:
+    if seated.again:
+        return "[Reconnected to existing session]"
+    if not seated.provider:
+        return f"Starting terminal in: {seated.folder}"
+    name = NAMES.get(seated.provider, seated.provider)
+    if seated.resumed:
+        return f"Resuming {name} session {seated.resumed} in: {seated.folder}"
+    return f"Starting new {name} session in: {seated.folder}"
+
+
+def _line(colour: int, text: str) -> str:
+    return f"\x1b[{colour}m{_visible(text)}\x1b[0m\r\n"
+
+
+def _red(text: str) -> str:
+    return f"\r\n\x1b[31mError: {_visible(text)}\x1b[0m\r\n"
+
+
+def _visible(text: str) -> str:
+    """A path, or what a client said, sets no colours and moves no cursor."""
+    return "".join(character if character.isprintable() else "\ufffd" for character in text)
+
+
+def _error(message: str) -> bytes:
+    return _frame({"type": "error", "message": message}) + _output(_red(message))
+
+
+def _output(text: str) -> bytes:
+    return _frame({"type": "output", "data": text})
+
+
+def _frame(fields: dict[str, Any]) -> bytes:
+    return text_frame(msgspec.json.encode(fields))
+
+
+SOCKET: Final = SocketRoute(
+    path="/shell",
+    access="terminal",
+    name="claudecodeui.shell",
+    open=ShellConversation,
+    about="Terminals: a shell, a configured program, or a session of ours on a screen.",
+    token_query="token",
+    accounts=True,
+    query_first=True,
+    message_limit=MESSAGE_LIMIT,
+)

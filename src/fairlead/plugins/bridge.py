@@ -1,0 +1,206 @@
+"""A client's socket and a plugin's, joined: what one says the other hears, text as text and bytes as bytes, to the end.
+
+What waits is bounded on both ways: whoever does not read is not read for. The plugin's socket is open before the
+client's is, so nothing comes too early, and the client's subprotocol is the one that the plugin chose.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidMessage
+from websockets.typing import Subprotocol
+
+from fairlead.model.frames import binary_frame, text_frame
+from fairlead.model.plugins import JoinPlugin, PluginFailed
+from fairlead.model.sockets import Wire
+from fairlead.system.clock import Clock, Timer, within
+
+log = logging.getLogger("fairlead.plugins")
+
+HOST: Final = "127.0.0.1"
+OPEN_SECONDS: Final = 10.0
+CLOSE_SECONDS: Final = 5.0
+"""What a plugin has for the last words of a client that left, and for its own."""
+UNSENT_BYTES: Final = 128 * 1024
+"""What may wait for the client; above the mark over which a connection tells that it has drained."""
+UNHEARD_BYTES: Final = 256 * 1024
+"""What may wait for the plugin before the client is not read any more."""
+MESSAGE_COST: Final = 64
+"""What an empty message takes while it waits: a flood of them is bounded too."""
+
+NO_STATUS: Final = 1005
+ABNORMAL: Final = 1006
+GOING_AWAY: Final = 1001
+UPSTREAM_ERROR: Final = 4502
+UPSTREAM_REASON: Final = "Upstream error"
+
+
+class _Connect(connect):
+    """A plugin is on this machine: where else it points is not followed."""
+
+    def process_redirect(self, exc: Exception) -> Exception | str:
+        return exc
+
+
+async def open_socket(wanted: JoinPlugin, port: int, clock: Clock, message_bytes: int) -> ClientConnection:
+    """PluginFailed, if it does not answer, or refuses."""
+    query = f"?{wanted.query}" if wanted.query else ""
+    connecting = _Connect(
+        f"ws://{HOST}:{port}/ws{query}",
+        subprotocols=[Subprotocol(name) for name in wanted.subprotocols] or None,
+        additional_headers=list(wanted.headers),
+        # The client's own, if it is among the headers; never one of ours.
+        user_agent_header=None,
+        proxy=None,
+        compression=None,
+        open_timeout=None,
+        # A plugin that is busy is not dead; one that is dead is seen by its connection.
+        ping_interval=None,
+        close_timeout=CLOSE_SECONDS,
+        max_size=message_bytes,
+        # Messages that were read and that the client has no room for yet; in bytes, one and what the system held.
+        max_queue=1,
+    )
+    try:
+        return await within(clock, OPEN_SECONDS, _opened(connecting))
+    except TimeoutError:
+        raise PluginFailed(wanted.name, f"did not open a socket within {OPEN_SECONDS:g} seconds") from None
+    except (OSError, InvalidHandshake, InvalidMessage, ConnectionClosed, EOFError) as error:
+        raise PluginFailed(wanted.name, f"opens no socket on its port {port} ({error})") from error
+
+
+async def _opened(connecting: connect) -> ClientConnection:
+    return await connecting
+
+
+class Bridge:
+    """Implements `model.sockets.Relay`. `done` is called when both ends are closed."""
+
+    def __init__(self, plugin: ClientConnection, clock: Clock, done: Callable[["Bridge"], None]) -> None:
+        self._plugin = plugin
+        self._clock = clock
+        self._done = done
+        self._wire: Wire | None = None
+        self._left: tuple[int, str] | None = None
+        self._messages: deque[tuple[bytes, bool]] = deque()
+        self._waiting = 0
+        self._paused = False
+        self._filled = asyncio.Event()
+        self._drained = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._timer: Timer | None = None
+
+    @property
+    def waiting(self) -> int:
+        """Bytes of the client's that the plugin has not taken."""
+        return self._waiting
+
+    def attached(self, wire: Wire) -> None:
+        self._wire = wire
+        self._spawn(self._join())
+
+    def received(self, data: bytes, text: bool) -> None:
+        self._messages.append((data, text))
+        self._waiting += len(data) + MESSAGE_COST
+        if self._wire is not None and self._waiting > UNHEARD_BYTES and not self._paused:
+            self._paused = True
+            self._wire.pause()
+        self._filled.set()
+
+    def drained(self) -> None:
+        self._drained.set()
+
+    def detached(self, code: int, reason: str) -> None:
+        self._wire = None
+        self._left = code, reason
+        self._filled.set()
+        self._drained.set()
+        if self._task is None:
+            self._spawn(self._join())
+        # A plugin that does not read would keep what is left for it for ever.
+        self._timer = self._clock.call_later(CLOSE_SECONDS, self.cut)
+
+    def cut(self) -> None:
+        """The plugin's socket ends at once."""
+        self._plugin.transport.abort()
+
+    async def closed(self) -> None:
+        if self._task is not None:
+            await asyncio.wait({self._task})
+
+    # --- inside
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        self._task = asyncio.create_task(work)
+        self._task.add_done_callback(lambda _: self._done(self))
+
+    async def _join(self) -> None:
+        speaking = asyncio.create_task(self._to_plugin())
+        try:
+            await self._to_client()
+        except ConnectionClosed as closed:
+            self._hang_up(closed)
+        except Exception:
+            log.exception("a plugin's socket is lost")
+            self._hang_up(None)
+        finally:
+            speaking.cancel()
+            await asyncio.wait({speaking})
+            self.cut()
+            await self._plugin.wait_closed()
+            if self._timer is not None:
+                self._timer.cancel()
+
+    async def _to_client(self) -> None:
+        """Also when the client has left: the plugin's own end is behind what it still says."""
+        while True:
+            message = await self._plugin.recv()
+            wire = self._wire
+            if wire is None:
+                continue
+            wire.send(text_frame(message.encode()) if isinstance(message, str) else binary_frame(message))
+            while self._wire is not None and wire.backlog() > UNSENT_BYTES:
+                self._drained.clear()
+                await self._drained.wait()
+
+    async def _to_plugin(self) -> None:
+        # How it ended is heard where the plugin is listened to.
+        with contextlib.suppress(ConnectionClosed):
+            while self._left is None or self._messages:
+                while self._messages:
+                    data, text = self._messages.popleft()
+                    await self._plugin.send(data, text=text)
+                    self._took(len(data) + MESSAGE_COST)
+                if self._left is None:
+                    self._filled.clear()
+                    await self._filled.wait()
+            await self._say_goodbye(*self._left)
+
+    def _took(self, size: int) -> None:
+        self._waiting -= size
+        if self._paused and self._wire is not None and self._waiting <= UNHEARD_BYTES:
+            self._paused = False
+            self._wire.resume()
+
+    async def _say_goodbye(self, code: int, reason: str) -> None:
+        if code == NO_STATUS:
+            await self._plugin.close(None)  # type: ignore[arg-type]  # a close frame without a code: its protocol can
+        elif code == ABNORMAL:
+            await self._plugin.close(GOING_AWAY, "the client is gone")
+        else:
+            await self._plugin.close(code, reason)
+
+    def _hang_up(self, closed: ConnectionClosed | None) -> None:
+        """With the plugin's own words; without any (it was killed, it broke the protocol) it is an error."""
+        if self._wire is None:
+            return
+        if closed is None or closed.rcvd is None or not closed.rcvd_then_sent:
+            log.warning("plugin socket failed", extra={"problem": str(closed)})
+            self._wire.hang_up(UPSTREAM_ERROR, UPSTREAM_REASON)
+        else:
+            self._wire.hang_up(closed.rcvd.code, closed.rcvd.reason)

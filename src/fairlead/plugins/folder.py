@@ -1,0 +1,89 @@
+"""The folder of plugins, as it is on the disk at this moment: which there are, and the digest of each.
+
+The digest is over the manifest and the files that it names, so that a changed one asks a person again.
+"""
+
+import hashlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from fairlead.model.errors import BadRequest, FairleadError
+from fairlead.plugins.manifest import FILE, LARGEST, NAME, Manifest, read_manifest
+
+MOST: Final = 100
+"""Plugins of one folder; more are a mistake (somebody named a folder of something else)."""
+LARGEST_FILE: Final = 32 << 20
+"""Bytes of a server's or a page's own file: it is read whole for the digest."""
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """A folder with a manifest. Without a manifest that can be used, `problem` says why, and `name` is the folder's."""
+
+    name: str
+    folder: str
+    manifest: Manifest | None = None
+    argv: tuple[str, ...] = ()
+    digest: str = ""
+    problem: str = ""
+
+
+def scan(folder: Path, programs: Mapping[str, str]) -> dict[str, Found]:
+    """By name. A folder that is not there has none."""
+    try:
+        names = sorted(entry.name for entry in os.scandir(folder) if entry.is_dir() and not entry.name.startswith("."))
+    except OSError:
+        return {}
+    found: dict[str, Found] = {}
+    for name in names[:MOST]:
+        real = Path(os.path.realpath(folder / name))
+        if not (real / FILE).is_file():
+            continue
+        one = _look(name, real, programs)
+        if one.name in found:
+            problem = f"There is a plugin {one.name} already, in {found[one.name].folder}."
+            one = Found(name=name, folder=str(real), problem=problem)
+        found.setdefault(one.name, one)
+    return found
+
+
+def _look(name: str, folder: Path, programs: Mapping[str, str]) -> Found:
+    try:
+        data = _read(folder, FILE, LARGEST)
+        manifest = read_manifest(data)
+        digest = hashlib.sha256(_measured(data))
+        for path in (manifest.entry, manifest.script):
+            digest.update(_measured(_read(folder, path, LARGEST_FILE) if path else b""))
+    except FairleadError as error:
+        # What stands there is no name that can be asked for, unless the folder's happens to be one.
+        shown = name if NAME.fullmatch(name) else "-"
+        return Found(name=shown, folder=str(folder), problem=error.message)
+    return Found(
+        name=manifest.name,
+        folder=str(folder),
+        manifest=manifest,
+        argv=manifest.argv(programs),
+        digest=digest.hexdigest(),
+    )
+
+
+def _read(folder: Path, path: str, most: int) -> bytes:
+    real = Path(os.path.realpath(folder / path))
+    if not real.is_relative_to(folder):
+        raise BadRequest(f"{path} leads out of the plugin's folder.", path=path)
+    try:
+        with real.open("rb") as file:
+            data = file.read(most + 1)
+    except OSError as error:
+        raise BadRequest(f"{path} cannot be read: {error.strerror}.", path=path) from None
+    if len(data) > most:
+        raise BadRequest(f"{path} has more than {most} bytes.", path=path)
+    return data
+
+
+def _measured(data: bytes) -> bytes:
+    """With its length, so that no two lists of files have one digest."""
+    return len(data).to_bytes(8, "big") + data

@@ -1,0 +1,78 @@
+"""A plugin's manifest.json: read, checked, and turned into the argument list that is run. Pure.
+
+    {"name": "board", "displayName": "Board", "entry": "index.js", "server": "server.py"}
+
+`server` is a file of the plugin's folder, run by the program for its kind, or a list of arguments.
+"""
+
+import re
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+from typing import Annotated, Final
+
+import msgspec
+
+from fairlead.model.errors import BadRequest
+
+FILE: Final = "manifest.json"
+LARGEST: Final = 64 << 10
+"""Bytes of a manifest; those of published plugins have less than one thousand."""
+NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+
+_Text = Annotated[str, msgspec.Meta(max_length=1000)]
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Fields that are not known are left alone: other hosts of plugins have more."""
+
+    name: _Text
+    display_name: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+    entry: _Text
+    server: Annotated[str, msgspec.Meta(min_length=1)] | tuple[str, ...] | None = None
+    version: _Text = ""
+    description: _Text = ""
+    author: _Text = ""
+    icon: _Text = ""
+    type: _Text = "module"
+    slot: _Text = "tab"
+
+    @property
+    def script(self) -> str:
+        """The file of the folder that is run; empty, if there is none or a list says what is."""
+        return self.server if isinstance(self.server, str) else ""
+
+    def argv(self, programs: Mapping[str, str]) -> tuple[str, ...]:
+        """What is run, in the plugin's folder; empty, if nothing is. `programs`: what runs a kind of file."""
+        if self.server is None or isinstance(self.server, tuple):
+            return self.server or ()
+        program = programs.get(PurePosixPath(self.server).suffix)
+        return (f"./{self.server}",) if program is None else (program, self.server)
+
+
+def read_manifest(data: bytes) -> Manifest:
+    """BadRequest says what is wrong with it."""
+    try:
+        manifest = msgspec.json.decode(data, type=Manifest)
+    except msgspec.ValidationError as error:
+        raise BadRequest(f"{FILE} does not fit: {error}.") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise BadRequest(f"{FILE} is not JSON.") from None
+    if not NAME.fullmatch(manifest.name):
+        raise BadRequest(f"{FILE}: a name has up to 64 letters, digits, dashes and underscores.", field="name")
+    for field, path in (("entry", manifest.entry), ("server", manifest.script), ("icon", manifest.icon)):
+        if path and not is_below(path):
+            raise BadRequest(f"{FILE}: {field} must be a file of the plugin's folder, not {path[:80]!r}.", field=field)
+    if not manifest.entry:
+        raise BadRequest(f"{FILE}: entry must name the page's file.", field="entry")
+    if isinstance(manifest.server, tuple) and not all(_is_argument(word) for word in manifest.server or ("",)):
+        raise BadRequest(f"{FILE}: server must be a file or a list of arguments, none of them empty.", field="server")
+    return manifest
+
+
+def is_below(path: str) -> bool:
+    """A relative path that goes down alone."""
+    return "\0" not in path and "\\" not in path and all(part not in ("", ".", "..") for part in path.split("/"))
+
+
+def _is_argument(word: str) -> bool:
+    return bool(word) and "\0" not in word

@@ -1,0 +1,186 @@
+"""One plugin's server: started, waited for, watched, and started again when it ends, later each time.
+
+A server says in one line of its output that it listens: {"ready": true, "port": 4711}. What it prints beside that is
+read and dropped; the end of its stderr tells why it ended.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Annotated, Final, Literal, Protocol
+
+import msgspec
+
+from fairlead.model.errors import FairleadError, Stale
+from fairlead.model.plugins import State
+from fairlead.system.clock import Clock, within
+from fairlead.system.process import ChildHandle, ExitStatus, Patience, spawn
+
+log = logging.getLogger("fairlead.plugins")
+
+READY_SECONDS: Final = 10.0
+FIRST_WAIT: Final = 1.0
+LONGEST_WAIT: Final = 60.0
+STEADY_SECONDS: Final = 60.0
+"""A server that ran for so long is no failure: the next wait is short again."""
+LONGEST_LINE: Final = 64 << 10
+PATIENCE: Final = Patience(close=2.0, terminate=3.0, kill=5.0)
+"""A server that does not watch its input gets SIGTERM after two seconds."""
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    cwd: str
+
+
+class Children(Protocol):
+    """Where a process is written down, so that a gateway that comes after a killed one finds it."""
+
+    async def remember(self, name: str, child: ChildHandle) -> None: ...
+    async def forget(self, name: str) -> None: ...
+
+
+class _Ready(msgspec.Struct, frozen=True):
+    ready: Literal[True]
+    port: Annotated[int, msgspec.Meta(ge=1, le=65535)]
+
+
+class Announcement:
+    """Takes a server's output, and knows its port once it was told."""
+
+    def __init__(self) -> None:
+        self.port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._line = bytearray()
+
+    async def take(self, data: bytes) -> None:
+        if self.port.done():
+            return
+        *lines, rest = (bytes(self._line) + data).split(b"\n")
+        self._line = bytearray(rest[:LONGEST_LINE])
+        for line in lines:
+            port = _port_of(line)
+            if port and not self.port.done():
+                self.port.set_result(port)
+                self._line.clear()
+
+
+def _port_of(line: bytes) -> int:
+    """0, if it says none: a server may print whatever it likes."""
+    try:
+        return msgspec.json.decode(line, type=_Ready).port
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return 0
+
+
+class PluginRunner:
+    """`plan` is asked before every start; Stale, if the plugin is another than may run."""
+
+    def __init__(
+        self,
+        name: str,
+        plan: Callable[[], Awaitable[Plan]],
+        children: Children,
+        clock: Clock,
+        patience: Patience = PATIENCE,
+    ) -> None:
+        self.name = name
+        self.state: State = "starting"
+        self.port = 0
+        self.pid = 0
+        self.restarts = 0
+        self.problem = ""
+        self._plan = plan
+        self._children = children
+        self._clock = clock
+        self._patience = patience
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._mind())
+
+    async def stop(self) -> None:
+        """Its server has ended when this returns; bounded."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})
+
+    # --- inside
+
+    async def _mind(self) -> None:
+        wait = FIRST_WAIT
+        while True:
+            self.state = "starting"
+            began = self._clock.monotonic()
+            try:
+                self.problem = await self._run(await self._plan())
+            except Stale as error:
+                self.state, self.problem = "changed", error.message
+                log.warning("plugin not started", extra={"plugin": self.name, "problem": error.message})
+                return
+            except FairleadError as error:
+                self.problem = error.message
+            except Exception:
+                log.exception("a plugin is lost", extra={"plugin": self.name})
+                self.problem = "It could not be run: the gateway's log says why."
+            if self._clock.monotonic() - began >= STEADY_SECONDS:
+                wait = FIRST_WAIT
+            self.state = "waiting"
+            log.warning("plugin ended", extra={"plugin": self.name, "problem": self.problem, "again_s": wait})
+            await self._clock.sleep(wait)
+            self.restarts += 1
+            wait = min(2 * wait, LONGEST_WAIT)
+
+    async def _run(self, plan: Plan) -> str:
+        """From the start to the end of one process; why it ended."""
+        try:
+            child = spawn(plan.argv, env=plan.env, cwd=plan.cwd, clock=self._clock)
+        except OSError as error:
+            return f"{plan.argv[0]} cannot be started: {error.strerror}."
+        reading: asyncio.Task[None] | None = None
+        try:
+            await self._children.remember(self.name, child)
+            self.pid = child.pid
+            told = Announcement()
+            reading = asyncio.create_task(child.read(told.take))
+            try:
+                self.port = await within(self._clock, READY_SECONDS, _ready(told, child))
+            except TimeoutError:
+                return f"It did not say within {READY_SECONDS:g} seconds that it is ready." + _last_words(child)
+            if self.port:
+                self.state, self.problem = "running", ""
+                log.info("plugin started", extra={"plugin": self.name, "pid": child.pid, "port": self.port})
+            return f"It ended {_how(await child.wait())}." + _last_words(child)
+        finally:
+            self.port = self.pid = 0
+            await child.end(self._patience)
+            if reading is not None:
+                # Its pipe may be held by one that would not die.
+                reading.cancel()
+                await asyncio.wait({reading})
+            await self._children.forget(self.name)
+
+
+async def _ready(told: Announcement, child: ChildHandle) -> int:
+    """The port; 0, if it ended before it told one."""
+    ended = asyncio.create_task(child.wait())
+    try:
+        await asyncio.wait((told.port, ended), return_when=asyncio.FIRST_COMPLETED)
+        return told.port.result() if told.port.done() else 0
+    finally:
+        ended.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await ended
+
+
+def _how(status: ExitStatus) -> str:
+    if status.signal is not None:
+        return f"by signal {status.signal}"
+    return f"with code {status.code}"
+
+
+def _last_words(child: ChildHandle) -> str:
+    """The last line of its stderr, as an end of a sentence of ours."""
+    lines = [line for line in child.stderr.splitlines() if line.strip()]
+    return f" Its last words: {lines[-1].strip()[:300]}" if lines else ""

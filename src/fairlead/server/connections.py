@@ -1,0 +1,75 @@
+"""A connection as others hold it: a watch's sink, and the wire in a holder's hand. No protocol, no steps."""
+
+from collections.abc import Callable
+
+from fairlead.model.errors import FairleadError
+from fairlead.server.websocket import Connection
+from fairlead.server.websocket.frames import BINARY, FIN, build_frame, split_frames
+
+COMPRESS_FROM = 256
+"""Bytes of a message from which on deflate saves more than it costs in framing."""
+
+
+class ConnectionSink:
+    """A watch's way to the socket: implements `model.gateway.Sink`."""
+
+    __slots__ = ("_compress", "_connection", "_failed")
+
+    def __init__(self, connection: Connection, compress: bool, failed: Callable[[FairleadError], None]) -> None:
+        self._connection = connection
+        self._compress = compress
+        self._failed = failed
+
+    def send(self, data: bytes) -> None:
+        if self._compress:
+            send_packed(self._connection, data)
+        else:
+            self._connection.send(data)
+
+    def backlog(self) -> int:
+        return self._connection.write_buffer_size()
+
+    def fail(self, error: FairleadError) -> None:
+        self._failed(error)
+
+
+def send_packed(connection: Connection, frames: bytes) -> None:
+    """Joined frames, the large ones compressed if that was agreed; a small one would only grow."""
+    plain: list[bytes] = []
+    for head, payload in split_frames(frames):
+        if len(payload) < COMPRESS_FROM:
+            plain.append(build_frame(head, payload))
+            continue
+        if plain:
+            connection.send(b"".join(plain))
+            plain.clear()
+        connection.send_compressed(payload, binary=head == FIN | BINARY)
+    if plain:
+        connection.send(b"".join(plain))
+
+
+class ConnectionWire:
+    """A connection in a holder's hand: implements `model.sockets.Wire`."""
+
+    __slots__ = ("_connection",)
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def send(self, frames: bytes) -> None:
+        self._connection.send(frames)
+
+    def backlog(self) -> int:
+        return self._connection.write_buffer_size()
+
+    def probe(self, answered: Callable[[], None]) -> None:
+        self._connection.probe(answered)
+
+    def pause(self) -> None:
+        self._connection.pause_reading()
+
+    def resume(self) -> None:
+        self._connection.resume_reading()
+
+    def hang_up(self, code: int, reason: str) -> None:
+        self._connection.close(code, reason)

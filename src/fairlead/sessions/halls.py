@@ -1,0 +1,130 @@
+"""Halls at work: every socket of a protocol is told of the sessions that changed, each told once for all who are there.
+
+Whoever is slow holds up nobody: of each session it is told the last word when it has room again, and what else was told
+meanwhile passes it by. Implements `model.halls`.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from fairlead.model.auth import Identity
+from fairlead.model.errors import FairleadError, NotAllowed
+from fairlead.model.gateway import Sink
+from fairlead.model.halls import EnterHall, HallCodec, TellHall
+from fairlead.model.ids import SessionId
+from fairlead.model.news import SessionNews
+from fairlead.model.requests import Action
+from fairlead.model.store import Summary
+from fairlead.sessions.feed import BUFFER
+from fairlead.sessions.news import NewsDesk, NewsListener
+
+OWED = 256
+"""Sessions of which a slow socket is told later; of the oldest beyond these it reads in its lists."""
+
+log = logging.getLogger("fairlead.halls")
+
+Read = Callable[[SessionId], Awaitable[Summary | None]]
+
+
+class HallMember:
+    """Implements `model.halls.Member`."""
+
+    def __init__(self, room: "HallRoom", sink: Sink) -> None:
+        self._room = room
+        self._sink = sink
+        self._owed: dict[SessionId, bytes] = {}
+
+    def changed(self, session: SessionId, frames: bytes) -> None:
+        self._owed.pop(session, None)
+        if self._owed or self._sink.backlog() > BUFFER:
+            self._owed[session] = frames
+            if len(self._owed) > OWED:
+                del self._owed[next(iter(self._owed))]
+            self.drained()
+        else:
+            self._sink.send(frames)
+
+    def told(self, frames: bytes) -> None:
+        if self._sink.backlog() <= BUFFER:
+            self._sink.send(frames)
+
+    def drained(self) -> None:
+        while self._owed and self._sink.backlog() <= BUFFER:
+            self._sink.send(self._owed.pop(next(iter(self._owed))))
+
+    def leave(self) -> None:
+        self._room.leave(self)
+
+
+class HallRoom:
+    """Implements `model.halls.Hall`; it listens while somebody is there."""
+
+    def __init__(self, codec: HallCodec, desk: NewsDesk, read: Read) -> None:
+        self._codec = codec
+        self._desk = desk
+        self._read = read
+        self.members: set[HallMember] = set()
+        self._listener: NewsListener | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def enter(self, sink: Sink) -> HallMember:
+        member = HallMember(self, sink)
+        self.members.add(member)
+        if self._listener is None:
+            # It hears from now on, whenever its task gets to run.
+            self._listener = self._desk.listen()
+            task = asyncio.get_running_loop().create_task(self._listen(self._listener))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        return member
+
+    def leave(self, member: HallMember) -> None:
+        self.members.discard(member)
+        if not self.members and self._listener is not None:
+            self._listener.close()
+            self._listener = None
+
+    async def _listen(self, listener: NewsListener) -> None:
+        while heard := await listener.hear():
+            for news in heard:
+                if news.what in ("created", "updated"):
+                    await self._tell(news)
+
+    async def _tell(self, news: SessionNews) -> None:
+        try:
+            summary = await self._read(news.session)
+        except FairleadError as error:
+            log.warning("a change is not told", extra={"session": news.session, "error": error.message})
+            return
+        if summary is None or summary.deleted:
+            return
+        frames = self._codec.session(summary, news.at)
+        if frames:
+            for member in tuple(self.members):
+                member.changed(news.session, frames)
+
+
+class Halls:
+    """One for each protocol that has asked for one."""
+
+    def __init__(self, desk: NewsDesk, read: Read) -> None:
+        self._desk = desk
+        self._read = read
+        self._rooms: dict[str, HallRoom] = {}
+
+    def performers(self) -> Mapping[type[Action], Callable[[Identity, Any], Awaitable[Any]]]:
+        return {EnterHall: self._enter, TellHall: self._tell}
+
+    async def _enter(self, who: Identity, action: EnterHall) -> HallRoom:
+        if not who.may("view"):
+            raise NotAllowed("This needs the scope view, which your credential does not have.", scope="view")
+        return self._rooms.setdefault(action.codec.key, HallRoom(action.codec, self._desk, self._read))
+
+    async def _tell(self, who: Identity, action: TellHall) -> int:
+        room = self._rooms.get(action.key)
+        members = tuple(room.members) if room is not None else ()
+        for member in members:
+            member.told(action.frames)
+        return len(members)

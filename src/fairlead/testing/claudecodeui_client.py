@@ -1,0 +1,174 @@
+"""The reference client of claudecodeui's chat: what an app shows of its sessions, and what it says. Pure, public.
+
+client = ClaudeCodeUiClient(write=socket_send)
+client.feed(frame)                          # each frame that came
+client.subscribe("...")                     # from the last number that this client has of the session
+client.send("...", "hello")
+client.loaded("...", page["messages"])      # history, as GET messages gave it
+client.closed(); client.opened(write=...)   # a new connection: every session goes on where it was
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+Frame = dict[str, Any]
+
+ROWS = frozenset({"text", "thinking", "tool_use", "tool_result", "error", "task_notification", "interactive_prompt"})
+
+
+class Shown(msgspec.Struct):
+    """One session as it is shown. `seq` is the place of the last frame, from which a lost connection goes on."""
+
+    rows: list[Frame] = []
+    history: list[Frame] = []
+    streaming: str = ""
+    """A text that is being written."""
+    requests: dict[str, Frame] = {}
+    completes: list[Frame] = []
+    budget: Frame | None = None
+    processing: bool = False
+    gaps: int = 0
+    errors: list[str] = []
+    """Codes of what was wrong with what this client asked."""
+    seq: int = 0
+
+    @property
+    def merged(self) -> list[Frame]:
+        """History, and behind it what it does not have yet: by ids, and a text that was streamed by what it says."""
+        ids = {row["id"] for row in self.history}
+        calls = {row["toolId"] for row in self.history if row["kind"] == "tool_use" and "toolResult" in row}
+        texts = {row["content"].strip() for row in self.history if row["kind"] == "text"}
+
+        def is_new(row: Frame) -> bool:
+            if "id" not in row:
+                return row["content"].strip() not in texts
+            return row["id"] not in ids and not (row["kind"] == "tool_result" and row["toolId"] in calls)
+
+        return [*self.history, *filter(is_new, self.rows)]
+
+
+class ClaudeCodeUiClient:
+    def __init__(self, write: Callable[[str], None] | None = None) -> None:
+        self.sessions: dict[str, Shown] = {}
+        self.listed: dict[str, Frame] = {}
+        """The last `session_upserted` of each session."""
+        self.progress: list[Frame] = []
+        self.errors: list[str] = []
+        """Codes of errors that were about no session."""
+        self._write = write
+
+    # --- the connection
+
+    def closed(self) -> None:
+        self._write = None
+
+    def opened(self, write: Callable[[str], None]) -> None:
+        self._write = write
+        if self.sessions:
+            self.subscribe(*self.sessions)
+
+    # --- what comes
+
+    def feed(self, text: str | bytes) -> None:
+        self.apply(json.loads(text))
+
+    def apply(self, frame: Frame) -> None:
+        kind, session = frame["kind"], frame.get("sessionId")
+        if kind == "loading_progress":
+            self.progress.append(frame)
+        elif kind == "session_upserted":
+            self.listed[frame["sessionId"]] = frame
+        elif kind == "protocol_error":
+            self._error(frame)
+        elif session is None:
+            for shown in self.sessions.values():
+                shown.requests.pop(frame.get("requestId", ""), None)
+        else:
+            self._take(self.sessions.setdefault(session, Shown()), frame)
+
+    def _error(self, frame: Frame) -> None:
+        session = frame["sessionId"]
+        if session is None:
+            self.errors.append(frame["code"])
+            return
+        shown = self.sessions.setdefault(session, Shown())
+        shown.errors.append(frame["code"])
+        if frame["code"] == "REPLAY_GAP":
+            # What it has is not what there is: history is to be read again, and numbers begin anew.
+            shown.gaps += 1
+            shown.rows, shown.streaming, shown.seq = [], "", 0
+
+    def _take(self, shown: Shown, frame: Frame) -> None:
+        if frame["kind"] == "chat_subscribed":
+            shown.processing = frame["isProcessing"]
+            shown.requests = {asked["requestId"]: asked for asked in frame["pendingPermissions"]}
+        elif frame.get("seq") is None:
+            shown.requests.pop(frame.get("requestId", ""), None)
+        elif frame["seq"] > shown.seq:
+            shown.seq = frame["seq"]
+            self._show(shown, frame)
+
+    def _show(self, shown: Shown, frame: Frame) -> None:
+        kind = frame["kind"]
+        if kind == "complete":
+            self._finish(shown)
+            shown.completes.append(frame)
+            shown.processing = False
+            shown.requests.clear()
+            return
+        if kind == "permission_cancelled":
+            shown.requests.pop(frame["requestId"], None)
+            return
+        shown.processing = True
+        if kind == "stream_delta":
+            shown.streaming += frame["content"]
+        elif kind == "stream_end":
+            self._finish(shown)
+        elif kind == "permission_request":
+            shown.requests[frame["requestId"]] = frame
+        elif kind == "status":
+            shown.budget = frame.get("tokenBudget", shown.budget)
+        elif kind in ROWS:
+            self._row(shown, frame)
+
+    def _finish(self, shown: Shown) -> None:
+        if shown.streaming:
+            shown.rows.append({"kind": "text", "role": "assistant", "content": shown.streaming})
+            shown.streaming = ""
+
+    def _row(self, shown: Shown, frame: Frame) -> None:
+        last = shown.rows[-1] if shown.rows else {"id": ""}
+        if "id" not in last and frame["kind"] == "text" and frame["content"].strip() == last["content"].strip():
+            shown.rows[-1] = frame
+        else:
+            shown.rows.append(frame)
+
+    def loaded(self, session: str, messages: Sequence[Frame]) -> None:
+        """The newest page of history, as REST gave it."""
+        self.sessions.setdefault(session, Shown()).history = list(messages)
+
+    # --- what it says
+
+    def send(self, session: str, content: str, **fields: Any) -> bool:
+        self.sessions.setdefault(session, Shown())
+        return self._say({"type": "chat.send", "sessionId": session, "content": content, **fields})
+
+    def abort(self, session: str) -> bool:
+        return self._say({"type": "chat.abort", "sessionId": session})
+
+    def subscribe(self, *sessions: str) -> bool:
+        """From where this client is in each of them."""
+        places = [{"sessionId": name, "lastSeq": self.sessions.setdefault(name, Shown()).seq} for name in sessions]
+        return self._say({"type": "chat.subscribe", "sessions": places})
+
+    def decide(self, request: str, *, allow: bool, **fields: Any) -> bool:
+        return self._say({"type": "chat.permission-response", "requestId": request, "allow": allow, **fields})
+
+    def _say(self, frame: Frame) -> bool:
+        if self._write is None:
+            return False
+        self._write(json.dumps(frame))
+        return True

@@ -1,0 +1,31 @@
+"""Credentials in memory. Passwords are hashed cheaply here: what is tested is not how slow it is."""
+
+import pytest
+from argon2 import profiles
+
+from auth.memory import Dice, MemoryDocuments
+from fairlead.auth import passwords
+from fairlead.auth.credentials import Credentials
+from fairlead.testing.clock import ManualClock
+
+
+@pytest.fixture(autouse=True)
+def cheap_passwords(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(passwords, "PARAMETERS", profiles.CHEAPEST)
+
+
+@pytest.fixture
+def documents() -> MemoryDocuments:
+    return MemoryDocuments()
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+async def credentials(documents: MemoryDocuments, clock: ManualClock) -> Credentials:
+    made = Credentials(documents, clock, Dice())
+    await made.load()
+    return made

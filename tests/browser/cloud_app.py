@@ -1,0 +1,174 @@
+"""claudecodeui's own app, unmodified, in a real browser on our door: what a person does there and what they see.
+
+Rule: everything is done as a person does it, by the app's own fields, keys and buttons. Its files come from a cache
+(tools/cloudcli_app.py); none is in this repository.
+"""
+
+import json
+import socket
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from playwright.async_api import Browser, BrowserContext, Locator, Page, Request, WebSocket
+
+from browser.browsing import PATIENCE, eventually
+from fairlead.agents.claude import screens
+from fairlead.model.terminals import Screen, Size
+from fairlead.testing.claudecodeui_shell_client import ClaudeCodeUiShellClient
+from faults.gateway_process import GatewayProcess
+from tools.cloudcli_app import app_folder
+
+USER = "ann"
+PASSWORD = "correct horse battery"
+
+Frame = dict[str, Any]
+
+
+def why_no_app() -> str | None:
+    folder = app_folder()
+    return None if folder.exists() else f"claudecodeui's app is not in {folder}: `make clis` fetches it"
+
+
+class Tab:
+    """One tab with the app. `frames` is what its chat socket was sent, `shell` what its terminal shows."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+        self.frames: list[Frame] = []
+        self.shell = ClaudeCodeUiShellClient()
+        page.set_default_timeout(PATIENCE * 1000)
+        page.on("websocket", self._listen)
+
+    def _listen(self, opened: WebSocket) -> None:
+        if "/shell?" in opened.url:
+            opened.on("framesent", lambda data: self._sized(json.loads(data)))
+            opened.on("framereceived", lambda data: self.shell.receive(json.loads(data)))
+        else:
+            opened.on("framereceived", lambda data: self.frames.append(json.loads(data)))
+
+    def _sized(self, frame: Frame) -> None:
+        if frame["type"] in ("init", "resize"):
+            self.shell.resize(frame["cols"], frame["rows"])
+
+    # --- doing
+
+    async def sign_in(self, password: str = PASSWORD) -> None:
+        await self.page.fill("#username", USER)
+        await self.page.fill("#password", password)
+        await self.page.keyboard.press("Enter")
+
+    async def choose(self, words: str) -> None:
+        """Click on what bears these words."""
+        await self.visible(words).first.click()
+
+    async def say(self, text: str) -> None:
+        await self.page.fill("textarea[data-slot=prompt-input-textarea]", text)
+        await self.page.keyboard.press("Enter")
+
+    async def stop(self) -> None:
+        await self.page.keyboard.press("Escape")
+
+    # --- seeing
+
+    def visible(self, words: str) -> Locator:
+        return self.page.get_by_text(words, exact=True).locator("visible=true")
+
+    async def answers(self) -> list[str]:
+        """What the assistant has said, a text each."""
+        return await self._said("assistant")
+
+    async def prompts(self) -> list[str]:
+        """What the person has said."""
+        return await self._said("user")
+
+    async def _said(self, by: str) -> list[str]:
+        # Not what is painted of them: a tab in the background paints nothing.
+        return [text.strip() for text in await self.page.locator(f".chat-message.{by} .prose").all_text_contents()]
+
+    async def answered(self, *texts: str) -> None:
+        """Exactly these, in this order: nothing is there twice."""
+        await eventually(self.answers, lambda seen: seen == list(texts))
+
+    def told(self) -> str:
+        """The last whole text of the assistant that this tab was sent."""
+        texts = [frame["content"] for frame in self.frames if frame.get("kind") == "text" and frame["role"] != "user"]
+        return str(texts[-1]).strip()
+
+    async def ticks(self) -> int:
+        """How far the last answer has come that ticks."""
+        said = await self.answers()
+        return said[-1].count("tick") if said else 0
+
+    async def ends(self) -> int:
+        """How many runs this tab has been told the end of."""
+        return sum(frame.get("kind") == "complete" for frame in self.frames)
+
+    async def until(self, look: Callable[[], Awaitable[int]], least: int) -> int:
+        return await eventually(look, lambda seen: seen >= least)
+
+    async def shows(self, text: str) -> None:
+        """On the screen of the terminal, which the app paints on a canvas."""
+        await eventually(self._screen, lambda lines: any(text in line for line in lines))
+
+    async def asks(self) -> None:
+        """The program in the terminal waits at its prompt, in which nothing stands."""
+
+        def prompts(lines: tuple[str, ...]) -> bool:
+            size = Size(self.shell.screen.columns, self.shell.screen.rows)
+            return screens.read(Screen(lines, 0, 0, size, 0, pasting=True)).state == "prompt"
+
+        await eventually(self._screen, prompts)
+
+    async def _screen(self) -> tuple[str, ...]:
+        return self.shell.screen.lines()
+
+
+class CloudHouse:
+    """`fairlead serve --door claudecodeui=PORT,static=DIR` and a browser in front of it."""
+
+    def __init__(self, browser: Browser, gateway: GatewayProcess) -> None:
+        self.browser = browser
+        self.gateway = gateway
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = free.getsockname()[1]
+        self.address = f"http://127.0.0.1:{self.port}"
+        self.strangers: list[Request] = []
+        """What pages wanted from elsewhere."""
+        self._stopped: list[Request] = []
+        gateway.arguments = ("--door", f"claudecodeui={self.port},static={app_folder()}")
+
+    async def start(self) -> None:
+        await self.gateway.start()
+        async with self.gateway.http() as http:
+            answer = await http.post("/v1/users", json={"name": USER, "password": PASSWORD})
+            assert answer.status_code == 201, answer.text
+
+    async def person(self) -> BrowserContext:
+        """A browser profile of its own."""
+        context = await self.browser.new_context(viewport={"width": 1280, "height": 900})
+        context.on("request", self._asked)
+        context.on("requestfailed", self._failed)
+        return context
+
+    async def tab(self, context: BrowserContext, path: str = "/") -> Tab:
+        tab = Tab(await context.new_page())
+        await tab.page.goto(f"{self.address}{path}")
+        return tab
+
+    async def signed_in(self) -> Tab:
+        tab = await self.tab(await self.person())
+        await tab.sign_in()
+        await tab.visible("New Session").first.wait_for()
+        return tab
+
+    def _asked(self, request: Request) -> None:
+        if not request.url.startswith((f"{self.address}/", "data:", "blob:")):
+            self.strangers.append(request)
+
+    def _failed(self, request: Request) -> None:
+        if request.failure == "csp":
+            self._stopped.append(request)
+
+    def nothing_left(self) -> None:
+        """The page's own policy has stopped every request that would have left the door."""
+        assert [request.url for request in self.strangers if request not in self._stopped] == []

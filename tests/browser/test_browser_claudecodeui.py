@@ -1,0 +1,192 @@
+"""claudecodeui's published app on our door, in a real browser: everything that a person does there in a day."""
+
+import json
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Browser
+
+from browser.browsing import eventually
+from browser.cloud_app import CloudHouse, why_no_app
+from e2e import harness
+from fairlead.testing.model_api import ScriptedModel
+from faults.gateway_process import GatewayProcess
+from faults.native_client import NativeClient
+from tools.clis import program_path
+
+HELLO = "Hello from the scripted model."
+WROTE = "Done. The tool said:"
+
+
+def settle_in(home: Path, folder: Path) -> None:
+    """What a person has answered before: the CLI is set up, the key may be used, the folder is trusted."""
+    answers = {
+        "hasCompletedOnboarding": True,
+        "customApiKeyResponses": {"approved": [harness.API_KEY[-20:]], "rejected": []},
+        "projects": {os.path.realpath(folder): {"hasTrustDialogAccepted": True}},
+    }
+    (home / ".claude.json").write_text(json.dumps(answers))
+
+
+async def open_house(browser: Browser, gateway: GatewayProcess) -> AsyncIterator[CloudHouse]:
+    if reason := why_no_app():
+        pytest.skip(reason)
+    house = CloudHouse(browser, gateway)
+    try:
+        await house.start()
+        yield house
+        house.nothing_left()
+    finally:
+        await gateway.clean_up()
+
+
+@pytest.fixture
+async def house(chromium: Browser, tmp_path: Path) -> AsyncIterator[CloudHouse]:
+    """With the demo agent."""
+    async for opened in open_house(chromium, GatewayProcess(tmp_path)):
+        yield opened
+
+
+@pytest.fixture
+async def real_house(chromium: Browser, tmp_path: Path) -> AsyncIterator[CloudHouse]:
+    """With the newest Claude Code on the scripted model."""
+    if reason := harness.why_not_isolated() or harness.why_not_installed(harness.NEWEST):
+        pytest.skip(reason)
+    async with ScriptedModel() as model:
+        gateway = GatewayProcess(tmp_path, agent="claude", claude=program_path(harness.NEWEST), pass_env="IS_SANDBOX")
+        gateway.env = harness.cli_env(tmp_path, model.url)
+        settle_in(tmp_path, gateway.cwd)
+        async for opened in open_house(chromium, gateway):
+            yield opened
+
+
+async def test_who_signs_in_sees_projects_sessions_and_what_was_said(house: CloudHouse) -> None:
+    earlier = NativeClient(await house.gateway.create())
+    await earlier.come(house.gateway)
+    await earlier.send("SCRIPT:text remembered")
+    await earlier.until("turn.ended")
+    await earlier.go()
+
+    tab = await house.tab(await house.person())
+    await tab.sign_in("a wrong password")
+    await tab.visible("Invalid username or password").wait_for()
+    await tab.sign_in()
+    await tab.visible("project").first.wait_for()
+    await tab.choose("SCRIPT:text remembered")
+    await tab.answered(f"{HELLO} remembered")
+    assert await tab.prompts() == ["SCRIPT:text remembered"]
+    await tab.say("SCRIPT:text again")
+    await tab.answered(f"{HELLO} remembered", f"{HELLO} again")
+    # What it remembers of the visit is enough to come back.
+    await tab.page.reload()
+    await tab.answered(f"{HELLO} remembered", f"{HELLO} again")
+    assert await tab.prompts() == ["SCRIPT:text remembered", "SCRIPT:text again"]
+
+
+async def test_who_is_invited_makes_an_account_once_and_is_in_the_app(house: CloudHouse) -> None:
+    await house.gateway.create()
+    async with house.gateway.http() as http:
+        invitation = (await http.post("/v1/invitations", json={})).json()["url"]
+    assert invitation.startswith(f"{house.address}/invite#")
+    first = await house.person()
+    tab = await house.tab(first, invitation.removeprefix(house.address))
+    for field, text in (("username", "bob"), ("password", "battery staple"), ("again", "battery staple")):
+        await tab.page.fill(f"#{field}", text)
+    await tab.page.keyboard.press("Enter")
+    await tab.choose("go on")
+    await tab.visible("New Session").first.wait_for()
+    # Who finds the link afterwards has nothing.
+    late = await house.tab(await house.person(), invitation.removeprefix(house.address))
+    for field, text in (("username", "eve"), ("password", "battery staple"), ("again", "battery staple")):
+        await late.page.fill(f"#{field}", text)
+    await late.page.keyboard.press("Enter")
+    await late.page.get_by_text("An account is made with an invitation that is still good").wait_for()
+
+
+async def test_an_answer_is_seen_as_it_comes_and_stopped_at_once(house: CloudHouse) -> None:
+    tab = await house.signed_in()
+    await tab.say("SCRIPT:slow 240")
+    early = await tab.until(tab.ticks, 2)
+    assert early < 400, "it came in pieces"
+    await tab.until(tab.ticks, early + 1)
+    await tab.stop()
+    await tab.until(tab.ends, 1)
+    kept = tab.told()
+    assert early < kept.count("tick") < 400
+    await tab.answered(kept)
+    await tab.say("SCRIPT:text afterwards")
+    await tab.answered(kept, f"{HELLO} afterwards")
+
+
+async def test_a_tab_that_is_loaded_again_in_mid_turn_goes_on(house: CloudHouse) -> None:
+    tab = await house.signed_in()
+    await tab.say("SCRIPT:slow 24")
+    await tab.until(tab.ticks, 2)
+    await tab.page.reload()
+    await tab.until(tab.ticks, 4)
+    await tab.answered(("tick " * 24).strip())
+    assert await tab.prompts() == ["SCRIPT:slow 24"]
+    # And once more from the history alone.
+    await tab.page.reload()
+    await tab.answered(("tick " * 24).strip())
+
+
+async def test_two_tabs_see_the_same_and_either_may_answer(house: CloudHouse) -> None:
+    first = await house.signed_in()
+    await first.say("SCRIPT:write notes.txt")
+    await first.visible("Allow once").wait_for()
+    second = await house.tab(first.page.context, first.page.url.removeprefix(house.address))
+    await second.choose("Allow once")
+    for tab in (first, second):
+        await eventually(tab.answers, lambda said: said[-1:] and said[-1].startswith(WROTE))
+        await tab.visible("Allow once").wait_for(state="detached")
+    assert (house.gateway.cwd / "notes.txt").read_text() == "hello\nworld\n"
+    # Neither is cut off by the other.
+    await second.say("SCRIPT:text to both")
+    for tab in (first, second):
+        await eventually(tab.answers, lambda said: said[-1] == f"{HELLO} to both")
+        await eventually(tab.prompts, lambda said: said == ["SCRIPT:write notes.txt", "SCRIPT:text to both"])
+    wanted = await second.answers()
+    await first.answered(*wanted)
+
+
+async def test_a_tool_that_is_refused_is_not_run(house: CloudHouse) -> None:
+    tab = await house.signed_in()
+    await tab.say("SCRIPT:write notes.txt")
+    await tab.choose("Deny")
+    await tab.until(tab.ends, 1)
+    await tab.visible("Allow once").wait_for(state="detached")
+    assert not (house.gateway.cwd / "notes.txt").exists()
+
+
+@pytest.mark.timeout(300)
+async def test_a_day_with_the_real_program(real_house: CloudHouse) -> None:
+    house = real_house
+    tab = await house.signed_in()
+    await tab.say("SCRIPT:slow 12")
+    assert await tab.until(tab.ticks, 2) < 12
+    await tab.answered(("tick " * 12).strip())
+    await tab.say("SCRIPT:write notes.txt")
+    await tab.choose("Allow once")
+    await eventually(tab.answers, lambda said: said[-1].startswith("Done."))
+    assert (house.gateway.cwd / "notes.txt").read_text() == "hello\nworld\n"
+    await tab.until(tab.ends, 2)
+    await tab.say("SCRIPT:slow 240")
+    await tab.until(tab.ticks, 2)
+    await tab.stop()
+    await tab.until(tab.ends, 3)
+
+    # The same session in a terminal, with what was said; what is typed there is in the chat too.
+    await tab.choose("Shell")
+    await tab.shows("SCRIPT:write notes.txt")
+    await tab.asks()
+    await tab.page.locator(".xterm-helper-textarea").focus()
+    await tab.page.keyboard.type("SCRIPT:text from the terminal")
+    await tab.shows("SCRIPT:text from the terminal")
+    await tab.page.keyboard.press("Enter")
+    await tab.shows(f"{HELLO} from the terminal")
+    await tab.choose("Chat")
+    await eventually(tab.answers, lambda said: said[-1] == f"{HELLO} from the terminal")
+    await eventually(tab.prompts, lambda said: said[-1] == "SCRIPT:text from the terminal")

@@ -1,0 +1,70 @@
+"""An invitation's link in a real browser: a page of ours that makes the account, and leaves the token to the app."""
+
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Browser
+
+from browser.browsing import PATIENCE
+from clients.claudecodeui.ccui_signing import Signed, signed_gateway
+
+APP = "<!doctype html><title>App</title><p>The app</p>"
+
+
+async def invitation(signed: Signed) -> str:
+    made: str = (await signed.admin.post("/v1/invitations", json={})).json()["url"]
+    return made
+
+
+async def test_whoever_opens_the_link_makes_an_account_and_is_signed_in(chromium: Browser, tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    site.mkdir()
+    (site / "index.html").write_text(APP)
+    door = {"claudecodeui": {"port": 0, "static": str(site)}}
+    async with signed_gateway(tmp_path, door=door) as signed:
+        link = await invitation(signed)
+        page = await (await chromium.new_context()).new_page()
+        page.set_default_timeout(PATIENCE * 1000)
+        wrong: list[str] = []
+        page.on("console", lambda said: wrong.append(said.text) if said.type == "error" else None)
+        asked: list[str] = []
+        page.on("request", lambda request: asked.append(request.url))
+        await page.goto(link)
+        await page.fill("#username", "Ann")
+        await page.fill("#password", "correct horse")
+        await page.fill("#again", "battery staple")
+        await page.click("button")
+        await page.get_by_text("The two passwords differ.").wait_for()
+        await page.fill("#again", "correct horse")
+        await page.click("button")
+        await page.get_by_text("There is a user ann already.").wait_for()
+        await page.fill("#username", "Bob")
+        await page.click("button")
+        await page.get_by_text("Welcome, bob").wait_for()
+        assert "#" not in page.url, "the code does not stay in the address"
+        assert not any(link.partition("#")[2] in url for url in asked), "nor did it ever go into one"
+        # The browser says so itself that one call was refused; nothing else went wrong, its policy least of all.
+        assert [line for line in wrong if "409" not in line] == []
+        token = await page.evaluate("localStorage.getItem('auth-token')")
+        own = {"authorization": f"Bearer {token}"}
+        assert (await signed.http.get("/api/auth/user", headers=own)).json()["user"]["username"] == "bob"
+        await page.click("a")
+        await page.get_by_text("The app").wait_for()
+        assert await page.evaluate("localStorage.getItem('auth-token')") == token
+
+
+@pytest.mark.parametrize("link", ["used", "broken"])
+async def test_a_link_that_is_not_good_says_what_to_do(chromium: Browser, tmp_path: Path, link: str) -> None:
+    async with signed_gateway(tmp_path) as signed:
+        url = await invitation(signed)
+        body = {"username": "bob", "password": "correct horse", "invitation": url.partition("#")[2]}
+        assert (await signed.http.post("/api/auth/register", json=body)).status_code == 200
+        page = await (await chromium.new_context()).new_page()
+        page.set_default_timeout(PATIENCE * 1000)
+        await page.goto(url if link == "used" else url.partition("#")[0])
+        for field in ("#password", "#again"):
+            await page.fill(field, "correct horse")
+        await page.fill("#username", "eve")
+        await page.click("button")
+        await page.get_by_text("fairlead user invite").wait_for()
+        assert await page.evaluate("localStorage.getItem('auth-token')") is None

@@ -1,0 +1,60 @@
+"""The sample plugin in claudecodeui's published app: its tab, its page and its server, as a person meets them."""
+
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Browser, Page
+
+from browser.browsing import PATIENCE, eventually
+from browser.cloud_app import PASSWORD, USER, CloudHouse, why_no_app
+from faults.gateway_process import GatewayProcess
+from plugins.plugging import BOARD
+
+
+@pytest.fixture
+async def house(chromium: Browser, tmp_path: Path) -> AsyncIterator[CloudHouse]:
+    """With the sample enabled, and a session."""
+    if reason := why_no_app():
+        pytest.skip(reason)
+    shutil.copytree(BOARD, tmp_path / "plugins" / "board", ignore=shutil.ignore_patterns("__pycache__"))
+    house = CloudHouse(chromium, GatewayProcess(tmp_path, plugins=tmp_path / "plugins"))
+    try:
+        await house.start()
+        async with house.gateway.http() as http:
+            (shown,) = (await http.get("/v1/plugins")).json()["plugins"]
+            await http.post("/v1/plugins/board", json={"digest": shown["digest"]})
+
+            async def state() -> str:
+                return str((await http.get("/v1/plugins")).json()["plugins"][0]["state"])
+
+            await eventually(state, lambda seen: seen == "running")
+        yield house
+        house.nothing_left()
+    finally:
+        await house.gateway.clean_up()
+
+
+async def open_board(house: CloudHouse) -> Page:
+    page = await (await house.person()).new_page()
+    page.set_default_timeout(PATIENCE * 1000)
+    await page.goto(f"{house.address}/")
+    await page.fill("#username", USER)
+    await page.fill("#password", PASSWORD)
+    await page.keyboard.press("Enter")
+    new = page.get_by_text("New Session", exact=True).locator("visible=true").first
+    await new.wait_for()
+    # The app asks for plugins when it is loaded, and not again when somebody has signed in.
+    await page.reload()
+    await new.click()
+    await page.get_by_role("tab", name="Board").click()
+    return page
+
+
+async def test_the_board_is_a_tab_of_the_app_that_two_people_write_on(house: CloudHouse) -> None:
+    one, two = await open_board(house), await open_board(house)
+    await one.get_by_placeholder("Write on the board").fill("<b>hello</b>")
+    await one.keyboard.press("Enter")
+    for page in (one, two):
+        await page.locator("li", has_text="<b>hello</b>").wait_for()

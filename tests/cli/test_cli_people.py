@@ -1,0 +1,121 @@
+"""`fairlead user`: made, listed, given a password, removed, invited; a password is never an argument."""
+
+import io
+import json
+import sys
+import urllib.error
+import urllib.request
+from typing import Any
+
+import pytest
+
+from cli.conftest import Fairlead, House
+
+PASSWORD = "correct horse"
+
+
+@pytest.fixture
+def typed(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """What stdin has for the next command."""
+
+    def give(text: str) -> None:
+        monkeypatch.setattr(sys, "stdin", io.StringIO(text))
+
+    return give
+
+
+def post(house: House, path: str, body: dict[str, str], token: str = "") -> tuple[int, dict[str, Any]]:
+    headers = {"content-type": "application/json", **({"authorization": f"Bearer {token}"} if token else {})}
+    request = urllib.request.Request(f"{house.running.url}{path}", json.dumps(body).encode(), headers)
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(request, timeout=60) as answer:
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as error:
+        return error.code, json.load(error)
+
+
+def login(house: House, name: str, password: str) -> tuple[int, dict[str, Any]]:
+    return post(house, "/claudecodeui/api/auth/login", {"username": name, "password": password})
+
+
+def test_a_user_with_a_password_signs_in_until_it_is_another_one_or_they_are_gone(
+    fairlead: Fairlead, house: House, typed: Any
+) -> None:
+    typed(f"{PASSWORD}\n")
+    added = fairlead("user", "add", "carol", "--password")
+    assert added.code == 0
+    assert "view, chat, approve, terminal" in added.err
+    status, signed = login(house, "carol", PASSWORD)
+    assert (status, signed["user"]["username"]) == (200, "carol")
+    typed("battery staple\nignored\n")
+    assert fairlead("user", "passwd", "carol").code == 0
+    assert login(house, "carol", PASSWORD)[0] == 401
+    assert login(house, "carol", "battery staple")[0] == 200
+    assert post(house, "/claudecodeui/api/auth/refresh", {}, signed["token"])[0] == 401
+    assert fairlead("user", "remove", "carol").code == 0
+    assert login(house, "carol", "battery staple")[0] == 401
+    assert fairlead("user", "remove", "carol").code == 5
+    assert fairlead("user", "remove", "owner").code != 0
+    typed(f"{PASSWORD}\n")
+    assert fairlead("user", "passwd", "nobody-here").code == 5
+
+
+def test_users_are_listed_without_anything_secret(fairlead: Fairlead, house: House, typed: Any) -> None:
+    typed(f"{PASSWORD}\n")
+    assert fairlead("user", "add", "dave", "--password", "--scope", "chat,view").code == 0
+    assert fairlead("user", "add", "erin").code == 0
+    listed = {line["name"]: line for line in fairlead("user", "list", "--json").lines}
+    assert (listed["dave"]["password"], listed["dave"]["scopes"]) == (True, ["view", "chat"])
+    assert (listed["erin"]["password"], listed["erin"]["scopes"]) == (False, [])
+    assert set(listed["dave"]) == {"name", "created", "password", "scopes"}
+    shown = fairlead("user", "list").out
+    assert "dave" in shown and "view,chat" in shown and "argon2" not in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "stdin", "said"),
+    [
+        (("user", "add", "frank", "--password"), "", "no password on stdin"),
+        (("user", "add", "frank", "--password"), "short\n", "at least 8"),
+        (("user", "add", "frank", "--password", "--scope", "root"), "correct horse\n", "no scope"),
+        (("user", "add", "frank", "--scope", "view"), "", "--password"),
+        (("user", "add", "Frank!", "--password"), "correct horse\n", "name"),
+        (("user", "invite", "--scope", "everything"), "", "no scope"),
+    ],
+)
+def test_what_cannot_be_done_is_told(
+    fairlead: Fairlead, house: House, typed: Any, words: tuple[str, ...], stdin: str, said: str
+) -> None:
+    typed(stdin)
+    ran = fairlead(*words)
+    assert ran.code != 0
+    assert said in ran.err
+    assert "frank" not in fairlead("user", "list").out
+
+
+def test_a_password_is_asked_for_twice_on_a_terminal(
+    fairlead: Fairlead, house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[dict[str, Any]] = []
+
+    def prompt(text: str, **options: Any) -> str:
+        asked.append({"text": text, **options})
+        return PASSWORD
+
+    monkeypatch.setattr("fairlead.cli.commands.people.typer.prompt", prompt)
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
+    assert fairlead("user", "add", "gina", "--password").code == 0
+    assert asked == [{"text": "Password for gina", "hide_input": True, "confirmation_prompt": True, "err": True}]
+
+
+def test_an_invitations_link_makes_one_account(fairlead: Fairlead, house: House) -> None:
+    ran = fairlead("user", "invite", "--scope", "view")
+    page, _, code = ran.out.strip().partition("#")
+    assert page == f"{house.running.url}/claudecodeui/invite"
+    body = {"username": "hugo", "password": PASSWORD, "invitation": code}
+    status, made = post(house, "/claudecodeui/api/auth/register", body)
+    assert (status, made["user"]["username"]) == (200, "hugo")
+    status, again = post(house, "/claudecodeui/api/auth/register", {**body, "username": "ida"})
+    assert (status, again["code"]) == (403, "BAD_INVITATION")
+    assert set(fairlead("user", "invite", "--json").lines[0]) == {"url", "code", "expires"}

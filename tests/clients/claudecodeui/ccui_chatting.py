@@ -1,0 +1,105 @@
+"""Chat clients on real sockets, before a gateway on a real core; what the agent says is said by the test."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+from websockets.asyncio.client import connect
+
+from clients.mylifedb.house import House, open_house
+from clients.peering import ChatPeer, Frame
+from fairlead.clients.claudecodeui import chat, history_pages
+from fairlead.clients.claudecodeui.history import HistoryView
+from fairlead.model import commands as cmd
+from fairlead.model.ids import SessionId
+from fairlead.model.routes import ClientProtocol
+from fairlead.server.limits import Limits
+from fairlead.testing.claudecodeui_client import ClaudeCodeUiClient
+from sessions.rig import ANN, Rig, SaidAgent
+
+CHAT = ClientProtocol(
+    name="claudecodeui",
+    prefix="/claudecodeui",
+    routes=history_pages.ROUTES,
+    sockets=(chat.SOCKET,),
+    views=(HistoryView(),),
+)
+"""The chat alone: the other parts need more of a gateway."""
+
+
+class Peer(ChatPeer[ClaudeCodeUiClient]):
+    def word(self, frame: Frame) -> str:
+        return str(frame["kind"])
+
+    async def send(self, session: str, content: str, options: Any = None, **more: Any) -> None:
+        given = {} if options is None else {"options": options}
+        await self.say("chat.send", sessionId=session, content=content, **given, **more)
+
+    async def subscribe(self, session: str, last: Any = 0) -> Frame:
+        await self.say("chat.subscribe", sessions=[{"sessionId": session, "lastSeq": last}])
+        return await self.until("chat_subscribed")
+
+    async def settled(self) -> None:
+        """Whatever was asked of no session before is answered: what is unknown is answered at once, in its order."""
+        await self.say("settled?")
+        await self.until(lambda frame: frame.get("code") == "UNKNOWN_MESSAGE_TYPE" and "settled?" in frame["error"])
+
+    def run(self, session: str = "") -> list[Frame]:
+        """The frames of runs."""
+        return [frame for frame in self.frames if "seq" in frame and session in ("", frame["sessionId"])]
+
+
+@contextlib.asynccontextmanager
+async def peer_at(
+    url: str, token: str, client: ClaudeCodeUiClient | None = None, path: str = "/ws", **options: Any
+) -> AsyncIterator[Peer]:
+    given = {"additional_headers": {"authorization": f"Bearer {token}"}, "proxy": None, "max_size": None, **options}
+    async with connect(url.replace("http", "ws", 1) + path, **given) as socket:
+        peer = Peer(socket, client or ClaudeCodeUiClient())
+        listening = asyncio.create_task(peer.listen())
+        try:
+            yield peer
+        finally:
+            await socket.close()
+            await asyncio.wait({listening})
+
+
+class ChatHouse:
+    def __init__(self, house: House, folder: Path) -> None:
+        self.house = house
+        self.rig: Rig = house.rig
+        self.folder = folder
+        self.url = f"http://127.0.0.1:{house.port}"
+
+    @contextlib.asynccontextmanager
+    async def peer(
+        self, client: ClaudeCodeUiClient | None = None, *, token: str = "", **options: Any
+    ) -> AsyncIterator[Peer]:
+        async with peer_at(self.url, token or self.house.admin, client, **options) as peer:
+            yield peer
+
+    async def session(self, number: int = 1, **fields: Any) -> SessionId:
+        """A new session, as POST /api/providers/sessions makes one."""
+        name = SessionId(f"5e551011-0000-4000-8000-{number:012d}")
+        await self.rig.gateway.command(ANN, cmd.Create(session=name, cwd=str(self.rig.cwd), **fields))
+        return name
+
+    async def agent(self, number: int = 1) -> SaidAgent:
+        """The n-th process, with the prompt that it was started for."""
+        agent = await self.rig.kind.launched(number)
+        await agent.prompted()
+        await agent.ready()
+        return agent
+
+    async def messages(self, session: str, query: str = "", token: str = "") -> Any:
+        path = f"/claudecodeui/api/providers/sessions/{session}/messages{query}"
+        async with self.house.http(token) as http:
+            return (await http.get(path)).json()
+
+
+@contextlib.asynccontextmanager
+async def chat_house(folder: Path, limits: Limits | None = None, rig: Rig | None = None) -> AsyncIterator[ChatHouse]:
+    async with open_house(folder, limits, protocol=CHAT, rig=rig) as house:
+        yield ChatHouse(house, folder)

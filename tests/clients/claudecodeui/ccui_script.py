@@ -1,0 +1,109 @@
+"""One script for every agent: what a client of claudecodeui does and sees, whoever works behind it."""
+
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from clients.claudecodeui.ccui_chatting import Peer, peer_at
+from fairlead.testing.claudecodeui_client import ClaudeCodeUiClient
+
+PROJECTS = "/claudecodeui/api/providers/sessions"
+SHAPE = ("actualSessionId", "exitCode", "success", "aborted")
+
+
+async def create(http: httpx.AsyncClient, folder: Path, words: str = "hello there") -> str:
+    body = {"provider": "claude", "projectPath": str(folder), "initialMessage": words}
+    answer = await http.post(PROJECTS, json=body)
+    assert answer.status_code == 201, answer.text
+    return str(answer.json()["data"]["sessionId"])
+
+
+async def history(http: httpx.AsyncClient, session: str, query: str = "") -> Any:
+    answer = await http.get(f"{PROJECTS}/{session}/messages{query}")
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+async def allow(peer: Peer, **fields: Any) -> Any:
+    asked = await peer.until("permission_request")
+    await peer.say("chat.permission-response", requestId=asked["requestId"], allow=True, **fields)
+    return asked
+
+
+def kinds(peer: Peer, session: str) -> list[str]:
+    """The kinds of a session's frames, pieces as one and without the status, whose number is the model's affair."""
+    found: list[str] = []
+    for frame in peer.run(session):
+        kind = frame["kind"]
+        if kind != "status" and not (kind == "stream_delta" and found[-1:] == [kind]):
+            found.append(kind)
+    return found
+
+
+async def play(url: str, token: str, http: httpx.AsyncClient, folder: Path) -> list[str]:
+    """Text, tool, abort, reconnect; what is common to all agents is checked here. The kinds of frames of each run, but
+    for the aborted one."""
+    client = ClaudeCodeUiClient()
+    async with peer_at(url, token) as there:
+        async with peer_at(url, token, client) as peer:
+            name = await create(http, folder)
+            await peer.send(name, "SCRIPT:slow 8", {"model": "default", "permissionMode": "default"})
+            await peer.until("stream_delta")
+            ack = await there.subscribe(name)
+            assert ack["isProcessing"] is True
+        # The client was away for the rest of the run.
+        await there.until("complete")
+        async with peer_at(url, token, client) as peer:
+            await peer.subscribe(name, client.sessions[name].seq)
+            end = await peer.until("complete")
+            assert {field: end[field] for field in SHAPE} == {
+                "actualSessionId": name,
+                "exitCode": 0,
+                "success": True,
+                "aborted": False,
+            }
+            assert client.sessions[name].rows == there.client.sessions[name].rows
+            made = folder / "made"
+            await peer.send(name, f"SCRIPT:bash touch {made}")
+            asked = await allow(peer)
+            assert asked["toolName"] == "Bash"
+            assert (await there.until("permission_cancelled"))["requestId"] == asked["requestId"]
+            await peer.until("complete")
+            assert made.exists()
+            stored = (await history(http, name))["messages"]
+            live = {row["id"]: row for row in there.run(name)}
+            for row in stored:
+                if row.get("role") != "user":
+                    told = {field: value for field, value in live[row["id"]].items() if field != "seq"}
+                    assert told == {field: value for field, value in row.items() if field != "toolResult"}
+            (call,) = [row for row in stored if row["kind"] == "tool_use"]
+            assert call["toolResult"]["isError"] is False
+            assert [row["content"] for row in stored if row.get("role") == "user"] == [
+                "SCRIPT:slow 8",
+                f"SCRIPT:bash touch {made}",
+            ]
+            await peer.send(name, "SCRIPT:slow 400")
+            await peer.until("stream_delta")
+            await peer.say("chat.abort", sessionId=name)
+            end = await peer.until("complete")
+            assert (end["exitCode"], end["success"], end["aborted"]) == (0, False, True)
+            await there.until(lambda frame: frame["kind"] == "complete" and frame["aborted"])
+            await peer.send(name, "SCRIPT:text still here")
+            await peer.until("complete")
+            assert there.client.sessions[name].rows[-1]["content"].endswith("still here")
+            runs = " ".join(kinds(there, name)).split("complete")
+            # Some versions write down what there was of the text, some do not.
+            assert runs[2].strip() in ("stream_delta stream_end text stream_end", "stream_delta stream_end")
+            numbers = [frame["seq"] for frame in there.run(name)]
+            assert numbers == sorted(set(numbers))
+            return [*runs[:2], *runs[3:]]
+
+
+PLAYED = [
+    "stream_delta stream_end text ",
+    " tool_use permission_request permission_cancelled tool_result stream_delta stream_end text ",
+    " stream_delta stream_end text ",
+    "",
+]
+"""What `play` comes to."""

@@ -1,0 +1,98 @@
+"""The whole gateway with the demo agent, claudecodeui on its door, and somebody who has signed in there."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+from websockets.asyncio.client import ClientConnection, connect
+
+from fairlead.config import load
+from fairlead.wiring import Running, running
+
+PATIENCE = 60.0
+PASSWORD = "correct horse"
+SESSIONS = "/api/providers/sessions"
+
+
+class Signed:
+    """`http` is the user's on the door, `admin` the owner's on the main port."""
+
+    def __init__(self, gateway: Running, project: Path, http: httpx.AsyncClient, admin: httpx.AsyncClient) -> None:
+        self.gateway = gateway
+        self.project = project
+        self.http = http
+        self.admin = admin
+        self.door = gateway.doors[0].url
+        self.token = ""
+
+    async def add(self, name: str, password: str = PASSWORD, **more: Any) -> None:
+        answer = await self.admin.post("/v1/users", json={"name": name, "password": password, **more})
+        assert answer.status_code == 201, answer.text
+
+    async def login(self, name: str, password: str = PASSWORD) -> httpx.Response:
+        body = {"username": name, "password": password}
+        return await self.http.post("/api/auth/login", json=body, headers={"authorization": ""})
+
+    async def sign_in(self, name: str, password: str = PASSWORD) -> str:
+        token: str = (await self.login(name, password)).json()["token"]
+        return token
+
+    async def data(self, path: str) -> Any:
+        answer = await self.http.get(path)
+        assert answer.status_code == 200, answer.text
+        told = answer.json()
+        assert told["success"] is True
+        return told["data"]
+
+    async def create(self, message: str = "", path: str | None = None) -> str:
+        body = {"provider": "claude", "projectPath": path or str(self.project), "initialMessage": message}
+        answer = await self.http.post(SESSIONS, json=body)
+        assert answer.status_code == 201, answer.text
+        session: str = answer.json()["data"]["sessionId"]
+        return session
+
+    @contextlib.asynccontextmanager
+    async def chat(self, token: str | None = None) -> AsyncIterator[ClientConnection]:
+        url = f"{self.door.replace('http', 'ws', 1)}/ws?token={self.token if token is None else token}"
+        async with connect(url, proxy=None, max_size=None, open_timeout=PATIENCE) as socket:
+            yield socket
+
+    async def run(self, session: str, content: str) -> list[dict[str, Any]]:
+        """Send and wait for the run's end; all frames that came."""
+        async with self.chat() as socket:
+            await socket.send(json.dumps({"type": "chat.send", "sessionId": session, "content": content}))
+            return await frames_until(socket, lambda frame: frame["kind"] == "complete")
+
+
+async def frames_until(socket: ClientConnection, last: Callable[[dict[str, Any]], bool]) -> list[dict[str, Any]]:
+    frames: list[dict[str, Any]] = []
+    async with asyncio.timeout(PATIENCE):
+        while not frames or not last(frames[-1]):
+            frames.append(json.loads(await socket.recv()))
+    return frames
+
+
+@contextlib.asynccontextmanager
+async def signed_gateway(folder: Path, **settings: Any) -> AsyncIterator[Signed]:
+    """`ann` has signed in."""
+    project = folder / "project"
+    project.mkdir(exist_ok=True)
+    given = {"data": str(folder / "data"), "port": 0, "roots": [str(folder)], "agent": "demo", **settings}
+    given.setdefault("door", {"claudecodeui": {"port": 0}})
+    env = {"HOME": str(folder), "PATH": "/usr/bin:/bin"}
+    async with running(load(env, given).config, env) as gateway:
+        door = httpx.AsyncClient(base_url=gateway.doors[0].url, timeout=PATIENCE, trust_env=False)
+        owner = {"authorization": f"Bearer {gateway.token}"}
+        main = httpx.AsyncClient(base_url=gateway.url, headers=owner, timeout=PATIENCE, trust_env=False)
+        async with door as http, main as admin:
+            made = Signed(gateway, project, http, admin)
+            known = [user["name"] for user in (await admin.get("/v1/users")).json()["users"]]
+            if "ann" not in known:
+                await made.add("ann")
+            made.token = await made.sign_in("ann")
+            http.headers["authorization"] = f"Bearer {made.token}"
+            yield made

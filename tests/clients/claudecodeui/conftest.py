@@ -1,0 +1,29 @@
+"""Gateways for one test each: on a rig that serves the chat, or whole, with somebody who has signed in."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from argon2 import profiles
+
+from clients.claudecodeui.ccui_chatting import ChatHouse, chat_house
+from clients.claudecodeui.ccui_signing import Signed, signed_gateway
+from fairlead.auth import passwords
+
+
+@pytest.fixture
+async def chats(tmp_path: Path) -> AsyncIterator[ChatHouse]:
+    async with chat_house(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def cheap_passwords(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is tested is not how slow they are."""
+    monkeypatch.setattr(passwords, "PARAMETERS", profiles.CHEAPEST)
+
+
+@pytest.fixture
+async def signed(tmp_path: Path, cheap_passwords: None) -> AsyncIterator[Signed]:
+    async with signed_gateway(tmp_path) as made:
+        yield made

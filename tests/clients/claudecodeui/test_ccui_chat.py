@@ -1,0 +1,315 @@
+"""One client on /ws: its frames and their order, errors, aborts, options, what it may and may not choose."""
+
+import json
+from typing import Any
+
+import pytest
+from websockets.exceptions import InvalidStatus
+
+from clients.claudecodeui.ccui_chatting import ChatHouse, chat_house
+from clients.cognova.chatting import stream
+from fairlead.model.agents import Exit
+from fairlead.model.errors import AgentMissing
+from fairlead.server.limits import Limits
+from sessions.rig import Rig
+
+UNKNOWN = "99999999-9999-4999-8999-999999999999"
+
+
+@pytest.mark.rules("S003-001", "S003-013", "S003-014", "S003-018", "S003-019")
+async def test_the_chat_is_at_ws_whatever_its_query_says(chats: ChatHouse) -> None:
+    token = chats.house.admin
+    for path in ("/ws", "/claudecodeui/ws", f"/ws?token={token}&x=1"):
+        headers = {} if "token" in path else {"authorization": f"Bearer {token}"}
+        async with chats.peer(path=path, additional_headers=headers) as peer:
+            await peer.settled()
+    with pytest.raises(InvalidStatus) as refused:
+        async with chats.peer(path="/ws/x"):
+            pass
+    assert refused.value.response.status_code == 404
+
+
+@pytest.mark.rules("S003-010", "S003-016", "S003-017")
+async def test_nobody_comes_in_without_a_token(chats: ChatHouse) -> None:
+    for path in ("/ws", "/ws?token=wrong", "/nosuch"):
+        with pytest.raises(InvalidStatus) as refused:
+            async with chats.peer(path=path, additional_headers={}):
+                pass
+        assert refused.value.response.status_code == 401
+
+
+async def test_a_page_from_elsewhere_is_refused_although_it_has_a_token(chats: ChatHouse) -> None:
+    with pytest.raises(InvalidStatus) as refused:
+        async with chats.peer(path=f"/ws?token={chats.house.admin}", origin="https://evil.example"):
+            pass
+    assert refused.value.response.status_code == 403
+
+
+async def test_a_revoked_token_closes_its_sockets(chats: ChatHouse) -> None:
+    made = await chats.house.credentials.create("token", "bob", ("view", "chat"))
+    async with chats.peer(token=made.secret) as peer:
+        await peer.settled()
+        await chats.house.credentials.revoke("token", made.credential.id)
+        assert await peer.closed() == 4401
+
+
+@pytest.mark.rules("S003-005", "S003-026", "S003-034", "S003-036", "S003-039", "S003-042", "S003-055", "S003-061")
+async def test_a_run_streams_to_the_socket_that_sent_it(chats: ChatHouse) -> None:
+    name = await chats.session()
+    async with chats.peer() as peer:
+        await peer.send(name, "hello", {"model": "default", "effort": "default", "permissionMode": "default"})
+        agent = await chats.agent()
+        await stream(agent, "Hel", "lo.")
+        await agent.call("toolu_1", command="ls")
+        await agent.result_of("toolu_1", "a.txt")
+        await agent.text("Done.", "m2")
+        await agent.result()
+        end = await peer.until("complete")
+        run = peer.run()
+        assert [frame["kind"] for frame in run if frame["kind"] != "status"] == [
+            *["stream_delta", "stream_delta", "stream_end", "text", "tool_use", "tool_result", "text", "complete"]
+        ]
+        assert {frame["sessionId"] for frame in run} == {name}
+        assert "session_created" not in peer.kinds()
+        numbers = [frame["seq"] for frame in run]
+        assert numbers == sorted(set(numbers))
+        for frame in run:
+            assert frame["id"] and frame["provider"] == "claude" and frame["timestamp"].endswith("Z")
+        told = {field: end[field] for field in ("actualSessionId", "exitCode", "success", "aborted")}
+        assert told == {"actualSessionId": name, "exitCode": 0, "success": True, "aborted": False}
+        assert json.loads(agent.written[0].raw)["message"]["content"] == "hello"
+
+
+BAD = [
+    ({"type": "chat.send"}, "SESSION_ID_REQUIRED", "chat.send requires a sessionId.", None),
+    ({"type": "chat.send", "sessionId": "  "}, "SESSION_ID_REQUIRED", "chat.send requires a sessionId.", None),
+    ({"type": "chat.send", "sessionId": 7}, "SESSION_ID_REQUIRED", "chat.send requires a sessionId.", None),
+    ({"type": "chat.abort"}, "SESSION_ID_REQUIRED", "chat.abort requires a sessionId.", None),
+    (
+        {"type": "chat.send", "sessionId": UNKNOWN, "content": "x"},
+        "SESSION_NOT_FOUND",
+        f'Session "{UNKNOWN}" was not found. Create it via POST /api/providers/sessions first.',
+        UNKNOWN,
+    ),
+    (
+        {"type": "chat.send", "sessionId": "../x", "content": "x"},
+        "SESSION_NOT_FOUND",
+        'Session "../x" was not found. Create it via POST /api/providers/sessions first.',
+        "../x",
+    ),
+    (
+        {"type": "chat.abort", "sessionId": UNKNOWN},
+        "SESSION_NOT_FOUND",
+        f'Session "{UNKNOWN}" was not found. Create it via POST /api/providers/sessions first.',
+        UNKNOWN,
+    ),
+    ({"type": "x"}, "UNKNOWN_MESSAGE_TYPE", 'Unknown message type "x".', None),
+    ({}, "UNKNOWN_MESSAGE_TYPE", 'Unknown message type "undefined".', None),
+    (
+        {"type": "check-session-status"},
+        "UNKNOWN_MESSAGE_TYPE",
+        'Unknown message type "check-session-status".',
+        None,
+    ),
+    (
+        {"type": "get-pending-permissions"},
+        "UNKNOWN_MESSAGE_TYPE",
+        'Unknown message type "get-pending-permissions".',
+        None,
+    ),
+]
+
+
+@pytest.mark.rules("S003-027", "S003-032", "S003-040", "S003-050", "S003-070", "S003-136", "S003-137")
+async def test_what_cannot_be_done_is_answered_with_its_code_and_starts_nothing(chats: ChatHouse) -> None:
+    async with chats.peer() as peer:
+        for message, code, words, session in BAD:
+            await peer.socket.send(json.dumps(message))
+            told = await peer.until("protocol_error")
+            assert tuple(told) == ("kind", "code", "error", "sessionId", "timestamp")
+            assert (told["code"], told["error"], told["sessionId"]) == (code, words, session), message
+    assert chats.rig.kind.agents == []
+
+
+@pytest.mark.rules("S003-025", "S003-037", "S003-038")
+@pytest.mark.parametrize("payload", ["", " ", "{", "[]", "7", '"chat.send"', "null", b"\xff", b"[]"])
+async def test_what_is_no_object_is_answered_and_the_socket_lives_on(chats: ChatHouse, payload: Any) -> None:
+    async with chats.peer() as peer:
+        await peer.socket.send(payload)
+        told = await peer.until("protocol_error")
+        assert (told["code"], told["error"]) == ("INTERNAL_ERROR", "Invalid websocket payload")
+        await peer.settled()
+        await peer.socket.send(json.dumps({"type": "y"}).encode())
+        assert (await peer.until("protocol_error"))["code"] == "UNKNOWN_MESSAGE_TYPE"
+
+
+@pytest.mark.rules("S003-039")
+async def test_a_second_send_while_a_run_is_on_is_refused_or_queued_if_asked(chats: ChatHouse) -> None:
+    name = await chats.session()
+    async with chats.peer() as peer:
+        await peer.send(name, "one")
+        await peer.send(name, "at once")
+        told = await peer.until("protocol_error")
+        assert told["code"] == "RUN_IN_PROGRESS"
+        assert told["error"] == f'Session "{name}" already has a run in progress.'
+        agent = await chats.agent()
+        await peer.send(name, "two")
+        assert (await peer.until("protocol_error"))["code"] == "RUN_IN_PROGRESS"
+        await peer.send(name, "three", {"queue": True})
+        await agent.result()
+        await peer.until("complete")
+        assert await agent.prompted() == "three"
+        await agent.result()
+        await peer.until("complete")
+        assert peer.client.sessions[name].errors == ["RUN_IN_PROGRESS"] * 2
+
+
+async def test_of_two_sends_in_the_same_moment_one_runs(chats: ChatHouse) -> None:
+    """The original asks and acts in two steps; here one of them is first, whoever asked."""
+    name = await chats.session()
+    async with chats.peer() as one, chats.peer() as two:
+        await one.send(name, "a")
+        await two.send(name, "a")
+        agent = await chats.agent()
+        await agent.result()
+        await one.until("complete") if one.client.sessions.get(name) else await two.until("complete")
+        await chats.rig.until(lambda: any("RUN_IN_PROGRESS" in str(peer.frames) for peer in (one, two)))
+        assert len(agent.written) == 1
+
+
+async def test_a_message_with_an_id_is_acknowledged_and_runs_once_however_often_it_is_sent(chats: ChatHouse) -> None:
+    name = await chats.session()
+    mine = "aaaaaaaa-0000-4000-8000-000000000001"
+    async with chats.peer() as peer:
+        await peer.send(name, "once", messageId=mine)
+        told = await peer.until("chat_subscribed")
+        assert (told["messageId"], told["isProcessing"]) == (mine, True)
+        agent = await chats.agent()
+        await agent.result()
+        await peer.until("complete")
+    async with chats.peer() as again:
+        await again.send(name, "once", messageId=mine)
+        assert (await again.until("chat_subscribed"))["messageId"] == mine
+        await again.send(name, "x", messageId="7")
+        assert (await again.until("protocol_error"))["code"] == "INTERNAL_ERROR"
+    assert len(agent.written) == 1
+
+
+@pytest.mark.rules("S003-043", "S003-044", "S003-054", "S003-058")
+async def test_an_abort_ends_the_run_with_one_complete_and_nothing_after_it(chats: ChatHouse) -> None:
+    name = await chats.session()
+    async with chats.peer() as peer:
+        await peer.send(name, "write")
+        agent = await chats.agent()
+        await stream(agent, "Once upon", whole=False)
+        await peer.until("stream_delta")
+        await peer.say("chat.abort", sessionId=name)
+        await chats.rig.until(lambda: ("interrupt", None) in agent.told)
+        await agent.result(subtype="error_during_execution", is_error=True, result=None)
+        end = await peer.until("complete")
+        assert (end["aborted"], end["success"], end["exitCode"]) == (True, False, 0)
+        await agent.text("late words", "m9")
+        await agent.result()
+        await peer.until("complete")
+        await peer.say("chat.abort", sessionId=name)
+        assert (await peer.until("protocol_error"))["code"] == "NO_ACTIVE_RUN"
+        kinds = [frame["kind"] for frame in peer.run()]
+        first = kinds.index("complete")
+        assert kinds[:first].count("text") == 0
+        assert kinds[first + 1 :][-1] == "complete", "what the agent says by itself is a run of its own"
+
+
+@pytest.mark.rules("S003-043")
+async def test_an_abort_before_the_agent_is_up_takes_the_message_back(chats: ChatHouse) -> None:
+    """The original tells that it is aborted and runs it all the same."""
+    name = await chats.session()
+    chats.rig.kind.launch_when.clear()
+    async with chats.peer() as peer:
+        await peer.send(name, "never")
+        await peer.say("chat.abort", sessionId=name)
+        end = await peer.until("complete")
+        assert (end["aborted"], end["success"], end["exitCode"]) == (True, False, 0)
+        chats.rig.kind.launch_when.set()
+        agent = await chats.rig.kind.launched()
+        await peer.send(name, "and now")
+        assert await agent.prompted() == "and now"
+        assert len(agent.written) == 1
+
+
+@pytest.mark.rules("S003-057", "S003-054")
+async def test_an_agent_that_dies_or_cannot_start_ends_its_run_with_an_error_and_one_complete(chats: ChatHouse) -> None:
+    name = await chats.session()
+    async with chats.peer() as peer:
+        await peer.send(name, "one")
+        agent = await chats.agent()
+        await agent.die(Exit(code=3))
+        end = await peer.until("complete")
+        assert (end["exitCode"], end["success"], end["aborted"]) == (1, False, False)
+        chats.rig.kind.failures.append(AgentMissing("There is no claude on this machine."))
+        await peer.send(name, "two")
+        assert "no claude" in (await peer.until("error"))["content"]
+        assert (await peer.until("complete"))["exitCode"] == 1
+        assert peer.kinds().count("complete") == 2
+
+
+@pytest.mark.rules("S003-032", "S003-041")
+async def test_a_client_chooses_neither_the_folder_nor_the_provider(chats: ChatHouse) -> None:
+    name = await chats.session()
+    async with chats.peer() as peer:
+        options = {"cwd": "/", "projectPath": "/", "resume": "x", "env": {"A": "b"}, "provider": "codex"}
+        await peer.say("chat.send", sessionId=name, content="x", provider="codex", options=options)
+        agent = await chats.agent()
+        assert agent.launch.cwd == str(chats.rig.cwd)
+        await agent.result()
+        assert (await peer.until("complete"))["provider"] == "claude"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"permissionMode": "bypassPermissions"},
+        {"skipPermissions": True},
+        {"toolsSettings": {"allowedTools": [], "disallowedTools": [], "skipPermissions": True}},
+    ],
+)
+async def test_bypass_is_the_policys_to_allow_not_the_clients(chats: ChatHouse, options: dict[str, Any]) -> None:
+    name = await chats.session()
+    async with chats.peer() as peer:
+        await peer.send(name, "x", options)
+        told = await peer.until("protocol_error")
+        assert told["code"] == "INTERNAL_ERROR" and "bypass" in told["error"].lower()
+    assert chats.rig.kind.agents == []
+
+
+async def test_options_are_the_sessions_from_then_on(tmp_path: Any) -> None:
+    async with chat_house(tmp_path, rig=Rig(tmp_path, allow_bypass=True)) as chats:
+        name = await chats.session()
+        async with chats.peer() as peer:
+            options = {"permissionMode": "acceptEdits", "model": "opus", "effort": "high"}
+            await peer.send(name, "x", options)
+            agent = await chats.agent()
+            settings = agent.launch.settings
+            assert (settings.mode, settings.model, settings.effort) == ("acceptEdits", "opus", "high")
+            await agent.result()
+            await peer.until("complete")
+            await peer.send(name, "y", {"permissionMode": "plan", "skipPermissions": True, "model": "default"})
+            await agent.prompted()
+            assert agent.told == [("mode", "plan")]
+            assert chats.rig.state(name).settings.model == "opus"
+
+
+async def test_who_may_only_look_cannot_send(chats: ChatHouse) -> None:
+    name = await chats.session()
+    token = await chats.house.token("view")
+    async with chats.peer(token=token) as peer:
+        await peer.send(name, "x")
+        told = await peer.until("protocol_error")
+        assert told["code"] == "INTERNAL_ERROR" and "scope chat" in told["error"]
+
+
+async def test_too_many_messages_are_answered(tmp_path: Any) -> None:
+    async with chat_house(tmp_path, Limits(commands_per_s=1)) as chats, chats.peer() as peer:
+        for _ in range(5):
+            await peer.say("x")
+        told = await peer.until(lambda frame: frame.get("code") == "INTERNAL_ERROR")
+        assert "messages a second" in told["error"]

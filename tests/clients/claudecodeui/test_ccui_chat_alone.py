@@ -1,0 +1,173 @@
+"""The chat without a gateway: whatever it needs is handed in, and answered by the test. And what it may import."""
+
+import ast
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+import fairlead
+from clients.cognova.telling import unframed
+from fairlead.clients.claudecodeui import PROTOCOL
+from fairlead.clients.claudecodeui.chat import ChatConversation
+from fairlead.clients.claudecodeui.chat_frames import frame
+from fairlead.clients.claudecodeui.history import NAME, Memory
+from fairlead.model import commands as cmd
+from fairlead.model import queries as q
+from fairlead.model.auth import Identity
+from fairlead.model.errors import AgentGone, Busy, FairleadError, NotFound, Unavailable
+from fairlead.model.halls import EnterHall
+from fairlead.model.ids import MessageId, SessionId
+from fairlead.model.requests import Head
+from fairlead.model.sockets import Do, Opening, Run, Subscribe, Write
+
+S = SessionId("5e551011-0000-4000-8000-000000000001")
+WHO = Identity("c", "ann", "ann", frozenset({"admin"}))
+SOURCE = Path(fairlead.__file__).parent
+
+
+def opening(**params: str) -> Opening:
+    return Opening(head=Head(method="GET", path="/ws"), who=WHO, version="1", fresh=lambda: "f", params=params)
+
+
+class Talk:
+    """A conversation and what it wants done; the test is the gateway."""
+
+    def __init__(self, **memory: Any) -> None:
+        self.chat = ChatConversation(opening())
+        self.memory = Memory(session=S, seq=7, **memory)
+        self.frames: list[dict[str, Any]] = []
+        self.commands: list[Any] = []
+        self.fails: dict[type, FairleadError] = {}
+
+    def say(self, **message: Any) -> "Talk":
+        self.do(self.chat.received(json.dumps(message).encode(), True))
+        return self
+
+    def do(self, things: Any) -> None:
+        for thing in things:
+            self.one(thing)
+
+    def one(self, thing: Do) -> None:
+        if isinstance(thing, Write):
+            self.frames.extend(unframed(thing.frames))
+        elif isinstance(thing, Subscribe):
+            self.do(self.chat.answered(thing.tag, None))
+        else:
+            assert isinstance(thing, Run)
+            if isinstance(thing.step, cmd.Base):
+                self.commands.append(thing.step)
+            error = self.fails.get(type(thing.step))
+            if error is not None:
+                self.do(self.chat.failed(thing.tag, error))
+            else:
+                self.do(self.chat.answered(thing.tag, self.answer(thing.step)))
+
+    def answer(self, step: Any) -> Any:
+        match step:
+            case q.ReadFold(view=view):
+                assert view == NAME
+                return msgspec.msgpack.encode(self.memory)
+            case q.GetSession():
+                return type("View", (), {"settings": {}})()
+            case _:
+                return cmd.Reply(session=S)
+
+
+@pytest.mark.rules("S003-008", "S003-040")
+def test_a_prompt_is_handed_to_what_was_handed_in() -> None:
+    talk = Talk().say(type="chat.send", sessionId=S, content="hi")
+    (sent,) = talk.commands
+    assert isinstance(sent, cmd.Send) and (sent.session, sent.wait) == (S, False)
+    assert talk.frames == []
+
+
+@pytest.mark.rules("S003-008", "S003-136", "S003-137")
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(Busy("no"), "RUN_IN_PROGRESS"), (Unavailable("the store is away"), "INTERNAL_ERROR")],
+)
+def test_a_runtime_that_fails_is_told_and_the_next_message_is_done(error: FairleadError, code: str) -> None:
+    talk = Talk()
+    talk.fails[cmd.Send] = error
+    talk.say(type="chat.send", sessionId=S, content="hi")
+    talk.fails.clear()
+    talk.say(type="chat.send", sessionId=S, content="again")
+    (told,) = talk.frames
+    assert (told["kind"], told["code"]) == ("protocol_error", code)
+    assert len(talk.commands) == 2
+
+
+@pytest.mark.rules("S003-008", "S003-043")
+def test_an_abort_does_what_the_session_is_in() -> None:
+    assert isinstance(Talk(running=True).say(type="chat.abort", sessionId=S).commands[0], cmd.Interrupt)
+    queued = Talk(queued={"m1": None}).say(type="chat.abort", sessionId=S)
+    assert queued.commands == [cmd.CancelMessage(session=S, message=MessageId("m1"))]
+    assert Talk().say(type="chat.abort", sessionId=S).frames[0]["code"] == "NO_ACTIVE_RUN"
+    gone = Talk(running=True)
+    gone.fails[cmd.Interrupt] = AgentGone("The agent is not running.")
+    assert gone.say(type="chat.abort", sessionId=S).frames[0]["code"] == "INTERNAL_ERROR"
+
+
+def test_an_abort_of_a_message_that_is_always_on_its_way_is_given_up() -> None:
+    talk = Talk(queued={"m1": None})
+    talk.fails[cmd.CancelMessage] = NotFound("queued message", "m1")
+    talk.say(type="chat.abort", sessionId=S)
+    assert [told["code"] for told in talk.frames] == ["NO_ACTIVE_RUN"]
+    assert len(talk.commands) == 5
+
+
+def test_what_one_socket_may_ask_at_once_of_a_session_is_bounded() -> None:
+    chat = ChatConversation(opening())
+    told: list[Do] = []
+    for _ in range(102):
+        told.extend(chat.received(json.dumps({"type": "chat.abort", "sessionId": S}).encode(), True))
+    assert [type(do) for do in told] == [Run, Write, Write]
+
+
+@pytest.mark.rules("S003-132")
+def test_what_is_sent_is_json_text() -> None:
+    assert frame({"kind": "status"})[0] == 0x81
+    assert unframed(frame({"kind": "status", "text": "ä"})) == [{"kind": "status", "text": "ä"}]
+
+
+@pytest.mark.rules("S003-124", "S003-125")
+def test_only_the_chat_is_told_what_is_told_to_all() -> None:
+    """Whoever is not in the hall is told nothing that is told there."""
+    asking = {}
+    for route in (*PROTOCOL.sockets, *PROTOCOL.door_sockets):
+        done = route.open(opening(plugin="x", name="x")).opened()
+        asking[route.name] = any(isinstance(do, Run) and isinstance(do.step, EnterHall) for do in done)
+    assert {name for name, asks in asking.items() if asks} == {"claudecodeui.chat"}
+    assert len(asking) >= 4
+
+
+# --- who imports whom
+
+
+def imports(folder: Path) -> Iterator[tuple[Path, str]]:
+    for path in sorted(folder.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                yield path, node.module
+            elif isinstance(node, ast.Import):
+                yield from ((path, name.name) for name in node.names)
+
+
+@pytest.mark.rules("S003-009")
+def test_sockets_do_not_know_agents_nor_agents_sockets() -> None:
+    for room, other in (("server", "agents"), ("clients", "agents"), ("agents", "clients"), ("agents", "server")):
+        for path, module in imports(SOURCE / room):
+            assert not module.startswith(f"fairlead.{other}"), f"{path} imports {module}"
+
+
+@pytest.mark.rules("S003-141")
+def test_the_protocol_has_one_entry() -> None:
+    inner = "fairlead.clients.claudecodeui."
+    for path, module in imports(SOURCE):
+        assert not module.startswith(inner) or path.parent.name == "claudecodeui", f"{path} imports {module}"
+    entry = ast.parse((SOURCE / "clients" / "claudecodeui" / "__init__.py").read_text())
+    assert not any(isinstance(node, ast.FunctionDef | ast.ClassDef) for node in entry.body)

@@ -1,0 +1,28 @@
+"""The whole gateway with the demo agent: the script that the real CLI plays too, on the main port and on a door."""
+
+from pathlib import Path
+
+import httpx
+import pytest
+
+from clients.claudecodeui.ccui_chatting import peer_at
+from clients.claudecodeui.ccui_script import PLAYED, play
+from clients.peering import PATIENCE
+from fairlead.config import load
+from fairlead.wiring import running
+
+
+@pytest.mark.rules("S003-005", "S003-006", "S003-028", "S003-056", "S003-066", "S003-033", "S003-135")
+async def test_the_demo_agent_plays_the_script(tmp_path: Path) -> None:
+    given = {"data": str(tmp_path / "data"), "port": 0, "roots": [str(tmp_path)], "agent": "demo", "claude_homes": []}
+    config = load({"HOME": str(tmp_path)}, {**given, "door": {"claudecodeui": {"port": 0}}}).config
+    async with running(config, {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}) as gateway:
+        headers = {"Authorization": f"Bearer {gateway.token}"}
+        async with httpx.AsyncClient(base_url=gateway.url, headers=headers, timeout=PATIENCE, trust_env=False) as http:
+            assert await play(gateway.url, gateway.token, http, tmp_path) == PLAYED
+            (project,) = (await http.get("/claudecodeui/api/projects")).json()
+            (session,) = project["sessions"]
+        (door,) = gateway.doors
+        async with peer_at(door.url, gateway.token) as peer:
+            ack = await peer.subscribe(session["id"])
+            assert (ack["isProcessing"], ack["lastSeq"] > 0) == (False, True)

@@ -1,0 +1,203 @@
+"""The chat by case: tests/golden/claudecodeui/<case>/in.jsonl gives live.jsonl (what sockets are sent) and history.json
+(the rows of GET messages). FAIRLEAD_WRITE=1 writes them anew: then read the difference.
+"""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents.claude.golden_claude import inputs
+from clients.claudecodeui.ccui_telling import Frame, Telling, shown
+from clients.cognova.telling import SESSION
+from fairlead.clients.claudecodeui.chat_frames import FRAMES
+
+CASES = Path(__file__).parents[2] / "golden" / "claudecodeui"
+NAMES = sorted(path.name for path in CASES.iterdir())
+ELSEWHERE = "transcript"
+"""Another program is at work on it: when its turn is over is not for the interpreter to say."""
+ENVELOPE = ("id", "sessionId", "timestamp", "provider", "kind")
+FIELDS: dict[str, tuple[str, ...]] = {
+    "stream_delta": ("content",),
+    "stream_end": (),
+    "thinking": ("content",),
+    "tool_use": ("toolName", "toolInput", "toolId"),
+    "status": ("text", "tokenBudget"),
+    "error": ("content",),
+    "permission_request": ("requestId", "toolName", "input"),
+    "complete": ("actualSessionId", "exitCode", "success", "aborted"),
+}
+
+
+def lines(case: str, name: str) -> list[Any]:
+    return [json.loads(line) for line in (CASES / case / name).read_text().splitlines()]
+
+
+def told(case: str) -> Telling:
+    return Telling().run(lines(case, "in.jsonl"))
+
+
+def live(case: str) -> list[Frame]:
+    return lines(case, "live.jsonl")
+
+
+def kinds(case: str) -> list[str]:
+    return [frame["kind"] for frame in live(case)]
+
+
+def rows(case: str) -> list[Frame]:
+    stored: list[Frame] = json.loads((CASES / case / "history.json").read_text())
+    return stored
+
+
+def write(case: str, telling: Telling) -> None:
+    frames = [json.dumps(frame, ensure_ascii=False, separators=(",", ":")) + "\n" for frame in telling.live()]
+    (CASES / case / "live.jsonl").write_text("".join(frames))
+    (CASES / case / "history.json").write_text(json.dumps(telling.history(), ensure_ascii=False, indent=1) + "\n")
+
+
+@pytest.mark.rules("S003-034", "S003-051", "S003-053", "S003-055", "S003-059", "S003-061")
+@pytest.mark.parametrize("case", NAMES)
+def test_a_case_comes_out_as_written(case: str) -> None:
+    telling = told(case)
+    if os.environ.get("FAIRLEAD_WRITE"):
+        write(case, telling)
+    frames = telling.live()
+    assert frames == live(case)
+    assert telling.history() == rows(case)
+    for frame in frames:
+        fields = FIELDS.get(frame["kind"])
+        if fields is not None and "parentToolUseId" not in frame:
+            assert tuple(frame) == (*ENVELOPE, *fields, "seq")
+        assert tuple(frame)[:5] == ENVELOPE and frame["sessionId"] == SESSION
+    assert case == ELSEWHERE or frames[-1]["kind"] == "complete"
+
+
+def test_a_streamed_answer_with_a_tool_between_its_texts() -> None:
+    assert kinds("streamed-with-tool") == [
+        *["stream_delta", "stream_delta", "stream_end", "text", "tool_use", "tool_result"],
+        *["stream_delta", "stream_delta", "stream_end", "text", "complete"],
+    ]
+    stored = {row["id"]: row for row in rows("streamed-with-tool")}
+    for frame in live("streamed-with-tool"):
+        if frame["kind"] in ("text", "tool_use"):
+            assert frame["id"] in stored
+
+
+def test_ids_are_of_the_records() -> None:
+    (text,) = [frame for frame in live("budget") if frame["kind"] == "text"]
+    assert text["id"] == "a0000000-0000-4000-8000-000000000002_0"
+    (result,) = [frame for frame in live("question") if frame["kind"] == "tool_result"]
+    assert result["id"] == "b0000000-0000-4000-8000-000000000003_tr_toolu_1"
+
+
+def test_what_a_conversation_holds_is_told_after_each_record() -> None:
+    (status,) = [frame for frame in live("budget") if frame["kind"] == "status"]
+    assert status["text"] == "token_budget"
+    assert status["tokenBudget"] == {
+        "used": 135,
+        "total": 160000,
+        "inputTokens": 12,
+        "outputTokens": 3,
+        "cacheReadTokens": 100,
+        "cacheCreationTokens": 20,
+        "cacheTokens": 120,
+        "breakdown": {"input": 12, "output": 3},
+    }
+
+
+@pytest.mark.rules("S003-044")
+@pytest.mark.parametrize("case", ["interrupted-text", "interrupted-tool", "taken-back"])
+def test_an_aborted_run(case: str) -> None:
+    end = live(case)[-1]
+    assert (end["kind"], end["aborted"], end["success"], end["exitCode"]) == ("complete", True, False, 0)
+    assert kinds(case).count("complete") == 1
+
+
+def test_a_message_that_leaves_the_queue_ends_no_run() -> None:
+    assert kinds("taken-from-the-queue") == ["text", "complete"]
+
+
+@pytest.mark.rules("S003-057")
+def test_an_error_of_the_api_and_an_agent_that_died() -> None:
+    ends = [frame for frame in live("failed") if frame["kind"] == "complete"]
+    assert [(end["exitCode"], end["success"], end["aborted"]) for end in ends] == [(1, False, False)] * 2
+    (error,) = [frame for frame in live("failed") if frame["kind"] == "error"]
+    assert error["content"] == "the agent exited with code 1"
+
+
+def test_permissions_are_asked_settled_and_taken_back() -> None:
+    settled = [frame for frame in live("permission") if frame["kind"] == "permission_cancelled"]
+    assert [(frame["requestId"], frame["reason"]) for frame in settled] == [
+        ("req-1", "answered"),
+        ("req-2", "cancelled"),
+    ]
+    assert (settled[0]["allow"], settled[0]["by"]) == (True, "ann")
+    asked = [frame for case in ("question", "plan") for frame in live(case) if frame["kind"] == "permission_request"]
+    assert [frame["toolName"] for frame in asked] == ["AskUserQuestion", "ExitPlanMode"]
+
+
+def test_a_subagents_rows_name_its_call_and_history_hangs_its_calls_there() -> None:
+    inner = [frame for frame in live("subagent") if "parentToolUseId" in frame]
+    (outer,) = [frame for frame in live("subagent") if frame["kind"] == "tool_use" and frame["toolName"] == "Task"]
+    assert inner and {frame["parentToolUseId"] for frame in inner} == {outer["toolId"]}
+    (task,) = [row for row in rows("subagent") if row["kind"] == "tool_use"]
+    assert [tool["toolName"] for tool in task["subagentTools"]] == ["Grep"]
+    assert task["subagentTools"][0]["toolResult"]["isError"] is False
+
+
+@pytest.mark.rules("S003-060")
+def test_two_runs_have_one_numbering() -> None:
+    numbers = [frame["seq"] for frame in live("two-runs")]
+    assert kinds("two-runs").count("complete") == 2
+    assert numbers == sorted(set(numbers)) and numbers[0] >= FRAMES
+
+
+def test_what_the_agent_does_by_itself_is_a_run_of_its_own() -> None:
+    assert kinds("own-run").count("complete") == 2
+
+
+@pytest.mark.rules("S003-007", "S003-030")
+def test_of_a_transcript_only_what_was_said_is_history_and_the_first_prompt_once() -> None:
+    """Newer CLIs write rows of other types that hold the prompt again; the original shows it twice."""
+    assert [(row["role"], row["content"]) for row in rows("transcript")] == [
+        ("user", "hello from elsewhere"),
+        ("assistant", "Hello."),
+        ("user", "/context"),
+        ("assistant", "14k tokens"),
+    ]
+    assert rows("transcript")[2]["isLocalCommand"] is True
+    assert rows("transcript")[3]["isLocalCommandStdout"] is True
+
+
+def test_results_are_text_whatever_they_were() -> None:
+    results = [frame for frame in live("results") if frame["kind"] == "tool_result"]
+    assert all(isinstance(frame["content"], str) and isinstance(frame["isError"], bool) for frame in results)
+    assert json.loads(results[1]["content"])[0]["type"] == "text"
+
+
+def test_a_picture_in_a_prompt_is_a_picture_in_history() -> None:
+    (row,) = [row for row in rows("images") if row["role"] == "user"]
+    assert (row["content"], row["images"]) == ("what is it?", [{"data": "data:image/png;base64,aGk="}])
+
+
+def test_the_reference_client_shows_each_case_to_its_end() -> None:
+    for case in {*NAMES} - {ELSEWHERE}:
+        client = shown(live(case))
+        assert client.streaming == "" and not client.processing, case
+        ids = [row["id"] for row in client.rows if "id" in row]
+        assert len(ids) == len(set(ids))
+
+
+def test_a_request_of_what_goes_on_in_the_background_is_made_again_behind_complete() -> None:
+    """With `complete` the app puts all cards away."""
+    telling = Telling().run(inputs("2.1.325-background_and_prompt"))
+    frames = telling.live()
+    (asked, *_) = [frame for frame in frames if frame["kind"] == "permission_request"]
+    ends = [place for place, frame in enumerate(frames) if frame["kind"] == "complete"]
+    again = frames[ends[0] + 1]
+    assert (again["kind"], again["requestId"], again["input"]) == (asked["kind"], asked["requestId"], asked["input"])
+    assert again["seq"] // FRAMES == frames[ends[0]]["seq"] // FRAMES
+    assert asked["requestId"] in shown(frames[: ends[0] + 2]).requests

@@ -1,0 +1,141 @@
+"""What every chat socket is told, whichever session it watches: sessions that changed, lists in the making."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from clients.claudecodeui.ccui_chatting import ChatHouse
+from fairlead.clients.claudecodeui.chat_hall import CODEC, HALL, loading
+from fairlead.clients.claudecodeui.places import project_id
+from fairlead.model import commands as cmd
+from fairlead.model.halls import EnterHall, TellHall
+from fairlead.model.ids import SessionId
+from fairlead.model.store import Summary
+from fairlead.sessions.halls import OWED, Halls
+from fairlead.sessions.news import NewsDesk
+from fairlead.testing.clock import ManualClock
+from sessions.rig import ANN
+
+
+@pytest.mark.rules("S003-023", "S003-127", "S003-130", "S003-131", "S003-035")
+async def test_a_session_that_changes_is_told_to_every_socket_at_once(chats: ChatHouse) -> None:
+    async with chats.peer() as one, chats.peer() as two:
+        await one.settled()
+        await two.settled()
+        name = await chats.session(title="A plan")
+        for peer in (one, two):
+            told = await peer.until("session_upserted")
+            cwd = str(chats.rig.cwd)
+            project = {"projectId": project_id(cwd), "path": cwd, "fullPath": cwd, "displayName": "work"}
+            assert told == {
+                "kind": "session_upserted",
+                "sessionId": name,
+                "provider": "claude",
+                "session": {
+                    "id": name,
+                    "summary": "A plan",
+                    "messageCount": 0,
+                    "lastActivity": told["session"]["lastActivity"],
+                },
+                "project": {**project, "isStarred": False},
+                "timestamp": told["timestamp"],
+            }
+        await one.send(name, "go")
+        await chats.agent()
+        await two.until(lambda frame: frame["kind"] == "session_upserted" and "providerSessionId" in frame)
+        await chats.rig.do(cmd.Rename(session=name, title="Another"))
+        await two.until(lambda frame: frame["kind"] == "session_upserted" and frame["session"]["summary"] == "Another")
+        assert set(two.kinds()) <= {"session_upserted", "protocol_error"}, "who watches nothing is told of changes only"
+
+
+@pytest.mark.rules("S003-024", "S003-128", "S003-133")
+async def test_a_socket_that_is_gone_is_told_nothing_and_hinders_nobody(chats: ChatHouse) -> None:
+    async with chats.peer() as stays:
+        await stays.settled()
+        async with chats.peer() as goes:
+            await goes.settled()
+        await chats.session()
+        await stays.until("session_upserted")
+        assert goes.kinds() == ["protocol_error"]
+
+
+@pytest.mark.rules("S003-126", "S003-127", "S003-129")
+async def test_whoever_makes_a_list_tells_how_far_it_is(chats: ChatHouse) -> None:
+    async with chats.peer() as one, chats.peer() as two:
+        await one.settled()
+        await two.settled()
+        doer = chats.house.app.doer
+        for current in (1, 2):
+            assert await doer.do(ANN, TellHall(HALL, loading(current, 2, "work"))) == 2
+        for peer in (one, two):
+            first, last = await peer.until("loading_progress"), await peer.until("loading_progress")
+            assert first == {
+                "kind": "loading_progress",
+                "phase": "loading",
+                "current": 1,
+                "total": 2,
+                "currentProject": "work",
+            }
+            assert last["phase"] == "complete"
+            assert len(peer.client.progress) == 2
+        assert await doer.do(ANN, TellHall("nobody", b"")) == 0
+
+
+class Slow:
+    """A sink that takes nothing until it is told to."""
+
+    def __init__(self) -> None:
+        self.got: list[bytes] = []
+        self.waiting = 1 << 30
+
+    def send(self, data: bytes) -> None:
+        self.got.append(data)
+
+    def backlog(self) -> int:
+        return self.waiting
+
+    def fail(self, error: Any) -> None:
+        raise AssertionError(error)
+
+
+async def test_a_slow_socket_is_told_the_last_word_of_each_session_and_no_more_is_kept_for_it() -> None:
+    desk, summaries = NewsDesk(ManualClock()), dict[str, Summary]()
+
+    async def read(session: SessionId) -> Summary | None:
+        return summaries.get(session)
+
+    halls = Halls(desk, read)
+    hall = await halls.performers()[EnterHall](ANN, EnterHall(CODEC))
+    slow, quick = Slow(), Slow()
+    quick.waiting = 0
+    member, other = hall.enter(slow), hall.enter(quick)
+    for title in ("first", "last"):
+        for number in range(OWED + 10):
+            name = SessionId(f"{number:032x}")
+            summaries[name] = Summary(session=name, title=title)
+            desk.tell(name, "updated")
+        count = len(quick.got) + OWED + 10
+        async with asyncio.timeout(30):
+            while len(quick.got) < count:
+                await asyncio.sleep(0)
+    assert slow.got == []
+    assert await halls.performers()[TellHall](ANN, TellHall(HALL, b"passes by")) == 2
+    slow.waiting = 0
+    member.drained()
+    assert len(slow.got) == OWED
+    assert all(b'"last"' in frame for frame in slow.got)
+    member.leave()
+    other.leave()
+    await asyncio.sleep(0)
+    assert not desk.listeners, "nobody listens where nobody is"
+
+
+async def test_archived_sessions_and_those_that_are_gone_are_not_told(chats: ChatHouse) -> None:
+    gone, kept = await chats.session(1), await chats.session(2)
+    async with chats.peer() as peer:
+        await peer.settled()
+        await chats.rig.do(cmd.Delete(session=gone))
+        await chats.rig.do(cmd.Archive(session=kept))
+        last = await chats.session(3)
+        assert (await peer.until("session_upserted"))["sessionId"] == last

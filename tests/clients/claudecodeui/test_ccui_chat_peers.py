@@ -1,0 +1,369 @@
+"""Several sockets, lost connections, restarts: who is attached, what is replayed, what is told of a gap."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clients.claudecodeui.ccui_chatting import ChatHouse, chat_house
+from clients.cognova.chatting import stream
+from fairlead.clients.claudecodeui.chat_frames import FRAMES
+from fairlead.model.ids import SessionId
+from fairlead.testing.claudecodeui_client import ClaudeCodeUiClient
+from sessions.rig import SESSION, Rig, SaidAgent
+
+UNKNOWN = "99999999-9999-4999-8999-999999999999"
+
+
+async def turn(chats: ChatHouse, name: SessionId, number: int = 1, words: str = "hi") -> SaidAgent:
+    """A whole run."""
+    await chats.rig.send("go", name)
+    agent = await chats.rig.kind.launched(number)
+    await agent.prompted()
+    await agent.ready()
+    await agent.text(words, f"m-{words}")
+    await agent.result()
+    return agent
+
+
+def _rows(name: str, *frames: Any) -> Any:
+    client = ClaudeCodeUiClient()
+    for frame in frames:
+        client.apply(frame)
+    return client.sessions[name].rows
+
+
+@pytest.mark.rules("S003-045", "S003-065", "S003-068")
+async def test_each_session_of_a_subscribe_is_acknowledged_also_those_that_are_not_there(chats: ChatHouse) -> None:
+    one, two = await chats.session(1), await chats.session(2)
+    async with chats.peer() as peer:
+        entries: list[Any] = [{"sessionId": one}, {"sessionId": f" {two} ", "lastSeq": "x"}, {"sessionId": UNKNOWN}]
+        await peer.say("chat.subscribe", sessions=[*entries, {"sessionId": "odd"}, 7, {}, {"sessionId": " "}, None])
+        for _ in range(4):
+            await peer.until("chat_subscribed")
+        told = {frame["sessionId"]: frame for frame in peer.frames}
+        assert set(told) == {one, two, UNKNOWN, "odd"}
+        for frame in told.values():
+            assert tuple(frame) == (
+                *["kind", "sessionId", "isProcessing", "lastSeq", "pendingPermissions", "timestamp"],
+            )
+            assert (frame["isProcessing"], frame["lastSeq"], frame["pendingPermissions"]) == (False, 0, [])
+        await peer.say("chat.subscribe")
+        await peer.say("chat.subscribe", sessions={})
+        await peer.settled()
+        assert peer.kinds().count("chat_subscribed") == 4
+
+
+@pytest.mark.rules("S003-046", "S003-047", "S003-066", "S003-068", "S003-063")
+async def test_every_attached_socket_gets_every_event_and_none_is_robbed(chats: ChatHouse) -> None:
+    name = await chats.session()
+    async with chats.peer() as one, chats.peer() as two, chats.peer() as three:
+        await one.send(name, "go")
+        agent = await chats.agent()
+        await stream(agent, "Hel", "lo.")
+        await one.until("text")
+        ack = await two.subscribe(name)
+        assert ack["isProcessing"] is True
+        last = next(frame["seq"] for frame in one.run() if frame["kind"] == "stream_end")
+        ack = await three.subscribe(name, last)
+        assert ack["lastSeq"] >= one.run()[-1]["seq"]
+        await agent.text("Done.", "m2")
+        await agent.result()
+        for peer in (one, two, three):
+            await peer.until("complete")
+        assert three.run() == [frame for frame in one.run() if frame["seq"] > last]
+        assert two.run() == [frame for frame in one.run() if not frame["kind"].startswith("stream_")]
+        assert two.client.sessions[name].rows == one.client.sessions[name].rows
+        assert (await two.subscribe(name))["isProcessing"] is False
+
+
+@pytest.mark.rules("S003-047")
+async def test_who_has_nothing_gets_the_run_that_goes_on_and_nothing_of_those_that_are_over(chats: ChatHouse) -> None:
+    """A page that has loaded its history subscribes with 0."""
+    name = await chats.session()
+    agent = await turn(chats, name, words="one")
+    async with chats.peer() as idle:
+        ack = await idle.subscribe(name)
+        assert ack["lastSeq"] > 0
+        await idle.settled()
+        assert idle.run() == []
+        await chats.rig.send("more", name)
+        await agent.prompted()
+        await agent.text("two", "m2")
+        await idle.until("text")
+        async with chats.peer() as late:
+            assert (await late.subscribe(name, None))["isProcessing"] is True
+            assert (await late.until("text"))["content"] == "two"
+            await agent.result()
+            await late.until("complete")
+        await idle.until("complete")
+        assert [frame["content"] for frame in idle.run() if frame["kind"] == "text"] == ["two"]
+
+
+@pytest.mark.rules("S003-060", "S003-047")
+async def test_numbers_grow_over_runs_so_that_a_remembered_one_is_always_right(chats: ChatHouse) -> None:
+    """The original begins at 1 with each run: who remembers the last of run 1 loses the first of run 2."""
+    name = await chats.session()
+    agent = await turn(chats, name, words="one")
+    async with chats.peer() as peer:
+        await peer.subscribe(name, 1)
+        first = await peer.until("complete")
+        assert first["seq"] == peer.client.sessions[name].seq
+    for words in ("two", "three"):
+        await chats.rig.send(words, name)
+        await agent.prompted()
+        await agent.text(words, f"m-{words}")
+        await agent.result()
+    async with chats.peer() as back:
+        await back.subscribe(name, first["seq"])
+        await back.until("complete")
+        await back.until("complete")
+        assert [frame["content"] for frame in back.run() if frame["kind"] == "text"] == ["two", "three"]
+        assert all(frame["seq"] > first["seq"] for frame in back.run())
+    assert len(chats.rig.kind.agents) == 1, "one process for all turns; the original starts one for each"
+
+
+@pytest.mark.rules("S003-064", "S003-047", "S003-060")
+async def test_a_restart_of_the_gateway_loses_no_event_and_no_number(tmp_path: Path) -> None:
+    client = ClaudeCodeUiClient()
+    async with chat_house(tmp_path) as chats:
+        name = await chats.session()
+        async with chats.peer(client) as peer:
+            await peer.send(name, "go")
+            agent = await chats.agent()
+            await stream(agent, "Hel", "lo.")
+            await peer.until("stream_delta")
+        place = client.sessions[name].seq
+        await agent.text("Done.", "m2")
+        await agent.result()
+    async with chat_house(tmp_path) as chats, chats.peer(client) as peer:
+        await peer.subscribe(name, place)
+        end = await peer.until("complete")
+        assert end["success"] is True
+        assert [row["content"] for row in client.sessions[name].rows] == ["Hello.", "Done."]
+        rows = (await chats.messages(name))["messages"]
+        assert [row["id"] for row in rows if row["role"] == "assistant"] == [
+            row["id"] for row in client.sessions[name].rows
+        ]
+
+
+@pytest.mark.rules("S003-054", "S003-057")
+async def test_a_run_whose_gateway_died_gets_its_one_complete_by_its_true_end(tmp_path: Path) -> None:
+    killed = await Rig(tmp_path).start()
+    agent = await killed.working()
+    await agent.text("Working.", "m1")
+    await killed.crash()
+    again = Rig(tmp_path)
+    again.kind.follow_until.clear()
+    async with chat_house(tmp_path, rig=again) as chats, chats.peer() as peer:
+        ack = await peer.subscribe(SESSION)
+        assert ack["isProcessing"] is True
+        assert (await peer.until("text"))["content"] == "Working."
+        again.kind.follow_until.set()
+        end = await peer.until("complete")
+        assert (end["exitCode"], end["success"], end["aborted"]) == (1, False, False)
+        assert peer.kinds().count("complete") == 1
+        async with chats.peer() as late:
+            assert (await late.subscribe(SESSION))["isProcessing"] is False
+
+
+@pytest.mark.rules("S003-067")
+async def test_a_place_that_this_log_never_had_is_told_as_a_gap(chats: ChatHouse) -> None:
+    name = await chats.session()
+    agent = await turn(chats, name)
+    async with chats.peer() as peer:
+        await peer.subscribe(name, 10**9)
+        told = await peer.until("protocol_error")
+        assert (told["code"], told["sessionId"]) == ("REPLAY_GAP", name)
+        assert peer.client.sessions[name].gaps == 1
+        # It hears what follows, and REST has all that it lacks.
+        await chats.rig.send("more", name)
+        await agent.prompted()
+        await agent.text("next", "m2")
+        await peer.until("text")
+    assert [row["content"] for row in (await chats.messages(name))["messages"]] == ["go", "hi", "more", "next"]
+
+
+async def test_a_connection_may_end_between_two_frames_of_one_event(chats: ChatHouse) -> None:
+    name = await chats.session()
+    async with chats.peer() as peer:
+        await peer.send(name, "go")
+        agent = await chats.agent()
+        await stream(agent, "Hel", "lo.")
+        await agent.result()
+        await peer.until("complete")
+        whole = peer.run()
+    for cut in range(1, len(whole)):
+        async with chats.peer() as back:
+            await back.subscribe(name, whole[cut - 1]["seq"])
+            await back.until("complete")
+            numbers = [frame["seq"] for frame in (*whole[:cut], *back.run())]
+            assert numbers == sorted(set(numbers))
+            assert _rows(name, *whole[:cut], *back.run()) == _rows(name, *whole)
+
+
+async def test_subscribing_again_on_the_same_socket_tells_nothing_twice(chats: ChatHouse) -> None:
+    """The app does so two or three times for each page that it opens, and would add up the pieces of a text."""
+    name = await chats.session()
+    async with chats.peer() as peer:
+        await peer.send(name, "go")
+        agent = await chats.agent()
+        await stream(agent, "Hel", whole=False)
+        await peer.until("stream_delta")
+        for _ in range(3):
+            assert (await peer.subscribe(name))["isProcessing"] is True
+        await agent.result(subtype="error_during_execution", is_error=True, result=None)
+        await peer.until("complete")
+        numbers = [frame["seq"] for frame in peer.run()]
+        assert numbers == sorted(set(numbers))
+
+
+@pytest.mark.rules("S003-062")
+async def test_sessions_do_not_mix(chats: ChatHouse) -> None:
+    one, two = await chats.session(1), await chats.session(2)
+    async with chats.peer() as peer, chats.peer() as other:
+        await peer.send(one, "a")
+        first = await chats.agent(1)
+        await other.send(two, "b")
+        second = await chats.agent(2)
+        await first.text("1", "m1")
+        await second.text("2", "m2")
+        await first.result()
+        await second.result()
+        await peer.until("complete")
+        await other.until("complete")
+        assert {frame["sessionId"] for frame in peer.run()} == {one}
+        assert {frame["sessionId"] for frame in other.run()} == {two}
+
+
+@pytest.mark.rules("S003-048")
+async def test_a_subscribe_at_any_moment_of_a_stream_misses_nothing_and_doubles_nothing(chats: ChatHouse) -> None:
+    name = await chats.session()
+    async with chats.peer() as peer:
+        await peer.send(name, "go")
+        agent = await chats.agent()
+
+        async def talk() -> None:
+            for number in range(40):
+                await stream(agent, f"a{number} ", f"b{number}", message=f"m{number}")
+            await agent.result()
+
+        async def come(wait: int) -> list[Any]:
+            async with chats.peer() as late:
+                for _ in range(wait):
+                    await asyncio.sleep(0)
+                ack = await late.subscribe(name)
+                if not ack["isProcessing"]:
+                    return []
+                await late.until("complete")
+                assert late.frames[0]["kind"] == "chat_subscribed" or late.frames[0]["kind"] == "session_upserted"
+                numbers = [frame["seq"] for frame in late.run()]
+                assert numbers == sorted(set(numbers))
+                return [row["content"] for row in late.client.sessions[name].rows]
+
+        _, *seen = await asyncio.gather(talk(), *(come(wait * 7) for wait in range(6)))
+        await peer.until("complete")
+        whole = [row["content"] for row in peer.client.sessions[name].rows]
+        assert len(whole) == 40
+        for rows in seen:
+            assert rows in ([], whole)
+
+
+async def test_a_session_is_known_by_its_agents_own_id_too_and_answers_by_ours(chats: ChatHouse) -> None:
+    name = await chats.session()
+    await chats.rig.send("go", name)
+    agent = await chats.rig.kind.launched()
+    await agent.prompted()
+    native = "0a0a0a0a-0000-4000-8000-00000000000a"
+    await agent.say({"type": "system", "subtype": "init", "session_id": native, "uuid": UNKNOWN, "tools": []})
+    await agent.result()
+    await chats.rig.until(lambda: chats.rig.state(name).agent_session == native)
+    async with chats.peer() as peer:
+        assert (await peer.subscribe(native, 1))["sessionId"] == name
+        end = await peer.until("complete")
+        assert end["actualSessionId"] == name
+        assert native not in str(peer.run())
+
+
+async def test_a_reader_that_does_not_read_costs_the_others_nothing_and_little_memory(chats: ChatHouse) -> None:
+    """5,000 events of 100 kB are half a gigabyte: the original keeps them all, here nothing waits for anybody."""
+    name = await chats.session()
+    async with chats.peer() as peer:
+        await peer.send(name, "go")
+        agent = await chats.agent()
+        async with chats.peer(max_queue=1) as slow:
+            await slow.subscribe(name)
+            slow.socket.transport.pause_reading()
+            for number in range(60):
+                await agent.text(f"{number}" + "x" * 100_000, f"m{number}")
+            await agent.result()
+            await peer.until("complete")
+            waiting = [
+                watcher.sink.backlog() for session in [chats.rig.registry.feed(name)] for watcher in session._watchers()
+            ]
+            assert max(waiting) < 4 << 20
+            slow.socket.transport.resume_reading()
+            await slow.until("complete")
+            assert [row["id"] for row in slow.client.sessions[name].rows] == [
+                row["id"] for row in peer.client.sessions[name].rows
+            ]
+
+
+def test_a_run_has_room_for_its_numbers() -> None:
+    """The k-th number of an entry is one that JavaScript holds exactly, after 10**13 entries too."""
+    assert 10**13 * FRAMES < 2**53
+
+
+async def test_pieces_come_of_the_session_that_is_looked_at_and_whole_texts_of_the_others(chats: ChatHouse) -> None:
+    """The app joins all pieces that come into one text, whatever session they are of."""
+    one, two = await chats.session(1), await chats.session(2)
+    async with chats.peer() as peer:
+        await peer.send(one, "a")
+        first = await chats.agent(1)
+        await stream(first, "He", "llo.")
+        await peer.until("text")
+        await stream(first, "Half", message="m2", whole=False)
+        await peer.until("stream_delta")
+        await peer.send(two, "b")
+        second = await chats.agent(2)
+        await stream(second, "Two.")
+        await peer.until(lambda frame: frame["sessionId"] == two and frame["kind"] == "text")
+        await first.text("Half of it.", "m2")
+        await stream(first, "Unseen.", message="m3")
+        await first.result()
+        await peer.until(lambda frame: frame["sessionId"] == one and frame["kind"] == "complete")
+        said = ("He", "llo.", "Hello.", "Half")
+        after = [frame["kind"] for frame in peer.run(one) if frame.get("content") not in said]
+        assert after == ["stream_end", "text", "text", "complete"]
+        # It is looked at again: from the next run on it is streamed again.
+        await peer.send(one, "c")
+        await first.prompted()
+        await stream(first, "Back", ".", message="m4")
+        await first.result()
+        await peer.until(lambda frame: frame["sessionId"] == one and frame["kind"] == "complete")
+        assert [frame["kind"] for frame in peer.run(one)][-5:] == [
+            *["stream_delta", "stream_delta", "stream_end", "text", "complete"]
+        ]
+        numbers = [frame["seq"] for frame in peer.run(one)]
+        assert numbers == sorted(set(numbers))
+
+
+async def test_a_client_that_shows_several_sessions_says_so(chats: ChatHouse) -> None:
+    one, two = await chats.session(1), await chats.session(2)
+    async with chats.peer() as peer, chats.peer() as quiet:
+        await peer.say("chat.subscribe", sessions=[{"sessionId": one, "stream": True}])
+        await peer.until("chat_subscribed")
+        await quiet.say("chat.subscribe", sessions=[{"sessionId": one, "stream": False}])
+        await quiet.until("chat_subscribed")
+        await peer.subscribe(two)
+        await chats.rig.send("go", one)
+        agent = await chats.agent()
+        await stream(agent, "He", "llo.")
+        await agent.result()
+        await peer.until("complete")
+        await quiet.until("complete")
+        assert [frame["kind"] for frame in peer.run()] == [
+            *["stream_delta", "stream_delta", "stream_end", "text", "complete"]
+        ]
+        assert [frame["kind"] for frame in quiet.run()] == ["text", "complete"]

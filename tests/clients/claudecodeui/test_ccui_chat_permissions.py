@@ -1,0 +1,204 @@
+"""Permissions over /ws: asked, answered, told to all; who may answer, what is remembered, what a rule really allows."""
+
+from typing import Any
+
+import pytest
+
+from clients.claudecodeui.ccui_chatting import ChatHouse, Peer
+from fairlead.model import commands as cmd
+from fairlead.model.agents import Decision
+from fairlead.model.ids import SessionId
+from fairlead.sessions.asking import MOST_BROUGHT
+from sessions.rig import BOB, SaidAgent
+
+
+async def asking(chats: ChatHouse, peer: Peer, tool: str = "Bash", **given: Any) -> tuple[SessionId, SaidAgent, str]:
+    """A run that waits for a person."""
+    name = await chats.session()
+    await peer.send(name, "go")
+    agent = await chats.agent()
+    await agent.call("toolu_1", tool, **(given or {"command": "make"}))
+    await agent.ask("req-1", "toolu_1", tool, **(given or {"command": "make"}))
+    asked = await peer.until("permission_request")
+    return name, agent, asked["requestId"]
+
+
+def answered(agent: SaidAgent, request: str) -> bool:
+    return any(name == request for name, _ in agent.answers)
+
+
+def answer(agent: SaidAgent, request: str) -> Decision:
+    (found,) = [decision for name, decision in agent.answers if name == request]
+    return found
+
+
+@pytest.mark.rules("S003-049", "S003-069")
+async def test_an_approval_is_asked_of_all_answered_once_and_told_to_all(chats: ChatHouse) -> None:
+    async with chats.peer() as one, chats.peer() as two:
+        name, agent, request = await asking(chats, one)
+        asked = one.run()[-1]
+        assert (asked["toolName"], asked["input"]) == ("Bash", {"command": "make"})
+        ack = await two.subscribe(name)
+        (pending,) = ack["pendingPermissions"]
+        assert pending == {
+            "requestId": request,
+            "toolName": "Bash",
+            "input": {"command": "make"},
+            "sessionId": name,
+            "receivedAt": asked["timestamp"],
+        }
+        assert request in two.client.sessions[name].requests
+        await two.say("chat.permission-response", requestId=request, allow=True, rememberEntry=None)
+        for peer in (one, two):
+            told = await peer.until("permission_cancelled")
+            assert (told["requestId"], told["reason"], told["allow"], told["by"]) == (request, "answered", True, "ann")
+            assert peer.client.sessions[name].requests == {}
+        await chats.rig.until(lambda: answered(agent, "req-1"))
+        assert answer(agent, "req-1").behavior == "allow"
+        # Who comes too late is told that there is nothing to answer; its run goes on.
+        await one.say("chat.permission-response", requestId=request, allow=False)
+        late = await one.until(lambda frame: frame["kind"] == "permission_cancelled" and "seq" not in frame)
+        assert (late["requestId"], late["reason"]) == (request, "cancelled")
+        assert (await two.subscribe(name))["pendingPermissions"] == []
+
+
+@pytest.mark.rules("S003-049")
+async def test_a_denial_with_words_and_a_changed_input_reach_the_agent(chats: ChatHouse) -> None:
+    async with chats.peer() as peer:
+        _, agent, request = await asking(chats, peer)
+        await peer.say("chat.permission-response", requestId=request, allow=0, message="not today")
+        await chats.rig.until(lambda: answered(agent, "req-1"))
+        assert (answer(agent, "req-1").behavior, answer(agent, "req-1").message) == ("deny", "not today")
+        await agent.call("toolu_2", command="ls")
+        await agent.ask("req-2", "toolu_2", command="ls")
+        await peer.until("permission_request")
+        changed = {"command": "ls -a"}
+        await peer.say("chat.permission-response", requestId="req-2", allow=True, updatedInput=changed)
+        await chats.rig.until(lambda: answered(agent, "req-2"))
+        assert answer(agent, "req-2").updated_input == changed
+
+
+async def test_a_question_is_answered_by_its_answers(chats: ChatHouse) -> None:
+    questions = [{"question": "Which?", "options": []}]
+    async with chats.peer() as peer:
+        _, agent, request = await asking(chats, peer, "AskUserQuestion", questions=questions)
+        assert peer.run()[-1]["toolName"] == "AskUserQuestion"
+        given = {"questions": questions, "answers": {"Which?": "this"}}
+        await peer.say("chat.permission-response", requestId=request, allow=True, updatedInput=given)
+        await chats.rig.until(lambda: answered(agent, "req-1"))
+        assert answer(agent, "req-1").updated_input == given
+
+
+async def test_an_unanswered_request_waits_for_good(chats: ChatHouse) -> None:
+    """The original denies it in silence after 55 s."""
+    async with chats.peer() as peer:
+        name, agent, request = await asking(chats, peer)
+        await chats.rig.clock.advance(24 * 3600)
+        assert [pending["requestId"] for pending in (await peer.subscribe(name))["pendingPermissions"]] == [request]
+        assert agent.answers == []
+
+
+@pytest.mark.parametrize("given", [{}, {"requestId": 7}, {"requestId": ""}])
+async def test_an_answer_to_nothing_is_passed_over(chats: ChatHouse, given: dict[str, Any]) -> None:
+    async with chats.peer() as peer:
+        await peer.say("chat.permission-response", allow=True, **given)
+        await peer.settled()
+        assert peer.kinds() == ["protocol_error"]
+
+
+async def test_an_answer_to_what_nobody_asked_takes_the_card_away(chats: ChatHouse) -> None:
+    async with chats.peer() as peer:
+        await peer.say("chat.permission-response", requestId="nothing", allow=True)
+        told = await peer.until("permission_cancelled")
+        assert (told["requestId"], told["reason"], told["sessionId"]) == ("nothing", "cancelled", None)
+
+
+async def test_who_may_not_approve_does_not(chats: ChatHouse) -> None:
+    """The original asks nobody who it is that answers."""
+    token = await chats.house.token("view", "chat")
+    async with chats.peer() as peer, chats.peer(token=token) as other:
+        _, agent, request = await asking(chats, peer)
+        await other.say("chat.permission-response", requestId=request, allow=True)
+        told = await other.until("protocol_error")
+        assert told["code"] == "INTERNAL_ERROR" and "scope approve" in told["error"]
+        assert agent.answers == []
+
+
+async def test_a_remembered_rule_allows_what_it_says_and_not_what_is_chained_to_it(chats: ChatHouse) -> None:
+    """In the original `Bash(echo:*)` allowed `echo hi; touch chained.txt` with no question."""
+    async with chats.peer() as peer:
+        _, agent, request = await asking(chats, peer, command="echo one")
+        entry = "Bash(echo:*)"
+        await peer.say("chat.permission-response", requestId=request, allow=True, rememberEntry=entry)
+        await peer.until("permission_cancelled")
+        await chats.rig.until(lambda: answered(agent, "req-1"))
+        assert (await agent.check("toolu_2", command="echo two")).behavior == "allow"
+        for command in ("echo hi; touch chained.txt", "echo $(touch x)", "echo a > /etc/b", "echo a && rm b"):
+            assert (await agent.check("toolu_3", command=command)).behavior == "ask", command
+
+
+async def test_a_rule_that_cannot_be_remembered_leaves_the_answer_standing(chats: ChatHouse) -> None:
+    async with chats.peer() as peer:
+        name, agent, request = await asking(chats, peer)
+        await peer.say("chat.permission-response", requestId=request, allow=True, rememberEntry="((")
+        await peer.until("permission_cancelled")
+        await chats.rig.until(lambda: answered(agent, "req-1"))
+        assert answer(agent, "req-1").behavior == "allow"
+        assert chats.rig.state(name).rules == ()
+
+
+async def test_a_request_that_ends_with_its_run_goes_with_it(chats: ChatHouse) -> None:
+    async with chats.peer() as peer:
+        name, agent, _ = await asking(chats, peer)
+        await peer.say("chat.abort", sessionId=name)
+        await chats.rig.until(lambda: ("interrupt", None) in agent.told)
+        await agent.result(subtype="error_during_execution", is_error=True, result=None)
+        end = await peer.until("complete")
+        assert end["aborted"] is True
+        assert (await peer.subscribe(name))["pendingPermissions"] == []
+        assert peer.run()[-1] == end
+        assert peer.client.sessions[name].requests == {}
+
+
+async def test_rules_that_the_app_keeps_are_the_sessions_while_it_brings_them(chats: ChatHouse) -> None:
+    """The app sends its whole list with each prompt; what is no longer in it is no longer allowed."""
+    name = await chats.session()
+    token = await chats.house.token("view", "chat", "approve")
+    async with chats.peer(token=token) as peer:
+        tools = {"allowedTools": ["Bash(git log:*)", "((", 7, "Bash", "Bash(make:*)"], "disallowedTools": ["WebFetch"]}
+        await peer.send(name, "go", {"toolsSettings": tools})
+        agent = await chats.agent()
+        assert (chats.rig.state(name).allow, chats.rig.state(name).deny) == (
+            ("Bash(git log:*)", "Bash(make:*)"),
+            ("WebFetch",),
+        )
+        assert (await agent.check("t1", command="git log -3")).behavior == "allow"
+        assert (await agent.check("t2", command="git log; rm x")).behavior == "ask"
+        assert (await agent.check("t3", "WebFetch", url="https://example.org")).behavior == "deny"
+        await agent.result()
+        await peer.until("complete")
+        await peer.send(name, "go on", {"toolsSettings": {"allowedTools": ["Bash(make:*)"]}})
+        await agent.prompted()
+        assert (await agent.check("t4", command="git log")).behavior == "ask"
+        assert (await agent.check("t5", command="make")).behavior == "allow"
+        assert (await agent.check("t6", "WebFetch", url="https://example.org")).behavior == "ask"
+
+
+async def test_who_may_not_approve_brings_no_rules_along_and_may_send_all_the_same(chats: ChatHouse) -> None:
+    name = await chats.session()
+    token = await chats.house.token("view", "chat")
+    async with chats.peer(token=token) as peer:
+        await peer.send(name, "go", {"toolsSettings": {"allowedTools": ["Bash(make:*)"], "disallowedTools": []}})
+        agent = await chats.agent()
+        assert chats.rig.state(name).allow == ()
+        assert (await agent.check("t1", command="make")).behavior == "ask"
+
+
+async def test_what_a_session_may_have_of_rules_is_told(chats: ChatHouse) -> None:
+    name = await chats.session()
+    many = tuple(f"Bash(make {number}:*)" for number in range(MOST_BROUGHT + 1))
+    reply = await chats.rig.do(cmd.SetRules(session=name, allow=("Bash", "Bash(ls:*)"), deny=many), BOB)
+    assert reply.data == {"refused": ["Bash", many[-1]]}
+    before = await chats.rig.kinds(name)
+    await chats.rig.do(cmd.SetRules(session=name, allow=("Bash(ls:*)",), deny=many[:-1]), BOB)
+    assert await chats.rig.kinds(name) == before, "what is so already is not told again"

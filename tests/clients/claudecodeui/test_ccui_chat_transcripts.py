@@ -1,0 +1,127 @@
+"""Sessions that another program writes: told when their file changes, read from its end, followed like any other."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+
+from clients.claudecodeui.ccui_chatting import peer_at
+from clients.claudecodeui.ccui_script import history
+from clients.mylifedb.test_mylifedb_transcripts import SESSION, Home, gateway, row
+from clients.peering import PATIENCE
+from fairlead.clients.claudecodeui.chat import ChatConversation
+from fairlead.clients.claudecodeui.history_pages import messages
+from fairlead.model import events as ev
+from fairlead.model import queries as q
+from fairlead.model.auth import Identity
+from fairlead.model.ids import EventId, MessageId, SessionId
+from fairlead.model.requests import Head
+from fairlead.model.routes import Request
+from fairlead.model.sockets import Opening, Run
+
+WHO = Identity("c", "ann", "ann", frozenset({"admin"}))
+HEAD = Head(method="GET", path="/")
+
+
+@pytest.mark.rules("S003-007", "S003-030", "S003-130")
+async def test_what_another_program_writes_is_told_at_once_and_is_history(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    home.write(row(1), row(2))
+    async with gateway(home, tmp_path) as served:
+        headers = {"Authorization": f"Bearer {served.token}"}
+        async with (
+            httpx.AsyncClient(base_url=served.url, headers=headers, timeout=PATIENCE, trust_env=False) as http,
+            peer_at(served.url, served.token) as peer,
+            peer_at(served.url, served.token) as other,
+        ):
+            await peer.settled()
+            await other.settled()
+            # Nobody has opened it yet: its file alone is known.
+            home.write(row(3), row(4))
+            told = await other.until("session_upserted")
+            assert (told["sessionId"], told["project"]["path"]) == (SESSION, "/srv")
+            assert (await peer.subscribe(SESSION))["sessionId"] == SESSION
+            home.write(row(5), row(6))
+            live = await peer.until(lambda frame: frame["kind"] == "text" and frame["content"] == "answer 6")
+            await other.until("session_upserted")
+            page = await history(http, SESSION)
+            assert [entry["content"] for entry in page["messages"]] == [
+                *["prompt 1", "answer 2", "prompt 3", "answer 4", "prompt 5", "answer 6"]
+            ]
+            assert page["messages"][-1]["id"] == live["id"] == f"{row(6)['uuid']}_0"
+            assert peer.run()[-1]["seq"] == peer.client.sessions[SESSION].seq
+
+
+async def test_a_session_that_appears_is_told(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    home.write(row(1), row(2))
+    async with gateway(home, tmp_path) as served, peer_at(served.url, served.token) as peer:
+        await peer.settled()
+        name = "7afc3e49-0000-4000-8000-000000000002"
+        fresh = home.folder / f"{name}.jsonl"
+        fresh.write_text("".join(json.dumps(row(number, sessionId=name)) + "\n" for number in (1, 2)))
+        told = await peer.until(lambda frame: frame["kind"] == "session_upserted" and frame["sessionId"] == name)
+        assert told["session"]["summary"] == "prompt 1"
+
+
+def text(number: int) -> msgspec.Raw:
+    event = ev.Text(id=EventId(f"u{number}/0/text"), message=MessageId(f"m{number}"), block=0, text=f"words {number}")
+    return msgspec.Raw(ev.encode(event))
+
+
+def asked(query: dict[str, str]) -> Any:
+    return messages(Request(head=HEAD, who=WHO, fresh="", params={"session": SESSION}, query=query))
+
+
+def test_the_end_of_a_long_file_is_shown_while_it_is_still_being_read() -> None:
+    """The original reads and interprets all of it for every page."""
+    steps = asked({"limit": "20"})
+    assert next(steps) == q.Whole(SessionId(SESSION), wait=False)
+    assert steps.send(False) == q.Glance(SessionId(SESSION), 100)
+    glance = q.GlancePage(session=SessionId(SESSION), events=tuple(text(number) for number in range(30)))
+    with pytest.raises(StopIteration) as end:
+        steps.send(glance)
+    page = json.loads(end.value.value.body)
+    assert [entry["content"] for entry in page["messages"]] == [f"words {number}" for number in range(10, 30)]
+    assert (page["hasMore"], page["total"]) == (True, 31)
+
+
+@pytest.mark.parametrize("query", [{"limit": "20", "offset": "20"}, {}, {"limit": "0"}])
+def test_other_pages_wait_until_all_of_it_is_there(query: dict[str, str]) -> None:
+    steps = asked(query)
+    assert next(steps) == q.Whole(SessionId(SESSION))
+    assert isinstance(steps.send(True), q.ReadRows)
+
+
+def test_a_glance_that_does_not_reach_far_enough_is_none() -> None:
+    steps = asked({"limit": "20"})
+    next(steps)
+    steps.send(False)
+    few = q.GlancePage(session=SessionId(SESSION), events=(text(1),))
+    assert steps.send(few) == q.Whole(SessionId(SESSION))
+
+
+def test_who_subscribes_while_a_file_is_read_is_not_told_its_past_as_if_it_happened_now() -> None:
+    talk = ChatConversation(Opening(head=HEAD, who=WHO, version="1", fresh=lambda: "f"))
+    said = {"type": "chat.subscribe", "sessions": [{"sessionId": SESSION}]}
+    (step,) = talk.received(json.dumps(said).encode(), True)
+    assert isinstance(step, Run) and step.step == q.Whole(SessionId(SESSION))
+
+
+async def test_a_page_that_was_glanced_at_is_the_page_of_the_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fairlead.sessions.transcripts.AT_ONCE_BYTES", 0)
+    home = Home(tmp_path)
+    home.write(*(row(number) for number in range(1, 301)))
+    async with gateway(home, tmp_path, listed="/all") as served:
+        headers = {"Authorization": f"Bearer {served.token}"}
+        async with httpx.AsyncClient(base_url=served.url, headers=headers, timeout=PATIENCE, trust_env=False) as http:
+            first = await history(http, SESSION, "?limit=20")
+            whole = await history(http, SESSION)
+            assert whole["total"] == 300
+            assert [entry["id"] for entry in first["messages"]] == [entry["id"] for entry in whole["messages"][-20:]]
+            assert first["hasMore"] is True

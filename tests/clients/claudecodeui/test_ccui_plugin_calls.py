@@ -1,0 +1,87 @@
+"""A page's calls to its plugin's server, before a real server with a real plugin behind it."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from clients.claudecodeui.test_ccui_plugins import House, house_of
+from fairlead.model.plugins import CallPlugin
+from plugins.plugging import ADMIN, write_plugin
+
+RPC = "/claudecodeui/api/plugins/strange/rpc"
+
+SERVER = """
+import http.server, json, sys, threading
+
+class Echo(http.server.BaseHTTPRequestHandler):
+    def answer(self):
+        body = self.rfile.read(int(self.headers.get("content-length") or 0)).decode()
+        if self.path == "/hang-up":
+            return self.connection.close()
+        if self.path == "/large":
+            told = b"x" * 2_000_000
+        else:
+            told = json.dumps([self.command, self.path, body, dict(self.headers.items())]).encode()
+        self.send_response({"/elsewhere": 302, "/broken": 500}.get(self.path, 200))
+        self.send_header("location", "http://127.0.0.1:1/")
+        self.send_header("set-cookie", "a=1")
+        self.send_header("content-security-policy", "default-src *")
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(told)))
+        self.end_headers()
+        self.wfile.write(told)
+    do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = answer
+
+server = http.server.HTTPServer(("127.0.0.1", 0), Echo)
+threading.Thread(target=server.serve_forever, daemon=True).start()
+print(json.dumps({"ready": True, "port": server.server_port}), flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+async def house(tmp_path: Path) -> AsyncIterator[House]:
+    made = write_plugin(tmp_path)
+    (made / "server.py").write_text(SERVER)
+    async with house_of(tmp_path, message_bytes=1_000_000) as served:
+        await served.desk.runs()
+        yield served
+
+
+@pytest.mark.parametrize("method", ["GET", "POST", "PUT", "PATCH", "DELETE"])
+async def test_a_call_comes_to_the_server_as_it_was_without_who_made_it(house: House, method: str) -> None:
+    body = "" if method == "GET" else '{"a":1}'
+    async with house.served.client(cookie="a=b", **{"x-plugin-a": "1"}) as http:
+        got = await http.request(method, f"{RPC}/stats/a%20b?x=1&token=secret", content=body)
+    command, path, said, headers = got.json()
+    assert (command, path, said) == (method, "/stats/a%20b?x=1", body)
+    names = {name.lower() for name in headers}
+    assert names <= {"host", "accept", "accept-encoding", "connection", "user-agent", "content-type", "content-length"}
+    assert house.served.admin not in str(headers)
+    assert got.headers["content-type"] == "application/json" and "set-cookie" not in got.headers
+    assert got.headers["content-security-policy"].startswith("default-src 'none'"), "ours, not the plugin's"
+
+
+async def test_what_the_server_says_of_the_call_is_passed_on(house: House) -> None:
+    async with house.served.client() as http:
+        assert (await http.get(f"{RPC}/broken")).status_code == 500
+        elsewhere = await http.get(f"{RPC}/elsewhere")
+        assert elsewhere.status_code == 302 and "location" not in elsewhere.headers, "nobody is sent elsewhere"
+
+
+async def test_a_server_that_does_not_answer_well_is_told(house: House) -> None:
+    async with house.served.client() as http:
+        for path in ("large", "hang-up"):
+            told = await http.get(f"{RPC}/{path}")
+            assert told.status_code == 502 and told.json()["error"]["code"] == "PLUGIN_FAILED", path
+        assert (await http.get(f"{RPC}/well")).status_code == 200
+
+
+async def test_who_may_call_and_whom(house: House) -> None:
+    async with house.served.client(await house.served.token("view", "chat")) as guest:
+        assert (await guest.get(f"{RPC}/x")).status_code == 403
+    async with house.served.client() as http:
+        assert (await http.get(f"{RPC.replace('strange', 'other')}/x")).status_code == 404
+    answer = await house.desk.plugins.call(ADMIN, CallPlugin(name="strange", method="GET", path=""))
+    assert answer.status == 200

@@ -1,0 +1,123 @@
+"""The whole gateway: a plugin on its main port and on claudecodeui's door, for somebody who signed in there."""
+
+import asyncio
+import contextlib
+import json
+import shutil
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+
+from clients.claudecodeui.ccui_signing import Signed, frames_until, signed_gateway
+from fairlead.model.requests import Action
+from fairlead.model.routes import ClientProtocol
+from fairlead.model.sockets import Do, HangUp, Opening, Run, SocketRoute
+from fairlead.server.protocols import discover
+from plugins.plugging import BOARD, PATIENCE
+from server.fakes import serving
+
+
+@pytest.fixture
+async def signed(tmp_path: Path) -> AsyncIterator[Signed]:
+    """The sample runs."""
+    shutil.copytree(BOARD, tmp_path / "plugins" / "board", ignore=shutil.ignore_patterns("__pycache__"))
+    async with signed_gateway(tmp_path, plugins=str(tmp_path / "plugins")) as made:
+        (shown,) = (await made.admin.get("/v1/plugins")).json()["plugins"]
+        assert shown["state"] == "disabled"
+        await made.admin.post("/v1/plugins/board", json={"digest": shown["digest"]})
+        async with asyncio.timeout(PATIENCE):
+            while (await made.http.get("/api/plugins")).json()["plugins"][0]["serverRunning"] is not True:
+                await asyncio.sleep(0.01)
+        yield made
+
+
+@contextlib.asynccontextmanager
+async def joined(url: str, path: str, token: str) -> AsyncIterator[ClientConnection]:
+    async with connect(f"{url.replace('http', 'ws', 1)}{path}?token={token}", proxy=None) as socket:
+        yield socket
+
+
+async def hear(socket: ClientConnection) -> Any:
+    return await asyncio.wait_for(socket.recv(), PATIENCE)
+
+
+@pytest.mark.rules("S003-003", "S003-021")
+async def test_one_board_on_both_ports_and_its_page_for_the_app(signed: Signed) -> None:
+    async with (
+        joined(signed.gateway.url, "/plugin-ws/board", signed.gateway.token) as owner,
+        joined(signed.door, "/plugin-ws/board", signed.token) as ann,
+    ):
+        await ann.send("hello")
+        assert await hear(owner) == await hear(ann) == "hello"
+    page = await signed.http.get("/api/plugins/board/assets/index.js")
+    assert page.status_code == 200 and "export function mount" in page.text
+    with pytest.raises(InvalidStatus) as refused:
+        async with joined(signed.door, "/plugin-ws/board", "x.y.z"):
+            pass
+    assert refused.value.response.status_code == 401 and refused.value.response.body == b"Unauthorized"
+
+
+@pytest.mark.rules("S003-125")
+async def test_terminals_and_plugins_hear_no_broadcast(signed: Signed) -> None:
+    async with (
+        signed.chat() as chat,
+        joined(signed.door, "/shell", signed.token) as shell,
+        joined(signed.door, "/plugin-ws/board", signed.token) as plugin,
+    ):
+        await shell.send(json.dumps({"type": "init", "provider": "plain-shell", "projectPath": str(signed.project)}))
+        await shell.send(json.dumps({"type": "input", "data": "echo be''fore\r"}))
+        heard = await frames_until(shell, lambda frame: "before" in frame.get("data", ""))
+        session = await signed.create("a new one")
+        await frames_until(chat, lambda frame: frame["kind"] == "session_upserted" and frame["sessionId"] == session)
+        await shell.send(json.dumps({"type": "input", "data": "echo af''ter\r"}))
+        heard += await frames_until(shell, lambda frame: "after" in frame.get("data", ""))
+        assert {frame["type"] for frame in heard} == {"output"}
+        await plugin.send("the first thing that it hears")
+        assert await hear(plugin) == "the first thing that it hears"
+
+
+class AskNeighbour(Action, frozen=True):
+    """-> str"""
+
+
+class Newcomer:
+    """A handler from outside: all that it needs is handed to it by whoever performs what it asks for."""
+
+    def __init__(self, opening: Opening) -> None:
+        self._asked = AskNeighbour()
+
+    def opened(self) -> Sequence[Do]:
+        return (Run(None, self._asked, "lane"),)
+
+    def received(self, data: bytes, text: bool) -> Sequence[Do]:
+        return ()
+
+    def answered(self, tag: Any, answer: Any) -> Sequence[Do]:
+        return (HangUp(4000, answer),)
+
+    def failed(self, tag: Any, error: Exception) -> Sequence[Do]:
+        return (HangUp(4001, str(error)),)
+
+    def throttled(self, data: bytes, text: bool, error: Exception) -> Sequence[Do]:
+        return ()
+
+
+@pytest.mark.rules("S003-139", "S003-140")
+async def test_a_route_from_outside_takes_one_handler_and_one_path_and_leaves_the_others_alone() -> None:
+    async def answer(who: Any, action: AskNeighbour) -> str:
+        return "from the wiring"
+
+    route = SocketRoute(path="/newcomer", access="view", name="newcomer", open=Newcomer, token_query="token")
+    protocols = (*discover(), ClientProtocol(name="newcomer", sockets=(route,)))
+    async with serving(protocols=protocols, performers={AskNeighbour: answer}) as served:
+        before = [socket for socket in served.app.table.sockets if socket.name != "newcomer"]
+        async with serving() as plain:
+            assert [socket.path for socket in before] == [socket.path for socket in plain.app.table.sockets]
+        async with connect(f"{served.ws}/newcomer?token={served.admin}", proxy=None) as socket:
+            with pytest.raises(ConnectionClosed):
+                await hear(socket)
+            assert (socket.close_code, socket.close_reason) == (4000, "from the wiring")

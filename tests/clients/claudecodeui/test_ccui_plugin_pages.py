@@ -1,0 +1,115 @@
+"""REST about plugins: the list as its app reads it, switching off, and the files of pages."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from clients.claudecodeui.test_ccui_plugins import House, house_of
+from plugins.plugging import BOARD, write_plugin
+
+LIST = "/claudecodeui/api/plugins"
+
+
+@pytest.fixture
+async def board(tmp_path: Path) -> AsyncIterator[House]:
+    """With the sample, not yet enabled."""
+    (tmp_path / "board").symlink_to(BOARD)
+    async with house_of(tmp_path) as made:
+        yield made
+
+
+async def test_the_list_says_what_the_manifests_say_and_how_they_do(board: House) -> None:
+    async with board.served.client() as http:
+        (told,) = (await http.get(LIST)).json()["plugins"]
+        assert told["name"] == "board" and told["displayName"] == "Board" and told["entry"] == "index.js"
+        assert (told["icon"], told["slot"], told["type"], told["version"]) == ("icon.svg", "tab", "module", "1.0.0")
+        assert told["server"].endswith(" server.py")
+        assert (told["enabled"], told["serverRunning"], told["state"]) == (False, False, "disabled")
+        await board.desk.runs("board")
+        (told,) = (await http.get(LIST)).json()["plugins"]
+        assert (told["enabled"], told["serverRunning"], told["healthy"]) == (True, True, True)
+
+
+async def test_a_plugin_that_has_changed_is_off(tmp_path: Path) -> None:
+    made = write_plugin(tmp_path, server="")
+    async with house_of(tmp_path) as house, house.served.client() as http:
+        await house.desk.enable()
+        asset = f"{LIST}/strange/assets/index.js"
+        assert (await http.get(asset)).status_code == 200
+        (made / "index.js").write_text("alert('another')")
+        (told,) = (await http.get(LIST)).json()["plugins"]
+        assert (told["enabled"], told["state"]) == (False, "changed") and "fairlead plugins enable" in told["problem"]
+        refused = await http.get(asset)
+        assert refused.status_code == 409 and "changed" in refused.json()["error"]["message"]
+
+
+async def test_it_is_switched_off_here_and_on_where_a_person_sees_what_runs(board: House) -> None:
+    await board.desk.runs("board")
+    path = f"{LIST}/board/enable"
+    async with board.served.client() as http, board.served.client(await board.served.token("terminal")) as guest:
+        assert (await guest.put(path, json={"enabled": False})).status_code == 403
+        refused = await http.put(path, json={"enabled": True})
+        assert refused.status_code == 403 and "fairlead plugins enable board" in refused.json()["error"]["message"]
+        assert (await http.put(path, json={"enabled": "maybe"})).status_code == 400
+        assert (await http.put(f"{LIST}/other/enable", json={"enabled": False})).status_code == 404
+        assert (await http.put(path, json={"enabled": False})).json()["enabled"] is False
+    assert (await board.desk.view("board")).state == "disabled"
+
+
+async def test_files_of_a_page_are_for_those_with_a_credential_and_in_a_sandbox(board: House) -> None:
+    path = f"{LIST}/board/assets/index.js"
+    async with board.served.client() as http, board.served.client(None) as stranger:
+        assert (await http.get(path)).status_code == 404, "not before it is enabled"
+        await board.desk.enable("board")
+        got = await http.get(path)
+        assert got.text == (BOARD / "index.js").read_text()
+        assert got.headers["content-type"].startswith("text/javascript")
+        policy = got.headers["content-security-policy"]
+        assert policy.startswith("sandbox allow-scripts; default-src 'none'") and "connect-src" not in policy
+        assert got.headers["x-content-type-options"] == "nosniff" and "set-cookie" not in got.headers
+        again = await http.get(path, headers={"if-none-match": got.headers["etag"]})
+        assert again.status_code == 304
+        assert (await http.get(f"{LIST}/board/assets/icon.svg")).headers["content-type"] == "image/svg+xml"
+        assert (await stranger.get(path)).status_code == 401
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "manifest.json",
+        "server.py",
+        "how.txt/",
+        "secrets.pem",
+        ".env",
+        ".git/config.json",
+        "node_modules/x/index.js",
+        "..%2f..%2fetc%2fpasswd",
+        "%2e%2e/strange/index.js",
+        "/index.js",
+        "link.js",
+        "missing.js",
+        "dist/server.js",
+        "./dist/server.js",
+    ],
+)
+async def test_nothing_else_of_the_folder_is_served(tmp_path: Path, path: str) -> None:
+    made = write_plugin(tmp_path, server=["sh", "-c", "cat"])
+    for name in ("secrets.pem", ".env", ".git/config.json", "node_modules/x/index.js", "dist/index.js"):
+        (made / name).parent.mkdir(parents=True, exist_ok=True)
+        (made / name).write_text("secret")
+    (made / "link.js").symlink_to("/etc/hostname")
+    async with house_of(tmp_path) as house, house.served.client() as http:
+        await house.desk.enable()
+        assert (await http.get(f"{LIST}/strange/assets/dist%2Findex.js")).status_code == 200, "as its app asks"
+        assert (await http.get(f"{LIST}/strange/assets/{path}")).status_code == 404
+
+
+async def test_a_servers_own_file_is_not_served(tmp_path: Path) -> None:
+    made = write_plugin(tmp_path, server="dist/server.js")
+    (made / "dist").mkdir()
+    (made / "dist" / "server.js").write_text("const key = 1;")
+    async with house_of(tmp_path) as house, house.served.client() as http:
+        await house.desk.enable()
+        for path in ("dist/server.js", "dist//server.js", "dist/./server.js", "DIST/server.js"):
+            assert (await http.get(f"{LIST}/strange/assets/{path}")).status_code == 404, path

@@ -1,0 +1,124 @@
+"""Who does not read, a client or a plugin: what waits is bounded, nobody else is delayed, and nothing is lost."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from websockets.asyncio.client import ClientConnection
+
+from clients.claudecodeui.test_ccui_plugins import House, hear, house_of
+from fairlead.plugins.bridge import CLOSE_SECONDS, UNHEARD_BYTES, UNSENT_BYTES, Bridge
+from fairlead.testing.clock import ManualClock
+from plugins.plugging import ends, until, write_plugin
+
+COUNT, SIZE = 600, 100_000
+"""60 MB: more than the system's buffers on the way hold."""
+READ = 256 * 1024
+"""What one read of a socket may bring after it was paused."""
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+async def house(tmp_path: Path, clock: ManualClock) -> AsyncIterator[House]:
+    write_plugin(tmp_path)
+    async with house_of(tmp_path, clock=clock) as made:
+        await made.desk.runs()
+        try:
+            yield made
+        finally:
+            # Else it would not end, and this clock stands still.
+            (made.plugin / "hear").touch()
+
+
+def bridge_of(house: House) -> Bridge:
+    (bridge,) = house.desk.plugins._bridges
+    return bridge
+
+
+async def echoes(socket: ClientConnection) -> None:
+    for number in range(50):
+        await socket.send(f"{number}")
+        assert await hear(socket) == f"{number}"
+
+
+async def test_a_client_that_does_not_read(house: House) -> None:
+    async with house.join() as lazy:
+        bridge = bridge_of(house)
+        wire = bridge._wire
+        assert wire is not None
+        lazy.transport.pause_reading()
+        await lazy.send(f"flood {COUNT} {SIZE}")
+        await until(lambda: wire.backlog() > UNSENT_BYTES)
+        async with house.join() as other:
+            await echoes(other)
+        assert wire.backlog() <= UNSENT_BYTES + SIZE + 16, "it stays there"
+        assert not (house.plugin / "flooded").exists(), "and the plugin waits"
+        lazy.transport.resume_reading()
+        for number in range(COUNT):
+            message = await hear(lazy)
+            assert message.startswith(f"{number} ") and len(message) == SIZE
+        await until((house.plugin / "flooded").exists)
+
+
+async def test_a_plugin_that_does_not_read(house: House) -> None:
+    async with house.join() as socket:
+        bridge = bridge_of(house)
+        talking = await deafen(house, socket)
+        await until(lambda: bridge.waiting > UNHEARD_BYTES)
+        async with house.join() as other:
+            await echoes(other)
+        assert bridge.waiting <= UNHEARD_BYTES + READ + SIZE + 100 * 64, "it stays there"
+        assert not talking.done(), "and the client waits"
+        (house.plugin / "hear").touch()
+        for number in range(COUNT):
+            assert (await hear(socket)).startswith(f"{number} ")
+        await talking
+
+
+async def test_a_client_that_leaves_a_plugin_that_does_not_read_is_forgotten_after_a_while(
+    house: House, clock: ManualClock
+) -> None:
+    async with house.join() as socket:
+        bridge = bridge_of(house)
+        talking = await deafen(house, socket)
+        await until(lambda: bridge.waiting > UNHEARD_BYTES)
+        talking.cancel()
+        socket.transport.abort()
+    # A paused socket shows its end when it is written to: here the keepalive's ping is the test's own.
+    wire = bridge._wire
+    if wire is not None:
+        wire.hang_up(1011, "no answer to a ping")
+    await until(lambda: bridge._left is not None)
+    assert house.desk.plugins._bridges == {bridge}, "the plugin may still hear what was said"
+    await clock.advance(CLOSE_SECONDS)
+    await until(lambda: not house.desk.plugins._bridges)
+
+
+async def test_the_gateway_stops_though_nobody_reads(tmp_path: Path) -> None:
+    made = write_plugin(tmp_path)
+    async with house_of(tmp_path) as house:
+        await house.desk.runs()
+        async with house.join() as socket:
+            talking = await deafen(house, socket)
+            await until(lambda: bridge_of(house).waiting > UNHEARD_BYTES)
+            await house.desk.plugins.stop()
+            assert not house.desk.plugins._bridges
+            talking.cancel()
+    assert ends(made) == []
+
+
+async def deafen(house: House, socket: ClientConnection) -> "asyncio.Task[None]":
+    """The plugin reads no more, and the client says much."""
+    await socket.send("deaf")
+    await until((house.plugin / "deaf").exists)
+
+    async def talk() -> None:
+        for number in range(COUNT):
+            await socket.send(f"{number} ".ljust(SIZE, "x"))
+
+    return asyncio.create_task(talk())

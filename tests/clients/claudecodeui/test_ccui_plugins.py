@@ -1,0 +1,293 @@
+"""The socket /plugin-ws/NAME before a real server, with a real plugin behind it."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.typing import Subprotocol
+
+from fairlead.clients.claudecodeui.plugins import offered, passed_headers, passed_query
+from fairlead.model.plugins import JoinPlugin
+from fairlead.model.requests import Head
+from fairlead.server.pages import page_performers
+from plugins.plugging import BOARD, PATIENCE, Desk, desk_of, ends, until, write_plugin
+from server.fakes import Served, serving
+
+
+class House:
+    def __init__(self, served: Served, desk: Desk, folder: Path) -> None:
+        self.served = served
+        self.desk = desk
+        self.plugin = folder / "strange"
+
+    @contextlib.asynccontextmanager
+    async def join(
+        self, name: str = "strange", query: str = "", offers: Sequence[str] = (), **headers: str
+    ) -> AsyncIterator[ClientConnection]:
+        url = f"{self.served.ws}/plugin-ws/{name}?token={self.served.admin}{query}"
+        async with connect(
+            url,
+            subprotocols=[Subprotocol(offer) for offer in offers] or None,
+            additional_headers={name.replace("_", "-"): value for name, value in headers.items()},
+            compression=None,
+            proxy=None,
+            max_size=None,
+        ) as socket:
+            yield socket
+
+    async def end_of(self, name: str) -> tuple[int | None, str | None]:
+        async with self.join(name) as socket:
+            return await end(socket)
+
+
+async def hear(socket: ClientConnection) -> Any:
+    return await asyncio.wait_for(socket.recv(), PATIENCE)
+
+
+async def end(socket: ClientConnection) -> tuple[int | None, str | None]:
+    with contextlib.suppress(ConnectionClosed):
+        while True:
+            await hear(socket)
+    return socket.close_code, socket.close_reason
+
+
+@contextlib.asynccontextmanager
+async def house_of(folder: Path, **desk: Any) -> AsyncIterator[House]:
+    async with (
+        desk_of(folder, **desk) as made,
+        serving(performers={**made.plugins.performers(), **page_performers(made.plugins)}) as served,
+    ):
+        yield House(served, made, folder)
+
+
+@pytest.fixture
+async def house(tmp_path: Path) -> AsyncIterator[House]:
+    """With a plugin that runs."""
+    write_plugin(tmp_path)
+    async with house_of(tmp_path) as made:
+        await made.desk.runs()
+        yield made
+
+
+@pytest.mark.rules("S003-003", "S003-021", "S003-118", "S003-119", "S003-120")
+async def test_what_one_says_the_other_hears_as_it_was_said(house: House) -> None:
+    async with house.join() as socket:
+        said: list[str | bytes] = ["text", b"bytes", "", b"", "é\n", b"\xff\x00", "x" * 200_000, bytes(300_000)]
+        for message in said:
+            await socket.send(message)
+        assert [await hear(socket) for _ in said] == said
+        await socket.send(["in ", "three ", "pieces"])
+        assert await hear(socket) == "in three pieces"
+
+
+@pytest.mark.rules("S003-119")
+async def test_what_is_said_at_once_is_not_lost_though_the_plugin_is_slow(tmp_path: Path) -> None:
+    """A client is let in when its plugin's socket is open, so that there is no word that comes too early."""
+    write_plugin(tmp_path, how="slow")
+    async with house_of(tmp_path) as house:
+        await house.desk.runs()
+
+        async def first_words() -> list[Any]:
+            async with house.join() as socket:
+                for word in ("one", "two", "three"):
+                    await socket.send(word)
+                return [await hear(socket) for _ in range(3)]
+
+        talking = asyncio.create_task(first_words())
+        await until((house.plugin / "asked").exists)
+        assert not talking.done()
+        (house.plugin / "hear").touch()
+        assert await talking == ["one", "two", "three"]
+
+
+async def test_a_client_that_leaves_before_its_plugin_has_answered_leaves_nothing_behind(tmp_path: Path) -> None:
+    write_plugin(tmp_path, how="slow")
+    async with house_of(tmp_path) as house:
+        await house.desk.runs()
+        reader, writer = await asyncio.open_connection("127.0.0.1", house.served.port)
+        writer.write(
+            f"GET /plugin-ws/strange?token={house.served.admin} HTTP/1.1\r\nHost: 127.0.0.1:{house.served.port}\r\n"
+            "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
+            "Sec-WebSocket-Version: 13\r\n\r\n".encode()
+        )
+        await until((house.plugin / "asked").exists)
+        writer.transport.abort()
+        (house.plugin / "hear").touch()
+        await until(lambda: ends(house.plugin))
+        await until(lambda: not house.desk.plugins._bridges)
+        assert ends(house.plugin) == [[1001, "the client is gone"]] and reader.at_eof()
+
+
+@pytest.mark.rules("S003-113", "S003-114", "S003-115")
+@pytest.mark.parametrize("name", ["bad!name", "", "a/b", "bad%20name", "%2e%2e", "strange/"])
+async def test_what_is_no_name_is_told_and_nobody_is_asked(name: str) -> None:
+    async with serving(performers={JoinPlugin: _never}) as served:
+        house = House(served, None, Path())  # type: ignore[arg-type]  # nobody asks it
+        assert await house.end_of(name) == (4400, "Invalid plugin name")
+
+
+async def _never(who: Any, action: Any) -> None:
+    raise AssertionError("it was asked for")
+
+
+@pytest.mark.rules("S003-116", "S003-117")
+async def test_a_plugin_that_does_not_run_is_told(tmp_path: Path) -> None:
+    write_plugin(tmp_path)
+    write_plugin(tmp_path, "fails", how="fails")
+    async with house_of(tmp_path) as house:
+        await house.desk.enable("fails")
+        await house.desk.comes_to("waiting", "fails")
+        for name in ("strange", "fails", "unknown"):
+            assert await house.end_of(name) == (4404, "Plugin not running")
+
+
+@pytest.mark.rules("S003-123")
+async def test_a_plugin_that_opens_no_socket_is_told(tmp_path: Path) -> None:
+    line = json.dumps({"ready": True, "port": 1})
+    write_plugin(tmp_path, server=["sh", "-c", f"echo '{line}'; cat"])
+    write_plugin(tmp_path, "elsewhere", how="elsewhere")
+    async with house_of(tmp_path) as house:
+        await house.desk.runs()
+        await house.desk.runs("elsewhere")
+        assert await house.end_of("strange") == (4502, "Upstream error"), "nobody listens there"
+        assert await house.end_of("elsewhere") == (4502, "Upstream error"), "it is not followed elsewhere"
+
+
+@pytest.mark.rules("S003-123")
+@pytest.mark.parametrize("order", ["die", "hang-up"])
+async def test_a_plugin_that_is_lost_is_told(house: House, order: str) -> None:
+    async with house.join() as socket:
+        await socket.send(order)
+        assert await end(socket) == (4502, "Upstream error")
+
+
+@pytest.mark.rules("S003-121")
+@pytest.mark.parametrize(
+    ("order", "seen"),
+    [("close 4001 that is enough", (4001, "that is enough")), ("close 1000", (1000, "")), ("close 1013 later", None)],
+)
+async def test_the_plugins_end_is_the_clients(house: House, order: str, seen: tuple[int, str] | None) -> None:
+    async with house.join() as socket:
+        await socket.send("last words")
+        await socket.send(order)
+        assert await hear(socket) == "last words"
+        assert await end(socket) == (seen or (1013, "later"))
+
+
+@pytest.mark.rules("S003-122")
+async def test_the_clients_end_is_the_plugins_after_all_that_it_said(house: House) -> None:
+    async with house.join() as socket:
+        for number in range(10):
+            await socket.send(f"{number}")
+        await socket.close(4321, "good night")
+    await until(lambda: ends(house.plugin))
+    async with house.join() as rude:
+        await rude.send("x")
+        rude.transport.abort()
+    await until(lambda: len(ends(house.plugin)) == 2)
+    assert ends(house.plugin) == [[4321, "good night"], [1001, "the client is gone"]]
+
+
+async def test_an_end_without_a_code_has_none_on_either_side(house: House) -> None:
+    async with house.join() as socket:
+        await socket.send("close")
+        assert await end(socket) == (1005, "")
+    async with house.join() as socket:
+        await socket.close(None)  # type: ignore[arg-type]  # a close frame without a code
+    await until(lambda: [1005, ""] in ends(house.plugin))
+
+
+async def test_the_subprotocol_is_the_one_that_the_plugin_chose(house: House) -> None:
+    async with house.join(offers=("first", "second")) as socket:
+        assert socket.subprotocol == "second"
+        await socket.send("about")
+        told = json.loads(await hear(socket))
+        assert told["subprotocol"] == "second"
+        assert ["sec-websocket-protocol", "first, second"] in told["headers"]
+    async with house.join(offers=("first",)) as socket:
+        assert socket.subprotocol is None
+
+
+async def test_the_plugin_gets_the_query_and_some_headers_and_never_who_the_client_is(house: House) -> None:
+    token = house.served.admin
+    async with house.join(
+        query=f"&a=1&a=%20b&%74oken={token}&TICKET=x&flag",
+        authorization=f"Bearer {token}",
+        cookie=f"session={token}",
+        origin=house.served.url,
+        accept_language="de",
+        x_plugin_colour="red",
+        x_api_key=token,
+        x_forwarded_for="10.0.0.1",
+    ) as socket:
+        await socket.send("about")
+        told = json.loads(await hear(socket))
+    assert told["path"] == "/ws?a=1&a=%20b&flag"
+    headers = dict(told["headers"])
+    assert headers["accept-language"] == "de" and headers["x-plugin-colour"] == "red"
+    assert "websockets" in headers["user-agent"], "the client's own"
+    assert not {"authorization", "cookie", "origin", "x-api-key", "x-forwarded-for"} & set(headers)
+    assert token not in json.dumps(told)
+
+
+async def test_what_is_passed_on_is_said_in_one_place() -> None:
+    assert passed_query("") == passed_query("token=1") == passed_query("&&") == ""
+    assert passed_query("x=%26token%3d1&token&ToKeN=2&+token=3") == "x=%26token%3d1&+token=3"
+    head = Head(
+        method="GET",
+        path="/",
+        headers=(("sec-websocket-protocol", "a, b,"), ("sec-websocket-protocol", "c"), ("x-plugin-a", "1")),
+    )
+    assert offered(head) == ("a", "b", "c") and passed_headers(head) == (("x-plugin-a", "1"),)
+
+
+@pytest.mark.parametrize("scopes", [("view",), ("chat", "approve"), ()])
+async def test_a_plugins_socket_asks_for_the_scope_of_a_terminal(house: House, scopes: tuple[str, ...]) -> None:
+    token = await house.served.token(*scopes) if scopes else "fl_wrong"
+    with pytest.raises(InvalidStatus) as refused:
+        async with connect(f"{house.served.ws}/plugin-ws/strange?token={token}", proxy=None):
+            pass
+    assert refused.value.response.status_code == (403 if scopes else 401)
+
+
+async def test_a_revoked_token_ends_its_sockets_and_the_plugins(house: House) -> None:
+    token = await house.served.token("terminal", name="guest")
+    async with connect(f"{house.served.ws}/plugin-ws/strange?token={token}", proxy=None) as socket:
+        await socket.send("x")
+        await hear(socket)
+        await house.served.credentials.revoke("token", house.served.tokens["guest"])
+        assert (await end(socket))[0] == 4401
+    await until(lambda: ends(house.plugin))
+    assert ends(house.plugin)[0][0] == 4401
+
+
+async def test_a_message_that_is_too_large_ends_the_socket_and_nothing_else(tmp_path: Path) -> None:
+    write_plugin(tmp_path)
+    async with house_of(tmp_path, message_bytes=10_000) as house:
+        await house.desk.runs()
+        async with house.join() as other, house.join() as socket:
+            await socket.send("flood 1 20000")
+            assert await end(socket) == (4502, "Upstream error")
+            await other.send("x")
+            assert await hear(other) == "x"
+
+
+async def test_the_sample_shows_everybody_what_one_writes(tmp_path: Path) -> None:
+    (tmp_path / "board").symlink_to(BOARD)
+    async with house_of(tmp_path) as house:
+        await house.desk.runs("board")
+        async with house.join("board") as one, house.join("board") as two:
+            await one.send("hello")
+            assert await hear(one) == await hear(two) == "hello"
+        async with house.join("board") as late:
+            assert await hear(late) == "hello"
+        port = (await house.desk.view("board")).port
+        with pytest.raises(InvalidStatus):
+            async with connect(f"ws://127.0.0.1:{port}/ws", origin="http://evil.example", proxy=None):  # type: ignore[arg-type]  # a plain text
+                pass

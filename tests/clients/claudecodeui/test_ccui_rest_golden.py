@@ -1,0 +1,171 @@
+"""REST handlers as pure functions, against recorded cases: what they ask the gateway, and what they answer.
+
+A case is a file of `tests/golden/claudecodeui-rest`: the request, the answer to each step in its order, the response.
+With FAIRLEAD_WRITE=1 the steps' names and the response are written anew.
+"""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec import Raw
+
+from fairlead.clients.claudecodeui import PROTOCOL
+from fairlead.model import errors
+from fairlead.model import events as ev
+from fairlead.model.accounts import SignedIn, TooManyAttempts, WrongPassword
+from fairlead.model.auth import Identity
+from fairlead.model.commands import Reply
+from fairlead.model.ids import EventId, MessageId, SessionId
+from fairlead.model.queries import EventPage, Glance, GlancePage, SessionView, Whole
+from fairlead.model.requests import Head, Response, parse_query
+from fairlead.model.routes import Request
+from fairlead.model.store import SessionPage, Summary
+from fairlead.model.surroundings import Surroundings
+from fairlead.server.table import RouteTable
+
+FOLDER = Path(__file__).parents[2] / "golden" / "claudecodeui-rest"
+CASES = sorted(FOLDER.glob("*.json"))
+FRESH = "77777777-7777-4777-8777-777777777777"
+KINDS: dict[str, Any] = {
+    "ListSessions": SessionPage,
+    "GetSession": SessionView,
+    "ReadMessages": EventPage,
+    "ReadEvents": EventPage,
+    "ReadSurroundings": Surroundings,
+    "ListFolder": str,
+    "SignIn": SignedIn,
+    "AcceptInvitation": SignedIn,
+    "RenewToken": SignedIn | None,
+    "Create": Reply,
+    "Rename": Reply,
+    "Archive": Reply,
+    "Delete": Reply,
+    "SetModel": Reply,
+    "Configure": Reply,
+    "TellHall": int,
+}
+ERRORS: dict[str, errors.FairleadError] = {
+    "NotFound session": errors.NotFound("session", "x"),
+    "NotFound folder": errors.NotFound("folder", "/nosuch"),
+    "OutsideRoots": errors.OutsideRoots("/etc", ("/home/ann",)),
+    "NotAllowed": errors.NotAllowed("This needs the scope chat, which your credential does not have."),
+    "WrongPassword": WrongPassword(),
+    "TooManyAttempts": TooManyAttempts(30),
+}
+TABLE = RouteTable([PROTOCOL])
+
+
+def request_of(case: dict[str, Any]) -> tuple[Any, Request]:
+    method, _, target = case["request"].partition(" ")
+    path, _, query = target.partition("?")
+    match = TABLE.http(method, path)
+    assert match is not None, case["request"]
+    expires = int(case.get("expires", 0))
+    who = Identity("user:1" if expires else "abc", "ann", "ann", frozenset({"view", "chat"}), expires)
+    body = msgspec.json.encode(case["body"]) if "body" in case else b""
+    head = Head(method=method, path=path, query=query, peer="203.0.113.7")
+    asked = Request(
+        head=head, who=who, fresh=FRESH, params=match.params, query=parse_query(query) if query else {}, body=body
+    )
+    return match.route, asked
+
+
+def told(step: Any) -> dict[str, Any]:
+    """A step as the case has it: its name and its fields, without what is bytes."""
+    fields = msgspec.to_builtins(step, enc_hook=str)
+    shown = {name: value for name, value in fields.items() if name not in ("frames", "password", "command")}
+    return {"step": type(step).__name__, **shown}
+
+
+def answered(case: dict[str, Any]) -> tuple[list[dict[str, Any]], Response]:
+    route, asked = request_of(case)
+    steps = route.handle(asked)
+    seen: list[dict[str, Any]] = []
+    answers = iter(case["answers"])
+    try:
+        step = next(steps)
+        while True:
+            seen.append(told(step))
+            answer = next(answers)
+            if isinstance(answer, str) and answer.startswith("raise "):
+                step = steps.throw(ERRORS[answer.removeprefix("raise ")])
+            else:
+                step = steps.send(msgspec.convert(answer, KINDS[type(step).__name__]))
+    except StopIteration as end:
+        response = end.value
+    assert isinstance(response, Response), "more steps than answers"
+    assert next(answers, None) is None, "more answers than steps"
+    return seen, response
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
+def test_the_case_is_answered_as_it_was_recorded(path: Path) -> None:
+    case = json.loads(path.read_text())
+    seen, response = answered(case)
+    result = {
+        "steps": seen,
+        "status": response.status,
+        "headers": dict(response.headers),
+        "response": json.loads(response.body),
+    }
+    if os.environ.get("FAIRLEAD_WRITE"):
+        case |= result
+        path.write_text(json.dumps(case, indent=2, ensure_ascii=False) + "\n")
+    assert {name: case.get(name) for name in result} == result
+
+
+def test_a_long_list_of_projects_is_asked_for_in_a_few_steps() -> None:
+    """Theirs looks at every project again (fault 21). Ours asks the index, by the thousand, and opens no session."""
+    found = [
+        {"session": f"{number:08x}-1111-4111-8111-111111111111", "cwd": f"/home/ann/{number % 101}"}
+        for number in range(3001)
+    ]
+    pages = [
+        {"sessions": found[at : at + 1000], "next": "more" if at + 1000 < len(found) else ""}
+        for at in range(0, len(found), 1000)
+    ]
+    case = {"request": "GET /api/projects", "answers": [0, *pages, {"roots": ["/home/ann"]}, 0]}
+    seen, response = answered(case)
+    assert [step["step"] for step in seen] == ["TellHall", *["ListSessions"] * 4, "ReadSurroundings", "TellHall"]
+    told = json.loads(response.body)
+    assert (len(told), sum(project["sessionMeta"]["total"] for project in told)) == (102, 3001)
+    assert max(len(project["sessions"]) for project in told) == 20
+
+
+def glanced(*tokens: int) -> GlancePage:
+    """The end of a file in which the agent said several things, and what the context held then."""
+    events = [
+        ev.Text(id=EventId(f"{n}"), message=MessageId("m"), block=0, text="x", tokens=ev.Tokens(input=n))
+        for n in tokens
+    ]
+    return GlancePage(session=SessionId(FRESH), events=tuple(Raw(ev.encode(event)) for event in events))
+
+
+def test_what_the_context_of_a_long_file_holds_is_read_from_its_end() -> None:
+    """It is still being read: nobody waits for that."""
+    route, asked = request_of({"request": f"GET /api/providers/sessions/{FRESH}/token-usage"})
+    steps = route.handle(asked)
+    assert next(steps) == Whole(SessionId(FRESH), wait=False)
+    assert isinstance(steps.send(False), Glance)
+    with pytest.raises(StopIteration) as end:
+        steps.send(glanced(100, 200, 0))
+    assert json.loads(end.value.value.body)["data"]["used"] == 200
+
+
+def test_a_file_that_is_being_read_is_no_run() -> None:
+    route, asked = request_of({"request": "GET /api/providers/sessions/running"})
+    steps = route.handle(asked)
+    next(steps)
+    steps.send(SessionPage((Summary(session=SessionId(FRESH), state="working"),)))
+    assert steps.send(SessionPage(())) == Whole(SessionId(FRESH), wait=False)
+    with pytest.raises(StopIteration) as end:
+        steps.send(False)
+    assert json.loads(end.value.value.body)["data"] == {"sessions": []}
+
+
+def test_there_are_cases() -> None:
+    assert len(CASES) >= 20

@@ -1,0 +1,300 @@
+"""claudecodeui's terminal with real shells: what is wanted, what is typed and seen, who shares it, how it ends."""
+
+import asyncio
+import contextlib
+import os
+import pty
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clients.claudecodeui.desking import DeskHouse, folders, open_desk_house
+from fairlead.model.terminals import Size
+from fairlead.testing.claudecodeui_shell_client import RECONNECTED
+from server.fakes import until
+from terminals.on_socket import CLEAN
+
+
+@pytest.fixture
+async def house(tmp_path: Path) -> AsyncIterator[DeskHouse]:
+    async with open_desk_house(tmp_path) as house:
+        yield house
+
+
+# --- the beginning
+
+
+@pytest.mark.rules("S003-002", "S003-020", "S003-079", "S003-080", "S003-086", "S003-089", "S003-097")
+async def test_an_init_starts_a_shell_in_the_folder(house: DeskHouse, tmp_path: Path) -> None:
+    (inner,) = folders(tmp_path, "inner")
+    async with house.sit() as client:
+        await client.begin(inner)
+        await client.type("tty; pwd; stty size\r")
+        await client.said(str(inner))
+        await client.said("24 80")
+        await client.seen("/dev/pts/")
+        assert client.outputs[0] == f"\x1b[36mStarting terminal in: {inner}\x1b[0m\r\n"
+        assert {frame["type"] for frame in client.frames} == {"output"}
+        assert CLEAN not in client.text and not client.reconnects
+
+
+@pytest.mark.rules("S003-075")
+async def test_nothing_happens_before_an_init(house: DeskHouse, tmp_path: Path) -> None:
+    async with house.sit() as client:
+        await client.type("touch made\r")
+        await client.fit(100, 30)
+        await client.say(type="paste", data="x")
+        await client.settled()
+        assert [frame["type"] for frame in client.frames] == ["output"]
+        assert house.terminals.names() == ()
+        await client.begin(tmp_path)
+        await client.type("echo on $((40 + 2))\r")
+        await client.said("on 42")
+        assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.rules("S003-081")
+@pytest.mark.parametrize("frame", ["what?", b"\xff\xfe", "[1]", "7", "", '"init"', "{}", '{"type":7}', "[" * 100_000])
+async def test_what_is_no_frame_is_told_in_red(house: DeskHouse, tmp_path: Path, frame: str | bytes) -> None:
+    async with house.sit() as client:
+        await client.socket.send(frame)
+        told = await client.hear()
+        assert told == {"type": "output", "data": "\r\n\x1b[31mError: Invalid websocket payload\x1b[0m\r\n"}
+        await client.begin(tmp_path)
+        await client.type("echo on $((40 + 2))\r")
+        await client.said("on 42")
+
+
+@pytest.mark.rules("S003-082", "S003-083", "S003-084", "S003-085", "S003-138")
+async def test_an_error_is_told_twice_and_the_next_init_works(house: DeskHouse, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "away").symlink_to("/etc")
+    path, session = "Invalid project path", "Invalid session ID"
+    bad: list[tuple[dict[str, Any], str]] = [
+        ({"projectPath": str(tmp_path / "nowhere")}, path),
+        ({"projectPath": str(tmp_path / "file")}, path),
+        ({"projectPath": "/etc"}, path),
+        ({"projectPath": str(tmp_path / "away")}, path),
+        ({"projectPath": f"{tmp_path}/../.."}, path),
+        ({"projectPath": "relative"}, path),
+        ({"projectPath": f"{tmp_path}\0"}, path),
+        *(
+            ({"sessionId": text}, session)
+            for text in ("a b", "$(touch X)", "`x`", "a;b", "a\n", "é", "a/../b", "x" * 500)
+        ),
+        ({"projectPath": 7}, "Invalid init: Expected `str | null`, got `int` - at `$.projectPath`"),
+        ({"hasSession": "yes"}, "Invalid init: Expected `bool | null`, got `str` - at `$.hasSession`"),
+        ({"cols": "80"}, "Invalid init: Expected `int | null`, got `str` - at `$.cols`"),
+        ({"provider": "nobody", "isPlainShell": False}, "There is no configured program nobody."),
+    ]
+    async with house.sit() as client:
+        for fields, told in bad:
+            await client.begin(tmp_path, **fields)
+            assert await client.hear() == {"type": "error", "message": told}
+            assert await client.hear() == {"type": "output", "data": f"\r\n\x1b[31mError: {told}\x1b[0m\r\n"}
+        assert house.terminals.names() == ()
+        await client.begin(tmp_path)
+        await client.type("echo on $((40 + 2))\r")
+        await client.said("on 42")
+
+
+@pytest.mark.rules("S003-138")
+async def test_a_program_that_cannot_start_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none_left() -> Any:
+        raise OSError(28, os.strerror(28))
+
+    async with open_desk_house(tmp_path, program="/nowhere/bash") as house, house.sit() as client:
+        await client.begin(tmp_path)
+        await client.type("echo lost\r")
+        await client.until(lambda: client.errors)
+        await client.settled()
+        assert client.errors == ["/nowhere/bash cannot be started in a terminal: No such file or directory."]
+        assert f"\r\n\x1b[31mError: {client.errors[0]}\x1b[0m\r\n" in client.outputs
+    async with open_desk_house(tmp_path) as house, house.sit() as client:
+        with monkeypatch.context() as broken:
+            broken.setattr(pty, "openpty", none_left)
+            await client.begin(tmp_path)
+            await client.until(lambda: client.errors)
+        await client.begin(tmp_path)
+        await client.type("echo on $((40 + 2))\r")
+        await client.said("on 42")
+
+
+async def test_without_a_path_it_is_the_first_root(house: DeskHouse, tmp_path: Path) -> None:
+    async with house.sit() as client:
+        await client.say(type="init", isPlainShell=True)
+        await client.type("pwd\r")
+        await client.said(str(tmp_path))
+
+
+# --- who finds what
+
+
+@pytest.mark.rules("S003-071", "S003-073", "S003-076", "S003-077", "S003-078", "S003-088", "S003-092")
+async def test_who_comes_back_finds_it_all_as_it_was_left(house: DeskHouse, tmp_path: Path) -> None:
+    (tmp_path / "gate").touch()
+    async with house.sit() as client:
+        await client.begin(tmp_path)
+        await client.type("kept=here; echo before; (while [ -e gate ]; do sleep 0.02; done; echo aft''er) &\r")
+        await client.said("before")
+        shell = house.program()
+    await until(lambda: not shell.watched)
+    (tmp_path / "gate").unlink()
+    await until(lambda: any("after" in line for line in shell.screen.lines))
+    async with house.sit() as back:
+        await back.begin(f"{tmp_path}/.")
+        await back.hear()
+        replay = (await back.hear())["data"]
+        assert back.outputs[0] == RECONNECTED
+        # All of it in one piece, as it was printed: the size is the same.
+        assert CLEAN not in replay and "before\r\n" in replay and "after\r\n" in replay
+        await back.type("echo $kept is kept\r")
+        await back.said("here is kept")
+        assert house.program() is shell
+    await until(lambda: not shell.watched)
+    async with house.sit() as narrow:
+        narrow.screen.resize(60, 20)
+        await narrow.begin(tmp_path)
+        await narrow.hear()
+        # Drawn, for a screen of another size.
+        assert (await narrow.hear())["data"].startswith(CLEAN)
+        await narrow.type("echo still $kept\r")
+        await narrow.said("still here")
+
+
+@pytest.mark.rules("S003-072", "S003-074")
+async def test_folder_session_command_and_user_make_the_key(house: DeskHouse, tmp_path: Path) -> None:
+    """Fault 17: commands with the same beginning are two commands."""
+    (inner,) = folders(tmp_path, "inner")
+    long = "read answer; : 0123456789"
+    wishes: list[tuple[Path, dict[str, Any]]] = [
+        (tmp_path, {}),
+        (inner, {}),
+        (tmp_path, {"sessionId": "one"}),
+        (tmp_path, {"sessionId": "two"}),
+        (tmp_path, {"initialCommand": f"{long} first"}),
+        (tmp_path, {"initialCommand": f"{long} second"}),
+        # Joined by underscores these would be the same as others.
+        (tmp_path, {"sessionId": "default"}),
+    ]
+    async with contextlib.AsyncExitStack() as stack:
+        for number, (folder, fields) in enumerate(wishes, start=1):
+            client = await stack.enter_async_context(house.sit())
+            await client.begin(folder, **fields)
+            await client.begun()
+            assert len(house.terminals.names()) == number, fields
+            assert not client.reconnects
+        again = await stack.enter_async_context(house.sit())
+        await again.begin(tmp_path, initialCommand=f"{long} second")
+        await again.until(lambda: again.reconnects)
+        other = await stack.enter_async_context(house.sit(token=await house.token_of("ann")))
+        await other.begin(tmp_path)
+        await other.until(lambda: other.outputs)
+        assert not other.reconnects and len(house.terminals.names()) == len(wishes) + 1
+
+
+@pytest.mark.rules("S003-077")
+async def test_all_viewers_see_and_a_stale_close_detaches_nobody(house: DeskHouse, tmp_path: Path) -> None:
+    """Fault 4, for terminals: a second browser silences none."""
+    async with house.sit() as second:
+        async with house.sit() as first:
+            await first.begin(tmp_path)
+            await first.seen("$")
+            await second.begin(tmp_path)
+            await second.until(lambda: second.reconnects)
+            await second.type("echo from the second\r")
+            await first.said("from the second")
+            await first.type("echo from the first\r")
+            await second.said("from the first")
+            await first.said("from the first")
+            shown = ["$ echo from the second", "from the second", "$ echo from the first", "from the first"]
+            for viewer in (first, second):
+                assert [line for line in viewer.screen.lines() if "from" in line] == shown
+        await second.type("echo still $((1 + 1))\r")
+        await second.said("still 2")
+        assert house.program().watched
+
+
+async def test_many_that_come_at_once_start_one_shell(house: DeskHouse, tmp_path: Path) -> None:
+    async with contextlib.AsyncExitStack() as stack:
+        clients = [await stack.enter_async_context(house.sit()) for _ in range(8)]
+        await asyncio.gather(*(client.begin(tmp_path) for client in clients))
+        await clients[0].type("echo $((6 * 7))\r")
+        for client in clients:
+            await client.said("42")
+        assert len(house.terminals.names()) == 1
+        assert sum(client.reconnects for client in clients) == 7
+
+
+@pytest.mark.rules("S003-087")
+async def test_sizes(house: DeskHouse, tmp_path: Path) -> None:
+    """Fault 17: the size in an init that reconnects counts."""
+    async with house.sit() as client:
+        await client.begin(tmp_path, cols=90, rows=20)
+        await client.type("stty size\r")
+        await client.seen("20 90")
+        await client.fit(100, 30)
+        await client.type("stty size\r")
+        await client.seen("30 100")
+        await client.say(type="resize", cols="wide")
+        await until(lambda: house.program().screen.size == Size(80, 24))
+        for cols, rows in ((0, -1), (10**9, 10**9)):
+            await client.say(type="resize", cols=cols, rows=rows)
+    await until(lambda: not house.program().watched)
+    async with house.sit() as back:
+        back.screen.resize(70, 15)
+        await back.begin(tmp_path)
+        await back.type("stty size\r")
+        await back.seen("15 70")
+        async with house.sit() as small:
+            small.screen.resize(60, 10)
+            await small.begin(tmp_path)
+            await small.until(lambda: small.reconnects)
+            await until(lambda: house.program().screen.size == Size(60, 10))
+        await until(lambda: house.program().screen.size == Size(70, 15))
+
+
+# --- two inits on one socket
+
+
+@pytest.mark.rules("S003-091")
+async def test_two_inits_on_one_socket_do_not_mix(house: DeskHouse, tmp_path: Path) -> None:
+    """Fault 15: the end of the first takes nothing from the second, and neither is left without an owner."""
+    first, second = folders(tmp_path, "first", "second")
+    async with house.sit() as client:
+        await client.begin(first)
+        await client.type("while [ ! -e go ]; do sleep 0.02; done; exit 3\r")
+        await client.seen("sleep")
+        one = house.program()
+        await client.begin(second)
+        await client.type("pwd\r")
+        await client.said(str(second))
+        (first / "go").touch()
+        await until(lambda: not one.running)
+        await client.type("echo on $((40 + 2))\r")
+        await client.said("on 42")
+        assert client.exit_codes == []
+        await client.begin(first)
+        await client.type("echo new $((1 + 1))\r")
+        await client.said("new 2")
+        assert len(house.programs()) == 2
+        await client.begin(second)
+        await client.until(lambda: client.reconnects)
+        await client.type("exit 4\r")
+        await client.until(lambda: client.exit_codes)
+        assert client.exit_codes == [4]
+
+
+async def test_keys_go_to_the_program_that_was_wanted_last(house: DeskHouse, tmp_path: Path) -> None:
+    first, second = folders(tmp_path, "first", "second")
+    async with house.sit() as client:
+        await client.begin(first)
+        await client.type("touch lost\r")
+        await client.begin(second)
+        await client.fit(66, 11)
+        await client.type("stty size; basename $(pwd)\r")
+        await client.said("second")
+        await client.seen("11 66")
+        assert not (first / "lost").exists()

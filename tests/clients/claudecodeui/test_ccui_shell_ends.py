@@ -1,0 +1,298 @@
+"""claudecodeui's terminal: how it ends, who may, and what goes wrong."""
+
+import asyncio
+import contextlib
+import json
+import re
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+
+from clients.claudecodeui.desking import SECRETS, DeskHouse, folders, open_desk_house
+from fairlead.clients.claudecodeui.shell import MESSAGE_LIMIT, ShellCodec
+from fairlead.model.auth import Identity
+from fairlead.model.terminals import Output, TakeDesk
+from fairlead.system.proctable import is_alive
+from fairlead.terminals import TerminalRegistry
+from fairlead.terminals.joining import UNSENT_BYTES
+from fairlead.terminals.shells import left_warning
+from fairlead.terminals.terminal import LiveTerminal
+from fairlead.testing.clock import ManualClock
+from server.fakes import until
+from terminals.on_socket import CLEAN, PATIENCE
+
+
+@pytest.fixture
+async def house(tmp_path: Path) -> AsyncIterator[DeskHouse]:
+    async with open_desk_house(tmp_path) as house:
+        yield house
+
+
+# --- how it ends
+
+
+@pytest.mark.rules("S003-091")
+async def test_the_end_is_told_and_the_socket_stays(house: DeskHouse, tmp_path: Path) -> None:
+    async with house.sit() as client, house.sit() as other:
+        await client.begin(tmp_path)
+        await client.seen("$")
+        await other.begin(tmp_path)
+        await other.until(lambda: other.reconnects)
+        await client.type("exit 3\r")
+        for viewer in (client, other):
+            await viewer.ended()
+            assert viewer.outputs[-1] == "\r\n\x1b[33mProcess exited with code 3 (0)\x1b[0m\r\n"
+        await client.type("echo lost\r")
+        await client.begin(tmp_path)
+        await client.type("echo new; kill -KILL $$\r")
+        await client.until(lambda: len(client.exit_codes) == 2)
+        assert client.outputs[-1] == "\r\n\x1b[33mProcess exited with code 137 (9)\x1b[0m\r\n"
+        assert not client.reconnects and "lost" not in client.text
+
+
+@pytest.mark.rules("S003-093", "S003-094", "S003-095", "S003-096")
+async def test_one_that_nobody_watches_is_ended_after_half_an_hour(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with open_desk_house(tmp_path, clock) as house:
+        async with house.sit() as client:
+            await client.begin(tmp_path)
+            await client.type("echo old words\r")
+            await client.said("old words")
+            # However long somebody is there who does nothing.
+            await clock.advance(3 * 60 * 60)
+            shell = house.program()
+        await until(lambda: not shell.watched)
+        await clock.advance(29 * 60)
+        assert shell.running and left_warning(60).strip() in shell.screen.lines
+        async with house.sit() as back:
+            await back.begin(tmp_path)
+            await back.seen(left_warning(60).strip())
+            await clock.advance(3 * 60 * 60)
+            assert house.program() is shell
+            await back.type("echo more words; (sleep 1000; echo never) &\r")
+            await back.said("more words")
+        await until(lambda: not shell.watched)
+        await clock.advance(29 * 60 + 59)
+        assert shell.running
+        await clock.advance(1)
+        async with asyncio.timeout(PATIENCE):
+            await shell.wait()
+        assert not is_alive(shell.pid, shell.started)
+        async with house.sit() as new:
+            await new.begin(tmp_path)
+            await new.seen("$")
+            assert "words" not in new.text and not new.reconnects
+
+
+@pytest.mark.rules("S003-107")
+async def test_a_long_replay_is_one_bounded_piece(house: DeskHouse, tmp_path: Path) -> None:
+    async with house.sit() as client:
+        await client.begin(tmp_path)
+        await client.type("i=0; while [ $i -lt 5000 ]; do i=$((i + 1)); echo line $i; done; echo do''ne\r")
+        await client.said("done")
+    async with house.sit() as back:
+        await back.begin(tmp_path)
+        await back.hear()
+        replay = (await back.hear())["data"]
+        assert [int(found) for found in re.findall(r"line (\d+)", replay)] == list(range(1, 5001))
+        await back.type("head -c 3000000 /dev/zero | tr '\\0' x; echo; echo do''ne\r")
+        await back.said("done")
+    async with house.sit() as last:
+        await last.begin(tmp_path)
+        await last.hear()
+        assert len((await last.hear())["data"]) < 512 * 1024
+
+
+# --- who may
+
+
+@pytest.mark.rules("S003-016")
+async def test_the_scope_terminal_is_needed(house: DeskHouse) -> None:
+    chatting = await house.served.token("view", "chat", "approve")
+    for token, status in ((chatting, 403), ("fl_wrong", 401)):
+        with pytest.raises(InvalidStatus) as refused:
+            async with house.sit(token=token):
+                pass
+        assert refused.value.response.status_code == status
+    assert house.terminals.names() == ()
+
+
+async def test_the_environment_holds_no_secret(house: DeskHouse, tmp_path: Path) -> None:
+    """Fault 13: neither keys of the gateway nor folders outside the roots."""
+    async with house.sit() as client:
+        await client.begin(tmp_path)
+        await client.type("env > found; echo wr''itten\r")
+        await client.said("written")
+    found = (tmp_path / "found").read_text()
+    assert "TERM=xterm-256color" in found and "COLORTERM=truecolor" in found
+    assert not [word for word in (*SECRETS, "secret") if word in found]
+
+
+async def test_a_frame_that_is_too_large_ends_that_socket_alone(house: DeskHouse, tmp_path: Path) -> None:
+    async with house.sit() as client, house.sit() as other:
+        await other.begin(tmp_path)
+        await other.seen("$")
+        with contextlib.suppress(ConnectionClosed):
+            await client.socket.send('{"type":"input","data":"' + "x" * (MESSAGE_LIMIT + 1) + '"}')
+        with pytest.raises(ConnectionClosed) as closed:
+            await client.hear()
+        assert closed.value.rcvd is not None and closed.value.rcvd.code == 1009
+        await other.type("echo on $((40 + 2))\r")
+        await other.said("on 42")
+
+
+async def test_what_is_typed_while_it_starts_is_kept_in_order(house: DeskHouse, tmp_path: Path) -> None:
+    async with house.sit() as client:
+        await client.begin(tmp_path)
+        for number in range(200):
+            await client.type(f"echo line $(({number} + 1))\r")
+        await client.until(lambda: "line 200\r\n" in client.text)
+        assert [int(found) for found in re.findall(r"line (\d+)\r\n", client.text)] == list(range(1, 201))
+
+
+class FullWire:
+    """A client that does not read: what is sent to it stays."""
+
+    def __init__(self) -> None:
+        self.sent: list[bytes] = []
+        self.full = True
+        self.ended = False
+
+    def send(self, frames: bytes) -> None:
+        self.sent.append(frames)
+
+    def backlog(self) -> int:
+        return UNSENT_BYTES + 1 if self.full else 0
+
+    def probe(self, answered: Callable[[], None]) -> None:
+        answered()
+
+    def pause(self) -> None: ...
+    def resume(self) -> None: ...
+    def hang_up(self, code: int, reason: str) -> None:
+        self.ended = True
+
+
+async def test_one_that_does_not_read_slows_nobody_and_costs_little(house: DeskHouse, tmp_path: Path) -> None:
+    """Fault 7, for terminals: what waits for it is bounded, and it is drawn anew when it reads again."""
+    async with house.sit() as client:
+        await client.begin(tmp_path)
+        await client.seen("$")
+        owner = Identity("c", house.program().name.split("/")[1], "n", frozenset({"terminal"}))
+        desk = await house.desks.take(owner, TakeDesk(codec=ShellCodec()))
+        wire = FullWire()
+        desk.attached(wire)
+        desk.received(json.dumps(client.init(str(tmp_path))).encode())
+        await until(lambda: len(wire.sent) == 2)
+        await client.type("i=0; while [ $i -lt 9000 ]; do i=$((i + 1)); echo a line that is as long as one $i; done\r")
+        await client.until(lambda: "as one 9000\r\n" in "".join(client.outputs[-3:]))
+        # The marker and the first of it: nothing more, however much was printed.
+        assert len(wire.sent) == 2
+        wire.full = False
+        desk.drained()
+        await until(lambda: b"as one 9000" in b"".join(wire.sent))
+        assert CLEAN.encode() in b"".join(wire.sent).replace(b"\\u001b", b"\x1b") and len(b"".join(wire.sent)) < 600_000
+        desk.detached(1000)
+        await client.type("echo on $((40 + 2))\r")
+        await client.said("on 42")
+
+
+async def test_there_are_only_so_many(tmp_path: Path) -> None:
+    async with open_desk_house(tmp_path, most=1) as house, house.sit() as one, house.sit() as two:
+        await one.begin(tmp_path)
+        await one.seen("$")
+        await two.begin(tmp_path, sessionId="another")
+        await two.until(lambda: two.errors)
+        assert "1 terminals are open" in two.errors[0]
+        await one.begin(tmp_path)
+        await one.until(lambda: one.reconnects)
+
+
+async def test_a_fault_of_ours_is_told_without_its_words(
+    house: DeskHouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with house.sit() as client:
+        with monkeypatch.context() as broken:
+            broken.setattr(TerminalRegistry, "open", lambda *_: 1 // 0)
+            await client.begin(tmp_path)
+            await client.until(lambda: client.errors)
+        assert client.errors == ["The gateway failed: its log says why."]
+        assert "ZeroDivisionError" in caplog.text
+        await client.begin(tmp_path)
+        await client.type("echo on $((40 + 2))\r")
+        await client.said("on 42")
+
+
+async def test_a_folder_that_is_gone_keeps_nobody_from_its_shell(house: DeskHouse, tmp_path: Path) -> None:
+    (inner,) = folders(tmp_path, "inner")
+    async with house.sit() as client:
+        await client.begin(inner)
+        await client.type("rmdir ../inner; echo go''ne\r")
+        await client.said("gone")
+        await client.begin(inner)
+        await client.until(lambda: client.reconnects)
+
+
+async def test_a_change_of_seats_after_keys_that_nobody_reads_goes_on(house: DeskHouse, tmp_path: Path) -> None:
+    """A socket that was not read any more, because its program did not read, is read again for the next."""
+    first, second = folders(tmp_path, "first", "second")
+    async with house.sit() as client:
+        await client.begin(first)
+        await client.type("stty raw -echo; echo re''ady; sleep 1000\r")
+        await client.seen("ready")
+        for _ in range(4):
+            await client.type("k" * (MESSAGE_LIMIT // 2))
+        async with house.sit() as other:
+            await other.begin(first, forceRestart=True)
+            await client.until(lambda: client.exit_codes)
+        await client.begin(second)
+        await client.type("echo on $((40 + 2))\r")
+        await client.said("on 42")
+
+
+async def test_one_whose_terminal_cannot_be_shown_is_told_to_come_again(
+    house: DeskHouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(terminal: LiveTerminal, who: str, raw: bool) -> AsyncIterator[Output]:
+        if terminal.running:
+            raise ValueError("no")
+        yield Output(b"")
+
+    async with house.sit() as client, house.sit() as other:
+        await other.begin(tmp_path)
+        await other.seen("$")
+        with monkeypatch.context() as patched:
+            patched.setattr(LiveTerminal, "watch", broken)
+            await client.begin(tmp_path)
+            with pytest.raises(ConnectionClosed) as closed:
+                await client.until(lambda: False)
+        assert closed.value.rcvd is not None and closed.value.rcvd.code == 1011
+        await other.type("echo on $((40 + 2))\r")
+        await other.said("on 42")
+
+
+async def test_a_client_that_leaves_at_any_moment_leaves_nothing_behind(house: DeskHouse, tmp_path: Path) -> None:
+    who = Identity("c", "ann", "n", frozenset({"terminal"}))
+    wish = json.dumps({"type": "init", "projectPath": str(tmp_path), "isPlainShell": True, "cols": 30}).encode()
+    for rounds in range(12):
+        desk = await house.desks.take(who, TakeDesk(codec=ShellCodec()))
+        wire = FullWire()
+        # Its first words may come before it is given the socket.
+        desk.received(wish)
+        desk.attached(wire)
+        for _ in range(rounds):
+            await asyncio.sleep(0)
+        desk.detached(1000)
+        told = len(wire.sent)
+        desk.received(b'{"type":"input","data":"x"}')
+        desk.drained()
+        await asyncio.sleep(0)
+        assert len(wire.sent) == told
+    await until(lambda: not any(program.watched for program in house.programs()))
+    async with house.sit(token=await house.token_of("ann")) as client:
+        await client.begin(tmp_path)
+        await client.type("stty size\r")
+        # None of them counts any more.
+        await client.seen("24 80")

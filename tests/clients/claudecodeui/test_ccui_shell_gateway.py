@@ -1,0 +1,81 @@
+"""claudecodeui's terminal on a whole gateway: on its door and on the main port, for somebody who has signed in."""
+
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+
+from clients.claudecodeui.ccui_signing import Signed, signed_gateway
+from clients.claudecodeui.desking import DeskClient
+from fairlead.system.proctable import start_mark
+
+
+@contextlib.asynccontextmanager
+async def shell(url: str, token: str, origin: str | None = None) -> AsyncIterator[DeskClient]:
+    address = f"{url.replace('http', 'ws', 1)}/shell?token={token}"
+    headers = {"Origin": origin} if origin else None
+    async with connect(address, additional_headers=headers, proxy=None, max_size=None) as socket:
+        yield DeskClient(socket)
+
+
+@pytest.mark.rules("S003-002", "S003-004", "S003-071")
+async def test_a_shell_is_the_same_on_both_ports_and_ends_with_the_gateway(
+    tmp_path: Path, cheap_passwords: None
+) -> None:
+    async with (
+        signed_gateway(tmp_path, shell="/bin/sh", record_terminals=True) as signed,
+        shell(signed.door, signed.token) as one,
+        shell(signed.gateway.url, signed.token) as two,
+    ):
+        await one.begin(signed.project)
+        await one.type("echo pid=$$.; env | grep -c -i fairlead\r")
+        await one.until(lambda: one.text.count("pid=") == 2)
+        pid = int(one.text.rpartition("pid=")[2].partition(".")[0])
+        await one.said("0")
+        await two.begin(signed.project)
+        await two.until(lambda: two.reconnects)
+        await two.seen(f"pid={pid}.")
+        await two.begin("/etc")
+        await two.until(lambda: two.errors)
+        assert two.errors == ["Invalid project path"]
+        assert start_mark(pid)
+    assert start_mark(pid) == ""
+    (recording,) = (tmp_path / "data" / "recordings").iterdir()
+    assert f"pid={pid}." in recording.read_text() and "-ann-" in recording.name
+
+
+async def test_a_session_whose_agent_has_no_terminal_is_refused(signed: Signed) -> None:
+    session = await signed.create("hello")
+    async with shell(signed.door, signed.token) as client:
+        fields = {"sessionId": session, "hasSession": True, "provider": "claude", "isPlainShell": False}
+        await client.begin(signed.project, **fields)
+        await client.until(lambda: client.errors)
+        assert "has no terminals here" in client.errors[0]
+    # It is as it was.
+    frames = await signed.run(session, "SCRIPT:text one")
+    assert frames[-1]["success"] is True
+
+
+async def test_who_may_not_is_refused_before_the_upgrade(signed: Signed) -> None:
+    """Fault 14, for this socket: origin, token and scope are looked at, and a token is looked at again."""
+    await signed.add("bob", scopes=["view", "chat"])
+    refused = [
+        (signed.token, "http://evil.example", 403),
+        ("wrong", None, 401),
+        (await signed.sign_in("bob"), None, 403),
+    ]
+    for token, origin, status in refused:
+        with pytest.raises(InvalidStatus) as error:
+            async with shell(signed.door, token, origin):
+                pass
+        assert error.value.response.status_code == status
+    async with shell(signed.door, signed.token) as client:
+        await client.begin(signed.project)
+        await client.begun()
+        answer = await signed.admin.delete("/v1/users/ann")
+        assert answer.status_code < 300, answer.text
+        with pytest.raises(ConnectionClosed):
+            await client.until(lambda: False)

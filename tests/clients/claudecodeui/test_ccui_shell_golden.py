@@ -1,0 +1,229 @@
+"""Frames of /shell by case: tests/golden/claudecodeui-shell/<case>/in.jsonl is what happens, one a line (`say`: a
+client's frame, `seated`, `print`, `redraw`, `exit`, `refuse`, `fail`); out.jsonl what the gateway makes of it: what is
+wanted (`wanted`), what goes to the program (`keys`, `size`) and to the client (`frame`). FAIRLEAD_WRITE=1 writes them
+anew: then read the difference.
+"""
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairlead.clients.claudecodeui.shell import EARLY_BYTES, ShellCodec, ShellConversation
+from fairlead.config import BadSetting, load
+from fairlead.model.agents import Exit
+from fairlead.model.auth import Identity
+from fairlead.model.errors import AgentGone, AgentMissing, BadId, BadRequest, Busy, NotFound, OutsideRoots
+from fairlead.model.requests import Head
+from fairlead.model.sockets import Opening, Run, Write
+from fairlead.model.terminals import Answer, FoundUrl, Keys, Output, Seated, Size, Wanted
+from fairlead.server.websocket.frames import split_frames
+from fairlead.terminals.programs import PROVIDERS, Provider, key, resumes, typed, words
+from fairlead.wiring import providers
+
+CASES = Path(__file__).parents[2] / "golden" / "claudecodeui-shell"
+NAMES = sorted(path.name for path in CASES.iterdir())
+ERRORS = {
+    "roots": OutsideRoots("/etc", ("/p",)),
+    "folder": NotFound("folder", "/p/nowhere"),
+    "session-id": BadId("session", "--x"),
+    "session": NotFound("session", "x"),
+    "missing": AgentMissing("codex cannot be started in a terminal: No such file or directory."),
+    "busy": Busy("A turn is running."),
+    "gone": AgentGone("The program of this terminal has ended."),
+}
+
+
+def frames(data: bytes) -> list[dict[str, Any]]:
+    return [{"frame": json.loads(payload)} for _, payload in split_frames(data)]
+
+
+def play(codec: ShellCodec, line: dict[str, Any]) -> list[dict[str, Any]]:
+    urls = tuple(FoundUrl(**one) for one in line.get("urls", ()))
+    match line:
+        case {"say": said}:
+            match codec.read((said if isinstance(said, str) else json.dumps(said)).encode()):
+                case Wanted() as wanted:
+                    return [{"wanted": msgspec.to_builtins(wanted)}]
+                case Keys(data=keys):
+                    return [{"keys": keys.decode()}]
+                case Size(columns=columns, rows=rows):
+                    return [{"size": [columns, rows]}]
+                case Answer(frames=data):
+                    return frames(data)
+        case {"seated": seated}:
+            return frames(codec.seated(Seated(**seated)))
+        case {"print": text}:
+            return frames(codec.output(Output(text.encode(), urls=urls)))
+        case {"redraw": text}:
+            return frames(codec.output(Output(text.encode(), redraw=True, size=Size(80, 24), urls=urls)))
+        case {"exit": exit}:
+            return frames(codec.ended(Exit(**exit)))
+        case {"refuse": name}:
+            return frames(codec.refused(ERRORS[name]))
+        case {"fail": name}:
+            return frames(codec.failed(ERRORS[name]))
+    raise AssertionError(line)
+
+
+@pytest.mark.rules("S003-081", "S003-084", "S003-099", "S003-100", "S003-102", "S003-110", "S003-111", "S003-138")
+@pytest.mark.parametrize("case", NAMES)
+def test_case(case: str) -> None:
+    codec = ShellCodec()
+    given = [json.loads(line) for line in (CASES / case / "in.jsonl").read_text().splitlines()]
+    found = [one for line in given for one in play(codec, line)]
+    out = CASES / case / "out.jsonl"
+    if os.environ.get("FAIRLEAD_WRITE"):
+        out.write_text("".join(json.dumps(one, ensure_ascii=False) + "\n" for one in found))
+    assert found == [json.loads(line) for line in out.read_text().splitlines()]
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=5,
+)
+FIELDS = (
+    "projectPath",
+    "sessionId",
+    "hasSession",
+    "provider",
+    "cols",
+    "rows",
+    "initialCommand",
+    "isPlainShell",
+    "data",
+)
+
+
+@given(
+    st.fixed_dictionaries({"type": st.sampled_from(["init", "input", "resize"])}, optional=dict.fromkeys(FIELDS, JSON))
+    | JSON
+)
+def test_no_frame_is_an_accident(frame: Any) -> None:
+    """Whatever comes is a wish, keys, a size, or an answer; a wish has a session id that is one plain word, and a path
+    that is absolute."""
+    said = ShellCodec().read(json.dumps(frame).encode())
+    assert isinstance(said, Wanted | Keys | Size | Answer)
+    if isinstance(said, Wanted):
+        assert re.fullmatch(r"[a-zA-Z0-9_.:-]*", said.session) and said.folder[:1] in ("", "/")
+        assert not (said.command and said.provider) and (said.session or not said.resume)
+
+
+@given(st.text(alphabet="ab-$`;| \n\"'\\\\{}()/.:", max_size=20), st.sampled_from(sorted(PROVIDERS)))
+def test_no_id_adds_a_word_or_an_option(session: str, provider: str) -> None:
+    frame = {"type": "init", "projectPath": "/p", "provider": provider, "sessionId": session, "hasSession": True}
+    wanted = ShellCodec().read(json.dumps(frame).encode())
+    if not isinstance(wanted, Wanted):
+        return
+    try:
+        found = words(PROVIDERS, wanted)
+    except BadId:
+        assert session.startswith("-")
+        return
+    expected = PROVIDERS[provider].resume if session else PROVIDERS[provider].command
+    assert len(found) == len(expected)
+    assert [word.startswith("-") for word in found] == [word.startswith("-") for word in expected]
+
+
+def test_a_url_is_remembered_as_told_within_bounds() -> None:
+    codec = ShellCodec()
+    for number in range(5000):
+        told = codec.output(Output(b"", urls=(FoundUrl(f"https://a.example/{number}"),)))
+        assert b"auth_url" in told
+
+
+def test_what_comes_before_somebody_holds_the_socket_is_bounded() -> None:
+    who = Identity("c", "u", "n", frozenset({"terminal"}))
+    talk = ShellConversation(Opening(head=Head(method="GET", path="/"), who=who, version="1", fresh=lambda: "f"))
+    assert [type(thing) for thing in talk.opened()] == [Run]
+    frame = b'{"type":"input","data":"' + b"x" * (EARLY_BYTES // 4) + b'"}'
+    for _ in range(10):
+        assert talk.throttled(frame, True, BadRequest("too many")) == ()
+    heard: list[bytes] = []
+
+    class Holder:
+        def received(self, data: bytes) -> None:
+            heard.append(data)
+
+    talk.answered(None, Holder())
+    assert len(heard) == 3
+    (told,) = talk.failed(None, BadRequest("No."))
+    assert isinstance(told, Write) and b"Error: No." in told.frames
+
+
+# --- programs
+
+
+@pytest.mark.rules("S003-099", "S003-100", "S003-105", "S003-106")
+@pytest.mark.parametrize(
+    ("provider", "fresh", "resumed"),
+    [
+        ("cursor", ("cursor-agent",), ("cursor-agent", "--resume=s:1")),
+        ("codex", ("codex",), ("codex", "resume", "s:1")),
+        ("opencode", ("opencode",), ("opencode", "--session", "s:1")),
+    ],
+)
+def test_the_words_of_each_program(provider: str, fresh: tuple[str, ...], resumed: tuple[str, ...]) -> None:
+    assert words(PROVIDERS, Wanted(provider=provider)) == fresh
+    assert words(PROVIDERS, Wanted(provider=provider, session="s:1")) == fresh
+    assert words(PROVIDERS, Wanted(provider=provider, session="s:1", resume=True)) == resumed
+
+
+def test_an_id_is_never_an_option_and_what_cannot_resume_begins_anew() -> None:
+    with pytest.raises(BadId):
+        words(PROVIDERS, Wanted(provider="codex", session="--config=x", resume=True))
+    with pytest.raises(NotFound):
+        words(PROVIDERS, Wanted(provider="../../bin/sh"))
+    once = {"once": Provider(command=("once", "now"))}
+    wanted = Wanted(provider="once", session="s", resume=True)
+    assert words(once, wanted) == ("once", "now") and not resumes(once, wanted)
+
+
+@pytest.mark.rules("S003-072", "S003-074")
+def test_keys_do_not_collide() -> None:
+    """Fault 17."""
+    wishes = [
+        ("u", "/p", Wanted()),
+        ("v", "/p", Wanted()),
+        ("u", "/q", Wanted()),
+        ("u", "/p", Wanted(session="default")),
+        ("u", "/p_default", Wanted()),
+        ("u", "/p", Wanted(session="s")),
+        ("u", "/p_s", Wanted(session="t")),
+        ("u", "/p", Wanted(session="s_t")),
+        ("u", "/p", Wanted(provider="codex")),
+        ("u", "/p", Wanted(command="npm run build:one")),
+        ("u", "/p", Wanted(command="npm run build:two")),
+    ]
+    assert len({key(*wish) for wish in wishes}) == len(wishes)
+    assert key("u", "/p", Wanted()) == key("u", "/p", Wanted(size=Size(1, 1), resume=True, restart=True))
+
+
+def test_how_a_command_is_typed() -> None:
+    assert typed("/bin/bash", "ls -l") == b"{ ls -l\r}; exit\r"
+    assert typed("zsh", "one\ntwo\r\n") == b"{ one\rtwo\r}; exit\r"
+    assert typed("/usr/bin/fish", "ls") == b"begin; ls\rend; exit\r"
+    assert typed("/bin/tcsh", "ls") == b"ls\r"
+
+
+def test_the_setting_provider(tmp_path: Path) -> None:
+    env = {"HOME": str(tmp_path)}
+    assert providers(load(env, {}).config) == PROVIDERS
+    mine = {"command": ["mine", "--now"], "resume": ["mine", "{session}"]}
+    chosen = providers(load(env, {"provider": {"mine": mine, "codex": {"command": ["/opt/codex"]}}}).config)
+    assert chosen["mine"] == Provider(command=("mine", "--now"), resume=("mine", "{session}"))
+    assert chosen["codex"] == Provider(command=("/opt/codex",)) and chosen["cursor"] == PROVIDERS["cursor"]
+    for name in ("claude", "plain-shell"):
+        with pytest.raises(BadRequest, match="is set by the setting"):
+            providers(load(env, {"provider": {name: mine}}).config)
+    bad: list[dict[str, Any]] = [{"command": []}, {"command": "sh -c x"}, {"resume": ["x"]}]
+    for wrong in bad:
+        with pytest.raises(BadSetting):
+            load(env, {"provider": {"mine": wrong}})

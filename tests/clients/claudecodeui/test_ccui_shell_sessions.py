@@ -1,0 +1,245 @@
+"""Sessions of ours on claudecodeui's terminal: handed over to it and back, never with a second writer."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clients.claudecodeui.desking import DeskClient, DeskHouse, open_desk_house
+from fairlead.model import commands as cmd
+from fairlead.model import queries as q
+from fairlead.model.errors import AgentGone, AgentMissing, BadRequest, Busy, NotAllowed
+from fairlead.model.terminals import session_terminal
+from fairlead.system.clock import SystemClock
+from fairlead.terminals import Desks, Shells, ShellSettings
+from fairlead.terminals.desks import LINKS
+from server.fakes import OTHER, SESSION, until
+
+
+@pytest.fixture
+async def house(tmp_path: Path) -> AsyncIterator[DeskHouse]:
+    async with open_desk_house(tmp_path) as house:
+        yield house
+
+
+async def claude(client: DeskClient, folder: Path, session: str | None = SESSION, **more: Any) -> None:
+    fields = {"sessionId": session, "hasSession": session is not None, "provider": "claude", "isPlainShell": False}
+    await client.begin(folder, **(fields | more))
+
+
+@pytest.mark.rules("S003-098", "S003-106")
+async def test_a_session_is_handed_over_to_the_terminal_and_back(house: DeskHouse, tmp_path: Path) -> None:
+    async with house.sit() as client:
+        await claude(client, tmp_path)
+        await client.seen(f"agent of {SESSION}")
+        assert client.outputs[0] == f"\x1b[36mResuming Claude session {SESSION} in: /home/somebody\x1b[0m\r\n"
+        (asked,) = house.gateway.said(cmd.HandOver)
+        # It is not taken out of a turn.
+        assert (asked.link, asked.when, asked.wait) == ("terminal", "turn_end", False)
+        await client.type("hello\r")
+        await client.seen("agent got hello")
+        await client.type("\x04")
+        await client.until(lambda: client.exit_codes)
+        assert client.exit_codes == [0]
+    await until(lambda: house.gateway.links[SESSION] == "stdio")
+    await until(lambda: house.gateway.documents.spaces == {LINKS: {}})
+
+
+async def test_a_session_whose_terminal_ended_with_its_gateway_goes_back_too(house: DeskHouse, tmp_path: Path) -> None:
+    async with house.sit() as client:
+        await claude(client, tmp_path)
+        await client.seen("agent of")
+    documents = house.gateway.documents
+    assert await documents.list(LINKS) == {SESSION: "stdio"}
+    # The next gateway, on the same data: it has none of these terminals.
+    await documents.put(LINKS, OTHER, "dial-in")
+    await documents.put(LINKS, "a session that was deleted", "stdio")
+    house.gateway.links[OTHER] = "terminal"
+    await house.terminals.close()
+    clock = SystemClock()
+    shells = Shells(house.terminals, clock, ShellSettings(program="/bin/sh", env={}), lambda path: path)
+    desks = Desks(house.terminals, shells, {}, house.gateway, documents, clock, lambda path: path)
+    await desks.start()
+    await until(lambda: documents.spaces == {LINKS: {}})
+    assert (house.gateway.links[SESSION], house.gateway.links[OTHER]) == ("stdio", "dial-in")
+    await desks.close()
+    await shells.close()
+
+
+async def test_it_is_found_again_and_shared(house: DeskHouse, tmp_path: Path) -> None:
+    async with house.sit() as second:
+        async with house.sit() as first:
+            await claude(first, tmp_path)
+            await first.seen("agent of")
+            await claude(second, tmp_path)
+            await second.until(lambda: second.reconnects)
+            await second.type("from the second\r")
+            await first.seen("agent got from the second")
+        await second.type("more\r")
+        await second.seen("agent got more")
+    async with house.sit() as third:
+        await claude(third, tmp_path)
+        await third.until(lambda: third.reconnects)
+        await third.seen("agent got more")
+        assert len(house.gateway.said(cmd.HandOver)) == 1
+
+
+async def test_one_that_is_on_a_terminal_already_stays_there(house: DeskHouse, tmp_path: Path) -> None:
+    """Somebody else put it there: it is joined, and left there."""
+    await house.gateway.command(_who(), cmd.HandOver(session=SESSION, link="terminal"))
+    terminal = house.program()
+    async with house.sit() as client:
+        await claude(client, tmp_path)
+        await client.until(lambda: client.reconnects)
+        await client.seen("agent of")
+        assert house.program() is terminal
+        await client.type("\x04")
+        await client.until(lambda: client.exit_codes)
+    await client.socket.wait_closed()
+    assert house.gateway.said(cmd.Configure) == []
+
+
+async def test_while_a_turn_runs_it_is_refused(house: DeskHouse, tmp_path: Path) -> None:
+    told = "It cannot be handed over now, there is a running turn."
+    house.gateway.errors[cmd.HandOver] = Busy(told)
+    async with house.sit() as client:
+        await claude(client, tmp_path)
+        await client.until(lambda: client.errors)
+        await client.settled()
+        assert client.errors == [told] and f"\r\n\x1b[31mError: {told}\x1b[0m\r\n" in client.outputs
+        assert house.terminals.names() == () and house.gateway.said(cmd.Create) == []
+        del house.gateway.errors[cmd.HandOver]
+        await claude(client, tmp_path)
+        await client.seen("agent of")
+
+
+@pytest.mark.parametrize(
+    "error", [NotAllowed("This needs the scope chat."), BadRequest("The agent demo has no terminals.")]
+)
+async def test_what_is_not_allowed_is_no_reason_for_another_session(
+    house: DeskHouse, tmp_path: Path, error: Exception
+) -> None:
+    house.gateway.errors[cmd.HandOver] = error
+    async with house.sit() as client:
+        await claude(client, tmp_path)
+        await client.until(lambda: client.errors)
+        assert client.errors == [str(error)] and house.gateway.said(cmd.Create) == []
+
+
+@pytest.mark.rules("S003-106")
+@pytest.mark.parametrize("session", ["33333333-3333-4333-8333-333333333333", "no-uuid", "a:b"])
+async def test_an_unknown_session_becomes_a_new_one(house: DeskHouse, tmp_path: Path, session: str) -> None:
+    async with house.sit() as client:
+        await claude(client, tmp_path, session)
+        await client.seen("agent of")
+        assert f"could not be resumed: There is no session {session}" in client.text
+        assert "\x1b[36mStarting new Claude session in:" in client.text
+        (made,) = house.gateway.said(cmd.Create)
+        assert (made.cwd, made.agent, made.resume) == (str(tmp_path), "claude", "")
+        async with house.sit() as again:
+            await claude(again, tmp_path, session)
+            await again.until(lambda: again.reconnects)
+
+
+@pytest.mark.rules("S003-106")
+async def test_a_resume_that_fails_on_the_terminal_becomes_a_new_session(house: DeskHouse, tmp_path: Path) -> None:
+    house.gateway.failing[SESSION] = AgentGone("No conversation found with that id.")
+    house.gateway.script = (
+        f'[ "$1" = {SESSION} ] && {{ echo no such conversation; exit 1; }}; echo "a new one: $1"; cat'
+    )
+    async with house.sit() as client:
+        await claude(client, tmp_path)
+        await client.seen("a new one:")
+        # What the first said is not the end of what was wanted.
+        assert client.exit_codes == [] and "could not be resumed: No conversation found" in client.text
+        (made,) = house.gateway.said(cmd.Create)
+        assert house.program().name == session_terminal(made.session)
+
+
+@pytest.mark.rules("S003-100")
+async def test_without_a_session_a_new_one_begins(house: DeskHouse, tmp_path: Path) -> None:
+    async with house.sit() as client, house.sit() as other:
+        await claude(client, tmp_path, None)
+        await client.seen("agent of")
+        (made,) = house.gateway.said(cmd.Create)
+        await claude(other, tmp_path, SESSION, hasSession=False)
+        await other.seen("agent of")
+        assert house.gateway.said(cmd.HandOver)[0].session == made.session
+        assert SESSION not in [one.session for one in house.gateway.said(cmd.HandOver)]
+        assert len(house.gateway.said(cmd.Create)) == 2
+        # And a shell of the same folder is no session.
+        await other.begin(tmp_path)
+        await other.type("echo a shell $((1 + 1))\r")
+        await other.said("a shell 2")
+
+
+async def test_a_new_session_that_cannot_start_leaves_nothing(house: DeskHouse, tmp_path: Path) -> None:
+    house.gateway.errors[cmd.HandOver] = AgentMissing("Claude Code is not installed.")
+    async with house.sit() as client:
+        await claude(client, tmp_path, None)
+        await client.until(lambda: client.errors)
+        assert client.errors == ["Claude Code is not installed."]
+        (made,), (gone,) = house.gateway.said(cmd.Create), house.gateway.said(cmd.Delete)
+        assert made.session == gone.session
+
+
+async def test_a_forced_restart_ends_the_process_through_the_core(house: DeskHouse, tmp_path: Path) -> None:
+    async with house.sit() as client:
+        await claude(client, tmp_path)
+        await client.seen("agent of")
+        old = house.program()
+        await claude(client, tmp_path, forceRestart=True)
+        await client.until(lambda: client.text.count("Resuming Claude session") == 2)
+        await until(lambda: not old.running)
+        await client.seen("agent of")
+        assert house.program() is not old
+        assert [one.session for one in house.gateway.said(cmd.Close)] == [SESSION]
+        await client.type("\x04")
+        await client.until(lambda: client.exit_codes)
+    await until(lambda: house.gateway.documents.spaces == {LINKS: {}})
+    assert house.gateway.links[SESSION] == "stdio"
+
+
+async def test_who_leaves_while_it_is_handed_over_stops_nothing(house: DeskHouse, tmp_path: Path) -> None:
+    house.gateway.hold.add(cmd.HandOver)
+    async with house.sit() as client:
+        await claude(client, tmp_path)
+        await until(lambda: bool(house.gateway.said(cmd.HandOver)))
+        await client.begin(tmp_path)
+        await client.type("echo a shell $((1 + 1))\r")
+        await client.said("a shell 2")
+        house.gateway.release.set()
+        await until(lambda: house.terminals.find(session_terminal(SESSION)) is not None)
+        await claude(client, tmp_path)
+        await client.until(lambda: client.reconnects)
+        terminal = house.terminals.find(session_terminal(SESSION))
+        assert terminal is not None
+        await client.type("\x04")
+        await client.until(lambda: client.exit_codes)
+    # It goes back although nobody waited for it.
+    await until(lambda: house.gateway.links[SESSION] == "stdio")
+
+
+async def test_the_path_is_checked_for_sessions_too(house: DeskHouse) -> None:
+    async with house.sit() as client:
+        await claude(client, Path("/etc"))
+        await client.until(lambda: client.errors)
+        assert client.errors == ["Invalid project path"]
+        assert house.gateway.commands == [] and house.gateway.queries == []
+
+
+async def test_a_session_that_cannot_be_put_back_is_only_logged(house: DeskHouse, tmp_path: Path) -> None:
+    async with house.sit() as client:
+        await claude(client, tmp_path)
+        await client.seen("agent of")
+        house.gateway.errors[q.GetSession] = NotAllowed("No.")
+        await client.type("\x04")
+        await client.until(lambda: client.exit_codes)
+        await asyncio.sleep(0)
+        assert house.gateway.said(cmd.Configure) == []
+
+
+def _who() -> Any:
+    return None

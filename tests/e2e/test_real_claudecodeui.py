@@ -1,0 +1,69 @@
+"""The real CLI behind claudecodeui's chat: the demo agent's script, permissions, aborts, transcripts of others."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from clients.claudecodeui.ccui_chatting import peer_at
+from clients.claudecodeui.ccui_script import PLAYED, allow, create, history, play
+from e2e.desk import Desk, at_desk, settings
+from e2e.harness import NEWEST, on_versions
+from fairlead.testing.model_api import ScriptedModel
+
+
+@pytest.fixture
+async def desk(claude: Path, cli_env: dict[str, str], cli_cwd: Path, tmp_path: Path) -> AsyncIterator[Desk]:
+    config = settings(tmp_path / "data", cli_cwd, agent="claude", claude=str(claude), pass_env=["IS_SANDBOX"])
+    async with at_desk(config, cli_env, cli_cwd) as sitting:
+        yield sitting
+
+
+@on_versions()
+@pytest.mark.rules("S003-006", "S003-028", "S003-033", "S003-039", "S003-043", "S003-044", "S003-056")
+async def test_the_real_cli_plays_the_script_of_the_demo_agent(desk: Desk, model: ScriptedModel) -> None:
+    gateway = desk.gateway
+    assert await play(gateway.url, gateway.token, desk.http, desk.cwd) == PLAYED
+    first, *_, last = (model.of(script)[0].messages for script in ("slow", "bash", "text"))
+    assert first < last, "a later run knows the earlier ones"
+
+
+@on_versions(NEWEST)
+@pytest.mark.rules("S003-049", "S003-069")
+async def test_permissions_denied_changed_and_found_again_after_a_reconnect(desk: Desk) -> None:
+    url, token = desk.gateway.url, desk.gateway.token
+    async with peer_at(url, token) as peer:
+        name = await create(desk.http, desk.cwd)
+        await peer.send(name, f"SCRIPT:bash touch {desk.cwd / 'never'}")
+        await peer.until("permission_request")
+    async with peer_at(url, token) as peer:
+        (pending,) = (await peer.subscribe(name))["pendingPermissions"]
+        await peer.say("chat.permission-response", requestId=pending["requestId"], allow=False, message="no")
+        result = await peer.until("tool_result")
+        assert result["isError"] is True and "no" in result["content"]
+        await peer.until("complete")
+        assert not (desk.cwd / "never").exists()
+        await peer.send(name, f"SCRIPT:bash touch {desk.cwd / 'one'}")
+        await allow(peer, updatedInput={"command": f"touch {desk.cwd / 'two'}", "description": "x"})
+        await peer.until("complete")
+        assert (desk.cwd / "two").exists() and not (desk.cwd / "one").exists()
+
+
+@on_versions(NEWEST)
+@pytest.mark.rules("S003-054")
+async def test_work_that_wakes_up_after_a_run_is_a_run_of_its_own(desk: Desk) -> None:
+    async with peer_at(desk.gateway.url, desk.gateway.token) as peer:
+        name = await create(desk.http, desk.cwd)
+        await peer.send(name, "SCRIPT:background slowtool 1")
+        asked = await peer.until("permission_request")
+        first = await peer.until("complete")
+        (pending,) = (await peer.subscribe(name))["pendingPermissions"]
+        assert pending["requestId"] == asked["requestId"], "it outlives the run that it was asked in"
+        await peer.say("chat.permission-response", requestId=asked["requestId"], allow=True)
+        second = await peer.until("complete")
+        assert first["seq"] < second["seq"]
+        between = [frame for frame in peer.run(name) if first["seq"] < frame["seq"] < second["seq"]]
+        assert any(frame["kind"] == "text" for frame in between)
+        rows = (await history(desk.http, name))["messages"]
+        assert len({row["id"] for row in rows}) == len(rows)
+        assert sum(row.get("role") == "user" for row in rows) == 1

@@ -1,0 +1,140 @@
+"""The law for claudecodeui's chat: what its reference client shows after a cut and a resume is what it shows when it
+was always there; every run has one `complete`, its last frame; and what was told live is what history has.
+
+Over every recorded session and generated ones: cut behind any frame, and come back at any later moment.
+"""
+
+from typing import Any
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from agents.claude.golden_claude import cases, inputs
+from clients.claudecodeui.ccui_telling import Frame, Telling, shown
+from clients.cognova.telling import SESSION, unframed
+from fairlead.clients.claudecodeui.chat_frames import FRAMES, ChatVariant
+from fairlead.model import events as ev
+from fairlead.testing.claudecodeui_client import Shown
+from laws.test_cognova_law import ALTERED, altered
+from laws.test_cut_and_resume import generated
+
+KINDS = frozenset(
+    {"text", "thinking", "tool_use", "tool_result", "stream_delta", "stream_end", "status", "error", "complete"}
+    | {"permission_request", "permission_cancelled", "task_notification"}
+)
+CARDS = frozenset({"permission_request", "permission_cancelled"})
+
+
+def seen(client: Shown) -> Any:
+    rows = [{name: value for name, value in row.items() if name != "seq"} for row in client.rows]
+    return rows, client.streaming, client.requests, client.completes, client.budget
+
+
+def check(telling: Telling, cuts: list[tuple[int, int]]) -> None:
+    """`cuts`: frames that came before the connection broke, and entries that come before it is back."""
+    frames = telling.live()
+    there = seen(shown(frames))
+    assert seen(shown(telling.read(0))) == there, "one who reads it all at the end"
+    end = len(telling.published)
+    for cut, later in cuts:
+        last = frames[cut - 1]["seq"] if cut else 0
+        published = sum(entry.seq <= last // FRAMES for entry in telling.published)
+        back = min(end, published + later)
+        parts = (frames[:cut], telling.resumed(last, back), telling.live(back))
+        assert seen(shown(*parts)) == there, f"cut behind frame {cut}, back after {back} of {end}"
+        numbers = [frame["seq"] for part in parts for frame in part]
+        assert numbers == sorted(set(numbers)), "each number once, and growing"
+
+
+def check_replay(telling: Telling) -> None:
+    """Frames of a replay are those that were live, but for the pieces of what is whole meanwhile."""
+    live = {frame["seq"]: frame for frame in telling.live()}
+    for frame in telling.read(0):
+        assert live[frame["seq"]] == frame
+
+
+def check_whole(telling: Telling) -> None:
+    """Who does not look at it is told the same, but for the pieces."""
+    variant = ChatVariant(telling.memory().known, whole=True)
+    frames = [frame for entry in telling.published for frame in unframed(variant.encode(SESSION, entry))]
+
+    def rest(told: list[Frame]) -> list[Frame]:
+        return [frame for frame in told if frame["kind"] != "stream_end"]
+
+    assert all(frame["kind"] != "stream_delta" for frame in frames)
+    assert rest(frames) == [frame for frame in rest(telling.live()) if frame["kind"] != "stream_delta"]
+
+
+def check_runs(telling: Telling) -> None:
+    running, runs, ended = False, 0, 0
+    for entry in telling.published:
+        event = ev.decode(entry.event)
+        if isinstance(event, ev.TurnStarted):
+            running, runs = True, runs + 1
+        for frame in telling.of(entry):
+            assert frame["kind"] in KINDS and "type" not in frame
+            assert frame["sessionId"] == SESSION and frame["seq"] // FRAMES == entry.seq
+            assert running or frame["kind"] in CARDS, "nothing is of no run"
+            if frame["kind"] == "complete":
+                running, ended = False, ended + 1
+                assert frame["success"] == (frame["exitCode"] == 0 and not frame["aborted"])
+    assert ended == runs - running
+
+
+def check_history(telling: Telling, moments: list[int]) -> None:
+    """Live rows of the main thread, with each result on its call, are the rows of history: ids, order and words."""
+    for moment in moments:
+        live: dict[str, Frame] = {}
+        calls: dict[str, Frame] = {}
+        for entry in telling.published[:moment]:
+            for frame in telling.of(entry):
+                if frame["kind"] not in ("text", "thinking", "tool_use", "tool_result", "task_notification"):
+                    continue
+                row = {name: value for name, value in frame.items() if name != "seq"}
+                if "parentToolUseId" in row:
+                    continue
+                if row["kind"] == "tool_result":
+                    kept = {name: row[name] for name in ("content", "isError", "toolUseResult") if name in row}
+                    if row["toolId"] in calls:
+                        calls[row["toolId"]]["toolResult"] = kept
+                    continue
+                live[row["id"]] = row
+                if row["kind"] == "tool_use":
+                    calls[row["toolId"]] = row
+        stored = telling.history(moment)
+        for row in stored:
+            row.pop("subagentTools", None)
+        said = [row for row in stored if row["id"] in live]
+        assert said == list(live.values())
+        assert all(row["role"] == "user" or "isLocalCommandStdout" in row for row in stored if row["id"] not in live)
+
+
+def some(telling: Telling) -> list[tuple[int, int]]:
+    count, end = len(telling.live()), len(telling.published)
+    return [(cut, gap) for cut in range(0, count + 1, max(1, count // 40)) for gap in (0, 1, 5, end)]
+
+
+@pytest.mark.rules("S003-047", "S003-048", "S003-051", "S003-052", "S003-053", "S003-054", "S003-058", "S003-059")
+@pytest.mark.rules("S003-060", "S003-007", "S003-031", "S003-034")
+@pytest.mark.parametrize("case", sorted({*cases()} - ALTERED))
+def test_every_recorded_session(case: str) -> None:
+    telling = Telling().run(inputs(case))
+    check(telling, some(telling))
+    check_runs(telling)
+    check_replay(telling)
+    check_whole(telling)
+    end = len(telling.published)
+    check_history(telling, [*range(0, end, max(1, end // 10)), end])
+
+
+@pytest.mark.rules("S003-048", "S003-054", "S003-060")
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_any_cut_of_any_session(data: st.DataObject) -> None:
+    telling = Telling().run(data.draw(generated()))
+    assume(not altered(telling))
+    count, end = len(telling.live()), len(telling.published)
+    check(telling, data.draw(st.lists(st.tuples(st.integers(0, count), st.integers(0, end)), max_size=6)))
+    check_runs(telling)
+    check_history(telling, [end, data.draw(st.integers(0, end))])

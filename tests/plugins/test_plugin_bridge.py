@@ -1,0 +1,85 @@
+"""A bridge without sockets: when it stops to read, and what it does when there is nothing to join."""
+
+import contextlib
+from collections.abc import Callable
+
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.asyncio.server import ServerConnection, serve
+from websockets.exceptions import ConnectionClosed
+
+from fairlead.plugins.bridge import MESSAGE_COST, UNHEARD_BYTES, Bridge
+from fairlead.testing.clock import ManualClock
+from plugins.plugging import until
+
+
+class Wire:
+    """Implements `model.sockets.Wire`, and remembers."""
+
+    def __init__(self) -> None:
+        self.story: list[object] = []
+
+    def send(self, frames: bytes) -> None:
+        self.story.append(frames)
+
+    def backlog(self) -> int:
+        return 0
+
+    def probe(self, answered: Callable[[], None]) -> None:
+        self.story.append("probe")
+
+    def pause(self) -> None:
+        self.story.append("pause")
+
+    def resume(self) -> None:
+        self.story.append("resume")
+
+    def hang_up(self, code: int, reason: str) -> None:
+        self.story.append((code, reason))
+
+
+class Plugin:
+    """A server that reads when it may, and what it has heard."""
+
+    def __init__(self) -> None:
+        self.heard: list[str | bytes] = []
+        self.ends: list[tuple[int | None, str | None]] = []
+
+    async def __call__(self, connection: ServerConnection) -> None:
+        with contextlib.suppress(ConnectionClosed):
+            async for message in connection:
+                self.heard.append(message)
+        self.ends.append((connection.close_code, connection.close_reason))
+
+
+async def open_bridge(port: int, gone: list[Bridge], clock: ManualClock) -> Bridge:
+    plugin: ClientConnection = await connect(f"ws://127.0.0.1:{port}/ws", compression=None, proxy=None)
+    return Bridge(plugin, clock, gone.append)
+
+
+async def test_empty_messages_count_too_and_all_come_in_the_end() -> None:
+    plugin, wire, gone, clock = Plugin(), Wire(), list[Bridge](), ManualClock()
+    async with serve(plugin, "127.0.0.1", 0) as server:
+        bridge = await open_bridge(server.sockets[0].getsockname()[1], gone, clock)
+        bridge.attached(wire)
+        enough = UNHEARD_BYTES // MESSAGE_COST
+        for number in range(enough + 10):
+            bridge.received(b"", text=bool(number % 2))
+        assert wire.story == ["pause"] and bridge.waiting == (enough + 10) * MESSAGE_COST
+        await until(lambda: len(plugin.heard) == enough + 10)
+        assert plugin.heard[:2] == [b"", ""]
+        await until(lambda: bridge.waiting == 0)
+        assert wire.story == ["pause", "resume"]
+        bridge.received(b"the last", text=True)
+        bridge.detached(4000, "bye")
+        await until(lambda: gone and plugin.ends)
+        assert (plugin.heard[-1], plugin.ends, clock.waiting) == ("the last", [(4000, "bye")], 0)
+    assert wire.story == ["pause", "resume"], "who has left is told nothing"
+
+
+async def test_a_client_that_left_before_it_was_joined_ends_the_plugins_socket() -> None:
+    plugin, gone, clock = Plugin(), list[Bridge](), ManualClock()
+    async with serve(plugin, "127.0.0.1", 0) as server:
+        bridge = await open_bridge(server.sockets[0].getsockname()[1], gone, clock)
+        bridge.detached(1006, "")
+        await until(lambda: gone and plugin.ends)
+        assert plugin.ends == [(1001, "the client is gone")] and gone == [bridge]

@@ -1,0 +1,59 @@
+"""A reference client of a terminal on a real socket: what tests of every protocol say and wait for."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+from websockets.asyncio.client import ClientConnection
+
+from fairlead.terminals.emulator import Emulator
+
+PATIENCE = 60.0
+CLEAN = "\x1b[?1049l"
+"""What a redraw begins with."""
+
+
+class OnSocket:
+    """Beside a reference client, which has a screen and takes frames."""
+
+    socket: ClientConnection
+    screen: Emulator
+    frames: list[dict[str, Any]]
+
+    def receive(self, frame: dict[str, Any]) -> None:
+        raise AssertionError("a reference client takes it")
+
+    def resize(self, columns: int, rows: int) -> dict[str, Any]:
+        raise AssertionError("a reference client makes it")
+
+    async def say(self, **frame: Any) -> None:
+        await self.socket.send(json.dumps(frame))
+
+    async def type(self, keys: str) -> None:
+        await self.say(type="input", data=keys)
+
+    async def fit(self, columns: int, rows: int) -> None:
+        await self.say(**self.resize(columns, rows))
+
+    async def hear(self) -> dict[str, Any]:
+        frame: dict[str, Any] = json.loads(await asyncio.wait_for(self.socket.recv(), PATIENCE))
+        self.frames.append(frame)
+        self.receive(frame)
+        return frame
+
+    async def until(self, holds: Callable[[], Any]) -> None:
+        try:
+            while not holds():
+                await self.hear()
+        except TimeoutError:
+            shown = [line for line in self.screen.lines() if line]
+            raise AssertionError(f"it did not come; there is {shown}, and {self.frames[-3:]}") from None
+
+    async def seen(self, text: str) -> None:
+        """It stands on the screen."""
+        await self.until(lambda: any(text in line for line in self.screen.lines()))
+
+    async def said(self, line: str) -> None:
+        """A whole line of the screen, by itself or behind a prompt."""
+        await self.until(lambda: {line, f"$ {line}"} & set(self.screen.lines()))
