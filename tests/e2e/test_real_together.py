@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from websockets.asyncio.client import connect
 
+from clients.claudecodeui.ccui_chatting import Peer as AppPeer
+from clients.claudecodeui.ccui_chatting import peer_at as app_at
 from clients.cognova.chatting import Peer, peer_at
 from clients.direct.seat import seated
 from clients.mylifedb.house import Tab
@@ -85,6 +87,13 @@ async def cognova(desk: Desk) -> AsyncIterator[Peer]:
         yield peer
 
 
+@contextlib.asynccontextmanager
+async def claudecodeui(desk: Desk) -> AsyncIterator[AppPeer]:
+    async with app_at(desk.gateway.url, desk.gateway.token) as peer:
+        await peer.subscribe(desk.session)
+        yield peer
+
+
 def happy_words(client: HappyClient) -> list[str]:
     return [part.get("text", "") for shown in client.state.shown for part in shown.content if part["type"] == "text"]
 
@@ -93,8 +102,8 @@ def over(client: HappyClient) -> list[str]:
     return [turn.status for turn in client.state.turns if turn.status]
 
 
-@on_versions(OLDEST, NEWEST)
-@pytest.mark.parametrize("answering", ["native", "mylifedb", "direct", "cognova"])
+@on_versions(NEWEST)
+@pytest.mark.parametrize("answering", ["native", "mylifedb", "direct", "cognova", "claudecodeui"])
 async def test_a_permission_that_is_answered_on_one_is_seen_as_answered_on_all(desk: Desk, answering: str) -> None:
     await desk.open()
     target = desk.cwd / "made"
@@ -103,6 +112,7 @@ async def test_a_permission_that_is_answered_on_one_is_seen_as_answered_on_all(d
         happy(desk) as (envelopes, hearing),
         seated(desk.gateway, desk.session) as direct,
         cognova(desk) as peer,
+        claudecodeui(desk) as app,
     ):
         await desk.send(f"SCRIPT:bash touch {target}")
         asked = await desk.until("permission.asked")
@@ -110,7 +120,14 @@ async def test_a_permission_that_is_answered_on_one_is_seen_as_answered_on_all(d
         await direct.until(lambda client: client.pending)
         await hearing.until(lambda: any("Bash" in str(item.content) for item in envelopes.state.shown))
         chatted = await peer.until("permission_request")
-        requests = {shown["request_id"], asked["request"], *direct.client.pending, chatted["requestId"]}
+        in_app = await app.until("permission_request")
+        requests = {
+            shown["request_id"],
+            asked["request"],
+            *direct.client.pending,
+            chatted["requestId"],
+            in_app["requestId"],
+        }
         assert len(requests) == 1
         match answering:
             case "native":
@@ -123,6 +140,8 @@ async def test_a_permission_that_is_answered_on_one_is_seen_as_answered_on_all(d
                 await direct.flush()
             case "cognova":
                 await peer.say("chat:permission_response", requestId=asked["request"], allow=True)
+            case "claudecodeui":
+                await app.say("chat.permission-response", requestId=asked["request"], allow=True)
         resolved = await desk.until("permission.resolved")
         assert (resolved["request"], resolved["behavior"]) == (asked["request"], "allow")
         assert (await tab.until("control_response"))["behavior"] == "allow"
@@ -133,21 +152,27 @@ async def test_a_permission_that_is_answered_on_one_is_seen_as_answered_on_all(d
         await hearing.until(lambda: over(envelopes))
         assert over(envelopes) == ["completed"]
         await peer.until("stream_end")
+        settled = await app.until("permission_cancelled")
+        assert (settled["requestId"], settled["reason"], settled["allow"]) == (asked["request"], "answered", True)
+        assert (await app.until("complete"))["success"] is True
         (conversation,) = peer.client.conversations.values()
         assert (conversation.requests, conversation.settled) == ({}, [asked["request"]])
         assert target.exists()
         (words,) = desk.texts()
         assert words in happy_words(envelopes)
         assert words in conversation.answers[-1].text
+        rows = app.client.sessions[desk.session].rows
+        assert words in [row["content"] for row in rows if row["kind"] == "text"]
         for messages in (tab.frames, direct.client.messages):
             said = [message for message in messages if message["type"] == "assistant"]
             assert words in str([block.get("text") for message in said for block in message["message"]["content"]])
         calls = {line["call"] for line in desk.all("tool.called")}
         assert calls == set(envelopes.state.results) == set(conversation.answers[-1].tools)
+        assert calls == {row["toolId"] for row in rows if row["kind"] == "tool_result"}
         assert envelopes.state.calls == {}
 
 
-@on_versions(NEWEST)
+@on_versions(OLDEST, NEWEST)
 async def test_each_of_them_says_something_and_all_hear_it(desk: Desk) -> None:
     await desk.open()
     async with (
@@ -155,6 +180,7 @@ async def test_each_of_them_says_something_and_all_hear_it(desk: Desk) -> None:
         happy(desk) as (envelopes, hearing),
         seated(desk.gateway, desk.session) as direct,
         cognova(desk) as peer,
+        claudecodeui(desk) as app,
     ):
         await desk.turn("SCRIPT:text native")
         await tab.say(type="user_message", content="SCRIPT:text mylifedb")
@@ -170,18 +196,23 @@ async def test_each_of_them_says_something_and_all_hear_it(desk: Desk) -> None:
         await desk.until("turn.ended")
         await peer.send("SCRIPT:text cognova", desk.session)
         await desk.until("turn.ended")
-        await hearing.until(lambda: len(over(envelopes)) == 5)
-        names = ["native", "mylifedb", "direct", "happy", "cognova"]
+        await app.send(desk.session, "SCRIPT:text claudecodeui")
+        await desk.until("turn.ended")
+        await hearing.until(lambda: len(over(envelopes)) == 6)
+        names = ["native", "mylifedb", "direct", "happy", "cognova", "claudecodeui"]
         assert [text.split()[-1] for text in desk.texts()] == names
         for name in names:
             assert any(name in word for word in happy_words(envelopes))
-        await tab.until(lambda frame: frame["type"] == "assistant" and "cognova" in str(frame["message"]))
+        await tab.until(lambda frame: frame["type"] == "assistant" and "claudecodeui" in str(frame["message"]))
         heard = [str(frame["message"]) for frame in tab.frames if frame["type"] == "assistant"]
         assert [next(name for name in names if name in words) for words in heard] == names
-        await direct.until(lambda client: len([m for m in client.messages if m["type"] == "result"]) == 5)
+        await direct.until(lambda client: len([m for m in client.messages if m["type"] == "result"]) == 6)
         for _ in names:
             await peer.until("stream_end")
+            await app.until("complete")
         (conversation,) = peer.client.conversations.values()
         assert [answer.text.split()[-1] for answer in conversation.answers] == names
+        texts = [row["content"] for row in app.client.sessions[desk.session].rows if row["kind"] == "text"]
+        assert [text.split()[-1] for text in texts] == names
         raw = await desk.raw()
-        assert len([line for line in raw if line["type"] == "turn.ended"]) == 5
+        assert len([line for line in raw if line["type"] == "turn.ended"]) == 6
