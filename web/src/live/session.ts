@@ -6,10 +6,11 @@ import { batch, signal } from "@preact/signals";
 import { Conversation, type QueuedItem } from "../state/conversation";
 import { type Facts, NOTHING_KNOWN } from "../state/facts";
 import type { Item, UserItem } from "../state/items";
-import { summaries } from "./sessions";
+import { shortened } from "../state/window";
 import { WireError, query, rest } from "../wire/rest";
 import { wire } from "../wire/socket";
 import type { AskEvent, Block, Event, EventPage, Passing, Reply, SessionView, Subscribed } from "../wire/types";
+import { summaries } from "./sessions";
 
 export type Following = "live" | "catching up" | "offline" | "gap";
 
@@ -39,6 +40,8 @@ export class LiveSession {
   private oldest: number | null = null;
   private logId = "";
   private head = 0;
+  /** The last seq that is in `events`, or was. */
+  private seen = 0;
   private fresh: Event[] = [];
   private frame = 0;
   private stopWatching: (() => void) | null = null;
@@ -230,7 +233,7 @@ export class LiveSession {
   /** Once a frame, however many deltas came: what is on the screen changes no quicker. */
   private flush(): void {
     this.frame = 0;
-    const known = this.events.at(-1)?.seq ?? 0;
+    const known = this.seen;
     const replayed = this.fresh.filter((event) => event.seq <= known);
     const fresh = this.fresh.filter((event) => event.seq > known);
     this.fresh = [];
@@ -245,22 +248,19 @@ export class LiveSession {
       }
     }
     this.events.push(...fresh);
+    this.seen = Math.max(known, fresh.at(-1)?.seq ?? 0);
     this.fold.apply(fresh);
     if (this.events.length > 2 * WINDOW) this.shorten();
     this.show();
     this.settleFollowing();
   }
 
-  /** A long stay at the end: deltas that their block repeats go first, then the oldest. */
+  /** A long stay at the end: only what it folds to is kept, and of that the newest. */
   private shorten(): void {
-    const whole = new Set(
-      this.events.filter((event) => event.type === "text" || event.type === "thinking").map((event) => blockOf(event)),
-    );
-    const kept = this.events.filter((event) => !event.type.endsWith(".delta") || !whole.has(blockOf(event)));
-    const over = kept.length - WINDOW;
-    this.events = over > 0 ? kept.slice(over) : kept;
-    if (over > 0) {
-      this.oldest = this.events[0]?.seq ?? null;
+    const { events, cut } = shortened(this.events, WINDOW);
+    this.events = events;
+    if (cut) {
+      this.oldest = events[0]?.seq ?? null;
       this.before.value = true;
     }
     this.fold = new Conversation();
@@ -268,12 +268,13 @@ export class LiveSession {
   }
 
   private settleFollowing(): void {
-    const last = Math.max(this.events.at(-1)?.seq ?? 0, this.fresh.at(-1)?.seq ?? 0);
+    const last = Math.max(this.seen, this.fresh.at(-1)?.seq ?? 0);
     if (wire.status.peek() !== "live") this.following.value = "offline";
     else this.following.value = last >= this.head ? "live" : "catching up";
   }
 
   private refold(): void {
+    this.seen = this.events.at(-1)?.seq ?? 0;
     this.fold = new Conversation();
     this.fold.apply(this.events);
     this.show();
@@ -373,11 +374,6 @@ export class LiveSession {
 
 function isTranscript(session: string): boolean {
   return summaries.peek().some((one) => one.session === session && one.state === "transcript");
-}
-
-function blockOf(event: Event): string {
-  const { message, block } = event as { message?: string; block?: number };
-  return `${message}:${block}`;
 }
 
 /** A frame of the screen; in a hidden tab there are none, so a timer stands in. */

@@ -191,7 +191,8 @@ export class Conversation {
     const from = had?.kind === "call" ? had : newCall(event, event.call, event.name);
     this.tokens(event);
     const state = from.state === "writing" ? "running" : from.state;
-    this.threads.put(event.subagent, { ...from, name: event.name, input: event.input, draft: "", state });
+    // Its place is that of the call, as it is for who comes later.
+    this.threads.put(event.subagent, { ...from, ...base(event, from.key), name: event.name, input: event.input, draft: "", state });
     if (name !== MAIN && had === undefined) {
       this.threads.change(this.threads.ownerOf(name), (call) =>
         call.thread ? { ...call, thread: { ...call.thread, calls: call.thread.calls + 1 } } : call,

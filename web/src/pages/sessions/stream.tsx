@@ -134,7 +134,28 @@ export function Stream({ live, acts, reveal }: { live: LiveSession; acts: Acts |
         />
       )}
       <Truth live={live} />
+      <Heard live={live} />
     </div>
+  );
+}
+
+const ENDS = { completed: "The turn is done.", failed: "The turn failed.", cancelled: "The turn was interrupted." } as const;
+
+/** For who does not see the page: what the agent does now, not every word of it. */
+function Heard({ live }: { live: LiveSession }) {
+  const { turn } = live.facts.value;
+  const last = live.items.value.at(-1);
+  const told = live.pending.value.length
+    ? "The agent waits for you."
+    : turn
+      ? "The agent works."
+      : last?.kind === "end"
+        ? ENDS[last.status]
+        : "";
+  return (
+    <p class="hidden-visually" role="status">
+      {told}
+    </p>
   );
 }
 
@@ -151,7 +172,7 @@ function Working({ live }: { live: LiveSession }) {
   const word = interrupting ? "Interrupting" : waiting ? "Waiting for you" : compacting ? "Compacting" : "Working";
   const since = turnBegan && now > turnBegan ? duration(Math.floor((now - turnBegan) / 1000) * 1000) : "";
   return (
-    <p class="turn-now" role="status">
+    <p class="turn-now">
       <span class={waiting ? "dot waiting" : "dot working"} />
       <span>{word}</span>
       <span class="quiet" aria-hidden="true">
@@ -165,9 +186,12 @@ function Working({ live }: { live: LiveSession }) {
 function Truth({ live }: { live: LiveSession }) {
   const following = live.following.value;
   const status = wire.status.value;
+  const error = live.error.value;
   const told =
     live.after.value || !live.loaded.value
       ? ""
+      : error
+        ? `No longer followed: ${error.message}`
       : following === "gap"
         ? "The log was replaced; it is read anew."
         : status !== "live" || following === "offline"
