@@ -11,11 +11,14 @@ import { wire } from "../../wire/socket";
 
 const NEAR_END = 60;
 const NEAR_EDGE = 900;
+const STEADY = 3;
+const TRIES = 250; // ten seconds
 
 export function Stream({ live, acts, reveal }: { live: LiveSession; acts: Acts | null; reveal: number }) {
   const scroller = useRef<HTMLDivElement>(null);
   const stuck = useRef(!reveal);
   const anchor = useRef<{ key: string; top: number } | null>(null);
+  const target = useRef(0);
   const [atEnd, setAtEnd] = useState(!reveal);
   const items = live.items.value;
   const sending = live.sending.value;
@@ -33,7 +36,7 @@ export function Stream({ live, acts, reveal }: { live: LiveSession; acts: Acts |
 
   const load = () => {
     const box = scroller.current;
-    if (!box || !live.loaded.peek()) return;
+    if (!box || !live.loaded.peek() || target.current) return;
     if (box.scrollTop < NEAR_EDGE && live.before.peek()) {
       remember();
       live.loadBefore().catch(toastError);
@@ -55,7 +58,7 @@ export function Stream({ live, acts, reveal }: { live: LiveSession; acts: Acts |
   // After every drawing: at the end stay there, else keep what was looked at where it was.
   useLayoutEffect(() => {
     const box = scroller.current;
-    if (!box) return;
+    if (!box || target.current) return;
     if (stuck.current) {
       box.scrollTop = box.scrollHeight;
       return;
@@ -85,23 +88,42 @@ export function Stream({ live, acts, reveal }: { live: LiveSession; acts: Acts |
     return () => watch.disconnect();
   }, [live.loaded.value]);
 
-  useEffect(() => {
+  // On the way to a place that was asked for nothing else moves the page, until the place stays where it is: what is
+  // around it gets its true height only when it comes near the screen.
+  useLayoutEffect(() => {
     if (!reveal) return;
+    target.current = reveal;
+    stuck.current = false;
+    anchor.current = null;
+    setAtEnd(false);
+    let steady = 0;
+    let tries = 0;
     const timer = setInterval(() => {
+      if (target.current !== reveal) {
+        clearInterval(timer);
+        return;
+      }
       const found = scroller.current?.querySelector<HTMLElement>(`[data-seq="${reveal}"]`);
-      if (!found) return;
+      const before = found?.getBoundingClientRect().top;
+      found?.scrollIntoView({ block: "center" });
+      steady = found && found.getBoundingClientRect().top === before ? steady + 1 : 0;
+      if (steady < STEADY && ++tries < TRIES) return;
       clearInterval(timer);
-      stuck.current = false;
-      found.scrollIntoView({ block: "center" });
-    }, 50);
-    const end = setTimeout(() => clearInterval(timer), 5000);
+      target.current = 0;
+    }, 40);
     return () => {
       clearInterval(timer);
-      clearTimeout(end);
+      target.current = 0;
     };
-  }, [reveal, live.loaded.value]);
+  }, [reveal]);
+
+  // A hand on the page decides where it goes.
+  const byHand = () => {
+    target.current = 0;
+  };
 
   const toEnd = () => {
+    target.current = 0;
     stuck.current = true;
     setAtEnd(true);
     if (live.after.peek()) live.openEnd().catch(toastError);
@@ -114,6 +136,8 @@ export function Stream({ live, acts, reveal }: { live: LiveSession; acts: Acts |
         class="stream-scroll"
         ref={scroller}
         onScroll={scrolled}
+        onWheel={byHand}
+        onTouchMove={byHand}
         tabIndex={0}
         role="log"
         aria-label="Conversation"
