@@ -83,6 +83,7 @@ class Gateway(Measured):
         agent = agent_in(folder)
         self.settings: dict[str, Any] = {"data": folder / "data", "port": 0, "roots": folder, "log_level": "error"}
         self.settings |= {"agent": "claude", "claude": agent, "claude_home": folder}
+        self.arguments: tuple[str, ...] = ()
         self.url = ""
         self.session = ""
 
@@ -93,7 +94,7 @@ class Gateway(Measured):
         place = self.folder / "data" / "server.json"
         begun = time.monotonic()
         quiet = subprocess.DEVNULL
-        self.process = subprocess.Popen([*self.program, "serve"], env=env, stdout=quiet, stderr=quiet)
+        self.process = subprocess.Popen([*self.program, "serve", *self.arguments], env=env, stdout=quiet, stderr=quiet)
         while not place.exists():
             if self.process.poll() is not None:
                 raise RuntimeError("the gateway did not start")

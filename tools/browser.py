@@ -4,6 +4,7 @@ A Chromium or Chrome that is on the machine is used; else Debian's own is instal
 it over a pipe and never fetches a browser of its own. Standard library only.
 """
 
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -14,6 +15,15 @@ from tools.npm_locked import Locked
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
+FLAGS = (
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+
 XTERM = Locked("xterm", "xterm.js", "1 MB")
 
 
@@ -21,6 +31,12 @@ def browser_path() -> Path | None:
     """The browser of this machine, if there is one."""
     found = next(filter(None, map(shutil.which, PROGRAMS)), None)
     return Path(found) if found else None
+
+
+def browser_arguments() -> list[str]:
+    """What it is started with: it talks to nobody but the pages it is shown."""
+    # Chromium's own sandbox does not work for root, who is in a namespace of its own here.
+    return [*FLAGS, *(("--no-sandbox",) if os.geteuid() == 0 else ())]
 
 
 def fetch_browser() -> None:

@@ -1,7 +1,6 @@
 """A real browser for tests: the Chromium of this machine, driven over a pipe, with nothing but loopback to talk to."""
 
 import asyncio
-import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,22 +9,13 @@ from typing import TypeVar
 from playwright.async_api import Browser, async_playwright
 
 from e2e.harness import why_not_isolated
-from tools.browser import browser_path, xterm_files
+from tools.browser import browser_arguments, browser_path, xterm_files
 
 PATIENCE = 60.0
 """How long a page may take for one thing on a busy machine; nothing is asserted about the time itself."""
 
 PICTURES = Path(__file__).resolve().parents[2] / "build" / "browser"
 """What the pages of each test showed at its end, for a person to look at. Never committed."""
-
-FLAGS = (
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
 
 Seen = TypeVar("Seen")
 
@@ -40,11 +30,9 @@ def why_no_browser() -> str | None:
 
 @asynccontextmanager
 async def browsing() -> AsyncIterator[Browser]:
-    # Chromium's own sandbox does not work for root, who is in a namespace of its own here.
-    sandbox = ("--no-sandbox",) if os.geteuid() == 0 else ()
     async with async_playwright() as playwright:
         program = browser_path()
-        browser = await playwright.chromium.launch(executable_path=program, args=[*FLAGS, *sandbox])
+        browser = await playwright.chromium.launch(executable_path=program, args=browser_arguments())
         try:
             yield browser
         finally:
