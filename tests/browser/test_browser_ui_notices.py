@@ -78,6 +78,9 @@ async def test_kinds_that_a_device_does_not_want_are_not_toasted(house: UiHouse)
 
 
 async def worker_of(device: Device) -> Worker:
+    """When it is there for good: before that, the browser drops what is pushed."""
+    await device.page.evaluate("navigator.serviceWorker.ready.then(() => true)")
+
     async def look() -> list[Worker]:
         return device.context.service_workers
 

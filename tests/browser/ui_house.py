@@ -2,9 +2,13 @@
 link as a person is. What the pages complain about is collected, and nothing may be."""
 
 import asyncio
+import atexit
 import os
+import shutil
+import tempfile
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +21,7 @@ from fairlead import wiring
 from fairlead.config import Config
 from fairlead.model.agents import AgentInfo
 from fairlead.model.requests import Action
-from fairlead.server.shell import BUILT
+from fairlead.server.shell import BUILT, WebShell
 from sessions.rig import SaidAgent, SaidKind
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -174,6 +178,15 @@ class UiHouse:
             assert device.strayed == [], (device.name, device.strayed)
 
 
+@cache
+def built_once() -> Path:
+    """A copy of the built UI for this run: a build that happens meanwhile takes no file away under a page."""
+    assert (BUILT / "index.html").exists(), "the web UI is not built: `python -m tools.web` builds it"
+    copy = Path(tempfile.mkdtemp(prefix="fairlead-ui-"))
+    atexit.register(shutil.rmtree, copy, ignore_errors=True)
+    return Path(shutil.copytree(BUILT, copy / "dist"))
+
+
 @asynccontextmanager
 async def ui_house(
     browser: Browser,
@@ -185,7 +198,8 @@ async def ui_house(
     **config: Any,
 ) -> AsyncIterator[UiHouse]:
     """`said`: what the agent says is said by the test; else it is the demo agent. `env` is the gateway's own."""
-    assert (BUILT / "index.html").exists(), "the web UI is not built: `python -m tools.web` builds it"
+    ui = WebShell(built_once())
+    monkeypatch.setattr(wiring, "WebShell", lambda: ui)
     assert AXE.exists(), "axe-core is not there: `npm ci` in web/ fetches it"
     kind = SpokenKind() if said else None
     if kind is not None:
