@@ -1,7 +1,7 @@
 // News of sessions for lists: one long answer of /v1/news, a line each, read as it comes. What changed is asked for
 // afterwards, so that lists never build on half a story.
 
-import { effect } from "@preact/signals";
+import { effect, signal } from "@preact/signals";
 import { call, key } from "../wire/rest";
 
 export interface News {
@@ -15,7 +15,7 @@ type Listener = (news: News[]) => void;
 const listeners = new Set<Listener>();
 let running: AbortController | null = null;
 
-/** `missed` is called too whenever news may have been missed: after every connection. */
+/** Called with nothing whenever news may have been missed: after every connection. */
 export function onNews(listener: Listener): () => void {
   listeners.add(listener);
   return () => listeners.delete(listener);
@@ -33,7 +33,7 @@ async function listen(abort: AbortController): Promise<void> {
     } catch {
       // The socket's status shows that the gateway is away; here it is only tried again.
     }
-    if (!key.value) return;
+    if (!key.value || abort.signal.aborted) return;
     await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
   }
 }
@@ -55,10 +55,17 @@ function tell(news: News[]): void {
   for (const listener of listeners) listener(news);
 }
 
+// Only a page that is looked at listens: a browser has six connections to a gateway for all its pages together, and a
+// page that is looked at again asks anew anyway.
+const looked = signal(document.visibilityState === "visible");
+document.addEventListener("visibilitychange", () => {
+  looked.value = document.visibilityState === "visible";
+});
+
 effect(() => {
   running?.abort();
   running = null;
-  if (!key.value) return;
+  if (!key.value || !looked.value) return;
   running = new AbortController();
   void listen(running);
 });

@@ -110,6 +110,7 @@ export function Stream({ live, acts, reveal }: { live: LiveSession; acts: Acts |
       if (steady < STEADY && ++tries < TRIES) return;
       clearInterval(timer);
       target.current = 0;
+      scrolled();
     }, 40);
     return () => {
       clearInterval(timer);
