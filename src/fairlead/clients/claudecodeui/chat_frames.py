@@ -82,12 +82,15 @@ def number(seq: int, slot: int = FRAMES - 1) -> int:
 
 class ChatVariant:
     """Implements `model.gateway.Variant` and `Continuing`. `known` is what was before: it learns what follows.
-    `whole`: texts are told when they are whole, and not in pieces."""
 
-    def __init__(self, known: Known | None = None, *, whole: bool = False) -> None:
+    `whole`: texts are told when they are whole, and not in pieces. `after`: the number of the last frame that a watcher
+    has, whose entry it reads again: a connection may end between two frames of one."""
+
+    def __init__(self, known: Known | None = None, *, whole: bool = False, after: int = 0) -> None:
         self.key = "claudecodeui.chat.whole" if whole else "claudecodeui.chat"
         self._known = Known() if known is None else known
         self._whole = whole
+        self._after = after
 
     def encode(self, session: SessionId, entry: Entry) -> bytes:
         """For those who were there when it was streamed."""
@@ -99,22 +102,28 @@ class ChatVariant:
     def signal(self, session: SessionId, kind: str, name: str, data: object) -> bytes:
         return b""
 
-    def reading(self, position: int) -> "ChatReading | ChatVariant":
-        return self if self._whole else ChatReading(position, self._known)
+    def reading(self, position: int) -> "ChatReading":
+        return ChatReading(position, self._known, whole=self._whole, after=self._after)
 
 
 class ChatReading:
     """Implements `model.gateway.Reading`."""
 
-    def __init__(self, position: int, known: Known) -> None:
-        self._pieces = Pieces(position)
+    def __init__(self, position: int, known: Known, *, whole: bool, after: int) -> None:
+        self._pieces = Pieces(max(position, after // FRAMES))
         self._known = known
+        self._whole = whole
+        self._after = after
 
     def encode(self, session: SessionId, entry: Entry) -> bytes:
-        if entry.kind in _SILENT:
+        if entry.kind in _SILENT or (self._whole and entry.kind == PIECE):
             return b""
         event = ev.decode(entry.event)
-        return joined(numbered(session, entry.seq, event, self._known, self._pieces.told(event)))
+        told = 0 if self._whole else self._pieces.told(event)
+        frames = numbered(session, entry.seq, event, self._known, told)
+        if number(entry.seq, 0) <= self._after:
+            frames = [frame for frame in frames if frame["seq"] > self._after]
+        return joined(frames)
 
 
 def joined(frames: Sequence[Fields]) -> bytes:
