@@ -27,6 +27,7 @@ from fairlead.model.halls import EnterHall
 from fairlead.model.ids import MessageId, RequestId, SessionId, is_uuid
 from fairlead.model.moments import moment
 from fairlead.model.sockets import Do, Enter, Opening, Run, SocketRoute, Subscribe, Write
+from fairlead.model.uploads import Taken, TakeUploads
 
 WAITING: Final = 100
 """What one socket may have asked of one session and not have got yet; a session's queue holds as many."""
