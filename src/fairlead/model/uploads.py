@@ -5,7 +5,6 @@ file only if it is that user's own.
 """
 
 import base64
-import posixpath
 import re
 from collections.abc import Sequence
 from typing import Final, Protocol
@@ -92,17 +91,13 @@ class Intake(Protocol):
 
 
 def own(folder: str, uploads: Sequence[Upload]) -> list[Upload]:
-    """Those that are files directly in this folder, by their full paths or by their bare names."""
-    return [
-        msgspec.structs.replace(upload, path=f"{folder}/{name}")
-        for upload in uploads
-        if (name := _child(folder, upload.path)) is not None
-    ]
-
-
-def _child(folder: str, path: str) -> str | None:
-    parent, name = posixpath.split(path)
-    return name if parent in ("", folder) and NAME.fullmatch(name) else None
+    """Those that are files directly in this folder, by their full paths or by their bare names; each once."""
+    found: dict[str, Upload] = {}
+    for upload in uploads:
+        name = upload.path.removeprefix(f"{folder}/")
+        if NAME.fullmatch(name):
+            found.setdefault(name, msgspec.structs.replace(upload, path=f"{folder}/{name}"))
+    return list(found.values())
 
 
 def block_of(data: bytes, name: str) -> Content | None:

@@ -107,7 +107,9 @@ class Uploads:
         uploads = own(str(folder), action.uploads)
         if len(uploads) < len(action.uploads):
             left_out = len(action.uploads) - len(uploads)
-            log.warning("attachments left out", extra={"who": who.name, "files": left_out})
+            log.warning(
+                "attachments left out", extra={"who": who.name, "credential": who.credential, "files": left_out}
+            )
         return await asyncio.to_thread(lambda: tuple(_taken(uploads)))
 
     async def _read(self, who: Identity, action: ReadUpload) -> Response:

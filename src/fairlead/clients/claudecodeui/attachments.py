@@ -43,7 +43,7 @@ def _one(item: Any) -> Upload | None:
         return None
     size = told.get("size")
     whole = isinstance(size, int) and not isinstance(size, bool) and 0 <= size < 1 << 53
-    return Upload(told["path"].strip(), _text(told.get("name")), _text(told.get("mimeType")), size if whole else None)
+    return Upload(told["path"], _text(told.get("name")), _text(told.get("mimeType")), size if whole else None)
 
 
 def _text(given: Any) -> str:
