@@ -1,5 +1,8 @@
-"""Which files go with a prompt, what an agent is told of them, and what its row shows: tests/golden/claudecodeui-attachments
-has a case for each fact of the filter (`options` of chat.send, the user's folder, what is accepted)."""
+"""Which files go with a prompt, what an agent is told of them, and what its row shows.
+
+tests/golden/claudecodeui-attachments has a case for each fact of the filter: `options` of chat.send, the user's folder,
+and what is accepted.
+"""
 
 import base64
 import json
