@@ -15,6 +15,7 @@ TOKEN = "fl_" + "bench" * 9
 END = (b'"type":"turn.ended"', b'"type":"result"', b'"type":"chat:stream_end"')
 """The last frame of a turn: the gateway's, a bare relay's, and that of Cognova's chat."""
 _DELTA = (b'"type":"text.delta"', b'"type":"content_block_delta"', b'"type":"chat:text_delta"')
+_PING, _PONG = 9, 10
 _decode = msgspec.json.Decoder().decode
 
 
@@ -63,7 +64,10 @@ class Wire:
             while (frame := _frame(data, start)) is not None:
                 begin, end = frame
                 self._rest = data[end:]
-                yield came, data[begin:end]
+                if data[start] & 0x0F == _PING:
+                    self.socket.sendall(bytes((0x80 | _PONG, 0x80 | (end - begin))) + bytes(4) + data[begin:end])
+                else:
+                    yield came, data[begin:end]
                 start = end
             more = self.socket.recv(1 << 18)
             came = time.monotonic_ns()

@@ -59,6 +59,8 @@ from fairlead.sessions.surroundings import FolderBook
 from fairlead.sessions.transcripts import Keeper
 from fairlead.sessions.trust import TrustBook
 from fairlead.stores.sqlite import SqliteStore
+from fairlead.stores.uploads import FOLDER as UPLOADS
+from fairlead.stores.uploads import Uploads
 from fairlead.system.clock import SystemClock
 from fairlead.terminals import (
     AGENT,
@@ -157,7 +159,9 @@ class Gateway:
         kinds = agent_kinds(config, self._env, self._clock, credentials.agents, address, terminals)
         chosen = await choose_agent(config, kinds)
         transcripts = self._transcripts(data)
-        fences = _fences((data, plugins_folder(config)), house, doors)
+        uploads = Uploads(data / UPLOADS)
+        await uploads.start()
+        fences = _fences((data, plugins_folder(config)), uploads, house, doors)
         news = NewsDesk(self._clock)
         notices = self._notices(store, data)
         await notices.begin()
@@ -207,6 +211,7 @@ class Gateway:
             **plugins.performers(),
             **page_performers(plugins),
             **shell.performers(),
+            **uploads.performers(),
         }
         for kind in kinds.values():
             performers.update(kind.performers())
@@ -446,10 +451,11 @@ def _binding(config: Config) -> Binding:
     )
 
 
-def _fences(folders: Sequence[Path], house: House, doors: Sequence[OpenDoor]) -> Fences:
+def _fences(folders: Sequence[Path], uploads: Uploads, house: House, doors: Sequence[OpenDoor]) -> Fences:
     """What no tool may touch, whatever the rules say: among it what the gateway runs by itself."""
     kept = tuple(os.path.realpath(folder) for folder in folders)
-    return Fences(folders=kept, port=min(house.ports), doors=tuple(door.port for door in doors))
+    ports = tuple(door.port for door in doors)
+    return Fences(folders=kept, port=min(house.ports), doors=ports, attached=str(uploads.folder))
 
 
 def _doors(config: Config) -> list[Door]:

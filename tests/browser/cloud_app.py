@@ -4,12 +4,14 @@ Rule: everything is done as a person does it, by the app's own fields, keys and 
 (tools/cloudcli_app.py); none is in this repository.
 """
 
+import asyncio
+import base64
 import json
 import socket
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from playwright.async_api import Browser, BrowserContext, Locator, Page, Request, WebSocket
+from playwright.async_api import Browser, BrowserContext, FilePayload, Locator, Page, Request, WebSocket
 
 from browser.browsing import PATIENCE, eventually
 from fairlead.agents.claude import screens
@@ -22,6 +24,12 @@ USER = "ann"
 PASSWORD = "correct horse battery"
 
 Frame = dict[str, Any]
+
+
+def dot_png() -> tuple[str, str, bytes]:
+    """A picture of one point: its name, its type and its bytes."""
+    head = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+    return "dot.png", "image/png", base64.b64decode(head)
 
 
 def why_no_app() -> str | None:
@@ -65,6 +73,18 @@ class Tab:
         await self.page.fill("textarea[data-slot=prompt-input-textarea]", text)
         await self.page.keyboard.press("Enter")
 
+    async def attach(self, *files: tuple[str, str, bytes]) -> None:
+        """Name, type and bytes of each, as chosen from the disk."""
+        chosen: list[FilePayload] = [{"name": name, "mimeType": kind, "buffer": data} for name, kind, data in files]
+        await self.page.locator("input[type=file]").first.set_input_files(chosen)
+
+    async def saved(self, name: str) -> bytes:
+        """The file of this name, saved to the disk."""
+        async with self.page.expect_download() as saving:
+            await self.choose(name)
+        path = await (await saving.value).path()
+        return await asyncio.to_thread(path.read_bytes)
+
     async def stop(self) -> None:
         await self.page.keyboard.press("Escape")
 
@@ -80,6 +100,13 @@ class Tab:
     async def prompts(self) -> list[str]:
         """What the person has said."""
         return await self._said("user")
+
+    async def pictures(self) -> list[int]:
+        """How wide the pictures really are that the person has sent; 0 is one that is not to be seen."""
+        widths: list[int] = await self.page.locator(".chat-message.user img").evaluate_all(
+            "images => images.map(image => image.naturalWidth)"
+        )
+        return widths
 
     async def _said(self, by: str) -> list[str]:
         # Not what is painted of them: a tab in the background paints nothing.

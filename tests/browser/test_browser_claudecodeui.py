@@ -9,7 +9,7 @@ import pytest
 from playwright.async_api import Browser
 
 from browser.browsing import eventually
-from browser.cloud_app import CloudHouse, why_no_app
+from browser.cloud_app import CloudHouse, dot_png, why_no_app
 from e2e import harness
 from fairlead.testing.model_api import ScriptedModel
 from faults.gateway_process import GatewayProcess
@@ -150,6 +150,21 @@ async def test_two_tabs_see_the_same_and_either_may_answer(house: CloudHouse) ->
         await eventually(tab.prompts, lambda said: said == ["SCRIPT:write notes.txt", "SCRIPT:text to both"])
     wanted = await second.answers()
     await first.answered(*wanted)
+
+
+async def test_what_a_person_attaches_goes_with_the_prompt_and_is_seen_once(house: CloudHouse) -> None:
+    tab = await house.signed_in()
+    await tab.attach(dot_png(), ("notes.bin", "application/octet-stream", b"\0 words"))
+    await tab.say("SCRIPT:text seen")
+    await tab.answered(f"{HELLO} seen")
+    for again in (False, True):
+        if again:
+            await tab.page.reload()
+            await tab.answered(f"{HELLO} seen")
+        # What the app showed at first has become the row of history, and not a second one.
+        await eventually(tab.pictures, lambda widths: widths == [1])
+        assert await tab.prompts() == ["SCRIPT:text seen"]
+        assert await tab.saved("notes.bin") == b"\0 words"
 
 
 async def test_a_tool_that_is_refused_is_not_run(house: CloudHouse) -> None:

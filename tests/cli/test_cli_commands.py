@@ -268,6 +268,7 @@ def test_du_tells_sizes_by_kind_and_by_session(fairlead: Fairlead, house: House,
     session = new_session(fairlead)
     lines = fairlead("du", "--json", "--top", "1000").lines
     assert {"kind", "bytes"} == set(lines[0])
+    assert {"large records", "uploads"} <= {line.get("kind") for line in lines}
     assert session in {line.get("session") for line in lines}
     assert "WHAT" in fairlead("du").out
     assert fairlead("du", "--data", str(tmp_path)).code == 5

@@ -1,5 +1,6 @@
 """The real CLI behind claudecodeui's chat: the demo agent's script, permissions, aborts, transcripts of others."""
 
+import base64
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 from clients.claudecodeui.ccui_chatting import peer_at
 from clients.claudecodeui.ccui_script import PLAYED, allow, create, history, play
 from e2e.desk import Desk, at_desk, settings
-from e2e.harness import NEWEST, on_versions
+from e2e.harness import NEWEST, OLDEST, on_versions
 from fairlead.testing.model_api import ScriptedModel
 
 
@@ -67,3 +68,30 @@ async def test_work_that_wakes_up_after_a_run_is_a_run_of_its_own(desk: Desk) ->
         rows = (await history(desk.http, name))["messages"]
         assert len({row["id"] for row in rows}) == len(rows)
         assert sum(row.get("role") == "user" for row in rows) == 1
+
+
+DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+"""A picture of one point."""
+
+
+@on_versions(OLDEST, NEWEST)
+async def test_what_is_attached_is_in_the_message_or_is_read_without_asking(desk: Desk) -> None:
+    files = [
+        ("files", ("dot.png", base64.b64decode(DOT), "image/png")),
+        ("files", ("notes.md", b"words of a note", "text/markdown")),
+        ("files", ("old.txt", "words of an old café".encode("latin-1"), "text/plain")),
+    ]
+    answer = await desk.http.post("/claudecodeui/api/assets/files", files=files)
+    given = answer.json()["attachments"]
+    async with peer_at(desk.gateway.url, desk.gateway.token) as peer:
+        name = await create(desk.http, desk.cwd)
+        prompt = f"SCRIPT:read {given[2]['path']}"
+        await peer.send(name, prompt, {"attachments": given})
+        await peer.until("complete")
+        assert "permission_request" not in peer.said(name)
+        (result,) = (frame for frame in peer.run(name) if frame["kind"] == "tool_result")
+    assert result["isError"] is False and "words of an old" in result["content"]
+    row = (await history(desk.http, name))["messages"][0]
+    assert (row["content"], row["files"]) == (prompt, given[1:])
+    assert [{**image, "data": ""} for image in row["images"]] == [{**given[0], "data": ""}]
+    assert row["images"][0]["data"].startswith("data:image/")

@@ -121,7 +121,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     a password opens it too. `query_first`: a token of the query counts before one of a header, and the header's first
     word may be any. `refused`: how the gate's refusal is worded.
     `signed`: a short-lived signed URL opens it too. `body_limit`: bytes of a body, where it is to be another than
-    usual. `waits`: its answer may take hours; when the client leaves, or the server stops, whoever makes it is
+    usual. `form`: the body is one with files; it is read when the handler asks for it (`model.uploads.TakeForm`).
+    `waits`: its answer may take hours; when the client leaves, or the server stops, whoever makes it is
     cancelled. A path has parameters as `{name}`; a last `{name...}` takes the rest of the path."""
 
     method: str
@@ -141,6 +142,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     refused: Refused | None = None
     signed: bool = False
     body_limit: int | None = None
+    form: bool = False
     waits: bool = False
 
     def __post_init__(self) -> None:

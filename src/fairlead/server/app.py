@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, Final, TypeVar
 from uuid import uuid4
 
+from msgspec import structs
 from starlette.types import Receive, Scope, Send
 
 from fairlead.auth.credentials import Credentials
@@ -32,7 +33,9 @@ from fairlead.model.routes import (
     json_response,
 )
 from fairlead.model.sockets import Agreed, Check, Opening, SocketRoute
+from fairlead.model.uploads import TakeForm
 from fairlead.server.errors import Stopping, error_response, unexpected
+from fairlead.server.forms import FormBody
 from fairlead.server.gatekeeper import Gatekeeper
 from fairlead.server.limits import DEFAULT_LIMITS, Limits
 from fairlead.server.replies import news_chunks, refusal, send_and_close, send_response, send_stream
@@ -139,7 +142,7 @@ class App:
         try:
             seconds = parts.limits.waiting_s if route.access == "public" else parts.limits.body_s
             most = parts.limits.message_bytes if route.body_limit is None else route.body_limit
-            body = await within(parts.clock, seconds, _read_body(head, most, receive))
+            body = b"" if route.form else await within(parts.clock, seconds, _read_body(head, most, receive))
             request = Request(
                 head=head,
                 who=who,
@@ -150,6 +153,8 @@ class App:
                 query={**parts.options, **parse_query(head.query)},
                 body=body,
             )
+            if route.form:
+                return await self._answer_form(route, request, receive)
             answering = self.doer.run(who, route.handle(request))
             return await (self._while_wanted(receive, answering) if route.waits else answering)
         except FairleadError as error:
@@ -161,6 +166,13 @@ class App:
             return Response(status=408, body=late.body, headers=(_CLOSE,))
         except Exception as error:
             return error_response(unexpected(error, parts.fresh(), f"{head.method} {route.path}"))
+
+    async def _answer_form(self, route: Route, request: Request, receive: Receive) -> Response | LogStream | NewsStream:
+        form = FormBody(request.head, receive, self.doer, self._parts.clock, self._parts.limits.form_s)
+        answer = await self.doer.run(request.who, route.handle(request), {TakeForm: form.take})
+        if form.whole or not isinstance(answer, Response):
+            return answer
+        return structs.replace(answer, headers=(*answer.headers, _CLOSE))
 
     async def _while_wanted(self, receive: Receive, answering: Coroutine[Any, Any, T]) -> T:
         """An answer that may take hours: not longer than the client stays and the server runs."""

@@ -27,6 +27,8 @@ class Limits:
     somebody who is behind with history is still heard."""
     body_s: float = 120.0
     """For a request's body; a public route's gets `waiting_s`."""
+    form_s: float = 600.0
+    """For a form with files: the largest one, over a line of 1.4 Mbit/s."""
 
 
 DEFAULT_LIMITS: Final = Limits()

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from fairlead.model import admin as act
 from fairlead.model import commands
@@ -15,6 +15,8 @@ T = TypeVar("T")
 
 Performer = Callable[[Identity, Any], Awaitable[Any]]
 Performers = Mapping[type[Action], Performer]
+
+NOTHING_MORE: Final[Performers] = {}
 
 
 def trust_performers(admin: act.Admin) -> Performers:
@@ -70,22 +72,24 @@ class Doer:
         while self._tasks:
             await asyncio.wait(self._tasks)
 
-    async def do(self, who: Identity, step: Step) -> Any:
+    async def do(self, who: Identity, step: Step, more: Performers = NOTHING_MORE) -> Any:
         if isinstance(step, Action):
-            return await self._performers[type(step)](who, step)
+            performer = more.get(type(step)) or self._performers[type(step)]
+            return await performer(who, step)
         if isinstance(step, commands.Base):
             # The core checks too; here it holds whatever stands behind the port.
             check_scopes(who, step)
             return await self.gateway.command(who, step)
         return await self.gateway.ask(who, step)
 
-    async def run(self, who: Identity, steps: Generator[Step, Any, T]) -> T:
-        """Drive a handler to its response. What a step raises is raised inside the handler, which may catch it."""
+    async def run(self, who: Identity, steps: Generator[Step, Any, T], more: Performers = NOTHING_MORE) -> T:
+        """Drive a handler to its response. What a step raises is raised inside the handler, which may catch it.
+        `more`: what can be done for this request alone."""
         try:
             step = next(steps)
             while True:
                 try:
-                    answer = await self.do(who, step)
+                    answer = await self.do(who, step, more)
                 except Exception as error:
                     step = steps.throw(error)
                 else:

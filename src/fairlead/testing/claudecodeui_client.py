@@ -34,6 +34,8 @@ class Shown(msgspec.Struct):
     errors: list[str] = []
     """Codes of what was wrong with what this client asked."""
     seq: int = 0
+    ended: int = 0
+    """The number of the end of the last text that came in pieces."""
 
     @property
     def merged(self) -> list[Frame]:
@@ -135,13 +137,16 @@ class ClaudeCodeUiClient:
             self._row(shown, frame)
 
     def _finish(self, shown: Shown) -> None:
-        if shown.streaming:
+        if shown.streaming.strip():
             shown.rows.append({"kind": "text", "role": "assistant", "content": shown.streaming})
-            shown.streaming = ""
+            shown.ended = shown.seq
+        shown.streaming = ""
 
     def _row(self, shown: Shown, frame: Frame) -> None:
+        """A text whose pieces have just ended takes their place: it has the number behind their end."""
         last = shown.rows[-1] if shown.rows else {"id": ""}
-        if "id" not in last and frame["kind"] == "text" and frame["content"].strip() == last["content"].strip():
+        same = "id" not in last and frame["kind"] == "text" and frame["seq"] == shown.ended + 1
+        if same and frame["content"].strip() == last["content"].strip():
             shown.rows[-1] = frame
         else:
             shown.rows.append(frame)

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,18 @@ CHAT = ClientProtocol(
 """The chat alone: the other parts need more of a gateway."""
 
 
+def said(frames: Iterable[Frame]) -> list[str]:
+    """Kinds, without the status (their number is the model's affair) and without the ends of nothing."""
+    found: list[str] = []
+    streaming = False
+    for frame in frames:
+        kind = frame["kind"]
+        if kind != "status" and (kind != "stream_end" or streaming):
+            found.append(kind)
+        streaming = kind == "stream_delta" or (streaming and kind != "stream_end")
+    return found
+
+
 class Peer(ChatPeer[ClaudeCodeUiClient]):
     def word(self, frame: Frame) -> str:
         return str(frame["kind"])
@@ -45,6 +57,10 @@ class Peer(ChatPeer[ClaudeCodeUiClient]):
         """Whatever was asked of no session before is answered: what is unknown is answered at once, in its order."""
         await self.say("settled?")
         await self.until(lambda frame: frame.get("code") == "UNKNOWN_MESSAGE_TYPE" and "settled?" in frame["error"])
+
+    def said(self, session: str = "") -> list[str]:
+        """The kinds of the frames of runs, without the status, and without the ends of nothing."""
+        return said(self.run(session))
 
     def run(self, session: str = "") -> list[Frame]:
         """The frames of runs."""

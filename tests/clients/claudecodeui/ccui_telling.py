@@ -36,11 +36,11 @@ class Telling(Told):
         return [frame for entry in entries for frame in unframed(reading.encode(SESSION, entry))]
 
     def resumed(self, last: int, moment: int) -> list[Frame]:
-        seq = last // FRAMES
-        variant = ChatVariant(self.memory(moment).known)
-        entries = [entry for entry in self.log(moment) if entry.seq == seq]
-        frames = [frame for entry in entries for frame in unframed(variant.encode(SESSION, entry))]
-        return [*(frame for frame in frames if frame["seq"] > last), *self.read(seq, moment)]
+        """What one who has the frame `last` is sent when it comes back."""
+        position = max(last // FRAMES - 1, 0) if last else 0
+        reading = ChatVariant(self.memory(moment).known, after=last).reading(position)
+        entries = [entry for entry in self.log(moment) if entry.seq > position]
+        return [frame for entry in entries for frame in unframed(reading.encode(SESSION, entry))]
 
     def history(self, moment: int | None = None) -> list[Frame]:
         """The table of rows, folded from the log as it is at a moment, with a restart after every entry."""

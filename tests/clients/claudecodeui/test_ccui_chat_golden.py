@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from agents.claude.golden_claude import inputs
+from clients.claudecodeui.ccui_chatting import said
 from clients.claudecodeui.ccui_telling import Frame, Telling, shown
 from clients.cognova.telling import SESSION
 from fairlead.clients.claudecodeui.chat_frames import FRAMES
@@ -44,7 +45,7 @@ def live(case: str) -> list[Frame]:
 
 
 def kinds(case: str) -> list[str]:
-    return [frame["kind"] for frame in live(case)]
+    return said(live(case))
 
 
 def rows(case: str) -> list[Frame]:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from fairlead.model.policy import Behavior, PermissionMode
@@ -147,6 +148,46 @@ def test_the_ports_of_doors_are_closed_like_the_main_one() -> None:
         for line in ("curl localhost:9002/api", "nc 127.0.0.1 9002", "echo > /dev/tcp/localhost/9002"):
             assert judge_line(line, **OPEN, fences=fences).behavior is Behavior.DENY
         assert judge_line("curl localhost:9003", **OPEN, fences=fences).behavior is Behavior.ALLOW
+
+
+ATTACHED = msgspec.structs.replace(FENCES, attached=f"{DATA}/uploads")
+FILE = f"{DATA}/uploads/ann/0123456789abcdef0123456789abcdef.zip"
+
+
+@pytest.mark.parametrize("mode", [PermissionMode.DEFAULT, PermissionMode.PLAN, PermissionMode.DONT_ASK])
+def test_a_file_that_somebody_attached_may_be_read(mode: PermissionMode) -> None:
+    assert judge("Read", {"file_path": FILE}, fences=ATTACHED, mode=mode).behavior is Behavior.ALLOW
+    assert judge("Read", {"file_path": FILE}, fences=ATTACHED, mode=mode, deny=["Read"]).behavior is Behavior.DENY
+    assert judge("Read", {"file_path": FILE}, fences=FENCES, mode=mode).behavior is Behavior.DENY
+
+
+@pytest.mark.parametrize(
+    ("tool", "given"),
+    [
+        ("Read", {"file_path": f"{DATA}/uploads"}),
+        ("Read", {"file_path": f"{DATA}/uploads/ann"}),
+        ("Read", {"file_path": f"{DATA}/uploads/ann/more/x"}),
+        ("Read", {"file_path": f"{DATA}/uploads/../fairlead.db"}),
+        ("Read", {"file_path": f"{DATA}/uploads/ann/../../fairlead.db"}),
+        ("Read", {"file_path": f"{DATA}/fairlead.db"}),
+        ("Write", {"file_path": FILE, "content": "x"}),
+        ("Edit", {"file_path": FILE, "old_string": "x", "new_string": "y"}),
+        ("Glob", {"path": f"{DATA}/uploads/ann", "pattern": "*"}),
+        ("Grep", {"path": FILE, "pattern": "x"}),
+        ("LS", {"path": f"{DATA}/uploads/ann"}),
+        ("Bash", {"command": f"cat {FILE}"}),
+        ("mcp__x__read", {"file": FILE}),
+    ],
+)
+def test_nothing_else_is_open_there(tool: str, given: Any) -> None:
+    assert judge(tool, given, **OPEN, fences=ATTACHED).behavior is Behavior.DENY
+
+
+@pytest.mark.parametrize("real", [f"{DATA}/fairlead.db", "/etc/passwd"])
+def test_a_link_that_leads_elsewhere_is_judged_by_where_it_leads(real: str) -> None:
+    leads = {FILE: real}
+    verdict = judge("Read", {"file_path": FILE}, fences=ATTACHED, resolve=lambda path: leads.get(path, path))
+    assert verdict.behavior is not Behavior.ALLOW
 
 
 def test_without_fences_nothing_is_closed() -> None:

@@ -59,7 +59,7 @@ def _is_prompt(text: str, *, beside_results: bool) -> bool:
         return MARKER in text.rpartition("</system-reminder>")[2]
     if MARKER in text:
         return True
-    return bool(text.strip()) and not beside_results and not text.startswith(("<", "["))
+    return bool(text.strip()) and not beside_results and not text.lstrip().startswith(("<", "["))
 
 
 def _chosen(text: str) -> tuple[str | None, str]:

@@ -75,6 +75,7 @@ def measured(folder: Path, top: int) -> tuple[list[tuple[str, int]], list[tuple[
 
     from fairlead.stores.sqlite.connections import DATABASE, SEARCH, SPILL, connect
     from fairlead.stores.sqlite.faults import translated
+    from fairlead.stores.uploads import FOLDER as UPLOADS
 
     database = folder / DATABASE
     if not database.exists():
@@ -93,6 +94,7 @@ def measured(folder: Path, top: int) -> tuple[list[tuple[str, int]], list[tuple[
         ("room to be used again (fairlead.db)", free * page),
         ("search index", _bytes(folder, SEARCH)),
         ("large records", sum(_below(folder / name) for name in (SPILL, OVERSIZE))),
+        ("uploads", _below(folder / UPLOADS)),
     ]
     return [(name, max(0, count)) for name, count in kinds], [tuple(row) for row in sessions]
 

@@ -6,6 +6,7 @@ Each part declares its routes and sockets; they are joined here, a line each. Ot
 from typing import Final
 
 from fairlead.clients.claudecodeui import (
+    assets,
     chat,
     furniture,
     history_pages,
@@ -29,6 +30,7 @@ _ROUTES: Final = (
     *search.ROUTES,
     *history_pages.ROUTES,
     *furniture.ROUTES,
+    *assets.ROUTES,
     *plugins.ROUTES,
 )
 _SOCKETS: Final = (

@@ -12,22 +12,22 @@ from typing import Any, Final, assert_never
 import msgspec
 
 from fairlead.clients.claudecodeui import chat_messages as said
-from fairlead.clients.claudecodeui.chat_frames import FRAMES, ChatVariant, Known, frame, joined, numbered
+from fairlead.clients.claudecodeui.chat_frames import FRAMES, ChatVariant, Known, frame, number
 from fairlead.clients.claudecodeui.chat_hall import CODEC
 from fairlead.clients.claudecodeui.chat_messages import ChatError, Decide, Join, JoinAll, Said, Say, Stop
+from fairlead.clients.claudecodeui.chat_prompts import prompt, wishes
 from fairlead.clients.claudecodeui.history import NAME, Memory, read_memory
 from fairlead.clients.claudecodeui.places import Fields
 from fairlead.model import commands as cmd
 from fairlead.model import events as ev
 from fairlead.model import queries as q
-from fairlead.model.content import TextBlock
 from fairlead.model.errors import BadRequest, Busy, FairleadError, NotAllowed, NotFound, Stale
 from fairlead.model.gateway import Cursor
 from fairlead.model.halls import EnterHall
 from fairlead.model.ids import MessageId, RequestId, SessionId, is_uuid
 from fairlead.model.moments import moment
 from fairlead.model.sockets import Do, Enter, Opening, Run, SocketRoute, Subscribe, Write
-from fairlead.model.streaming import streamed
+from fairlead.model.uploads import Taken, TakeUploads
 
 WAITING: Final = 100
 """What one socket may have asked of one session and not have got yet; a session's queue holds as many."""
@@ -87,16 +87,16 @@ class ChatConversation:
                 return (Run(("fold", session), q.ReadFold(session, NAME), session),)
             case ("fold", session):
                 return self._placed(session, read_memory(answer))
-            case ("rest", session, Memory() as memory):
-                return (self._subscribe(session, memory, self._rest(session, memory.known, answer)),)
-            case ("joined", session, Memory() as memory, rest, place):
-                return self._joined(session, memory, rest, place)
+            case ("joined", session, Memory() as memory, place):
+                return self._joined(session, memory, place)
             case ("kept", session, Memory() as memory):
                 return self._attached(session, memory)
             case ("settings", session):
                 return self._configure(session, msgspec.convert(answer.settings, cmd.Settings))
             case ("set" | "brought", session, list() as steps):
                 return self._prepared(session, steps)
+            case ("taken", session):
+                return self._send(session, answer)
             case ("sent", session):
                 return self._sent(session)
             case ("stopped" | "withdrawn", session):
@@ -120,7 +120,7 @@ class ChatConversation:
             case (_, session, *_) if not self._lines[session].asked:
                 # What it watched is gone, and its socket goes with it.
                 return ()
-            case ("whole" | "fold" | "rest" | "joined", session, *_) if isinstance(error, NotFound):
+            case ("whole" | "fold" | "joined", session, *_) if isinstance(error, NotFound):
                 return self._unknown(session)
             case ("sent", session) if isinstance(error, Busy):
                 return (self._told(said.in_progress(session)), *self._done(session))
@@ -218,44 +218,36 @@ class ChatConversation:
                 line.whole = False
                 return (self._go_on(("kept", session, memory), session, line),)
             return self._attached(session, memory)
-        if isinstance(asked, Join) and 0 < asked.last <= memory.seq * FRAMES + FRAMES - 1:
-            # A connection may end between two frames of one entry.
-            step = q.ReadEvents(session, max(asked.last // FRAMES - 1, 0), 1)
-            return (Run(("rest", session, memory), step, session),)
-        return (self._subscribe(session, memory, b""),)
+        return (self._subscribe(session, memory),)
 
-    def _rest(self, session: SessionId, known: Known, page: q.EventPage) -> bytes:
-        asked = self._lines[session].asked[0]
-        assert isinstance(asked, Join)
-        seq = asked.last // FRAMES
-        if not page.events or msgspec.json.decode(page.events[0])["seq"] != seq:
-            return b""
-        event = ev.decode(page.events[0])
-        frames = numbered(session, seq, event, known, streamed(event))
-        return joined([told for told in frames if told["seq"] > asked.last])
-
-    def _subscribe(self, session: SessionId, memory: Memory, rest: bytes) -> Subscribe:
-        asked = self._lines[session].asked[0]
-        place = _wanted(asked, memory) if isinstance(asked, Join) else memory.seq
+    def _subscribe(self, session: SessionId, memory: Memory) -> Subscribe:
         line = self._lines[session]
-        line.stream = asked.stream if isinstance(asked, Join) else None
+        asked = line.asked[0]
+        place, after = memory.seq, 0
+        if isinstance(asked, Join):
+            place, after = _wanted(asked, memory), asked.last if _reaches(asked, memory) else 0
+            line.stream = asked.stream
+        else:
+            line.stream = None
         line.whole = session not in self._focus if line.stream is None else not line.stream
         line.known = memory.known
-        variant = ChatVariant(line.known, whole=line.whole)
-        return Subscribe(("joined", session, memory, rest, place), session, Cursor(place), variant)
+        variant = ChatVariant(line.known, whole=line.whole, after=after)
+        # The entry of the last frame that it has is read again: there may be more of it.
+        cursor = Cursor(max(place - 1, 0) if after else place)
+        return Subscribe(("joined", session, memory, place), session, cursor, variant)
 
-    def _joined(self, session: SessionId, memory: Memory, rest: bytes, place: int) -> Sequence[Do]:
+    def _joined(self, session: SessionId, memory: Memory, place: int) -> Sequence[Do]:
         self._lines[session].since = place
-        return self._attached(session, memory, rest)
+        return self._attached(session, memory)
 
-    def _attached(self, session: SessionId, memory: Memory, rest: bytes = b"") -> Sequence[Do]:
+    def _attached(self, session: SessionId, memory: Memory) -> Sequence[Do]:
         asked = self._lines[session].asked[0]
         match asked:
             case Join():
                 told = self._subscribed(session, memory)
-                if asked.last > memory.seq * FRAMES + FRAMES - 1:
+                if asked.last and not _reaches(asked, memory):
                     told += self._error(said.replay_gap(session))
-                return (Write(told + rest), *self._done(session))
+                return (Write(told), *self._done(session))
             case Say():
                 return (Run(("settings", session), q.GetSession(session), session),)
             case Stop():
@@ -266,19 +258,9 @@ class ChatConversation:
     # --- a prompt
 
     def _configure(self, session: SessionId, now: cmd.Settings) -> Sequence[Do]:
-        """What the client wants to be otherwise, one step after the other; the prompt comes when all is so."""
         asked = self._lines[session].asked[0]
         assert isinstance(asked, Say)
-        steps: list[cmd.Command] = []
-        if asked.rules is not None:
-            steps.append(cmd.SetRules(session=session, allow=asked.rules.allow, deny=asked.rules.deny))
-        if asked.effort and asked.effort != now.effort:
-            steps.append(cmd.Configure(session=session, settings=msgspec.structs.replace(now, effort=asked.effort)))
-        if asked.mode and asked.mode != now.mode:
-            steps.append(cmd.SetMode(session=session, mode=asked.mode))
-        if asked.model and asked.model != now.model:
-            steps.append(cmd.SetModel(session=session, model=asked.model))
-        return self._prepared(session, steps)
+        return self._prepared(session, wishes(asked, now))
 
     def _prepared(self, session: SessionId, steps: list[cmd.Command]) -> Sequence[Do]:
         if steps:
@@ -286,13 +268,14 @@ class ChatConversation:
             return (Run((tag, session, steps[1:]), steps[0], session),)
         asked = self._lines[session].asked[0]
         assert isinstance(asked, Say)
-        step = cmd.Send(
-            session=session,
-            content=(TextBlock(asked.text),),
-            message=MessageId(asked.message) if asked.message else None,
-            wait=asked.queue,
-        )
-        return (Run(("sent", session), step, session),)
+        if asked.uploads:
+            return (Run(("taken", session), TakeUploads(asked.uploads), session),)
+        return self._send(session, ())
+
+    def _send(self, session: SessionId, taken: tuple[Taken, ...]) -> Sequence[Do]:
+        asked = self._lines[session].asked[0]
+        assert isinstance(asked, Say)
+        return (Run(("sent", session), prompt(asked, taken), session),)
 
     def _sent(self, session: SessionId) -> Sequence[Do]:
         asked = self._lines[session].asked[0]
@@ -361,9 +344,14 @@ class ChatConversation:
         return Write(frame({**told, "reason": "cancelled", "error": error.message, "timestamp": moment(self._now())}))
 
 
+def _reaches(asked: Join, memory: Memory) -> bool:
+    """Whether the client's place is one of this log's."""
+    return 0 < asked.last <= number(memory.seq)
+
+
 def _wanted(asked: Join, memory: Memory) -> int:
     """The place after which the client is to be told everything."""
-    if 0 < asked.last <= memory.seq * FRAMES + FRAMES - 1:
+    if _reaches(asked, memory):
         return asked.last // FRAMES
     return memory.run if asked.last == 0 and memory.running else memory.seq
 

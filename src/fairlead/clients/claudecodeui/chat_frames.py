@@ -22,7 +22,8 @@ from fairlead.model.streaming import Pieces, streamed
 FRAMES: Final = 64
 """Numbers that an entry's frames have for themselves (design: views)."""
 REST, ENDED, ROW, AFTER = 0, 1, 2, 3
-"""The slots: pieces that a late one lacks, a stream's end, the row itself, and what comes after it."""
+"""The slots: pieces that a late one lacks (or the end of a text that was given up), the end of this one's pieces, the
+row itself, and what comes after it."""
 WINDOW: Final = 160_000
 """Tokens that a conversation may have, as the original tells it where nobody has set another number."""
 PARENTS: Final = 256
@@ -82,39 +83,58 @@ def number(seq: int, slot: int = FRAMES - 1) -> int:
 
 class ChatVariant:
     """Implements `model.gateway.Variant` and `Continuing`. `known` is what was before: it learns what follows.
-    `whole`: texts are told when they are whole, and not in pieces."""
 
-    def __init__(self, known: Known | None = None, *, whole: bool = False) -> None:
+    `whole`: texts are told when they are whole, and not in pieces. `after`: the number of the last frame that a watcher
+    has, whose entry it reads again: a connection may end between two frames of one."""
+
+    def __init__(self, known: Known | None = None, *, whole: bool = False, after: int = 0) -> None:
         self.key = "claudecodeui.chat.whole" if whole else "claudecodeui.chat"
         self._known = Known() if known is None else known
         self._whole = whole
+        self._after = after
 
     def encode(self, session: SessionId, entry: Entry) -> bytes:
         """For those who were there when it was streamed."""
         if entry.kind in _SILENT or (self._whole and entry.kind == PIECE):
             return b""
         event = ev.decode(entry.event)
-        return joined(numbered(session, entry.seq, event, self._known, 0 if self._whole else streamed(event)))
+        if self._whole:
+            return joined(_unstreamed(numbered(session, entry.seq, event, self._known)))
+        return joined(numbered(session, entry.seq, event, self._known, streamed(event)))
 
     def signal(self, session: SessionId, kind: str, name: str, data: object) -> bytes:
         return b""
 
-    def reading(self, position: int) -> "ChatReading | ChatVariant":
-        return self if self._whole else ChatReading(position, self._known)
+    def reading(self, position: int) -> "ChatReading":
+        return ChatReading(position, self._known, whole=self._whole, after=self._after)
 
 
 class ChatReading:
     """Implements `model.gateway.Reading`."""
 
-    def __init__(self, position: int, known: Known) -> None:
-        self._pieces = Pieces(position)
+    def __init__(self, position: int, known: Known, *, whole: bool, after: int) -> None:
+        entry, slot = divmod(after, FRAMES)
+        # Of a piece's frames the end of what was before it is the first.
+        self._pieces = Pieces(max(position, entry if slot >= ROW else entry - 1))
         self._known = known
+        self._whole = whole
+        self._after = after
 
     def encode(self, session: SessionId, entry: Entry) -> bytes:
-        if entry.kind in _SILENT:
+        if entry.kind in _SILENT or (self._whole and entry.kind == PIECE):
             return b""
         event = ev.decode(entry.event)
-        return joined(numbered(session, entry.seq, event, self._known, self._pieces.told(event)))
+        frames = numbered(session, entry.seq, event, self._known, self._pieces.told(event))
+        if self._whole:
+            frames = _unstreamed(frames)
+        if number(entry.seq, 0) <= self._after:
+            frames = [frame for frame in frames if frame["seq"] > self._after]
+        return joined(frames)
+
+
+def _unstreamed(frames: Sequence[Fields]) -> list[Fields]:
+    """For those who look at another session: an end would be taken for that one's."""
+    return [told for told in frames if told["kind"] not in ("stream_delta", "stream_end")]
 
 
 def joined(frames: Sequence[Fields]) -> bytes:
@@ -133,7 +153,9 @@ def numbered(session: SessionId, seq: int, event: ev.Event, known: Known, told: 
 def slots_of(session: SessionId, event: ev.Event, known: Known, told: int = 0) -> Slots:
     match event:
         case ev.TextDelta(subagent=None) if event.turn and event.text:
-            return ((ROW, _frame(session, event, "delta", kind="stream_delta", content=event.text)),)
+            piece = (ROW, _frame(session, event, "delta", kind="stream_delta", content=event.text))
+            # With its first piece a text that was given up before it is over.
+            return (piece,) if event.offset else ((ENDED, _end(session, event)), piece)
         case ev.Text() | ev.Thinking() | ev.ToolCalled() | ev.ToolEnded() | ev.Notice() if event.turn:
             return (*_stream(session, event, told), *_row(session, event, known), *_budget(session, event))
         case ev.PermissionAsked() | ev.QuestionAsked() | ev.PlanProposed():
@@ -209,11 +231,18 @@ def _frame(session: SessionId, event: ev.Event, what: str, **fields: object) -> 
 
 
 def _stream(session: SessionId, event: ev.Event, told: int) -> Slots:
-    if not told or not isinstance(event, ev.Text) or event.subagent is not None:
+    """The end of the pieces, before the text itself. Of one that was not told in pieces: of whatever was given up."""
+    if not isinstance(event, ev.Text) or event.subagent is not None:
         return ()
-    end = (ENDED, _frame(session, event, "end", kind="stream_end"))
+    if not told:
+        return ((REST, _end(session, event)),)
     rest = event.text[told:]
-    return ((REST, _frame(session, event, "rest", kind="stream_delta", content=rest)), end) if rest else (end,)
+    missing = ((REST, _frame(session, event, "rest", kind="stream_delta", content=rest)),) if rest else ()
+    return (*missing, (ENDED, _end(session, event)))
+
+
+def _end(session: SessionId, event: ev.Event) -> Fields:
+    return _frame(session, event, "end", kind="stream_end")
 
 
 def _row(session: SessionId, event: ev.Event, known: Known) -> Slots:
@@ -260,7 +289,7 @@ def _ended(session: SessionId, event: ev.TurnEnded) -> Slots:
     done = event.status == "completed"
     end = (AFTER, complete(session, event, code=int(event.status == "failed"), aborted=event.status == "cancelled"))
     # What was being written will never be whole; where nothing was, the end of nothing says nothing.
-    cut = () if done else ((ENDED, _frame(session, event, "end", kind="stream_end")),)
+    cut = () if done else ((ENDED, _end(session, event)),)
     words = failure_text(event)
     told = ((ROW, _frame(session, event, "error", kind="error", content=words)),) if words else ()
     return (*cut, *told, end)

@@ -8,9 +8,11 @@ from typing import Any, Final
 
 import msgspec
 
+from fairlead.clients.claudecodeui.attachments import named
 from fairlead.model.errors import BadRequest, FairleadError
 from fairlead.model.ids import SessionId, is_uuid
 from fairlead.model.policy import PermissionMode
+from fairlead.model.uploads import FILES, Upload
 
 INVALID: Final = "Invalid websocket payload"
 MOST_SEQ: Final = 2**53
@@ -28,7 +30,8 @@ class Rules(msgspec.Struct, frozen=True):
 
 class Say(msgspec.Struct, frozen=True):
     """A prompt. `mode`, `model`, `effort`: empty where the client leaves them as they are. `message`: the client's own
-    id of it, by which a repeat is known."""
+    id of it, by which a repeat is known. `uploads`: what the client says goes with it; which of them do is not for it
+    to say."""
 
     session: SessionId
     text: str
@@ -38,6 +41,7 @@ class Say(msgspec.Struct, frozen=True):
     queue: bool = False
     message: str = ""
     rules: Rules | None = None
+    uploads: tuple[Upload, ...] = ()
 
 
 class Stop(msgspec.Struct, frozen=True):
@@ -147,6 +151,9 @@ def _say(message: Mapping[str, Any]) -> Say:
     mine = message.get("messageId")
     if mine is not None and (not isinstance(mine, str) or not is_uuid(mine)):
         raise ChatError("INTERNAL_ERROR", "messageId must be a UUID in lower case.", session)
+    uploads = named(options)
+    if len(uploads) > FILES:
+        raise ChatError("INTERNAL_ERROR", f"At most {FILES} files go with a message.", session)
     return Say(
         session,
         content if isinstance(content, str) else "",
@@ -156,6 +163,7 @@ def _say(message: Mapping[str, Any]) -> Say:
         queue=options.get("queue") is True,
         message=mine or "",
         rules=_rules(options.get("toolsSettings")),
+        uploads=uploads,
     )
 
 

@@ -8,9 +8,10 @@ from typing import Any, Final
 
 import msgspec
 
+from fairlead.clients.claudecodeui.attachments import shown
 from fairlead.clients.claudecodeui.places import PROVIDER, Fields
 from fairlead.model import events as ev
-from fairlead.model.content import Content, ImageBlock, ToolResultBlock, plain_text
+from fairlead.model.content import ToolResultBlock
 from fairlead.model.ids import SessionId
 from fairlead.model.moments import moment
 
@@ -91,19 +92,12 @@ def _fields(event: ev.Event) -> Fields | None:
 
 def _user(event: ev.UserMessage) -> Fields | None:
     """A person's own words, and the summary after a compaction; what else the agent is told is not shown."""
-    text = plain_text(event.content)
+    text, images, files = shown(event.content)
     if text.startswith(COMPACTED):
         return {"kind": "text", "role": "user", "content": text, "isCompactSummary": True}
     if event.via == "agent" or event.synthetic or all(isinstance(block, ToolResultBlock) for block in event.content):
         return None
-    images = [image for block in event.content if (image := _image(block)) is not None]
-    if not text.strip() and not images:
+    if not text.strip() and not images and not files:
         return None
     told: Fields = {"kind": "text", "role": "user", "content": text}
-    return {**told, "images": images} if images else told
-
-
-def _image(block: Content) -> Fields | None:
-    if not isinstance(block, ImageBlock) or block.source.get("type") != "base64":
-        return None
-    return {"data": f"data:{block.source.get('media_type')};base64,{block.source.get('data')}"}
+    return {**told, **({"images": images} if images else {}), **({"files": files} if files else {})}

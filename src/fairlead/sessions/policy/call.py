@@ -30,6 +30,7 @@ class Fences(msgspec.Struct, frozen=True):
     port: int | None = None
     hosts: frozenset[str] = frozenset()  # names of the gateway besides those of the loopback
     doors: tuple[int, ...] = ()  # its further ports
+    attached: str = ""  # in one of the folders: files that people sent to agents, in a folder for each of them
 
     @property
     def ports(self) -> tuple[int, ...]:

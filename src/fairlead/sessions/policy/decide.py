@@ -6,7 +6,7 @@ read-only, and else a person. Deny beats ask beats allow. What is not understood
 
 from fairlead.model.policy import Behavior, PermissionMode, Rule, Verdict, format_rule
 from fairlead.sessions.policy.call import Facts, PolicyContext, ToolCall, facts_of
-from fairlead.sessions.policy.fence import ABOVE, fenced, searches_above
+from fairlead.sessions.policy.fence import ABOVE, fenced, reads_attached, searches_above
 from fairlead.sessions.policy.rules import Match, allowing, edits_plainly, refuses
 from fairlead.sessions.policy.tools import (
     COORDINATION_TOOLS,
@@ -102,5 +102,7 @@ def _by_allowance(call: ToolCall, facts: Facts, context: PolicyContext) -> Verdi
     if facts.tool in READ_TOOLS:
         if all(context.inside(places) for places in facts.paths):
             return Verdict(Behavior.ALLOW, "it only reads inside the session's folders")
+        if reads_attached(facts, context):
+            return Verdict(Behavior.ALLOW, "it only reads a file that somebody attached")
         missing = "it reads outside the session's folders"
     return _asking(Verdict(Behavior.ASK, missing), context)

@@ -4,6 +4,7 @@ A fence, not a wall: an agent that may run free commands has its user's powers. 
 """
 
 import ipaddress
+import posixpath
 import re
 from collections.abc import Iterator, Mapping
 from string import ascii_letters, digits
@@ -13,7 +14,7 @@ from fairlead.sessions.policy.call import Facts, Fences, PolicyContext, ToolCall
 from fairlead.sessions.policy.line import ShellAnalysis, Word
 from fairlead.sessions.policy.paths import BadPath, absolute, inside, inside_any, pattern_covers, tidy
 from fairlead.sessions.policy.shell_rules import path_words
-from fairlead.sessions.policy.tools import FETCH_TOOL, PROSE, SEARCH_TOOLS
+from fairlead.sessions.policy.tools import FETCH_TOOL, PROSE, READ_TOOL, SEARCH_TOOLS
 from fairlead.sessions.policy.wrappers import base_name
 
 _MAX_STRINGS = 1000
@@ -34,6 +35,8 @@ def fenced(call: ToolCall, facts: Facts, context: PolicyContext) -> str | None:
         return _shell_fenced(facts.shell, facts.words, context)
     if facts.tool == FETCH_TOOL and facts.host is not None and facts.port in fences.ports:
         return PORT if facts.port not in _COMMON_PORTS or is_gateway_host(facts.host, fences) else None
+    if reads_attached(facts, context):
+        return None
     folders = _folders(context)
     if any(inside_any(place, folders) for places in facts.paths for place in places):
         return FOLDER
@@ -44,6 +47,15 @@ def fenced(call: ToolCall, facts: Facts, context: PolicyContext) -> str | None:
             if "://" in text[:12] and _names_port(text.split(maxsplit=1)[0], fences):
                 return PORT
     return None
+
+
+def reads_attached(facts: Facts, context: PolicyContext) -> bool:
+    """Whether it reads a file that somebody sent along with a message. Their names cannot be guessed, and no tool may
+    list them: who knows one was told it."""
+    folder = context.fences.attached
+    if facts.tool != READ_TOOL or not folder or not facts.paths:
+        return False
+    return all(posixpath.dirname(posixpath.dirname(place)) == folder for places in facts.paths for place in places)
 
 
 def searches_above(facts: Facts, context: PolicyContext) -> bool:

@@ -7,10 +7,11 @@ def names(words: str) -> frozenset[str]:
 
 
 SHELL_TOOL = "Bash"
+READ_TOOL = "Read"
 
 # Reading tools and the argument that is their path; a search without one looks in the working folder.
 READ_TOOLS = {
-    "Read": "file_path",
+    READ_TOOL: "file_path",
     "NotebookRead": "notebook_path",
     "Glob": "path",
     "Grep": "path",

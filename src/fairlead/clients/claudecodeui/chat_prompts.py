@@ -1,0 +1,33 @@
+"""A prompt as commands: what the client wants to be otherwise first, then the message with what goes with it. Pure."""
+
+from msgspec import structs
+
+from fairlead.clients.claudecodeui.attachments import content
+from fairlead.clients.claudecodeui.chat_messages import Say
+from fairlead.model import commands as cmd
+from fairlead.model.ids import MessageId
+from fairlead.model.uploads import Taken
+
+
+def wishes(asked: Say, now: cmd.Settings) -> list[cmd.Command]:
+    """To be done one after the other; the prompt comes when all is so."""
+    session = asked.session
+    steps: list[cmd.Command] = []
+    if asked.rules is not None:
+        steps.append(cmd.SetRules(session=session, allow=asked.rules.allow, deny=asked.rules.deny))
+    if asked.effort and asked.effort != now.effort:
+        steps.append(cmd.Configure(session=session, settings=structs.replace(now, effort=asked.effort)))
+    if asked.mode and asked.mode != now.mode:
+        steps.append(cmd.SetMode(session=session, mode=asked.mode))
+    if asked.model and asked.model != now.model:
+        steps.append(cmd.SetModel(session=session, model=asked.model))
+    return steps
+
+
+def prompt(asked: Say, taken: tuple[Taken, ...]) -> cmd.Send:
+    return cmd.Send(
+        session=asked.session,
+        content=content(asked.text, taken),
+        message=MessageId(asked.message) if asked.message else None,
+        wait=asked.queue,
+    )

@@ -1,0 +1,235 @@
+"""The store of uploads: files that people send along with a message, each user's in a folder of their own.
+
+Rule: the names are of our own making, so that nothing that came from a wire is ever a path; and nobody is given a file
+of somebody else. A user has so many files and so many bytes: with the next one the oldest go.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import re
+import stat
+import uuid
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+from fairlead.model.auth import Identity
+from fairlead.model.errors import NotAllowed, NotFound, Stale, TooMany, Unavailable
+from fairlead.model.requests import Action, Response
+from fairlead.model.uploads import (
+    BLOCK_BYTES,
+    FILE_BYTES,
+    NAME,
+    Intake,
+    OpenIntake,
+    ReadUpload,
+    Taken,
+    TakeUploads,
+    Upload,
+    block_of,
+    image_type,
+    own,
+)
+
+log = logging.getLogger(__name__)
+
+FOLDER: Final = "uploads"
+"""In the data folder."""
+MOST_FILES: Final = 1000
+MOST_BYTES: Final = 1 << 30
+"""What a user may have there: a hundred forms, each as large as can be."""
+AT_ONCE: Final = 4
+"""Forms of one user that are being read."""
+
+_DRAFT: Final = "."
+"""What the names of files begin with that are not there wholly."""
+_USER: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+_EXTENSION: Final = re.compile(r"\.[a-z0-9]{1,10}")
+_SHOWN: Final = 200
+"""Characters of a file's own name; no file system has longer ones."""
+_MIME: Final = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]{0,60}/[a-z0-9][a-z0-9!#$&^_.+-]{0,60}")
+
+
+class Uploads:
+    def __init__(self, folder: Path, *, most_files: int = MOST_FILES, most_bytes: int = MOST_BYTES) -> None:
+        self.folder = Path(os.path.realpath(folder))
+        self._most_files = most_files
+        self._most_bytes = most_bytes
+        self._under_way: Counter[str] = Counter()
+
+    def performers(self) -> Mapping[type[Action], Callable[[Identity, Any], Awaitable[Any]]]:
+        return {OpenIntake: self._open, TakeUploads: self._take, ReadUpload: self._read}
+
+    async def start(self) -> None:
+        """What an earlier gateway was still reading will never be whole."""
+        await asyncio.to_thread(self._tidy)
+
+    def _tidy(self) -> None:
+        for draft in self.folder.glob(f"*/{_DRAFT}*"):
+            draft.unlink(missing_ok=True)
+
+    def _of(self, who: Identity) -> Path:
+        if not _USER.fullmatch(who.user):
+            raise NotAllowed("Files belong to a user: sign in as one.")
+        return self.folder / who.user
+
+    # --- in
+
+    async def _open(self, who: Identity, action: OpenIntake) -> Intake:
+        folder = self._of(who)
+        if self._under_way[who.user] >= AT_ONCE:
+            raise TooMany(f"{AT_ONCE} of your uploads are under way: wait until one is done.", limit=AT_ONCE)
+        self._under_way[who.user] += 1
+
+        def ended() -> None:
+            self._under_way[who.user] -= 1
+
+        return _Form(folder, ended, self._trim)
+
+    def _trim(self, folder: Path, kept: int) -> None:
+        """The oldest go, but never the `kept` newest ones: somebody is about to send them."""
+        with os.scandir(folder) as entries:
+            found = [(entry.stat(), entry.path) for entry in entries if NAME.fullmatch(entry.name)]
+        found.sort(key=lambda file: (file[0].st_mtime_ns, file[1]), reverse=True)
+        room = self._most_bytes
+        for count, (about, path) in enumerate(found):
+            room -= about.st_size
+            if count >= kept and (count >= self._most_files or room < 0):
+                Path(path).unlink(missing_ok=True)
+
+    # --- out
+
+    async def _take(self, who: Identity, action: TakeUploads) -> tuple[Taken, ...]:
+        folder = self._of(who)
+        uploads = own(str(folder), action.uploads)
+        if len(uploads) < len(action.uploads):
+            left_out = len(action.uploads) - len(uploads)
+            log.warning(
+                "attachments left out", extra={"who": who.name, "credential": who.credential, "files": left_out}
+            )
+        return await asyncio.to_thread(lambda: tuple(_taken(uploads)))
+
+    async def _read(self, who: Identity, action: ReadUpload) -> Response:
+        if not NAME.fullmatch(action.name):
+            raise NotFound("file", action.name)
+        data = await asyncio.to_thread(_whole, self._of(who) / action.name)
+        if data is None:
+            raise NotFound("file", action.name)
+        # What a browser could run is nothing that it knows: it can only be saved.
+        kind = image_type(data) or "application/octet-stream"
+        disposition = f'attachment; filename="{action.name}"'
+        return Response(body=data, content_type=kind, headers=(("content-disposition", disposition),))
+
+
+class _Form:
+    """Implements `model.uploads.Intake`."""
+
+    def __init__(self, folder: Path, ended: Callable[[], None], trim: Callable[[Path, int], None]) -> None:
+        self._folder = folder
+        self._ended: Callable[[], None] | None = ended
+        self._trim = trim
+        self._open: BinaryIO | None = None
+        self._uploads: list[Upload] = []
+
+    def begin(self, name: str, mime: str) -> None:
+        shown = _shown(name)
+        kind = mime.lower() if _MIME.fullmatch(mime.lower()) else "application/octet-stream"
+        path = self._folder / f"{uuid.uuid4().hex}{_extension(shown)}"
+        with _translated():
+            self._close()
+            self._folder.parent.mkdir(mode=0o700, exist_ok=True)
+            self._folder.mkdir(mode=0o700, exist_ok=True)
+            handle = os.open(_draft(path), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        self._open = os.fdopen(handle, "wb")
+        self._uploads.append(Upload(str(path), shown or path.name, kind, 0))
+
+    def write(self, data: bytes) -> None:
+        assert self._open is not None, "no file has begun"
+        with _translated():
+            self._open.write(data)
+        last = self._uploads[-1]
+        self._uploads[-1] = Upload(last.path, last.name, last.mime, (last.size or 0) + len(data))
+
+    async def keep(self) -> tuple[Upload, ...]:
+        with _translated():
+            self._close()
+            await asyncio.to_thread(self._name)
+        self._end()
+        return tuple(self._uploads)
+
+    def _name(self) -> None:
+        for upload in self._uploads:
+            path = Path(upload.path)
+            _draft(path).replace(path)
+        self._trim(self._folder, len(self._uploads))
+
+    def drop(self) -> None:
+        if self._ended is None:
+            return
+        self._end()
+        with contextlib.suppress(OSError):
+            self._close()
+        for upload in self._uploads:
+            for path in (Path(upload.path), _draft(Path(upload.path))):
+                path.unlink(missing_ok=True)
+
+    def _close(self) -> None:
+        if self._open is not None:
+            self._open.close()
+            self._open = None
+
+    def _end(self) -> None:
+        if self._ended is not None:
+            self._ended()
+            self._ended = None
+
+
+@contextlib.contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise Unavailable(f"The file cannot be kept: {error.strerror}. Try again later.") from error
+
+
+def _draft(path: Path) -> Path:
+    return path.with_name(_DRAFT + path.name)
+
+
+def _shown(name: str) -> str:
+    """A file's own name, of which people are told: without folders, and without what a screen would act on."""
+    last = re.split(r"[\\/]", name)[-1]
+    return "".join(letter for letter in last if letter.isprintable()).strip()[-_SHOWN:]
+
+
+def _extension(name: str) -> str:
+    end = os.path.splitext(name)[1].lower()
+    return end if _EXTENSION.fullmatch(end) else ""
+
+
+def _taken(uploads: list[Upload]) -> Iterator[Taken]:
+    room = BLOCK_BYTES
+    for upload in uploads:
+        data = _whole(Path(upload.path))
+        shown = upload.name or Path(upload.path).name
+        if data is None:
+            raise Stale(f"{shown} is not there any more: attach it again.", file=shown)
+        block = block_of(data, shown) if len(data) <= room else None
+        room -= len(data) if block is not None else 0
+        yield Taken(upload if upload.size is not None else Upload(upload.path, shown, upload.mime, len(data)), block)
+
+
+def _whole(path: Path) -> bytes | None:
+    """None, if it is no file of ours."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        return None
+    with os.fdopen(handle, "rb") as file:
+        return file.read(FILE_BYTES)

@@ -1,0 +1,258 @@
+"""Attachments over the whole gateway: uploads, downloads, limits, and files that reach the agent with a prompt."""
+
+import asyncio
+import base64
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from clients.claudecodeui.ccui_chatting import CHAT, ChatHouse
+from clients.claudecodeui.ccui_signing import PASSWORD, SESSIONS, Signed, frames_until
+from clients.mylifedb.house import open_house
+from fairlead.auth.users import OWNER
+from fairlead.model.uploads import FILE_BYTES, FILES
+from fairlead.stores.uploads import Uploads
+
+PNG = b"\x89PNG\r\n\x1a\n a picture"
+ASSETS = "/api/assets/files"
+
+
+def form(*files: tuple[str, bytes, str], field: str = "files") -> list[tuple[str, tuple[str, bytes, str]]]:
+    return [(field, file) for file in files]
+
+
+async def upload(signed: Signed, *files: tuple[str, bytes, str]) -> list[dict[str, Any]]:
+    answer = await signed.http.post(ASSETS, files=form(*files))
+    assert answer.status_code == 200, answer.text
+    assert list(answer.json()) == ["attachments"]
+    found: list[dict[str, Any]] = answer.json()["attachments"]
+    assert len(found) == len(files), "the app wants as many as it sent"
+    return found
+
+
+def data_of(told: dict[str, Any]) -> bytes:
+    return Path(told["path"]).read_bytes()
+
+
+def stored(signed: Signed) -> list[Path]:
+    folder = Path(signed.gateway.data) / "uploads"
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+async def refused(signed: Signed, status: int, **given: Any) -> str:
+    answer = await signed.http.post(ASSETS, **given)
+    assert answer.status_code == status, answer.text
+    assert stored(signed) == [], "nothing of it is kept"
+    error = answer.json()["error"]
+    assert isinstance(error, str), "the app shows it as it is"
+    return error
+
+
+async def test_files_go_in_and_come_back(signed: Signed) -> None:
+    picture, page = await upload(
+        signed, ("Bild ä.PNG", PNG, "image/png"), ("evil.html", b"<script>alert(1)</script>", "text/html")
+    )
+    assert {**picture, "path": ""} == {"path": "", "name": "Bild ä.PNG", "mimeType": "image/png", "size": len(PNG)}
+    assert data_of(picture) == PNG and picture["path"].endswith(".png")
+    assert (page["name"], page["mimeType"], page["path"][-5:]) == ("evil.html", "text/html", ".html")
+    assert set(stored(signed)) == {Path(picture["path"]), Path(page["path"])}
+    for kind, told, body, seen in (
+        ("images", picture, PNG, "image/png"),
+        ("files", picture, PNG, "image/png"),
+        ("images", page, b"<script>alert(1)</script>", "application/octet-stream"),
+        ("files", page, b"<script>alert(1)</script>", "application/octet-stream"),
+    ):
+        answer = await signed.http.get(f"/api/assets/{kind}/{Path(told['path']).name}")
+        assert (answer.status_code, answer.content, answer.headers["content-type"]) == (200, body, seen)
+        assert answer.headers["content-disposition"].startswith("attachment; ")
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["content-security-policy"].startswith("default-src 'none'")
+
+
+async def test_names_that_mean_harm_are_names(signed: Signed) -> None:
+    names = ["../../../etc/cron.d/x", "..", "/etc/passwd", "a\\..\\b.txt", "%2e%2e%2fx", "x\n.png", "ä" * 300]
+    found = await upload(signed, *[(name, b"x", "text/plain") for name in names])
+    folder = Path(signed.gateway.data) / "uploads" / "ann"
+    assert {Path(told["path"]).parent for told in found} == {folder}
+    assert all("/" not in told["name"] and "\\" not in told["name"] for told in found)
+    assert [path.parent for path in stored(signed)] == [folder] * len(names)
+
+
+async def test_the_limits_hold_while_it_streams(signed: Signed) -> None:
+    assert (FILES, FILE_BYTES) == (10, 10 << 20), "what its app lets a person choose"
+    small = ("x", b"x", "text/plain")
+    assert "at most 10 files" in await refused(signed, 400, files=form(*[small] * 11))
+    large = ("x", bytes(FILE_BYTES + 1), "text/plain")
+    assert str(FILE_BYTES) in await refused(signed, 413, files=form(small, large))
+    assert len(await upload(signed, *[small] * 10)) == 10
+
+
+async def begun(signed: Signed, length: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A form whose first file has begun, on a connection of its own."""
+    door = httpx.URL(signed.door)
+    reader, writer = await asyncio.open_connection(door.host, door.port)
+    head = (
+        f"POST {ASSETS} HTTP/1.1\r\nhost: {door.host}:{door.port}\r\nauthorization: Bearer {signed.token}\r\n"
+        f"content-type: multipart/form-data; boundary=x\r\ncontent-length: {length}\r\n\r\n"
+        '--x\r\nContent-Disposition: form-data; name="files"; filename="a.txt"\r\n\r\n'
+    )
+    writer.write(head.encode() + bytes(5000))
+    return reader, writer
+
+
+async def test_a_form_that_says_that_it_is_too_long_is_not_read(signed: Signed) -> None:
+    reader, writer = await begun(signed, 1 << 40)
+    async with asyncio.timeout(60):
+        answer = await reader.read()
+    writer.close()
+    assert answer.startswith(b"HTTP/1.1 413 ") and b'{"error":"The form has 1099511627776 bytes;' in answer
+    assert stored(signed) == []
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"json": {"files": "x"}},
+        {"content": b"", "headers": {"content-type": "multipart/form-data"}},
+        {"content": b"x", "headers": {"content-type": "multipart/form-data; boundary="}},
+        {"content": b"x", "headers": {"content-type": "multipart/form-data; boundary=" + "x" * 71}},
+        {"content": b"not a form", "headers": {"content-type": "multipart/form-data; boundary=x"}},
+        {"content": b"--x\r\n", "headers": {"content-type": "multipart/form-data; boundary=x"}},
+        {"content": b""},
+        {"files": form(("x", b"x", "text/plain"), field="other")},
+    ],
+)
+async def test_what_is_no_form_with_files_is_refused(signed: Signed, given: Any) -> None:
+    await refused(signed, 400, **given)
+
+
+async def test_who_leaves_in_the_middle_leaves_nothing(signed: Signed) -> None:
+    reader, writer = await begun(signed, 100_000)
+    async with asyncio.timeout(60):
+        while not stored(signed):
+            await asyncio.sleep(0.01)
+        assert stored(signed)[0].name.startswith("."), "it is not there before it is whole"
+        writer.close()
+        while stored(signed):
+            await asyncio.sleep(0.01)
+    assert await reader.read() == b""
+
+
+async def test_files_are_their_users_own(signed: Signed) -> None:
+    (mine,) = await upload(signed, ("mine.txt", b"mine", "text/plain"))
+    await signed.add("bob")
+    bob = {"authorization": f"Bearer {await signed.sign_in('bob')}"}
+    for kind in ("files", "images"):
+        answer = await signed.http.get(f"/api/assets/{kind}/{Path(mine['path']).name}", headers=bob)
+        assert (answer.status_code, type(answer.json()["error"])) == (404, str)
+    for name in ("..", "%2e%2e%2fann", "ann", "x.png", ".hidden"):
+        assert (await signed.http.get(f"/api/assets/files/{name}")).status_code == 404
+    assert (await signed.http.get(f"/api/assets/files/{Path(mine['path']).name}")).content == b"mine"
+
+
+async def test_to_upload_needs_the_scope_to_chat_and_to_see_a_token(signed: Signed) -> None:
+    await signed.add("viewer", PASSWORD, scopes=["view"])
+    viewer = {"authorization": f"Bearer {await signed.sign_in('viewer')}"}
+    answer = await signed.http.post(ASSETS, files=form(("x", b"x", "text/plain")), headers=viewer)
+    assert answer.status_code == 403
+    for method, path in (("POST", ASSETS), ("GET", f"{ASSETS}/x"), ("GET", "/api/assets/images/x")):
+        answer = await signed.http.request(method, path, headers={"authorization": ""})
+        assert answer.status_code == 401
+    assert stored(signed) == []
+
+
+# --- with a prompt
+
+
+async def sent(signed: Signed, session: str, content: str, attachments: Any) -> list[dict[str, Any]]:
+    message = {"type": "chat.send", "sessionId": session, "content": content, "options": {"attachments": attachments}}
+    async with signed.chat() as socket:
+        await socket.send(json.dumps(message))
+        return await frames_until(socket, lambda frame: frame["kind"] in ("complete", "protocol_error"))
+
+
+async def test_a_prompt_and_its_files_are_one_row_as_the_app_showed_it(signed: Signed) -> None:
+    given = await upload(
+        signed,
+        ("dot.png", PNG, "image/png"),
+        ("drawn.svg", b"<svg/>", "image/svg+xml"),
+        ("notes.md", b"# words", "text/markdown"),
+        ("all.zip", b"PK\0", "application/zip"),
+    )
+    session = await signed.create("look")
+    frames = await sent(signed, session, "SCRIPT:text seen", given)
+    assert frames[-1]["success"] is True
+    page = (await signed.http.get(f"{SESSIONS}/{session}/messages")).json()
+    row = page["messages"][0]
+    assert (row["role"], row["content"]) == ("user", "SCRIPT:text seen")
+    data = f"data:image/png;base64,{base64.b64encode(PNG).decode()}"
+    assert row["images"] == [{**given[0], "data": data}, given[1]]
+    assert row["files"] == given[2:]
+
+
+async def test_files_alone_are_a_prompt(signed: Signed) -> None:
+    given = await upload(signed, ("dot.png", PNG, "image/png"))
+    session = await signed.create("look")
+    frames = await sent(signed, session, "", given)
+    assert frames[-1]["kind"] == "complete"
+    row = (await signed.http.get(f"{SESSIONS}/{session}/messages")).json()["messages"][0]
+    assert (row["role"], row["content"], len(row["images"])) == ("user", "", 1)
+
+
+async def test_the_agent_may_read_what_was_attached_and_nothing_beside_it(signed: Signed) -> None:
+    (given,) = await upload(signed, ("words.bin", b"secret words\0", "application/octet-stream"))
+    session = await signed.create("look")
+    frames = await sent(signed, session, f"SCRIPT:read {given['path']}", [given])
+    (result,) = (frame for frame in frames if frame["kind"] == "tool_result")
+    assert not any(frame["kind"] == "permission_request" for frame in frames)
+    assert result["isError"] is False and "secret words" in result["content"]
+    beside = Path(signed.gateway.data) / "fairlead.lock"
+    frames = await sent(signed, session, f"SCRIPT:read {beside}", [])
+    (result,) = (frame for frame in frames if frame["kind"] == "tool_result")
+    assert result["isError"] is True and "closed to tools" in result["content"]
+
+
+async def test_one_that_is_gone_is_told_and_nothing_runs(signed: Signed) -> None:
+    (given,) = await upload(signed, ("plan.pdf", b"%PDF-", "application/pdf"))
+    os.unlink(given["path"])
+    session = await signed.create("look")
+    (*_, error) = await sent(signed, session, "SCRIPT:text seen", [given])
+    assert (error["kind"], error["code"], error["sessionId"]) == ("protocol_error", "INTERNAL_ERROR", session)
+    assert error["error"] == "plan.pdf is not there any more: attach it again."
+    assert (await signed.http.get(f"{SESSIONS}/{session}/messages")).json()["total"] == 0
+
+
+async def test_what_is_not_ones_own_does_not_go_with_a_prompt(signed: Signed) -> None:
+    await signed.add("bob")
+    token, signed.http.headers["authorization"] = signed.token, f"Bearer {await signed.sign_in('bob')}"
+    (theirs,) = await upload(signed, ("theirs.txt", b"theirs", "text/plain"))
+    signed.http.headers["authorization"] = f"Bearer {token}"
+    session = await signed.create("look")
+    outside = [theirs, "/etc/passwd", {"path": str(Path(signed.gateway.data) / "secrets.key")}]
+    frames = await sent(signed, session, "SCRIPT:text seen", outside)
+    assert frames[-1]["kind"] == "complete"
+    row = (await signed.http.get(f"{SESSIONS}/{session}/messages")).json()["messages"][0]
+    assert row["content"] == "SCRIPT:text seen" and "images" not in row and "files" not in row
+
+
+async def test_the_agent_is_handed_a_picture_as_a_block(tmp_path: Path) -> None:
+    uploads = Uploads(tmp_path / "uploads")
+    name = f"{7:032x}.png"
+    async with open_house(tmp_path, performers=uploads.performers(), protocol=CHAT) as house:
+        chats = ChatHouse(house, tmp_path)
+        (uploads.folder / OWNER).mkdir(parents=True)
+        (uploads.folder / OWNER / name).write_bytes(PNG)
+        async with chats.peer() as peer:
+            session = await chats.session()
+            await peer.send(session, "what is it?", {"images": [{"path": name, "name": "dot.png"}]})
+            agent = await house.rig.kind.launched(1)
+            await agent.prompted()
+            picture, words, listed = json.loads(agent.written[-1].raw)["message"]["content"]
+    source = {"type": "base64", "media_type": "image/png", "data": base64.b64encode(PNG).decode()}
+    assert picture == {"type": "image", "source": source}
+    assert words == {"type": "text", "text": "what is it?"}
+    assert listed["type"] == "text" and str(uploads.folder / OWNER / name) in listed["text"]

@@ -1,0 +1,167 @@
+"""Which files go with a prompt, what an agent is told of them, and what its row shows.
+
+tests/golden/claudecodeui-attachments has a case for each fact of the filter: `options` of chat.send, the user's folder,
+and what is accepted.
+"""
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairlead.clients.claudecodeui.attachments import content, fields, named, shown
+from fairlead.clients.claudecodeui.chat_messages import ChatError, Say, read
+from fairlead.model.content import ImageBlock, OtherBlock, TextBlock
+from fairlead.model.uploads import BLOCK_BYTES, IMAGE_BYTES, PDF_BYTES, TEXT_BYTES, Taken, Upload, block_of, own
+
+CASES = Path(__file__).parents[2] / "golden" / "claudecodeui-attachments"
+SESSION = "11111111-1111-4111-8111-111111111111"
+STORE = "/data/uploads/ann"
+PNG = b"\x89PNG\r\n\x1a\n" + b"a picture"
+
+
+def sent(options: Any) -> Say:
+    message = {"type": "chat.send", "sessionId": SESSION, "content": "look", "options": options}
+    say = read(json.dumps(message).encode())
+    assert isinstance(say, Say)
+    return say
+
+
+@pytest.mark.parametrize("case", sorted(path.stem for path in CASES.iterdir()))
+def test_the_filter_lets_through_what_the_case_says(case: str) -> None:
+    known = json.loads((CASES / f"{case}.json").read_text())
+    accepted = own(known["folder"], sent(known["options"]).uploads)
+    assert [fields(upload) for upload in accepted] == known["accepted"]
+
+
+def test_ten_files_go_with_a_message_and_no_more() -> None:
+    names = [f"{number:032x}" for number in range(11)]
+    assert len(sent({"attachments": names[:10]}).uploads) == 10
+    with pytest.raises(ChatError, match="At most 10 files"):
+        sent({"attachments": names[:6], "files": names[6:]})
+
+
+@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda deeper: st.lists(deeper)))
+def test_whatever_a_client_names_nothing_of_it_leaves_the_store(given: Any) -> None:
+    for upload in own(STORE, named({"attachments": given, "images": [given], "files": [{"path": given}]})):
+        assert upload.path.startswith(f"{STORE}/") and "/" not in upload.path[len(STORE) + 1 :]
+
+
+# --- blocks
+
+
+@pytest.mark.parametrize(
+    ("data", "kind"),
+    [
+        (PNG, "image/png"),
+        (b"\xff\xd8\xff\xe0jpeg", "image/jpeg"),
+        (b"GIF89a...", "image/gif"),
+        (b"RIFF\x10\0\0\0WEBPVP8 ", "image/webp"),
+    ],
+)
+def test_a_picture_is_an_image_block_by_its_bytes(data: bytes, kind: str) -> None:
+    source = {"type": "base64", "media_type": kind, "data": base64.b64encode(data).decode()}
+    assert block_of(data, "looks-like.txt") == ImageBlock(source)
+
+
+def test_pdfs_and_texts_are_documents_with_their_name() -> None:
+    pdf = block_of(b"%PDF-1.7 \xff", "plan.pdf")
+    assert isinstance(pdf, OtherBlock)
+    assert pdf.data["source"]["media_type"] == "application/pdf" and pdf.data["title"] == "plan.pdf"
+    text = block_of("Grüße".encode(), "notes.md")
+    assert isinstance(text, OtherBlock)
+    source = {"type": "text", "media_type": "text/plain", "data": "Grüße"}
+    assert text.data == {"type": "document", "source": source, "title": "notes.md"}
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b" \n", b"PK\x03\x04\0\0", b"\xff\xfe\xfd", b"text\0text", b"RIFF\x10\0\0\0WAVEfmt "]
+)
+def test_what_is_neither_is_no_block(data: bytes) -> None:
+    assert block_of(data, "x.png") is None
+
+
+@pytest.mark.parametrize(("begin", "limit"), [(PNG, IMAGE_BYTES), (b"%PDF-", PDF_BYTES), (b"words", TEXT_BYTES)])
+def test_what_is_too_large_for_a_block_is_none(begin: bytes, limit: int) -> None:
+    assert block_of(begin.ljust(limit, b"x"), "x") is not None
+    assert block_of(begin.ljust(limit + 1, b"x"), "x") is None
+
+
+def test_the_limits_fit_what_the_api_takes() -> None:
+    assert len(base64.b64encode(bytes(IMAGE_BYTES))) <= 5 << 20
+    assert len(base64.b64encode(bytes(BLOCK_BYTES))) < 32_000_000
+
+
+# --- messages and rows
+
+
+def taken(name: str, data: bytes, mime: str = "", end: str = "") -> Taken:
+    upload = Upload(f"{STORE}/{len(name):032x}{end}", name, mime, len(data))
+    return Taken(upload, block_of(data, name))
+
+
+def test_a_prompt_without_files_is_its_text() -> None:
+    assert content("", ()) == (TextBlock(""),)
+    assert content("hello", ()) == (TextBlock("hello"),)
+
+
+def test_the_agent_gets_blocks_the_words_and_a_line_for_every_file() -> None:
+    given = (taken("a.png", PNG, "image/png", ".png"), taken("an archive.zip", b"PK\0", end=".zip"))
+    picture, words, listed = content("what is this?", given)
+    assert isinstance(picture, ImageBlock) and words == TextBlock("what is this?")
+    assert isinstance(listed, TextBlock)
+    first, *lines, last = listed.text.strip().split("\n")
+    assert (first, last) == ("<attached-files>", "</attached-files>")
+    assert [json.loads(line)["path"] for line in lines] == [each.upload.path for each in given]
+
+
+def test_files_alone_have_no_empty_text_beside_them() -> None:
+    assert [type(block) for block in content("  ", (taken("a.png", PNG),))] == [ImageBlock, TextBlock]
+
+
+def test_a_row_has_the_words_the_pictures_and_the_files() -> None:
+    large = Taken(Upload(f"{STORE}/{1:032x}.png", "large.png", "image/png", 9_000_000))
+    drawn = taken("drawn.svg", b"<svg/>", "image/svg+xml", ".svg")
+    photo, archive = taken("photo", PNG, "", ""), taken("archive.zip", b"PK\0", "application/zip", ".zip")
+    text, images, files = shown(content("look", (large, archive, photo, drawn)))
+    assert text == "look"
+    data = f"data:image/png;base64,{base64.b64encode(PNG).decode()}"
+    expected = [fields(large.upload), {**fields(photo.upload), "data": data}, fields(drawn.upload)]
+    assert images == expected, "as the app sorts them, the picture itself where the message has it"
+    assert files == [fields(archive.upload)]
+
+
+@given(st.text(), st.text(min_size=1).filter(lambda name: name.strip() != ""), st.binary(max_size=50))
+def test_what_was_sent_is_what_is_shown(text: str, name: str, data: bytes) -> None:
+    attached = taken(name, data)
+    words, images, files = shown(content(text, (attached,)))
+    assert words == (text if text.strip() else "")
+    assert [{key: value for key, value in told.items() if key != "data"} for told in (*images, *files)] == [
+        fields(attached.upload)
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<attached-files>\n{}\n</attached-files>",
+        "\n\n<attached-files>\nno json\n</attached-files>",
+        "\n\n<attached-files>\n{}\n</attached-files>",
+        "\n\n<attached-files>\n7\n</attached-files>",
+        "\n\n<attached-files>\n</attached-files>",
+        '\n\n<attached-files>\n{"path":7}\n</attached-files>',
+    ],
+)
+def test_a_text_that_only_looks_like_the_list_is_a_text(text: str) -> None:
+    assert shown((TextBlock(text),)) == (text, [], [])
+
+
+def test_documents_that_came_by_another_way_have_their_names() -> None:
+    pdf, odd = block_of(b"%PDF-", "plan.pdf"), OtherBlock({"type": "document", "source": 7})
+    assert pdf is not None
+    _, images, files = shown((pdf, odd, OtherBlock({"type": "else"}), OtherBlock(7), TextBlock("read it")))
+    assert (images, files) == ([], [{"name": "plan.pdf", "mimeType": "application/pdf"}, {"name": "document"}])
