@@ -25,7 +25,7 @@ from fairlead.model.uploads import (
 )
 from fairlead.stores.uploads import AT_ONCE, Uploads
 
-PNG = b"\x89PNG\r\n\x1a\n"
+PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\1\0\0\0\1"
 ANN = Identity("c1", "ann", "ann's phone", frozenset({"chat"}))
 BOB = Identity("c2", "bob", "bob's phone", frozenset({"chat"}))
 
@@ -82,7 +82,7 @@ def put_there(path: Path, what: str, target: Path) -> None:
 
 async def test_a_file_is_kept_under_a_name_of_ours_for_its_owner_alone(uploads: Uploads) -> None:
     (one, two) = await kept(uploads, ("a dot.PNG", PNG), ("notes", b"words"))
-    assert (one.name, one.mime, one.size) == ("a dot.PNG", "image/png", 8)
+    assert (one.name, one.mime, one.size) == ("a dot.PNG", "image/png", len(PNG))
     path = Path(one.path)
     assert path.parent == uploads.folder / "ann" and NAME.fullmatch(path.name) and path.suffix == ".png"
     assert Path(two.path).suffix == "" and data_of(two) == b"words"

@@ -12,6 +12,7 @@ from typing import Final, Protocol
 import msgspec
 
 from fairlead.model.content import Content, ImageBlock, OtherBlock
+from fairlead.model.pictures import fits, image_type
 from fairlead.model.requests import Action
 
 FILES: Final = 10
@@ -28,7 +29,6 @@ BLOCK_BYTES: Final = 16 << 20
 
 NAME: Final = re.compile(r"[0-9a-f]{32}(\.[a-z0-9]{1,10})?")
 """What the store calls its files."""
-_SIGNS: Final = ((b"\x89PNG\r\n\x1a\n", "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"GIF8", "image/gif"))
 
 
 class Upload(msgspec.Struct, frozen=True):
@@ -104,18 +104,11 @@ def block_of(data: bytes, name: str) -> Content | None:
     """A file as a part of a message, by what is in it, whatever its name says; None for what cannot be one."""
     kind = image_type(data)
     if kind:
-        return ImageBlock(_source(kind, data)) if len(data) <= IMAGE_BYTES else None
+        return ImageBlock(_source(kind, data)) if len(data) <= IMAGE_BYTES and fits(data) else None
     if data.startswith(b"%PDF-"):
         return _document(_source("application/pdf", data), name) if len(data) <= PDF_BYTES else None
     text = _text(data)
     return _document({"type": "text", "media_type": "text/plain", "data": text}, name) if text.strip() else None
-
-
-def image_type(data: bytes) -> str:
-    """Which of the pictures it is that an agent can look at; empty, if none."""
-    if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
-        return "image/webp"
-    return next((kind for sign, kind in _SIGNS if data.startswith(sign)), "")
 
 
 def _source(kind: str, data: bytes) -> dict[str, str]:

@@ -18,6 +18,7 @@ from typing import Any, BinaryIO, Final
 
 from fairlead.model.auth import Identity
 from fairlead.model.errors import NotAllowed, NotFound, Stale, TooMany, Unavailable
+from fairlead.model.pictures import image_type
 from fairlead.model.requests import Action, Response
 from fairlead.model.uploads import (
     BLOCK_BYTES,
@@ -30,7 +31,6 @@ from fairlead.model.uploads import (
     TakeUploads,
     Upload,
     block_of,
-    image_type,
     own,
 )
 

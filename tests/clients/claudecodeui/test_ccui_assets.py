@@ -17,7 +17,7 @@ from fairlead.auth.users import OWNER
 from fairlead.model.uploads import FILE_BYTES, FILES
 from fairlead.stores.uploads import Uploads
 
-PNG = b"\x89PNG\r\n\x1a\n a picture"
+PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\1\0\0\0\1"
 ASSETS = "/api/assets/files"
 
 

@@ -21,7 +21,7 @@ from fairlead.model.uploads import BLOCK_BYTES, IMAGE_BYTES, PDF_BYTES, TEXT_BYT
 CASES = Path(__file__).parents[2] / "golden" / "claudecodeui-attachments"
 SESSION = "11111111-1111-4111-8111-111111111111"
 STORE = "/data/uploads/ann"
-PNG = b"\x89PNG\r\n\x1a\n" + b"a picture"
+PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\1\0\0\0\1"
 
 
 def sent(options: Any) -> Say:
@@ -58,9 +58,9 @@ def test_whatever_a_client_names_nothing_of_it_leaves_the_store(given: Any) -> N
     ("data", "kind"),
     [
         (PNG, "image/png"),
-        (b"\xff\xd8\xff\xe0jpeg", "image/jpeg"),
-        (b"GIF89a...", "image/gif"),
-        (b"RIFF\x10\0\0\0WEBPVP8 ", "image/webp"),
+        (b"\xff\xd8\xff\xc0\0\x11\x08\0\1\0\1", "image/jpeg"),
+        (b"GIF89a\1\0\1\0", "image/gif"),
+        (b"RIFF\x10\0\0\0WEBPVP8X".ljust(30, b"\0"), "image/webp"),
     ],
 )
 def test_a_picture_is_an_image_block_by_its_bytes(data: bytes, kind: str) -> None:
@@ -79,7 +79,7 @@ def test_pdfs_and_texts_are_documents_with_their_name() -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b" \n", b"PK\x03\x04\0\0", b"\xff\xfe\xfd", b"text\0text", b"RIFF\x10\0\0\0WAVEfmt "]
+    "data", [b"", b" \n", b"PK\x03\x04\0\0", b"\xff\xfe\xfd", b"text\0text", PNG[:-1], b"RIFF\x10\0\0\0WAVEfmt "]
 )
 def test_what_is_neither_is_no_block(data: bytes) -> None:
     assert block_of(data, "x.png") is None
