@@ -11,7 +11,7 @@ import { oneLine } from "../../state/text";
 import { may } from "../../wire/login";
 import { wire } from "../../wire/socket";
 import type { Block } from "../../wire/types";
-import { type Attachment, attach } from "./attachments";
+import { type Attachment, attach, attachedOf } from "./attachments";
 import { MODELS, MODES, THINKING, modeName, modelName } from "./choices";
 import { Commands, matching } from "./commands";
 import { Queue } from "./queue";
@@ -117,8 +117,9 @@ export function Composer({ live }: { live: LiveSession }) {
   const edit = (message: string, content: Block[]) => {
     live.command("cancel_message", { message }).then(
       () => {
-        const words = content.flatMap((block) => (block.type === "text" ? [String((block as { text: unknown }).text)] : []));
-        setText((before) => [words.join("\n"), before].filter(Boolean).join("\n"));
+        const kept = attachedOf(content);
+        setText((before) => [kept.text, before].filter(Boolean).join("\n"));
+        setAttached((before) => [...kept.attached, ...before]);
         box.current?.focus();
       },
       toastError,

@@ -32,6 +32,8 @@ export function Header({ live, title, onFind }: { live: LiveSession; title: stri
     { label: "Export as HTML", icon: "download", onChoose: () => void save(live.id, "html") },
     { label: "Export as JSON lines", icon: "download", onChoose: () => void save(live.id, "jsonl") },
   ];
+  if (live.view.value?.settings?.link === "terminal" && may("terminal"))
+    items.unshift({ label: "Its terminal", icon: "terminal", onChoose: () => go(`/app/terminals/session/${live.id}`) });
   if (may("chat"))
     items.push(
       { label: "Rename…", icon: "edit", onChoose: () => setAsking("rename") },
