@@ -30,6 +30,7 @@ from envelopes import measure as measure_envelopes  # noqa: E402
 from figures import Figures, curves, spread, table  # noqa: E402
 from processes import Gateway, Measured, bare_relay, node_relay, python_start  # noqa: E402
 from terminals import measure as measure_terminals  # noqa: E402
+from web import run as measure_web  # noqa: E402
 from wires import Wire, drain  # noqa: E402
 
 RATE = 200
@@ -385,6 +386,10 @@ def ccui_chat(quick: bool) -> Figures:
     return measure_ccui_chat(quick)
 
 
+def web(quick: bool) -> Figures:
+    return measure_web(quick)
+
+
 def transcripts(quick: bool) -> Figures:
     """In a process of its own: its memory is measured."""
     with tempfile.TemporaryDirectory(prefix="fairlead-bench-") as folder:
@@ -414,6 +419,7 @@ PARTS: dict[str, Callable[[bool], Figures]] = {
         transcripts,
         ccui_chat,
         claudecodeui,
+        web,
     )
 }
 

@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Any
 
 import httpx
-from playwright.sync_api import Browser, BrowserContext, CDPSession, Page, Response
+from playwright.sync_api import Browser, BrowserContext, CDPSession, Page, Request
 
 from processes import Gateway
 
@@ -173,13 +173,14 @@ class App:
             opened.tools.send("Network.enable")
             opened.tools.send("Network.setCacheDisabled", {"cacheDisabled": True})
             sizes: list[int] = []
-            answers: list[Response] = []
+            done: list[Request] = []
             opened.tools.on("Network.loadingFinished", lambda told: sizes.append(int(told["encodedDataLength"])))
-            opened.page.on("response", lambda answer: answers.append(answer))
+            opened.page.on("requestfinished", lambda request: done.append(request))
             opened.go(self.base, wanted)
             opened.settled()
-            packed = sum(len(gzip.compress(answer.body())) for answer in answers if answer.ok)
-            return sum(sizes) / 1000, packed / 1000, len(sizes)
+            # Only what has ended: a call that waits for news has no end.
+            bodies = [answer.body() for request in list(done) if (answer := request.response()) and answer.ok]
+            return sum(sizes) / 1000, sum(len(gzip.compress(body)) for body in bodies) / 1000, len(bodies)
 
     def interactive(self, wanted: str, rate: float) -> float:
         with self.page() as opened:

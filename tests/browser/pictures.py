@@ -51,8 +51,10 @@ E       AssertionError: assert ['a', 'b'] == ['a', 'b', 'c']
 
 
 async def done(agent: SaidAgent, cost: float = 0.18) -> None:
-    usage = {"inputTokens": 3120, "outputTokens": 1480, "cacheReadInputTokens": 61200, "contextWindow": 200000}
-    await agent.result(total_cost_usd=cost, duration_ms=48_200, modelUsage={"claude-opus-4-5": usage})
+    usage = {"inputTokens": 3120, "outputTokens": 1480, "cacheReadInputTokens": 61200, "costUSD": cost}
+    await agent.result(
+        total_cost_usd=cost, duration_ms=48_200, modelUsage={"claude-opus-4-5": {**usage, "contextWindow": 200_000}}
+    )
 
 
 async def story(house: UiHouse) -> str:

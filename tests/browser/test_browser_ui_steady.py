@@ -194,6 +194,15 @@ async def test_a_gateway_that_is_killed_and_started_again_in_mid_stream_loses_an
         assert len(users) == await page.locator(".user").count() == 2
         # The agent outlived its gateway, and what it said to the end is here.
         assert said[0] == " ".join(["tick"] * TICKS)
+        # A page that is opened while the gateway is away shows the session as soon as it is back.
+        await page.evaluate("navigator.serviceWorker.ready.then(() => true)")
+        await page.reload()
+        await expect(page.locator(".turn-end")).to_have_count(2)
+        await gateway.end(signal.SIGKILL)
+        await page.reload()
+        await expect(page.get_by_role("heading", name="This session cannot be shown")).to_be_visible()
+        await gateway.start()
+        await expect(page.locator(".turn-end")).to_have_count(2)
         await page.goto("about:blank")
     finally:
         await gateway.end(signal.SIGTERM)

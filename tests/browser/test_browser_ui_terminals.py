@@ -129,3 +129,17 @@ async def test_who_may_not_use_terminals_is_told_so(house: UiHouse) -> None:
     await viewer.open("/app/terminals/main")
     await expect(viewer.page.get_by_text("lacks the scope “terminal”")).to_be_visible()
     assert await viewer.page.get_by_role("link", name="Shells").count() == 0
+
+
+async def test_a_session_on_a_terminal_leads_to_it(house: UiHouse) -> None:
+    on_one = await house.session("hello", settings={"link": "terminal"})
+    beside = await house.session("hello")
+    desk = await house.device()
+    await desk.open(f"/app/s/{beside}")
+    await desk.page.get_by_role("button", name="This session").click()
+    await expect(desk.page.get_by_role("menuitem", name="Rename…")).to_be_visible()
+    await expect(desk.page.get_by_role("menuitem", name="Its terminal")).to_have_count(0)
+    await desk.open(f"/app/s/{on_one}")
+    await desk.page.get_by_role("button", name="This session").click()
+    await desk.page.get_by_role("menuitem", name="Its terminal").click()
+    await expect(desk.page).to_have_url(f"{desk.base}/app/terminals/session/{on_one}")

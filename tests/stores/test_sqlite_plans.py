@@ -17,7 +17,7 @@ from fairlead.model.store import (
     SessionFilter,
     Summary,
 )
-from fairlead.stores.sqlite import deriving, erasing, owners, reading, sessions
+from fairlead.stores.sqlite import deriving, erasing, owners, reading, sessions, tally
 from fairlead.stores.sqlite.appending import Append, Appender
 from fairlead.stores.sqlite.opening import Opened, open_folder
 from fairlead.stores.sqlite.spill import Spill
@@ -179,3 +179,13 @@ def test_a_row_costs_the_same_in_a_long_view(opened: Opened) -> None:
         cost(lease.session, length)
         costs.append(cost(lease.session, length + 1))
     assert costs[0] == costs[1]
+
+
+def test_insight_looks_at_the_span_that_was_asked_for(opened: Opened) -> None:
+    db = opened.readers[0]
+    with Plans(db) as plans:
+        tally.read(db, 1_700_000_000_000, 1_700_086_400_000, 60)
+    looks = [step for step in plans.steps() if step.startswith(("SCAN", "SEARCH"))]
+    assert len(looks) == 4
+    # The limits are a handful, one for each window of the agent's account.
+    assert all("slot>? AND slot<?" in step for step in looks if "limits" not in step), looks

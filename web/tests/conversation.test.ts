@@ -133,6 +133,11 @@ describe("what is shown", () => {
     expect(made.queue[0]!.message).toBe((moved as { message: string }).message);
   });
 
+  it("knows whether it saw a turn begin or end at all", () => {
+    expect(fold([delta(9, 0, "in the middle")]).facts).toMatchObject({ turn: "", turnSeen: false });
+    expect(fold(recorded("think", "live")).facts).toMatchObject({ turn: "", turnSeen: true });
+  });
+
   it("says what to do when the agent's process ends", () => {
     const made = fold(recorded("crash", "live"));
     expect(of(made, "end")[0]?.status).toBe("failed");

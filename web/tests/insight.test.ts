@@ -1,7 +1,7 @@
 // Sums of what the gateway counted, and the kinds of notices.
 
 import { describe, expect, it } from "vitest";
-import { type Insight, type Spent, byModel, daysOf, sums, windowOf } from "../src/state/insight";
+import { type Insight, type Spent, byModel, daysOf, stacked, sums, windowOf } from "../src/state/insight";
 import { KINDS, USUAL_PUSH, USUAL_TOASTS, toggled } from "../src/state/kinds";
 
 function spent(day: string, project: string, model: string, cost: number): Spent {
@@ -63,6 +63,17 @@ describe("series", () => {
       { label: "b", values: [0, 0, 3] },
       { label: "others", values: [0, 0, 3] },
     ]);
+  });
+});
+
+describe("stacks", () => {
+  it("stand on one another, the last one as high as all together", () => {
+    expect(stacked([{ values: [1, 0] }, { values: [2, 5] }, { values: [0, 1] }])).toEqual([
+      [1, 0],
+      [3, 5],
+      [3, 6],
+    ]);
+    expect(stacked([])).toEqual([]);
   });
 });
 

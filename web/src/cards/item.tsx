@@ -240,7 +240,7 @@ function Failure({ item }: { item: EndItem }) {
   const what = /max_turns/.test(all)
     ? "The limit of model calls for one turn is reached. Send “go on” to continue."
     : /budget/.test(all)
-      ? "The session's budget is used up. Raise it in the session's settings."
+      ? "The budget that this session was begun with is used up. Begin a new session to go on."
       : /401|authentication|api key|login/.test(all)
         ? "The agent is not signed in to its model. Sign it in on the gateway's machine, then send again."
         : /429|rate.?limit/.test(all)

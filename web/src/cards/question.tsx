@@ -3,36 +3,10 @@
 import { useState } from "preact/hooks";
 import { Button } from "../parts/button";
 import { Icon } from "../parts/icon";
+import { questionsOf } from "../state/questions";
 import { oneLine, plain } from "../state/text";
 import type { QuestionAsked } from "../wire/types";
 import { useAnswer } from "./answering";
-
-interface Asked {
-  question: string;
-  header: string;
-  several: boolean;
-  options: { label: string; about: string }[];
-}
-
-/** As far as it can be understood; what an agent asks may have any shape. */
-export function questionsOf(given: Record<string, unknown>[]): Asked[] {
-  return given.map((one) => ({
-    question: text(one["question"]),
-    header: text(one["header"]),
-    several: one["multiSelect"] === true,
-    options: (Array.isArray(one["options"]) ? (one["options"] as unknown[]) : []).map((option) => {
-      const { label, description } = (typeof option === "object" && option !== null ? option : { label: option }) as {
-        label?: unknown;
-        description?: unknown;
-      };
-      return { label: text(label), about: text(description) };
-    }),
-  }));
-}
-
-function text(value: unknown): string {
-  return typeof value === "string" ? value : "";
-}
 
 export function Question({ event, session }: { event: QuestionAsked; session: string }) {
   const { answer, busy, error, ready, allowed } = useAnswer(session, event.request);

@@ -311,7 +311,7 @@ export class LiveSession {
       mode: facts.mode || (settings?.mode ?? summary.mode),
       model: facts.model || (settings?.model ?? summary.model),
       thinking: facts.thinking === undefined ? settings?.thinking : facts.thinking,
-      turn: facts.turn || (this.fold.last <= view.head ? (view.turn ?? "") : ""),
+      turn: facts.turnSeen ? facts.turn : (view.turn ?? ""),
       archived: facts.archived || summary.archived,
     };
   }

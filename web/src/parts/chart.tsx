@@ -3,6 +3,7 @@
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { useEffect, useRef } from "preact/hooks";
+import { stacked } from "../state/insight";
 import "../style/chart.css";
 
 interface BarsProps {
@@ -85,14 +86,6 @@ export function Bars({ name, labels, series, format, short = (label) => label }:
       )}
     </figure>
   );
-}
-
-/** Each series stands on those before it. */
-export function stacked(series: { values: number[] }[]): number[][] {
-  const tops: number[][] = [];
-  for (const [index, one] of series.entries())
-    tops.push(one.values.map((value, at) => value + (tops[index - 1]?.[at] ?? 0)));
-  return tops;
 }
 
 function dataOf(labels: string[], series: { values: number[] }[]): uPlot.AlignedData {

@@ -18,8 +18,10 @@ const UNSETTLED = 2;
 export function lex(text: string, before?: Parsed): Token[] {
   if (!before || !text.startsWith(before.text)) return new Lexer({ gfm: true }).lex(text);
   const settled = before.tokens.slice(0, -UNSETTLED);
-  const length = settled.reduce((sum, token) => sum + token.raw.length, 0);
-  return [...settled, ...new Lexer({ gfm: true }).lex(text.slice(length))];
+  const read = settled.map((token) => token.raw).join("");
+  // The parser writes some white space in its own way; then nothing can be said of where it stopped.
+  if (!text.startsWith(read)) return new Lexer({ gfm: true }).lex(text);
+  return [...settled, ...new Lexer({ gfm: true }).lex(text.slice(read.length))];
 }
 
 export function Markdown({ text, streaming = false }: { text: string; streaming?: boolean }) {

@@ -93,7 +93,7 @@ export class Conversation {
         this.settle(event.request, (ask) => ({ ...ask, cancelled: event.reason }));
         return;
       case "turn.started":
-        this.know({ turn: event.turn ?? event.id, turnBegan: event.at ?? 0, interrupting: false });
+        this.know({ turn: event.turn ?? event.id, turnSeen: true, turnBegan: event.at ?? 0, interrupting: false });
         return;
       case "turn.ended":
         this.turnEnded(event);
@@ -281,6 +281,7 @@ export class Conversation {
     const windows = Object.values(event.usage ?? {}).map((one) => one.window ?? 0);
     this.know({
       turn: "",
+      turnSeen: true,
       interrupting: false,
       compacting: false,
       cost: this.facts.cost + (event.cost_usd ?? 0),

@@ -9,6 +9,8 @@ export interface Facts {
   model: string;
   thinking: number | null | undefined;
   turn: string;
+  /** Whether a turn began or ended in these events; if not, what came before them decides. */
+  turnSeen: boolean;
   turnBegan: number;
   interrupting: boolean;
   compacting: boolean;
@@ -28,6 +30,7 @@ export const NOTHING_KNOWN: Facts = {
   model: "",
   thinking: undefined,
   turn: "",
+  turnSeen: false,
   turnBegan: 0,
   interrupting: false,
   compacting: false,

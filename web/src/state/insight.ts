@@ -148,3 +148,11 @@ export function windowOf({ kind, at, info }: LimitWindow): Window {
     at,
   };
 }
+
+/** Each series stands on those before it. */
+export function stacked(series: { values: number[] }[]): number[][] {
+  const tops: number[][] = [];
+  for (const [index, one] of series.entries())
+    tops.push(one.values.map((value, at) => value + (tops[index - 1]?.[at] ?? 0)));
+  return tops;
+}

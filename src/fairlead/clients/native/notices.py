@@ -12,12 +12,12 @@ from fairlead.model import commands as cmd
 from fairlead.model import notices as n
 from fairlead.model.errors import BadRequest, FairleadError, NotFound
 from fairlead.model.frames import text_frame
+from fairlead.model.handing import Handing
 from fairlead.model.routes import Param, Request, Route, Step, Steps, json_response
-from fairlead.model.sockets import Attach, Do, HangUp, Holder, Opening, Run, SocketRoute, Write
+from fairlead.model.sockets import Do, HangUp, Opening, SocketRoute, Write
 
 _SMALL: Final = 64 << 10
 _PLACES: Final = 10**15
-EARLY: Final = 16
 USUAL: Final = ("permission.asked", "turn.completed", "turn.failed", "session.agent_exited")
 """What a browser is told of that asks for nothing else."""
 KNOWN: Final = frozenset((*n.TOPICS, *n.KINDS, *n.RESOURCES, *(f"{r}.{d}" for r in n.RESOURCES for d in n.DOINGS)))
@@ -264,25 +264,11 @@ class NoticeCodec:
 CODEC: Final = NoticeCodec()
 
 
-class Notices:
+class Notices(Handing):
     """Gives the feed the socket."""
 
     def __init__(self, opening: Opening) -> None:
-        self._early: list[bytes] = []
-
-    def opened(self) -> Sequence[Do]:
-        return (Run(None, n.JoinFeed(CODEC), "feed"),)
-
-    def received(self, data: bytes, text: bool) -> Sequence[Do]:
-        if len(self._early) < EARLY:
-            self._early.append(data)
-        return ()
-
-    def answered(self, tag: Any, answer: Any) -> Sequence[Do]:
-        holder: Holder = answer
-        for data in self._early:
-            holder.received(data)
-        return (Attach(holder),)
+        super().__init__(n.JoinFeed(CODEC), "feed", _SMALL)
 
     def failed(self, tag: Any, error: FairleadError) -> Sequence[Do]:
         return (HangUp(1011, "the feed cannot be read: connect again"),)

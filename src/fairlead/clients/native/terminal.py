@@ -15,10 +15,11 @@ from fairlead.clients.native.sessions import PATH, session_of
 from fairlead.model.agents import Exit
 from fairlead.model.errors import FairleadError, NotFound
 from fairlead.model.frames import binary_frame, text_frame
+from fairlead.model.handing import Handing
 from fairlead.model.ids import SessionId, session_id
 from fairlead.model.requests import Step
 from fairlead.model.routes import Request, Route, Steps, json_response
-from fairlead.model.sockets import Attach, Check, Do, HangUp, Holder, Opening, Run, SocketRoute, Write
+from fairlead.model.sockets import Check, Do, HangUp, Opening, SocketRoute, Write
 from fairlead.model.terminals import (
     Answer,
     JoinShell,
@@ -92,29 +93,12 @@ class NativeTerminalCodec:
         return _frame({**told, "data": error.data} if error.data else told)
 
 
-class TerminalJoining:
-    """Gives a terminal the socket. What the client says before that is kept for it."""
+class TerminalJoining(Handing):
+    """Gives a terminal the socket."""
 
     def __init__(self, join: JoinTerminal | JoinShell, codec: NativeTerminalCodec) -> None:
-        self._join = join
+        super().__init__(join, "terminal", MESSAGE_LIMIT)
         self._codec = codec
-        self._early: list[bytes] = []
-        self._early_bytes = 0
-
-    def opened(self) -> Sequence[Do]:
-        return (Run(None, self._join, "terminal"),)
-
-    def received(self, data: bytes, text: bool) -> Sequence[Do]:
-        self._early_bytes += len(data)
-        if self._early_bytes <= MESSAGE_LIMIT:
-            self._early.append(data)
-        return ()
-
-    def answered(self, tag: Any, answer: Any) -> Sequence[Do]:
-        holder: Holder = answer
-        for data in self._early:
-            holder.received(data)
-        return (Attach(holder),)
 
     def failed(self, tag: Any, error: FairleadError) -> Sequence[Do]:
         return (Write(self._codec.failed(error)), HangUp(NO_TERMINAL, "there is no terminal"))

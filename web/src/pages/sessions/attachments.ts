@@ -37,6 +37,25 @@ export async function attach(file: File): Promise<Attachment> {
   return { ...made, block: { type: "text", text: `<file name="${name.replaceAll('"', "'")}">\n${text}\n</file>` }, preview: "" };
 }
 
+const NAMED = /^<file name="([^"]*)">/;
+
+/** What a message was made of, to be changed: its last text is what was typed, all before it came with files. */
+export function attachedOf(content: Block[]): { text: string; attached: Attachment[] } {
+  const last = content.at(-1);
+  const said = last?.type === "text" ? String((last as { text?: unknown }).text ?? "") : "";
+  const text = NAMED.test(said) ? "" : said;
+  const files = text ? content.slice(0, -1) : content;
+  return { text, attached: files.map((block) => ({ id: crypto.randomUUID(), block, ...shownAs(block) })) };
+}
+
+function shownAs(block: Block): Pick<Attachment, "name" | "preview"> {
+  const { text, title, source } = block as { text?: unknown; title?: unknown; source?: Record<string, unknown> };
+  if (block.type === "image" && source?.["type"] === "base64" && PICTURES.has(String(source["media_type"])))
+    return { name: "picture", preview: `data:${String(source["media_type"])};base64,${String(source["data"])}` };
+  const named = NAMED.exec(String(text ?? ""))?.[1];
+  return { name: named ?? (typeof title === "string" ? title : "attached"), preview: "" };
+}
+
 async function base64(file: Blob): Promise<string> {
   const bytes = new Uint8Array(await file.arrayBuffer());
   let binary = "";

@@ -3,6 +3,21 @@
 import { oneLine } from "../../state/text";
 
 const SHOWN = 8;
+const KEY = "fairlead.commands";
+
+/** Those that the agent told in this session; else those that it told last, in any. */
+export function known(told: string[]): string[] {
+  if (told.length) {
+    localStorage.setItem(KEY, JSON.stringify(told));
+    return told;
+  }
+  try {
+    const last: unknown = JSON.parse(localStorage.getItem(KEY) ?? "[]");
+    return Array.isArray(last) ? last.filter((name): name is string => typeof name === "string") : [];
+  } catch {
+    return [];
+  }
+}
 
 /** Names that go on from what is typed; the beginning counts more than the middle. */
 export function matching(text: string, commands: string[]): string[] {

@@ -1,7 +1,7 @@
 // Where a person writes: text and attachments, slash commands completed, sent as a turn of its own or into the running
 // one; beside it what the session runs with, above it what waits in the queue.
 
-import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { LiveSession } from "../../live/session";
 import { Button } from "../../parts/button";
 import { Icon } from "../../parts/icon";
@@ -11,9 +11,9 @@ import { oneLine } from "../../state/text";
 import { may } from "../../wire/login";
 import { wire } from "../../wire/socket";
 import type { Block } from "../../wire/types";
-import { type Attachment, attach } from "./attachments";
+import { type Attachment, attach, attachedOf } from "./attachments";
 import { MODELS, MODES, THINKING, modeName, modelName } from "./choices";
-import { Commands, matching } from "./commands";
+import { Commands, known, matching } from "./commands";
 import { Queue } from "./queue";
 
 const draftKey = (session: string) => `fairlead.draft.${session}`;
@@ -30,7 +30,8 @@ export function Composer({ live }: { live: LiveSession }) {
   const camera = useRef<HTMLInputElement>(null);
   const { turn, commands, interrupting } = live.facts.value;
   const working = turn !== "";
-  const found = closed === text ? [] : matching(text, commands);
+  const all = useMemo(() => known(commands), [commands]);
+  const found = closed === text ? [] : matching(text, all);
 
   useEffect(() => {
     if (text) sessionStorage.setItem(draftKey(live.id), text);
@@ -117,8 +118,9 @@ export function Composer({ live }: { live: LiveSession }) {
   const edit = (message: string, content: Block[]) => {
     live.command("cancel_message", { message }).then(
       () => {
-        const words = content.flatMap((block) => (block.type === "text" ? [String((block as { text: unknown }).text)] : []));
-        setText((before) => [words.join("\n"), before].filter(Boolean).join("\n"));
+        const kept = attachedOf(content);
+        setText((before) => [kept.text, before].filter(Boolean).join("\n"));
+        setAttached((before) => [...kept.attached, ...before]);
         box.current?.focus();
       },
       toastError,

@@ -21,7 +21,8 @@ type Asking = "rename" | "delete" | "";
 export function Header({ live, title, onFind }: { live: LiveSession; title: string; onFind: () => void }) {
   const [asking, setAsking] = useState<Asking>("");
   const { cwd, context, window, archived } = live.facts.value;
-  const cost = live.view.value?.summary.cost_usd ?? 0;
+  const listed = summaries.value.find((one) => one.session === live.id);
+  const cost = listed?.cost_usd ?? live.view.value?.summary.cost_usd ?? 0;
   const watchers = live.watchers.value.length;
   const done = (told: string) => () => {
     toast(told);
@@ -32,6 +33,8 @@ export function Header({ live, title, onFind }: { live: LiveSession; title: stri
     { label: "Export as HTML", icon: "download", onChoose: () => void save(live.id, "html") },
     { label: "Export as JSON lines", icon: "download", onChoose: () => void save(live.id, "jsonl") },
   ];
+  if (live.view.value?.settings?.link === "terminal" && may("terminal"))
+    items.unshift({ label: "Its terminal", icon: "terminal", onChoose: () => go(`/app/terminals/session/${live.id}`) });
   if (may("chat"))
     items.push(
       { label: "Rename…", icon: "edit", onChoose: () => setAsking("rename") },

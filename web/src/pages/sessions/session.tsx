@@ -10,6 +10,7 @@ import type { UserItem } from "../../state/items";
 import { advice } from "../../state/notes";
 import { oneLine } from "../../state/text";
 import { may } from "../../wire/login";
+import { wire } from "../../wire/socket";
 import type { Acts } from "../../cards/item";
 import { Composer } from "./composer";
 import { FindBar } from "./find";
@@ -32,6 +33,12 @@ export function Session({ id }: { id: string }) {
     // A hit of the search in the session that is open already.
     if (at && live.loaded.peek()) live.openAt(at).catch(toastError);
   }, [at]);
+
+  const status = wire.status.value;
+  useEffect(() => {
+    // Opened while the gateway was away: as soon as it is back.
+    if (status === "live" && live.error.peek()?.code === "offline") void live.open(at || undefined);
+  }, [status]);
 
   const { items, facts } = live;
   const title = facts.value.title || oneLine(live.view.value?.summary.first_prompt ?? "", 120) || "Session";
