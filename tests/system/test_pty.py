@@ -1,6 +1,7 @@
 """A child on a PTY, with real ones: its session and terminal, what it inherits, how it ends."""
 
 import asyncio
+import gc
 import os
 import signal
 import sys
@@ -142,6 +143,7 @@ async def test_a_stranger_that_holds_the_terminal_does_not_hold_the_reader() -> 
 
 
 async def test_an_end_of_a_child_that_nobody_reads_leaves_nothing_open() -> None:
+    gc.collect()  # what earlier tests left behind is not closed meanwhile
     before = sorted(os.listdir("/proc/self/fd"))
     child = await start("/bin/sh", "-c", "read x")
     await child.end(Patience())

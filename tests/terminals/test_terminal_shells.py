@@ -292,6 +292,17 @@ async def test_a_name_is_a_plain_word(terminals: TerminalRegistry, name: str) ->
     await shells.close()
 
 
+async def test_those_of_a_user_who_is_no_more_end(terminals: TerminalRegistry) -> None:
+    shells = Shells(terminals, SystemClock(), ShellSettings(program="/bin/sh", env=ENV), lambda path: "/")
+    bob = Identity("b", ANN.user + "2", "B", frozenset())
+    for who in (ANN, bob):
+        await shells.join(who, JoinShell(name="x", codec=_codec()))
+    await shells.forget(ANN.user)
+    assert shells.find(f"user/{ANN.user}/x") is None
+    assert shells.find(f"user/{bob.user}/x") is not None
+    await shells.close()
+
+
 def test_the_environment_is_made_from_nothing() -> None:
     secrets = {"FAIRLEAD_TOKEN": "x", "ANTHROPIC_API_KEY": "x", "AWS_SECRET_ACCESS_KEY": "x", "SSH_AUTH_SOCK": "/x"}
     found = shell_environment({"PATH": "/bin", "HOME": "/home/ann", "TERM": "dumb"} | secrets)

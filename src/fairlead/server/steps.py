@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from typing import Any, Final, TypeVar
 
+from fairlead.model import accounts, commands
 from fairlead.model import admin as act
-from fairlead.model import commands
 from fairlead.model.auth import Identity
 from fairlead.model.gateway import Gateway
 from fairlead.model.requests import Action, Step
@@ -52,6 +52,20 @@ def revoking(performers: Performers, told: Callable[[str], Awaitable[None]]) -> 
         return view
 
     return {**performers, act.RevokeCredential: revoked}
+
+
+def leaving(performers: Performers, *told: Callable[[str], Awaitable[None]]) -> Performers:
+    """The same, and those who keep something for a user are told when one is removed: the next one who has that name
+    is somebody else."""
+    remove = performers[accounts.RemoveUser]
+
+    async def removed(who: Identity, action: accounts.RemoveUser) -> Any:
+        answer = await remove(who, action)
+        for tell in told:
+            await tell(action.name)
+        return answer
+
+    return {**performers, accounts.RemoveUser: removed}
 
 
 class Doer:

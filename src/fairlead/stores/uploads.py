@@ -9,6 +9,7 @@ import contextlib
 import logging
 import os
 import re
+import shutil
 import stat
 import uuid
 from collections import Counter
@@ -75,6 +76,11 @@ class Uploads:
         if not _USER.fullmatch(who.user):
             raise NotAllowed("Files belong to a user: sign in as one.")
         return self.folder / who.user
+
+    async def forget(self, user: str) -> None:
+        """All that this user had here; the user is no more."""
+        if _USER.fullmatch(user):
+            await asyncio.to_thread(shutil.rmtree, self.folder / user, ignore_errors=True)
 
     # --- in
 

@@ -168,6 +168,11 @@ class Shells:
         joined.left = lambda: watchers.discard(joined)
         return joined
 
+    async def forget(self, user: str) -> None:
+        """End all that this user has; the user is no more."""
+        names = [name for name in self._terminals.names() if name.startswith(_own(user))]
+        await asyncio.gather(*(terminal.stop() for name in names if (terminal := self.find(name)) is not None))
+
     async def close(self) -> None:
         """No more are minded; the programs are the registry's to end."""
         tasks = {*self._minding, *self._starting.values()}

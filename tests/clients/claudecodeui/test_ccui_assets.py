@@ -154,6 +154,15 @@ async def test_files_are_their_users_own(signed: Signed) -> None:
     assert (await signed.http.get(f"/api/assets/files/{Path(mine['path']).name}")).content == b"mine"
 
 
+async def test_who_has_a_name_after_somebody_else_finds_nothing_of_theirs(signed: Signed) -> None:
+    (told,) = await upload(signed, ("mine.txt", b"x", "text/plain"))
+    assert (await signed.admin.delete("/v1/users/ann")).status_code == 200
+    assert stored(signed) == []
+    await signed.add("ann")
+    signed.http.headers["authorization"] = f"Bearer {await signed.sign_in('ann')}"
+    assert (await signed.http.get(f"/api/assets/files/{Path(told['path']).name}")).status_code == 404
+
+
 async def test_to_upload_needs_the_scope_to_chat_and_to_see_a_token(signed: Signed) -> None:
     await signed.add("viewer", PASSWORD, scopes=["view"])
     viewer = {"authorization": f"Bearer {await signed.sign_in('viewer')}"}

@@ -201,7 +201,9 @@ def test_a_cancelled_application_takes_its_connection_with_it(own_server: Runnin
         client.text(b"x")
         client.frame()
         (driver,) = own_server.drivers()
-        (task,) = own_server.server.server_state.tasks
+        tasks = own_server.server.server_state.tasks
+        wait_until(lambda: len(tasks) == 1, "the end of other connections")
+        (task,) = tasks
         driver._loop.call_soon_threadsafe(task.cancel)
         assert client.at_eof()
     wait_until(lambda: own_server.hub.closes == [("echo", 1006)], "on_close")
