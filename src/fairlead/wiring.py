@@ -46,7 +46,7 @@ from fairlead.server.pages import page_performers
 from fairlead.server.protocols import discover, views_of
 from fairlead.server.runner import Runner
 from fairlead.server.shell import WebShell
-from fairlead.server.steps import Performer, leaving, revoking, trust_performers
+from fairlead.server.steps import Performer, leaving, trust_performers
 from fairlead.sessions.folders import Folders
 from fairlead.sessions.gateway import SessionGateway
 from fairlead.sessions.halls import Halls
@@ -194,9 +194,9 @@ class Gateway:
         inbound = [protocol for kind in kinds.values() if (protocol := kind.protocol()) is not None]
         page = invitations_page(protocols, doors, config.public_url or address)
         inbound.append(shell.protocol())
-        credential_performers = revoking(CredentialActions(credentials, page).performers(), notices.revoked)
+        people = CredentialActions(credentials, page).performers()
         performers: dict[type[Action], Performer] = {
-            **leaving(credential_performers, uploads.forget, shells.forget),
+            **leaving(people, notices.revoked, (uploads.forget, shells.forget)),
             **SessionKeys(store.documents).performers(),
             **trust_performers(self._trust),
             **keeper.performers(),

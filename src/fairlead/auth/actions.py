@@ -102,8 +102,8 @@ class CredentialActions:
     async def set_password(self, who: Identity, action: SetPassword) -> UserView:
         return (await self._accounts.set_password(action.name, action.password)).view()
 
-    async def remove_user(self, who: Identity, action: RemoveUser) -> None:
-        await self._credentials.remove_user(action.name)
+    async def remove_user(self, who: Identity, action: RemoveUser) -> tuple[str, ...]:
+        return await self._credentials.remove_user(action.name)
 
     async def invite(self, who: Identity, action: CreateInvitation) -> Invitation:
         made = await self._accounts.invite(action.scopes)

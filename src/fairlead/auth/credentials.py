@@ -195,13 +195,14 @@ class Credentials:
             await self._documents.put(SPACE, credential, msgspec.to_builtins(record))
         return record
 
-    async def remove_user(self, name: str) -> None:
-        """With everything that was given to that user."""
+    async def remove_user(self, name: str) -> tuple[str, ...]:
+        """With everything that was given to that user: the credentials that are valid no more."""
         self.users.check_removable(name)
         own = [record for record in self._records.values() if record.user == name and not record.revoked]
         for record in own:
             await self.revoke(record.kind, record.id)
         await self.accounts.remove(name)
+        return tuple(record.id for record in own)
 
     async def login(self, code: str, name: str) -> NewCredential:
         pending = await self.codes.redeem(code)

@@ -1,7 +1,7 @@
 """Doing what handlers and conversations ask: commands and queries go to the core, actions to their performers."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from fairlead.model import accounts, commands
@@ -42,30 +42,29 @@ def trust_performers(admin: act.Admin) -> Performers:
     }
 
 
-def revoking(performers: Performers, told: Callable[[str], Awaitable[None]]) -> Performers:
-    """The same, and those who keep something for a credential are told when it is revoked."""
-    revoke = performers[act.RevokeCredential]
+def leaving(
+    performers: Performers,
+    revoked: Callable[[str], Awaitable[None]],
+    removed: Sequence[Callable[[str], Awaitable[None]]],
+) -> Performers:
+    """The same, and those who keep something for a credential or for a user are told when it is valid no more: the
+    next user who has that name is somebody else."""
+    revoke, remove = performers[act.RevokeCredential], performers[accounts.RemoveUser]
 
-    async def revoked(who: Identity, action: act.RevokeCredential) -> Any:
+    async def revoke_one(who: Identity, action: act.RevokeCredential) -> Any:
         view = await revoke(who, action)
-        await told(action.id)
+        await revoked(action.id)
         return view
 
-    return {**performers, act.RevokeCredential: revoked}
-
-
-def leaving(performers: Performers, *told: Callable[[str], Awaitable[None]]) -> Performers:
-    """The same, and those who keep something for a user are told when one is removed: the next one who has that name
-    is somebody else."""
-    remove = performers[accounts.RemoveUser]
-
-    async def removed(who: Identity, action: accounts.RemoveUser) -> Any:
-        answer = await remove(who, action)
-        for tell in told:
+    async def remove_one(who: Identity, action: accounts.RemoveUser) -> Any:
+        ended = await remove(who, action)
+        for credential in ended:
+            await revoked(credential)
+        for tell in removed:
             await tell(action.name)
-        return answer
+        return ended
 
-    return {**performers, accounts.RemoveUser: removed}
+    return {**performers, act.RevokeCredential: revoke_one, accounts.RemoveUser: remove_one}
 
 
 class Doer:

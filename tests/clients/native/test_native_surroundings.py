@@ -253,6 +253,15 @@ async def test_a_notification_answers_with_its_code_from_its_device_once(house: 
         assert targets == [], "who is not let in any more is told nothing any more"
 
 
+async def test_a_user_who_is_no_more_is_told_nothing_more(house: House, hook: Hook) -> None:
+    body = {"endpoint": hook.url, "keys": Browser().keys, "expirationTime": None, "topics": ["permission.asked"]}
+    async with house.client(await house.token("ann", "view")) as mine:
+        assert (await mine.post("/v1/push/subscriptions", json=body)).is_success
+    assert len((await house.admin.get("/cognova/api/targets")).json()["data"]) == 1
+    assert (await house.admin.delete("/v1/users/ann")).is_success
+    assert (await house.admin.get("/cognova/api/targets")).json()["data"] == []
+
+
 async def test_a_code_alone_opens_nothing(house: House) -> None:
     async with httpx.AsyncClient(base_url=house.running.url, trust_env=False) as nobody:
         assert (await nobody.post("/v1/answers", json={"code": "x"})).status_code == 401
