@@ -40,7 +40,7 @@ export const PAGES: Page[] = [
       "/app/terminals/session/:session",
     ],
     title: "Terminals",
-    nav: { icon: "terminal", to: "/app/terminals", label: "Shells", key: "t" },
+    nav: { icon: "terminal", to: "/app/terminals", label: "Terminals", key: "t" },
     scope: "terminal",
     load: () => import("./pages/terminals"),
   },
