@@ -162,7 +162,7 @@ async def test_the_keyboard_goes_everywhere_and_has_a_sheet(house: UiHouse) -> N
         ("w", "Waiting for you"),
         ("n", "Notices"),
         ("i", "Insight"),
-        ("t", "Terminals"),
+        ("t", "Shells"),
         ("e", "Settings"),
     ):
         await keys.press("g")

@@ -133,7 +133,7 @@ async def test_who_may_not_use_terminals_is_told_so(house: UiHouse) -> None:
     viewer = await house.device("Viewer", scopes=("view",))
     await viewer.open("/app/terminals/main")
     await expect(viewer.page.get_by_text("lacks the scope “terminal”")).to_be_visible()
-    assert await viewer.page.get_by_role("link", name="Terminals").count() == 0
+    assert await viewer.page.get_by_role("link", name="Shells").count() == 0
 
 
 async def test_a_session_on_a_terminal_leads_to_it(house: UiHouse) -> None:
