@@ -7,7 +7,7 @@ RUN = py=$$(tools/find-python) && exec "$$py"
 SOURCES = $(wildcard src tests bench tools)
 
 .DEFAULT_GOAL := help
-.PHONY: help install clis serve web check format test test-long bench coverage rules lock clean
+.PHONY: help install clis serve web check format test test-long bench screenshots coverage rules lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -42,6 +42,9 @@ test-long: install clis ## the long forms, with a new seed; the result is kept i
 
 bench: install ## measure beside peers in the same run, and print ratios
 	@if [ -f bench/run.py ]; then exec $(BIN)/python bench/run.py $(ARGS); else echo "bench/run.py is not written yet"; fi
+
+screenshots: install web ## take the pictures of the web UI in docs/pictures again; needs a Chromium (`make clis`)
+	@PYTHONPATH=tests:. tools/innet $(BIN)/python -m browser.pictures
 
 coverage: ## run the unit part under coverage and check the floor of the core rooms
 	@$(RUN) -m tools.test install unit coverage

@@ -1,24 +1,33 @@
 """The pictures of the web UI in docs/pictures, taken from a made-up story told by an agent that says what we say.
 
-No test: run by hand when the UI looks different.
-
-    PYTHONPATH=tests:. tools/innet .venv/bin/python -m browser.pictures
+No test: `make screenshots` runs it when the UI looks different. The gateway's clock is turned, so that the story began
+weeks ago.
 """
 
 import asyncio
+import re
+import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from playwright.async_api import expect
 
 from browser.browsing import browsing, eventually
 from browser.ui_house import Device, UiHouse, ui_house
+from fairlead import wiring
+from fairlead.system.clock import SystemClock
 from sessions.rig import SaidAgent
 
 PICTURES = Path(__file__).resolve().parents[2] / "docs" / "pictures"
 WIDE = (1280, 820)
 HAND = (390, 760)
+LARGEST = 150_000
+"""Bytes of one picture: a reader loads them all with the page."""
+HOUR_MS = 3_600_000
 
 ANSWER = """\
 The parser drops the last field when a line ends without a newline. `read_row` slices to `end - 1` in both cases:
@@ -50,27 +59,87 @@ E       AssertionError: assert ['a', 'b'] == ['a', 'b', 'c']
 """
 
 
-async def done(agent: SaidAgent, cost: float = 0.18) -> None:
-    usage = {"inputTokens": 3120, "outputTokens": 1480, "cacheReadInputTokens": 61200, "costUSD": cost}
-    await agent.result(
-        total_cost_usd=cost, duration_ms=48_200, modelUsage={"claude-opus-4-5": {**usage, "contextWindow": 200_000}}
-    )
+EARLIER = (
+    # Hours before now, folder, session, what was asked, model, dollars.
+    (20 * 24, "site", "Dark mode for the docs", "Add a dark theme to the docs", "claude-sonnet-4-5", 0.92),
+    (19 * 24, "site", "Dark mode for the docs", "The code blocks stay light", "claude-sonnet-4-5", 0.41),
+    (16 * 24, "rows", "Faster reads", "Profile the reader on the large file", "claude-opus-4-5", 3.15),
+    (15 * 24, "rows", "Faster reads", "Read in blocks instead", "claude-opus-4-5", 2.2),
+    (13 * 24, "site", "Dark mode for the docs", "And the diagrams", "claude-sonnet-4-5", 0.66),
+    (9 * 24, "rows", "Faster reads", "Add it to the benchmark", "claude-opus-4-5", 1.4),
+    (8 * 24, "deploy", "Nightly backups", "Why did last night's backup fail?", "claude-haiku-4-5", 0.12),
+    (6 * 24, "deploy", "Nightly backups", "Alert me when it happens again", "claude-haiku-4-5", 0.35),
+    (5 * 24, "rows", "Faster reads", "Write up what we measured", "claude-opus-4-5", 1.1),
+    (2 * 24, "site", "Broken links", "Find all links that lead nowhere", "claude-sonnet-4-5", 0.58),
+    (26, "rows", "Faster reads", "Release it", "claude-opus-4-5", 0.74),
+)
 
 
-async def story(house: UiHouse) -> str:
+class StoryClock(SystemClock):
+    """As far back as the story is; spans are measured as ever."""
+
+    back_ms = 0
+
+    def now_ms(self) -> int:
+        return super().now_ms() - self.back_ms
+
+
+async def done(agent: SaidAgent, cost: float = 0.18, model: str = "claude-opus-4-5") -> None:
+    usage = {"inputTokens": int(cost * 17_000), "outputTokens": int(cost * 8_200), "contextWindow": 200_000}
+    usage |= {"cacheReadInputTokens": int(cost * 340_000)}
+    ended = {model: {**usage, "costUSD": cost}}
+    await agent.result(total_cost_usd=cost, duration_ms=int(cost * 268_000), modelUsage=ended)
+
+
+async def earlier(house: UiHouse, clock: StoryClock) -> int:
+    """The weeks before; how many agents they took."""
+    agents: dict[str, SaidAgent] = {}
+    sessions: dict[str, str] = {}
+    for hours, folder, title, asked, model, cost in EARLIER:
+        clock.back_ms = hours * HOUR_MS
+        if title in agents:
+            await house.http.post(f"/v1/sessions/{sessions[title]}/messages", json={"text": asked})
+            await agents[title].prompted()
+        else:
+            (house.folder / folder).mkdir(exist_ok=True)
+            sessions[title] = await house.session(asked, title=title, cwd=str(house.folder / folder))
+            agents[title] = await house.agent(len(agents) + 1)
+        agent = agents[title]
+        for number, tool in enumerate(("Read", "Grep", "Edit", "Bash", "Bash")):
+            await agent.call(f"{hours}-{number}", tool, description="")
+            clock.back_ms -= 2_000 * (number + 1)
+            await agent.result_of(f"{hours}-{number}")
+        await agent.text("Done.")
+        # An agent tells what was spent since its process began.
+        spent = cost + sum(row[5] for row in EARLIER if row[2] == title and row[0] > hours)
+        before = len(await house.events(sessions[title], "turn.ended"))
+        await done(agent, spent, model)
+        await ended_after(house, sessions[title], before)
+    clock.back_ms = 0
+    return len(agents)
+
+
+async def ended_after(house: UiHouse, session: str, before: int) -> None:
+    async def ends() -> int:
+        return len(await house.events(session, "turn.ended"))
+
+    await eventually(ends, lambda found: found > before)
+
+
+async def story(house: UiHouse, clock: StoryClock) -> str:
     """Several sessions at several stages; the id of the one that is looked at."""
+    before = await earlier(house, clock)
     asked: list[tuple[str, str]] = [
         ("Why does the import lose the last column?", "Lost column in the import"),
         ("Upgrade the base image and see what breaks", "Upgrade the base image"),
         ("Write the release notes for 0.4", "Release notes 0.4"),
-        ("How are retries counted?", "Retries"),
     ]
     sessions, agents = [], []
     for number, (text, title) in enumerate(asked, 1):
         folder = house.folder / ("rows" if number < 3 else "site")
         folder.mkdir(exist_ok=True)
         sessions.append(await house.session(text, title=title, cwd=str(folder)))
-        agents.append(await house.agent(number))
+        agents.append(await house.agent(before + number))
     for agent in agents[2:]:
         await agent.text("Done: see the file.")
         await done(agent, 0.04)
@@ -108,15 +177,41 @@ async def shoot(device: Device, path: str, name: str) -> None:
     # The focus ring belongs to whoever types.
     await device.page.evaluate("document.activeElement?.blur()")
     await device.page.wait_for_timeout(600)
-    await device.page.screenshot(path=PICTURES / f"{name}.png")
+    file = PICTURES / f"{name}.png"
+    await device.page.screenshot(path=file)
+    size = file.stat().st_size
+    assert size <= LARGEST, f"{name}.png has {size} bytes, more than {LARGEST}"
     print(f"pictures: {name}.png", flush=True)
+
+
+async def in_shell(device: Device, *lines: str) -> None:
+    """Type each line when the shell asks for it."""
+    await device.open("/app/terminals/build")
+    for number, line in enumerate((*lines, ""), 1):
+        prompts = device.page.locator(".xterm-rows > div", has_text=re.compile(r"^[#$]\s"))
+        await expect(prompts).to_have_count(number)
+        await device.page.locator(".xterm-helper-textarea").focus()
+        await device.page.keyboard.type(f"{line}\n" if line else "")
+
+
+@contextmanager
+def home() -> Iterator[Path]:
+    """A folder whose name a reader can read."""
+    folder = Path(tempfile.gettempdir()) / "ann"
+    folder.mkdir()
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder)
 
 
 async def main() -> None:
     PICTURES.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        async with browsing() as browser, ui_house(browser, Path(folder), patch) as house:
-            session = await story(house)
+    clock = StoryClock()
+    with home() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(wiring, "SystemClock", lambda: clock)
+        async with browsing() as browser, ui_house(browser, folder, patch) as house:
+            session = await story(house, clock)
 
             async def waiting() -> Any:
                 return (await house.http.get("/v1/permissions")).json()["permissions"]
@@ -126,6 +221,11 @@ async def main() -> None:
             await shoot(light, f"/app/s/{session}", "conversation")
             await shoot(light, "/app/approvals", "waiting")
             await shoot(light, "/app/insight", "insight")
+            await shoot(light, "/app/notices", "notices")
+            await shoot(light, f"/app/new?cwd={house.folder}/rows", "new-session")
+            tests = "seq 4 | xargs -I{} echo 'tests/part-{}: passed'"
+            await in_shell(light, "cd rows", "git init -q && git status --short --branch", tests)
+            await shoot(light, "/app/terminals/build", "shell")
             await shoot(light, "/app/settings", "settings")
             dark = await house.device("Night desk", WIDE, color_scheme="dark")
             await shoot(dark, f"/app/s/{session}", "conversation-dark")
@@ -133,6 +233,7 @@ async def main() -> None:
             await shoot(phone, "/app", "phone-sessions")
             await shoot(phone, f"/app/s/{session}", "phone-conversation")
             await shoot(phone, "/app/approvals", "phone-waiting")
+            await shoot(phone, "/app/insight", "phone-insight")
 
 
 if __name__ == "__main__":

@@ -25,6 +25,14 @@ def used(model: str, cost: float) -> dict[str, Any]:
     return {"total_cost_usd": cost, "modelUsage": {model: usage}}
 
 
+BRIGHTEST = """(canvas) => {
+  const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+  let most = 0;
+  for (let at = 0; at < data.length; at += 4) if (data[at + 3] > 128) most = Math.max(most, data[at], data[at + 1]);
+  return most;
+}"""
+
+
 async def worked(house: UiHouse, model: str = "opus", tool: str = "Bash") -> None:
     await house.session("do it")
     agent = await house.agent()
@@ -62,6 +70,8 @@ async def test_usage_is_shown_as_charts_with_their_tables(house: UiHouse, size: 
     await expect(device.page.locator(".totals")).to_contain_text("$1.25")
     await device.page.emulate_media(color_scheme="dark")
     await device.accessible()
+    # What a canvas paints follows the colours too: on dark paper it is light.
+    await eventually(lambda: device.page.locator(".chart canvas").first.evaluate(BRIGHTEST), lambda seen: seen > 150)
 
 
 async def test_hostile_names_of_models_and_tools_stay_names(house: UiHouse) -> None:
@@ -152,7 +162,7 @@ async def test_the_keyboard_goes_everywhere_and_has_a_sheet(house: UiHouse) -> N
         ("w", "Waiting for you"),
         ("n", "Notices"),
         ("i", "Insight"),
-        ("t", "Terminals"),
+        ("t", "Shells"),
         ("e", "Settings"),
     ):
         await keys.press("g")

@@ -48,6 +48,7 @@ async def test_what_happens_elsewhere_is_told_and_kept(house: UiHouse) -> None:
     await note.get_by_role("button", name="Open").click()
     await expect(desk.page.get_by_role("heading", name="Waiting for you")).to_be_visible()
     await desk.page.get_by_role("button", name="Allow once").click()
+    await house.happened(session, "permission.resolved")
     await agent.result()
     await desk.open("/app/notices")
     feed = desk.page.locator(".feed-entry")

@@ -95,6 +95,17 @@ async def test_offline_is_said_and_what_was_sent_meanwhile_goes_once(house: UiHo
     desk.problems = [text for text in desk.problems if "ERR_INTERNET_DISCONNECTED" not in text]
 
 
+async def test_many_tabs_of_one_browser_are_all_served(house: UiHouse) -> None:
+    session = await house.session("SCRIPT:text hello")
+    desk = await house.device()
+    # More than a browser has connections to one gateway.
+    for _ in range(7):
+        page = await desk.context.new_page()
+        await page.goto(f"{house.running.url}/app/s/{session}")
+        await expect(page.locator(".truth")).to_have_attribute("data-following", "live")
+        await expect(page.locator(".turn-end")).to_have_count(1)
+
+
 async def test_a_revoked_device_is_signed_out(house: UiHouse) -> None:
     desk = await house.device("Lost phone")
     await expect(desk.page.get_by_role("heading", name="Sessions")).to_be_visible()

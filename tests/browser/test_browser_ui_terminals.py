@@ -18,6 +18,10 @@ async def house(chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPat
         yield made
 
 
+PAPERS = "(term) => [...term.querySelectorAll('*')].map((one) => getComputedStyle(one).backgroundColor)"
+"""What a terminal is painted on: the page's own colour is among it."""
+
+
 async def lines(device: Device) -> list[str]:
     rows: list[str] = await device.page.locator(".xterm-rows > div").all_inner_texts()
     return [row.replace("\xa0", " ").rstrip() for row in rows]
@@ -50,6 +54,7 @@ async def test_a_shell_is_opened_found_again_as_it_was_and_ended(house: UiHouse)
         "(one) => getComputedStyle(one).color"
     )
     assert colour == "rgb(9, 99, 199)", "the policy takes no colour away"
+    assert "rgb(242, 240, 234)" in await desk.page.locator(".xterm").evaluate(PAPERS)
     await desk.accessible()
     await desk.page.reload()
     await says(desk, "colour 42")

@@ -37,6 +37,10 @@ async function load(page: Page): Promise<void> {
   }
 }
 
+// The page that the address names is fetched while it is asked who is signed in, not after the frame was drawn.
+const first = find(address.peek());
+if (first) void load(first.page);
+
 export function App() {
   if (!signedIn.value)
     return (

@@ -39,7 +39,7 @@ export const PAGES: Page[] = [
       "/app/terminals/of/:owner/:name",
       "/app/terminals/session/:session",
     ],
-    title: "Terminals",
+    title: "Shells",
     nav: { icon: "terminal", to: "/app/terminals", label: "Shells", key: "t" },
     scope: "terminal",
     load: () => import("./pages/terminals"),

@@ -1,4 +1,4 @@
-// The list of sessions as the gateway has it, kept up by news. What is unread is this device's own matter.
+// The list of sessions as the gateway has it, kept up by notices. What is unread is this device's own matter.
 
 import { batch, computed, signal } from "@preact/signals";
 import { WireError, key, query, rest } from "../wire/rest";

@@ -2,8 +2,8 @@
 
 import { signal } from "@preact/signals";
 import { WireError, key, rest } from "../wire/rest";
+import { wire } from "../wire/socket";
 import type { Pending } from "../wire/types";
-import { onNews } from "./news";
 import { onNotice } from "./notices";
 
 export interface Settled {
@@ -62,4 +62,7 @@ onNotice((notice) => {
     });
   lookSoon();
 });
-onNews(lookSoon);
+// After a connection anything may have come or gone.
+wire.status.subscribe((status) => {
+  if (status === "live") lookSoon();
+});

@@ -3,6 +3,7 @@
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { useEffect, useRef } from "preact/hooks";
+import { painted } from "./colour";
 import { stacked } from "../state/insight";
 import "../style/chart.css";
 
@@ -27,9 +28,8 @@ export function Bars({ name, labels, series, format, short = (label) => label }:
       chart = new uPlot(optionsOf(element), dataOf(labels, series), element);
     };
     const optionsOf = (within: HTMLElement): uPlot.Options => {
-      const style = getComputedStyle(within);
-      const ink = style.getPropertyValue("--soft").trim();
-      const line = style.getPropertyValue("--line").trim();
+      const ink = painted(within, "--soft");
+      const line = painted(within, "--line");
       const axis = { stroke: ink, grid: { stroke: line, width: 1 }, ticks: { stroke: line, width: 1 }, font: "11px sans-serif" };
       return {
         width: Math.max(200, within.clientWidth),
@@ -52,7 +52,7 @@ export function Bars({ name, labels, series, format, short = (label) => label }:
           // The tallest first, so that each of the lower ones is drawn over it.
           ...[...series.keys()].reverse().map((index) => ({
             label: series[index]!.label,
-            fill: colourOf(style, index),
+            fill: painted(within, `--chart-${index % 6}`),
             width: 0,
             points: { show: false },
             paths: uPlot.paths.bars!({ size: [0.7, 48] }),
@@ -95,8 +95,4 @@ function dataOf(labels: string[], series: { values: number[] }[]): uPlot.Aligned
 function placesOf(count: number, width: number): number[] {
   const step = Math.max(1, Math.ceil(count / Math.max(2, Math.floor(width / 70))));
   return Array.from({ length: Math.ceil(count / step) }, (_, index) => index * step);
-}
-
-function colourOf(style: CSSStyleDeclaration, index: number): string {
-  return style.getPropertyValue(`--chart-${index % 6}`).trim();
 }

@@ -7,6 +7,7 @@ import "@xterm/xterm/css/xterm.css";
 import { useEffect, useRef } from "preact/hooks";
 import { plain } from "../state/text";
 import "../style/terminal.css";
+import { painted } from "./colour";
 import { letSpansBeStyled, withSheets } from "./styling";
 
 letSpansBeStyled();
@@ -185,8 +186,7 @@ class Connection {
 }
 
 function themeOf(element: HTMLElement) {
-  const style = getComputedStyle(element);
-  const value = (name: string) => style.getPropertyValue(name).trim();
+  const value = (name: string) => painted(element, name);
   return {
     background: value("--sunken"),
     foreground: value("--ink"),

@@ -5,7 +5,6 @@ from typing import Final
 from fairlead.clients.native import (
     admin,
     insight,
-    news,
     notices,
     overview,
     plugins,
@@ -29,7 +28,6 @@ def openapi(request: Request) -> Steps:
 ROUTES: Final = (
     *sessions.ROUTES,
     *overview.ROUTES,
-    *news.ROUTES,
     *admin.ROUTES,
     *transcripts.ROUTES,
     *terminal.ROUTES,

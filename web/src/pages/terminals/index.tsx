@@ -51,7 +51,7 @@ export default function Terminals({ params }: { params: Record<string, string> }
   return (
     <main class="terminals">
       <div class="terminals-bar">
-        <h1>Terminals</h1>
+        <h1>Shells</h1>
         <Button label="New terminal" icon="plus" onClick={() => setMaking(true)} />
       </div>
       <Tabs chosen={chosen} />
