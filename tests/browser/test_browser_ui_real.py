@@ -1,11 +1,15 @@
-"""A life of the real CLI's session in a real browser: begun, allowed, edited, a subagent, interrupted, resumed."""
+"""The real CLI's sessions in real browsers: a whole life, two who answer at once, a gateway that dies in mid-stream."""
 
+import asyncio
+import signal
+from functools import partial
 from pathlib import Path
 
 import pytest
 from playwright.async_api import Browser, expect
 
-from browser.browsing import PATIENCE
+from browser.browsing import PATIENCE, eventually
+from browser.ui_gateway import Gateway, shown_texts, told_texts
 from browser.ui_house import ui_house
 from e2e.harness import NEWEST, cli_env, why_not_installed
 from fairlead.testing.model_api import ScriptedModel
@@ -62,3 +66,54 @@ async def test_a_life_with_the_real_cli(chromium: Browser, tmp_path: Path, monke
             # The commands that this CLI has, completed.
             await message.press_sequentially("/comp")
             await expect(page.get_by_role("option").first).to_contain_text("/compact")
+
+
+@pytest.mark.cli(NEWEST)
+async def test_two_answer_at_once_and_a_gateway_killed_in_mid_stream_loses_nothing(
+    chromium: Browser, tmp_path: Path
+) -> None:
+    if reason := why_not_installed(NEWEST):
+        pytest.skip(reason)
+    (tmp_path / "work").mkdir()
+    async with ScriptedModel() as model:
+        env = {**cli_env(tmp_path, model.url), "FAIRLEAD_PASS_ENV": "IS_SANDBOX"}
+        gateway = Gateway(tmp_path, env=env, agent="claude", claude=program_path(NEWEST))
+        await gateway.start()
+        try:
+            desk, phone = await gateway.page(chromium, "Desk"), await gateway.page(chromium, "Phone")
+            made = await gateway.http.post("/v1/sessions", json={"text": "SCRIPT:write notes.txt"})
+            session = made.json()["session"]
+            for page in (desk, phone):
+                await page.goto(f"{gateway.url}/app/s/{session}")
+            buttons = [page.get_by_role("button", name="Allow once") for page in (desk, phone)]
+            for button in buttons:
+                await expect(button).to_be_enabled()
+            handles = [await button.element_handle() for button in buttons]
+            await asyncio.gather(*(handle.evaluate("(one) => one.click()") for handle in handles))
+            for page in (desk, phone):
+                await expect(page.locator(".turn-end")).to_have_count(1)
+            (settled,) = [event for event in await gateway.log(session) if event["type"] == "permission.resolved"]
+            for page in (desk, phone):
+                await expect(page.locator(".call.change")).to_contain_text(f"by {settled['by']}")
+
+            message = desk.get_by_role("textbox", name="Message")
+            await message.fill("SCRIPT:slow 150")
+            await message.press("Enter")
+            ticks = desk.locator(".said", has_text="tick tick")
+            await expect(ticks).to_be_visible()
+            await desk.reload()
+            await expect(ticks).to_be_visible()
+            await gateway.end(signal.SIGKILL)
+            await expect(desk.locator(".truth")).to_contain_text("Offline")
+            await gateway.start()
+            for page in (desk, phone):
+                await expect(page.locator(".turn-end")).to_have_count(2)
+                await expect(page.locator(".truth")).to_have_attribute("data-following", "live")
+            said = told_texts(await gateway.log(session))
+            # The CLI outlived its gateway: what it said to the end is in its transcript, and so in the log.
+            assert said[-1] == " ".join(["tick"] * 150)
+            for page in (desk, phone):
+                assert await eventually(partial(shown_texts, page), lambda shown: shown == said)
+        finally:
+            await gateway.end(signal.SIGTERM)
+            await gateway.http.aclose()

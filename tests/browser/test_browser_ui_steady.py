@@ -1,28 +1,22 @@
 """What a page shows is the log, whatever happens to the page, the network or the gateway: nothing lost, nothing twice;
 and nothing that anybody says becomes more than its letters."""
 
-import asyncio
-import contextlib
 import json
-import os
 import signal
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from playwright.async_api import Browser, Page, expect
 
 from browser.browsing import PATIENCE, eventually
+from browser.ui_gateway import Gateway, shown_texts, told_texts
 from browser.ui_house import HOSTILE, Device, UiHouse, ui_house
-from server.fakes import free_port
 
 expect.set_options(timeout=PATIENCE * 1000)
 
 TICKS = 16
-TOKEN = "a-token-for-this-test-alone-0123456789"
 
 
 @pytest.fixture
@@ -37,23 +31,18 @@ async def spoken(chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPa
         yield made
 
 
-async def texts(page: Page) -> list[str]:
-    found: list[str] = await page.locator(".said").all_inner_texts()
-    return [" ".join(text.split()) for text in found]
-
-
 async def ticking(page: Page, most: int = TICKS) -> None:
     """It streams, and is not done yet."""
 
     async def count() -> int:
-        return sum(text.count("tick") for text in await texts(page))
+        return sum(text.count("tick") for text in await shown_texts(page))
 
     assert 0 < await eventually(count, bool) < most
 
 
 async def ticked(page: Page) -> None:
     await expect(page.locator(".turn-end")).to_have_count(1)
-    assert await texts(page) == [" ".join(["tick"] * TICKS)]
+    assert await shown_texts(page) == [" ".join(["tick"] * TICKS)]
 
 
 async def test_a_page_loaded_again_in_mid_stream_misses_nothing(house: UiHouse) -> None:
@@ -67,7 +56,7 @@ async def test_a_page_loaded_again_in_mid_stream_misses_nothing(house: UiHouse) 
     await ticking(desk.page)
     await expect(desk.page.locator(".queue li")).to_have_count(1)
     await expect(desk.page.locator(".turn-end")).to_have_count(2)
-    said = await texts(desk.page)
+    said = await shown_texts(desk.page)
     assert said == [" ".join(["tick"] * TICKS), "Hello from the scripted model. later"]
     await expect(desk.page.locator(".truth")).to_have_attribute("data-following", "live")
 
@@ -90,7 +79,7 @@ async def test_offline_is_said_and_what_was_sent_meanwhile_goes_once(house: UiHo
     await desk.context.set_offline(False)
     await expect(page.locator(".truth")).to_have_attribute("data-following", "live")
     await expect(page.locator(".turn-end")).to_have_count(2)
-    assert await texts(page) == [" ".join(["tick"] * TICKS), "Hello from the scripted model. sent offline"]
+    assert await shown_texts(page) == [" ".join(["tick"] * TICKS), "Hello from the scripted model. sent offline"]
     assert len(await house.events(session, "user.message")) == 2
     desk.problems = [text for text in desk.problems if "ERR_INTERNET_DISCONNECTED" not in text]
 
@@ -132,52 +121,14 @@ async def test_a_spent_link_and_a_strangers_address_lead_nowhere(house: UiHouse)
     await context.close()
 
 
-class Gateway:
-    """`fairlead serve` as a process of its own, which can be killed and started again where it was."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.port = free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
-        self.http = httpx.AsyncClient(
-            base_url=self.url, headers={"authorization": f"Bearer {TOKEN}"}, trust_env=False, timeout=PATIENCE
-        )
-        self._process: asyncio.subprocess.Process | None = None
-
-    async def start(self) -> None:
-        given = {"port": self.port, "data": self.folder / "data", "agent": "demo", "roots": self.folder / "work"}
-        options = [text for name, value in given.items() for text in (f"--{name}", str(value))]
-        env = {"PATH": os.environ["PATH"], "HOME": str(self.folder), "FAIRLEAD_TOKEN": TOKEN}
-        self._process = await asyncio.create_subprocess_exec(
-            str(Path(sys.executable).with_name("fairlead")), "serve", *options, env=env, cwd=self.folder,
-            stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
-        )  # fmt: skip
-
-        async def healthy() -> bool:
-            with contextlib.suppress(httpx.TransportError):
-                return (await self.http.get("/health")).status_code == 200
-            return False
-
-        await eventually(healthy, bool)
-
-    async def end(self, how: signal.Signals) -> None:
-        assert self._process is not None
-        if self._process.returncode is None:
-            self._process.send_signal(how)
-        await self._process.wait()
-
-
 async def test_a_gateway_that_is_killed_and_started_again_in_mid_stream_loses_and_doubles_nothing(
     chromium: Browser, tmp_path: Path
 ) -> None:
     (tmp_path / "work").mkdir()
-    gateway = Gateway(tmp_path)
+    gateway = Gateway(tmp_path, agent="demo")
     await gateway.start()
     try:
-        link = (await gateway.http.post("/v1/login-codes", json={})).json()["url"]
-        page = await (await chromium.new_context()).new_page()
-        await page.goto(link)
-        await page.get_by_role("navigation", name="Pages").wait_for()
+        page = await gateway.page(chromium)
         made = await gateway.http.post("/v1/sessions", json={"text": f"SCRIPT:slow {TICKS}"})
         session = made.json()["session"]
         await page.goto(f"{gateway.url}/app/s/{session}")
@@ -190,16 +141,9 @@ async def test_a_gateway_that_is_killed_and_started_again_in_mid_stream_loses_an
         await gateway.start()
         await expect(page.locator(".turn-end")).to_have_count(2)
         await expect(page.locator(".truth")).to_have_attribute("data-following", "live")
-        shown = await texts(page)
-        log = (await gateway.http.get(f"/v1/sessions/{session}/events", params={"limit": 1000})).json()["events"]
-        blocks: dict[tuple[str, int], str] = {}
-        for event in log:
-            # A block that was cut off has only its deltas.
-            if event["type"] in ("text", "text.delta"):
-                place = event["message"], event["block"]
-                before = blocks.get(place, "") if event["type"] == "text.delta" else ""
-                blocks[place] = before + event["text"]
-        said = [" ".join(text.split()) for text in blocks.values()]
+        shown = await shown_texts(page)
+        log = await gateway.log(session)
+        said = told_texts(log)
         assert shown == said and said[-1] == "Hello from the scripted model. after the restart"
         users = [event for event in log if event["type"] == "user.message"]
         assert len(users) == await page.locator(".user").count() == 2
