@@ -88,6 +88,12 @@ class InsightConformance:
             ("2024-10-05", "/p", 1, 0, 1, 0),
         ]
 
+    async def test_a_turn_whose_models_have_no_price_costs_what_it_costs(self, make_store: Stores) -> None:
+        store = await make_store()
+        await (await Log.new(store)).tell(NOON, ended(usage={"opus": ev.Usage(input=7)}, cost_usd=0.25))
+        spent = {row.model: (row.input, row.cost_usd) for row in (await counted(store)).spent}
+        assert spent == {"opus": (7, 0.0), "": (0, 0.25)}
+
     async def test_a_day_is_that_of_who_asks(self, make_store: Stores) -> None:
         store = await make_store()
         await (await Log.new(store)).tell(NOON, ended(usage=USAGE))

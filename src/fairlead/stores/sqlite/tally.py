@@ -139,8 +139,8 @@ class Tally:
             for place, number in enumerate((usage.input, usage.output, usage.cache_read, usage.cache_write)):
                 spent[place] += number
             spent[4] += usage.cost_usd
-        if not ended.usage and ended.cost_usd:
-            # An agent that names no model still costs what it costs.
+        if ended.cost_usd and not any(usage.cost_usd for usage in ended.usage.values()):
+            # An agent that names no model, or models without a price, still costs what it costs.
             self._spent[slot, project, ""][4] += ended.cost_usd
         for call in ended.closed:
             self._end(log, call, "interrupted", at)
