@@ -206,7 +206,7 @@ async def test_search_finds_titles_and_words_and_takes_the_token_from_the_query(
     url = f"/api/providers/search/sessions?limit=50&token={signed.token}"
     events: dict[str, Any] = {}
     async with asyncio.timeout(PATIENCE):
-        while "result" not in events:  # the index is a moment behind the log
+        while '"assistant"' not in json.dumps(events.get("result")):  # the index is a moment behind the log
             answer = await signed.http.get(f"{url}&q=boojum", headers={"authorization": ""})
             assert answer.headers["content-type"] == "text/event-stream"
             events = streamed(answer.text)
