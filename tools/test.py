@@ -77,7 +77,8 @@ PARTS = (
         540,
         ((*PYTEST, "tests/e2e", "-m", "not fault and not long"),),
         isolated=True,
-        shards=2,
+        # Much of it is waiting: for a process to start, for one to end.
+        shards=3,
     ),
     Part(
         "browser",
