@@ -65,7 +65,7 @@ PARTS = (
     Part(
         "unit",
         "unit, golden, laws",
-        330,
+        360,
         ((*COVERED_PYTEST, "tests", *ELSEWHERE, "-m", "not fault and not long"),),
         shards=2,
     ),
