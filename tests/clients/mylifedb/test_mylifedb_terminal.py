@@ -10,6 +10,10 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from clients.mylifedb.house import House, open_house
+from fairlead.clients.mylifedb.terminal import EARLY_BYTES, RawTerminal
+from fairlead.model.auth import Identity
+from fairlead.model.requests import Head
+from fairlead.model.sockets import Opening
 from fairlead.model.terminals import Program, Size, session_terminal
 from fairlead.system.clock import SystemClock
 from fairlead.system.process import Patience
@@ -80,3 +84,19 @@ async def test_it_needs_the_scope_for_terminals(house: House) -> None:
         async with joining(house, token):
             pass
     assert refused.value.response.status_code == 403
+
+
+def test_what_comes_before_the_terminal_has_the_socket_is_bounded() -> None:
+    who = Identity("c", "u", "n", frozenset({"terminal"}))
+    head = Head(method="GET", path="/")
+    talk = RawTerminal(Opening(head=head, who=who, version="1", fresh=lambda: "f", params={"session": SESSION}))
+    for _ in range(10):
+        assert talk.received(b"x" * (EARLY_BYTES // 4), False) == ()
+    heard: list[bytes] = []
+
+    class Holder:
+        def received(self, data: bytes) -> None:
+            heard.append(data)
+
+    talk.answered(None, Holder())
+    assert len(heard) == 4

@@ -13,7 +13,8 @@ import msgspec
 from fairlead.model.agents import Exit
 from fairlead.model.errors import AgentGone, BadId, FairleadError, NotFound, OutsideRoots
 from fairlead.model.frames import text_frame
-from fairlead.model.sockets import Attach, Do, Holder, Opening, Run, SocketRoute, Write
+from fairlead.model.handing import Handing
+from fairlead.model.sockets import Do, Opening, SocketRoute, Write
 from fairlead.model.terminals import Answer, FoundUrl, Keys, Output, Seated, Size, TakeDesk, Wanted
 
 MESSAGE_LIMIT: Final = 1 << 20
@@ -124,28 +125,12 @@ class ShellCodec:
                 return _error(error.message)
 
 
-class ShellConversation:
+class ShellConversation(Handing):
     """Gives the socket to a desk, which hears everything from then on."""
 
     def __init__(self, opening: Opening) -> None:
         self._codec = ShellCodec()
-        self._early: list[bytes] = []
-        self._early_bytes = 0
-
-    def opened(self) -> Sequence[Do]:
-        return (Run(None, TakeDesk(codec=self._codec), "shell"),)
-
-    def received(self, data: bytes, text: bool) -> Sequence[Do]:
-        self._early_bytes += len(data)
-        if self._early_bytes <= EARLY_BYTES:
-            self._early.append(data)
-        return ()
-
-    def answered(self, tag: Any, answer: Any) -> Sequence[Do]:
-        holder: Holder = answer
-        for data in self._early:
-            holder.received(data)
-        return (Attach(holder),)
+        super().__init__(TakeDesk(codec=self._codec), "shell", EARLY_BYTES)
 
     def failed(self, tag: Any, error: FairleadError) -> Sequence[Do]:
         return (Write(self._codec.refused(error)),)

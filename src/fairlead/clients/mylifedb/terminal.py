@@ -11,10 +11,13 @@ from fairlead.clients.mylifedb.rest import ONE
 from fairlead.model.agents import Exit
 from fairlead.model.errors import FairleadError
 from fairlead.model.frames import binary_frame
+from fairlead.model.handing import Handing
 from fairlead.model.ids import SessionId
-from fairlead.model.sockets import Attach, Do, HangUp, Holder, Opening, Run, SocketRoute
+from fairlead.model.sockets import Do, HangUp, Opening, SocketRoute
 from fairlead.model.terminals import Answer, JoinTerminal, Keys, Output, Size, session_terminal
 
+EARLY_BYTES: Final = 1 << 20
+"""What a client may say before the terminal has its socket."""
 NOT_ACTIVE: Final = (1011, "Failed to activate session")
 MESSAGE_LIMIT: Final = 1 << 20
 
@@ -35,26 +38,12 @@ class RawCodec:
         return b""
 
 
-class RawTerminal:
+class RawTerminal(Handing):
     """Gives the session's terminal the socket."""
 
     def __init__(self, opening: Opening) -> None:
-        self._session = SessionId(opening.params["session"].lower())
-        self._early: list[bytes] = []
-
-    def opened(self) -> Sequence[Do]:
-        return (Run(None, JoinTerminal(session_terminal(self._session), RawCodec()), "terminal"),)
-
-    def received(self, data: bytes, text: bool) -> Sequence[Do]:
-        """Before the terminal has the socket; afterwards it hears everything itself."""
-        self._early.append(data)
-        return ()
-
-    def answered(self, tag: Any, answer: Any) -> Sequence[Do]:
-        holder: Holder = answer
-        for data in self._early:
-            holder.received(data)
-        return (Attach(holder),)
+        session = SessionId(opening.params["session"].lower())
+        super().__init__(JoinTerminal(session_terminal(session), RawCodec()), "terminal", EARLY_BYTES)
 
     def failed(self, tag: Any, error: FairleadError) -> Sequence[Do]:
         return (HangUp(*NOT_ACTIVE),)
