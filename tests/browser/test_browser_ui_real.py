@@ -10,7 +10,7 @@ from playwright.async_api import Browser, expect
 
 from browser.browsing import PATIENCE, eventually
 from browser.ui_gateway import Gateway, shown_texts, told_texts
-from browser.ui_house import ui_house
+from browser.ui_house import HOSTILE, PHONE, ui_house
 from e2e.harness import NEWEST, cli_env, why_not_installed
 from fairlead.testing.model_api import ScriptedModel
 from tools.clis import program_path
@@ -117,3 +117,51 @@ async def test_two_answer_at_once_and_a_gateway_killed_in_mid_stream_loses_nothi
         finally:
             await gateway.end(signal.SIGTERM)
             await gateway.http.aclose()
+
+
+@pytest.mark.cli(NEWEST)
+async def test_a_phone_with_keys_alone_offline_and_back_and_hostile_words(
+    chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if reason := why_not_installed(NEWEST):
+        pytest.skip(reason)
+    home = tmp_path / "home"
+    home.mkdir()
+    async with ScriptedModel() as model:
+        config = {"agent": "claude", "claude": str(program_path(NEWEST)), "pass_env": ("IS_SANDBOX",)}
+        env = cli_env(home, model.url)
+        async with ui_house(chromium, tmp_path, monkeypatch, said=False, env=env, **config) as house:
+            session = await house.session("SCRIPT:write notes.txt")
+            # With keys of its own: under a thumb Enter is a new line.
+            phone = await house.device("Phone", PHONE)
+            page, keys = phone.page, phone.page.keyboard
+            await phone.open(f"/app/s/{session}")
+            allow = page.get_by_role("button", name="Allow once")
+            await expect(allow).to_be_enabled()
+            await phone.fits()
+            await phone.accessible()
+            await allow.focus()
+            await keys.press("Enter")
+            ended = page.locator(".turn-end")
+            await expect(ended).to_have_count(1)
+
+            await page.get_by_role("textbox", name="Message").focus()
+            await keys.type("SCRIPT:slow 40")
+            await keys.press("Enter")
+            await expect(page.locator(".said", has_text="tick tick")).to_be_visible()
+            await phone.context.set_offline(True)
+            await page.evaluate("dispatchEvent(new Event('offline'))")
+            await expect(page.locator(".truth")).to_contain_text("Offline")
+            await phone.context.set_offline(False)
+            await expect(ended).to_have_count(2)
+            assert (await shown_texts(page))[-1] == " ".join(["tick"] * 40)
+
+            await page.get_by_role("textbox", name="Message").focus()
+            await keys.insert_text("SCRIPT:text " + " ".join(HOSTILE[:4]))
+            await keys.press("Enter")
+            await expect(ended).to_have_count(3)
+            await expect(page.locator(".said").last).to_contain_text("<script>window.pwned='script'</script>")
+            await phone.unharmed()
+            await phone.fits()
+            await phone.accessible()
+            phone.problems = [text for text in phone.problems if "ERR_INTERNET_DISCONNECTED" not in text]
