@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from tools import rules  # noqa: E402
-from tools.pytest_house import NoSkips, RandomOrder, RuleResults, skips_fail  # noqa: E402
+from tools.pytest_house import NoSkips, ProcessGuard, RandomOrder, RuleResults, skips_fail  # noqa: E402
 
 # The suites' asserts explain themselves like those of any test; this must be said before anybody imports one.
 pytest.register_assert_rewrite("fairlead.testing.store_conformance", "fairlead.testing.derived_conformance")
@@ -38,6 +38,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--random-order"):
         config.pluginmanager.register(RandomOrder(SEED), "fairlead-random-order")
+    config.pluginmanager.register(ProcessGuard((ROOT / "tests/e2e", ROOT / "tests/browser")), "fairlead-process-guard")
     if skips_fail():
         config.pluginmanager.register(NoSkips(), "fairlead-no-skips")
     results = RuleResults(Path(config.getoption("--rules-file")), rules.known_rules())

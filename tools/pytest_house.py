@@ -8,7 +8,8 @@ import fcntl
 import json
 import os
 import random
-from collections.abc import Collection
+import sys
+from collections.abc import Collection, Generator
 from pathlib import Path
 from typing import Any
 
@@ -114,3 +115,34 @@ class RandomOrder:
         for group in groups:
             self._rng.shuffle(group)
         items[:] = [item for group in groups for item in group]
+
+
+class ProcessGuard:
+    """Fails a unit test that starts a process without the mark `process`, so that the unit part stays quick.
+
+    Tests that wait for processes are a part of their own: more of them can run at once than there are cores.
+    """
+
+    STARTS = frozenset({"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn"})
+    MARKS = ("process", "fault", "long", "cli")
+
+    def __init__(self, elsewhere: Collection[Path]) -> None:
+        self._elsewhere = tuple(elsewhere)
+        self._started: str | None = None
+        sys.addaudithook(self._audit)
+
+    def _audit(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if event in self.STARTS and self._started is None:
+            self._started = f"{event}: {arguments[0] if arguments else ''}"
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        self._started = None
+        return (yield)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_teardown(self, item: pytest.Item) -> None:
+        if self._started is None or any(folder in item.path.parents for folder in self._elsewhere):
+            return
+        if not any(item.get_closest_marker(mark) for mark in self.MARKS):
+            pytest.fail(f"it starts a process ({self._started}): mark it with @pytest.mark.process", pytrace=False)

@@ -69,9 +69,7 @@ PARTS = (
     # Much of what follows is waiting: for a process to start, for one to end.
     Part("processes", "with processes", 60, (pytest("tests", *ELSEWHERE, "-m", PROCESSES, workers=4),)),
     Part("wheel", "the wheel, installed", 20, ((PYTHON, "-m", "tools.wheel"),)),
-    Part(
-        "cli", "real CLI", 240, (pytest("tests/e2e", "-m", "not fault and not long", workers=4),), isolated=True
-    ),
+    Part("cli", "real CLI", 240, (pytest("tests/e2e", "-m", "not fault and not long", workers=4),), isolated=True),
     Part(
         "browser",
         "real browser",
@@ -103,7 +101,9 @@ class Result:
 
 def run(argv: Sequence[str]) -> int:
     """The exit code; what the command left running is ended, also when we are interrupted."""
-    child = subprocess.Popen(argv, cwd=ROOT, start_new_session=True)
+    # Tests start hundreds of Python processes: without compiled files on disk each would compile all that it imports.
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    child = subprocess.Popen(argv, cwd=ROOT, env=env, start_new_session=True)
     try:
         return child.wait()
     finally:
