@@ -85,7 +85,7 @@ def install() -> None:
     say("fetching uv")
     run(python, "-m", "pip", "install", "--quiet", "--require-hashes", "-r", "tools/uv.lock.txt")
     say("installing the locked dependencies")
-    run(uv, "pip", "sync", "--quiet", "--compile-bytecode", "--python", python, "--require-hashes", "requirements.lock")
+    run(uv, "pip", "sync", "--quiet", "--python", python, "--require-hashes", "requirements.lock")
     say("installing fairlead itself")
     editable = ("--no-deps", "--build-constraints", "tools/build.lock.txt", "--editable", ".")
     run(uv, "pip", "install", "--quiet", "--compile-bytecode", "--python", python, *editable)

@@ -1,8 +1,8 @@
 """`make test`: installs what tests need, then runs every part and prints how long each took beside its budget.
 
 A budget is printed and never enforced: a slow machine must not fail a test. Only a single hung test is ended, by
-pytest's `timeout` (pyproject.toml). All parts run even when one fails (only a failed install ends the run), and the summary
-at the end says which did. Standard library only: it runs before .venv exists.
+pytest's `timeout` (pyproject.toml). All parts run even when one fails (only a failed install ends the run), and the
+summary at the end says which did. Standard library only: it runs before .venv exists.
 """
 
 import argparse
@@ -44,7 +44,7 @@ def pytest(*arguments: str, workers: int = 1) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Part:
-    """One step: its name on the command line, its title, the seconds it should take, and the commands it runs in turn."""
+    """One step: its name on the command line, its title, the seconds it should take, and its commands in order."""
 
     name: str
     title: str
@@ -69,15 +69,15 @@ PARTS = (
     # Much of what follows is waiting: for a process to start, for one to end.
     Part("processes", "with processes", 60, (pytest("tests", *ELSEWHERE, "-m", PROCESSES, workers=4),)),
     Part("wheel", "the wheel, installed", 20, ((PYTHON, "-m", "tools.wheel"),)),
-    Part("cli", "real CLI", 240, (pytest("tests/e2e", "-m", "not fault and not long", workers=4),), isolated=True),
+    Part("cli", "real CLI", 210, (pytest("tests/e2e", "-m", "not fault and not long", workers=4),), isolated=True),
     Part(
         "browser",
         "real browser",
-        90,
+        80,
         (pytest("tests/browser", "-m", "not fault and not long", workers=3),),
         isolated=True,
     ),
-    Part("faults", "faults", 90, (pytest("tests", "-m", "fault and not long", workers=2),), isolated=True),
+    Part("faults", "faults", 75, (pytest("tests", "-m", "fault and not long", workers=2),), isolated=True),
     Part("rules", "rules shown", 5, ((PYTHON, "-m", "tools.rules"),)),
     Part(
         "coverage",

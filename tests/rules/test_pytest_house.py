@@ -11,6 +11,8 @@ import pytest
 
 from tools.rules import ROOT
 
+pytestmark = pytest.mark.process
+
 CONFTEST = """
 import pytest
 from pathlib import Path
@@ -167,3 +169,33 @@ def test_an_unknown_rule_fails_the_test_that_names_it(tmp_path: Path) -> None:
     done = run_suite(tmp_path, '@pytest.mark.rules("S001-999")\ndef test_typing_error(): pass')
     assert done.returncode == 1
     assert "no list in tests/rules has S001-999" in done.stdout
+
+
+GUARD = """
+from pathlib import Path
+from tools.pytest_house import ProcessGuard
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "process: starts processes")
+    config.pluginmanager.register(ProcessGuard((Path(__file__).parent / "e2e",)))
+"""
+
+
+@pytest.mark.parametrize(("mark", "folder", "code"), [("", ".", 1), ("@pytest.mark.process\n", ".", 0), ("", "e2e", 0)])
+def test_a_unit_test_that_starts_a_process_must_be_marked(tmp_path: Path, mark: str, folder: str, code: int) -> None:
+    (tmp_path / folder).mkdir(exist_ok=True)
+    source = (
+        f"import subprocess, pytest\n\n{mark}def test_starting(): subprocess.run(['true'])\n\ndef test_quiet(): pass\n"
+    )
+    (tmp_path / folder / "test_sample.py").write_text(source)
+    (tmp_path / "conftest.py").write_text(GUARD)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", str(tmp_path)],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == code, done.stdout
+    assert ("mark it with @pytest.mark.process" in done.stdout) is bool(code)
