@@ -28,6 +28,7 @@ from fairlead.plugins.runner import PATIENCE, Plan, PluginRunner
 from fairlead.system.clock import Clock, within
 from fairlead.system.process import ChildHandle, end_left
 from fairlead.system.proctable import Process
+from fairlead.system.sandbox import Sandbox
 
 log = logging.getLogger("fairlead.plugins")
 
@@ -52,6 +53,8 @@ class PluginSettings(msgspec.Struct, frozen=True, kw_only=True):
     env: Mapping[str, str]
     programs: Mapping[str, str]
     message_bytes: int = 8 << 20
+    sandbox: Sandbox | None = None
+    """What a server can see, but for its own folder."""
 
 
 class Permit(msgspec.Struct, frozen=True):
@@ -220,7 +223,8 @@ class Plugins:
         if found is None or permit is None or found.digest != permit.digest:
             raise _changed(name, "since it was enabled")
         env = {**self._settings.env, "PLUGIN_NAME": name}
-        return Plan(argv=found.argv, env=env, cwd=found.folder)
+        sandbox = self._settings.sandbox and self._settings.sandbox.showing(writable=(found.folder,))
+        return Plan(argv=found.argv, env=env, cwd=found.folder, sandbox=sandbox)
 
     def _view(self, found: Found, permit: Permit | None) -> PluginView:
         runner = self._runners.get(found.name)
