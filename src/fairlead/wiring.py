@@ -408,7 +408,7 @@ def choose_sandbox(config: Config, env: Mapping[str, str], file: Path | None = N
         return ChosenSandbox(made)
     if config.sandbox == "require":
         raise BadRequest(
-            f"Setting sandbox: it is required, and {problem}. Install bubblewrap, allow user namespaces, or choose auto."
+            f"Setting sandbox: it is required, and {problem}. Install bubblewrap and allow user namespaces."
         )
     return ChosenSandbox(None, exposure(problem))
 

@@ -52,9 +52,7 @@ def _python() -> Iterator[Finding]:
     yield Finding("ok", "python", f"{version} ({sys.executable})")
 
 
-def _sandbox(
-    config: settings.Config, env: Mapping[str, str], file: Path | None
-) -> "tuple[Finding, Sandbox | None]":
+def _sandbox(config: settings.Config, env: Mapping[str, str], file: Path | None) -> "tuple[Finding, Sandbox | None]":
     from fairlead.model.errors import BadRequest
     from fairlead.wiring import choose_sandbox
 
@@ -68,9 +66,7 @@ def _sandbox(
     return Finding("warn", "sandbox", chosen.exposed, todo), None
 
 
-async def _agents(
-    config: settings.Config, env: Mapping[str, str], sandbox: "Sandbox | None"
-) -> AsyncIterator[Finding]:
+async def _agents(config: settings.Config, env: Mapping[str, str], sandbox: "Sandbox | None") -> AsyncIterator[Finding]:
     from fairlead.system.clock import SystemClock
     from fairlead.wiring import agent_kinds
 

@@ -11,9 +11,11 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from fairlead.system.clock import Clock, within
 from fairlead.system.leader import ExitStatus, Leader
@@ -33,6 +35,7 @@ from fairlead.system.sandbox import Sandbox
 
 __all__ = ["STDERR_TAIL", "ChildHandle", "ExitStatus", "Patience", "end_left", "left_ended", "spawn"]
 
+_ON_PIPES = str(Path(__file__).with_name("onpipes.py"))
 STDERR_TAIL = 64 * 1024
 """Bytes of a child's stderr that are kept: its last words, not its diary."""
 
@@ -127,7 +130,6 @@ def spawn(
     if sandbox is not None:
         check_folder(cwd)
         _check_program(argv[0], env, cwd)
-        argv, cwd = sandbox.wrap(argv, cwd), "/"
     ours: list[int] = []
     theirs: list[int] = []
     try:
@@ -135,15 +137,7 @@ def spawn(
             reading, writing = os.pipe()
             ours.append(reading if readable_by_us else writing)
             theirs.append(writing if readable_by_us else reading)
-        popen = subprocess.Popen(
-            list(argv),
-            stdin=theirs[0],
-            stdout=theirs[1],
-            stderr=theirs[2],
-            env=dict(env),
-            cwd=cwd,
-            start_new_session=True,
-        )
+        popen = _start(argv, env, cwd, theirs, sandbox)
     except BaseException:
         for fd in ours:
             os.close(fd)
@@ -152,6 +146,28 @@ def spawn(
         for fd in theirs:
             os.close(fd)
     return ChildHandle(popen, (ours[0], ours[1], ours[2]), clock)
+
+
+def _start(
+    argv: Sequence[str], env: Mapping[str, str], cwd: str, pipes: Sequence[int], sandbox: Sandbox | None
+) -> "subprocess.Popen[bytes]":
+    if sandbox is None:
+        given, taken, errors = pipes
+        return subprocess.Popen(
+            list(argv), stdin=given, stdout=taken, stderr=errors, env=dict(env), cwd=cwd, start_new_session=True
+        )
+    locale = f"={env['LC_CTYPE']}" if "LC_CTYPE" in env else ""
+    through = [sys.executable, "-I", "-S", _ON_PIPES, str(pipes[0]), str(pipes[1]), locale]
+    return subprocess.Popen(
+        sandbox.wrap(argv, cwd, through=through),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=pipes[2],
+        env=dict(env),
+        cwd="/",
+        start_new_session=True,
+        pass_fds=pipes[:2],
+    )
 
 
 def _check_program(program: str, env: Mapping[str, str], cwd: str) -> None:

@@ -127,9 +127,10 @@ def _members(group: int) -> list[Process]:
     found = []
     for pid in (int(entry) for entry in os.listdir(_PROC) if entry.isdigit()):
         stat = _stat(pid)
-        if stat is not None and stat.group == group and stat.state not in "ZX":
-            if not is_monitor(pid) and _depth(pid) != (2, 1):
-                found.append(Process(pid, start_mark(pid)))
+        if stat is None or stat.group != group or stat.state in "ZX":
+            continue
+        if not is_monitor(pid) and _depth(pid) != (2, 1):
+            found.append(Process(pid, start_mark(pid)))
     return found
 
 

@@ -198,20 +198,21 @@ async def spawn_on_pty(
 def _start(
     argv: Sequence[str], env: Mapping[str, str], cwd: str, slave: int, sandbox: Sandbox | None
 ) -> "tuple[subprocess.Popen[bytes], int]":
-    """The process, and where two things are told: what a sandbox's monitor says of itself, in JSON, and the number of the
-    error if the program cannot be started. It ends when the program is started."""
+    """The process, and where two things are told: what a sandbox's monitor says of itself, in JSON, and the number of
+    the error if the program cannot be started. It ends when the program is started."""
     locale = f"={env['LC_CTYPE']}" if "LC_CTYPE" in env else ""
     with contextlib.ExitStack() as ours:
         told, telling = os.pipe()
         ours.callback(os.close, telling)
         info = os.dup(telling)
         ours.callback(os.close, info)
-        command = [sys.executable, "-I", "-S", _ON_PTY, str(telling), locale, *argv]
+        through = [sys.executable, "-I", "-S", _ON_PTY, str(telling), locale]
+        command = [*through, *argv]
         try:
             if sandbox is not None:
                 check_folder(cwd)
-                sandbox.check(argv[0], cwd)
-                command, cwd = sandbox.wrap(command, cwd, ("--info-fd", str(info))), "/"
+                command = sandbox.wrap(argv, cwd, through=through, options=("--info-fd", str(info)))
+                cwd = "/"
             popen = subprocess.Popen(
                 command,
                 stdin=slave,

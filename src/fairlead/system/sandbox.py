@@ -1,7 +1,7 @@
 """What a child process can see. Its own mount and PID namespaces come from bubblewrap (`bwrap`).
 
-`View` is a description and `arguments` makes bwrap's arguments of it: both pure. `Sandbox` is the one place that looks at
-the machine and wraps a command. Stronger confinement (no network, read-only folders) would be further fields of `View`.
+`View` is a description and `arguments` makes bwrap's arguments of it: both pure. `Sandbox` is the one place that looks
+at the machine and wraps a command. Stronger confinement (no network, say) would be further fields of `View`.
 """
 
 import errno
@@ -170,19 +170,18 @@ class Sandbox:
             writable=(*self.writable, *map(os.path.realpath, writable)),
         )
 
-    def wrap(self, argv: Sequence[str], cwd: str, options: Sequence[str] = ()) -> list[str]:
-        """The command that runs `argv` inside. Unavailable, BadRequest; OSError for a program that cannot be seen."""
+    def wrap(
+        self, argv: Sequence[str], cwd: str, *, through: Sequence[str] = (), options: Sequence[str] = ()
+    ) -> list[str]:
+        """The command that runs `argv` inside, by way of the program `through` of ours; `options` are bwrap's own.
+        Unavailable, BadRequest; OSError for a program, named by its path, that cannot be seen."""
         view = self.view()
         folder = os.path.realpath(cwd)
         if not is_shown(folder, view):
             raise BadRequest(f"The folder {cwd} is the gateway's own, and does not exist for what it runs.", path=cwd)
-        self.check(argv[0], cwd, view)
-        return [self.program, *arguments(view, cwd), *options, "--", *argv]
-
-    def check(self, program: str, cwd: str, view: View | None = None) -> None:
-        """OSError for a program, named by its path, that cannot be seen inside."""
-        if "/" in program and not is_shown(os.path.realpath(os.path.join(cwd, program)), view or self.view()):
-            raise OSError(errno.ENOENT, "it lies in a folder of the gateway's own, which is hidden from it", program)
+        if "/" in argv[0] and not is_shown(os.path.realpath(os.path.join(cwd, argv[0])), view):
+            raise OSError(errno.ENOENT, "it lies in a folder of the gateway's own, which is hidden from it", argv[0])
+        return [self.program, *arguments(view, cwd), *options, "--", *through, *argv]
 
     def view(self) -> View:
         """As the machine is now."""
@@ -289,5 +288,7 @@ def _disks(folder: str = "/dev") -> Iterator[str]:
             mode = entry.stat(follow_symlinks=False).st_mode
             if stat.S_ISDIR(mode) and entry.name not in ("pts", "shm"):
                 yield from _disks(entry.path)
-            elif stat.S_ISBLK(mode) or (stat.S_ISCHR(mode) and (_DISK_DEVICES.fullmatch(entry.name) or "/bsg/" in entry.path)):
+            elif stat.S_ISBLK(mode) or (
+                stat.S_ISCHR(mode) and (_DISK_DEVICES.fullmatch(entry.name) or "/bsg/" in entry.path)
+            ):
                 yield entry.path
