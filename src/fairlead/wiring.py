@@ -166,6 +166,7 @@ class Gateway:
         redactor.hide(token)
         uploads = Uploads(data / UPLOADS)
         await uploads.start()
+        owner = _mark_of(data)
         _make_settings_folder(self._env)
         chosen_sandbox = await asyncio.to_thread(choose_sandbox, config, self._env, self._file)
         sandbox = chosen_sandbox.sandbox
@@ -191,6 +192,7 @@ class Gateway:
         services = msgspec.structs.replace(
             self._services(store, kinds, chosen.name, fences, transcripts),
             views=views_of(protocols),
+            owner=owner,
             news=told,
             committed=notices.committed,
         )
@@ -206,7 +208,7 @@ class Gateway:
             terminals, shells, providers(config), gateway, store.documents, self._clock, gateway.resolve_folder
         )
         stack.push_async_callback(desks.close)
-        plugins = Plugins(store.documents, self._clock, plugin_settings(config, self._env, sandbox))
+        plugins = Plugins(store.documents, self._clock, plugin_settings(config, self._env, sandbox, owner))
         limits = server_limits(config)
         shell = WebShell()
         inbound = [protocol for kind in kinds.values() if (protocol := kind.protocol()) is not None]
@@ -420,6 +422,12 @@ def exposure(problem: str) -> str:
     )
 
 
+def _mark_of(folder: Path) -> str:
+    """What tells a folder from every copy of it: a child belongs to the folder of the gateway that started it."""
+    found = folder.stat()
+    return f"{found.st_dev}:{found.st_ino}"
+
+
 def _make_settings_folder(env: Mapping[str, str]) -> None:
     """So that it can be hidden: an agent that makes it itself would write the next gateway's settings."""
     if env.get("HOME") or env.get("XDG_CONFIG_HOME"):
@@ -447,13 +455,16 @@ def shell_settings(config: Config, env: Mapping[str, str]) -> ShellSettings:
     )
 
 
-def plugin_settings(config: Config, env: Mapping[str, str], sandbox: Sandbox | None = None) -> PluginSettings:
+def plugin_settings(
+    config: Config, env: Mapping[str, str], sandbox: Sandbox | None = None, owner: str = ""
+) -> PluginSettings:
     return PluginSettings(
         folder=plugins_folder(config),
         env=plugin_environment(env),
         programs={".py": sys.executable, ".js": "node", ".mjs": "node", ".cjs": "node"},
         message_bytes=config.frame_bytes,
         sandbox=sandbox,
+        owner=owner,
     )
 
 

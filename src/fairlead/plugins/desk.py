@@ -55,6 +55,8 @@ class PluginSettings(msgspec.Struct, frozen=True, kw_only=True):
     message_bytes: int = 8 << 20
     sandbox: Sandbox | None = None
     """What a server can see, but for its own folder."""
+    owner: str = ""
+    """The mark of our data folder: servers that another gateway started are not ours to end."""
 
 
 class Permit(msgspec.Struct, frozen=True):
@@ -71,6 +73,7 @@ class Left(msgspec.Struct, frozen=True):
     pid: int
     started: str
     group: int
+    owner: str = ""
 
 
 class Plugins:
@@ -175,7 +178,7 @@ class Plugins:
     # --- `runner.Children`
 
     async def remember(self, name: str, child: ChildHandle) -> None:
-        left = Left(child.pid, child.started, child.group)
+        left = Left(child.pid, child.started, child.group, self._settings.owner)
         await self._documents.put(CHILDREN, name, msgspec.to_builtins(left))
 
     async def forget(self, name: str) -> None:
@@ -209,6 +212,9 @@ class Plugins:
             await runner.stop()
 
     async def _end_left(self, name: str, left: Left) -> None:
+        if left.owner != self._settings.owner:
+            await self.forget(name)
+            return
         log.warning("plugin of an earlier gateway ended", extra={"plugin": name, "pid": left.pid})
         try:
             await end_left(Process(left.pid, left.started), left.group, self._clock, PATIENCE)
