@@ -120,6 +120,13 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         Literal["follow", "kill"],
         _described("What to do with agents that outlived an earlier gateway: follow them to their end, or end them."),
     ] = "follow"
+    sandbox: Annotated[
+        Literal["auto", "require", "off"],
+        _described(
+            "Whether agents, terminals and plugins run where the data folder, the settings and the gateway's processes "
+            "do not exist (bubblewrap): auto, where that works; require, or do not start; off."
+        ),
+    ] = "auto"
     durability: Annotated[
         Literal["process", "power"],
         _described("What an acknowledged event survives: the death of any process, or a power cut as well (slower)."),
@@ -182,10 +189,11 @@ class BadSetting(BadRequest):
 
 
 class Loaded(msgspec.Struct, frozen=True):
-    """The settings and, for each, where it was said."""
+    """The settings and, for each, where it was said; `file` is the settings file that was named, if one was."""
 
     config: Config
     sources: dict[str, str]
+    file: Path | None = None
 
 
 def default_data(env: Mapping[str, str]) -> Path:
@@ -217,7 +225,7 @@ def load(env: Mapping[str, str], overrides: Mapping[str, Any] | None = None, fil
         roots=tuple(str(Path(root).expanduser().absolute()) for root in config.roots)
         or (env.get("HOME", os.getcwd()),),
     )
-    return Loaded(config, sources)
+    return Loaded(config, sources, named)
 
 
 def names() -> tuple[str, ...]:

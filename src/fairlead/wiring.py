@@ -24,7 +24,7 @@ from fairlead.auth.credentials import Credentials
 from fairlead.auth.hosts import House
 from fairlead.auth.keyfile import TokenKey
 from fairlead.auth.keys import SessionKeys
-from fairlead.config import Config
+from fairlead.config import Config, default_file
 from fairlead.model.admin import FolderReport
 from fairlead.model.agents import AgentInfo, AgentKind
 from fairlead.model.dialin import Tokens
@@ -62,6 +62,7 @@ from fairlead.stores.sqlite import SqliteStore
 from fairlead.stores.uploads import FOLDER as UPLOADS
 from fairlead.stores.uploads import Uploads
 from fairlead.system.clock import SystemClock
+from fairlead.system.sandbox import Sandbox, find_program, problem_of, sandbox_of
 from fairlead.terminals import (
     AGENT,
     PROVIDERS,
@@ -100,14 +101,25 @@ class Running(msgspec.Struct, frozen=True, kw_only=True):
     token: str
     agent: AgentInfo
     version: str
+    exposed: str = ""
+    """What an agent can reach for want of a sandbox; empty where there is one."""
     doors: tuple[DoorTold, ...] = ()
 
 
 class Gateway:
     """A whole gateway; `start` it, then `serve` until it is stopped."""
 
-    def __init__(self, config: Config, env: Mapping[str, str], mcp: Mapping[str, McpServer] | None = None) -> None:
+    def __init__(
+        self,
+        config: Config,
+        env: Mapping[str, str],
+        mcp: Mapping[str, McpServer] | None = None,
+        *,
+        file: Path | None = None,
+    ) -> None:
+        """`file`: the settings file, where it is not the usual one."""
         self.config = config
+        self._file = file
         self._env = env
         self._mcp = dict(mcp or {})
         self._clock = SystemClock()
@@ -152,15 +164,22 @@ class Gateway:
         stack.push_async_callback(credentials.close)
         token = await bootstrap_admin(credentials, data, self._env.get("FAIRLEAD_TOKEN"))
         redactor.hide(token)
-        terminals = TerminalRegistry(self._clock, config.max_terminals)
+        uploads = Uploads(data / UPLOADS)
+        await uploads.start()
+        owner = _mark_of(data)
+        _make_settings_folder(self._env)
+        chosen_sandbox = await asyncio.to_thread(choose_sandbox, config, self._env, self._file)
+        sandbox = chosen_sandbox.sandbox
+        if chosen_sandbox.exposed:
+            log.warning("no sandbox", extra={"problem": chosen_sandbox.exposed})
+        agents = agents_sandbox(config, self._env, sandbox)
+        terminals = TerminalRegistry(self._clock, config.max_terminals, agents=agents, people=sandbox)
         stack.push_async_callback(terminals.close)
         house = house_of(binding, sockets)
         address = urls(binding, sockets)[0]
-        kinds = agent_kinds(config, self._env, self._clock, credentials.agents, address, terminals)
+        kinds = agent_kinds(config, self._env, self._clock, credentials.agents, address, terminals, agents)
         chosen = await choose_agent(config, kinds)
         transcripts = self._transcripts(data)
-        uploads = Uploads(data / UPLOADS)
-        await uploads.start()
         fences = _fences((data, plugins_folder(config)), uploads, house, doors)
         news = NewsDesk(self._clock)
         notices = self._notices(store, data)
@@ -173,6 +192,7 @@ class Gateway:
         services = msgspec.structs.replace(
             self._services(store, kinds, chosen.name, fences, transcripts),
             views=views_of(protocols),
+            owner=owner,
             news=told,
             committed=notices.committed,
         )
@@ -188,7 +208,7 @@ class Gateway:
             terminals, shells, providers(config), gateway, store.documents, self._clock, gateway.resolve_folder
         )
         stack.push_async_callback(desks.close)
-        plugins = Plugins(store.documents, self._clock, plugin_settings(config, self._env))
+        plugins = Plugins(store.documents, self._clock, plugin_settings(config, self._env, sandbox, owner))
         limits = server_limits(config)
         shell = WebShell()
         inbound = [protocol for kind in kinds.values() if (protocol := kind.protocol()) is not None]
@@ -247,6 +267,7 @@ class Gateway:
             token=token,
             agent=chosen,
             version=version("fairlead"),
+            exposed=chosen_sandbox.exposed,
             doors=tuple(DoorTold(name=door.name, url=door.url, static=str(door.static or "")) for door in doors),
         )
 
@@ -350,6 +371,7 @@ def agent_kinds(
     tokens: Tokens | None = None,
     url: str = "",
     terminals: Terminals | None = None,
+    sandbox: Sandbox | None = None,
 ) -> dict[str, ClaudeKind]:
     """Every agent that can be asked for by name. With tokens and our own address, agents can dial in there."""
     settings = ClaudeSettings(
@@ -360,9 +382,68 @@ def agent_kinds(
         spill=str(Path(config.data) / "oversize"),
         gateway=url.replace("http", "ws", 1),
         certificate=os.path.realpath(config.tls_cert) if config.tls_cert else "",
+        sandbox=sandbox,
     )
-    demo = msgspec.structs.replace(settings, home=str(Path(config.data) / "demo-home"))
+    home = str(Path(config.data) / "demo-home")
+    demo = msgspec.structs.replace(settings, home=home, sandbox=sandbox and sandbox.showing(writable=(home,)))
     return {"claude": ClaudeKind(settings, clock, tokens, terminals), "demo": DemoKind(demo, clock)}
+
+
+class ChosenSandbox(msgspec.Struct, frozen=True):
+    """`exposed`: what an agent can reach where there is none."""
+
+    sandbox: Sandbox | None
+    exposed: str = ""
+
+
+def choose_sandbox(config: Config, env: Mapping[str, str], file: Path | None = None) -> ChosenSandbox:
+    """The sandbox that the settings and this machine allow. BadRequest, if there must be one and cannot."""
+    if config.sandbox == "off":
+        return ChosenSandbox(None, exposure("it is off"))
+    made = sandbox_of(
+        find_program(),
+        folders=(config.data, plugins_folder(config), default_file(env).parent),
+        files=(*((file,) if file else ()), *((config.tls_key,) if config.tls_key else ())),
+    )
+    problem = problem_of(made)
+    if not problem:
+        return ChosenSandbox(made)
+    if config.sandbox == "require":
+        raise BadRequest(
+            f"Setting sandbox: it is required, and {problem}. Install bubblewrap and allow user namespaces."
+        )
+    return ChosenSandbox(None, exposure(problem))
+
+
+def exposure(problem: str) -> str:
+    return (
+        f"none ({problem}): agents, terminals and plugins can read the data folder with its admin token, the settings "
+        "and the gateway's memory"
+    )
+
+
+def _mark_of(folder: Path) -> str:
+    """What tells a folder from every copy of it: a child belongs to the folder of the gateway that started it."""
+    found = folder.stat()
+    return f"{found.st_dev}:{found.st_ino}"
+
+
+def _make_settings_folder(env: Mapping[str, str]) -> None:
+    """So that it can be hidden: an agent that makes it itself would write the next gateway's settings."""
+    if env.get("HOME") or env.get("XDG_CONFIG_HOME"):
+        with contextlib.suppress(OSError):
+            default_file(env).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+def agents_sandbox(config: Config, env: Mapping[str, str], sandbox: Sandbox | None) -> Sandbox | None:
+    """What agents need of hidden folders: attached files, our certificate, and their own HOME if it lies there."""
+    if sandbox is None:
+        return None
+    homes = (config.claude_home, env.get("CLAUDE_CONFIG_DIR", ""))
+    return sandbox.showing(
+        readable=(str(Path(config.data) / UPLOADS), *((config.tls_cert,) if config.tls_cert else ())),
+        writable=[home for home in homes if home],
+    )
 
 
 def shell_settings(config: Config, env: Mapping[str, str]) -> ShellSettings:
@@ -374,12 +455,16 @@ def shell_settings(config: Config, env: Mapping[str, str]) -> ShellSettings:
     )
 
 
-def plugin_settings(config: Config, env: Mapping[str, str]) -> PluginSettings:
+def plugin_settings(
+    config: Config, env: Mapping[str, str], sandbox: Sandbox | None = None, owner: str = ""
+) -> PluginSettings:
     return PluginSettings(
         folder=plugins_folder(config),
         env=plugin_environment(env),
         programs={".py": sys.executable, ".js": "node", ".mjs": "node", ".cjs": "node"},
         message_bytes=config.frame_bytes,
+        sandbox=sandbox,
+        owner=owner,
     )
 
 

@@ -220,6 +220,8 @@ class Child(msgspec.Struct, frozen=True, kw_only=True):
     """It connects to its gateway, and goes on trying for a while when that is gone."""
     in_terminal: bool = False
     """It lives on a terminal of its gateway's, and is hung up on when that is gone."""
+    owner: str = ""
+    """The data folder of the gateway that started it, by its device and inode: a copy of the folder has another."""
 
 
 class AgentKind(Protocol):

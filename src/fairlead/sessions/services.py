@@ -75,6 +75,8 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     """Every protocol's views with a memory, by name."""
     session_env: frozenset[str] = frozenset()
     """Environment variables that a client may set for a running agent."""
+    owner: str = ""
+    """The mark of our data folder, which every child gets."""
 
     def kind(self, name: str) -> AgentKind:
         try:
@@ -83,11 +85,18 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
             raise NotFound("agent", name) from None
 
     async def remember_child(self, child: Child) -> None:
-        await self.store.documents.put(CHILDREN, child.session, msgspec.to_builtins(child))
+        owned = msgspec.structs.replace(child, owner=self.owner)
+        await self.store.documents.put(CHILDREN, child.session, msgspec.to_builtins(owned))
 
     async def forget_child(self, session: str) -> None:
         await self.store.documents.delete(CHILDREN, session)
 
     async def children(self) -> list[Child]:
+        """Those of ours. A folder that was copied or restored names children of another gateway, which may be running:
+        they are forgotten here."""
         found = await self.store.documents.list(CHILDREN)
-        return [msgspec.convert(value, Child) for value in found.values()]
+        children = [msgspec.convert(value, Child) for value in found.values()]
+        for child in children:
+            if child.owner != self.owner:
+                await self.forget_child(child.session)
+        return [child for child in children if child.owner == self.owner]

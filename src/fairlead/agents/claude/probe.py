@@ -13,6 +13,7 @@ from fairlead.agents.claude.versions import Version, abilities, parse_version
 from fairlead.model.errors import AgentMissing
 from fairlead.system.clock import Clock, within
 from fairlead.system.process import Patience, spawn
+from fairlead.system.sandbox import Sandbox
 
 VERSION_SECONDS = 30.0
 """A JavaScript CLI takes two seconds to say its version on an idle machine."""
@@ -58,8 +59,9 @@ def find_executable(configured: str, path: str) -> str:
 class Prober:
     """Asks a command for its version, and remembers the answer as long as the file stays the same."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, sandbox: Sandbox | None = None) -> None:
         self._clock = clock
+        self._sandbox = sandbox
         self._known: dict[tuple[tuple[str, ...], int, int], Version] = {}
 
     async def ask(self, command: Sequence[str], env: Mapping[str, str]) -> Installed:
@@ -81,7 +83,7 @@ class Prober:
             said.extend(data[: _LONGEST - len(said)])
 
         try:
-            child = spawn([*command, "--version"], env=env, cwd="/", clock=self._clock)
+            child = spawn([*command, "--version"], env=env, cwd="/", clock=self._clock, sandbox=self._sandbox)
         except OSError as error:
             raise AgentMissing(f"{command[0]} cannot be started: {error.strerror}.", path=command[0]) from error
         try:

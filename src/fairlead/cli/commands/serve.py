@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 Text = str | None
 
+HIDDEN = "on: what runs here sees neither the data folder, nor the settings, nor the gateway's processes"
+
 
 def register(app: typer.Typer) -> None:
     app.command(
@@ -48,6 +50,10 @@ def serve(
     on_restart: Annotated[
         Literal["follow", "kill"] | None,
         typer.Option(metavar="follow|kill", help="Agents that outlived an earlier gateway (follow)."),
+    ] = None,
+    sandbox: Annotated[
+        Literal["auto", "require", "off"] | None,
+        typer.Option(metavar="auto|require|off", help="Hide the gateway from what it runs, by bubblewrap (auto)."),
     ] = None,
     durability: Annotated[
         Literal["process", "power"] | None,
@@ -100,6 +106,7 @@ def serve(
         "claude_home": claude_home,
         "max_agents": max_agents,
         "on_restart": on_restart,
+        "sandbox": sandbox,
         "durability": durability,
         "tls_cert": tls_cert,
         "tls_key": tls_key,
@@ -112,7 +119,7 @@ def serve(
         "log_format": log_format,
     }
     loaded = settings.load(environment(), given, config)
-    _serve(loaded.config)
+    _serve(loaded.config, loaded.file)
 
 
 def doors_of(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
@@ -137,7 +144,7 @@ def doors_of(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _serve(config: "Config") -> None:
+def _serve(config: "Config", file: Path | None) -> None:
     from fairlead.cli.output import hint
 
     hint("Starting the gateway ...")
@@ -148,7 +155,7 @@ def _serve(config: "Config") -> None:
             hint(line)
 
     async def serving() -> None:
-        await Gateway(config, environment()).serve(announce)
+        await Gateway(config, environment(), file=file).serve(announce)
 
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
@@ -181,6 +188,7 @@ def announcement(running: "Running") -> list[str]:
         *(f"             and at {url}" for url in running.urls if url != running.url),
         *(f"  door     {door.name} at {door.url}{_with(door.static)}" for door in running.doors),
         f"  data     {running.data}",
+        f"  sandbox  {running.exposed or HIDDEN}",
         f"  agent    {agent.name} {found}".rstrip(),
     ]
     if agent.problem:
