@@ -24,7 +24,7 @@ from fairlead.auth.credentials import Credentials
 from fairlead.auth.hosts import House
 from fairlead.auth.keyfile import TokenKey
 from fairlead.auth.keys import SessionKeys
-from fairlead.config import Config
+from fairlead.config import Config, default_file
 from fairlead.model.admin import FolderReport
 from fairlead.model.agents import AgentInfo, AgentKind
 from fairlead.model.dialin import Tokens
@@ -47,6 +47,7 @@ from fairlead.server.protocols import discover, views_of
 from fairlead.server.runner import Runner
 from fairlead.server.shell import WebShell
 from fairlead.server.steps import Performer, leaving, trust_performers
+from fairlead.sessions import disk
 from fairlead.sessions.folders import Folders
 from fairlead.sessions.gateway import SessionGateway
 from fairlead.sessions.halls import Halls
@@ -106,9 +107,18 @@ class Running(msgspec.Struct, frozen=True, kw_only=True):
 class Gateway:
     """A whole gateway; `start` it, then `serve` until it is stopped."""
 
-    def __init__(self, config: Config, env: Mapping[str, str], mcp: Mapping[str, McpServer] | None = None) -> None:
+    def __init__(
+        self,
+        config: Config,
+        env: Mapping[str, str],
+        mcp: Mapping[str, McpServer] | None = None,
+        *,
+        file: Path | None = None,
+    ) -> None:
+        """`file`: where the settings come from, which no tool may touch."""
         self.config = config
         self._env = env
+        self._file = file or default_file(env)
         self._mcp = dict(mcp or {})
         self._clock = SystemClock()
 
@@ -161,7 +171,8 @@ class Gateway:
         transcripts = self._transcripts(data)
         uploads = Uploads(data / UPLOADS)
         await uploads.start()
-        fences = _fences((data, plugins_folder(config)), uploads, house, doors)
+        closed = (data, plugins_folder(config), *settings_places(self._file, self._env))
+        fences = _fences(closed, uploads, house, doors)
         news = NewsDesk(self._clock)
         notices = self._notices(store, data)
         await notices.begin()
@@ -273,7 +284,7 @@ class Gateway:
             default_agent=default,
             policy=PolicySettings(
                 roots=tuple(os.path.realpath(root) for root in config.roots),
-                resolve=os.path.realpath,
+                resolve=disk.resolve,
                 rules=rules_of(config),
                 fences=fences,
                 home=self._env.get("HOME"),
@@ -397,6 +408,11 @@ def providers(config: Config) -> dict[str, Provider]:
         name: Provider(command=provider.command, resume=provider.resume) for name, provider in config.provider.items()
     }
     return {**PROVIDERS, **chosen}
+
+
+def settings_places(file: Path, env: Mapping[str, str]) -> tuple[Path, Path]:
+    """The settings file and the folder that it is in by default: what the gateway does at its next start."""
+    return file, default_file(env).parent
 
 
 async def choose_agent(config: Config, kinds: Mapping[str, AgentKind]) -> AgentInfo:

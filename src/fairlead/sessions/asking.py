@@ -47,6 +47,7 @@ class Asking:
             fences=policy.fences,
             resolve=policy.resolve,
             home=policy.home,
+            entries=policy.entries,
         )
 
     def judge(self, tool: str, tool_input: Mapping[str, Any]) -> Verdict:
