@@ -33,6 +33,7 @@ _FLAT = options.READERS | PLAIN | MOVES | names("sort uniq sed awk gawk mawk mkd
 _LOOKING = names(
     "find rg fd ag ack tree sort uniq sed awk gawk mawk jq file md5sum sha1sum sha256sum xxd od hexdump strings"
 )
+_MOST_FOLDERS = 32
 _BARE_REPOSITORY = frozenset({"HEAD", "objects", "refs"})
 
 MayWrite = Callable[[tuple[str, ...]], str | None]
@@ -54,7 +55,7 @@ def doubt(facts: Facts, context: PolicyContext, named: Sequence[float], may_writ
             or _options(arguments, count)
             or _port(command, arguments, context)
             or _protected(command, arguments, count)
-            or _repository(command, followed, context)
+            or _repository(command, arguments, followed, context)
         )
         if reason is not None:
             return reason
@@ -132,13 +133,16 @@ def _protected(command: SimpleCommand, arguments: Sequence[Argument], count: flo
     return None
 
 
-def _repository(command: SimpleCommand, followed: Followed, context: PolicyContext) -> str | None:
+def _repository(
+    command: SimpleCommand, arguments: Sequence[Argument], followed: Followed, context: PolicyContext
+) -> str | None:
     """git believes the settings of any folder that looks like a bare repository, and runs what they name."""
     if base_name(command.name or "") != "git":
         return None
-    for folder in followed.folders:
+    named = [place for argument in arguments[1:] for place in argument.places][:_MOST_FOLDERS]
+    for folder in dict.fromkeys((*followed.folders, *named)):
         here = folder
-        while here != "/":
+        while here != "/" and (folder in followed.folders or here == folder):
             try:
                 found = set(context.entries(here))
             except OSError:

@@ -21,6 +21,7 @@ _VARIABLE = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)|\$\{([A-Za-z_][A-Za-z0-9_]*)
 _ANSI_C = re.compile(r"\$'((?:\\[\s\S]|[^'\\])*)'")
 _ESCAPE = re.compile(r"\\(?:x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})|([0-7]{1,3})|([\s\S]))")
 _LETTERS = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v", "e": "\x1b", "E": "\x1b"}
+_PATTERN = "*?[^#~"
 _SPECIAL = re.compile(r"[\s*?\[\]]")
 _SEQUENCE = re.compile(r"(-?\d{1,4})\.\.(-?\d{1,4})|([A-Za-z])\.\.([A-Za-z])")
 
@@ -81,8 +82,8 @@ class _Reader:
 
     def read(self) -> list[list[Piece]]:
         raw = self.raw
-        if raw.startswith(("=", "^")):
-            raise _Unknown  # zsh: a command's place, all other names
+        if raw.startswith("="):
+            raise _Unknown  # zsh: where a command lies
         if raw.startswith("~"):
             self.tilde()
         while self.at < len(raw):
@@ -104,8 +105,6 @@ class _Reader:
             elif char in "`()<>":
                 raise _Unknown
             else:
-                if char in "^#" and "/" in raw:
-                    raise _Unknown  # zsh's extended patterns, where somebody has turned them on
                 self.at += 1
                 if self.assigned and char == ":" and raw[self.at : self.at + 1] == "~":
                     self.add(char)
@@ -242,10 +241,8 @@ def _sequence(text: str) -> list[str]:
 def _globbed(pieces: Sequence[Piece], shell: Shell) -> list[str]:
     """The paths that a pattern matches on the disk, and the pattern itself (bash keeps one that matches nothing)."""
     plain = "".join(piece.text for piece in pieces)
-    if not any(piece.sign and piece.text in "*?[" for piece in pieces):
+    if not any(piece.sign and piece.text in _PATTERN for piece in pieces):
         return [plain]
-    if any(piece.sign and piece.text in "~" for piece in pieces):
-        raise _Unknown  # zsh's extended patterns
     parts = _components(pieces)
     budget = [_MOST_NAMES]
     found: list[str] = []
@@ -266,7 +263,7 @@ def _components(pieces: Sequence[Piece]) -> list[str | re.Pattern[str] | None]:
     out: list[str | re.Pattern[str] | None] = []
     for group in groups:
         text = "".join(piece.text for piece in group)
-        if not any(piece.sign and piece.text in "*?[" for piece in group):
+        if not any(piece.sign and piece.text in _PATTERN for piece in group):
             if text:
                 out.append(text)
         elif text == "**":
@@ -287,6 +284,11 @@ def _pattern(group: Sequence[Piece]) -> re.Pattern[str]:
             out.append(".*")
         elif piece.sign and piece.text == "?":
             out.append(".")
+        elif piece.sign and piece.text in "^#~":
+            # zsh's extended patterns, where somebody has turned them on: whatever begins like this.
+            if piece.text == "#":
+                del out[-1:]
+            return re.compile("".join(out) + ".*", re.DOTALL)
         elif piece.sign and piece.text == "[":
             # Any one character: more than the set. It ends at the first `]` that is not its first character.
             first = at + 2 if at + 1 < len(group) and group[at + 1].text in "!^]" else at + 1

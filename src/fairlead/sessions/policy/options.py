@@ -221,6 +221,10 @@ RISKY: dict[str, Options] = {
     "mawk": _options("fW"),
     "sed": _options("if", "", "in-place file"),
 }
+# What git does that runs programs or changes its settings: a rule for all of git does not cover it.
+GIT_RUNNERS = names(
+    "config bisect filter-branch submodule difftool mergetool credential daemon send-email instaweb hook maintenance"
+)
 # Options of programs whose options are words behind one dash.
 RISKY_WORDS = {
     "find": names("-L -follow -files0-from -fprint -fprint0 -fprintf -fls"),
@@ -302,6 +306,8 @@ class _Risky:
         match self.program:
             case "awk" | "gawk" | "mawk" | "nawk":
                 return _AWK_ACTS.search(value) is not None
+            case "git":
+                return (first or self.ahead) and value in GIT_RUNNERS
             case "ps":
                 return "e" in value
             case "make" | "gmake":
