@@ -193,7 +193,8 @@ class Loaded(msgspec.Struct, frozen=True):
 
     config: Config
     sources: dict[str, str]
-    file: Path | None = None
+    file: Path
+    """Where the settings file is, or would be."""
 
 
 def default_data(env: Mapping[str, str]) -> Path:
@@ -219,13 +220,26 @@ def load(env: Mapping[str, str], overrides: Mapping[str, Any] | None = None, fil
         if value is not None:
             values[name], sources[name] = value, "command line"
     config = _convert(values, sources)
+    # A gateway does not stay in the folder where it was started: every path is made absolute here.
+    doors = {name: msgspec.structs.replace(door, static=_absolute(door.static)) for name, door in config.door.items()}
     config = msgspec.structs.replace(
         config,
-        data=str(Path(config.data).expanduser().absolute()) if config.data else str(default_data(env)),
-        roots=tuple(str(Path(root).expanduser().absolute()) for root in config.roots)
-        or (env.get("HOME", os.getcwd()),),
+        data=_absolute(config.data) or str(default_data(env)),
+        roots=tuple(_absolute(root) for root in config.roots) or (env.get("HOME", os.getcwd()),),
+        claude=_absolute(config.claude) if "/" in config.claude else config.claude,
+        claude_home=_absolute(config.claude_home),
+        claude_homes=tuple(_absolute(home) for home in config.claude_homes),
+        shell=_absolute(config.shell) if "/" in config.shell else config.shell,
+        tls_cert=_absolute(config.tls_cert),
+        tls_key=_absolute(config.tls_key),
+        plugins=_absolute(config.plugins),
+        door=doors,
     )
-    return Loaded(config, sources, named)
+    return Loaded(config, sources, (named or default_file(env)).absolute())
+
+
+def _absolute(path: str) -> str:
+    return str(Path(path).expanduser().absolute()) if path else ""
 
 
 def names() -> tuple[str, ...]:

@@ -47,6 +47,7 @@ from fairlead.server.protocols import discover, views_of
 from fairlead.server.runner import Runner
 from fairlead.server.shell import WebShell
 from fairlead.server.steps import Performer, leaving, trust_performers
+from fairlead.sessions import disk
 from fairlead.sessions.folders import Folders
 from fairlead.sessions.gateway import SessionGateway
 from fairlead.sessions.halls import Halls
@@ -117,10 +118,10 @@ class Gateway:
         *,
         file: Path | None = None,
     ) -> None:
-        """`file`: the settings file, where it is not the usual one."""
+        """`file`: where the settings come from, which no tool may touch."""
         self.config = config
-        self._file = file
         self._env = env
+        self._file = file or default_file(env)
         self._mcp = dict(mcp or {})
         self._clock = SystemClock()
 
@@ -180,7 +181,8 @@ class Gateway:
         kinds = agent_kinds(config, self._env, self._clock, credentials.agents, address, terminals, agents)
         chosen = await choose_agent(config, kinds)
         transcripts = self._transcripts(data)
-        fences = _fences((data, plugins_folder(config)), uploads, house, doors)
+        closed = (data, plugins_folder(config), *settings_places(self._file, self._env))
+        fences = _fences(closed, uploads, house, doors)
         news = NewsDesk(self._clock)
         notices = self._notices(store, data)
         await notices.begin()
@@ -294,7 +296,7 @@ class Gateway:
             default_agent=default,
             policy=PolicySettings(
                 roots=tuple(os.path.realpath(root) for root in config.roots),
-                resolve=os.path.realpath,
+                resolve=disk.resolve,
                 rules=rules_of(config),
                 fences=fences,
                 home=self._env.get("HOME"),
@@ -482,6 +484,11 @@ def providers(config: Config) -> dict[str, Provider]:
         name: Provider(command=provider.command, resume=provider.resume) for name, provider in config.provider.items()
     }
     return {**PROVIDERS, **chosen}
+
+
+def settings_places(file: Path, env: Mapping[str, str]) -> tuple[Path, Path]:
+    """The settings file and the folder that it is in by default: what the gateway does at its next start."""
+    return file, default_file(env).parent
 
 
 async def choose_agent(config: Config, kinds: Mapping[str, AgentKind]) -> AgentInfo:

@@ -47,6 +47,7 @@ class Asking:
             fences=policy.fences,
             resolve=policy.resolve,
             home=policy.home,
+            entries=policy.entries,
         )
 
     def judge(self, tool: str, tool_input: Mapping[str, Any]) -> Verdict:
@@ -131,11 +132,33 @@ class Asking:
             if command.key:
                 transition.keep_reply(f"key:{command.key}", reply)
             await core.commit(transition)
+        await self._tell(agent, resolved)
+        if resolved.remembered:
+            await self._settle_by_rules(agent)
+        return reply
+
+    async def _settle_by_rules(self, agent: Agent | None) -> None:
+        """What else waits is judged again, each by itself: the rules that were just remembered may allow it."""
+        core = self.core
+        async with core.lock:
+            transition = core.begin()
+            settled: list[ev.PermissionResolved] = []
+            for pending in core.state.pending:
+                verdict = self.judge(pending.tool, pending.input)
+                if verdict.behavior is Behavior.ALLOW and verdict.by == "rule":
+                    settled.append(decide.by_policy(core.state, pending, verdict, core.services.new_uuid()))
+            for resolved in settled:
+                transition.add(resolved)
+            if settled:
+                await core.commit(transition, patient=True)
+        for resolved in settled:
+            await self._tell(agent, resolved)
+
+    async def _tell(self, agent: Agent | None, resolved: ev.PermissionResolved) -> None:
         if agent is None:
             await self._note_undelivered(resolved)
         else:
             await self.deliver(agent, resolved)
-        return reply
 
     async def deliver(self, agent: Agent, resolved: ev.PermissionResolved) -> None:
         try:

@@ -14,6 +14,7 @@ from fairlead.model.policy import Rule
 from fairlead.model.store import Store
 from fairlead.model.transcripts import Transcripts
 from fairlead.model.views import View
+from fairlead.sessions import disk
 from fairlead.sessions.policy import Fences
 from fairlead.system.clock import Clock
 
@@ -39,7 +40,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PolicySettings(msgspec.Struct, frozen=True, kw_only=True):
-    """`resolve` follows symbolic links; the fences keep tools off the gateway itself."""
+    """`resolve` follows symbolic links, `entries` lists a folder; the fences keep tools off the gateway itself."""
 
     roots: tuple[str, ...]
     resolve: Callable[[str], str]
@@ -47,6 +48,7 @@ class PolicySettings(msgspec.Struct, frozen=True, kw_only=True):
     fences: Fences = Fences()
     home: str | None = None
     allow_bypass: bool = False
+    entries: Callable[[str], Sequence[str]] = disk.entries
 
 
 class Services(msgspec.Struct, frozen=True, kw_only=True):

@@ -89,6 +89,26 @@ async def test_a_shell_is_not_opened_wholly_by_somebody_who_may_not(house: House
         assert house.rig.loaded().core.state.rules and "Bash" not in house.rig.loaded().core.state.rules
 
 
+async def test_always_allow_for_one_call_answers_no_other_that_its_rule_does_not_cover(house: House) -> None:
+    """Somebody who may not open the whole tool gets the narrow rule, and it alone decides about what else waits."""
+    await house.rig.open()
+    token = await house.token("view", "chat", "approve")
+    async with house.tab(token=token) as tab:
+        agent = await prompt(house, tab, "do it")
+        await agent.ask("R1", "toolu_1", "Bash", command="git tag v1")
+        await agent.ask("R2", "toolu_2", "Bash", command="touch EVIL")
+        await agent.ask("R3", "toolu_3", "Bash", command="git tag v2")
+        for _ in range(3):
+            await tab.until("control_request")
+        await tab.say(**allow("R1", always_allow=True, tool_name="Bash"))
+        told = [(await tab.until("control_response"))["request_id"] for _ in range(2)]
+        assert told == ["R1", "R3"]
+        assert list(tab.client.state.requests) == ["R2"]
+        assert house.rig.loaded().core.state.rules == ("Bash(git tag:*)",)
+        await house.rig.until(lambda: len(agent.answers) == 2)
+        assert [request for request, _ in agent.answers] == ["R1", "R3"]
+
+
 async def test_a_request_that_nobody_knows_is_an_error_to_its_sender(house: House) -> None:
     await house.rig.open()
     async with house.tab() as tab, house.tab() as other:

@@ -1,6 +1,7 @@
 """`fairlead serve`: the gateway itself."""
 
 import asyncio
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -144,7 +145,7 @@ def doors_of(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _serve(config: "Config", file: Path | None) -> None:
+def _serve(config: "Config", file: Path) -> None:
     from fairlead.cli.output import hint
 
     hint("Starting the gateway ...")
@@ -157,6 +158,8 @@ def _serve(config: "Config", file: Path | None) -> None:
     async def serving() -> None:
         await Gateway(config, environment(), file=file).serve(announce)
 
+    # Nothing that an agent names may mean the folder that we happened to be started in.
+    os.chdir("/")
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(serving())

@@ -110,8 +110,6 @@ class MyLifeDbConversation:
                 return (self._write({"type": "control_response", "request_id": request, "response": response}),)
             case ("pending", given):
                 return self._answering.found(given, answer)
-            case ("answer", given, others):
-                return self._answering.done(given, others)
             case ("shown", int() as ordinal):
                 return self._mark(ordinal, answer)
             case ("acked", str()):
@@ -137,12 +135,12 @@ class MyLifeDbConversation:
                 if isinstance(error, BadMode):
                     told = f"Invalid permission mode: {mode}"
                 return (self._write({"type": "control_response", "request_id": request, "error": told}),)
-            case ("answer", given, others):
-                again = self._answering.refused(given, others, error)
+            case ("answer", given):
+                again = self._answering.refused(given, error)
                 return again or self._error(f"Failed to answer the request: {error.message}", error)
             case ("tool_result",):
                 return self._error(f"Failed to send tool result: {error.message}", error)
-            case ("shown", _) | ("acked", _) | ("ends", _, _) | ("typing",) | ("also",) | ("unarchive",):
+            case ("shown", _) | ("acked", _) | ("ends", _, _) | ("typing",) | ("unarchive",):
                 return ()  # nobody asked for an answer
             case _:
                 return self._error("Internal server error", error)
