@@ -199,6 +199,10 @@ class Sandbox:
         masked = [path for path in (*self.files, *managers) if os.path.exists(path)]
         hidden |= {path for path in masked if os.path.isdir(path)}
         masked = [path for path in masked if path not in hidden]
+        shown = {"readable": self.readable, "writable": self.writable}
+        # One in another that is hidden is not there to be covered.
+        hidden = {path for path in hidden if is_shown(path, View(hidden=tuple(hidden - {path}), **shown))}
+        masked = [path for path in masked if is_shown(path, View(hidden=tuple(hidden), **shown))]
         return View(
             hidden=tuple(sorted(hidden)),
             masked=(*masked, *(_disks() if root else ())),
