@@ -94,12 +94,15 @@ class Interpreter(Protocol):
 
 
 class ToolCheck(msgspec.Struct, frozen=True):
-    """The agent is about to use a tool: the policy's word is wanted before anything of the agent's own decides."""
+    """The agent is about to use a tool: the policy's word is wanted before anything of the agent's own decides.
+
+    `folder`: where the agent is now, if it says so; its shell may have moved from where the session began."""
 
     call: CallId
     tool: str
     input: dict[str, Any]
     mode: str = ""
+    folder: str = ""
 
 
 class Ask(msgspec.Struct, frozen=True):

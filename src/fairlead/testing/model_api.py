@@ -33,8 +33,11 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from fairlead.agents.demo.conversation import read_conversation
-from fairlead.agents.demo.scripts import ApiError, Block, Call, Text, respond
+from fairlead.agents.demo.scripts import ApiError, Block, Call, Text, ToolUse, respond
 from fairlead.testing.model_stream import CutHere, Piece, answer, new_id, server_events
+
+CALLS = "calls"
+"""The name of the script whose tool calls a test sets (`ScriptedModel.calls`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,8 @@ class ScriptedModel:
 
     def __init__(self, *, port: int = 0, log: Path | None = None, delta_delay: float = 0.0) -> None:
         self.requests: list[ModelRequest] = []
+        self.calls: list[ToolUse] = []
+        """What a prompt `SCRIPT:calls` makes the model call, one after another."""
         self.url = ""
         self._port = port
         self._log_path = log
@@ -161,7 +166,7 @@ class ScriptedModel:
         call, kind = self._understand(body)
         await self._note(_describe(request, body, call, kind))
         await self._answering.wait()
-        blocks = _blocks(call, kind)
+        blocks = self._calls(call) if (call.name, kind) == (CALLS, "messages") else _blocks(call, kind)
         request_id = new_id("req_")
         refused = next((b for b in blocks if isinstance(b, ApiError)), None)
         if refused is not None:
@@ -170,6 +175,9 @@ class ScriptedModel:
         if not body.get("stream"):
             return JSONResponse(answer(blocks, model), headers={"request-id": request_id})
         return _EventStream(server_events(blocks, model), request_id, self._delta_delay)
+
+    def _calls(self, call: Call) -> list[Block]:
+        return [*self.calls[call.step : call.step + 1]] or [Text("Done.")]
 
     def _understand(self, body: dict[str, Any]) -> tuple[Call, str]:
         tools = frozenset(str(t.get("name")) for t in body.get("tools") or [])

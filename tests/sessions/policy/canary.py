@@ -5,6 +5,8 @@ repository. `corpus` has the calls. `RULES` is what a person has allowed. Whoeve
 afterwards. Used at unit level (what the policy says), against bash and zsh, and with the real CLIs.
 """
 
+# ruff: noqa: E501 (lines of a corpus)
+
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -120,8 +122,7 @@ def build(base: Path, port: int = 7433) -> World:
 
 
 def git(folder: Path, *words: str) -> None:
-    identity = {"GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@x", "GIT_COMMITTER_NAME": "a", "GIT_COMMITTER_EMAIL": "a@x"}
-    env = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(folder), "GIT_CONFIG_NOSYSTEM": "1", **identity}
+    env = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(folder), "GIT_CONFIG_NOSYSTEM": "1"}
     subprocess.run(["git", *words], cwd=folder, env=env, check=True, capture_output=True)
 
 
@@ -159,7 +160,7 @@ def words(world: World) -> Iterator[tuple[str, bool]]:
         full, f"'{full}'", f'"{full}"', full.replace("/", "//"), full.replace("/.local", "/./.local"),
         f"~/{TOKEN}", f"~//{TOKEN}", f"~/./{TOKEN}", f"~/work/../{TOKEN}", f"$HOME/{TOKEN}", f'"$HOME"/{TOKEN}',
         f'"$HOME/{TOKEN}"', f"${{HOME}}/{TOKEN}", f"${{HOME:-x}}/{TOKEN}", f"${{HOME-x}}/{TOKEN}", f"$HOME//{TOKEN}",
-        f"~+/../{TOKEN}", f"~+/tok", f"$PWD/../{TOKEN}", f'"$PWD"/../{TOKEN}', "$PWD/docs/canary.txt",
+        f"~+/../{TOKEN}", "~+/tok", f"$PWD/../{TOKEN}", f'"$PWD"/../{TOKEN}', "$PWD/docs/canary.txt",
         "${PWD}/docs/canary.txt", '"${PWD}/tok"', "docs/canary.txt", "doc?/canary.txt", "doc*/canary.txt",
         "[d]ocs/canary.txt", "[a-z]ocs/canary.txt", "[!x]ocs/canary.txt", "[[:alpha:]]ocs/canary.txt",
         "d{ocs,x}/canary.txt", "{docs,x}/canary.txt", "doc{q..t}/canary.txt", "docs/can{a,b}ry.txt", "docs/*",
@@ -179,7 +180,16 @@ def words(world: World) -> Iterator[tuple[str, bool]]:
         "${x:-docs/canary.txt}", "t${x}ok", "${x}tok", "~/.local/share/fairlead/*", "~/.config/fairlead/config.toml",
         "~/.config/*/config.toml", "$HOME/.config/fairlead/*", "../.config/fairlead/config.toml",
     ]  # fmt: skip
-    unsure = [f"~root/{TOKEN}", "~-/tok", "**/canary.txt", "***/canary.txt", "=tok", "^nothing", "tok#", "docs~x/canary.txt"]
+    unsure = [
+        f"~root/{TOKEN}",
+        "~-/tok",
+        "**/canary.txt",
+        "***/canary.txt",
+        "=tok",
+        "^nothing",
+        "tok#",
+        "docs~x/c*",
+    ]
     yield from ((word, True) for word in sure)
     yield from ((word, False) for word in unsure)
 
@@ -230,7 +240,7 @@ def lines(world: World) -> Iterator[tuple[str, str, bool]]:
 
 VARIABLES = [
     "x=docs; cat $x/canary.txt", "x=tok; cat $x", 'x=tok; cat "$x"', "x=tok; cat ${x}", "x=to; y=k; cat $x$y",
-    f"x=fairlead; cat ../.local/share/$x/canary.txt", "x=~/.local; cat $x/share/fairlead/canary.txt",
+    "x=fairlead; cat ../.local/share/$x/canary.txt", "x=~/.local; cat $x/share/fairlead/canary.txt",
     f"x=$HOME; cat $x/{TOKEN}", "x=$PWD/docs; cat $x/canary.txt", "x='tok'; cat $x", 'x="t"ok; cat $x',
     "x=$'\\x74ok'; cat $x", "for f in tok; do cat $f; done", 'for f in t*; do cat "$f"; done',
     "for f in docs/*; do cat $f; done", "for d in docs sub; do cat $d/canary.txt; done",
@@ -339,9 +349,9 @@ def paths(world: World) -> Iterator[str]:
     full = f"{world.home}/{TOKEN}"
     plain = [full, f"~/{TOKEN}", f"../{TOKEN}", "docs/canary.txt", "tok", "sub/only/canary.txt"]
     for path in plain:
-        for before in BLANKS:
-            for behind in BLANKS if path in (full, "tok") else ("", " ", "\ufeff"):
-                yield f"{before}{path}{behind}"
+        yield from (f"{blank}{path}" for blank in BLANKS)
+        yield from (f"{path}{blank}" for blank in BLANKS[1:])
+        yield from (f" {path}\n", f"\u00a0{path}\ufeff")
     yield from (
         full.replace("/", "//"), f"/./{full}", f"{world.project}/../{TOKEN}", f"{world.project}/sub/../docs/canary.txt",
         "cafe\u0301", "caf\u00e9", " cafe\u0301 ", "shot AM.png", "shot\u202fAM.png", " shot AM.png\n",
@@ -358,10 +368,19 @@ def corpus(world: World) -> list[Case]:
     out: list[Case] = []
     for path in paths(world):
         out.append(Case("Read", {"file_path": path}, "read"))
-    for path in list(paths(world))[::4]:
+    for path in list(paths(world))[::3]:
         out.append(Case("Grep", {"pattern": "CANARY", "path": path, "output_mode": "content"}, "grep"))
         out.append(Case("Write", {"file_path": path, "content": "x"}, "write"))
-    for folder in ("docs", "docs ", " docs", f" {world.data}", f"{world.data}\n", f"\ufeff~/{DATA}", "sub/only\t", ".."):
+    for folder in (
+        "docs",
+        "docs ",
+        " docs",
+        f" {world.data}",
+        f"{world.data}\n",
+        f"\ufeff~/{DATA}",
+        "sub/only\t",
+        "..",
+    ):
         out.append(Case("Grep", {"pattern": "CANARY", "path": folder, "output_mode": "content"}, "grep"))
         out.append(Case("Glob", {"pattern": "*", "path": folder}, "glob", shows=False))
     for name in (".bashrc", ".zshenv", ".ssh/authorized_keys", ".config/fairlead/config.toml"):
@@ -369,7 +388,9 @@ def corpus(world: World) -> list[Case]:
             out.append(Case("Write", {"file_path": path, "content": "x"}, "write"))
     for path in (".git/hooks/pre-commit", " .git/hooks/pre-commit", ".envrc", ".envrc ", "sub/../.envrc"):
         out.append(Case("Write", {"file_path": path, "content": "x"}, "write"))
-    out.extend(Case("Bash", {"command": line, "description": "x"}, group, shows=sure) for line, group, sure in lines(world))
+    out.extend(
+        Case("Bash", {"command": line, "description": "x"}, group, shows=sure) for line, group, sure in lines(world)
+    )
     out.extend(_at_home(world))
     return list({repr(case): case for case in out}.values())
 
@@ -383,7 +404,14 @@ def _at_home(world: World) -> Iterator[Case]:
     for path in (".", "", " .", DATA, ".local", "/proc/self/cwd", "~"):
         given = {"pattern": "CANARY", "output_mode": "content"} | ({"path": path} if path else {})
         yield Case("Grep", given, "grep", home=True)
-    for path in (".bashrc", " .bashrc", ".zshenv", ".ssh/authorized_keys", ".config/fairlead/config.toml", "~/.bashrc "):
+    for path in (
+        ".bashrc",
+        " .bashrc",
+        ".zshenv",
+        ".ssh/authorized_keys",
+        ".config/fairlead/config.toml",
+        "~/.bashrc ",
+    ):
         yield Case("Write", {"file_path": path, "content": "x"}, "write", home=True)
     for line in (
         f"cat {TOKEN}", "cat .local/share/*/canary.txt", "cat .l*/s*/f*/c*", "grep -rh CANARY", "grep -rh CANARY .",

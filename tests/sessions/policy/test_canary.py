@@ -14,6 +14,8 @@ from fairlead.sessions.policy import Fences
 from sessions.policy.canary import RULES, Case, World, build, corpus
 from sessions.policy.place import judge
 
+ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", "GIT_CONFIG_NOSYSTEM": "1"}
+
 
 def verdict(world: World, case: Case, mode: PermissionMode) -> Behavior:
     folder = str(world.folder(case))
@@ -70,7 +72,7 @@ def harms(program: str, world: World, case: Case) -> bool:
     done = subprocess.run(
         [program, *arguments, case.input["command"]],
         cwd=world.folder(case),
-        env={"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(world.home), "LANG": "C.UTF-8", "GIT_CONFIG_NOSYSTEM": "1"},
+        env={**ENVIRONMENT, "HOME": str(world.home)},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

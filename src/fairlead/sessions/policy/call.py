@@ -52,7 +52,7 @@ def _no_entries(folder: str) -> Sequence[str]:
 
 class PolicyContext(msgspec.Struct, frozen=True):
     """Where a call is judged. `cwd`, `roots` and the fences' folders are absolute; `resolve` follows links, `entries`
-    lists a folder."""
+    lists a folder. `moved`: where the agent is now, if not in `cwd`: its relative paths may mean either."""
 
     cwd: str
     roots: tuple[str, ...]
@@ -62,10 +62,17 @@ class PolicyContext(msgspec.Struct, frozen=True):
     resolve: Resolve
     home: str | None = None
     entries: Entries = _no_entries
+    moved: str = ""
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """Where relative paths of the agent may begin."""
+        return (self.cwd, self.moved) if self.moved else (self.cwd,)
 
     def places(self, path: str) -> tuple[str, ...]:
         """Every real place that a path of a tool call can mean here, as any CLI reads it. Raises BadPath."""
-        found = (readings(each, self.cwd, self.home, self.resolve) for each in spellings(path))
+        texts = spellings(path)
+        found = (readings(each, folder, self.home, self.resolve) for folder in self.folders for each in texts)
         return tuple(dict.fromkeys(place for places in found for place in places))
 
     def exactly(self, path: str) -> tuple[str, ...]:
@@ -119,7 +126,7 @@ def _shell_facts(tool: str, line: ShellAnalysis, context: PolicyContext) -> Fact
     in_commands = {word for command in line.commands for word in command.words}
     in_commands.update(redirection.target for redirection in line.redirections)
     others = [word for word in path_words(line) if word not in in_commands]
-    followed = follow(line, others, context.cwd, context.home, context.resolve, context.entries)
+    followed = follow(line, others, context.folders, context.home, context.resolve, context.entries)
     pairs = zip(line.redirections, followed.targets, strict=True)
     return Facts(
         tool,
@@ -145,7 +152,7 @@ def _fetch_facts(tool: str, url: Any) -> Facts:
 def _path_facts(tool: str, given: Mapping[str, Any], context: PolicyContext) -> Facts:
     paths: list[Any] = [given.get(PATH_TOOLS[tool])]
     if paths == [None] and tool in SEARCH_TOOLS:
-        paths = [context.cwd]
+        paths = ["."]
     if tool == "Glob":
         paths.append(given.get("pattern"))
     if not all(isinstance(path, str) for path in paths):
@@ -162,5 +169,7 @@ def _path_facts(tool: str, given: Mapping[str, Any], context: PolicyContext) -> 
         return Facts(tool, malformed="its path cannot be resolved")
     if not places or not all(paths):
         return Facts(tool, malformed="its path cannot be resolved")
-    written = dict.fromkeys(tidy(f"{context.cwd}/{text}" if text[0] != "/" else text) for text in texts if text)
+    written = dict.fromkeys(
+        tidy(f"{folder}/{text}" if text[0] != "/" else text) for folder in context.folders for text in texts if text
+    )
     return Facts(tool, written=tuple(written), paths=places)

@@ -58,14 +58,13 @@ class Followed(msgspec.Struct, frozen=True):
 
 
 class _Follower:
-    def __init__(self, cwd: str, home: str | None, resolve: Resolve, entries: Entries) -> None:
-        self.cwd = cwd
+    def __init__(self, folders: tuple[str, ...], home: str | None, resolve: Resolve, entries: Entries) -> None:
         self.home = home
         self.resolve = resolve
         self.entries = entries
         self.lost: str | None = None
         self.left = _MOST_FOLLOWED
-        self.shell = Shell((cwd,), home, {}, entries)
+        self.shell = Shell(folders, home, {}, entries)
 
     def argument(self, word: Word, folders: Sequence[str]) -> Argument:
         if word == FOUND_WORD:
@@ -147,18 +146,23 @@ class _Follower:
 
 
 def follow(
-    analysis: ShellAnalysis, others: Iterable[Word], cwd: str, home: str | None, resolve: Resolve, entries: Entries
+    analysis: ShellAnalysis,
+    others: Iterable[Word],
+    folders: tuple[str, ...],
+    home: str | None,
+    resolve: Resolve,
+    entries: Entries,
 ) -> Followed:
-    """Follow a line that was read; `others` are words of no command that may be paths too."""
-    walk = _Follower(cwd, home, resolve, entries)
+    """Follow a line, beginning in one of these folders; `others` are words of no command that may be paths too."""
+    walk = _Follower(folders, home, resolve, entries)
     walk.variables(analysis)
     walk.moves(analysis)
     walk.variables(analysis)  # $PWD
-    folders = walk.shell.folders
+    reached = walk.shell.folders
     commands = tuple(walk.command(command) for command in analysis.commands)
-    targets = tuple(walk.argument(redirection.target, folders) for redirection in analysis.redirections)
-    rest = tuple(walk.argument(word, folders) for word in dict.fromkeys(others))
-    return Followed(folders, commands, targets, rest, walk.lost)
+    targets = tuple(walk.argument(redirection.target, reached) for redirection in analysis.redirections)
+    rest = tuple(walk.argument(word, reached) for word in dict.fromkeys(others))
+    return Followed(reached, commands, targets, rest, walk.lost)
 
 
 def candidates(value: str) -> Iterator[str]:
