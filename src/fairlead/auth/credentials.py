@@ -20,9 +20,9 @@ from fairlead.auth.agents import AgentTokens
 from fairlead.auth.devices import LoginCodes
 from fairlead.auth.tickets import Tickets
 from fairlead.auth.tokens import SECRET_BYTES, CredentialRecord, Random, digest, id_in, in_order, mint
-from fairlead.auth.users import OWNER, Users
+from fairlead.auth.users import Users
 from fairlead.model.admin import NewCredential, SignedUrl
-from fairlead.model.auth import SCOPES, Identity, Scope
+from fairlead.model.auth import OWNER, SCOPES, Identity, Scope
 from fairlead.model.errors import BadRequest, FairleadError, NotFound
 from fairlead.model.store import Documents
 from fairlead.system.clock import Clock, Timer
@@ -69,6 +69,7 @@ class Credentials:
         self._given: CredentialRecord | None = None
         self._url_key = b""
         self._live: defaultdict[str, set[Callable[[], None]]] = defaultdict(set)
+        self._again: dict[Callable[[], None], tuple[Identity, Callable[[], None]]] = {}
         self._dirty: set[str] = set()
         self._timer: Timer | None = None
         self._flushing: set[asyncio.Task[None]] = set()
@@ -136,7 +137,10 @@ class Credentials:
         return self.accounts.identity(token)
 
     def identity(self, credential: str) -> Identity | None:
-        """Of a credential that is valid now."""
+        """Of a credential that is valid now: a token, a device, or a user who signs in."""
+        user = self.accounts.user(credential)
+        if user is not None:
+            return user
         record = self._given if credential == GIVEN else self._records.get(credential)
         return None if record is None or record.revoked else self._known(record)
 
@@ -201,8 +205,10 @@ class Credentials:
         own = [record for record in self._records.values() if record.user == name and not record.revoked]
         for record in own:
             await self.revoke(record.kind, record.id)
+        user = self.users.get(name)
         await self.accounts.remove(name)
-        return tuple(record.id for record in own)
+        signed_in = () if user is None or not user.number else (credential_of(user),)
+        return (*(record.id for record in own), *signed_in)
 
     async def login(self, code: str, name: str) -> NewCredential:
         pending = await self.codes.redeem(code)
@@ -215,16 +221,22 @@ class Credentials:
 
     # --- what is open with a credential
 
-    def attach(self, who: Identity, close: Callable[[], None]) -> Callable[[], None]:
-        """`close` is called when the credential is revoked or over, unless the returned function was called before."""
+    def attach(
+        self, who: Identity, close: Callable[[], None], again: Callable[[], None] | None = None
+    ) -> Callable[[], None]:
+        """`close` is called when the credential is revoked or over, unless the returned function was called before;
+        `again`, when it is still good but sees less: whoever has it comes again, and is judged anew."""
         credential = who.credential
         self._live[credential].add(close)
+        if again is not None:
+            self._again[close] = (who, again)
         left = (who.expires - self._clock.now_ms()) / 1000
         timer = self._clock.call_later(max(left, 0.0), close) if who.expires else None
 
         def detach() -> None:
             if timer is not None:
                 timer.cancel()
+            self._again.pop(close, None)
             closers = self._live.get(credential)
             if closers is not None:
                 closers.discard(close)
@@ -232,6 +244,12 @@ class Credentials:
                     del self._live[credential]
 
         return detach
+
+    def sight_lost(self, lost: Callable[[Identity], bool]) -> None:
+        """What these have open ends, so that they come again."""
+        for who, again in tuple(self._again.values()):
+            if lost(who):
+                again()
 
     def _end(self, credential: str) -> int:
         """How many were open with it."""
