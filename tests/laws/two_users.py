@@ -138,6 +138,8 @@ class Listener:
         self.refused = 0
         self.heard: list[str] = []
         self.closed = 0
+        self.said = asyncio.Event()
+        """Everything was said and read by the gateway, or it would not hear it."""
 
     @property
     def text(self) -> str:
@@ -199,6 +201,7 @@ class House:
         except InvalidStatus as refused:
             heard.refused = refused.response.status_code
             heard.heard.append((refused.response.body or b"").decode())
+            heard.said.set()
             yield heard
             return
 
@@ -212,6 +215,8 @@ class House:
             with contextlib.suppress(ConnectionClosed):
                 for frame in subscribing(ids) if quiet else frames(ids):
                     await socket.send(msgspec.json.encode(frame).decode())
+                await (await socket.ping())
+            heard.said.set()
 
         tasks = (asyncio.create_task(read()), asyncio.create_task(say()))
         try:
