@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, get_args
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fairlead.model import commands as cmd
@@ -28,7 +28,7 @@ wanted = st.builds(
     cmd.Settings,
     mode=st.sampled_from(MODES),
     model=st.sampled_from(("", "opus")),
-    mcp_servers=st.sampled_from(((), ("files",), ("other",))),
+    mcp_servers=st.sampled_from(((), (), (), ("files",), ("other",))),
     link=st.sampled_from(("stdio", "terminal")),
 )
 here = st.just(SESSION)
@@ -72,7 +72,7 @@ def approved(rig: Rig, session: SessionId) -> Any:
     return state.settings.mode, state.settings.mcp_servers, state.rules, state.allow, state.deny
 
 
-async def history(folder: Path, commands: list[cmd.Command], mode: str, who: Identity) -> None:
+async def history(folder: Path, commands: list[cmd.Command], mode: str, who: Identity, *, busy: bool) -> None:
     rig = Rig(folder)
     await rig.start()
     try:
@@ -85,6 +85,12 @@ async def history(folder: Path, commands: list[cmd.Command], mode: str, who: Ide
         await agent.ready()
         await agent.call("c1", command="touch x")
         await agent.ask("r1", "c1", command="touch x")
+        if not busy:
+            await rig.do(
+                cmd.Answer(session=SESSION, request=RequestId("r1"), behavior="allow", remember=("Bash(touch x)",))
+            )
+            await agent.result_of("c1")
+            await agent.result()
         before, log = approved(rig, SESSION), await rig.log()
         for command in commands:
             with contextlib.suppress(FairleadError):
@@ -103,17 +109,24 @@ async def history(folder: Path, commands: list[cmd.Command], mode: str, who: Ide
         await rig.stop()
 
 
+likely = (COMMANDS[cmd.Configure], COMMANDS[cmd.Fork], COMMANDS[cmd.Create])
+"""Those that bring settings of their own come more often."""
+
+
 @settings(max_examples=60, deadline=None)
 @given(
-    commands=st.lists(st.one_of(*COMMANDS.values()), min_size=1, max_size=12),
+    commands=st.lists(st.one_of(*COMMANDS.values(), *likely * 3), min_size=1, max_size=12),
     mode=st.sampled_from(MODES[1:5]),
-    who=st.sampled_from((VIEWER, TALKER)),
+    who=st.sampled_from((VIEWER, TALKER, TALKER)),
+    busy=st.booleans(),
 )
+@example(commands=[cmd.Configure(session=SESSION, settings=cmd.Settings())], mode="plan", who=TALKER, busy=True)
+@example(commands=[cmd.Fork(session=SESSION, child=CHILD)], mode="acceptEdits", who=TALKER, busy=False)
 def test_a_credential_changes_nothing_that_needs_another_scope(
-    commands: list[cmd.Command], mode: str, who: Identity
+    commands: list[cmd.Command], mode: str, who: Identity, busy: bool
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        asyncio.run(history(Path(folder), commands, mode, who))
+        asyncio.run(history(Path(folder), commands, mode, who, busy=busy))
 
 
 async def walled(house: House) -> Ids:

@@ -75,7 +75,7 @@ def values(ids: Ids) -> dict[str, Any]:
         "prompt": "hello",
         "name": "berts",
         "schedule": "0 0 1 1 *",
-        "settings": {},
+        "settings": {"model": "sonnet"},
         "mode": "plan",
         "model": "sonnet",
         "link": "stdio",
