@@ -22,7 +22,7 @@ from fairlead.auth.actions import CredentialActions
 from fairlead.auth.bootstrap import bootstrap_admin
 from fairlead.auth.credentials import Credentials
 from fairlead.auth.hosts import House
-from fairlead.auth.keyfile import TokenKey
+from fairlead.auth.keyfile import URLS, KeyFile
 from fairlead.auth.keys import SessionKeys
 from fairlead.config import Config
 from fairlead.model.admin import FolderReport
@@ -147,7 +147,7 @@ class Gateway:
                 stack.callback(listener.close)
         store = await SqliteStore.open(data, durability=config.durability, spill_above=config.record_bytes)
         stack.push_async_callback(store.close)
-        credentials = Credentials(store.documents, self._clock, key=TokenKey(data))
+        credentials = Credentials(store.documents, self._clock, key=KeyFile(data), url_key=KeyFile(data, URLS))
         await credentials.load()
         stack.push_async_callback(credentials.close)
         token = await bootstrap_admin(credentials, data, self._env.get("FAIRLEAD_TOKEN"))
@@ -202,7 +202,7 @@ class Gateway:
             store.documents,
             services.is_user,
             (notices.revoked, gateway.revoked, shown.revoked),
-            (uploads.forget, shells.forget, notices.forget, owning.forget),
+            (owning.forget, shells.forget, uploads.forget, notices.forget),
         )
         performers: dict[type[Action], Performer] = {
             **leaving.performers(people),

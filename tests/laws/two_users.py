@@ -248,7 +248,14 @@ async def asked(house: House, who: str, route: Route, ids: Ids, query: Mapping[s
 
 @contextlib.asynccontextmanager
 async def open_house(folder: Path) -> AsyncIterator[House]:
-    config = Config(port=0, data=f"{folder}/data", agent="demo", roots=(str(folder),), claude_homes=())
+    config = Config(
+        port=0,
+        data=f"{folder}/data",
+        agent="demo",
+        roots=(str(folder),),
+        claude_homes=(),
+        notify_private=("127.0.0.0/8",),
+    )
     async with wiring.running(config, {"HOME": str(folder), "PATH": "/usr/bin:/bin"}) as gateway:
         house = House(gateway.url, gateway.token)
         try:

@@ -105,7 +105,7 @@ class Accounts:
     # --- signing in
 
     async def sign_in(self, name: str, password: str, peer: str) -> SignedIn:
-        self._attempts.begin(peer, name)
+        await self._attempts.begin(peer, name)
         record = self._users.get(name)
         fits = await self._passwords.fits(record.password if record else "", password)
         if record is None or not fits or self._users.get(name) is not record:

@@ -28,9 +28,9 @@ from fairlead.model.store import Documents
 from fairlead.system.clock import Clock, Timer
 
 SPACE: Final = "credentials"
-KEYS: Final = "auth"
+USED: Final = "credentials.used"
+"""When each was last used: apart from the records, so that whoever writes it down changes nothing else of one."""
 INVITATIONS: Final = "invitations"
-URL_KEY: Final = "url-key"
 GIVEN: Final = "given"
 """The id of the token that the environment gave: valid while it is given, never stored."""
 _HEADER_SAFE: Final = re.compile(r"[!-~]+")
@@ -52,9 +52,12 @@ class Credentials:
         clock: Clock,
         random: Random = token_bytes,
         key: Callable[[], bytes] | None = None,
+        url_key: Callable[[], bytes] | None = None,
     ) -> None:
-        """`key` signs the tokens of users; without one they are good while this process lives."""
+        """`key` signs the tokens of users, `url_key` links; without them those are good while this process lives."""
         own = random(SECRET_BYTES) if key is None else b""
+        of_urls = random(SECRET_BYTES) if url_key is None else b""
+        self._url_key = url_key or (lambda: of_urls)
         self.users = Users(documents, clock, random)
         invitations = LoginCodes(documents, clock, random, INVITATIONS, INVITED_MS)
         self.accounts = Accounts(self.users, invitations, clock, key or (lambda: own), self._end)
@@ -67,7 +70,6 @@ class Credentials:
         self._records: dict[str, CredentialRecord] = {}
         self._identities: dict[str, Identity] = {}
         self._given: CredentialRecord | None = None
-        self._url_key = b""
         self._live: defaultdict[str, set[Callable[[], None]]] = defaultdict(set)
         self._again: dict[Callable[[], None], tuple[Identity, Callable[[], None]]] = {}
         self._dirty: set[str] = set()
@@ -78,13 +80,15 @@ class Credentials:
         """Read everything from the store again."""
         void = await self.users.load()
         await self.users.ensure(OWNER)
-        new = self._random(SECRET_BYTES).hex()
-        made = await self._documents.add(KEYS, URL_KEY, new)
-        self._url_key = bytes.fromhex(new if made else str(await self._documents.get(KEYS, URL_KEY)))
+        # It was kept here once, and went into every backup.
+        await self._documents.delete("auth", "url-key")
         found = await self._documents.list(SPACE)
+        used = await self._documents.list(USED)
         records = {key: msgspec.convert(value, CredentialRecord) for key, value in found.items()}
-        for key in self._dirty & records.keys() & self._records.keys():
-            records[key] = msgspec.structs.replace(records[key], last_used=self._records[key].last_used)
+        for key, record in records.items():
+            known = self._records[key].last_used if key in self._records else 0
+            last = max(record.last_used, int(used.get(key, 0)), known)
+            records[key] = msgspec.structs.replace(record, last_used=last)
         gone = [key for key in self._records if key not in records or records[key].revoked]
         self._records = records
         for key in (*gone, *(credential_of(record) for record in void)):
@@ -127,7 +131,7 @@ class Credentials:
         return None if owner is None else self.identity(owner)
 
     def signature(self, path: str, query: str) -> Identity | None:
-        name = signed.signer(self._url_key, path, query, self._clock.now_ms())
+        name = signed.signer(self._url_key(), path, query, self._clock.now_ms())
         return None if name is None else self.identity(name)
 
     def agent(self, secret: str, session: str) -> Identity | None:
@@ -217,7 +221,7 @@ class Credentials:
 
     def sign(self, credential: str, path: str, query: str) -> SignedUrl:
         expires = self._clock.now_ms() + signed.LIFETIME_MS
-        return SignedUrl(url=signed.sign(self._url_key, path, query, credential, expires), expires=expires)
+        return SignedUrl(url=signed.sign(self._url_key(), path, query, credential, expires), expires=expires)
 
     # --- what is open with a credential
 
@@ -281,6 +285,6 @@ class Credentials:
         for key in tuple(self._dirty):
             self._dirty.discard(key)
             try:
-                await self._documents.put(SPACE, key, msgspec.to_builtins(self._records[key]))
+                await self._documents.put(USED, key, self._records[key].last_used)
             except FairleadError as error:
                 log.warning("last use not kept", extra={"credential": key, "error": error.message})

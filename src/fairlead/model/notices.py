@@ -183,6 +183,10 @@ class Shelf(Protocol):
 
     async def feed(self, after: int, limit: int) -> FeedPage: ...
 
+    async def forget(self, user: str) -> None:
+        """Nothing of the feed is for this user any more: the next one of that name is somebody else."""
+        ...
+
 
 # --- the resources; times are milliseconds since 1970, names on the wire are in camel case
 

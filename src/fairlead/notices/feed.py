@@ -66,6 +66,10 @@ class Feed:
                 self._publish(entry)
         return entries
 
+    async def forget(self, user: str) -> None:
+        async with self._writing:
+            await self._shelf.forget(user)
+
     async def read(self, after: int, limit: int) -> FeedPage:
         return await self._shelf.feed(after, limit)
 

@@ -129,10 +129,14 @@ class Room:
 
     async def forget(self, user: str) -> None:
         """The user is no more: of what was theirs alone nothing stays."""
+        await self.runs.forget(user)
         for kind in PRIVATE:
             for item in await self.desk.list(kind, lambda item: item.user == user):
                 await self.desk.remove(kind, item.id)
         await self._documents.delete(PREFERENCES, user)
+        # What was noted while they were still here is written first.
+        await self.sessions.stop()
+        await self.feed.forget(user)
 
     # --- what protocols ask
 

@@ -117,6 +117,17 @@ class Runs:
         if any(run.agent_id == agent.id for run in self._running.values()):
             self._spawn(self._abandon(agent))
 
+    async def forget(self, user: str) -> None:
+        """What runs of this user's agents ends, and nobody is told how."""
+        await self.stop()
+        for run in [run for run in self._running.values() if run.user == user]:
+            agent = self._agents[run.agent_id]
+            self._cancelling.add(run.session_id)
+            await self._interrupt(run, identity(agent))
+            self._running.pop(run.session_id, None)
+            self._cancelling.discard(run.session_id)
+            self._agents.pop(run.agent_id, None)
+
     def committed(self, session: SessionId, events: Sequence[ev.Event]) -> None:
         """What a session's log has got."""
         run = self._running.get(session)
