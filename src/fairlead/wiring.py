@@ -22,7 +22,7 @@ from fairlead.auth.actions import CredentialActions
 from fairlead.auth.bootstrap import bootstrap_admin
 from fairlead.auth.credentials import Credentials
 from fairlead.auth.hosts import House
-from fairlead.auth.keyfile import TokenKey
+from fairlead.auth.keyfile import URLS, KeyFile
 from fairlead.auth.keys import SessionKeys
 from fairlead.config import Config, default_file
 from fairlead.model.admin import FolderReport
@@ -46,7 +46,7 @@ from fairlead.server.pages import page_performers
 from fairlead.server.protocols import discover, views_of
 from fairlead.server.runner import Runner
 from fairlead.server.shell import WebShell
-from fairlead.server.steps import Performer, leaving, trust_performers
+from fairlead.server.steps import Leaving, Performer, trust_performers
 from fairlead.sessions import disk
 from fairlead.sessions.folders import Folders
 from fairlead.sessions.gateway import SessionGateway
@@ -160,7 +160,7 @@ class Gateway:
                 stack.callback(listener.close)
         store = await SqliteStore.open(data, durability=config.durability, spill_above=config.record_bytes)
         stack.push_async_callback(store.close)
-        credentials = Credentials(store.documents, self._clock, key=TokenKey(data))
+        credentials = Credentials(store.documents, self._clock, key=KeyFile(data), url_key=KeyFile(data, URLS))
         await credentials.load()
         stack.push_async_callback(credentials.close)
         token = await bootstrap_admin(credentials, data, self._env.get("FAIRLEAD_TOKEN"))
@@ -183,8 +183,8 @@ class Gateway:
         transcripts = self._transcripts(data)
         closed = (data, plugins_folder(config), *settings_places(self._file, self._env))
         fences = _fences(closed, uploads, house, doors)
-        news = NewsDesk(self._clock)
-        notices = self._notices(store, data)
+        news = NewsDesk(self._clock, lambda who, session: self._gateway.owning.sees(who, session))
+        notices = self._notices(store, data, credentials)
         await notices.begin()
 
         def told(session: SessionId, what: What) -> None:
@@ -197,6 +197,8 @@ class Gateway:
             owner=owner,
             news=told,
             committed=notices.committed,
+            is_user=lambda name: credentials.users.get(name) is not None,
+            sight_lost=credentials.sight_lost,
         )
         registry = self._registry = Registry(services)
         keeper = self._keeper = registry.opener = Keeper(
@@ -217,12 +219,19 @@ class Gateway:
         page = invitations_page(protocols, doors, config.public_url or address)
         inbound.append(shell.protocol())
         people = CredentialActions(credentials, page).performers()
+        owning, shown = gateway.owning, ShownBook(store.documents, news.tell)
+        leaving = Leaving(
+            store.documents,
+            services.is_user,
+            (notices.revoked, gateway.revoked, shown.revoked),
+            (owning.forget, shells.forget, uploads.forget, notices.forget),
+        )
         performers: dict[type[Action], Performer] = {
-            **leaving(people, notices.revoked, (uploads.forget, shells.forget)),
+            **leaving.performers(people),
             **SessionKeys(store.documents).performers(),
             **trust_performers(self._trust),
             **keeper.performers(),
-            **ShownBook(store.documents, news.tell).performers(),
+            **shown.performers(),
             **news.performers(),
             **Halls(news, store.summary).performers(),
             **TerminalActions(terminals).performers(),
@@ -236,6 +245,7 @@ class Gateway:
             **shell.performers(),
             **uploads.performers(),
         }
+        performers = owning.guarded(performers)
         for kind in kinds.values():
             performers.update(kind.performers())
         parts = Parts(
@@ -253,6 +263,8 @@ class Gateway:
         behind = [(door, door.app(parts)) for door in doors]
         self._runner = Runner(App(parts), binding, sockets, self._clock, limits, behind)
         await registry.start(kill_children=config.on_restart == "kill")
+        await leaving.start()
+        await _say_shared(store)
         await desks.start()
         stack.push_async_callback(notices.stop)
         stack.push_async_callback(registry.stop)
@@ -319,10 +331,12 @@ class Gateway:
             session_env=frozenset(config.session_env),
         )
 
-    def _notices(self, store: SqliteStore, data: Path) -> Room:
-        async def title(session: SessionId) -> str:
+    def _notices(self, store: SqliteStore, data: Path, credentials: Credentials) -> Room:
+        async def describe(session: SessionId) -> tuple[str, tuple[str, ...]]:
             summary = await store.summary(session)
-            return "" if summary is None else summary.title
+            if summary is None:
+                return "", ()
+            return summary.title, tuple(filter(None, (summary.owner, *summary.shared)))
 
         return Room(
             store.shelf,
@@ -331,7 +345,8 @@ class Gateway:
             data,
             self._clock,
             fresh=lambda: str(uuid.uuid4()),
-            title=title,
+            describe=describe,
+            who_is=credentials.identity,
             caller=Caller(self._clock, networks(self.config.notify_private)),
             public_url=self.config.public_url,
         )
@@ -345,6 +360,18 @@ class Gateway:
 
     def _describe(self, folder: str) -> FolderReport:
         return trust.describe(folder, self.config.claude_home or self._env.get("HOME", ""))
+
+
+async def _say_shared(store: SqliteStore) -> None:
+    """Once, after the data folder was brought to where sessions belong to users."""
+    sessions = await store.documents.get("notes", "sessions-shared")
+    if sessions is not None:
+        log.warning(
+            "Sessions belong to the users who made them from now on. The %d sessions that were here before are shared"
+            " with everybody; fairlead share SESSION --everybody --remove takes one back.",
+            sessions,
+        )
+        await store.documents.delete("notes", "sessions-shared")
 
 
 @contextlib.asynccontextmanager

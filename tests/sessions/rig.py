@@ -41,8 +41,8 @@ from fairlead.sessions.session import Session
 from fairlead.stores.sqlite import SqliteStore
 from fairlead.testing.clock import ManualClock
 
-ANN = Identity("cred-ann", "ann", "ann", frozenset({"admin"}))
-BOB = Identity("cred-bob", "bob", "bob", frozenset({"view", "chat", "approve"}))
+ANN = Identity("cred-ann", "owner", "ann", frozenset({"admin"}))
+BOB = Identity("cred-bob", "owner", "bob", frozenset({"view", "chat", "approve"}))
 SESSION = SessionId("11111111-2222-3333-4444-555555555555")
 CHILD = SessionId("99999999-2222-3333-4444-555555555555")
 MODES = ("default", "acceptEdits", "plan", "dontAsk", "bypassPermissions")

@@ -75,6 +75,12 @@ class Accounts:
             return "expired"
         return Identity(credential_of(record), record.name, record.name, frozenset(record.scopes), expires)
 
+    def user(self, credential: str) -> Identity | None:
+        """What the tokens of a user count as, if that is what it names."""
+        kind, _, number = credential.partition(":")
+        record = self._users.numbered(int(number)) if kind == "user" and number.isdecimal() else None
+        return None if record is None else Identity(credential, record.name, record.name, frozenset(record.scopes))
+
     def renew(self, who: Identity, *, now: bool) -> SignedIn | None:
         record = self._users.get(who.user)
         if record is None or not who.expires or who.credential != credential_of(record):
@@ -99,7 +105,7 @@ class Accounts:
     # --- signing in
 
     async def sign_in(self, name: str, password: str, peer: str) -> SignedIn:
-        self._attempts.begin(peer, name)
+        await self._attempts.begin(peer, name)
         record = self._users.get(name)
         fits = await self._passwords.fits(record.password if record else "", password)
         if record is None or not fits or self._users.get(name) is not record:

@@ -106,6 +106,10 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     parent: SessionId | None = None
     first_prompt: str = ""
     branch: str = ""
+    owner: str = ""
+    """The user who made it; empty: nobody any more, and only admins see it."""
+    shared: tuple[str, ...] = ()
+    """The other users who see and steer it, or `auth.EVERYBODY`."""
 
 
 TRANSCRIPT = "transcript"
@@ -192,7 +196,8 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
 class SessionFilter(msgspec.Struct, frozen=True, kw_only=True):
     """`words` match title and first prompt; `before` is the cursor of the last row of the page before.
 
-    `transcripts` false leaves out the sessions that nobody has opened here yet."""
+    `transcripts` false leaves out the sessions that nobody has opened here yet. `seen_by`: only those that this user
+    sees (`auth.Identity.sees`); None: all. The core sets it, whatever a client asked for."""
 
     words: str = ""
     archived: bool | None = False
@@ -201,6 +206,7 @@ class SessionFilter(msgspec.Struct, frozen=True, kw_only=True):
     before: str = ""
     limit: int = 50
     transcripts: bool = True
+    seen_by: str | None = None
 
 
 class SessionPage(msgspec.Struct, frozen=True):
@@ -342,13 +348,16 @@ class Store(Protocol):
         """The session that an agent knows by this id, be it its own or another."""
         ...
 
-    async def search(self, words: str, limit: int = 20, session: SessionId | None = None) -> Sequence[Hit]:
-        """Full text over what was said, best first; what was appended last may not be indexed yet."""
+    async def search(
+        self, words: str, limit: int = 20, session: SessionId | None = None, seen_by: str | None = None
+    ) -> Sequence[Hit]:
+        """Full text over what was said, best first; what was appended last may not be indexed yet. `seen_by`: in the
+        sessions that this user sees."""
         ...
 
-    async def insight(self, since: int, until: int, offset: int = 0) -> Insight:
+    async def insight(self, since: int, until: int, offset: int = 0, seen_by: str | None = None) -> Insight:
         """What the logs' entries between two moments come to, by days of a place `offset` minutes east of Greenwich;
-        what was appended last may not be counted yet."""
+        what was appended last may not be counted yet. `seen_by`: of the sessions that this user sees."""
         ...
 
     async def indexed(self) -> None:

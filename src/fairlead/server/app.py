@@ -232,7 +232,11 @@ class App:
 
     async def _chunks(self, who: Identity, answer: LogStream) -> AsyncIterator[bytes]:
         revoked: list[bool] = []
-        detach = self._parts.credentials.attach(who, lambda: revoked.append(True))
+
+        def cut() -> None:
+            revoked.append(True)
+
+        detach = self._parts.credentials.attach(who, cut, cut)
         try:
             ready = bytearray(answer.renderer.begin())
             async for entry in self._parts.gateway.export(who, answer.session):
@@ -301,7 +305,7 @@ class App:
             endpoint,
             options,
             opening.subprotocol or None,
-            parts.credentials.attach(who, endpoint.revoked),
+            parts.credentials.attach(who, endpoint.revoked, endpoint.come_again),
             None if route.check is None else partial(self._checked, who, route.check(opening), route.path),
         )
 

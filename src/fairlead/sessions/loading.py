@@ -7,9 +7,11 @@ import msgspec
 
 from fairlead.model import events as ev
 from fairlead.model.agents import AgentKind, Interpreter, Record
+from fairlead.model.auth import Identity
 from fairlead.model.commands import Fork, Settings
 from fairlead.model.errors import NotFound
 from fairlead.model.ids import MessageId, SessionId, event_id
+from fairlead.model.scopes import inherited
 from fairlead.model.store import TRANSCRIPT, Entry, ForkPoint, Store
 from fairlead.sessions.core import INTERPRETER, STATE, Core
 from fairlead.sessions.feed import Feed
@@ -123,7 +125,7 @@ async def create(
 
 
 async def fork(
-    services: Services, feed: Feed, parent: SessionState, command: Fork, point: ForkPoint, at: str, by: str
+    services: Services, feed: Feed, parent: SessionState, command: Fork, point: ForkPoint, at: str, who: Identity
 ) -> Core:
     """A session that goes on from its parent: its log shows the parent's entries up to `point` as its own."""
     child = command.child
@@ -137,8 +139,8 @@ async def fork(
         title=command.title or f"{parent.title or parent.first_prompt[:60]} (fork)",
         first_prompt=parent.first_prompt,
         agent_session=parent.agent_session,
-        settings=parent.settings,
-        rules=parent.rules,
+        settings=inherited(who, parent.settings),
+        rules=parent.rules if who.may("approve") else (),
         model=parent.model,
     )
     core = Core(services, log, state, kind.interpreter(child))
@@ -150,7 +152,8 @@ async def fork(
                 parent=parent.session,
                 seq=point.seq,
                 message=MessageId(at) if at else None,
-                by=by,
+                by=who.name,
+                owner=who.user,
             )
         )
         await core.commit(transition)

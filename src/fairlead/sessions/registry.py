@@ -95,6 +95,7 @@ class Registry:
         return session
 
     async def remove(self, session: SessionId) -> None:
+        self.services.requests.drop(session)
         await self.views.drop(session)
         found = self._sessions.pop(session, None)
         if found is not None:

@@ -6,6 +6,7 @@ from typing import Any, Protocol
 import msgspec
 
 from fairlead.model.agents import AgentKind, Child
+from fairlead.model.auth import Identity
 from fairlead.model.errors import NotFound
 from fairlead.model.events import Event
 from fairlead.model.ids import SessionId
@@ -16,6 +17,7 @@ from fairlead.model.transcripts import Transcripts
 from fairlead.model.views import View
 from fairlead.sessions import disk
 from fairlead.sessions.policy import Fences
+from fairlead.sessions.requests import Requests
 from fairlead.system.clock import Clock
 
 CHILDREN = "children"
@@ -69,6 +71,10 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     """Told what lists are to show otherwise."""
     committed: Callable[[SessionId, Sequence[Event]], None] = lambda session, events: None
     """Told what a session's log has got. It returns at once."""
+    is_user: Callable[[str], bool] = lambda name: True
+    sight_lost: Callable[[Callable[[Identity], bool]], None] = lambda lost: None
+    """Told when some may see less than before: what they have open ends, so that they come again."""
+    requests: Requests = msgspec.field(default_factory=Requests)
     limits: Limits = Limits()
     transcripts: Transcripts | None = None
     mcp: Mapping[str, McpServer] = {}

@@ -32,6 +32,14 @@ class ShownBook:
             await self._documents.put(SPACE, action.session, {**turns, who.credential: action.turns})
         self._news(action.session, "read")
 
+    async def revoked(self, credential: str) -> None:
+        """Nobody is shown anything with it any more."""
+        async with self._lock:
+            for session, turns in (await self._documents.list(SPACE)).items():
+                if credential in turns:
+                    left = {other: number for other, number in turns.items() if other != credential}
+                    await self._documents.put(SPACE, session, left)
+
     async def _read(self, who: Identity, action: ReadShown) -> Shown:
         found: dict[str, int] = {}
         for session in action.sessions:

@@ -9,6 +9,7 @@ from typing import Any, Literal, assert_never
 import msgspec
 
 from fairlead.model import events as ev
+from fairlead.model.auth import EVERYBODY, OWNER
 from fairlead.model.commands import Link, Settings
 from fairlead.model.content import Content, plain_text
 from fairlead.model.ids import CallId, MessageId, RequestId, SessionId, SubagentId, TurnId
@@ -82,6 +83,9 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True):
     fork_from: str = ""
     fork_at: str = ""
     handover: Wish | None = None
+    owner: str = OWNER
+    shared: tuple[str, ...] = (EVERYBODY,)
+    """As a log from before sessions belonged to anybody has it; the first event of every other log says more."""
 
     @property
     def phase(self) -> str:
@@ -125,6 +129,8 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True):
             parent=self.parent,
             first_prompt=self.first_prompt,
             branch=self.branch,
+            owner=self.owner,
+            shared=self.shared,
         )
 
 
@@ -156,6 +162,8 @@ def evolve(state: SessionState, event: ev.Event, seq: int, encoded: bytes = b"")
                 branch=event.branch,
                 created=event.at,
                 updated=event.at,
+                owner=OWNER if event.owner is None else event.owner,
+                shared=(EVERYBODY,) if event.owner is None else event.shared,
             )
         case ev.SessionForked():
             return _forked(state, event)
@@ -240,6 +248,8 @@ def _forked(state: SessionState, event: ev.SessionForked) -> SessionState:
         fork_at=event.message or "",
         handover=None,
         agent_session="",
+        owner=state.owner if event.owner is None else event.owner,
+        shared=state.shared if event.owner is None else (),
     )
 
 
@@ -267,6 +277,8 @@ def _changed(state: SessionState, event: ev.SessionChanged) -> SessionState:
         settings=state.settings if event.settings is None else msgspec.convert(event.settings, Settings),
         allow=state.allow if event.allow is None else event.allow,
         deny=state.deny if event.deny is None else event.deny,
+        owner=state.owner if event.owner is None else event.owner,
+        shared=state.shared if event.shared is None else event.shared,
         updated=event.at,
     )
 

@@ -214,6 +214,8 @@ class Keeper:
             agent=kind.name,
             title="" if found.first_prompt.startswith(found.title) else found.title,
             branch=found.branch,
+            owner=summary.owner,
+            shared=summary.shared,
         )
         if not self.forks.family(found):
             return await self._begin(found, opened, None, path)

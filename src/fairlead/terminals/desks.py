@@ -30,7 +30,7 @@ from fairlead.system.clock import Clock, within
 from fairlead.terminals.desk import Desk, Place
 from fairlead.terminals.programs import Provider, key, resumes, typed, words
 from fairlead.terminals.registry import TerminalRegistry
-from fairlead.terminals.shells import Shells
+from fairlead.terminals.shells import Shells, desk_of
 from fairlead.terminals.terminal import LiveTerminal
 
 log = logging.getLogger("fairlead.terminals")
@@ -122,7 +122,7 @@ class Desks:
     # --- a shell, or a configured program
 
     async def _program(self, who: Identity, name: str, folder: str, wanted: Wanted, lost: str) -> Place:
-        name = f"desk/{who.user}/{name}"
+        name = desk_of(who.user) + name
         terminal = self._shells.find(name)
         if terminal is not None and wanted.restart:
             await terminal.stop()
@@ -167,6 +167,8 @@ class Desks:
     async def _session(self, who: Identity, name: str, folder: str, wanted: Wanted, lost: str) -> Place:
         known = self._sessions.get(name)
         if known is not None and known[1].running:
+            # It may have been shared with them then, and be no more.
+            await self._gateway.ask(who, q.GetSession(session=known[0]))
             if not wanted.restart:
                 return Place(known[1], _seated(folder, wanted, again=True), False, _no_wish)
             await self._gateway.command(who, cmd.Close(session=known[0]))

@@ -164,7 +164,7 @@ async def open_house(
 ) -> AsyncIterator[House]:
     rig = rig or Rig(folder)
     rig.views = {view.name: view for view in protocol.views}
-    news = NewsDesk(rig.clock)
+    news = NewsDesk(rig.clock, lambda who, session: rig.gateway.owning.sees(who, session))
     rig.news = news.tell
     await rig.start()
     clock = SystemClock()

@@ -13,6 +13,8 @@ from clients.mylifedb.house import House, open_house
 from fairlead.clients.mylifedb.notifications import event
 from fairlead.model import commands as cmd
 from fairlead.model.agents import Exit
+from fairlead.model.auth import Identity
+from fairlead.model.ids import SessionId
 from fairlead.model.news import SessionNews
 from fairlead.sessions.news import NewsDesk
 from fairlead.testing.clock import ManualClock
@@ -91,8 +93,12 @@ async def test_a_gateway_that_stops_does_not_wait_for_listeners(tmp_path: Path) 
         await client.aclose()
 
 
+async def sees_all(who: Identity, session: SessionId) -> bool:
+    return True
+
+
 async def test_one_who_does_not_listen_keeps_the_last_of_each_kind_only() -> None:
-    desk = NewsDesk(ManualClock())
+    desk = NewsDesk(ManualClock(), sees_all)
     slow, gone = desk.listen(), desk.listen()
     for _ in range(1000):
         desk.tell(SESSION, "updated")
