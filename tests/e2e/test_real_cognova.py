@@ -8,7 +8,7 @@ import pytest
 
 from clients.cognova.chatting import Peer, peer_at
 from e2e.desk import Desk, at_desk, settings
-from e2e.harness import LAST_DIAL_IN, NEWEST, OLDEST, on_versions
+from e2e.harness import NEWEST, on_versions
 from fairlead.testing.cognova_client import CognovaClient
 from fairlead.testing.model_api import ScriptedModel
 
@@ -143,9 +143,8 @@ DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAW
 """A picture of one point."""
 
 
-@on_versions(OLDEST, LAST_DIAL_IN)
+@on_versions()
 async def test_what_is_attached_reaches_the_model(desk: Desk, model: ScriptedModel) -> None:
-    """Newer ones put a note of their own behind the prompt, and the stand-in keeps the last message alone."""
     image = {"type": "base64", "media_type": "image/png", "data": DOT}
     notes = {"type": "text", "media_type": "text/plain", "data": "words of a note"}
     attached = {
@@ -157,9 +156,9 @@ async def test_what_is_attached_reaches_the_model(desk: Desk, model: ScriptedMod
         await peer.until("stream_end")
         assert "seen" in peer.client.conversations[name].answers[0].text
     (asked,) = model.of("text")
-    assert asked.last is not None
-    kinds = [block["type"] for block in asked.last["content"] if block["type"] != "text"]
+    blocks = [block for message in asked.told if isinstance(message["content"], list) for block in message["content"]]
+    kinds = [block["type"] for block in blocks if block["type"] != "text"]
     assert kinds == ["image", "document"]
-    assert "words of a note" in str(asked.last)
+    assert "words of a note" in str(asked.told)
     stored_kinds = [block["type"] for block in (await stored(desk, name))["messages"][0]["content"]]
     assert stored_kinds == ["image", "document", "text"]

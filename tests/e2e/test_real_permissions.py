@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from e2e.desk import Desk, at_desk, settings
-from e2e.harness import NEWEST, OLDEST, VERSIONS, on_versions
+from e2e.harness import NEWEST, OLDEST, on_versions
 from fairlead.testing.model_api import ScriptedModel
 
 
@@ -89,7 +89,7 @@ async def test_a_denied_tool_does_not_run_and_the_model_hears_why(desk: Desk, mo
     assert not target.exists()
     (ended,) = desk.all("tool.ended")
     assert ended["is_error"]
-    assert "because of the tests" in str(model.of("bash")[-1].last)
+    assert "because of the tests" in str(model.of("bash")[-1].told)
 
 
 @on_versions()
@@ -134,7 +134,7 @@ async def test_a_question_is_answered(desk: Desk, model: ScriptedModel) -> None:
     label = question["options"][1]["label"]
     await desk.answer(asked, answers={question["question"]: label})
     assert (await desk.until("turn.ended"))["status"] == "completed"
-    assert label in str(model.of("question")[-1].last)
+    assert label in str(model.of("question")[-1].told)
 
 
 @on_versions()
@@ -154,7 +154,7 @@ async def test_a_mcp_server_of_ours_is_called(desk: Desk, adder: Adder, model: S
     await desk.answer(await desk.until("permission.asked"))
     assert (await desk.until("turn.ended"))["status"] == "completed"
     assert [call["name"] for call in adder.calls] == ["add"]
-    assert "sum=3" in str(model.of("mcp")[-1].last)
+    assert "sum=3" in str(model.of("mcp")[-1].told)
 
 
 @on_versions(NEWEST)
@@ -286,7 +286,3 @@ async def test_our_deny_holds_in_a_trusted_project_too(desk: Desk) -> None:
     await desk.open(f"SCRIPT:bash touch {target}")
     await desk.until("turn.ended")
     assert not target.exists()
-
-
-def test_the_versions_are_the_three_of_the_contract() -> None:
-    assert VERSIONS == ("2.1.37", "2.1.120", "2.1.325")
