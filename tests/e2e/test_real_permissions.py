@@ -147,13 +147,14 @@ async def test_a_plan_is_approved(desk: Desk) -> None:
     assert (await desk.until("turn.ended"))["status"] == "completed"
 
 
-@on_versions(NEWEST)
+@on_versions()
 async def test_a_mcp_server_of_ours_is_called(desk: Desk, adder: Adder, model: ScriptedModel) -> None:
     await desk.open(settings={"mcp_servers": ["adder"], "mode": "default"})
     await desk.send("SCRIPT:mcp mcp__adder__add")
     await desk.answer(await desk.until("permission.asked"))
     assert (await desk.until("turn.ended"))["status"] == "completed"
     assert [call["name"] for call in adder.calls] == ["add"]
+    assert len(desk.all("permission.asked")) == 1, "by the hook or over the wire, but once"
     assert "sum=3" in str(model.of("mcp")[-1].told)
 
 
