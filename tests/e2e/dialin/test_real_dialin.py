@@ -189,7 +189,7 @@ async def test_closing_ends_the_cli_and_the_next_message_resumes_it(desk: Desk, 
     exited = await desk.until("agent.exited")
     assert exited["expected"] and gone(process)
     how = (exited.get("code"), exited.get("signal"))
-    assert how == ((0, None) if since(version, LAST_DIAL_IN) else (143, None)), "by close code where that ends it"
+    assert how == ((0, None) if since(version, "2.1.77") else (143, None)), "by close code where that ends it"
     assert (await desk.turn("SCRIPT:echo"))["status"] == "completed"
     assert desk.all("session.resumed")[0]["agent_session"] == desk.session
 
@@ -415,7 +415,7 @@ async def test_a_variable_is_set_while_it_runs(desk: Desk, model: ScriptedModel)
     assert "team=blue" in str(desk.all("tool.ended")[-1]["content"])
 
 
-@on_versions(NEWEST, first="2.1.121")
+@on_versions(NEWEST, first="2.1.200")
 async def test_a_version_that_takes_no_variables_says_so(desk: Desk) -> None:
     await desk.open("SCRIPT:text", settings={"link": "stdio"})
     await desk.until("turn.ended")
@@ -437,7 +437,7 @@ async def test_a_cli_that_is_started_by_hand_serves_the_session(
         assert (await desk.until("turn.ended"))["status"] == "completed"
         assert len(relay.sockets()) == 1
         await desk.do("close")
-        if since(version, LAST_DIAL_IN):
+        if since(version, "2.1.77"):
             assert await asyncio.wait_for(process.wait(), 30) == 0
     finally:
         if process.returncode is None:
