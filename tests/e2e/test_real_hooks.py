@@ -100,8 +100,8 @@ async def test_updated_permissions_hold_for_the_session(start: Start, cli_cwd: P
             rules=(control.PermissionRule("Bash", "python3:*"),), behavior="allow", destination="session"
         )
         cli.permission = lambda request: control.Allow(updatedInput=request["input"], updatedPermissions=(rule,))
-        await cli.turn("SCRIPT:bash python3 -c 'print(1)'")
-        await cli.turn("SCRIPT:bash python3 -c 'print(2)'")
+        await cli.turn("SCRIPT:bash python3 one.py")
+        await cli.turn("SCRIPT:bash python3 two.py")
         assert cli.asked() == ["Bash"]
         mode = control.SetMode(mode="acceptEdits", destination="session")
         cli.permission = lambda request: control.Allow(updatedInput=request["input"], updatedPermissions=(mode,))
@@ -315,4 +315,4 @@ async def test_servers_are_set_toggled_and_told(start: Start, version: str, tmp_
             control.McpReconnect(serverName="small"),
         ):
             answer = await cli.ask(request)
-            assert answer["subtype"] == ("success" if since(version, "2.1.120") else "error")
+            assert answer["subtype"] == ("success" if since(version, "2.1.77") else "error")

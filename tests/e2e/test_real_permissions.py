@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from e2e.desk import Desk, at_desk, settings
-from e2e.harness import NEWEST, OLDEST, on_versions, since
+from e2e.harness import LAST_DIAL_IN, NEWEST, OLDEST, on_versions
 from fairlead.testing.model_api import ScriptedModel
 
 
@@ -182,22 +182,28 @@ async def test_a_subagents_work_is_told_inside_it(desk: Desk) -> None:
     await desk.raw()
 
 
-@on_versions(first="2.1.77")
-async def test_a_background_subagent_reports_in_a_turn_of_its_own(desk: Desk, version: str) -> None:
-    """Before 2.1.186 the CLI asks nobody for a subagent in the background: what it would have to ask for is refused."""
-    asks = since(version, "2.1.186")
+@on_versions(NEWEST, first="2.1.186")
+async def test_a_background_subagent_reports_in_a_turn_of_its_own(desk: Desk) -> None:
     await desk.open(f"SCRIPT:background bash touch {desk.cwd / 'sub'}")
-    if asks:
-        await desk.answer(await desk.until("permission.asked"))
+    await desk.answer(await desk.until("permission.asked"))
     await desk.until("subagent.ended")
     folded = desk.folded()
     assert [agent.background for agent in folded.subagents.values()] == [True]
-    await desk.until("turn.ended")
+    await desk.until(lambda line: line["type"] == "turn.ended" and len(desk.all("turn.ended")) == 2)
     assert [line.get("trigger", "prompt") for line in desk.all("turn.started")] == ["prompt", "agent"]
-    ends = [line["status"] for line in desk.all("turn.ended")]
-    assert len(ends) >= 2
-    assert set(ends) == {"completed"}
-    assert (desk.cwd / "sub").exists() == asks
+    assert {line["status"] for line in desk.all("turn.ended")} == {"completed"}
+    assert (desk.cwd / "sub").exists()
+
+
+@on_versions(LAST_DIAL_IN, first="2.1.77", last="2.1.183")
+async def test_an_older_one_s_background_subagent_can_ask_nobody_and_reports_in_the_same_turn(desk: Desk) -> None:
+    """Measured: these CLIs refuse by themselves what a subagent in the background would have to ask for, whatever a hook
+    says, and tell the end of a turn only when all that runs in the background has ended."""
+    await desk.open(f"SCRIPT:background bash touch {desk.cwd / 'sub'}")
+    assert (await desk.until("turn.ended"))["status"] == "completed"
+    assert len(desk.all("turn.started")) == len(desk.all("subagent.ended")) == 1
+    assert "A background task ended" in desk.texts()[-1]
+    assert not (desk.cwd / "sub").exists() and desk.all("permission.asked") == []
 
 
 @on_versions(NEWEST)
