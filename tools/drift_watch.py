@@ -81,8 +81,8 @@ def pytest_configure(config: pytest.Config) -> None:
     watch = Watch()
     feed = LineSplitter.feed
 
-    def watched(splitter: LineSplitter, data: bytes) -> list[bytes | Oversize]:
-        lines = feed(splitter, data)
+    def watched(self: LineSplitter, data: bytes) -> list[bytes | Oversize]:
+        lines = feed(self, data)
         for line in lines:
             watch.line(line)
         return lines

@@ -68,17 +68,17 @@ def parameters(*usual: str, first: str = "", last: str = "", more: Sequence[obje
     def fits(version: str) -> bool:
         return since(version, first or version) and since(last or version, version)
 
-    asked = os.environ.get("FAIRLEAD_CLIS", "")
     pinned = [version for version in usual or VERSIONS if fits(version)]
     assert pinned, "a test that is for no pinned version would never run"
-    versions = [version for version in chosen(pinned, asked, _today()) if fits(version)]
+    versions = [version for version in of_today(pinned) if fits(version)]
     return [pytest.param(version, *more, marks=pytest.mark.cli(version)) for version in versions] or [
-        pytest.param("none", *more, marks=pytest.mark.skip(reason=f"not for Claude Code {asked}"))
+        pytest.param("none", *more, marks=pytest.mark.skip(reason="not for the versions of this run"))
     ]
 
 
-def _today() -> int:
-    return datetime.datetime.now(datetime.UTC).toordinal()
+def of_today(usual: Sequence[str] = VERSIONS) -> list[str]:
+    """The versions that this run takes for a test that is for all of these."""
+    return chosen(usual, os.environ.get("FAIRLEAD_CLIS", ""), datetime.datetime.now(datetime.UTC).toordinal())
 
 
 def why_not_isolated() -> str | None:

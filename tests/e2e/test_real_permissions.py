@@ -197,8 +197,8 @@ async def test_a_background_subagent_reports_in_a_turn_of_its_own(desk: Desk) ->
 
 @on_versions(LAST_DIAL_IN, first="2.1.77", last="2.1.183")
 async def test_an_older_one_s_background_subagent_can_ask_nobody_and_reports_in_the_same_turn(desk: Desk) -> None:
-    """Measured: these CLIs refuse by themselves what a subagent in the background would have to ask for, whatever a hook
-    says, and tell the end of a turn only when all that runs in the background has ended."""
+    """Measured: these CLIs refuse by themselves what a subagent in the background would have to ask for, whatever a
+    hook says, and tell the end of a turn only when all that runs in the background has ended."""
     await desk.open(f"SCRIPT:background bash touch {desk.cwd / 'sub'}")
     assert (await desk.until("turn.ended"))["status"] == "completed"
     assert len(desk.all("turn.started")) == len(desk.all("subagent.ended")) == 1

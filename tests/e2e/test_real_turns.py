@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from e2e.desk import Desk, at_desk, settings
+from e2e.desk import PATIENCE, Desk, at_desk, settings
+from e2e.dialed import written_down
 from e2e.harness import NEWEST, OLDEST, on_versions
 from fairlead.testing.model_api import ScriptedModel
 
@@ -140,9 +141,14 @@ async def test_the_limit_of_turns_is_a_failed_turn(desk: Desk) -> None:
 
 
 @on_versions(NEWEST)
-async def test_resume_after_the_cli_was_killed(desk: Desk, model: ScriptedModel) -> None:
+async def test_resume_after_the_cli_was_killed(desk: Desk, model: ScriptedModel, cli_home: Path) -> None:
+    """What it had written down is shown to the model again. Versions up to 2.1.140 write a prompt late: one that they
+    are killed over may be lost to the model, and is in our log as a failed turn."""
     await desk.open("SCRIPT:text remember me")
     await desk.until("turn.ended")
+    async with asyncio.timeout(PATIENCE):
+        while not written_down(cli_home, "Hello"):
+            await asyncio.sleep(0.02)
     await desk.send("SCRIPT:slow 200")
     await desk.until("text.delta")
     os.kill(desk.all("agent.started")[0]["pid"], signal.SIGKILL)
@@ -154,7 +160,6 @@ async def test_resume_after_the_cli_was_killed(desk: Desk, model: ScriptedModel)
     assert desk.all("session.resumed")[0]["agent_session"] == desk.session
     shown = str(model.of("echo")[-1].conversation)
     assert "SCRIPT:text remember me" in shown and "Hello from the scripted model." in shown
-    assert "SCRIPT:slow 200" in shown, "and what was asked when it was killed"
     await desk.raw()
 
 
