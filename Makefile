@@ -7,7 +7,7 @@ RUN = py=$$(tools/find-python) && exec "$$py"
 SOURCES = $(wildcard src tests bench tools)
 
 .DEFAULT_GOAL := help
-.PHONY: help install clis serve web check format test test-long test-stress bench screenshots coverage rules lock clean
+.PHONY: help install clis serve web check format test test-long test-stress drift bench screenshots coverage rules lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -42,6 +42,9 @@ test-stress: install clis ## parts of the tests in a random order on a busy mach
 
 test-long: install clis ## the long forms, with a new seed; the result is kept in tests/long-result.json
 	@$(BIN)/python -m tools.test_long
+
+drift: install ## run the scenarios on one more version of Claude Code and keep the result: VERSION="2.1.200"
+	@$(BIN)/python -m tools.drift $(VERSION)
 
 bench: install ## measure beside peers in the same run, and print ratios
 	@if [ -f bench/run.py ]; then exec $(BIN)/python bench/run.py $(ARGS); else echo "bench/run.py is not written yet"; fi

@@ -166,7 +166,7 @@ async def test_what_the_model_was_sent_is_logged_in_memory_and_in_the_file(
     assert request.system == "You are\nkind."
     assert request.thinking == {"type": "enabled"}
     assert request.tools == ("Agent", "Bash", "Write")
-    assert request.last == {"role": "user", "content": "SCRIPT:text x"}
+    assert request.conversation == request.told == ({"role": "user", "content": "SCRIPT:text x"},)
     assert _logged(tmp_path)[0]["script"] == "text"
 
 

@@ -58,8 +58,15 @@ class ModelRequest:
     system: str = ""
     thinking: dict[str, Any] | None = None
     tools: tuple[str, ...] = ()
-    last: dict[str, Any] | None = None
-    """The last message of the conversation, as it was sent."""
+    conversation: tuple[dict[str, Any], ...] = ()
+    """All messages, as they were sent. Some versions of the CLI put notes of their own among them, before or behind
+    the prompt: look for the message that you mean, not for the last one."""
+
+    @property
+    def told(self) -> tuple[dict[str, Any], ...]:
+        """What the model was told since it spoke last: the messages behind its last answer."""
+        spoke = [place for place, message in enumerate(self.conversation) if message.get("role") == "assistant"]
+        return self.conversation[spoke[-1] + 1 if spoke else 0 :]
 
 
 class ScriptedModel:
@@ -232,7 +239,7 @@ def _describe(request: Request, body: dict[str, Any], call: Call, kind: str) -> 
         system=_system_text(body),
         thinking=body.get("thinking"),
         tools=tuple(str(t.get("name")) for t in body.get("tools") or []),
-        last=messages[-1] if messages else None,
+        conversation=tuple(messages),
     )
 
 

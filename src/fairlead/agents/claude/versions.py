@@ -1,8 +1,8 @@
 """What a version of the CLI can, and how it differs. Data and pure functions; all of it was observed.
 
-Seen on 2.1.37, 2.1.120 and 2.1.325, the boundary of the dial-in by bisection (2.1.120 accepts, 2.1.121 refuses).
-Between two versions that differ nobody has looked: the newer behaviour is assumed only from the version on which
-it was seen.
+Seen on the versions of docs/reference/compatibility.md, the boundary of the dial-in by bisection (2.1.120 accepts,
+2.1.121 refuses). Between two versions that differ nobody has looked: the newer behaviour is assumed only from the
+version on which it was seen.
 """
 
 import re
@@ -12,8 +12,10 @@ import msgspec
 
 Version = tuple[int, int, int]
 
+_V50: Final[Version] = (2, 1, 50)
+_V77: Final[Version] = (2, 1, 77)
 _V120: Final[Version] = (2, 1, 120)
-_V325: Final[Version] = (2, 1, 325)
+_V200: Final[Version] = (2, 1, 200)
 
 _PATTERN: Final = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 
@@ -52,23 +54,22 @@ class Abilities(msgspec.Struct, frozen=True, kw_only=True):
     """The transcript's assistant rows have their true stop_reason; else it is always null."""
 
 
-_OLD_MODES: Final = ("default", "acceptEdits", "bypassPermissions", "plan", "delegate", "dontAsk")
-_NEW_MODES: Final = ("default", "acceptEdits", "bypassPermissions", "plan", "dontAsk", "auto")
+_MODES: Final = ("default", "acceptEdits", "bypassPermissions", "plan", "dontAsk")
 
 
 def abilities(version: Version) -> Abilities:
-    middle, new = version >= _V120, version >= _V325
+    middle, talks = version >= _V120, version >= _V77
     return Abilities(
-        modes=_NEW_MODES if new else _OLD_MODES,
+        modes=(*_MODES, *(["delegate"] if version < _V50 else []), *(["auto"] if middle else [])),
         dial_in=version <= _V120,
-        tells_modes=middle,
-        answers_unknown=middle,
-        takes_cancel=middle,
-        takes_environment=not new,
-        # Measured: 2.1.37 tries twice and is gone after 5.1 s; 2.1.120 has a budget of 600 s, with jitter.
-        reconnect_s=630.0 if middle else 8.0,
-        close_code=4001 if middle else None,
-        replays=middle,
+        tells_modes=talks,
+        answers_unknown=talks,
+        takes_cancel=talks,
+        takes_environment=version < _V200,
+        # Measured: 2.1.37 tries twice and is gone after 5.1 s; 2.1.77 and 2.1.120 have 600 s, with jitter.
+        reconnect_s=630.0 if talks else 8.0,
+        close_code=4001 if talks else None,
+        replays=talks,
         writes_in_order=middle,
         stops_in_transcript=middle,
     )
