@@ -211,7 +211,7 @@ class ClaudeKind:
             await link.stop()
             raise
         spill = SpillFiles(Path(self._settings.spill), ready.launch.session) if self._settings.spill else None
-        agent = ClaudeAgent(link, sink, self._clock, ready.found.version, spill)
+        agent = ClaudeAgent(link, sink, self._clock, ready.found.version, spill, ready.transcript)
         if isinstance(link, ClaudeDialIn):
             link.tell, link.asked = agent.tell, agent.asked
         await agent.start(ready.launch)

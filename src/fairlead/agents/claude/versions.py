@@ -17,6 +17,11 @@ _V77: Final[Version] = (2, 1, 77)
 _V120: Final[Version] = (2, 1, 120)
 _V200: Final[Version] = (2, 1, 200)
 
+_REPORTS_SINCE: Final[Version] = (2, 1, 50)
+_FORWARDS_SINCE: Final[Version] = (2, 1, 119)
+_BACKGROUND_SINCE: Final[Version] = (2, 1, 170)
+"""How subagents are told: seen on these, and not on 2.1.37, 2.1.118 (it lacks the word) and 2.1.156."""
+
 _PATTERN: Final = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 
 
@@ -52,6 +57,12 @@ class Abilities(msgspec.Struct, frozen=True, kw_only=True):
     and then written before its prompt."""
     stops_in_transcript: bool
     """The transcript's assistant rows have their true stop_reason; else it is always null."""
+    reports_tasks: bool
+    """The end of a background task is sent, and opens a turn by itself; else it waits in the CLI's queue."""
+    forwards_subagents: bool
+    """What a subagent says that is waited for is sent, if `initialize` asks for it; else only its calls are."""
+    forwards_background: bool
+    """What a subagent says and does in the background is sent; else it is in its file alone."""
 
 
 _MODES: Final = ("default", "acceptEdits", "bypassPermissions", "plan", "dontAsk")
@@ -72,4 +83,7 @@ def abilities(version: Version) -> Abilities:
         replays=talks,
         writes_in_order=middle,
         stops_in_transcript=middle,
+        reports_tasks=version >= _REPORTS_SINCE,
+        forwards_subagents=version >= _FORWARDS_SINCE,
+        forwards_background=version >= _BACKGROUND_SINCE,
     )

@@ -36,7 +36,7 @@ STATE: Final = b"w"
 _WEIGHED: Final = frozenset(
     {"session.changed", "session.forked", "agent.started", "agent.exited", "turn.started", "turn.ended", "error"}
     | {"tool.called", "permission.asked", "question.asked", "plan.proposed"}
-    | {"permission.resolved", "permission.cancelled", "mode.changed", "record"}
+    | {"permission.resolved", "permission.cancelled", "mode.changed", "record", "subagent.started"}
 )
 """Events that mean something here beyond their record's bytes; the others are not even decoded."""
 
@@ -48,6 +48,8 @@ class Memory(msgspec.Struct):
     """The last record of each thread, by the call that started it; empty is the main one."""
     calls: dict[str, str] = {}
     """The record of each open tool call: its result hangs on it."""
+    parents: dict[str, str] = {}
+    """The call that started each subagent."""
     uncopied: dict[str, None] = {}
     """Records of the conversation whose row in the transcript has not come yet."""
     aside: dict[str, None] = {}
@@ -159,10 +161,15 @@ class MyLifeDbFold:
         return (Passing(STREAM + records.readable(raw)),)
 
     def _copied(self, entry: Entry, event: ev.Event | None, fields: Fields, kind: str, uuid: str) -> Sequence[Made]:
-        """A line of the transcript, as it is: a row of its own, or in the place of the wire's."""
+        """A line of the transcript, as it is: a row of its own, or in the place of the wire's. A subagent's says whose
+        it is."""
         assert entry.raw is not None
         data = records.readable(entry.raw)
+        side = records.is_true(fields.get("isSidechain")) or "agentId" in fields
         copy = event.of if isinstance(event, ev.RecordKept) else ""
+        if side and not copy:
+            child = (event or ev.decode(entry.event)).subagent or ""
+            data = records.inside(data, fields, self._memory.parents.get(child, ""))
         if copy and copy != uuid and uuid:
             # Under another uuid it would be a second record to every client that has the first.
             return ()
@@ -173,7 +180,10 @@ class MyLifeDbFold:
         if kind == "progress" and self._memory.driven and not self._memory.turn:
             # Read after the turn's end, it would make clients believe that a tool is running again.
             return ()
-        if not records.is_true(fields.get("isSidechain")):
+        if side and copy and (kind not in records.CHAINED or "parentToolUseID" not in fields):
+            # Read after the turn's end, it would stand behind it, and as the main thread's.
+            return ()
+        if not side:
             if kind == "assistant":
                 self._memory.stream.clear("")
             if uuid:
@@ -248,6 +258,9 @@ class MyLifeDbFold:
                 memory.turn = True
             case ev.AgentStarted():
                 memory.driven = True
+            case ev.SubagentStarted():
+                memory.parents[event.child] = event.call
+                _trim(memory.parents, THREADS)
             case ev.AgentExited():
                 memory.driven = False
                 return [Passing(STREAM + frame) for frame in memory.stream.end()]
