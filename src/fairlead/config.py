@@ -40,6 +40,7 @@ class DoorConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     port: Annotated[int, msgspec.Meta(ge=0, le=65535)]
     static: str = ""
     public_url: str = ""
+    login: Literal["", "basic", "token"] = ""
     options: dict[str, str] = {}
 
 
@@ -145,7 +146,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     door: Annotated[
         dict[str, DoorConfig],
         _described(
-            "Further ports, each for one client protocol by name: its port, static, public_url, options (a table)."
+            "Further ports, each for one client protocol by name: port, static, public_url, login, options (a table)."
         ),
     ] = {}
     notify_private: Annotated[

@@ -84,11 +84,12 @@ MOST_AGENTS = 64
 
 
 class DoorTold(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a door is; `static` the folder whose files it serves, if any."""
+    """Where a door is; `static` the folder whose files it serves, if any; `basic`: browsers sign in by HTTP Basic."""
 
     name: str
     url: str
     static: str = ""
+    basic: bool = False
 
 
 class Running(msgspec.Struct, frozen=True, kw_only=True):
@@ -247,7 +248,10 @@ class Gateway:
             token=token,
             agent=chosen,
             version=version("fairlead"),
-            doors=tuple(DoorTold(name=door.name, url=door.url, static=str(door.static or "")) for door in doors),
+            doors=tuple(
+                DoorTold(name=door.name, url=door.url, static=str(door.static or ""), basic=door.login == "basic")
+                for door in doors
+            ),
         )
 
     def _services(
@@ -466,6 +470,7 @@ def _doors(config: Config) -> list[Door]:
             port=door.port,
             static=Path(door.static).expanduser() if door.static else None,
             public_url=door.public_url,
+            login=door.login,
             options=door.options,
         )
         for name, door in config.door.items()

@@ -29,6 +29,9 @@ Access = Scope | Literal["public", "any", "agent"]
 """What a route asks for. Public routes are few and named; `any` is any valid credential; `agent` is the token of the
 agent of the session that the path names, and no other. There is no default."""
 
+Login = Literal["basic", "token"]
+"""How a browser signs in on a door: by HTTP Basic, which its pages need not know of, or by a token that they send."""
+
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 
@@ -123,7 +126,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     `signed`: a short-lived signed URL opens it too. `body_limit`: bytes of a body, where it is to be another than
     usual. `form`: the body is one with files; it is read when the handler asks for it (`model.uploads.TakeForm`).
     `waits`: its answer may take hours; when the client leaves, or the server stops, whoever makes it is
-    cancelled. A path has parameters as `{name}`; a last `{name...}` takes the rest of the path."""
+    cancelled. `page`: a browser may come here by a link of another site. A path has parameters as `{name}`; a last
+    `{name...}` takes the rest of the path."""
 
     method: str
     path: str
@@ -144,6 +148,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     body_limit: int | None = None
     form: bool = False
     waits: bool = False
+    page: bool = False
 
     def __post_init__(self) -> None:
         if self.method not in METHODS or not self.path.startswith("/"):
@@ -160,7 +165,8 @@ class ClientProtocol(msgspec.Struct, frozen=True, kw_only=True):
     below `root_paths`; everything also answers below `prefix`. Without a prefix all of it is at the root.
     `views`: its views with a memory; no other protocol may use their names. `door_options`: names of the query that a
     door can set for all who do not say otherwise (`--door NAME=PORT,OPTION=VALUE`). `door_sockets`: on its door alone.
-    `invitations`: the path of its page on which an invitation is accepted."""
+    `invitations`: the path of its page on which an invitation is accepted. `door_login`: how browsers sign in on its
+    door where the door does not say: `basic` where its pages have no way of their own, else `token`."""
 
     name: str
     routes: tuple[Route, ...] = ()
@@ -171,6 +177,7 @@ class ClientProtocol(msgspec.Struct, frozen=True, kw_only=True):
     door_options: tuple[str, ...] = ()
     door_sockets: tuple[SocketRoute, ...] = ()
     invitations: str = ""
+    door_login: Login = "token"
 
     def __post_init__(self) -> None:
         if self.prefix and (not self.prefix.startswith("/") or self.prefix.endswith("/")):
@@ -183,6 +190,7 @@ __all__ = [
     "ClientProtocol",
     "Head",
     "LogStream",
+    "Login",
     "NewsStream",
     "Param",
     "Renderer",

@@ -63,7 +63,7 @@ _Opened = tuple[
 class Parts:
     """What the application is made of. `base` is the public URL, empty if there is none; `inbound` are the routes by
     which agents come in, and others that are no client protocol. `door`: its one protocol has the root. `options`: what
-    the query says where it does not."""
+    the query says where it does not. `basic`: browsers sign in by HTTP Basic."""
 
     protocols: Sequence[ClientProtocol]
     gateway: Gateway
@@ -75,6 +75,7 @@ class Parts:
     base: str = ""
     inbound: Sequence[ClientProtocol] = ()
     door: bool = False
+    basic: bool = False
     options: Mapping[str, str] = field(default_factory=dict)
     limits: Limits = DEFAULT_LIMITS
     fresh: Callable[[], str] = lambda: str(uuid4())
@@ -89,7 +90,7 @@ class App:
         self.doer = Doer(parts.gateway, parts.performers)
         # What a path that is not there asks for: to strangers it looks like all the others.
         accounts = parts.door and any(route.accounts for protocol in placed for route in protocol.routes)
-        self._unknown = Demand(access="any", accounts=accounts)
+        self._unknown = Demand(access="any", accounts=accounts, basic=parts.basic)
         self._parts = parts
         self._keeper = Gatekeeper(parts.house, parts.credentials)
         self._sockets = SocketHost(self.doer, parts.clock, parts.limits, parts.fresh)
@@ -104,6 +105,9 @@ class App:
             return self._websocket(scope, receive, send)
         raise RuntimeError(f"there is nothing to do for {scope['type']} here")
 
+    def _demand(self, match: Match[Route] | Match[SocketRoute] | None) -> Demand:
+        return self._unknown if match is None else demand_of(match.route, match.params, basic=self._parts.basic)
+
     def _admit(self, scope: Scope, head: Head, demand: Demand) -> Allow | Refuse:
         verdict = self._keeper.admit(head, demand)
         if isinstance(verdict, Allow) and demand.access != "public":
@@ -117,10 +121,10 @@ class App:
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         head = head_of(scope)
         match = self.table.http(head.method, head.path)
-        verdict = self._admit(scope, head, self._unknown if match is None else demand_of(match.route, match.params))
+        demand = self._demand(match)
+        verdict = await self._keeper.check_basic(head, demand) or self._admit(scope, head, demand)
         if isinstance(verdict, Refuse):
-            refused = refusal(verdict, None if match is None else match.route.refused)
-            await send_and_close(send, receive, refused, self._parts.clock)
+            await send_and_close(send, receive, _refused(verdict, match), self._parts.clock)
             return
         if match is None:
             await self._send(send, self._missing(head))
@@ -249,7 +253,11 @@ class App:
     # --- WebSocket
 
     async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
-        opened = self._open_socket(scope)
+        head = head_of(scope)
+        match = self.table.socket(head.path)
+        guessing = await self._keeper.check_basic(head, self._demand(match)) if self._parts.basic else None
+        opened = self._open_socket(scope, head, match) if guessing is None else _refused(guessing, match)
+        del head, match
         if isinstance(opened, Response):
             await self._send(send, opened, socket=True)
             return
@@ -269,14 +277,12 @@ class App:
             endpoint.over()
             detach()
 
-    def _open_socket(self, scope: Scope) -> Response | _Opened:
+    def _open_socket(self, scope: Scope, head: Head, match: Match[SocketRoute] | None) -> Response | _Opened:
         """Not asynchronous: from the gate's decision on, a credential that is revoked ends this socket; and what
         only the handshake needs is gone when it is over."""
-        head = head_of(scope)
-        match = self.table.socket(head.path)
-        verdict = self._admit(scope, head, self._unknown if match is None else demand_of(match.route, match.params))
+        verdict = self._admit(scope, head, self._demand(match))
         if isinstance(verdict, Refuse):
-            return refusal(verdict, None if match is None else match.route.refused)
+            return _refused(verdict, match)
         if match is None:
             return error_response(NotFound("socket", head.path))
         parts, route, who = self._parts, match.route, verdict.identity
@@ -328,7 +334,11 @@ def head_of(scope: Scope) -> Head:
     )
 
 
-def demand_of(route: Route | SocketRoute, params: Mapping[str, str]) -> Demand:
+def _refused(verdict: Refuse, match: Match[Route] | Match[SocketRoute] | None) -> Response:
+    return refusal(verdict, None if match is None else match.route.refused)
+
+
+def demand_of(route: Route | SocketRoute, params: Mapping[str, str], *, basic: bool = False) -> Demand:
     signed = isinstance(route, Route) and route.signed
     session = params.get("session", "").lower()
     return Demand(
@@ -339,6 +349,8 @@ def demand_of(route: Route | SocketRoute, params: Mapping[str, str]) -> Demand:
         session=session,
         accounts=route.accounts,
         query_first=route.query_first,
+        basic=basic,
+        page=isinstance(route, Route) and route.page,
     )
 
 

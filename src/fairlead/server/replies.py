@@ -30,9 +30,11 @@ _ALWAYS: Final = {
 
 def refusal(verdict: Refuse, worded: Refused | None = None) -> Response:
     """The connection ends with it: who is refused gets no second request for free. `worded`: in a protocol's form."""
-    challenge = (("www-authenticate", "Bearer"),) if verdict.status == 401 else ()
+    scheme = 'Basic realm="Fairlead", charset="UTF-8"' if verdict.basic else "Bearer"
+    challenge = (("www-authenticate", scheme),) if verdict.status == 401 else ()
+    wait = (("retry-after", str(verdict.wait)),) if verdict.wait else ()
     told = worded(verdict.status, verdict.code, verdict.message) if worded else Response(body=verdict.body())
-    headers = (("connection", "close"), *challenge, *told.headers)
+    headers = (("connection", "close"), *challenge, *wait, *told.headers)
     return Response(status=verdict.status, body=told.body, content_type=told.content_type, headers=headers)
 
 

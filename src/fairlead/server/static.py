@@ -1,4 +1,4 @@
-"""A folder of static files on a door: somebody's front end, readable by whoever reaches the port.
+"""A folder of static files on a door: somebody's front end, readable by whoever reaches the port, or signs in there.
 
 Rule: nothing outside the folder is ever served, whatever a path or a link says, and nothing whose name begins with a
 dot; there are no listings. What a browser opens as a page and what is no file is the front end's own business: it gets
@@ -10,7 +10,7 @@ import os
 import stat
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from fairlead.model.auth import Identity
 from fairlead.model.errors import NotFound, TooLarge
@@ -74,8 +74,10 @@ class StaticFiles:
         self._folder = Path(os.path.realpath(folder))
         self._policy = policy
 
-    def protocol(self) -> ClientProtocol:
-        route = Route(method="GET", path="/{path...}", access="public", name="static", handle=_static, body_limit=0)
+    def protocol(self, access: Literal["public", "any"] = "public") -> ClientProtocol:
+        route = Route(
+            method="GET", path="/{path...}", access=access, name="static", handle=_static, body_limit=0, page=True
+        )
         return ClientProtocol(name="static files", routes=(route,))
 
     def performers(self) -> Mapping[type[Action], Any]:
