@@ -158,7 +158,11 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         float, _described("How many commands one socket may give in a second."), msgspec.Meta(gt=0)
     ] = 50.0
     waiting_sockets: Annotated[
-        int, _described("Connections that may wait before they have shown a credential."), msgspec.Meta(ge=1)
+        int,
+        _described(
+            "Connections that may wait before they have shown a credential, whatever they say or read meanwhile."
+        ),
+        msgspec.Meta(ge=1),
     ] = 256
     waiting_per_address: Annotated[int, _described("The same, from one address."), msgspec.Meta(ge=1)] = 32
     record_bytes: Annotated[

@@ -61,6 +61,7 @@ from fairlead.sessions.trust import TrustBook
 from fairlead.stores.sqlite import SqliteStore
 from fairlead.stores.uploads import FOLDER as UPLOADS
 from fairlead.stores.uploads import Uploads
+from fairlead.system import descriptors
 from fairlead.system.clock import SystemClock
 from fairlead.terminals import (
     AGENT,
@@ -135,6 +136,7 @@ class Gateway:
         config = self.config
         data = Path(config.data)
         redactor = configure_logging(config.log_format, config.log_level.upper()) if alone else Redactor()
+        files = descriptors.raise_limit() if alone else descriptors.limit()
         protocols = discover()
         binding, wanted = _binding(config), _doors(config)
         known = check_doors(wanted, protocols, binding, data)
@@ -190,7 +192,7 @@ class Gateway:
         )
         stack.push_async_callback(desks.close)
         plugins = Plugins(store.documents, self._clock, plugin_settings(config, self._env))
-        limits = server_limits(config)
+        limits = server_limits(config, files)
         shell = WebShell()
         inbound = [protocol for kind in kinds.values() if (protocol := kind.protocol()) is not None]
         page = invitations_page(protocols, doors, config.public_url or address)
@@ -432,8 +434,10 @@ def agents_by_memory() -> int:
     return max(2, min(MOST_AGENTS, pages // AGENT_BYTES))
 
 
-def server_limits(config: Config) -> serving.Limits:
+def server_limits(config: Config, files: int) -> serving.Limits:
+    """`files`: descriptors that the process may have open."""
     return serving.Limits(
+        descriptors=files,
         message_bytes=config.frame_bytes,
         commands_per_s=config.commands_per_second,
         waiting=config.waiting_sockets,

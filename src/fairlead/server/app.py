@@ -42,7 +42,7 @@ from fairlead.server.replies import news_chunks, refusal, send_and_close, send_r
 from fairlead.server.sockets import SocketEndpoint, SocketHost
 from fairlead.server.steps import Doer, Performers
 from fairlead.server.table import Match, RouteTable, at_door, at_main_port
-from fairlead.server.websocket import Options, run_endpoint
+from fairlead.server.websocket import EXTENSION, Options, run_endpoint
 from fairlead.system.clock import Clock, within
 
 T = TypeVar("T")
@@ -111,7 +111,8 @@ class App:
     def _admit(self, scope: Scope, head: Head, demand: Demand) -> Allow | Refuse:
         verdict = self._keeper.admit(head, demand)
         if isinstance(verdict, Allow) and demand.access != "public":
-            guard = scope.get("extensions", {}).get(GUARD)
+            extensions = scope.get("extensions", {})
+            guard = extensions.get(GUARD) or extensions.get(EXTENSION)
             if guard is not None:
                 guard.prove()
         return verdict

@@ -1,5 +1,8 @@
 """uvicorn's HTTP side, with a waiting room: a connection that shows no credential has little time and little room.
 
+It is in there until a request of its was let in, whatever it does meanwhile. Each step that it takes gives it its time
+again: a whole head, an answer sent, a piece of an answer that it has read.
+
 uvicorn does not document what it asks of such a class; the range of its version is pinned and tests show that the
 hooks used here are called.
 """
@@ -12,6 +15,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from fairlead.server.app import GUARD
 from fairlead.server.limits import WaitingRoom
+from fairlead.server.websocket import WebSocketDriver
 
 HEAD_LIMIT: Final = 64 << 10
 """Bytes of names and values in one request's head; several times what browsers and proxies send."""
@@ -24,7 +28,7 @@ class HeadTooLarge(Exception):
 
 
 class GuardedHttp(HttpToolsProtocol):
-    """One connection. It waits from its first byte on, and again between requests, until one was let in."""
+    """One connection. It waits from its beginning on, until a request was let in."""
 
     room: ClassVar[WaitingRoom]
 
@@ -39,6 +43,7 @@ class GuardedHttp(HttpToolsProtocol):
     def prove(self) -> None:
         """A request on this connection carried a valid credential."""
         self._proven = True
+        self._go()
 
     # What the event loop calls.
 
@@ -76,13 +81,25 @@ class GuardedHttp(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._in_head = False
-        self._go()
+        self._wait()
         super().on_headers_complete()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        if not self._proven and not self.transport.is_closing():
-            self._wait()
+        self._wait()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._wait()
+
+    def handle_websocket_upgrade(self) -> None:
+        super().handle_websocket_upgrade()
+        driver = self.transport.get_protocol()
+        if isinstance(driver, WebSocketDriver):
+            # The same connection in other hands: it waits on, until its credential was looked at.
+            driver.waiting(self._go)
+        else:
+            self._go()
 
     # Inside.
 
@@ -92,7 +109,9 @@ class GuardedHttp(HttpToolsProtocol):
             raise HeadTooLarge
 
     def _wait(self) -> None:
-        if self._leave is None:
+        """From now on, as if it had just come. One that is being closed is not gone while its peer reads nothing."""
+        if not self._proven and not self.transport.is_closing():
+            self._go()
             self._leave = self.room.enter(self.client[0] if self.client else "", self._put_out)
 
     def _go(self) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fairlead.system.clock import Clock, within
+from fairlead.system.descriptors import give_back
 from fairlead.system.leader import ExitStatus, Leader
 from fairlead.system.pipes import PipeReader, PipeWriter, Take
 from fairlead.system.proctable import Process, descendants, gone, is_alive, kill, kill_group
@@ -125,6 +126,7 @@ def spawn(argv: Sequence[str], *, env: Mapping[str, str], cwd: str, clock: Clock
             cwd=cwd,
             start_new_session=True,
         )
+        give_back(popen.pid)
     except BaseException:
         for fd in ours:
             os.close(fd)

@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from fairlead.system.clock import Clock
+from fairlead.system.descriptors import give_back
 from fairlead.system.leader import ExitStatus, Leader
 from fairlead.system.pipes import PipeReader, PipeWriter, Take
 from fairlead.system.process import Patience
@@ -163,6 +164,7 @@ def _start(argv: Sequence[str], env: Mapping[str, str], cwd: str, slave: int) ->
             start_new_session=True,
             pass_fds=(telling,),
         )
+        give_back(popen.pid)
     except BaseException:
         os.close(told)
         raise

@@ -82,6 +82,7 @@ class WebSocketDriver(asyncio.Protocol):
         "_reading_paused",
         "_server_state",
         "_transport",
+        "_waiting",
         "code",
         "lost",
         "options",
@@ -126,6 +127,7 @@ class WebSocketDriver(asyncio.Protocol):
         self._heard = True
         self._backlog = 0
         self._probes: Probes | None = None
+        self._waiting: Callable[[], None] | None = None
 
     # What an endpoint and its application call: see Connection.
 
@@ -195,6 +197,18 @@ class WebSocketDriver(asyncio.Protocol):
         self.attach(endpoint)
         self._done = self._loop.create_future()
         return await self._done
+
+    # What the HTTP side and the application call while it has shown no credential.
+
+    def waiting(self, leave: Callable[[], None]) -> None:
+        """`leave` is called when that is over: it was let in, or is gone."""
+        self._waiting = leave
+
+    def prove(self) -> None:
+        """The handshake carried a valid credential."""
+        leave, self._waiting = self._waiting, None
+        if leave is not None:
+            leave()
 
     # What the keepalive and the parser call.
 
@@ -306,6 +320,7 @@ class WebSocketDriver(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.lost = True
+        self.prove()
         self._end(self.code)
         self._server_state.connections.discard(self)
         if self._close_timer is not None:
