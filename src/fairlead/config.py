@@ -165,6 +165,22 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         msgspec.Meta(ge=1),
     ] = 256
     waiting_per_address: Annotated[int, _described("The same, from one address."), msgspec.Meta(ge=1)] = 32
+    sockets_per_credential: Annotated[
+        int,
+        _described(
+            "Sockets and requests that one credential may have open at once; never more than a quarter of the open "
+            "files that the process may have."
+        ),
+        msgspec.Meta(ge=1),
+    ] = 512
+    credential_bytes: Annotated[
+        int,
+        _described(
+            "What may wait to be read for one credential, over all its sockets and requests; beyond it those for which "
+            "most waits are closed (1013)."
+        ),
+        msgspec.Meta(ge=1 << 20),
+    ] = 128 << 20
     record_bytes: Annotated[
         int,
         _described("Largest record of an agent kept in the database; larger ones go to a file."),

@@ -45,6 +45,7 @@ from fairlead.server.logging import Redactor, configure_logging
 from fairlead.server.pages import page_performers
 from fairlead.server.protocols import discover, views_of
 from fairlead.server.runner import Runner
+from fairlead.server.shares import Shares
 from fairlead.server.shell import WebShell
 from fairlead.server.steps import Performer, leaving, trust_performers
 from fairlead.sessions.folders import Folders
@@ -230,6 +231,7 @@ class Gateway:
             version=version("fairlead"),
             base=config.public_url,
             limits=limits,
+            shares=Shares(serving.open_per_credential(limits), limits.bytes_per_credential),
         )
         behind = [(door, door.app(parts)) for door in doors]
         self._runner = Runner(App(parts), binding, sockets, self._clock, limits, behind)
@@ -442,6 +444,8 @@ def server_limits(config: Config, files: int) -> serving.Limits:
         commands_per_s=config.commands_per_second,
         waiting=config.waiting_sockets,
         waiting_per_address=config.waiting_per_address,
+        open_per_credential=config.sockets_per_credential,
+        bytes_per_credential=config.credential_bytes,
         # Twice a watcher's buffer, so that somebody who is behind with history is still heard.
         unread=2 * config.watcher_bytes,
     )

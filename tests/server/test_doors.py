@@ -20,9 +20,9 @@ from websockets.exceptions import ConnectionClosed
 
 from fairlead.auth import passwords
 from fairlead.auth.attempts import PER_ADDRESS
-from fairlead.model.errors import NotFound, TooLarge
+from fairlead.model.errors import NotFound
 from fairlead.model.queries import GetSession
-from fairlead.model.routes import ClientProtocol, Request, Route, Steps, json_response
+from fairlead.model.routes import ClientProtocol, FileStream, Request, Response, Route, Steps, json_response
 from fairlead.model.sockets import Do, HangUp, Opening, SocketRoute
 from fairlead.server import static
 from fairlead.server.app import App
@@ -564,10 +564,25 @@ async def test_what_a_browser_has_already_is_not_sent_again(front: Opened, site:
         assert (await client.get("/assets/app.js", headers={"if-none-match": tag})).text == "let another"
 
 
-def test_a_file_that_is_too_large_is_refused(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(static, "LARGEST", 4)
-    with pytest.raises(TooLarge):
-        StaticFiles(site).read(ReadStatic("assets/app.js"))
+async def test_a_large_file_comes_whole_and_its_head_alone_if_that_was_asked_for(front: Opened, site: Path) -> None:
+    data = os.urandom(3 * static.PIECE + 17)
+    (site / "large.bin").write_bytes(data)
+    async with front.client() as client:
+        whole = await client.get("/large.bin")
+        assert (whole.content, whole.headers["content-length"]) == (data, str(len(data)))
+        alone = await client.head("/large.bin")
+        assert (alone.content, alone.headers["content-length"]) == (b"", str(len(data)))
+        for size in (static.PIECE - 1, static.PIECE, static.PIECE + 1):
+            (site / "large.bin").write_bytes(data[:size])
+            assert (await client.get("/large.bin")).content == data[:size]
+
+
+def test_a_large_file_is_not_read_before_somebody_takes_it(site: Path) -> None:
+    (site / "large.bin").write_bytes(bytes(static.PIECE + 1))
+    found = StaticFiles(site).read(ReadStatic("large.bin"))
+    assert isinstance(found, FileStream)
+    assert (found.size, found.file.tell()) == (static.PIECE + 1, 0)
+    found.file.close()
 
 
 def test_a_file_that_cannot_be_opened_is_not_there(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -582,7 +597,8 @@ def test_a_file_that_cannot_be_opened_is_not_there(site: Path, monkeypatch: pyte
 def test_a_folder_that_is_a_link_is_served(site: Path, tmp_path: Path) -> None:
     link = tmp_path / "current"
     link.symlink_to(site)
-    assert StaticFiles(link).read(ReadStatic("assets/app.js")).body == b"let a"
+    found = StaticFiles(link).read(ReadStatic("assets/app.js"))
+    assert isinstance(found, Response) and found.body == b"let a"
     assert StaticFiles(site).read(ReadStatic("inside.js")).content_type.startswith("text/javascript")
 
 

@@ -10,7 +10,7 @@ and it stays pure: the server does what it asks.
 """
 
 from collections.abc import Callable, Generator
-from typing import Any, Literal, Protocol, TypeVar, get_args
+from typing import Any, BinaryIO, Literal, Protocol, TypeVar, get_args
 
 import msgspec
 
@@ -98,7 +98,18 @@ class NewsStream(msgspec.Struct, frozen=True, kw_only=True):
     every: float = 30.0
 
 
-Steps = Generator[Step, Any, Response | LogStream | NewsStream]
+class FileStream(msgspec.Struct, frozen=True, kw_only=True):
+    """A response that is the content of an open file, read as the client takes it, and closed then."""
+
+    file: BinaryIO
+    size: int
+    content_type: str
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+Answer = Response | LogStream | NewsStream | FileStream
+
+Steps = Generator[Step, Any, Answer]
 
 _encoder = msgspec.json.Encoder()
 
@@ -187,7 +198,9 @@ class ClientProtocol(msgspec.Struct, frozen=True, kw_only=True):
 __all__ = [
     "Access",
     "Action",
+    "Answer",
     "ClientProtocol",
+    "FileStream",
     "Head",
     "LogStream",
     "Login",

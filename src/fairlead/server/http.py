@@ -23,6 +23,11 @@ _RAW_LIMIT: Final = 512 << 10
 """Bytes that may come without a head being complete (one endless header): the limit and one read of the socket."""
 
 
+_REST_S: Final = 10.0
+"""In which something of the rest of an answer has to be read."""
+_NEVER: Final = 1 << 62
+
+
 class HeadTooLarge(Exception):
     """Raised inside the parser, which answers 400."""
 
@@ -39,11 +44,19 @@ class GuardedHttp(HttpToolsProtocol):
         self._head = 0
         self._raw = 0
         self._in_head = True
+        self._lost = False
 
     def prove(self) -> None:
         """A request on this connection carried a valid credential."""
         self._proven = True
         self._go()
+
+    @property
+    def congested(self) -> bool:
+        return self.flow.write_paused
+
+    def cut(self) -> None:
+        self.transport.abort()
 
     # What the event loop calls.
 
@@ -52,6 +65,7 @@ class GuardedHttp(HttpToolsProtocol):
         self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._lost = True
         self._go()
         super().connection_lost(exc)
 
@@ -87,6 +101,7 @@ class GuardedHttp(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         super().on_response_complete()
         self._wait()
+        self._look_at_the_rest(_NEVER)
 
     def resume_writing(self) -> None:
         super().resume_writing()
@@ -102,6 +117,17 @@ class GuardedHttp(HttpToolsProtocol):
             self._go()
 
     # Inside.
+
+    def _look_at_the_rest(self, before: int) -> None:
+        """An answer is complete for uvicorn when it was handed to the transport. Who then reads nothing of what is left
+        of it, and wants no other, is cut off; uvicorn would wait for ever."""
+        left = 0 if self._lost else self.transport.get_write_buffer_size()
+        if self.cycle is not None and not self.cycle.response_complete:
+            return
+        if left >= before:
+            self.transport.abort()
+        elif left:
+            self.loop.call_later(_REST_S, self._look_at_the_rest, left)
 
     def _count(self, size: int) -> None:
         self._head += size

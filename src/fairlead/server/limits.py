@@ -20,6 +20,10 @@ class Limits:
     waiting_per_address: int = 32
     waiting_s: float = 10.0
     watches_per_socket: int = 256
+    open_per_credential: int = 512
+    """Sockets, streams and requests under way."""
+    bytes_per_credential: int = 128 << 20
+    """That wait to be read, over all of them."""
     in_flight: int = 64
     """Commands of one socket that run at once; beyond that it is not read until some are done."""
     unread: int = 2 << 20
@@ -52,6 +56,11 @@ def backlog(limits: Limits) -> int:
     """Connections that are taken before the first of them is read: with those who wait, and those of them who are being
     put out, they have to be fewer than there are descriptors."""
     return max(1, min(_BACKLOG, limits.descriptors // 8))
+
+
+def open_per_credential(limits: Limits) -> int:
+    """Of the descriptors a quarter at most."""
+    return max(1, min(limits.open_per_credential, limits.descriptors // 4))
 
 
 class TokenBucket:
