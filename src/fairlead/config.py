@@ -40,6 +40,7 @@ class DoorConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     port: Annotated[int, msgspec.Meta(ge=0, le=65535)]
     static: str = ""
     public_url: str = ""
+    login: Literal["", "basic", "token"] = ""
     options: dict[str, str] = {}
 
 
@@ -152,7 +153,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     door: Annotated[
         dict[str, DoorConfig],
         _described(
-            "Further ports, each for one client protocol by name: its port, static, public_url, options (a table)."
+            "Further ports, each for one client protocol by name: port, static, public_url, login, options (a table)."
         ),
     ] = {}
     notify_private: Annotated[
@@ -164,9 +165,29 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         float, _described("How many commands one socket may give in a second."), msgspec.Meta(gt=0)
     ] = 50.0
     waiting_sockets: Annotated[
-        int, _described("Connections that may wait before they have shown a credential."), msgspec.Meta(ge=1)
+        int,
+        _described(
+            "Connections that may wait before they have shown a credential, whatever they say or read meanwhile."
+        ),
+        msgspec.Meta(ge=1),
     ] = 256
     waiting_per_address: Annotated[int, _described("The same, from one address."), msgspec.Meta(ge=1)] = 32
+    sockets_per_credential: Annotated[
+        int,
+        _described(
+            "Sockets and requests that one credential may have open at once; never more than a quarter of the open "
+            "files that the process may have."
+        ),
+        msgspec.Meta(ge=1),
+    ] = 512
+    credential_bytes: Annotated[
+        int,
+        _described(
+            "What may wait to be read for one credential, over all its sockets and requests; beyond it those for which "
+            "most waits are closed (1013)."
+        ),
+        msgspec.Meta(ge=1 << 20),
+    ] = 128 << 20
     record_bytes: Annotated[
         int,
         _described("Largest record of an agent kept in the database; larger ones go to a file."),

@@ -45,6 +45,7 @@ from fairlead.server.logging import Redactor, configure_logging
 from fairlead.server.pages import page_performers
 from fairlead.server.protocols import discover, views_of
 from fairlead.server.runner import Runner
+from fairlead.server.shares import Shares
 from fairlead.server.shell import WebShell
 from fairlead.server.steps import Leaving, Performer, trust_performers
 from fairlead.sessions import disk
@@ -62,6 +63,7 @@ from fairlead.sessions.trust import TrustBook
 from fairlead.stores.sqlite import SqliteStore
 from fairlead.stores.uploads import FOLDER as UPLOADS
 from fairlead.stores.uploads import Uploads
+from fairlead.system import descriptors
 from fairlead.system.clock import SystemClock
 from fairlead.system.sandbox import Sandbox, find_program, problem_of, sandbox_of
 from fairlead.terminals import (
@@ -86,11 +88,12 @@ MOST_AGENTS = 64
 
 
 class DoorTold(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a door is; `static` the folder whose files it serves, if any."""
+    """Where a door is; `static` the folder whose files it serves, if any; `basic`: browsers sign in by HTTP Basic."""
 
     name: str
     url: str
     static: str = ""
+    basic: bool = False
 
 
 class Running(msgspec.Struct, frozen=True, kw_only=True):
@@ -147,6 +150,7 @@ class Gateway:
         config = self.config
         data = Path(config.data)
         redactor = configure_logging(config.log_format, config.log_level.upper()) if alone else Redactor()
+        files = descriptors.raise_limit() if alone else descriptors.limit()
         protocols = discover()
         binding, wanted = _binding(config), _doors(config)
         known = check_doors(wanted, protocols, binding, data)
@@ -213,7 +217,7 @@ class Gateway:
         )
         stack.push_async_callback(desks.close)
         plugins = Plugins(store.documents, self._clock, plugin_settings(config, self._env, sandbox, owner))
-        limits = server_limits(config)
+        limits = server_limits(config, files)
         shell = WebShell()
         inbound = [protocol for kind in kinds.values() if (protocol := kind.protocol()) is not None]
         page = invitations_page(protocols, doors, config.public_url or address)
@@ -259,6 +263,7 @@ class Gateway:
             version=version("fairlead"),
             base=config.public_url,
             limits=limits,
+            shares=Shares(serving.open_per_credential(limits), limits.bytes_per_credential),
         )
         behind = [(door, door.app(parts)) for door in doors]
         self._runner = Runner(App(parts), binding, sockets, self._clock, limits, behind)
@@ -282,7 +287,10 @@ class Gateway:
             agent=chosen,
             version=version("fairlead"),
             exposed=chosen_sandbox.exposed,
-            doors=tuple(DoorTold(name=door.name, url=door.url, static=str(door.static or "")) for door in doors),
+            doors=tuple(
+                DoorTold(name=door.name, url=door.url, static=str(door.static or ""), basic=door.login == "basic")
+                for door in doors
+            ),
         )
 
     def _services(
@@ -547,12 +555,16 @@ def agents_by_memory() -> int:
     return max(2, min(MOST_AGENTS, pages // AGENT_BYTES))
 
 
-def server_limits(config: Config) -> serving.Limits:
+def server_limits(config: Config, files: int) -> serving.Limits:
+    """`files`: descriptors that the process may have open."""
     return serving.Limits(
+        descriptors=files,
         message_bytes=config.frame_bytes,
         commands_per_s=config.commands_per_second,
         waiting=config.waiting_sockets,
         waiting_per_address=config.waiting_per_address,
+        open_per_credential=config.sockets_per_credential,
+        bytes_per_credential=config.credential_bytes,
         # Twice a watcher's buffer, so that somebody who is behind with history is still heard.
         unread=2 * config.watcher_bytes,
     )
@@ -585,6 +597,7 @@ def _doors(config: Config) -> list[Door]:
             port=door.port,
             static=Path(door.static).expanduser() if door.static else None,
             public_url=door.public_url,
+            login=door.login,
             options=door.options,
         )
         for name, door in config.door.items()

@@ -71,8 +71,9 @@ class Accounts:
         if record is None or claims is None or claims["username"] != record.name:
             return None
         expires = int(claims["exp"]) * 1000
-        if self._clock.now_ms() >= expires:
-            return "expired"
+        return "expired" if self._clock.now_ms() >= expires else self.identity_of(record, expires)
+
+    def identity_of(self, record: UserRecord, expires: int = 0) -> Identity:
         return Identity(credential_of(record), record.name, record.name, frozenset(record.scopes), expires)
 
     def user(self, credential: str) -> Identity | None:
@@ -105,6 +106,10 @@ class Accounts:
     # --- signing in
 
     async def sign_in(self, name: str, password: str, peer: str) -> SignedIn:
+        return self.token(await self.check(name, password, peer))
+
+    async def check(self, name: str, password: str, peer: str) -> UserRecord:
+        """Whose name and password they are. WrongPassword, TooManyAttempts."""
         await self._attempts.begin(peer, name)
         record = self._users.get(name)
         fits = await self._passwords.fits(record.password if record else "", password)
@@ -113,7 +118,7 @@ class Accounts:
             raise WrongPassword
         self._attempts.succeeded(peer, name)
         log.info("signed in", extra={"peer": peer, "user": name})
-        return self.token(record)
+        return record
 
     async def invite(self, scopes: tuple[Scope, ...]) -> LoginCode:
         return await self._invitations.create("", "", check_scopes(scopes))

@@ -17,6 +17,7 @@ import msgspec
 from fairlead.auth import signed
 from fairlead.auth.accounts import INVITED_MS, Accounts, credential_of
 from fairlead.auth.agents import AgentTokens
+from fairlead.auth.basic import BasicSignIn
 from fairlead.auth.devices import LoginCodes
 from fairlead.auth.tickets import Tickets
 from fairlead.auth.tokens import SECRET_BYTES, CredentialRecord, Random, digest, id_in, in_order, mint
@@ -61,6 +62,7 @@ class Credentials:
         self.users = Users(documents, clock, random)
         invitations = LoginCodes(documents, clock, random, INVITATIONS, INVITED_MS)
         self.accounts = Accounts(self.users, invitations, clock, key or (lambda: own), self._end)
+        self.basic_sign_in = BasicSignIn(self.users, self.accounts, self.bearer)
         self.tickets = Tickets(clock, random)
         self.codes = LoginCodes(documents, clock, random)
         self.agents = AgentTokens(random, self._end)
@@ -139,6 +141,9 @@ class Credentials:
 
     def account(self, token: str) -> Identity | Literal["expired"] | None:
         return self.accounts.identity(token)
+
+    def basic(self, name: str, password: str) -> Identity | None:
+        return self.basic_sign_in.identity(name, password)
 
     def identity(self, credential: str) -> Identity | None:
         """Of a credential that is valid now: a token, a device, or a user who signs in."""

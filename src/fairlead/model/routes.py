@@ -10,7 +10,7 @@ and it stays pure: the server does what it asks.
 """
 
 from collections.abc import Callable, Generator
-from typing import Any, Literal, Protocol, TypeVar, get_args
+from typing import Any, BinaryIO, Literal, Protocol, TypeVar, get_args
 
 import msgspec
 
@@ -28,6 +28,9 @@ T = TypeVar("T")
 Access = Scope | Literal["public", "any", "agent"]
 """What a route asks for. Public routes are few and named; `any` is any valid credential; `agent` is the token of the
 agent of the session that the path names, and no other. There is no default."""
+
+Login = Literal["basic", "token"]
+"""How a browser signs in on a door: by HTTP Basic, which its pages need not know of, or by a token that they send."""
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
@@ -95,7 +98,18 @@ class NewsStream(msgspec.Struct, frozen=True, kw_only=True):
     every: float = 30.0
 
 
-Steps = Generator[Step, Any, Response | LogStream | NewsStream]
+class FileStream(msgspec.Struct, frozen=True, kw_only=True):
+    """A response that is the content of an open file, read as the client takes it, and closed then."""
+
+    file: BinaryIO
+    size: int
+    content_type: str
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+Answer = Response | LogStream | NewsStream | FileStream
+
+Steps = Generator[Step, Any, Answer]
 
 _encoder = msgspec.json.Encoder()
 
@@ -123,7 +137,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     `signed`: a short-lived signed URL opens it too. `body_limit`: bytes of a body, where it is to be another than
     usual. `form`: the body is one with files; it is read when the handler asks for it (`model.uploads.TakeForm`).
     `waits`: its answer may take hours; when the client leaves, or the server stops, whoever makes it is
-    cancelled. A path has parameters as `{name}`; a last `{name...}` takes the rest of the path."""
+    cancelled. `page`: a browser may come here by a link of another site. A path has parameters as `{name}`; a last
+    `{name...}` takes the rest of the path."""
 
     method: str
     path: str
@@ -144,6 +159,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     body_limit: int | None = None
     form: bool = False
     waits: bool = False
+    page: bool = False
 
     def __post_init__(self) -> None:
         if self.method not in METHODS or not self.path.startswith("/"):
@@ -160,7 +176,8 @@ class ClientProtocol(msgspec.Struct, frozen=True, kw_only=True):
     below `root_paths`; everything also answers below `prefix`. Without a prefix all of it is at the root.
     `views`: its views with a memory; no other protocol may use their names. `door_options`: names of the query that a
     door can set for all who do not say otherwise (`--door NAME=PORT,OPTION=VALUE`). `door_sockets`: on its door alone.
-    `invitations`: the path of its page on which an invitation is accepted."""
+    `invitations`: the path of its page on which an invitation is accepted. `door_login`: how browsers sign in on its
+    door where the door does not say: `basic` where its pages have no way of their own, else `token`."""
 
     name: str
     routes: tuple[Route, ...] = ()
@@ -171,6 +188,7 @@ class ClientProtocol(msgspec.Struct, frozen=True, kw_only=True):
     door_options: tuple[str, ...] = ()
     door_sockets: tuple[SocketRoute, ...] = ()
     invitations: str = ""
+    door_login: Login = "token"
 
     def __post_init__(self) -> None:
         if self.prefix and (not self.prefix.startswith("/") or self.prefix.endswith("/")):
@@ -180,9 +198,12 @@ class ClientProtocol(msgspec.Struct, frozen=True, kw_only=True):
 __all__ = [
     "Access",
     "Action",
+    "Answer",
     "ClientProtocol",
+    "FileStream",
     "Head",
     "LogStream",
+    "Login",
     "NewsStream",
     "Param",
     "Renderer",

@@ -11,6 +11,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, Protocol
+from weakref import WeakKeyDictionary
 
 from fairlead.model.auth import Identity
 from fairlead.model.errors import FairleadError
@@ -23,7 +24,16 @@ BUFFER = 1 << 20
 PAGE_ENTRIES = 500
 PAGE_BYTES = 256 << 10
 
+READING = 16
+"""Pages that are read at the same time, for all watchers: each is in memory until it was sent."""
+
 log = logging.getLogger("fairlead.watch")
+
+_reading: "WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore]" = WeakKeyDictionary()
+
+
+def _turns() -> asyncio.Semaphore:
+    return _reading.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(READING))
 
 
 class Reader(Protocol):
@@ -300,14 +310,16 @@ class Watcher:
         self._room.clear()
         if self.sink.backlog() > self._buffer // 2:
             await self._room.wait()
-        page = await self.feed.store.read(self.feed.session, self.position, PAGE_ENTRIES, PAGE_BYTES)
-        if page.entries:
-            frames = b"".join(reading.encode(self.feed.session, entry) for entry in page.entries)
-            self.position = page.entries[-1].seq
-            self._read_entries += len(page.entries)
-            if frames:
-                self.sink.send(frames)
-        elif self.feed.head <= page.head:
+        async with _turns():
+            page = await self.feed.store.read(self.feed.session, self.position, PAGE_ENTRIES, PAGE_BYTES)
+            if page.entries:
+                frames = b"".join(reading.encode(self.feed.session, entry) for entry in page.entries)
+                self.position = page.entries[-1].seq
+                self._read_entries += len(page.entries)
+                if frames:
+                    self.sink.send(frames)
+                return False
+        if self.feed.head <= page.head:
             # Nothing was published since the page was read; a head whose entry is gone counts as seen.
             self.position = max(self.position, self.feed.head)
             if self.feed.busy:

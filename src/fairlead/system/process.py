@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fairlead.system.clock import Clock, within
+from fairlead.system.descriptors import give_back
 from fairlead.system.leader import ExitStatus, Leader
 from fairlead.system.pipes import PipeReader, PipeWriter, Take
 from fairlead.system.proctable import (
@@ -138,6 +139,7 @@ def spawn(
             ours.append(reading if readable_by_us else writing)
             theirs.append(writing if readable_by_us else reading)
         popen = _start(argv, env, cwd, theirs, sandbox)
+        give_back(popen.pid)
     except BaseException:
         for fd in ours:
             os.close(fd)

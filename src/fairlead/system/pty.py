@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fairlead.system.clock import Clock
+from fairlead.system.descriptors import give_back
 from fairlead.system.leader import ExitStatus, Leader
 from fairlead.system.pipes import PipeReader, PipeWriter, Take
 from fairlead.system.process import Patience, check_folder
@@ -223,6 +224,7 @@ def _start(
                 start_new_session=True,
                 pass_fds=(telling,) if sandbox is None else (telling, info),
             )
+            give_back(popen.pid)
         except BaseException:
             os.close(told)
             raise

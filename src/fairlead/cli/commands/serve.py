@@ -13,7 +13,7 @@ from fairlead.cli.options import environment, examples, listed
 
 if TYPE_CHECKING:
     from fairlead.config import Config
-    from fairlead.wiring import Running
+    from fairlead.wiring import DoorTold, Running
 
 Text = str | None
 
@@ -124,7 +124,7 @@ def serve(
 
 
 def doors_of(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """`NAME=PORT[,static=DIR][,public_url=URL][,OPTION=VALUE]`, as the settings file has them."""
+    """`NAME=PORT[,static=DIR][,public_url=URL][,login=basic|token][,OPTION=VALUE]`, as the settings file has them."""
     found: dict[str, dict[str, Any]] = {}
     for text in texts:
         first, *options = text.split(",")
@@ -140,7 +140,7 @@ def doors_of(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
                 raise Usage(
                     f"--door {text}: {option or 'nothing'} is no option: static=DIR, for example, would be one."
                 )
-            place = found[name] if key in ("static", "public_url") else found[name].setdefault("options", {})
+            place = found[name] if key in ("static", "public_url", "login") else found[name].setdefault("options", {})
             place[key] = value
     return found
 
@@ -178,8 +178,11 @@ def _loop_factory() -> Any:
     return uvloop.new_event_loop
 
 
-def _with(static: str) -> str:
-    return f", with the files of {static}, which anybody who reaches it can read" if static else ""
+def _with(door: "DoorTold") -> str:
+    if not door.static:
+        return ""
+    readers = "those who sign in" if door.basic else "anybody who reaches it"
+    return f", with the files of {door.static}, which {readers} can read"
 
 
 def announcement(running: "Running") -> list[str]:
@@ -189,7 +192,7 @@ def announcement(running: "Running") -> list[str]:
     lines = [
         f"Fairlead {running.version} serves at {running.url}",
         *(f"             and at {url}" for url in running.urls if url != running.url),
-        *(f"  door     {door.name} at {door.url}{_with(door.static)}" for door in running.doors),
+        *(f"  door     {door.name} at {door.url}{_with(door)}" for door in running.doors),
         f"  data     {running.data}",
         f"  sandbox  {running.exposed or HIDDEN}",
         f"  agent    {agent.name} {found}".rstrip(),

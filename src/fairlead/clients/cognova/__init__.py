@@ -15,4 +15,5 @@ PROTOCOL: Final = ClientProtocol(
     routes=(*conversations.ROUTES, *resources.ROUTES),
     sockets=(chat.SOCKET, notifications.SOCKET, *terminal.SOCKETS),
     views=(MessageView(),),
+    door_login="basic",
 )

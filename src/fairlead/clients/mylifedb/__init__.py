@@ -30,4 +30,5 @@ PROTOCOL: Final = ClientProtocol(
     ),
     views=(MyLifeDbView(),),
     door_options=("pages",),
+    door_login="basic",
 )
