@@ -33,11 +33,13 @@ METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """`fresh` is an unused UUID, drawn by the server, for what the handler makes; `base` is our own address."""
+    """`fresh` is an unused UUID, drawn by the server, for what the handler makes; `base` is our own address; `at` is
+    when the request was read, in milliseconds."""
 
     head: Head
     who: Identity
     fresh: str
+    at: int = 0
     version: str = ""
     base: str = ""
     params: dict[str, str] = {}
