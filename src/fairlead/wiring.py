@@ -170,11 +170,14 @@ class Gateway:
             news.tell(session, what)
             notices.news(session, what)
 
+        shown = ShownBook(store.documents, news.tell, lambda session: self._registry.watching(session))
+        stack.push_async_callback(shown.close)
         services = msgspec.structs.replace(
             self._services(store, kinds, chosen.name, fences, transcripts),
             views=views_of(protocols),
             news=told,
             committed=notices.committed,
+            looked=shown.looked,
         )
         registry = self._registry = Registry(services)
         keeper = self._keeper = registry.opener = Keeper(
@@ -200,7 +203,7 @@ class Gateway:
             **SessionKeys(store.documents).performers(),
             **trust_performers(self._trust),
             **keeper.performers(),
-            **ShownBook(store.documents, news.tell).performers(),
+            **shown.performers(),
             **news.performers(),
             **Halls(news, store.summary).performers(),
             **TerminalActions(terminals).performers(),

@@ -4,7 +4,7 @@ import asyncio
 import itertools
 import os
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -305,6 +305,7 @@ class Rig:
         self.views: dict[str, View] = {}
         self.news: Callable[[SessionId, What], None] = lambda session, what: None
         self.committed: Callable[[SessionId, Sequence[ev.Event]], None] = lambda session, events: None
+        self.looked: Callable[[SessionId, Collection[Identity], int], None] = lambda session, who, turns: None
         self._uuids = itertools.count()
 
     async def start(self, *, kill_children: bool = False) -> "Rig":
@@ -325,6 +326,7 @@ class Rig:
             views=self.views,
             news=self.news,
             committed=self.committed,
+            looked=self.looked,
             session_env=frozenset({"TEAM"}),
         )
         self.registry = Registry(self.services)

@@ -231,6 +231,7 @@ class SessionGateway:
             verdict="ok" if known else "gap",
             buffer=self.services.limits.watcher_buffer,
             on_close=left,
+            on_leave=partial(self.registry.left, session, who),
         )
 
     def signal(self, who: Identity, session: SessionId, kind: str, data: Any) -> None:

@@ -1,11 +1,12 @@
 """What the core is given by the wiring: the store, the clock, the agents, the policy's settings, limits."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
 
 from fairlead.model.agents import AgentKind, Child
+from fairlead.model.auth import Identity
 from fairlead.model.errors import NotFound
 from fairlead.model.events import Event
 from fairlead.model.ids import SessionId
@@ -67,6 +68,8 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     """Told what lists are to show otherwise."""
     committed: Callable[[SessionId, Sequence[Event]], None] = lambda session, events: None
     """Told what a session's log has got. It returns at once."""
+    looked: Callable[[SessionId, Collection[Identity], int], None] = lambda session, who, turns: None
+    """Told who was shown how many turns of a session. It returns at once."""
     limits: Limits = Limits()
     transcripts: Transcripts | None = None
     mcp: Mapping[str, McpServer] = {}

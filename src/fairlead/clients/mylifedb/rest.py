@@ -101,15 +101,15 @@ def title_of(summary: Summary) -> str:
 
 
 def session_state(summary: Summary, shown: int | None, *, seen: bool) -> str:
-    """`shown`: turns that this credential was shown, None for a session it never opened; `seen`: somebody of it looks
-    at the session now, so that a request that waits is not news."""
+    """`shown`: turns that this user was shown, None for a session that they never opened; `seen`: an open socket of
+    theirs shows the session now, so that nothing in it is news."""
     if summary.archived:
         return "archived"
     if summary.pending and not seen:
         return "unread"
     if summary.state in ("working", "waiting"):
         return "working"
-    return "unread" if summary.turns > (shown or 0) else "idle"
+    return "unread" if not seen and summary.turns > (shown or 0) else "idle"
 
 
 def shown_session(summary: Summary) -> dict[str, Any]:
@@ -160,9 +160,7 @@ def all_sessions(request: Request) -> Steps:
     shown: Shown = yield ReadShown(tuple(summary.session for summary in page))
     items = []
     for summary in page:
-        # Only of those that wait it matters who looks: few sessions do.
-        view: q.SessionView | None = (yield q.GetSession(summary.session)) if summary.pending else None
-        seen = view is not None and request.who.name in view.watchers
+        seen = summary.session in shown.watched
         items.append(listed(summary, session_state(summary, shown.turns.get(summary.session), seen=seen)))
     following = f"{page[-1].updated}_{page[-1].session}" if rest else None
     pagination = {"hasMore": bool(rest), "nextCursor": following, "totalCount": len(worth)}
@@ -211,7 +209,7 @@ def create(request: Request) -> Steps:
 def get(request: Request) -> Steps:
     view: q.SessionView = yield q.GetSession(_session(request))
     shown: Shown = yield ReadShown((view.summary.session,))
-    seen = request.who.name in view.watchers
+    seen = view.summary.session in shown.watched
     state = session_state(view.summary, shown.turns.get(view.summary.session), seen=seen)
     return json_response({**shown_session(view.summary), "sessionState": state})
 
