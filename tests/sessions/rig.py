@@ -218,6 +218,7 @@ class SaidKind:
     name = "said"
 
     def __init__(self) -> None:
+        self.ways = {"stdio": "yes", "dial-in": "yes", "terminal": "yes"}
         self.agents: list[SaidAgent] = []
         self.guests: list[SaidGuest] = []
         self.failures: list[Exception] = []
@@ -233,7 +234,7 @@ class SaidKind:
         self._pids = itertools.count(1000)
 
     async def info(self) -> AgentInfo:
-        return AgentInfo(name=self.name)
+        return AgentInfo(name=self.name, ways=self.ways)
 
     def interpreter(self, session: SessionId) -> ClaudeInterpreter:
         return ClaudeInterpreter(session)

@@ -12,6 +12,7 @@ from msgspec import structs
 
 from fairlead.model import commands as cmd
 from fairlead.model import events as ev
+from fairlead.model.agents import AgentKind
 from fairlead.model.auth import Identity
 from fairlead.model.errors import BadRequest, Busy, NotAllowed, NotFound, OutsideRoots, Stale
 from fairlead.model.gateway import Cursor, Sink, Variant
@@ -78,6 +79,8 @@ class SessionGateway:
     async def _create(self, who: Identity, command: cmd.Create) -> cmd.Reply:
         kind = self.services.kind(command.agent)
         self._check_settings(command.settings)
+        if command.settings.link == "terminal":
+            await self._check_terminal(kind)
         cwd = self.resolve_folder(command.cwd)
         if command.key:
             name = f"{who.credential}:{command.key}"
@@ -94,6 +97,12 @@ class SessionGateway:
         self.registry.adopt(core)
         self.services.news(command.session, "created")
         return cmd.Reply(session=command.session, seq=core.log.head)
+
+    async def _check_terminal(self, kind: AgentKind) -> None:
+        """Said at once, and not by the first message that fails. An agent that is missing says so when it is needed."""
+        info = await kind.info()
+        if not info.problem and info.ways.get("terminal") != "yes":
+            raise BadRequest(f"The agent {kind.name} cannot run in a terminal here.", agent=kind.name)
 
     def resolve_folder(self, path: str) -> str:
         """A folder from the wire, inside the roots, links followed. Empty is the first root."""

@@ -21,7 +21,7 @@ TITLE_LENGTH: Final = 200
 
 _ASIDE: Final = ("<ide_", "<system-reminder>", "<task-notification>", "[Request interrupted")
 _WRAPPERS: Final = "command-name|command-message|command-args|local-command-caveat|local-command-stdout"
-_ONLY_WRAPPERS: Final = re.compile(rf"(?:\s*<({_WRAPPERS})>.*?</\1>)+\s*", re.DOTALL)
+_ONLY_WRAPPERS: Final = re.compile(rf"(?:\s*<(?:({_WRAPPERS})>.*?</\1|(?:{_WRAPPERS})\s*/)>)+\s*", re.DOTALL)
 _TOOL_LOADED: Final = "Tool loaded."
 
 

@@ -2,8 +2,9 @@
 
 from typing import Final
 
-from fairlead.clients.mylifedb import notifications, rest, terminal
+from fairlead.clients.mylifedb import notifications, rest, startup, terminal
 from fairlead.clients.mylifedb.conversation import MyLifeDbConversation, check
+from fairlead.clients.mylifedb.counting import CountView
 from fairlead.clients.mylifedb.fold import MyLifeDbView
 from fairlead.clients.mylifedb.variants import MSGPACK
 from fairlead.model.routes import ClientProtocol
@@ -13,7 +14,7 @@ PROTOCOL: Final = ClientProtocol(
     name="mylifedb",
     prefix="/mylifedb",
     root_paths=("/api/claude",),
-    routes=(*rest.ROUTES, notifications.ROUTE),
+    routes=(*startup.ROUTES, *rest.ROUTES, notifications.ROUTE),
     sockets=(
         SocketRoute(
             path=f"{rest.ONE}/subscribe",
@@ -28,6 +29,6 @@ PROTOCOL: Final = ClientProtocol(
         ),
         terminal.SOCKET,
     ),
-    views=(MyLifeDbView(),),
+    views=(MyLifeDbView(), CountView()),
     door_options=("pages",),
 )

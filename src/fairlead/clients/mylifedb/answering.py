@@ -42,13 +42,14 @@ class Answering:
         return (Run(("pending", given), q.ListPermissions(self._session), LANE),)
 
     def found(self, given: Given, waiting: Sequence[q.PendingView]) -> Sequence[Do]:
-        """What waits now. A request that does not is answered all the same, so that its sender hears why not."""
+        """What waits now. An answer to a request that does not is passed over, as the original does: everybody was told
+        how it was settled."""
         pending = [msgspec.json.decode(view.event) for view in waiting]
         own = next((event for event in pending if event["request"] == given.request), None)
-        if own is not None:
-            suggestions = tuple(own.get("suggestions", ()))
-            given = msgspec.structs.replace(given, tool=_tool(own), suggestions=suggestions)
-        same = [event["request"] for event in pending if own is not None and _tool(event) == given.tool]
+        if own is None:
+            return ()
+        given = msgspec.structs.replace(given, tool=_tool(own), suggestions=tuple(own.get("suggestions", ())))
+        same = [event["request"] for event in pending if _tool(event) == given.tool]
         others = tuple(request for request in same if request != given.request)
         return self._answer(given, others if given.always else ())
 

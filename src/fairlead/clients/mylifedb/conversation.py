@@ -15,7 +15,7 @@ from fairlead.clients.mylifedb.variants import MSGPACK, Variant
 from fairlead.model import commands as cmd
 from fairlead.model import queries as q
 from fairlead.model.content import TextBlock, ToolResultBlock
-from fairlead.model.errors import AgentGone, BadId, BadMode, FairleadError, NotFound
+from fairlead.model.errors import AgentGone, BadId, BadMode, FairleadError, NotFound, Stale
 from fairlead.model.gateway import Cursor
 from fairlead.model.ids import SessionId, session_id
 from fairlead.model.reading import MarkShown
@@ -137,6 +137,8 @@ class MyLifeDbConversation:
                 if isinstance(error, BadMode):
                     told = f"Invalid permission mode: {mode}"
                 return (self._write({"type": "control_response", "request_id": request, "error": told}),)
+            case ("answer", _, _) if isinstance(error, Stale):
+                return ()  # settled meanwhile: everybody was told how
             case ("answer", given, others):
                 again = self._answering.refused(given, others, error)
                 return again or self._error(f"Failed to answer the request: {error.message}", error)
