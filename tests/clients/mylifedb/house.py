@@ -107,9 +107,7 @@ class Tab:
 
 
 class House:
-    def __init__(
-        self, rig: Rig, credentials: Credentials, app: App, book: ShownBook, port: int, admin: str
-    ) -> None:
+    def __init__(self, rig: Rig, credentials: Credentials, app: App, book: ShownBook, port: int, admin: str) -> None:
         self.rig = rig
         self.book = book
         self.credentials = credentials

@@ -1,7 +1,7 @@
 """Who is signed in, as Cognova's page asks at its start. Pure.
 
-The page of the original signs in by itself and keeps a cookie; here the credential that came with the request (HTTP Basic
-on a door, or a token) is all there is, so the answer never expires before it and signing out is not offered.
+The page of the original signs in by itself and keeps a cookie; here the credential that came with the request (HTTP
+Basic on a door, or a token) is all there is, so the answer never expires before it and signing out is not offered.
 """
 
 from typing import Any, Final

@@ -6,6 +6,7 @@ from fairlead.clients.mylifedb import notifications, rest, startup, terminal
 from fairlead.clients.mylifedb.conversation import MyLifeDbConversation, check
 from fairlead.clients.mylifedb.counting import CountView
 from fairlead.clients.mylifedb.fold import MyLifeDbView
+from fairlead.clients.mylifedb.kinds import check_options
 from fairlead.clients.mylifedb.variants import MSGPACK
 from fairlead.model.routes import ClientProtocol
 from fairlead.model.sockets import SocketRoute
@@ -30,5 +31,6 @@ PROTOCOL: Final = ClientProtocol(
         terminal.SOCKET,
     ),
     views=(MyLifeDbView(), CountView()),
-    door_options=("pages",),
+    door_options=("pages", "records"),
+    check_options=check_options,
 )

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from fairlead.clients.mylifedb.answering import Answering
 from fairlead.clients.mylifedb.fold import NAME, read_memory
+from fairlead.clients.mylifedb.kinds import read_version
 from fairlead.clients.mylifedb.rest import SESSION_GONE
 from fairlead.clients.mylifedb.variants import MSGPACK, Variant
 from fairlead.model import commands as cmd
@@ -56,6 +57,7 @@ class MyLifeDbConversation:
             packed=opening.subprotocol == MSGPACK,
             strip=opening.query.get("pages") == "1",
             state=opening.query.get("state") == "1",
+            records=read_version(opening.query.get("records", "")),
         )
         self._answering = Answering(self._session)
         self._unsent: deque[tuple[Any, cmd.Send]] = deque()

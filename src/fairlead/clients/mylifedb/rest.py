@@ -14,6 +14,7 @@ import msgspec
 from fairlead.clients.mylifedb import counting
 from fairlead.clients.mylifedb.counting import read_counted
 from fairlead.clients.mylifedb.fold import NAME, read_memory
+from fairlead.clients.mylifedb.kinds import had, read_version
 from fairlead.clients.mylifedb.strip import stripped
 from fairlead.model import commands as cmd
 from fairlead.model import queries as q
@@ -286,7 +287,7 @@ def unarchive(request: Request) -> Steps:
 
 @worded("Failed to read messages")
 def messages(request: Request) -> Steps:
-    session = _session(request)
+    session, version = _session(request), read_version(request.query.get("records", ""))
     text = request.query.get("page")
     if text is None:
         return json_response({"error": "page parameter is required"}, 400)
@@ -302,7 +303,7 @@ def messages(request: Request) -> Steps:
     found: list[msgspec.Raw] = []
     while after < last:
         rows: q.RowPage = yield q.ReadRows(session, NAME, after=after, limit=last - after)
-        found.extend(msgspec.Raw(stripped(row.data)) for row in rows.rows)
+        found.extend(msgspec.Raw(stripped(row.data)) for row in rows.rows if had(version, row.data))
         if not rows.rows:
             break
         after = rows.rows[-1].ordinal
@@ -316,7 +317,7 @@ def messages(request: Request) -> Steps:
 @worded("Failed to read session history")
 def history(request: Request) -> Steps:
     """All records at once, as the first version had it: for what is longer there are pages and the socket."""
-    session = _session(request)
+    session, version = _session(request), read_version(request.query.get("records", ""))
     yield q.Whole(session)
     found: list[msgspec.Raw] = []
     size = after = 0
@@ -324,7 +325,7 @@ def history(request: Request) -> Steps:
         rows: q.RowPage = yield q.ReadRows(session, NAME, after=after, limit=HISTORY_ROWS)
         if not rows.rows:
             return json_response({"sessionId": session, "messages": found})
-        found.extend(msgspec.Raw(row.data) for row in rows.rows)
+        found.extend(msgspec.Raw(row.data) for row in rows.rows if had(version, row.data))
         size += sum(len(row.data) for row in rows.rows)
         if size > HISTORY_BYTES:
             raise TooLarge("history", size, HISTORY_BYTES)
@@ -344,6 +345,8 @@ def post_message(request: Request) -> Steps:
 def _route(method: str, path: str, access: Any, name: str, handle: Handler, about: str, **more: Any) -> Route:
     return Route(method=method, path=path, access=access, name=f"mylifedb.{name}", handle=handle, about=about, **more)
 
+
+RECORDS: Final = Param("records", str, "Only kinds of records that this version of Claude Code has, as 2.1.37.")
 
 ROUTES: Final = (
     _route("GET", PREFIX, "view", "list", sessions, "The sessions that were opened here."),
@@ -374,8 +377,8 @@ ROUTES: Final = (
         "messages",
         messages,
         "One page of the records, counted from 0.",
-        query=(Param("page", int, "Which page.", required=True),),
+        query=(Param("page", int, "Which page.", required=True), RECORDS),
     ),
-    _route("GET", f"{ONE}/history", "view", "history", history, "All records at once, up to 32 MiB."),
+    _route("GET", f"{ONE}/history", "view", "history", history, "All records at once, up to 32 MiB.", query=(RECORDS,)),
     _route("POST", f"{ONE}/messages", "chat", "send", post_message, "Send a message."),
 )
