@@ -195,6 +195,8 @@ class Gateway:
             news.tell(session, what)
             notices.news(session, what)
 
+        shown = ShownBook(store.documents, news.tell, lambda session: self._registry.watching(session))
+        stack.push_async_callback(shown.close)
         services = msgspec.structs.replace(
             self._services(store, kinds, chosen.name, fences, transcripts),
             views=views_of(protocols),
@@ -203,6 +205,7 @@ class Gateway:
             committed=notices.committed,
             is_user=lambda name: credentials.users.get(name) is not None,
             sight_lost=credentials.sight_lost,
+            looked=shown.looked,
         )
         registry = self._registry = Registry(services)
         keeper = self._keeper = registry.opener = Keeper(

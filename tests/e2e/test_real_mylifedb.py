@@ -13,11 +13,14 @@ import pytest
 from websockets.asyncio.client import connect
 
 from clients.mylifedb.house import Frame, Tab
+from clients.mylifedb.test_mylifedb_socket import level
 from e2e.desk import Desk, at_desk, settings
 from e2e.harness import API_KEY, NEWEST, on_versions
+from fairlead.clients.mylifedb.kinds import had, kinds_of
 from fairlead.testing.mylifedb_client import MyLifeDbClient
 
 CONVERSATION = ("user", "assistant")
+OURS = ("session_info", "todo_update", "typing", "ack", "error")
 
 
 @pytest.fixture
@@ -208,3 +211,30 @@ async def test_a_session_in_a_terminal_shows_the_transcripts_own_records(desk: D
             word, screen = answer["message"]["content"][0]["text"].split()[0].encode(), b""
             while word not in screen:  # what was not drawn yet when we came is drawn before us
                 screen += await raw.recv(decode=False)
+
+
+@on_versions(NEWEST)
+async def test_a_page_for_an_old_cli_is_clean_with_the_newest_one(desk: Desk) -> None:
+    await desk.open()
+    async with tab(desk) as whole, tab(desk, "?records=2.1.37") as old:
+        for number, script in enumerate(("text hello", f"bash touch {desk.cwd / 'made'}"), 1):
+            await old.say(type="user_message", content=f"SCRIPT:{script}")
+            if number == 2:
+                asked = await old.until("control_request")
+                answer = {"subtype": "success", "response": {"behavior": "allow"}}
+                await old.say(type="control_response", request_id=asked["request_id"], response=answer)
+            await old.until("result")
+            await whole.until("result")
+            # What the CLI says after its result, and the transcript's rows of the turn, have come.
+            last = next(frame for frame in reversed(whole.frames) if frame["type"] == "assistant")
+            await copied(desk, last["uuid"])
+            await whole.until(lambda frame: frame["type"] == "command_lifecycle" and frame["state"] == "completed")
+            await level(old)
+        kinds = {next(iter(kinds_of(json.dumps(frame).encode()))) for frame in old.frames}
+        newer = {kind for frame in whole.frames if (kind := next(iter(kinds_of(json.dumps(frame).encode()))))} - kinds
+    assert "command_lifecycle" in newer
+    assert all(had((2, 1, 37), json.dumps(frame).encode()) for frame in old.frames if frame["type"] not in OURS)
+    told = [frame for frame in old.frames if "error" not in frame and frame["type"] not in (*OURS, "stream_event")]
+    records = [frame["type"] for frame in told]
+    assert records[-1] == "result", records
+    assert records[records.index("result") + 1] == "user", "and the next turn begins behind it"

@@ -9,7 +9,7 @@ and it stays pure: the server does what it asks.
         return json_response(reply)
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from typing import Any, BinaryIO, Literal, Protocol, TypeVar, get_args
 
 import msgspec
@@ -36,11 +36,13 @@ METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """`fresh` is an unused UUID, drawn by the server, for what the handler makes; `base` is our own address."""
+    """`fresh` is an unused UUID, drawn by the server, for what the handler makes; `base` is our own address; `at` is
+    when the request was read, in milliseconds."""
 
     head: Head
     who: Identity
     fresh: str
+    at: int = 0
     version: str = ""
     base: str = ""
     params: dict[str, str] = {}
@@ -175,9 +177,10 @@ class ClientProtocol(msgspec.Struct, frozen=True, kw_only=True):
     On a door (`--door NAME=PORT`) all of it answers at these paths. On the main port the sockets do, and the routes
     below `root_paths`; everything also answers below `prefix`. Without a prefix all of it is at the root.
     `views`: its views with a memory; no other protocol may use their names. `door_options`: names of the query that a
-    door can set for all who do not say otherwise (`--door NAME=PORT,OPTION=VALUE`). `door_sockets`: on its door alone.
-    `invitations`: the path of its page on which an invitation is accepted. `door_login`: how browsers sign in on its
-    door where the door does not say: `basic` where its pages have no way of their own, else `token`."""
+    door can set for all who do not say otherwise (`--door NAME=PORT,OPTION=VALUE`); `check_options` raises BadRequest
+    for values that mean nothing. `door_sockets`: on its door alone. `invitations`: the path of its page on which an
+    invitation is accepted. `door_login`: how browsers sign in on its door where the door does not say: `basic` where
+    its pages have no way of their own, else `token`."""
 
     name: str
     routes: tuple[Route, ...] = ()
@@ -186,6 +189,7 @@ class ClientProtocol(msgspec.Struct, frozen=True, kw_only=True):
     root_paths: tuple[str, ...] = ()
     views: tuple[View, ...] = ()
     door_options: tuple[str, ...] = ()
+    check_options: Callable[[Mapping[str, str]], None] | None = None
     door_sockets: tuple[SocketRoute, ...] = ()
     invitations: str = ""
     door_login: Login = "token"

@@ -175,6 +175,7 @@ class App:
                 head=head,
                 who=who,
                 fresh=parts.fresh(),
+                at=parts.clock.now_ms(),
                 version=parts.version,
                 base=parts.base.rstrip("/") or f"{'https' if head.secure else 'http'}://{head.first('host')}",
                 params=match.params,

@@ -14,6 +14,7 @@ from typing import Final, Literal
 import msgspec
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from fairlead.model.errors import BadRequest
 from fairlead.model.routes import ClientProtocol, Login
 from fairlead.server.app import App, Parts
 from fairlead.server.binding import Binding, house_of, open_sockets, urls
@@ -92,6 +93,7 @@ def check_doors(
             if option not in known[door.name].door_options:
                 takes = ", ".join((*known[door.name].door_options, "static", "public_url", "login"))
                 raise _wrong(door, f"{option} is no option of this door; there are: {takes}")
+        _check_options(door, known[door.name])
         if door.static is not None:
             _check_static(door, door.static, data)
     return known
@@ -128,6 +130,15 @@ class Ports:
         # As in `App`: a coroutine of its own would stay in memory as long as the socket does.
         server = scope.get("server")
         return self._doors.get(server[1] if server else 0, self._main)(scope, receive, send)
+
+
+def _check_options(door: Door, protocol: ClientProtocol) -> None:
+    if protocol.check_options is None:
+        return
+    try:
+        protocol.check_options(door.options)
+    except BadRequest as error:
+        raise _wrong(door, error.message.rstrip(".")) from error
 
 
 def _check_static(door: Door, folder: Path, data: Path) -> None:

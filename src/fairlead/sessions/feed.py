@@ -151,6 +151,12 @@ class Feed:
         return tuple(sorted(self._present))
 
     @property
+    def level(self) -> frozenset[Identity]:
+        """Who is shown what happens as it happens, in the session or in a view of it."""
+        feeds = (self, *self._views)
+        return frozenset(watcher.who for feed in feeds for watcher in feed._watchers() if watcher.live)
+
+    @property
     def empty(self) -> bool:
         return not self._groups and not self._followers
 
@@ -196,7 +202,9 @@ class Watcher:
         verdict: Literal["ok", "gap"],
         buffer: int = BUFFER,
         on_close: Callable[[], None] = lambda: None,
+        on_leave: Callable[[], None] = lambda: None,
     ) -> None:
+        """`on_leave` is called before the end of one that had been sent all there was."""
         self.feed = feed
         self.who = who
         self.variant = variant
@@ -210,6 +218,7 @@ class Watcher:
         self._room = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._on_close = on_close
+        self._on_leave = on_leave
         self._closed = False
         self._met = False
         self._read_entries = 0
@@ -223,6 +232,8 @@ class Watcher:
         self._catch_up()
 
     def close(self) -> None:
+        if self.live:
+            self._on_leave()
         self.live = False
         self._closed = True
         if self._task is not None:
@@ -261,6 +272,7 @@ class Watcher:
         self._catch_up()
 
     def fail(self, error: FairleadError) -> None:
+        self.live = False
         self.close()
         self.sink.fail(error)
 

@@ -13,6 +13,7 @@ from msgspec import structs
 
 from fairlead.model import commands as cmd
 from fairlead.model import events as ev
+from fairlead.model.agents import AgentKind
 from fairlead.model.auth import Identity
 from fairlead.model.errors import BadRequest, Busy, NotAllowed, NotFound, OutsideRoots, Stale
 from fairlead.model.gateway import Cursor, Sink, Variant
@@ -83,6 +84,8 @@ class SessionGateway:
         self._check_settings(command.settings)
         if command.resume:
             await self.owning.check_resumed(who, command.resume)
+        if command.settings.link == "terminal":
+            await self._check_terminal(kind)
         cwd = self.resolve_folder(command.cwd)
         if command.key:
             name = f"{who.credential}:{command.key}"
@@ -110,6 +113,12 @@ class SessionGateway:
         for name in await self.store.documents.list(CREATED):
             if name.startswith(f"{credential}:"):
                 await self.store.documents.delete(CREATED, name)
+
+    async def _check_terminal(self, kind: AgentKind) -> None:
+        """Said at once, and not by the first message that fails. An agent that is missing says so when it is needed."""
+        info = await kind.info()
+        if not info.problem and info.ways.get("terminal") != "yes":
+            raise BadRequest(f"The agent {kind.name} cannot run in a terminal here.", agent=kind.name)
 
     def resolve_folder(self, path: str) -> str:
         """A folder from the wire, inside the roots, links followed. Empty is the first root."""
@@ -247,6 +256,7 @@ class SessionGateway:
             verdict="ok" if known else "gap",
             buffer=self.services.limits.watcher_buffer,
             on_close=left,
+            on_leave=partial(self.registry.left, session, who),
         )
 
     def signal(self, who: Identity, session: SessionId, kind: str, data: Any) -> None:

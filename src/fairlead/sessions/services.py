@@ -1,6 +1,6 @@
 """What the core is given by the wiring: the store, the clock, the agents, the policy's settings, limits."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -75,6 +75,8 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     sight_lost: Callable[[Callable[[Identity], bool]], None] = lambda lost: None
     """Told when some may see less than before: what they have open ends, so that they come again."""
     requests: Requests = msgspec.field(default_factory=Requests)
+    looked: Callable[[SessionId, Collection[Identity], int], None] = lambda session, who, turns: None
+    """Told who was shown how many turns of a session. It returns at once."""
     limits: Limits = Limits()
     transcripts: Transcripts | None = None
     mcp: Mapping[str, McpServer] = {}

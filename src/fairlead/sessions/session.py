@@ -6,7 +6,7 @@ reaches the agent. Who may give it is the gateway's matter, not this file's.
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any, assert_never
 
@@ -61,10 +61,17 @@ class Session:
             self.core.services.agent_ended(self.core.session)
         elif any(isinstance(event, ev.TurnEnded) for event in events):
             self.core.services.turn_ended(self.core.session)
+        if any(isinstance(event, ev.TurnEnded) for event in events):
+            self.looked(self.core.log.feed.level)
         self.handovers.noticed()
         wished = self.core.state.handover is not None
         if wished or any(isinstance(event, ev.TurnEnded | ev.MessageQueued) for event in events):
             asyncio.get_running_loop().call_soon(self.runner.pump)
+
+    def looked(self, who: Collection[Identity]) -> None:
+        """These were shown all there is."""
+        state = self.core.state
+        self.core.services.looked(self.core.session, who, state.turns - (state.turn is not None))
 
     async def command(self, who: Identity, command: cmd.Command) -> cmd.Reply:
         """Do it once: a repeated key is answered from the log."""

@@ -148,3 +148,17 @@ def test_results_are_text_whatever_they_were() -> None:
         ("", False),
         ("no such file", True),
     ]
+
+
+@pytest.mark.parametrize("case", NAMES)
+def test_a_stored_result_is_the_text_that_was_told_live(case: str) -> None:
+    frames = lines(case, "live.jsonl")
+    ends = {frame["toolUseId"]: frame["result"] for frame in frames if frame["type"] == "chat:tool_end"}
+    stored = {
+        block["tool_use_id"]: block["content"]
+        for message in told(case).messages()["messages"]
+        for block in message["content"]
+        if block["type"] == "tool_result"
+    }
+    assert all(isinstance(content, str) for content in stored.values())
+    assert {call: ends[call] for call in stored} == {call: text[:5000] for call, text in stored.items()}

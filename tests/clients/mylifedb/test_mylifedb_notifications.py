@@ -63,6 +63,19 @@ async def test_a_sessions_life_is_told_as_it_happens(house: House) -> None:
         assert await news(lines, 1) == [(SESSION, "deleted")]
 
 
+async def test_a_turn_that_somebody_watches_is_told_as_read_when_it_ends(house: House) -> None:
+    await house.rig.open()
+    async with listening(house) as lines, house.tab() as tab:
+        await tab.say(type="user_message", content="hello")
+        agent = await house.rig.kind.launched()
+        await agent.prompted()
+        await agent.result()
+        told: list[tuple[str, str]] = []
+        while told.count((SESSION, "read")) < 2:
+            told += await news(lines, 1)
+        assert told[-1] == (SESSION, "read"), "first for connecting, then for the turn"
+
+
 async def test_it_is_for_those_who_may_look(house: House) -> None:
     async with house.http() as http:
         http.headers.pop("authorization")

@@ -43,12 +43,13 @@ class Answering:
         return (Run(("pending", given), q.ListPermissions(self._session), LANE),)
 
     def found(self, given: Given, waiting: Sequence[q.PendingView]) -> Sequence[Do]:
-        """What waits now. A request that does not is answered all the same, so that its sender hears why not."""
+        """What waits now. An answer to a request that does not is passed over, as the original does: everybody was told
+        how it was settled."""
         pending = [msgspec.json.decode(view.event) for view in waiting]
         own = next((event for event in pending if event["request"] == given.request), None)
-        if own is not None:
-            suggestions = tuple(own.get("suggestions", ()))
-            given = msgspec.structs.replace(given, tool=_tool(own), suggestions=suggestions)
+        if own is None:
+            return ()
+        given = msgspec.structs.replace(given, tool=_tool(own), suggestions=tuple(own.get("suggestions", ())))
         return self._answer(given)
 
     def refused(self, given: Given, error: FairleadError) -> Sequence[Do]:

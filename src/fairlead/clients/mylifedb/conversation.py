@@ -10,12 +10,13 @@ from typing import Any, Final
 
 from fairlead.clients.mylifedb.answering import Answering
 from fairlead.clients.mylifedb.fold import NAME, read_memory
+from fairlead.clients.mylifedb.kinds import read_version
 from fairlead.clients.mylifedb.rest import SESSION_GONE
 from fairlead.clients.mylifedb.variants import MSGPACK, Variant
 from fairlead.model import commands as cmd
 from fairlead.model import queries as q
 from fairlead.model.content import TextBlock, ToolResultBlock
-from fairlead.model.errors import AgentGone, BadId, BadMode, FairleadError, NotFound
+from fairlead.model.errors import AgentGone, BadId, BadMode, FairleadError, NotFound, Stale
 from fairlead.model.gateway import Cursor
 from fairlead.model.ids import SessionId, session_id
 from fairlead.model.reading import MarkShown
@@ -56,6 +57,7 @@ class MyLifeDbConversation:
             packed=opening.subprotocol == MSGPACK,
             strip=opening.query.get("pages") == "1",
             state=opening.query.get("state") == "1",
+            records=read_version(opening.query.get("records", "")),
         )
         self._answering = Answering(self._session)
         self._unsent: deque[tuple[Any, cmd.Send]] = deque()
@@ -135,6 +137,8 @@ class MyLifeDbConversation:
                 if isinstance(error, BadMode):
                     told = f"Invalid permission mode: {mode}"
                 return (self._write({"type": "control_response", "request_id": request, "error": told}),)
+            case ("answer", _) if isinstance(error, Stale):
+                return ()  # settled meanwhile: everybody was told how
             case ("answer", given):
                 again = self._answering.refused(given, error)
                 return again or self._error(f"Failed to answer the request: {error.message}", error)

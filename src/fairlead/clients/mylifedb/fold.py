@@ -19,7 +19,8 @@ from fairlead.model.ids import SessionId
 from fairlead.model.store import Entry
 from fairlead.model.views import Made, Passing, Replace, Row
 
-NAME: Final = "mylifedb"
+NAME: Final = "mylifedb.1"
+"""The number grows when the same log would give other rows."""
 THREADS: Final = 256
 CALLS: Final = 1024
 UNCOPIED: Final = 8192
@@ -56,6 +57,8 @@ class Memory(msgspec.Struct):
     """The last ones beside it, few of which are in the transcript at all: they may not push out the others."""
     driven: bool = False
     """A process of ours runs: the transcript is its copy, not the source."""
+    wired: bool = False
+    """It speaks over the wire: a turn ends with its `result`."""
     failed: bool = False
     """This turn could not be begun."""
     turn: bool = False
@@ -151,6 +154,7 @@ class MyLifeDbFold:
             return (self._said(entry, fields, kind, uuid),) if kind == "user" and uuid else ()
         if kind == "result":
             self._memory.result = uuid
+            self._memory.wired = True
         return (self._said(entry, fields, kind, uuid),)
 
     def _streamed(self, raw: bytes) -> Sequence[Made]:
@@ -177,8 +181,9 @@ class MyLifeDbFold:
             if copy in waiting:
                 del waiting[copy]
                 return (Replace(uuid, data),)
-        if kind == "progress" and self._memory.driven and not self._memory.turn:
-            # Read after the turn's end, it would make clients believe that a tool is running again.
+        if self._memory.driven and not self._memory.turn and (kind == "progress" or (self._memory.wired and not uuid)):
+            # Read after the turn's end: progress would make clients believe that a tool is running again, and what the
+            # agent noted down beside the conversation would stand behind the `result`, out of its place.
             return ()
         if side and copy and (kind not in records.CHAINED or "parentToolUseID" not in fields):
             # Read after the turn's end, it would stand behind it, and as the main thread's.
@@ -257,7 +262,7 @@ class MyLifeDbFold:
             case ev.TurnStarted():
                 memory.turn = True
             case ev.AgentStarted():
-                memory.driven = True
+                memory.driven, memory.wired = True, False
             case ev.SubagentStarted():
                 memory.parents[event.child] = event.call
                 _trim(memory.parents, THREADS)
