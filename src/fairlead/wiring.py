@@ -226,12 +226,12 @@ class Gateway:
         page = invitations_page(protocols, doors, config.public_url or address)
         inbound.append(shell.protocol())
         people = CredentialActions(credentials, page).performers()
-        owning, shown = gateway.owning, ShownBook(store.documents, news.tell)
+        owning = gateway.owning
         leaving = Leaving(
             store.documents,
             services.is_user,
-            (notices.revoked, gateway.revoked, shown.revoked),
-            (owning.forget, shells.forget, uploads.forget, notices.forget),
+            (notices.revoked, gateway.revoked, shown.forget),
+            (owning.forget, shells.forget, uploads.forget, notices.forget, shown.forget),
         )
         performers: dict[type[Action], Performer] = {
             **leaving.performers(people),

@@ -69,12 +69,12 @@ class ShownBook:
             await self._documents.put(SPACE, session, {**kept, **new})
         self._news(session, "read")
 
-    async def revoked(self, credential: str) -> None:
-        """Nobody is shown anything with it any more."""
+    async def forget(self, reader: str) -> None:
+        """A user was removed, or a credential that belongs to no user was revoked."""
         async with self._lock:
             for session, turns in (await self._documents.list(SPACE)).items():
-                if credential in turns:
-                    left = {other: number for other, number in turns.items() if other != credential}
+                if reader in turns:
+                    left = {other: number for other, number in turns.items() if other != reader}
                     await self._documents.put(SPACE, session, left)
 
     async def _read(self, who: Identity, action: ReadShown) -> Shown:
