@@ -52,7 +52,7 @@ async def test_a_copy_leaves_the_agents_of_the_original_alone(
         data = tmp_path / "other"
         await asyncio.to_thread(copied if how == "copied" else restored, gateway, data)
         assert remembered(data) == 1
-        async with GatewayProcess(tmp_path / "beside", data=data, on_restart="kill", roots=gateway.cwd):
+        async with GatewayProcess(tmp_path / "another", data=data, on_restart="kill", roots=gateway.cwd):
             async with asyncio.timeout(PATIENCE):
                 while await asyncio.to_thread(remembered, data):
                     await asyncio.sleep(0.01)
@@ -70,9 +70,9 @@ async def test_a_copy_leaves_the_plugins_of_the_original_alone(tmp_path: Path) -
         running = await enable(gateway, "strange")
         data = tmp_path / "other"
         await asyncio.to_thread(copied, gateway, data)
-        beside = GatewayProcess(tmp_path / "beside", data=data, plugins=tmp_path / "plugins", roots=gateway.cwd)
-        async with beside:
-            other = await view(beside, "strange", "running")
+        another = GatewayProcess(tmp_path / "another", data=data, plugins=tmp_path / "plugins", roots=gateway.cwd)
+        async with another:
+            other = await view(another, "strange", "running")
             assert other["pid"] != running["pid"]
             assert (await view(gateway, "strange", "running"))["pid"] == running["pid"]
             assert start_mark(int(str(running["pid"])))

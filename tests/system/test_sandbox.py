@@ -91,8 +91,11 @@ def test_the_other_names_of_a_folder_are_found_by_the_mounts() -> None:
         Mount("8:2", "/other", "/mnt/other", "ext4"),
         Mount("8:3", "/anna", "/mnt/elsewhere", "ext4"),
     ]
-    assert aliases("/home/anna/data", mounts) == {"/srv/anna/data", "/mnt/deep"}
-    assert aliases("/etc", mounts) == set()
+    assert aliases("/home/anna/data", mounts) == {
+        "/srv/anna/data": "/home/anna/data",
+        "/mnt/deep": "/home/anna/data/deep",
+    }
+    assert aliases("/etc", mounts) == {}
 
 
 def test_names_with_blanks_are_read_from_the_mounts() -> None:
@@ -281,7 +284,7 @@ subprocess.run(made.wrap(["/bin/sh", "-c", sys.argv[2]], "/"), stderr=subprocess
 
 
 def test_the_programs_of_an_ordinary_user_see_as_little() -> None:
-    """For one who is not root bwrap makes a user namespace. Whoever runs this as root becomes nobody for it."""
+    """For one who is not root bwrap makes a user namespace. Run as root, this becomes nobody."""
     become = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--inh-caps=-all"]
     with tempfile.TemporaryDirectory() as folder:
         # Another user cannot read a test's own folder, nor perhaps ours.
@@ -326,7 +329,7 @@ def _python_for_all() -> str:
         ("kill -9 $$", ExitStatus(signal=signal.SIGKILL)),
     ],
 )
-async def test_how_a_program_ended_is_told_as_without_a_sandbox(
+async def test_the_end_of_a_program_is_reported_as_without_a_sandbox(
     sandbox: Sandbox, script: str, expected: ExitStatus
 ) -> None:
     child = run(sandbox, "/bin/sh", "-c", script)

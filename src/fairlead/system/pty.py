@@ -199,8 +199,8 @@ async def spawn_on_pty(
 def _start(
     argv: Sequence[str], env: Mapping[str, str], cwd: str, slave: int, sandbox: Sandbox | None
 ) -> "tuple[subprocess.Popen[bytes], int]":
-    """The process, and where two things are told: what a sandbox's monitor says of itself, in JSON, and the number of
-    the error if the program cannot be started. It ends when the program is started."""
+    """The process, and a pipe that reports two things: what a sandbox's monitor says of itself, in JSON, and the number
+    of the error if the program cannot be started. It ends when the program is started."""
     locale = f"={env['LC_CTYPE']}" if "LC_CTYPE" in env else ""
     with contextlib.ExitStack() as ours:
         told, telling = os.pipe()

@@ -127,23 +127,24 @@ def _plain(text: str) -> str:
     return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), text)
 
 
-def aliases(path: str, mounts: Sequence[Mount]) -> set[str]:
-    """Where else a folder can be reached: its file system may be mounted, or a part of it bound, in several places."""
+def aliases(path: str, mounts: Sequence[Mount]) -> dict[str, str]:
+    """Where else a folder, or a part of it, can be reached, each with its name in the folder: a file system may be
+    mounted, or a part of it bound, in several places."""
     around = [mount for mount in mounts if Path(path).is_relative_to(mount.point)]
     if not around:
-        return set()
+        return {}
     # Of several on one point the last covers the others.
     home = max(enumerate(around), key=lambda item: (len(Path(item[1].point).parts), item[0]))[1]
     place = Path(home.root, Path(path).relative_to(home.point))
-    found = set()
+    found = {}
     for mount in mounts:
         if mount.device != home.device:
             continue
         if place.is_relative_to(mount.root):
-            found.add(str(Path(mount.point, place.relative_to(mount.root))))
+            found[str(Path(mount.point, place.relative_to(mount.root)))] = path
         elif Path(mount.root).is_relative_to(place):
-            found.add(mount.point)
-    return found - {path}
+            found[mount.point] = str(Path(path, Path(mount.root).relative_to(place)))
+    return {alias: name for alias, name in found.items() if alias != path}
 
 
 class _Folder(NamedTuple):
@@ -192,7 +193,9 @@ class Sandbox:
                 raise Unavailable(
                     f"The folder {known.path} was moved or replaced since the gateway started: start the gateway again."
                 )
-            hidden |= {known.path, *(path for path in aliases(known.path, mounts) if os.path.isdir(path))}
+            hidden.add(known.path)
+            # Another mount may cover an alias: then something else is there.
+            hidden |= {alias for alias, name in aliases(known.path, mounts).items() if _is_same(alias, name)}
         hidden |= {mount.point for mount in mounts if mount.kind == "proc" and mount.point != "/proc"}
         root = os.geteuid() == 0
         managers = (path.format(uid=os.getuid()) for path in SERVICE_MANAGERS)
@@ -247,15 +250,15 @@ def problem_of(sandbox: Sandbox) -> str:
         )
     except (OSError, subprocess.TimeoutExpired, Unavailable) as error:
         return f"bwrap cannot be run: {error}"
-    told = ran.stderr.decode("utf-8", "replace").strip()
+    errors = ran.stderr.decode("utf-8", "replace").strip().splitlines()
     if ran.returncode:
-        return f"bwrap does not work here: {told.splitlines()[-1] if told else f'exit code {ran.returncode}'}"
+        return f"bwrap does not work here: {errors[-1] if errors else f'exit code {ran.returncode}'}"
     return shortcoming(ran.stdout.decode("utf-8", "surrogateescape"), view)
 
 
-def shortcoming(told: str, view: View) -> str:
+def shortcoming(printed: str, view: View) -> str:
     """What is wrong with a sandbox that prints its own status and mounts; empty if nothing is. Pure."""
-    status = dict(re.findall(r"^(\w+):[ \t]*(.*)$", told, re.MULTILINE))
+    status = dict(re.findall(r"^(\w+):[ \t]*(.*)$", printed, re.MULTILINE))
     kept = 0
     for name in view.capabilities or ():
         kept |= 1 << KEPT_CAPABILITIES[name]
@@ -263,7 +266,7 @@ def shortcoming(told: str, view: View) -> str:
         return "bwrap leaves its programs too many capabilities"
     if not 1 < int(status.get("Pid", "0")) < 10:
         return "bwrap gives its programs no process numbers of their own"
-    lines = [line for line in told.splitlines() if " - " in line]
+    lines = [line for line in printed.splitlines() if " - " in line]
     on = {mount.point: mount.kind for mount in mounts_of("\n".join(lines))}
     open_ones = [folder for folder in view.hidden if on.get(folder) != "tmpfs"]
     return f"bwrap does not hide {open_ones[0]}" if open_ones else ""
@@ -275,6 +278,13 @@ def _identity(path: str) -> _Folder:
     except OSError:
         return _Folder(path, 0, 0)
     return _Folder(path, found.st_dev, found.st_ino)
+
+
+def _is_same(one: str, other: str) -> bool:
+    try:
+        return os.path.isdir(one) and os.path.samefile(one, other)
+    except OSError:
+        return False
 
 
 def _held(names: dict[str, int]) -> tuple[str, ...]:
