@@ -1,4 +1,4 @@
-"""Fetches what the tests need to run: three Claude Code CLIs from npm, and Debian's `ip`, `unshare`, `vim` and `less`.
+"""Fetches what the tests need: three Claude Code CLIs from npm, and Debian's `ip`, `unshare`, `vim`, `less` and `zsh`.
 
 The CLIs go into a cache outside the clone, one folder a version with an entry `claude`, so that every clone
 shares them. A folder is filled under another name and renamed when whole, so a right name means complete.
@@ -60,7 +60,7 @@ RELEASES = (
 )
 
 # program -> the Debian package that has it
-PROGRAMS = {"ip": "iproute2", "unshare": "util-linux", "vim": "vim", "less": "less"}
+PROGRAMS = {"ip": "iproute2", "unshare": "util-linux", "vim": "vim", "less": "less", "zsh": "zsh"}
 
 
 class InstallFailed(Exception):
