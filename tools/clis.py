@@ -1,5 +1,5 @@
 """Fetches what the tests need to run: three Claude Code CLIs from npm, and Debian's `ip`, `unshare`, `vim`,
-`less` and `bwrap`.
+`less`, `bwrap` and `zsh`.
 
 The CLIs go into a cache outside the clone, one folder a version with an entry `claude`, so that every clone
 shares them. A folder is filled under another name and renamed when whole, so a right name means complete.
@@ -75,7 +75,14 @@ def release_of(version: str) -> Release:
 
 
 # program -> the Debian package that has it
-PROGRAMS = {"ip": "iproute2", "unshare": "util-linux", "vim": "vim", "less": "less", "bwrap": "bubblewrap"}
+PROGRAMS = {
+    "ip": "iproute2",
+    "unshare": "util-linux",
+    "vim": "vim",
+    "less": "less",
+    "bwrap": "bubblewrap",
+    "zsh": "zsh",
+}
 
 
 class InstallFailed(Exception):

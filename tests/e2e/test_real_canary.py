@@ -122,11 +122,13 @@ async def make(desk: Desk, model: ScriptedModel, batch: Sequence[Case]) -> None:
     model.calls = [ToolUse(case.tool, case.input) for case in batch]
     await desk.send(f"SCRIPT:{CALLS}")
     while True:
-        line = await desk.until(lambda line: line["type"] in ("permission.asked", "turn.ended"))
+        line = await desk.until(lambda line: line["type"] in ("permission.asked", "tool.ended", "turn.ended"))
         if line["type"] == "turn.ended":
             assert line["status"] == "completed"
             return
-        await desk.ask("answer", session=desk.session, request=line["request"], behavior="deny", message="no")
+        if line["type"] == "permission.asked":
+            refusal = {"request": line["request"], "behavior": "deny", "message": "no"}
+            await desk.ask("answer", session=desk.session, **refusal)
 
 
 def check(world: World, batch: Sequence[Case], events: Sequence[Line], health: str) -> None:

@@ -18,6 +18,7 @@ _MOST_NAMES = 5_000  # names of one word's globs that are looked at
 _MOST_DEPTH = 12  # folders that `**` goes down
 
 _VARIABLE = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)|\$\{([A-Za-z_][A-Za-z0-9_]*)(?:(:?[-+])([\w./:,@+-]*))?\}")
+_PART = re.compile(r"\[|:[A-Za-z#&]")
 _ANSI_C = re.compile(r"\$'((?:\\[\s\S]|[^'\\])*)'")
 _ESCAPE = re.compile(r"\\(?:x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})|([0-7]{1,3})|([\s\S]))")
 _LETTERS = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v", "e": "\x1b", "E": "\x1b"}
@@ -154,7 +155,7 @@ class _Reader:
             self.at = text.end()
             return
         found = _VARIABLE.match(self.raw, self.at)
-        if found is None or (found[1] and self.raw[found.end() : found.end() + 1] in ("[", ":")):
+        if found is None or (found[1] and _PART.match(self.raw, found.end())):
             raise _Unknown  # the latter: zsh takes a part of it
         self.at = found.end()
         values = self.shell.value(found[1] or found[2])

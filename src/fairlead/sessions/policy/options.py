@@ -265,7 +265,7 @@ def doubt(words: Sequence[Sequence[str]], named: int) -> str | None:
             if risky.word(value, first=at == 1):
                 return f"a rule for {program} does not cover {value[:80]!r} unless it names it"
     if program == "sed" and named < len(words):
-        return _sed_doubt(words)
+        return _sed_doubt(words, named)
     return None
 
 
@@ -326,22 +326,18 @@ def name_of(value: str) -> str:
     return value[1:].partition("=")[0]
 
 
-def _sed_doubt(words: Sequence[Sequence[str]]) -> str | None:
+def _sed_doubt(words: Sequence[Sequence[str]], named: int) -> str | None:
     """A script of sed may write files and run commands: only the plain ones are vouched for."""
-    scripts: list[str] = []
+    scripts: list[tuple[int, str]] = []
     expected = False
-    for values in words[1:]:
+    for at, values in enumerate(words[1:], 1):
         for value in values:
             if expected or (not value.startswith("-") and not scripts):
-                scripts.append(value)
+                scripts.append((at, value))
             elif value.startswith("--expression="):
-                scripts.append(value.partition("=")[2])
+                scripts.append((at, value.partition("=")[2]))
             elif value.startswith("-e") and value != "-e":
-                scripts.append(value[2:])
-        expected = (
-            "-e" in values
-            or "--expression" in values
-            or any(value.startswith("-") and not value.startswith("--") and value.endswith("e") for value in values)
-        )
-    bad = next((script for script in scripts if _SED_SCRIPT.fullmatch(script) is None), None)
+                scripts.append((at, value[2:]))
+        expected = any(re.fullmatch(r"-\w*e|--expression", value) for value in values)
+    bad = next((script for at, script in scripts if at >= named and _SED_SCRIPT.fullmatch(script) is None), None)
     return None if bad is None else f"what sed does with {bad[:80]!r} is not vouched for by a rule"
