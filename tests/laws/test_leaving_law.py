@@ -7,7 +7,7 @@ import os
 import re
 import sqlite3
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -170,7 +170,7 @@ async def history(folder: Path, deeds: list[str], terminals: list[TerminalRegist
 
 
 @pytest.fixture(scope="module")
-def terminals() -> list[TerminalRegistry]:
+def terminals() -> Iterator[list[TerminalRegistry]]:
     made: list[TerminalRegistry] = []
 
     class Seen(TerminalRegistry):
@@ -180,7 +180,7 @@ def terminals() -> list[TerminalRegistry]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(wiring, "TerminalRegistry", Seen)
-        yield made  # type: ignore[misc]  # a fixture is a generator
+        yield made
 
 
 DEEDS = sorted(("talk", "share", "be shared with", "shell", "desk", "push", "schedule", "upload", "prefer", "remember"))

@@ -44,7 +44,13 @@ def task(name: str) -> Change:
 
 def turn() -> Notice:
     return Notice(
-        topic="turn", kind="turn.completed", session=SESSION, title="Turn finished", message="A turn", name="x"
+        topic="turn",
+        kind="turn.completed",
+        session=SESSION,
+        title="Turn finished",
+        message="A turn of x",
+        outside="A turn",
+        name="x",
     )
 
 

@@ -196,8 +196,7 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
 class SessionFilter(msgspec.Struct, frozen=True, kw_only=True):
     """`words` match title and first prompt; `before` is the cursor of the last row of the page before.
 
-    `transcripts` false leaves out the sessions that nobody has opened here yet. `seen_by`: only those that this user
-    sees (`auth.Identity.sees`); None: all. The core sets it, whatever a client asked for."""
+    `transcripts` false leaves out the sessions that nobody has opened here yet."""
 
     words: str = ""
     archived: bool | None = False
@@ -206,7 +205,6 @@ class SessionFilter(msgspec.Struct, frozen=True, kw_only=True):
     before: str = ""
     limit: int = 50
     transcripts: bool = True
-    seen_by: str | None = None
 
 
 class SessionPage(msgspec.Struct, frozen=True):
@@ -330,8 +328,9 @@ class Store(Protocol):
 
     # --- lists
 
-    async def sessions(self, wanted: SessionFilter) -> SessionPage:
-        """Newest first, by `updated`; tombstones are left out."""
+    async def sessions(self, wanted: SessionFilter, seen_by: str | None = None) -> SessionPage:
+        """Newest first, by `updated`; tombstones are left out. `seen_by`: only those that this user sees, by the rule
+        of `auth.Identity.sees`; None: all."""
         ...
 
     async def summary(self, session: SessionId) -> Summary | None:

@@ -12,7 +12,6 @@ from fairlead.model.errors import NotFound
 from fairlead.model.ids import MessageId, SessionId
 from fairlead.model.store import TRANSCRIPT, Page, SessionFilter, Summary, event_line
 from fairlead.sessions.explaining import explain
-from fairlead.sessions.owning import only_seen
 from fairlead.sessions.registry import Registry
 from fairlead.sessions.services import Services
 from fairlead.sessions.session import Session
@@ -67,7 +66,7 @@ class Answers:
         store = self.services.store
         match query:
             case q.ListSessions():
-                return await store.sessions(only_seen(query.filter, who))
+                return await store.sessions(query.filter, who.seen_by)
             case q.GetSession():
                 return await self._session(query.session)
             case q.ReadMessages():
@@ -189,7 +188,7 @@ class Answers:
     async def _waiting(self, who: Identity) -> AsyncIterator[Session]:
         """All sessions that ask a person something, the newest first."""
         wanted = SessionFilter(state="waiting", archived=None, limit=200)
-        waiting = await self.services.store.sessions(only_seen(wanted, who))
+        waiting = await self.services.store.sessions(wanted, who.seen_by)
         for summary in waiting.sessions:
             yield await self.registry.get(summary.session)
 
@@ -209,7 +208,7 @@ class Answers:
         before = ""
         while True:
             wanted = SessionFilter(archived=None, before=before, limit=500)
-            page = await self.services.store.sessions(only_seen(wanted, who))
+            page = await self.services.store.sessions(wanted, who.seen_by)
             summaries.extend(page.sessions)
             if not page.next:
                 return _usage(tuple(summaries))

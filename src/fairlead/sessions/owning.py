@@ -8,8 +8,6 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from msgspec import structs
-
 from fairlead.model import commands as cmd
 from fairlead.model import events as ev
 from fairlead.model.auth import EVERYBODY, OWNER, Identity
@@ -138,9 +136,8 @@ class Owning:
         of that name is somebody else."""
         before = ""
         while True:
-            page = await self._services.store.sessions(
-                SessionFilter(archived=None, before=before, limit=200, transcripts=False, seen_by=user)
-            )
+            wanted = SessionFilter(archived=None, before=before, limit=200, transcripts=False)
+            page = await self._services.store.sessions(wanted, user)
             for summary in page.sessions:
                 if user == summary.owner or user in summary.shared:
                     await self._leave(summary.session, user)
@@ -165,7 +162,3 @@ class Owning:
         await session.change(cmd.Share(session=name), decided)
         self._lost(session, owner, shared)
         logger.info("session left", extra={"session": name, "user": user})
-
-
-def only_seen(filter: SessionFilter, who: Identity) -> SessionFilter:
-    return structs.replace(filter, seen_by=who.seen_by)

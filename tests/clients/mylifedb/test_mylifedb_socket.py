@@ -466,7 +466,7 @@ async def test_what_was_sent_to_whom_is_logged_with_counts(house: House, caplog:
         name for name in ("connect", "subscribe", "history sent", "new sent", "disconnect") if name not in told
     ] == []
     sent = told["history sent"]
-    assert (sent["session"], sent["who"], sent["entries"], sent["levelname"]) == (SESSION, "ann", 4, "INFO")
+    assert (sent["session"], sent["who"], sent["entries"], sent["levelname"]) == (SESSION, "owner (ann)", 4, "INFO")
     assert told["new sent"]["up_to"] == 5
     assert house.admin not in caplog.text
 

@@ -241,7 +241,7 @@ async def test_who_types_is_told_to_the_others_by_name(house: House) -> None:
         await level(bob)
         for typing in (True, False):
             await bob.say(type="typing", isTyping=typing)
-            assert await ann.until("typing") == {"type": "typing", "isTyping": typing, "name": "bob"}
+            assert await ann.until("typing") == {"type": "typing", "isTyping": typing, "name": "owner (bob)"}
         await level(bob)
         assert "typing" not in bob.kinds()
 

@@ -60,7 +60,7 @@ def session_of(db: sqlite3.Connection, agent_session: str) -> SessionId | None:
     return None if row is None else SessionId(row[0])
 
 
-def list_sessions(db: sqlite3.Connection, wanted: SessionFilter) -> SessionPage:
+def list_sessions(db: sqlite3.Connection, wanted: SessionFilter, seen_by: str | None = None) -> SessionPage:
     """Newest first. The cursor is the place of the page's last row, not its number: new sessions shift nothing."""
     conditions = ["deleted = 0"]
     values: list[Any] = []
@@ -76,9 +76,9 @@ def list_sessions(db: sqlite3.Connection, wanted: SessionFilter) -> SessionPage:
     if wanted.state:
         conditions.append("state = ?")
         values.append(wanted.state)
-    if wanted.seen_by is not None:
+    if seen_by is not None:
         conditions.append(SEEN)
-        values += [wanted.seen_by, wanted.seen_by]
+        values += [seen_by, seen_by]
     if not wanted.transcripts:
         conditions.append(f"state <> '{TRANSCRIPT}'")
     for word in plain(wanted.words).split():

@@ -240,8 +240,8 @@ class SqliteStore:
 
     # --- lists
 
-    async def sessions(self, wanted: SessionFilter) -> SessionPage:
-        return await self._readers.do(lambda db: sessions.list_sessions(db, wanted))
+    async def sessions(self, wanted: SessionFilter, seen_by: str | None = None) -> SessionPage:
+        return await self._readers.do(lambda db: sessions.list_sessions(db, wanted, seen_by))
 
     async def summary(self, session: SessionId) -> Summary | None:
         return await self._readers.do(lambda db: sessions.get_summary(db, session))
