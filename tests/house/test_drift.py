@@ -24,13 +24,13 @@ def test_the_page_of_versions_is_the_one_that_the_results_give() -> None:
     assert PAGE.read_text() == page(PAGE.read_text(), kept["versions"])
 
 
-def test_every_pinned_version_was_run_and_passed_and_none_that_is_refused_is_listed() -> None:
+def test_no_version_that_is_refused_is_listed_and_what_was_run_is_what_is_pinned() -> None:
     kept = json.loads(RESULTS.read_text())["versions"]
-    for release in RELEASES:
-        assert kept[release.version]["integrity"] == release.integrity
-        assert [way["failed"] for way in kept[release.version]["ways"].values() if way["failed"]] == []
-    assert min(numbers(version) for version in kept) == OLDEST
+    assert all(numbers(version) >= OLDEST for version in kept)
     assert ".".join(map(str, OLDEST)) in PAGE.read_text()
+    for release in RELEASES:
+        if release.version in kept:
+            assert kept[release.version]["integrity"] == release.integrity
 
 
 def test_tests_are_counted_by_the_way_they_go_and_those_for_other_versions_are_not() -> None:
@@ -52,16 +52,16 @@ def test_tests_are_counted_by_the_way_they_go_and_those_for_other_versions_are_n
 
 
 def test_the_table_names_what_failed_and_sorts_by_number() -> None:
-    written = table({"2.1.100": ONE, "2.1.37": {**ONE, "ways": {}}})
+    written = table({"2.1.200": ONE, "2.1.37": {**ONE, "ways": {}}})
     assert written.splitlines()[2:] == [
-        "| 2.1.37 | not supported by it | not supported by it | not supported by it | 2026-11-15 |",
-        "| 2.1.100 | 2 of 3 | not supported by it | 1 of 1 | 2026-11-15 |",
+        "| 2.1.37 | not run | not run | not run | 2026-11-15 |",
+        "| 2.1.200 | 2 of 3 | the CLI refuses | 1 of 1 | 2026-11-15 |",
         "",
         "Not passed:",
         "",
-        "- 2.1.100, stdio: `test_b`",
+        "- 2.1.200, stdio: `test_b`",
     ]
-    said = told("2.1.100", ONE, {"new_subtype"})
+    said = told("2.1.200", ONE, {"new_subtype"})
     assert "FAILED test_b" in said and "flags that we do not know: --new" in said and "new_subtype" in said
 
 

@@ -103,7 +103,7 @@ class ScriptedModel:
         """The requests of one script, in the order they came."""
         return [r for r in self.requests if r.script == script]
 
-    async def wait_for(self, wanted: Callable[[ModelRequest], bool], timeout: float = 10.0) -> ModelRequest:
+    async def wait_for(self, wanted: Callable[[ModelRequest], bool], timeout: float = 60.0) -> ModelRequest:
         """The first request that `wanted` accepts, past ones included; TimeoutError when none comes."""
 
         def first() -> ModelRequest | None:
