@@ -67,7 +67,7 @@ async def copied(desk: Desk, uuid: str) -> None:
 
 @on_versions()
 @pytest.mark.rules("S000-016", "S000-017", "S000-018", "S000-019", "S000-034", "S000-046", "S000-055", "S000-056")
-@pytest.mark.rules("S000-064", "S000-129", "S000-146", "S000-214", "S000-237")
+@pytest.mark.rules("S000-064", "S000-129", "S000-146", "S000-186", "S000-188", "S000-189", "S000-214", "S000-237")
 async def test_a_turn_with_a_tool_live_and_from_the_transcript(desk: Desk, cli_home: Path) -> None:
     await desk.open()
     async with tab(desk) as seat:

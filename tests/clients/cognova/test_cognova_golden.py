@@ -26,6 +26,13 @@ FIELDS = {
 }
 
 
+TYPES: dict[str, type] = {
+    **dict.fromkeys(("delta", "toolUseId", "toolName", "result", "message", "requestId"), str),
+    "isError": bool,
+    "durationMs": int,
+}
+
+
 def lines(case: str, name: str) -> list[Any]:
     return [json.loads(line) for line in (CASES / case / name).read_text().splitlines()]
 
@@ -55,6 +62,9 @@ def test_a_case_comes_out_as_written(case: str) -> None:
         fields = FIELDS.get(frame["type"])
         if fields is not None:
             assert tuple(frame) == ("type", "conversationId", *fields, "seq")
+            assert {name: type(frame[name]) for name in fields if name in TYPES} == {
+                name: TYPES[name] for name in fields if name in TYPES
+            }
         assert frame["conversationId"] == SESSION and is_uuid(frame["conversationId"])
 
 

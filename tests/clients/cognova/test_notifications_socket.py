@@ -73,6 +73,7 @@ async def test_one_that_may_only_look_gets_every_change(house: FeedHouse) -> Non
 
 @pytest.mark.rules("S002-085", "S002-086", "S002-087", "S002-103", "S002-112", "S002-113", "S002-114", "S002-115")
 @pytest.mark.rules("S002-104", "S002-105", "S002-106", "S002-107", "S002-108", "S002-109", "S002-111", "S002-132")
+@pytest.mark.rules("S002-133")
 async def test_every_kind_of_resource_is_told_to_every_peer(house: FeedHouse) -> None:
     async with house.listener() as first, house.listener() as second:
         await first.until(1)
