@@ -29,6 +29,7 @@ from fairlead.sessions.policy.paths import inside_any
 from fairlead.sessions.registry import Registry
 from fairlead.sessions.services import Services
 from fairlead.sessions.session import check_settings
+from fairlead.sessions.state import clean_title
 
 CREATED = "created"
 """Documents that say which session an idempotency key of a `create` made."""
@@ -87,7 +88,11 @@ class SessionGateway:
         if await self.store.summary(command.session) is not None:
             raise Stale(f"There is a session {command.session} already.", session=command.session)
         opened = ev.SessionOpened(
-            id=event_id(command.session, "session.opened"), cwd=cwd, agent=kind.name, title=command.title, by=who.name
+            id=event_id(command.session, "session.opened"),
+            cwd=cwd,
+            agent=kind.name,
+            title=clean_title(command.title),
+            by=who.name,
         )
         feed = self.registry.feed(command.session)
         core = await loading.create(self.services, feed, command.session, opened, command.settings, command.resume)
