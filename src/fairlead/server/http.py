@@ -122,7 +122,7 @@ class GuardedHttp(HttpToolsProtocol):
         """An answer is complete for uvicorn when it was handed to the transport. Who then reads nothing of what is left
         of it, and wants no other, is cut off; uvicorn would wait for ever."""
         left = 0 if self._lost else self.transport.get_write_buffer_size()
-        if self.cycle is not None and not self.cycle.response_complete:
+        if not self.cycle.response_complete:
             return
         if left >= before:
             self.transport.abort()
