@@ -29,6 +29,7 @@ _ALWAYS: Final = {
     "x-frame-options": "DENY",
     "referrer-policy": "no-referrer",
     "cross-origin-resource-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
     "cache-control": "no-store",
 }
 

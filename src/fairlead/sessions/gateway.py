@@ -32,6 +32,7 @@ from fairlead.sessions.policy.paths import inside_any
 from fairlead.sessions.registry import Registry
 from fairlead.sessions.services import Services
 from fairlead.sessions.session import check_settings
+from fairlead.sessions.state import clean_title
 
 logger = logging.getLogger("fairlead.session")
 
@@ -98,7 +99,7 @@ class SessionGateway:
             id=event_id(command.session, "session.opened"),
             cwd=cwd,
             agent=kind.name,
-            title=command.title,
+            title=clean_title(command.title),
             by=who.name,
             owner=who.user,
         )

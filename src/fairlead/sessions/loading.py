@@ -17,7 +17,7 @@ from fairlead.sessions.core import INTERPRETER, STATE, Core
 from fairlead.sessions.feed import Feed
 from fairlead.sessions.log import Log
 from fairlead.sessions.services import Services
-from fairlead.sessions.state import SessionState, decode_state, evolve
+from fairlead.sessions.state import SessionState, clean_title, decode_state, evolve
 
 PAGE = 1000
 
@@ -136,7 +136,7 @@ async def fork(
         session=child,
         cwd=parent.cwd,
         agent=parent.agent,
-        title=command.title or f"{parent.title or parent.first_prompt[:60]} (fork)",
+        title=clean_title(command.title) or f"{parent.title or parent.first_prompt[:60]} (fork)",
         first_prompt=parent.first_prompt,
         agent_session=parent.agent_session,
         settings=inherited(who, parent.settings),

@@ -16,7 +16,13 @@ from fairlead.model.ids import CallId, MessageId, RequestId, SessionId, Subagent
 from fairlead.model.store import Summary
 
 TITLE_LENGTH = 80
+MOST_TITLE = 200
 """Of the first prompt, what serves as a title until somebody gives one."""
+
+
+def clean_title(text: str) -> str:
+    """As it is kept: on one line, of characters that can be seen, as many as a title has."""
+    return "".join(character for character in " ".join(text.split()) if character.isprintable())[:MOST_TITLE].strip()
 
 
 class Queued(msgspec.Struct, frozen=True):

@@ -15,7 +15,7 @@ from typing import Any
 from fairlead.agents.claude.control import OtherRequest, request_line
 from fairlead.agents.claude.decoding import decode
 from fairlead.agents.claude.launch import initialize, needs_restart
-from fairlead.agents.claude.lines import LineSplitter, Oversize, Spill, encode_line
+from fairlead.agents.claude.lines import LineSplitter, Oversize, Spill, stand_in
 from fairlead.agents.claude.pending import PendingRequests, Settled, default_timeout
 from fairlead.agents.claude.records import (
     ControlCancel,
@@ -283,5 +283,4 @@ def _why(error: AgentFailed, ended: Exit, complaints: tuple[str, ...]) -> str:
 
 def _stand_in(line: Oversize) -> bytes:
     """What stands in the log for a line that is too long to keep; its `subtype`, which the event has, is the file."""
-    head = line.head.decode("utf-8", "replace")
-    return encode_line({"type": "fairlead_oversize", "subtype": line.place, "size": line.size, "head": head})[:-1]
+    return stand_in(line.place, line.size, line.head, line.cut)

@@ -121,7 +121,7 @@ class RowFile:
 
     def _item(self, line: bytes | Oversize, end: int) -> Item:
         if isinstance(line, Oversize):
-            raw = stand_in(line.place, line.size, line.head)
+            raw = stand_in(line.place, line.size, line.head, line.cut)
             return Item(self._last, end, (Record(raw, "transcript", self._last),), (OVERSIZE,))
         read = read_line(line)
         records = []
