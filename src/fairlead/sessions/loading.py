@@ -100,14 +100,17 @@ async def create(
     resume: str,
     at: int = 0,
     parent: SessionId | None = None,
+    found: int | None = None,
 ) -> Core:
     """A new session with its first entries; `resume` is the agent's id of a conversation that it goes on with.
 
-    `at`: when it was begun, if that was before now. `parent`: whom it was forked from, if that is not known here."""
+    `at`: when it was begun, if that was before now. `parent`: whom it was forked from, if that is not known here.
+    `found`: when it was changed last, if it is read from a file."""
     kind = services.kind(opened.agent)
     lease, log_id, head = await services.store.claim(session)
     log = Log(services.store, lease, log_id, head, 0, services.clock, feed)
     core = Core(services, log, SessionState(session=session), kind.interpreter(session))
+    core.found_at = found
     async with core.lock:
         transition = core.begin()
         transition.add(opened, at=at)
@@ -161,7 +164,13 @@ async def fork(
 
 
 async def branch(
-    services: Services, feed: Feed, session: SessionId, opened: ev.SessionOpened, point: ForkPoint, parent: str = ""
+    services: Services,
+    feed: Feed,
+    session: SessionId,
+    opened: ev.SessionOpened,
+    point: ForkPoint,
+    parent: str = "",
+    found: int | None = None,
 ) -> Core:
     """A session found in a file that begins as another's log does: it shows that log's entries up to `point` as its
     own, and goes on with what was open there. `parent`: whom it was forked from, if anybody."""
@@ -182,6 +191,7 @@ async def branch(
         model=state.model,
     )
     core = Core(services, log, state, interpreter)
+    core.found_at = found
     async with core.lock:
         transition = core.begin()
         if parent:

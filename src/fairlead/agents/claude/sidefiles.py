@@ -148,6 +148,8 @@ class SubagentFiles:
         self._files: dict[Path, _Words] = {}
         self._lost: set[str] = set()
         self._lock = asyncio.Lock()
+        self._background: dict[str, str] = {}
+        """The CLI's ids of background subagents, to the call that started each."""
         self._following: dict[str, asyncio.Task[None]] = {}
         # Of a conversation that goes on: what is there was said before.
         self._before = {path: place_at(path, path.stat().st_size) for path in self._paths()}
@@ -172,8 +174,9 @@ class SubagentFiles:
         """The process has ended: what its background subagents have said last."""
         told: list[Record] = []
         async with self._lock:
-            for words in self._files.values():
-                if words.agent in self._following and not words.over:
+            for agent in self._following:
+                words = self._in_background(agent)
+                if words is not None and not words.over:
                     words.over = True
                     words.fill()
                     told += words.rest(with_task=False)
@@ -247,18 +250,24 @@ class SubagentFiles:
 
     def _follow(self, agent: str, call: str) -> None:
         if not self._able.forwards_background and agent not in self._following:
+            self._background[agent] = call
             task = self._following[agent] = asyncio.create_task(self._live(agent, call))
             task.add_done_callback(_done)
+
+    def _in_background(self, agent: str) -> _Words | None:
+        words = self._words(agent)
+        if words is not None:
+            words.call = self._background[agent]
+        return words
 
     async def _live(self, agent: str, call: str) -> None:
         main = None if self._able.reports_tasks else RowFile(self._transcript, "", self._end_of_transcript())
         while True:
             async with self._lock:
-                words = self._words(agent)
+                words = self._in_background(agent)
                 if words is not None:
                     if words.over:
                         return
-                    words.call = call
                     words.fill()
                     told = words.rest(with_task=False)
                     noted = None if main is None else _noted(main, agent, call)
@@ -280,7 +289,7 @@ class SubagentFiles:
         if agent not in self._following:
             return []
         async with self._lock:
-            words = self._words(agent)
+            words = self._in_background(agent)
             if words is None or words.over:
                 return []
             words.over = True
