@@ -58,7 +58,7 @@ async def test_the_whole_life_of_a_session(house: UiHouse, tmp_path: Path) -> No
     await page.get_by_role("button", name="Allow once").click()
     await expect(ended(desk)).to_have_count(1)
     await expect(page.locator(".call.change")).to_contain_text("notes.txt")
-    await expect(page.locator(".decided")).to_contain_text("Allowed by Desk")
+    await expect(page.locator(".decided")).to_contain_text("Allowed by owner (Desk)")
     assert (house.folder / "project" / "notes.txt").read_text() == "hello\nworld\n"
     await desk.accessible()
 

@@ -88,7 +88,7 @@ class Desks:
     async def start(self) -> None:
         """Sessions whose terminal ended with an earlier gateway go back too."""
         for session, link in (await self._documents.list(LINKS)).items():
-            self._spawn(self._put_back(ITSELF, SessionId(session), link))
+            self._spawn(self._put_back(SessionId(session), link))
 
     async def close(self) -> None:
         """Nothing is minded any more; the programs are the registry's to end."""
@@ -247,30 +247,29 @@ class Desks:
                 await self._documents.put(LINKS, session, back)
             if self._sessions.get(name) != (session, terminal):
                 self._sessions[name] = (session, terminal)
-                self._spawn(self._after(who, name, session, back, terminal))
+                self._spawn(self._after(name, session, back, terminal))
         return terminal, moving
 
-    async def _after(
-        self, who: Identity, name: str, session: SessionId, back: cmd.Link, terminal: LiveTerminal
-    ) -> None:
-        """What is sent to the session after its program has ended there does not start it there again."""
+    async def _after(self, name: str, session: SessionId, back: cmd.Link, terminal: LiveTerminal) -> None:
+        """What is sent to the session after its program has ended there does not start it there again, whoever sees it
+        by then."""
         await terminal.wait()
         if self._sessions.get(name) == (session, terminal):
             del self._sessions[name]
         if back != "terminal":
-            await self._put_back(who, session, back)
+            await self._put_back(session, back)
 
-    async def _put_back(self, who: Identity, session: SessionId, link: cmd.Link) -> None:
+    async def _put_back(self, session: SessionId, link: cmd.Link) -> None:
         place = session_terminal(session)
         async with self._lock(place):
             if self._shells.find(place) is not None:
                 return  # it is there again, and goes back from there
             try:
-                view: q.SessionView = await self._gateway.ask(who, q.GetSession(session=session))
+                view: q.SessionView = await self._gateway.ask(ITSELF, q.GetSession(session=session))
                 settings = msgspec.convert(view.settings, cmd.Settings)
                 if settings.link == "terminal":
                     changed = msgspec.structs.replace(settings, link=link)
-                    await self._gateway.command(who, cmd.Configure(session=session, settings=changed))
+                    await self._gateway.command(ITSELF, cmd.Configure(session=session, settings=changed))
             except NotFound:
                 pass  # it was deleted
             except FairleadError as error:
