@@ -152,7 +152,7 @@ async def _notices(listener: Any, last: str) -> list[dict[str, Any]]:
     return [one for one in listener.frames if one["type"] == "notice"]
 
 
-@pytest.mark.rules("S002-105", "S002-116", "S002-117", "S002-118", "S002-119")
+@pytest.mark.rules("S002-105", "S002-116", "S002-118", "S002-119")
 async def test_an_agent_that_is_run_by_hand_is_a_session_of_the_core(house: FeedHouse) -> None:
     async with house.listener() as listener:
         await listener.until(1)
@@ -186,6 +186,7 @@ async def _second_run(house: FeedHouse, made: str, listener: Any) -> None:
     assert (failed["color"], failed["message"]) == ("error", "error_during_execution")
 
 
+@pytest.mark.rules("S002-117")
 async def test_a_running_agent_is_cancelled_in_the_core(house: FeedHouse) -> None:
     async with house.listener() as listener:
         await listener.until(1)
