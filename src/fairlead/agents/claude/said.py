@@ -3,6 +3,7 @@
 from fairlead.agents.claude import subagents, tasks, texts, turns, typed
 from fairlead.agents.claude.blocks import blocks_of
 from fairlead.agents.claude.records import UserRecord
+from fairlead.agents.claude.scan import TOOL_LOADED
 from fairlead.agents.claude.step import Step
 from fairlead.agents.claude.turns import Action, Signal
 from fairlead.model.content import Content, content_blocks, plain_text
@@ -36,10 +37,19 @@ def user(step: Step, record: UserRecord, thread: str) -> None:
         is_error = block.get("is_error") is True
         subagents.ended(step, block["tool_use_id"], block.get("content"), data, is_error, thread, part)
     rest = tuple(block for block in content_blocks(record.message.content) if not _is_result(block))
-    if rest:
+    if rest and results and not record.isMeta and texts.read(plain_text(rest)).kind == "said":
+        _beside_results(step, rest, thread)
+    elif rest:
         _words(step, record, rest, thread)
     elif not results:
         step.keep("user", thread=thread)
+
+
+def _beside_results(step: Step, content: tuple[Content, ...], thread: str) -> None:
+    """Text in a record that brings results is the CLI's, for the model: nobody typed it."""
+    if plain_text(content).strip() != TOOL_LOADED:
+        where = MessageId(step.source)
+        step.tell(UserMessage, thread=thread, message=where, content=content, via="agent", synthetic=True)
 
 
 def _words(step: Step, record: UserRecord, content: tuple[Content, ...], thread: str) -> None:

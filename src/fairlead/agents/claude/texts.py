@@ -8,8 +8,10 @@ import msgspec
 Kind = Literal["said", "interrupted", "task", "output", "command", "noise"]
 
 _OUTPUT: Final = re.compile(
-    r"<local-command-(?:stdout|stderr)>(.*?)(?:</local-command-(?:stdout|stderr)>|\Z)", re.DOTALL
+    r"<(local-command|bash)-(stdout|stderr)>(.*?)(?:</\1-\2>|\Z)",
+    re.DOTALL,
 )
+_SHELL: Final = re.compile(r"<bash-input>(.*?)(?:</bash-input>|\Z)", re.DOTALL)
 _COMMAND: Final = re.compile(r"<command-name>(.*?)</command-name>", re.DOTALL)
 _ARGUMENTS: Final = re.compile(r"<command-args>(.*?)</command-args>", re.DOTALL)
 
@@ -30,8 +32,11 @@ def read(text: str) -> Words:
         return Words("interrupted")
     if start.startswith(_TASK):
         return Words("task", text)
-    if start.startswith("<local-command-std"):
-        return Words("output", "\n".join(part.strip() for part in _OUTPUT.findall(text)).strip())
+    if start.startswith(("<local-command-std", "<bash-std")):
+        return Words("output", "\n".join(part[2].strip() for part in _OUTPUT.findall(text)).strip())
+    if start.startswith("<bash-input>"):
+        # A line that a person gave to a shell, with an exclamation mark before it.
+        return Words("command", "! " + "\n".join(part.strip() for part in _SHELL.findall(text)))
     if start.startswith(("<command-name>", "<command-message>")):
         name, arguments = _COMMAND.search(text), _ARGUMENTS.search(text)
         words = (name[1] if name else "", arguments[1] if arguments else "")
