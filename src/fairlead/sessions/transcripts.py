@@ -245,8 +245,8 @@ class Keeper:
             )
         else:
             point = ForkPoint(branch.holder, branch.shared.seq)
-            parent = branch.parent or ""
-            core = await loading.branch(services, feed, session, opened, point, parent, found=found.updated)
+            of = branch.parent or ""
+            core = await loading.branch(services, feed, session, opened, point, of, found=found.updated)
         begun = Session(core, services.kind(opened.agent))
         if branch is not None:
             await self._log(begun, Rows(records=branch.shared.between, place=branch.shared.place))
