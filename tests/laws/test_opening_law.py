@@ -147,9 +147,9 @@ def test_a_subagents_rows_keep_their_times_too(tmp_path: Path, named: bool) -> N
             view = await rig.view()
             assert (view.summary.state, view.summary.updated) == ("idle", listed.updated)
             entries = [entry for entry in (await rig.store.read(FOUND, 0, 1000)).entries if entry.raw]
-            rows = [(json.loads(entry.raw), entry.at) for entry in entries if entry.origin == "transcript"]
-            assert len(rows) == len(before) + len(after) + sum(map(len, side))
-            for row, at in rows:
+            told = [(json.loads(entry.raw or b""), entry.at) for entry in entries if entry.origin == "transcript"]
+            assert len(told) == len(before) + len(after) + sum(map(len, side))
+            for row, at in told:
                 assert abs(at - round(datetime.fromisoformat(row["timestamp"]).timestamp() * 1000)) < 500
 
     asyncio.run(run())

@@ -56,7 +56,6 @@ def test_a_subagents_result_waits_for_its_last_words_and_what_follows_waits_too(
     assert names(order.put(row("call", None, "assistant", message=call, **side))) == ["call"]
     assert order.put(row("result", None, toolUseResult=facts)) == []
     assert order.put(row("answer", "result", "assistant", message=words)) == []
-    assert order.waits
     told = order.put(row("words", "call", "assistant", message=words, **side))
     assert names(told) == ["words", "result", "answer"]
     assert not order.waits
