@@ -275,7 +275,7 @@ async def test_a_subagents_work_is_told_inside_it(desk: Desk, agreed: None) -> N
     child = desk.all("subagent.started")[0]["child"]
     assert [line["name"] for line in desk.all("tool.called") if line.get("subagent") == child] == ["Bash"]
     (said,) = [line for line in desk.all("text") if line.get("subagent") == child]
-    (ended,) = [line for line in desk.all("tool.ended") if line["call"] == desk.all("subagent.started")[0]["call"]]
+    (ended,) = desk.all("subagent.ended")
     assert said["text"].startswith("Done.") and said["seq"] < ended["seq"]
     await desk.raw()
 

@@ -10,11 +10,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agents.claude_transcripts.written import SESSION, Row, Writer
-from fairlead.clients.happy.conversation import VIEW as HAPPY
+from agents.claude_transcripts.written import SESSION, Row, Writer, three_subagents
+from fairlead.clients.happy.mapper import VIEW as HAPPY
 from fairlead.clients.happy.mapper import HappyView
 from fairlead.clients.mylifedb.fold import NAME as MYLIFEDB
 from fairlead.clients.mylifedb.fold import MyLifeDbView, read_memory
@@ -126,5 +127,29 @@ def test_a_transcript_in_which_nothing_has_a_time_is_as_old_as_its_file(tmp_path
             view = await rig.view()
             assert (view.summary.state, view.summary.updated) == ("idle", BEGIN)
             assert all(abs(entry.at - BEGIN) < 100 for entry in (await rig.store.read(FOUND, 0, 100)).entries)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_subagents_rows_keep_their_times_too(tmp_path: Path, named: bool) -> None:
+    """Also where a file beside them names their call: what that says has no time of its own."""
+    before, side, after = three_subagents(agents=True)
+
+    async def run() -> None:
+        async with running(tmp_path, watch=False) as rig:
+            rig.home.write([*before, *after])
+            for call, rows in zip(("toolu_a", "toolu_b", "toolu_c"), side, strict=True):
+                rig.home.subagent(call.removeprefix("toolu_"), rows, call if named else "")
+            await rig.start()
+            await rig.keeper.listing.scan()
+            (listed,) = await rig.listed()
+            view = await rig.view()
+            assert (view.summary.state, view.summary.updated) == ("idle", listed.updated)
+            entries = [entry for entry in (await rig.store.read(FOUND, 0, 1000)).entries if entry.raw]
+            told = [(json.loads(entry.raw or b""), entry.at) for entry in entries if entry.origin == "transcript"]
+            assert len(told) == len(before) + len(after) + sum(map(len, side))
+            for row, at in told:
+                assert abs(at - round(datetime.fromisoformat(row["timestamp"]).timestamp() * 1000)) < 500
 
     asyncio.run(run())

@@ -135,10 +135,11 @@ class RowFile:
     def _time(self, at: int, end: int) -> int:
         """When a row was written. One without a time is as old as the one before it; the first, as the next that has
         one; where none has, as the file."""
-        self._last = max(self._last, at) if at or self._last else self._next_time(end)
+        self._last = max(self._last, at) if at or self._last else self.next_time(end)
         return self._last
 
-    def _next_time(self, offset: int) -> int:
+    def next_time(self, offset: int) -> int:
+        """Of the next row after a place that has one; where none has, of the file."""
         try:
             descriptor = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError:
