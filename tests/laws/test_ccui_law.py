@@ -11,8 +11,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from agents.claude.golden_claude import cases, inputs
-from clients.claudecodeui.ccui_telling import Frame, Telling, shown
-from clients.cognova.telling import SESSION, unframed
+from clients.claudecodeui.ccui_telling import Frame, Telling, shown, stepped
+from clients.cognova.telling import SESSION
 from fairlead.clients.claudecodeui.chat_frames import FRAMES, ChatVariant
 from fairlead.model import events as ev
 from fairlead.testing.claudecodeui_client import Shown
@@ -56,8 +56,7 @@ def check_replay(telling: Telling) -> None:
 
 def check_whole(telling: Telling) -> None:
     """Who does not look at it is told the same, but for the pieces and their ends."""
-    variant = ChatVariant(telling.memory().known, whole=True)
-    frames = [frame for entry in telling.published for frame in unframed(variant.encode(SESSION, entry))]
+    frames = stepped(ChatVariant(whole=True), telling.memory().known, telling.published)
     pieces = ("stream_delta", "stream_end")
     assert frames == [frame for frame in telling.live() if frame["kind"] not in pieces]
 

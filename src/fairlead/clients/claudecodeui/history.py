@@ -109,7 +109,7 @@ class HistoryFold:
         event = ev.decode(entry.event)
         if event.turn is not None:
             memory.last = number(entry.seq, AFTER)
-        memory.known.learn(entry.seq, event)
+        memory.known = memory.known.after(entry.seq, event)
         self._note(event, before)
         if event.subagent is not None:
             self._glimpse(event)

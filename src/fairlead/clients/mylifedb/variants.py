@@ -1,7 +1,7 @@
 """Rows and what passes as frames: JSON text or MessagePack, whole or stripped, with or without the session's state.
 
-A row is a JSON record already: the plain variant only frames it. Equal options, equal key, and the bytes are made once
-for everybody.
+A row is a JSON record already: the plain variant only frames it. With equal options the bytes are made once for
+everybody.
 """
 
 from typing import Any, Final
@@ -26,11 +26,6 @@ class Variant(msgspec.Struct, frozen=True):
     packed: bool = False
     strip: bool = False
     state: bool = False
-
-    @property
-    def key(self) -> str:
-        chosen = [name for name in ("packed", "strip", "state") if getattr(self, name)]
-        return "/".join(("mylifedb", *chosen))
 
     def encode(self, session: SessionId, entry: Entry) -> bytes:
         if entry.kind == PASSING:
