@@ -15,6 +15,7 @@ from clients.claudecodeui.ccui_telling import Frame, Telling, shown, stepped
 from clients.cognova.telling import SESSION
 from fairlead.clients.claudecodeui.chat_frames import FRAMES, ChatVariant
 from fairlead.model import events as ev
+from fairlead.model.moments import moment as written
 from fairlead.testing.claudecodeui_client import Shown
 from laws.test_cognova_law import ALTERED, altered
 from laws.test_cut_and_resume import generated
@@ -89,6 +90,8 @@ def check_history(telling: Telling, moments: list[int]) -> None:
                 row = {name: value for name, value in frame.items() if name != "seq"}
                 if "parentToolUseId" in row:
                     continue
+                if row["kind"] == "tool_use":
+                    row["timestamp"] = written(ev.decode(entry.event).at)
                 if row["kind"] == "tool_result":
                     kept = {name: row[name] for name in ("content", "isError", "toolUseResult") if name in row}
                     if row["toolId"] in calls:

@@ -160,7 +160,8 @@ class ClientProtocol(msgspec.Struct, frozen=True, kw_only=True):
     below `root_paths`; everything also answers below `prefix`. Without a prefix all of it is at the root.
     `views`: its views with a memory; no other protocol may use their names. `door_options`: names of the query that a
     door can set for all who do not say otherwise (`--door NAME=PORT,OPTION=VALUE`). `door_sockets`: on its door alone.
-    `invitations`: the path of its page on which an invitation is accepted."""
+    `invitations`: the path of its page on which an invitation is accepted. `refused`: how its door words the errors
+    that no handler does: a path that is not there, a body that is too large, a fault of ours."""
 
     name: str
     routes: tuple[Route, ...] = ()
@@ -171,6 +172,7 @@ class ClientProtocol(msgspec.Struct, frozen=True, kw_only=True):
     door_options: tuple[str, ...] = ()
     door_sockets: tuple[SocketRoute, ...] = ()
     invitations: str = ""
+    refused: Refused | None = None
 
     def __post_init__(self) -> None:
         if self.prefix and (not self.prefix.startswith("/") or self.prefix.endswith("/")):

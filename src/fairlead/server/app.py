@@ -90,6 +90,8 @@ class App:
         # What a path that is not there asks for: to strangers it looks like all the others.
         accounts = parts.door and any(route.accounts for protocol in placed for route in protocol.routes)
         self._unknown = Demand(access="any", accounts=accounts)
+        # A client of a door may know no errors but its protocol's own.
+        self._worded = next((protocol.refused for protocol in placed if protocol.refused), None) if parts.door else None
         self._parts = parts
         self._keeper = Gatekeeper(parts.house, parts.credentials)
         self._sockets = SocketHost(self.doer, parts.clock, parts.limits, parts.fresh)
@@ -119,7 +121,7 @@ class App:
         match = self.table.http(head.method, head.path)
         verdict = self._admit(scope, head, self._unknown if match is None else demand_of(match.route, match.params))
         if isinstance(verdict, Refuse):
-            refused = refusal(verdict, None if match is None else match.route.refused)
+            refused = refusal(verdict, self._worded if match is None else match.route.refused or self._worded)
             await send_and_close(send, receive, refused, self._parts.clock)
             return
         if match is None:
@@ -159,13 +161,14 @@ class App:
             return await (self._while_wanted(receive, answering) if route.waits else answering)
         except FairleadError as error:
             closing = (_CLOSE,) if isinstance(error, TooLarge) else ()
-            answer = error_response(error)
+            answer = error_response(error, self._worded)
             return Response(status=answer.status, body=answer.body, headers=closing)
         except TimeoutError:
-            late = error_response(BadRequest("The body of the request did not come in time."))
+            late = error_response(BadRequest("The body of the request did not come in time."), self._worded)
             return Response(status=408, body=late.body, headers=(_CLOSE,))
         except Exception as error:
-            return error_response(unexpected(error, parts.fresh(), f"{head.method} {route.path}"))
+            fault = unexpected(error, parts.fresh(), f"{head.method} {route.path}")
+            return error_response(fault, self._worded)
 
     async def _answer_form(self, route: Route, request: Request, receive: Receive) -> Response | LogStream | NewsStream:
         form = FormBody(request.head, receive, self.doer, self._parts.clock, self._parts.limits.form_s)
@@ -199,8 +202,8 @@ class App:
     def _missing(self, head: Head) -> Response:
         methods = self.table.methods(head.path)
         if not methods:
-            return error_response(NotFound("path", head.path))
-        allowed = error_response(BadRequest(f"{head.path} takes {', '.join(methods)}."))
+            return error_response(NotFound("path", head.path), self._worded)
+        allowed = error_response(BadRequest(f"{head.path} takes {', '.join(methods)}."), self._worded)
         return Response(status=405, body=allowed.body, headers=(("allow", ", ".join(methods)),))
 
     async def _send(self, send: Send, response: Response, *, socket: bool = False) -> None:
@@ -212,7 +215,7 @@ class App:
             # Before the status is said: a log that cannot be read is an error, not an empty file.
             first = await anext(chunks)
         except FairleadError as error:
-            await self._send(send, error_response(error))
+            await self._send(send, error_response(error, self._worded))
             return
         headers = {"content-type": answer.content_type, **dict(answer.headers)}
         await send_stream(scope, receive, send, _joined(first, chunks), headers, self._parts.clock.now_ms())

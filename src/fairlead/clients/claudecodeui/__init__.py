@@ -20,7 +20,7 @@ from fairlead.clients.claudecodeui import (
     users,
 )
 from fairlead.clients.claudecodeui.history import HistoryView
-from fairlead.clients.claudecodeui.rest import for_users, socket_for_users
+from fairlead.clients.claudecodeui.rest import denied, for_users, socket_for_users
 from fairlead.model.routes import ClientProtocol
 
 _ROUTES: Final = (
@@ -47,4 +47,5 @@ PROTOCOL: Final = ClientProtocol(
     door_sockets=(socket_for_users(unknown.SOCKET),),
     views=(HistoryView(),),
     invitations=invite.PATH,
+    refused=denied,
 )

@@ -16,6 +16,7 @@ from fairlead.clients.claudecodeui.rows import base_of, enveloped, row_of
 from fairlead.model import events as ev
 from fairlead.model.frames import text_frame
 from fairlead.model.ids import SessionId
+from fairlead.model.moments import moment
 from fairlead.model.store import Entry
 from fairlead.model.streaming import Pieces, streamed
 
@@ -26,6 +27,10 @@ REST, ENDED, ROW, AFTER = 0, 1, 2, 3
 row itself, and what comes after it."""
 WINDOW: Final = 160_000
 """Tokens that a conversation may have, as the original tells it where nobody has set another number."""
+LATER_MS: Final = 3000
+"""How much later than it was a call is stamped live. The app sorts rows by their time, and gives a text that it was told
+in pieces its own clock's: with a call between that and the text's own row it would show both. History has the time that
+it was."""
 PARENTS: Final = 256
 """Subagents whose calls are remembered."""
 
@@ -257,6 +262,8 @@ def _row(session: SessionId, event: ev.Event, known: Known) -> Slots:
     row = row_of(session, event)
     if row is None:
         return ()
+    if isinstance(event, ev.ToolCalled):
+        row["timestamp"] = moment(event.at + LATER_MS)
     if event.subagent is not None:
         row["parentToolUseId"] = known.parents.get(event.subagent, event.subagent)
     return ((ROW, row),)
