@@ -24,7 +24,7 @@ from fairlead.auth.credentials import Credentials
 from fairlead.auth.hosts import House
 from fairlead.auth.keyfile import TokenKey
 from fairlead.auth.keys import SessionKeys
-from fairlead.config import Config
+from fairlead.config import Config, default_file
 from fairlead.model.admin import FolderReport
 from fairlead.model.agents import AgentInfo, AgentKind
 from fairlead.model.dialin import Tokens
@@ -58,6 +58,7 @@ from fairlead.sessions.shown import ShownBook
 from fairlead.sessions.surroundings import FolderBook
 from fairlead.sessions.transcripts import Keeper
 from fairlead.sessions.trust import TrustBook
+from fairlead.sessions.workspace import Workspace
 from fairlead.stores.sqlite import SqliteStore
 from fairlead.stores.uploads import FOLDER as UPLOADS
 from fairlead.stores.uploads import Uploads
@@ -162,6 +163,7 @@ class Gateway:
         uploads = Uploads(data / UPLOADS)
         await uploads.start()
         fences = _fences((data, plugins_folder(config)), uploads, house, doors)
+        closed = (*fences.folders, str(default_file(self._env).parent))
         news = NewsDesk(self._clock)
         notices = self._notices(store, data)
         await notices.begin()
@@ -208,6 +210,7 @@ class Gateway:
             **desks.performers(),
             **FolderBook(store.documents, services.policy, gateway.resolve_folder).performers(),
             **Folders(services.policy.roots, gateway.resolve_folder).performers(),
+            **Workspace(services.policy.roots, gateway.resolve_folder, closed).performers(),
             **notices.performers(),
             **plugins.performers(),
             **page_performers(plugins),

@@ -18,6 +18,7 @@ from fairlead.clients.claudecodeui import (
     shell,
     unknown,
     users,
+    workspace,
 )
 from fairlead.clients.claudecodeui.history import HistoryView
 from fairlead.clients.claudecodeui.rest import denied, for_users, socket_for_users
@@ -32,6 +33,7 @@ _ROUTES: Final = (
     *furniture.ROUTES,
     *assets.ROUTES,
     *plugins.ROUTES,
+    *workspace.ROUTES,
 )
 _SOCKETS: Final = (
     chat.SOCKET,

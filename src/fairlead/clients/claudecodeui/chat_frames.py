@@ -28,9 +28,9 @@ row itself, and what comes after it."""
 WINDOW: Final = 160_000
 """Tokens that a conversation may have, as the original tells it where nobody has set another number."""
 LATER_MS: Final = 3000
-"""How much later than it was a call is stamped live. The app sorts rows by their time, and gives a text that it was told
-in pieces its own clock's: with a call between that and the text's own row it would show both. History has the time that
-it was."""
+"""How much later than it was a call is stamped live. The app sorts rows by their time, and gives a text that it was
+told in pieces its own clock's: with a call between that and the text's own row it would show both. History has the time
+that it was."""
 PARENTS: Final = 256
 """Subagents whose calls are remembered."""
 

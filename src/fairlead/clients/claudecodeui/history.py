@@ -75,6 +75,8 @@ class Memory(msgspec.Struct):
     known: Known = msgspec.field(default_factory=Known)
     tokens: ev.Tokens | None = None
     """What the conversation held when the agent said it last."""
+    commands: tuple[str, ...] = ()
+    """Slash commands that the agent said it has."""
 
     @property
     def processing(self) -> bool:
@@ -135,6 +137,8 @@ class HistoryFold:
                 memory.pending.pop(event.request, None)
             case ev.Text() | ev.Thinking() | ev.ToolCalled():
                 memory.tokens = held(event) or memory.tokens
+            case ev.AgentReady():
+                memory.commands = event.commands
             case ev.SessionForked():
                 # What was under way in the parent is not under way here.
                 memory.running, memory.run = False, 0
