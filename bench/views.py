@@ -52,7 +52,6 @@ class Counted:
 
     def __init__(self, inner: Variant) -> None:
         self.inner = inner
-        self.key = f"counted {inner.key}"
         self.encoded = 0
 
     def encode(self, session: SessionId, entry: Entry) -> bytes:

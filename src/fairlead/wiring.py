@@ -60,6 +60,7 @@ from fairlead.sessions.shown import ShownBook
 from fairlead.sessions.surroundings import FolderBook
 from fairlead.sessions.transcripts import Keeper
 from fairlead.sessions.trust import TrustBook
+from fairlead.sessions.workspace import Workspace
 from fairlead.stores.sqlite import SqliteStore
 from fairlead.stores.uploads import FOLDER as UPLOADS
 from fairlead.stores.uploads import Uploads
@@ -246,6 +247,7 @@ class Gateway:
             **desks.performers(),
             **FolderBook(store.documents, services.policy, gateway.resolve_folder).performers(),
             **Folders(services.policy.roots, gateway.resolve_folder).performers(),
+            **Workspace(services.policy.roots, gateway.resolve_folder, fences.folders).performers(),
             **notices.performers(),
             **plugins.performers(),
             **page_performers(plugins),

@@ -11,10 +11,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from agents.claude.golden_claude import cases, inputs
-from clients.claudecodeui.ccui_telling import Frame, Telling, shown
-from clients.cognova.telling import SESSION, unframed
+from clients.claudecodeui.ccui_telling import Frame, Telling, shown, stepped
+from clients.cognova.telling import SESSION
 from fairlead.clients.claudecodeui.chat_frames import FRAMES, ChatVariant
 from fairlead.model import events as ev
+from fairlead.model.moments import moment as written
 from fairlead.testing.claudecodeui_client import Shown
 from laws.test_cognova_law import ALTERED, altered
 from laws.test_cut_and_resume import generated
@@ -56,8 +57,7 @@ def check_replay(telling: Telling) -> None:
 
 def check_whole(telling: Telling) -> None:
     """Who does not look at it is told the same, but for the pieces and their ends."""
-    variant = ChatVariant(telling.memory().known, whole=True)
-    frames = [frame for entry in telling.published for frame in unframed(variant.encode(SESSION, entry))]
+    frames = stepped(ChatVariant(whole=True), telling.memory().known, telling.published)
     pieces = ("stream_delta", "stream_end")
     assert frames == [frame for frame in telling.live() if frame["kind"] not in pieces]
 
@@ -90,6 +90,8 @@ def check_history(telling: Telling, moments: list[int]) -> None:
                 row = {name: value for name, value in frame.items() if name != "seq"}
                 if "parentToolUseId" in row:
                     continue
+                if row["kind"] == "tool_use":
+                    row["timestamp"] = written(ev.decode(entry.event).at)
                 if row["kind"] == "tool_result":
                     kept = {name: row[name] for name in ("content", "isError", "toolUseResult") if name in row}
                     if row["toolId"] in calls:

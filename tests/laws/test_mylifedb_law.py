@@ -83,7 +83,7 @@ def some(end: int) -> list[tuple[int, int]]:
 
 
 @pytest.mark.rules("S000-148", "S000-151", "S000-166", "S000-203", "S000-204", "S000-227")
-@pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.key)
+@pytest.mark.parametrize("variant", VARIANTS, ids=repr)
 @pytest.mark.parametrize("case", cases())
 def test_every_recorded_session(case: str, variant: Variant) -> None:
     showing = Showing(variant).run(inputs(case))

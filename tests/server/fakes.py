@@ -72,6 +72,10 @@ class FakeWatch:
                 self.position = entry.seq
                 self.sink.send(self.variant.encode(self.session, entry))
 
+    @property
+    def place(self) -> Cursor:
+        return Cursor(self.position, self.log_id)
+
     def drained(self) -> None:
         self.drains += 1
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from fairlead.model.auth import Identity
 from fairlead.model.errors import FairleadError, Unavailable
+from fairlead.model.gateway import Cursor
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Entry, Page
 from fairlead.sessions.feed import Feed, Watcher
@@ -43,8 +44,7 @@ class LogOnly:
 class Lines:
     """A variant that shows each entry as one line; counts how often it is asked to encode."""
 
-    def __init__(self, key: str = "lines") -> None:
-        self.key = key
+    def __init__(self) -> None:
         self.encoded = 0
 
     def encode(self, session: SessionId, entry: Entry) -> bytes:
@@ -80,7 +80,9 @@ class Socket:
 
 
 def watcher(feed: Feed, socket: Socket, variant: Lines, position: int = 0, who: Identity = ANN, **more: Any) -> Watcher:
-    found = Watcher(feed, who, variant, socket, position=position, head=position, log_id="log", verdict="ok", **more)
+    found = Watcher(
+        feed, who, variant, socket, cursor=Cursor(position), head=position, log_id="log", verdict="ok", **more
+    )
     found.start()
     return found
 
@@ -108,7 +110,7 @@ async def test_a_watcher_gets_history_and_then_what_happens_each_once() -> None:
 
 async def test_an_entry_is_encoded_once_for_all_watchers_of_a_variant() -> None:
     log, feed = make()
-    lines, other = Lines(), Lines("other")
+    lines, other = Lines(), Lines()
     sockets = [Socket() for _ in range(10)]
     for socket in sockets:
         watcher(feed, socket, lines)

@@ -20,8 +20,6 @@ NOBODY = Identity("n", "n", "n", frozenset())
 
 
 class Seqs:
-    key = "seqs"
-
     def encode(self, session: SessionId, entry: Entry) -> bytes:
         return b"%d " % entry.seq
 

@@ -82,8 +82,6 @@ class Tally:
 class Shown:
     """A variant: rows as `ordinal:data`, what passes as it is."""
 
-    key = "shown"
-
     def __init__(self) -> None:
         self.encoded = 0
 
@@ -150,7 +148,14 @@ class Desk:
     def watch(self, socket: Socket, position: int, variant: Shown | None = None) -> Watcher:
         feed = self.projector.feed
         found = Watcher(
-            feed, ANN, variant or Shown(), socket, position=position, head=position, log_id=self.log_id, verdict="ok"
+            feed,
+            ANN,
+            variant or Shown(),
+            socket,
+            cursor=Cursor(position),
+            head=position,
+            log_id=self.log_id,
+            verdict="ok",
         )
         found.start()
         return found
@@ -396,7 +401,7 @@ async def test_many_views_that_nobody_watches_are_not_all_kept(desk: Desk, monke
     feeds = {session: Feed(session, desk.store) for session in sessions}
     projections = Projections(desk.services, feeds.__getitem__, lambda session: None)
     watched = projections.get(sessions[0], "tally")
-    watcher = Watcher(watched.feed, ANN, Shown(), Socket(), position=0, head=0, log_id="", verdict="ok")
+    watcher = Watcher(watched.feed, ANN, Shown(), Socket(), cursor=Cursor(0), head=0, log_id="", verdict="ok")
     watcher.start()
     for session in sessions:
         assert await projections.get(session, "tally").level(1, lambda level: level.head) == 1

@@ -19,6 +19,7 @@ import asyncio, sys
 from pathlib import Path
 from types import SimpleNamespace
 from fairlead.model.auth import Identity
+from fairlead.model.gateway import Cursor
 from fairlead.model.store import Batch, Entry, NewEntry
 from fairlead.model.views import Passing, Row
 from fairlead.sessions.feed import Feed, Watcher
@@ -45,7 +46,6 @@ class View:
         return Fold()
 
 class Shown:
-    key = "shown"
     def encode(self, session, entry):
         return b"sent %d %s\\n" % (entry.seq, entry.event) if entry.kind == "row" else b""
     def signal(self, *_):
@@ -66,7 +66,8 @@ async def main(folder, session):
     projector = Projections(services, lambda _: feed, lambda _: None).get(session, "v")
     position = await projector.level(head, lambda level: level.head)
     who = Identity("c", "u", "n", frozenset({"view"}))
-    Watcher(projector.feed, who, Shown(), Out(), position=position, head=position, log_id="", verdict="ok").start()
+    cursor = Cursor(position)
+    Watcher(projector.feed, who, Shown(), Out(), cursor=cursor, head=position, log_id="", verdict="ok").start()
     print("begun", flush=True)
     while True:
         kinds = ("delta", "text", "delta", "text", "text")

@@ -15,10 +15,16 @@ from fairlead.model.store import Entry
 
 class Cursor(msgspec.Struct, frozen=True):
     """A client's place: a seq of the log, or an ordinal of a view. `log_id` empty: the client does not know it (its
-    first subscription)."""
+    first subscription).
+
+    What depends on the reader is here and never in its variant, which others share. `frame`: the last frame that it
+    has, in a protocol that numbers the frames of an entry; `seq` is then before that entry. `context`: what a
+    `Contextual` variant needs to know of the entries up to `seq`; that of a later place is as good."""
 
     seq: int
     log_id: str = ""
+    frame: int = 0
+    context: Any = None
 
 
 class Sink(Protocol):
@@ -32,10 +38,11 @@ class Sink(Protocol):
 
 
 class Variant(Protocol):
-    """One encoding of a log: protocol and options. Equal `key`, equal bytes: they are made once for all watchers."""
+    """One encoding of a log: protocol and options. Equal variants are one: its bytes are made once for all watchers.
 
-    @property
-    def key(self) -> str: ...
+    So it has no memory. Make it a frozen struct: those are equal when their fields are, and cannot change. Two objects
+    of any other class are never equal, and never share."""
+
     def encode(self, session: SessionId, entry: Entry) -> bytes:
         """The entry's frames, joined, ready for the socket; empty where this protocol shows nothing."""
         ...
@@ -46,9 +53,20 @@ class Variant(Protocol):
 
 
 class Reading(Protocol):
-    """One watcher's reading of the log, from the place where it left off until it is live again."""
+    """One watcher's reading of the log, from the place where it left off until it is live again. Nobody shares it: it
+    may remember. That of a `Contextual` variant is `Contextual`."""
 
     def encode(self, session: SessionId, entry: Entry) -> bytes: ...
+
+
+@runtime_checkable
+class Contextual(Protocol):
+    """A variant, or a reading, whose frames depend on what went before. It keeps none of that: the context is part of
+    each watcher's place, an immutable value that the feed hands in and takes back. The first is None."""
+
+    def step(self, context: Any, session: SessionId, entry: Entry) -> tuple[Any, bytes]:
+        """The context after this entry, and the entry's frames."""
+        ...
 
 
 @runtime_checkable
@@ -58,8 +76,9 @@ class Continuing(Protocol):
     Who is live has had every piece, and `encode` goes by that. Who reads the log may have had some: the pieces are gone
     from it once the block is there."""
 
-    def reading(self, position: int) -> Reading:
-        """For a watcher that was told everything up to `position`, and is handed the entries that are left after it."""
+    def reading(self, position: int, frame: int) -> Reading:
+        """For a watcher that was told everything up to `position`, and the frames up to `frame` (of `Cursor`), and is
+        handed the entries that are left after it."""
         ...
 
 
@@ -75,6 +94,11 @@ class Watch(Protocol):
     @property
     def position(self) -> int:
         """All up to here was sent."""
+        ...
+
+    @property
+    def place(self) -> Cursor:
+        """Where another watch goes on after this one."""
         ...
 
     def start(self) -> None:

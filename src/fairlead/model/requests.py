@@ -51,7 +51,7 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Refused = Callable[[int, str, str], Response]
-"""How a protocol words what the gate refuses, by its status, code and message. The status stays."""
+"""How a protocol words what the gate or the server refuses, by its status, code and message. The status stays."""
 
 
 def check_token_header(route: str, name: str) -> None:

@@ -180,7 +180,8 @@ class ClientProtocol(msgspec.Struct, frozen=True, kw_only=True):
     door can set for all who do not say otherwise (`--door NAME=PORT,OPTION=VALUE`); `check_options` raises BadRequest
     for values that mean nothing. `door_sockets`: on its door alone. `invitations`: the path of its page on which an
     invitation is accepted. `door_login`: how browsers sign in on its door where the door does not say: `basic` where
-    its pages have no way of their own, else `token`."""
+    its pages have no way of their own, else `token`. `refused`: how its door
+    words the errors that no handler does: a path that is not there, a body that is too large, a fault of ours."""
 
     name: str
     routes: tuple[Route, ...] = ()
@@ -193,6 +194,7 @@ class ClientProtocol(msgspec.Struct, frozen=True, kw_only=True):
     door_sockets: tuple[SocketRoute, ...] = ()
     invitations: str = ""
     door_login: Login = "token"
+    refused: Refused | None = None
 
     def __post_init__(self) -> None:
         if self.prefix and (not self.prefix.startswith("/") or self.prefix.endswith("/")):

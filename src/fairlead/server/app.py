@@ -96,6 +96,8 @@ class App:
         # What a path that is not there asks for: to strangers it looks like all the others.
         accounts = parts.door and any(route.accounts for protocol in placed for route in protocol.routes)
         self._unknown = Demand(access="any", accounts=accounts, basic=parts.basic)
+        # A client of a door may know no errors but its protocol's own.
+        self._worded = next((protocol.refused for protocol in placed if protocol.refused), None) if parts.door else None
         self._parts = parts
         self._keeper = Gatekeeper(parts.house, parts.credentials)
         limits = parts.limits
@@ -132,7 +134,7 @@ class App:
         demand = self._demand(match)
         verdict = await self._keeper.check_basic(head, demand) or self._admit(scope, head, demand)
         if isinstance(verdict, Refuse):
-            await send_and_close(send, receive, _refused(verdict, match), self._parts.clock)
+            await send_and_close(send, receive, self._refused(verdict, match), self._parts.clock)
             return
         if match is None:
             await self._send(send, self._missing(head))
@@ -141,13 +143,16 @@ class App:
             share, give_back = self._shares.take(verdict.identity)
         except TooMany as error:
             refused = Refuse(error.status, error.code, error.message)
-            await send_and_close(send, receive, _refused(refused, match), self._parts.clock)
+            await send_and_close(send, receive, self._refused(refused, match), self._parts.clock)
             return
         try:
             answer = await self._answer(match, head, verdict.identity, receive)
             await self._reply(scope, receive, send, verdict.identity, answer, share)
         finally:
             give_back()
+
+    def _refused(self, verdict: Refuse, match: Match[Route] | Match[SocketRoute] | None) -> Response:
+        return refusal(verdict, self._worded if match is None else match.route.refused or self._worded)
 
     async def _reply(
         self, scope: Scope, receive: Receive, send: Send, who: Identity, answer: Answer, share: Share
@@ -188,13 +193,14 @@ class App:
             return await (self._while_wanted(receive, answering) if route.waits else answering)
         except FairleadError as error:
             closing = (_CLOSE,) if isinstance(error, TooLarge) else ()
-            answer = error_response(error)
+            answer = error_response(error, self._worded)
             return Response(status=answer.status, body=answer.body, headers=closing)
         except TimeoutError:
-            late = error_response(BadRequest("The body of the request did not come in time."))
+            late = error_response(BadRequest("The body of the request did not come in time."), self._worded)
             return Response(status=408, body=late.body, headers=(_CLOSE,))
         except Exception as error:
-            return error_response(unexpected(error, parts.fresh(), f"{head.method} {route.path}"))
+            fault = unexpected(error, parts.fresh(), f"{head.method} {route.path}")
+            return error_response(fault, self._worded)
 
     async def _answer_form(self, route: Route, request: Request, receive: Receive) -> Answer:
         form = FormBody(request.head, receive, self.doer, self._parts.clock, self._parts.limits.form_s)
@@ -228,8 +234,8 @@ class App:
     def _missing(self, head: Head) -> Response:
         methods = self.table.methods(head.path)
         if not methods:
-            return error_response(NotFound("path", head.path))
-        allowed = error_response(BadRequest(f"{head.path} takes {', '.join(methods)}."))
+            return error_response(NotFound("path", head.path), self._worded)
+        allowed = error_response(BadRequest(f"{head.path} takes {', '.join(methods)}."), self._worded)
         return Response(status=405, body=allowed.body, headers=(("allow", ", ".join(methods)),))
 
     async def _send(self, send: Send, response: Response, *, socket: bool = False) -> None:
@@ -241,7 +247,7 @@ class App:
             # Before the status is said: a log that cannot be read is an error, not an empty file.
             first = await anext(chunks)
         except FairleadError as error:
-            await self._send(send, error_response(error))
+            await self._send(send, error_response(error, self._worded))
             return
         headers = {"content-type": answer.content_type, **dict(answer.headers)}
         await send_stream(scope, receive, send, _joined(first, chunks), headers, self._parts.clock.now_ms())
@@ -285,7 +291,7 @@ class App:
         head = head_of(scope)
         match = self.table.socket(head.path)
         guessing = await self._keeper.check_basic(head, self._demand(match)) if self._parts.basic else None
-        opened = self._open_socket(scope, head, match) if guessing is None else _refused(guessing, match)
+        opened = self._open_socket(scope, head, match) if guessing is None else self._refused(guessing, match)
         del head, match
         if isinstance(opened, Response):
             await self._send(send, opened, socket=True)
@@ -311,7 +317,7 @@ class App:
         only the handshake needs is gone when it is over."""
         verdict = self._admit(scope, head, self._demand(match))
         if isinstance(verdict, Refuse):
-            return _refused(verdict, match)
+            return self._refused(verdict, match)
         if match is None:
             return error_response(NotFound("socket", head.path))
         parts, route, who = self._parts, match.route, verdict.identity
@@ -332,7 +338,7 @@ class App:
         try:
             share, give_back = self._shares.take(who)
         except TooMany as error:
-            return _refused(Refuse(error.status, error.code, error.message), match)
+            return self._refused(Refuse(error.status, error.code, error.message), match)
         compress = bool(route.compress_query) and opening.query.get(route.compress_query) == "1"
         endpoint = SocketEndpoint(conversation, who, self._sockets, name=route.name, peer=head.peer, compress=compress)
         most = route.message_limit or parts.limits.message_bytes
@@ -372,10 +378,6 @@ def head_of(scope: Scope) -> Head:
         secure=scope["scheme"] in ("https", "wss"),
         socket=scope["type"] == "websocket",
     )
-
-
-def _refused(verdict: Refuse, match: Match[Route] | Match[SocketRoute] | None) -> Response:
-    return refusal(verdict, None if match is None else match.route.refused)
 
 
 def demand_of(route: Route | SocketRoute, params: Mapping[str, str], *, basic: bool = False) -> Demand:

@@ -16,6 +16,7 @@ from typing import ClassVar
 import msgspec
 
 from fairlead.model.errors import FairleadError
+from fairlead.model.requests import Refused
 from fairlead.model.routes import Response
 
 log = logging.getLogger("fairlead.server")
@@ -94,8 +95,10 @@ def error_body(error: FairleadError) -> bytes:
     return msgspec.json.encode({"error": told})
 
 
-def error_response(error: FairleadError) -> Response:
-    return Response(status=error.status, body=error_body(error))
+def error_response(error: FairleadError, worded: Refused | None = None) -> Response:
+    """`worded`: in a protocol's own form."""
+    body = worded(error.status, error.code, error.message).body if worded else error_body(error)
+    return Response(status=error.status, body=body)
 
 
 def unexpected(error: BaseException, fresh: str, what: str) -> FairleadError:

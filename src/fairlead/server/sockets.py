@@ -16,7 +16,7 @@ from typing import Any, assert_never
 from fairlead.model import commands
 from fairlead.model.auth import Identity
 from fairlead.model.errors import Busy, FairleadError, TooMany
-from fairlead.model.gateway import Cursor, Watch
+from fairlead.model.gateway import Watch
 from fairlead.model.halls import Hall, Member
 from fairlead.model.ids import SessionId
 from fairlead.model.requests import Action
@@ -339,7 +339,7 @@ class SocketEndpoint:
 
     async def _subscribe(self, wanted: Subscribe) -> None:
         before = self._stop_watching((wanted.session, wanted.view))
-        cursor = Cursor(before.position, before.log_id) if wanted.keep and before is not None else wanted.cursor
+        cursor = before.place if wanted.keep and before is not None else wanted.cursor
         if len(self._watches) >= self._host.limits.watches_per_socket:
             raise TooMany(f"One socket watches at most {self._host.limits.watches_per_socket} sessions.")
         connection = self._connection

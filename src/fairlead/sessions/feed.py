@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 
 from fairlead.model.auth import Identity
 from fairlead.model.errors import FairleadError
-from fairlead.model.gateway import Continuing, Reading, Sink, Variant
+from fairlead.model.gateway import Contextual, Continuing, Cursor, Reading, Sink, Variant
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Entry, Page
 
@@ -45,6 +45,19 @@ class Reader(Protocol):
 Follower = Callable[[Sequence[Entry]], None]
 
 
+def encoded(
+    variant: Variant | Reading, context: Any, session: SessionId, entries: Sequence[Entry]
+) -> tuple[Any, bytes]:
+    """The frames of these entries, and the context after them."""
+    if not isinstance(variant, Contextual):
+        return None, b"".join([variant.encode(session, entry) for entry in entries])
+    frames = []
+    for entry in entries:
+        context, data = variant.step(context, session, entry)
+        frames.append(data)
+    return context, b"".join(frames)
+
+
 class Feed:
     """The watchers of one session, grouped by variant so that each entry is encoded once a group.
 
@@ -66,7 +79,7 @@ class Feed:
         self._joining: list[Watcher] = []
         self._views: set[Feed] = set()
         self._followers: set[Follower] = set()
-        self._groups: dict[str, tuple[Variant, set[Watcher]]] = {}
+        self._groups: dict[Variant, set[Watcher]] = {}
         self._present: Counter[str] = Counter()
 
     def settle(self) -> None:
@@ -94,15 +107,16 @@ class Feed:
         """Hand stored entries to everybody who is live. Called right after the append, in order."""
         first, last = entries[0].seq, entries[-1].seq
         self.head = last
-        for variant, watchers in self._groups.values():
+        for variant, watchers in self._groups.items():
             live = [watcher for watcher in watchers if watcher.live]
-            if not live:
-                continue
-            data = b"".join(variant.encode(self.session, entry) for entry in entries)
-            self.encoded += len(entries)
+            level = [watcher for watcher in live if watcher.position < first]
+            if level:
+                # Those who are level have the same context.
+                context, data = encoded(variant, level[0].context, self.session, entries)
+                self.encoded += len(entries)
             for watcher in live:
                 if watcher.position < first:
-                    watcher.push(data, last)
+                    watcher.push(data, last, context)
                 else:
                     watcher.push_rest(entries)
         for follower in tuple(self._followers):
@@ -110,11 +124,11 @@ class Feed:
 
     def pass_on(self, entry: Entry) -> None:
         """Hand on what is not kept, to those who are live and have nothing that came after it."""
-        for variant, watchers in self._groups.values():
+        for variant, watchers in self._groups.items():
             live = [watcher for watcher in watchers if watcher.live and watcher.position <= entry.seq]
             if not live:
                 continue
-            data = variant.encode(self.session, entry)
+            _, data = encoded(variant, live[0].context, self.session, (entry,))
             self.encoded += 1
             for watcher in live:
                 watcher.pass_on(data)
@@ -131,11 +145,11 @@ class Feed:
             watcher.fail(error)
 
     def _watchers(self) -> "tuple[Watcher, ...]":
-        return tuple(watcher for _, watchers in self._groups.values() for watcher in watchers)
+        return tuple(watcher for watchers in self._groups.values() for watcher in watchers)
 
     def signal(self, kind: str, name: str, data: Any, *, but: Identity | None = None) -> None:
         """A passing matter to all watchers (but one's own sockets)."""
-        for variant, watchers in self._groups.values():
+        for variant, watchers in self._groups.items():
             frame = variant.signal(self.session, kind, name, data)
             if not frame:
                 continue
@@ -162,16 +176,15 @@ class Feed:
 
     def join(self, watcher: "Watcher") -> None:
         (self._of or self)._arrive(watcher.who.name)
-        _, watchers = self._groups.setdefault(watcher.variant.key, (watcher.variant, set()))
-        watchers.add(watcher)
+        self._groups.setdefault(watcher.variant, set()).add(watcher)
 
     def leave(self, watcher: "Watcher") -> None:
-        variant, watchers = self._groups.get(watcher.variant.key, (None, set()))
-        if variant is None or watcher not in watchers:
+        watchers = self._groups.get(watcher.variant, set())
+        if watcher not in watchers:
             return
         watchers.discard(watcher)
         if not watchers:
-            del self._groups[watcher.variant.key]
+            del self._groups[watcher.variant]
         (self._of or self)._depart(watcher.who.name)
 
     def _arrive(self, name: str) -> None:
@@ -187,7 +200,7 @@ class Feed:
 
 
 class Watcher:
-    """One subscription; implements `model.gateway.Watch`."""
+    """One subscription; implements `model.gateway.Watch`. Its place is `position` and `context`."""
 
     def __init__(
         self,
@@ -196,7 +209,7 @@ class Watcher:
         variant: Variant,
         sink: Sink,
         *,
-        position: int,
+        cursor: Cursor,
         head: int,
         log_id: str,
         verdict: Literal["ok", "gap"],
@@ -209,11 +222,13 @@ class Watcher:
         self.who = who
         self.variant = variant
         self.sink = sink
-        self.position = position
+        self.position = cursor.seq
+        self.context = cursor.context
         self.head = head
         self.log_id = log_id
         self.verdict = verdict
         self.live = False
+        self._frame = cursor.frame
         self._buffer = buffer
         self._room = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -241,15 +256,19 @@ class Watcher:
         self.feed.leave(self)
         self._on_close()
 
+    @property
+    def place(self) -> Cursor:
+        return Cursor(self.position, self.log_id, self._frame, self.context)
+
     def drained(self) -> None:
         self._room.set()
 
-    def push(self, data: bytes, last: int) -> None:
+    def push(self, data: bytes, last: int, context: Any) -> None:
         if self.sink.backlog() + len(data) > self._buffer and self.sink.backlog() > 0:
             log.info("slow reader", extra={"session": self.feed.session, "seq": self.position, "who": self.who.name})
             self._catch_up()
             return
-        self.position = last
+        self.position, self.context = last, context
         if data:
             self.sink.send(data)
             log.debug("new sent", extra={"session": self.feed.session, "who": self.who.name, "up_to": last})
@@ -280,7 +299,8 @@ class Watcher:
         """It has read some of these from the log already."""
         for entry in entries:
             if entry.seq > self.position and self.live:
-                self.push(self.variant.encode(self.feed.session, entry), entry.seq)
+                context, data = encoded(self.variant, self.context, self.feed.session, (entry,))
+                self.push(data, entry.seq, context)
 
     def join(self) -> None:
         """It was level with the feed a moment ago."""
@@ -298,7 +318,7 @@ class Watcher:
             named = {"session": self.feed.session, "who": self.who.name, "entries": self._read_entries}
             log.info("history sent", extra={**named, "up_to": self.position})
         if self.feed.welcome is not None:
-            told = b"".join(self.variant.encode(self.feed.session, entry) for entry in self.feed.welcome(anew))
+            _, told = encoded(self.variant, self.context, self.feed.session, self.feed.welcome(anew))
             if told:
                 self.sink.send(told)
 
@@ -310,7 +330,9 @@ class Watcher:
     async def _read(self) -> None:
         try:
             variant = self.variant
-            reading = variant.reading(self.position) if isinstance(variant, Continuing) else variant
+            reading: Reading = variant
+            if isinstance(variant, Continuing):
+                reading = variant.reading(self.position, self._frame)
             while not await self._read_page(reading):
                 pass
         except FairleadError as error:
@@ -325,7 +347,7 @@ class Watcher:
         async with _turns():
             page = await self.feed.store.read(self.feed.session, self.position, PAGE_ENTRIES, PAGE_BYTES)
             if page.entries:
-                frames = b"".join(reading.encode(self.feed.session, entry) for entry in page.entries)
+                self.context, frames = encoded(reading, self.context, self.feed.session, page.entries)
                 self.position = page.entries[-1].seq
                 self._read_entries += len(page.entries)
                 if frames:

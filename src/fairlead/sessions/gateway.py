@@ -245,13 +245,13 @@ class SessionGateway:
             # Nothing is awaited from here on: a feed that nobody watches yet may be forgotten.
             feed = self.registry.feed(session)
         known = cursor is None or ((not cursor.log_id or cursor.log_id == log_id) and 0 <= cursor.seq <= head)
-        position = head if cursor is None else cursor.seq if known else 0
+        start = (Cursor(head) if cursor is None else cursor) if known else Cursor(0)
         return Watcher(
             feed,
             who,
             variant,
             sink,
-            position=position,
+            cursor=start,
             head=head,
             log_id=log_id,
             verdict="ok" if known else "gap",

@@ -3,15 +3,21 @@
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
+import msgspec
+
 from fairlead.model.auth import Identity
-from fairlead.model.errors import NotAllowed
+from fairlead.model.errors import NotAllowed, TooMany
 from fairlead.model.requests import Action
 from fairlead.model.store import Documents
-from fairlead.model.surroundings import ListFolder, ReadSurroundings, Surroundings
+from fairlead.model.surroundings import FolderMarks, ListFolder, MarkFolder, ReadSurroundings, Surroundings
 from fairlead.sessions.policy import ModePolicy
 from fairlead.sessions.services import PolicySettings
 
 SPACE: Final = "folders"
+MARKS: Final = "folders.marks"
+"""By user and path, with a NUL between."""
+MOST_MARKS: Final = 1000
+"""Folders that one user may mark."""
 
 
 class FolderBook:
@@ -23,12 +29,32 @@ class FolderBook:
         self._resolve = resolve
 
     def performers(self) -> Mapping[type[Action], Callable[[Identity, Any], Awaitable[Any]]]:
-        return {ReadSurroundings: self._read, ListFolder: self._list}
+        return {ReadSurroundings: self._read, ListFolder: self._list, MarkFolder: self._mark}
 
     async def _read(self, who: Identity, action: ReadSurroundings) -> Surroundings:
         _check(who)
         modes = tuple(ModePolicy(allow_bypass=self._policy.allow_bypass).valid)
-        return Surroundings(self._policy.roots, tuple(await self._documents.list(SPACE)), modes)
+        folders = tuple(await self._documents.list(SPACE))
+        return Surroundings(self._policy.roots, folders, modes, await self._marks(who))
+
+    async def _marks(self, who: Identity) -> dict[str, FolderMarks]:
+        own = f"{who.user}\0"
+        found = await self._documents.list(MARKS)
+        return {
+            key.removeprefix(own): msgspec.convert(value, FolderMarks)
+            for key, value in found.items()
+            if key.startswith(own)
+        }
+
+    async def _mark(self, who: Identity, action: MarkFolder) -> None:
+        _check(who)
+        key = f"{who.user}\0{action.path}"
+        if action.marks == FolderMarks():
+            await self._documents.delete(MARKS, key)
+            return
+        if len(await self._marks(who)) >= MOST_MARKS:
+            raise TooMany(f"One user marks at most {MOST_MARKS} folders.")
+        await self._documents.put(MARKS, key, msgspec.to_builtins(action.marks))
 
     async def _list(self, who: Identity, action: ListFolder) -> str:
         _check(who)

@@ -2,7 +2,6 @@
 
 Inputs as of `clients.cognova.telling`."""
 
-import copy
 import json
 from collections.abc import Iterable
 from typing import Any
@@ -11,11 +10,20 @@ from clients.cognova.telling import SESSION, unframed
 from clients.cognova.telling import Telling as Told
 from fairlead.clients.claudecodeui.chat_frames import FRAMES, ChatVariant, Known
 from fairlead.clients.claudecodeui.history import HistoryFold, Memory, read_memory
+from fairlead.model.gateway import Contextual
 from fairlead.model.store import Entry
 from fairlead.model.views import Replace, Row
 from fairlead.testing.claudecodeui_client import ClaudeCodeUiClient, Shown
 
 Frame = dict[str, Any]
+
+
+def stepped(encoder: Contextual, context: Known, entries: Iterable[Entry]) -> list[Frame]:
+    frames: list[Frame] = []
+    for entry in entries:
+        context, data = encoder.step(context, SESSION, entry)
+        frames += unframed(data)
+    return frames
 
 
 class Telling(Told):
@@ -26,21 +34,21 @@ class Telling(Told):
         self._known, self._before = -1, Known()
 
     def live(self, first: int = 0, last: int | None = None) -> list[Frame]:
-        variant = ChatVariant(self.memory(first).known)
-        return [frame for entry in self.published[first:last] for frame in unframed(variant.encode(SESSION, entry))]
+        return stepped(ChatVariant(), self.memory(first).known, self.published[first:last])
 
     def read(self, position: int, moment: int | None = None) -> list[Frame]:
         """What one who reads the log from a place is sent, at a moment."""
-        reading = ChatVariant(self.memory(moment).known).reading(position)
-        entries = [entry for entry in self.log(moment) if entry.seq > position]
-        return [frame for entry in entries for frame in unframed(reading.encode(SESSION, entry))]
+        return self._from(position, 0, moment)
 
     def resumed(self, last: int, moment: int) -> list[Frame]:
         """What one who has the frame `last` is sent when it comes back."""
         position = max(last // FRAMES - 1, 0) if last else 0
-        reading = ChatVariant(self.memory(moment).known, after=last).reading(position)
+        return self._from(position, last, moment)
+
+    def _from(self, position: int, last: int, moment: int | None) -> list[Frame]:
+        reading = ChatVariant().reading(position, last)
         entries = [entry for entry in self.log(moment) if entry.seq > position]
-        return [frame for entry in entries for frame in unframed(reading.encode(SESSION, entry))]
+        return stepped(reading, self.memory(moment).known, entries)
 
     def history(self, moment: int | None = None) -> list[Frame]:
         """The table of rows, folded from the log as it is at a moment, with a restart after every entry."""
@@ -66,7 +74,7 @@ class Telling(Told):
         """What those who are there are sent of one entry."""
         if self._known != len(self.published):
             self._known, self._before = len(self.published), self.memory().known
-        return unframed(ChatVariant(copy.deepcopy(self._before)).encode(SESSION, entry))
+        return stepped(ChatVariant(), self._before, [entry])
 
 
 def shown(*parts: Iterable[Frame]) -> Shown:

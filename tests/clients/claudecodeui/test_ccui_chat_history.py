@@ -81,7 +81,7 @@ async def test_live_and_stored_rows_are_the_same(chats: ChatHouse) -> None:
 
 async def test_sessions_that_are_not_there(chats: ChatHouse) -> None:
     unknown = "99999999-9999-4999-8999-999999999999"
-    assert (await chats.messages(unknown))["error"]["code"] == "SESSION_NOT_FOUND"
-    assert (await chats.messages("a.b"))["error"]["code"] == "SESSION_NOT_FOUND"
-    assert (await chats.messages("a" * 121))["error"]["code"] == "INVALID_SESSION_ID"
+    assert (await chats.messages(unknown))["code"] == "SESSION_NOT_FOUND"
+    assert (await chats.messages("a.b"))["code"] == "SESSION_NOT_FOUND"
+    assert (await chats.messages("a" * 121))["code"] == "INVALID_SESSION_ID"
     assert (await chats.messages("a$b"))["success"] is False

@@ -194,7 +194,7 @@ DEEP = b'{"type":"user","uuid":"u2","message":' + b"[" * 5000 + b"]" * 5000 + b"
 EVENT = b'{"type":"record","id":"x/0/record","record":"user"}'
 
 
-@pytest.mark.parametrize("variant", [Variant(), Variant(packed=True), Variant(strip=True)], ids=lambda v: v.key)
+@pytest.mark.parametrize("variant", [Variant(), Variant(packed=True), Variant(strip=True)], ids=repr)
 @pytest.mark.parametrize("origin", ["agent", "transcript", "gateway"])
 def test_half_an_emoji_loses_no_record(origin: Origin, variant: Variant) -> None:
     """Where a tool's output was cut in the middle of one; JavaScript reads it, other parsers do not."""

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from fairlead.clients.native.codec import CODECS, JSON
+from fairlead.clients.native.codec import CODECS, JSON, JsonCodec, MsgpackCodec
 from fairlead.clients.native.conversation import NativeConversation
 from fairlead.model.auth import Identity, Scope
 from fairlead.model.commands import Base, Reply
@@ -83,7 +83,9 @@ class Dialogue:
                 reply = Reply(session=step.session, seq=7)
                 return [told, *self._answer(thing.tag, reply)]
             case Subscribe():
-                cursor = None if thing.cursor is None else msgspec.to_builtins(thing.cursor)
+                place = thing.cursor
+                cursor = None if place is None else {"seq": place.seq, "log_id": place.log_id}
+                assert isinstance(thing.variant, JsonCodec | MsgpackCodec)
                 told = {"does": "subscribe", "session": thing.session, "cursor": cursor, "variant": thing.variant.key}
                 return [told, *self._answer(thing.tag, Subscribed(thing.session, "ok", "log-1", 7))]
             case Unsubscribe():

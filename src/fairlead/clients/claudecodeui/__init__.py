@@ -18,9 +18,10 @@ from fairlead.clients.claudecodeui import (
     shell,
     unknown,
     users,
+    workspace,
 )
 from fairlead.clients.claudecodeui.history import HistoryView
-from fairlead.clients.claudecodeui.rest import for_users, socket_for_users
+from fairlead.clients.claudecodeui.rest import denied, for_users, socket_for_users
 from fairlead.model.routes import ClientProtocol
 
 _ROUTES: Final = (
@@ -32,6 +33,7 @@ _ROUTES: Final = (
     *furniture.ROUTES,
     *assets.ROUTES,
     *plugins.ROUTES,
+    *workspace.ROUTES,
 )
 _SOCKETS: Final = (
     chat.SOCKET,
@@ -47,4 +49,5 @@ PROTOCOL: Final = ClientProtocol(
     door_sockets=(socket_for_users(unknown.SOCKET),),
     views=(HistoryView(),),
     invitations=invite.PATH,
+    refused=denied,
 )

@@ -12,14 +12,24 @@ from fairlead.model.routes import Request, Response, Steps, json_response
 from fairlead.model.uploads import FileForm, ReadUpload, TakeForm, Upload
 
 FORM: Final = FileForm("files")
+IMAGES: Final = FileForm("images")
+"""As the app before 1.37 sends them."""
 
 
 def upload(request: Request) -> Steps:
+    return (yield from _taken(FORM))
+
+
+def upload_images(request: Request) -> Steps:
+    return (yield from _taken(IMAGES))
+
+
+def _taken(form: FileForm) -> Steps:
     try:
-        uploads: tuple[Upload, ...] = yield TakeForm(FORM)
+        uploads: tuple[Upload, ...] = yield TakeForm(form)
     except FairleadError as error:
         return json_response({"error": error.message}, error.status)
-    return json_response({"attachments": [fields(each) for each in uploads]})
+    return json_response({form.field if form is IMAGES else "attachments": [fields(each) for each in uploads]})
 
 
 def download(request: Request) -> Steps:
@@ -32,6 +42,7 @@ def download(request: Request) -> Steps:
 
 ROUTES: Final = (
     route("POST", "/api/assets/files", "chat", "assets.upload", upload, "Files for a message to come.", form=True),
+    route("POST", "/api/assets/images", "chat", "assets.pictures", upload_images, "Pictures, likewise.", form=True),
     *(
         route(
             "GET", f"/api/assets/{kind}/{{name}}", "view", f"assets.{kind}", download, "A file that the user has sent."

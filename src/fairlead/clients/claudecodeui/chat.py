@@ -12,7 +12,7 @@ from typing import Any, Final, assert_never
 import msgspec
 
 from fairlead.clients.claudecodeui import chat_messages as said
-from fairlead.clients.claudecodeui.chat_frames import FRAMES, ChatVariant, Known, frame, number
+from fairlead.clients.claudecodeui.chat_frames import FRAMES, ChatVariant, frame, number
 from fairlead.clients.claudecodeui.chat_hall import CODEC
 from fairlead.clients.claudecodeui.chat_messages import ChatError, Decide, Join, JoinAll, Said, Say, Stop
 from fairlead.clients.claudecodeui.chat_prompts import prompt, wishes
@@ -43,14 +43,13 @@ class Line:
     `since`: all that the log has after this place came, or comes, to this socket; None: it is not attached.
     `whole`: its texts come whole, not in pieces; `stream` is what the client said of that."""
 
-    __slots__ = ("asked", "known", "since", "stream", "tries", "whole")
+    __slots__ = ("asked", "since", "stream", "tries", "whole")
 
     def __init__(self) -> None:
         self.asked: deque[Asked] = deque()
         self.since: int | None = None
         self.stream: bool | None = None
         self.whole = False
-        self.known = Known()
         self.tries = 0
 
 
@@ -199,7 +198,7 @@ class ChatConversation:
 
     def _go_on(self, tag: Any, session: SessionId, line: Line) -> Subscribe:
         """Where it is, with pieces or without."""
-        return Subscribe(tag, session, None, ChatVariant(line.known, whole=line.whole), keep=True)
+        return Subscribe(tag, session, None, ChatVariant(whole=line.whole), keep=True)
 
     # --- being attached
 
@@ -230,11 +229,9 @@ class ChatConversation:
         else:
             line.stream = None
         line.whole = session not in self._focus if line.stream is None else not line.stream
-        line.known = memory.known
-        variant = ChatVariant(line.known, whole=line.whole, after=after)
         # The entry of the last frame that it has is read again: there may be more of it.
-        cursor = Cursor(max(place - 1, 0) if after else place)
-        return Subscribe(("joined", session, memory, place), session, cursor, variant)
+        cursor = Cursor(max(place - 1, 0) if after else place, frame=after, context=memory.known)
+        return Subscribe(("joined", session, memory, place), session, cursor, ChatVariant(whole=line.whole))
 
     def _joined(self, session: SessionId, memory: Memory, place: int) -> Sequence[Do]:
         self._lines[session].since = place

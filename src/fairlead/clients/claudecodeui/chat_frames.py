@@ -6,7 +6,7 @@ in every replay. A text that is streamed comes as pieces, an end, and then whole
 resumes in the middle of it is first told the rest of the pieces.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, assert_never
 
 import msgspec
@@ -16,6 +16,7 @@ from fairlead.clients.claudecodeui.rows import base_of, enveloped, row_of
 from fairlead.model import events as ev
 from fairlead.model.frames import text_frame
 from fairlead.model.ids import SessionId
+from fairlead.model.moments import moment
 from fairlead.model.store import Entry
 from fairlead.model.streaming import Pieces, streamed
 
@@ -26,6 +27,10 @@ REST, ENDED, ROW, AFTER = 0, 1, 2, 3
 row itself, and what comes after it."""
 WINDOW: Final = 160_000
 """Tokens that a conversation may have, as the original tells it where nobody has set another number."""
+LATER_MS: Final = 3000
+"""How much later than it was a call is stamped live. The app sorts rows by their time, and gives a text that it was
+told in pieces its own clock's: with a call between that and the text's own row it would show both. History has the time
+that it was."""
 PARENTS: Final = 256
 """Subagents whose calls are remembered."""
 
@@ -40,36 +45,42 @@ _encoder: Final = msgspec.json.Encoder()
 Slots = Sequence[tuple[int, Fields]]
 
 
-class Waiting(msgspec.Struct):
+class Waiting(msgspec.Struct, frozen=True):
     """A request that waits for a person, and the place at which it was made."""
 
     told: Any
     seq: int
 
 
-class Known(msgspec.Struct):
-    """What the frames of an event need of those before it."""
+class Known(msgspec.Struct, frozen=True):
+    """What the frames of an event need of those before it: the context of `ChatVariant`, and part of what history
+    stores. A value: what is learnt makes another one."""
 
-    parents: dict[str, str] = {}
+    parents: Mapping[str, str] = {}
     """The call that started each subagent."""
-    waiting: dict[str, Waiting] = {}
+    waiting: Mapping[str, Waiting] = {}
     """Requests of subagents: they outlive the run that they were made in."""
 
-    def learn(self, seq: int, event: ev.Event) -> None:
+    def after(self, seq: int, event: ev.Event) -> "Known":
         match event:
             case ev.SubagentStarted():
-                self.parents[event.child] = event.call
-                if len(self.parents) > PARENTS:
-                    del self.parents[next(iter(self.parents))]
+                parents = {**self.parents, event.child: event.call}
+                if len(parents) > PARENTS:
+                    del parents[next(iter(parents))]
+                return Known(parents, self.waiting)
             case ev.PermissionAsked() | ev.QuestionAsked() | ev.PlanProposed() if event.subagent is not None:
-                self.waiting[event.request] = Waiting(request_fields(event), seq)
-            case ev.PermissionResolved() | ev.PermissionCancelled():
-                self.waiting.pop(event.request, None)
+                return Known(self.parents, {**self.waiting, event.request: Waiting(request_fields(event), seq)})
+            case ev.PermissionResolved() | ev.PermissionCancelled() if event.request in self.waiting:
+                rest = {name: asked for name, asked in self.waiting.items() if name != event.request}
+                return Known(self.parents, rest)
             case ev.SessionForked():
                 # What was under way in the parent is not under way here.
-                self.waiting.clear()
+                return Known(self.parents)
             case _:
-                pass
+                return self
+
+
+NOTHING: Final = Known()
 
 
 def frame(message: Fields) -> bytes:
@@ -81,69 +92,71 @@ def number(seq: int, slot: int = FRAMES - 1) -> int:
     return seq * FRAMES + slot
 
 
-class ChatVariant:
-    """Implements `model.gateway.Variant` and `Continuing`. `known` is what was before: it learns what follows.
+class ChatVariant(msgspec.Struct, frozen=True):
+    """Implements `model.gateway.Variant`, `Contextual` and `Continuing`. Its context is a `Known`.
 
-    `whole`: texts are told when they are whole, and not in pieces. `after`: the number of the last frame that a watcher
-    has, whose entry it reads again: a connection may end between two frames of one."""
+    `whole`: texts are told when they are whole, and not in pieces."""
 
-    def __init__(self, known: Known | None = None, *, whole: bool = False, after: int = 0) -> None:
-        self.key = "claudecodeui.chat.whole" if whole else "claudecodeui.chat"
-        self._known = Known() if known is None else known
-        self._whole = whole
-        self._after = after
+    whole: bool = False
 
     def encode(self, session: SessionId, entry: Entry) -> bytes:
+        return self.step(None, session, entry)[1]
+
+    def step(self, context: Known | None, session: SessionId, entry: Entry) -> tuple[Known, bytes]:
         """For those who were there when it was streamed."""
-        if entry.kind in _SILENT or (self._whole and entry.kind == PIECE):
-            return b""
+        known = context or NOTHING
+        if _is_silent(entry, whole=self.whole):
+            return known, b""
         event = ev.decode(entry.event)
-        if self._whole:
-            return joined(_unstreamed(numbered(session, entry.seq, event, self._known)))
-        return joined(numbered(session, entry.seq, event, self._known, streamed(event)))
+        known = known.after(entry.seq, event)
+        return known, joined(numbered(session, entry.seq, event, known, streamed(event)), whole=self.whole)
 
     def signal(self, session: SessionId, kind: str, name: str, data: object) -> bytes:
         return b""
 
-    def reading(self, position: int) -> "ChatReading":
-        return ChatReading(position, self._known, whole=self._whole, after=self._after)
+    def reading(self, position: int, frame: int) -> "ChatReading":
+        return ChatReading(position, frame, whole=self.whole)
 
 
 class ChatReading:
-    """Implements `model.gateway.Reading`."""
+    """Implements `model.gateway.Reading` and `Contextual`, for one watcher. `last` is the number of the last frame that
+    it has: a connection may end between two frames of one entry, which is read again then."""
 
-    def __init__(self, position: int, known: Known, *, whole: bool, after: int) -> None:
-        entry, slot = divmod(after, FRAMES)
+    def __init__(self, position: int, last: int, *, whole: bool) -> None:
+        entry, slot = divmod(last, FRAMES)
         # Of a piece's frames the end of what was before it is the first.
         self._pieces = Pieces(max(position, entry if slot >= ROW else entry - 1))
-        self._known = known
         self._whole = whole
-        self._after = after
+        self._last = last
 
     def encode(self, session: SessionId, entry: Entry) -> bytes:
-        if entry.kind in _SILENT or (self._whole and entry.kind == PIECE):
-            return b""
+        return self.step(None, session, entry)[1]
+
+    def step(self, context: Known | None, session: SessionId, entry: Entry) -> tuple[Known, bytes]:
+        known = context or NOTHING
+        if _is_silent(entry, whole=self._whole):
+            return known, b""
         event = ev.decode(entry.event)
-        frames = numbered(session, entry.seq, event, self._known, self._pieces.told(event))
-        if self._whole:
-            frames = _unstreamed(frames)
-        if number(entry.seq, 0) <= self._after:
-            frames = [frame for frame in frames if frame["seq"] > self._after]
-        return joined(frames)
+        known = known.after(entry.seq, event)
+        frames = numbered(session, entry.seq, event, known, self._pieces.told(event))
+        if number(entry.seq, 0) <= self._last:
+            frames = [frame for frame in frames if frame["seq"] > self._last]
+        return known, joined(frames, whole=self._whole)
 
 
-def _unstreamed(frames: Sequence[Fields]) -> list[Fields]:
-    """For those who look at another session: an end would be taken for that one's."""
-    return [told for told in frames if told["kind"] not in ("stream_delta", "stream_end")]
+def _is_silent(entry: Entry, *, whole: bool) -> bool:
+    return entry.kind in _SILENT or (whole and entry.kind == PIECE)
 
 
-def joined(frames: Sequence[Fields]) -> bytes:
+def joined(frames: Sequence[Fields], *, whole: bool = False) -> bytes:
+    """`whole`: for those who look at another session, for whose the end of pieces would be taken."""
+    if whole:
+        frames = [told for told in frames if told["kind"] not in ("stream_delta", "stream_end")]
     return b"".join(map(frame, frames))
 
 
 def numbered(session: SessionId, seq: int, event: ev.Event, known: Known, told: int = 0) -> list[Fields]:
-    """`told`: so many characters of this text were told in pieces before."""
-    known.learn(seq, event)
+    """`known` is what is known with this event; `told`: so many characters of its text were told in pieces before."""
     slots = slots_of(session, event, known, told)
     if isinstance(event, ev.TurnEnded):
         slots = (*slots, *_asked_again(session, seq, event, known))
@@ -249,6 +262,8 @@ def _row(session: SessionId, event: ev.Event, known: Known) -> Slots:
     row = row_of(session, event)
     if row is None:
         return ()
+    if isinstance(event, ev.ToolCalled):
+        row["timestamp"] = moment(event.at + LATER_MS)
     if event.subagent is not None:
         row["parentToolUseId"] = known.parents.get(event.subagent, event.subagent)
     return ((ROW, row),)

@@ -4,13 +4,16 @@ from typing import Final
 
 import msgspec
 
+from fairlead.clients.claudecodeui.history import NAME, read_memory
 from fairlead.clients.claudecodeui.places import PROVIDER
 from fairlead.clients.claudecodeui.rest import SMALL, named_session, ok, refused, route
 from fairlead.model import commands as cmd
 from fairlead.model import queries as q
+from fairlead.model.errors import NotFound
 from fairlead.model.policy import PermissionMode
 from fairlead.model.requests import Response
 from fairlead.model.routes import Request, Steps, json_response
+from fairlead.model.store import Summary
 from fairlead.model.surroundings import ReadSurroundings, Surroundings
 
 DEFAULT: Final = "default"
@@ -26,10 +29,21 @@ OFFERED: Final = (
 )
 """Modes that its app has words for, as far as the gateway's settings allow them."""
 ONE: Final = "/api/providers/{provider}/sessions/{session}"
+ASKED: Final = 20
+"""Sessions that are asked for their agent's commands."""
 
 
 class ModelBody(msgspec.Struct, frozen=True):
     model: str = ""
+
+
+class CommandsBody(msgspec.Struct, frozen=True):
+    projectPath: str = ""
+
+
+class ExecuteBody(msgspec.Struct, frozen=True):
+    commandName: str = ""
+    args: tuple[str, ...] = ()
 
 
 class EffortBody(msgspec.Struct, frozen=True):
@@ -100,9 +114,76 @@ def set_effort(request: Request) -> Steps:
 
 
 def commands(request: Request) -> Steps:
-    """The agent knows its own: whatever begins with a slash goes to it as it is."""
+    """Those that the agent has told of itself, in the newest session of the folder that has any; else in any folder."""
+    wanted = request.json(CommandsBody).projectPath
+    found: list[Summary] = yield from q.every_session()
+    names: tuple[str, ...] = ()
+    for summary in sorted(found, key=lambda one: one.cwd != wanted)[:ASKED]:
+        try:
+            if (yield q.Whole(summary.session, wait=False)):
+                names = read_memory((yield q.ReadFold(summary.session, NAME))).commands
+        except NotFound:
+            continue  # it went while we looked
+        if names:
+            break
+    told = [
+        {"name": f"/{name}", "description": "", "namespace": "agent", "path": None, "metadata": {"type": "agent"}}
+        for name in sorted(names)
+    ]
+    return json_response({"builtIn": [], "custom": told, "count": len(told)})
+
+
+def execute(request: Request) -> Steps:
+    """A command goes to the agent as it was typed."""
     yield from ()
-    return json_response({"builtIn": [], "custom": [], "count": 0})
+    body = request.json(ExecuteBody)
+    words = " ".join((body.commandName, *body.args))
+    about = {"metadata": {}, "hasFileIncludes": False, "hasBashCommands": False}
+    return json_response({"type": "custom", "command": body.commandName, "content": words, **about})
+
+
+def auth_status(request: Request) -> Steps:
+    """The agent is signed in where the gateway runs, or works without: that is nobody's business here."""
+    yield from ()
+    own = _known(request)
+    told = {"installed": own, "authenticated": own, "email": None, "method": "gateway" if own else None}
+    return ok({"provider": request.params["provider"], **told, "error": None if own else "This agent is not there."})
+
+
+def mcp_servers(request: Request) -> Steps:
+    """They are the gateway's to configure."""
+    yield from ()
+    return ok({"provider": request.params["provider"], "scope": request.query.get("scope", "user"), "servers": []})
+
+
+def not_here(request: Request) -> Steps:
+    yield from ()
+    return refused(403, "NOT_HERE", "This is set where the gateway runs: its owner can change it.")
+
+
+def voice(request: Request) -> Steps:
+    yield from ()
+    return json_response({"configured": False})
+
+
+def git_config(request: Request) -> Steps:
+    yield from ()
+    return json_response({"success": True, "gitName": None, "gitEmail": None})
+
+
+def api_keys(request: Request) -> Steps:
+    yield from ()
+    return json_response({"apiKeys": []})
+
+
+def credentials(request: Request) -> Steps:
+    yield from ()
+    return json_response({"credentials": []})
+
+
+def tasks(request: Request) -> Steps:
+    yield from ()
+    return json_response({"projectId": request.params["project"], "tasks": []})
 
 
 def skills(request: Request) -> Steps:
@@ -132,7 +213,19 @@ ROUTES: Final = (
     route("GET", f"{ONE}/active-model", "view", "active_model", active_model, "A session's model and effort."),
     route("POST", f"{ONE}/active-model", "chat", "set_model", set_model, "Another model.", body_limit=SMALL),
     route("POST", f"{ONE}/active-effort", "chat", "set_effort", set_effort, "Another effort.", body_limit=SMALL),
-    route("POST", "/api/commands/list", "view", "commands", commands, "None of our own.", body_limit=SMALL),
+    route("POST", "/api/commands/list", "view", "commands", commands, "Those of the agent.", body_limit=SMALL),
+    route("POST", "/api/commands/execute", "view", "commands.execute", execute, "As it was typed.", body_limit=SMALL),
+    route("GET", "/api/providers/{provider}/auth/status", "view", "agent.auth", auth_status, "Nothing to sign in to."),
+    route("GET", "/api/providers/{provider}/mcp/servers", "view", "mcp", mcp_servers, "None that can be set here."),
+    route("POST", "/api/providers/{provider}/mcp/servers", "view", "mcp.add", not_here, "No.", body_limit=SMALL),
+    route("POST", "/api/providers/mcp/servers/global", "view", "mcp.all", not_here, "No.", body_limit=SMALL),
+    route("POST", "/api/providers/{provider}/skills", "view", "skills.add", not_here, "No."),
+    route("POST", "/api/plugins/install", "view", "plugins.install", not_here, "No.", body_limit=SMALL),
+    route("GET", "/api/voice/health", "view", "voice", voice, "It is off."),
+    route("GET", "/api/user/git-config", "view", "git_config", git_config, "Nothing is set."),
+    route("GET", "/api/settings/api-keys", "view", "api_keys", api_keys, "None."),
+    route("GET", "/api/settings/credentials", "view", "credentials", credentials, "None."),
+    route("GET", "/api/taskmaster/tasks/{project}", "view", "tasks", tasks, "None."),
     route("GET", "/api/providers/{provider}/skills", "view", "skills", skills, "None of our own."),
     route("GET", "/api/taskmaster/installation-status", "view", "task_master", task_master, "It is not there."),
     route("GET", "/api/projects/{project}/taskmaster", "view", "project_tasks", project_tasks, "None."),

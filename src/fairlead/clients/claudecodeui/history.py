@@ -75,6 +75,8 @@ class Memory(msgspec.Struct):
     known: Known = msgspec.field(default_factory=Known)
     tokens: ev.Tokens | None = None
     """What the conversation held when the agent said it last."""
+    commands: tuple[str, ...] = ()
+    """Slash commands that the agent said it has."""
 
     @property
     def processing(self) -> bool:
@@ -109,7 +111,7 @@ class HistoryFold:
         event = ev.decode(entry.event)
         if event.turn is not None:
             memory.last = number(entry.seq, AFTER)
-        memory.known.learn(entry.seq, event)
+        memory.known = memory.known.after(entry.seq, event)
         self._note(event, before)
         if event.subagent is not None:
             self._glimpse(event)
@@ -135,6 +137,8 @@ class HistoryFold:
                 memory.pending.pop(event.request, None)
             case ev.Text() | ev.Thinking() | ev.ToolCalled():
                 memory.tokens = held(event) or memory.tokens
+            case ev.AgentReady():
+                memory.commands = event.commands
             case ev.SessionForked():
                 # What was under way in the parent is not under way here.
                 memory.running, memory.run = False, 0

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from fairlead.model.moments import moment
 from fairlead.model.store import Summary
+from fairlead.model.surroundings import UNMARKED, FolderMarks
 
 PROVIDER: Final = "claude"
 """What this protocol calls our agents; its app knows no name for the demo."""
@@ -20,9 +21,10 @@ def project_id(path: str) -> str:
     return hashlib.sha256(path.encode()).hexdigest()[:32]
 
 
-def project_fields(path: str) -> Fields:
-    name = path.rstrip("/").rpartition("/")[2] or path
-    return {"projectId": project_id(path), "path": path, "fullPath": path, "displayName": name, "isStarred": False}
+def project_fields(path: str, marks: FolderMarks = UNMARKED) -> Fields:
+    name = marks.name or path.rstrip("/").rpartition("/")[2] or path
+    told = {"projectId": project_id(path), "path": path, "fullPath": path, "displayName": name}
+    return {**told, "isStarred": marks.starred}
 
 
 def session_fields(summary: Summary) -> Fields:

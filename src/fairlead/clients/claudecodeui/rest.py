@@ -1,8 +1,8 @@
 """How REST calls of this protocol answer and refuse, and what opens its routes and sockets. Pure.
 
-Answers are `{success, data}`, errors `{success: false, error: {code, message}}`. A token that is dead is told as such
-in a header, whereupon its app forgets it: nothing else may carry that header. One that is more than half over is
-replaced.
+Answers are `{success, data}`. Every error is `{success: false, error, code}` with a line of text in `error`: its app
+renders that, and dies of anything else. A token that is dead is told as such in a header, whereupon its app forgets it:
+nothing else may carry that header. One that is more than half over is replaced.
 """
 
 from collections.abc import Callable
@@ -35,7 +35,7 @@ def ok(data: Any, status: int = 200) -> Response:
 
 
 def refused(status: int, code: str, message: str) -> Response:
-    return json_response({"success": False, "error": {"code": code, "message": message}}, status)
+    return json_response({"success": False, "error": message, "code": code}, status)
 
 
 def not_found(session: str) -> Response:

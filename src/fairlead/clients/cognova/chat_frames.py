@@ -43,10 +43,8 @@ def number(seq: int, place: int = FRAMES - 1) -> int:
     return seq * FRAMES + place
 
 
-class ChatVariant:
+class ChatVariant(msgspec.Struct, frozen=True):
     """Implements `model.gateway.Variant` and `Continuing`."""
-
-    key = "cognova.chat"
 
     def encode(self, session: SessionId, entry: Entry) -> bytes:
         """For those who were there when it was streamed."""
@@ -58,7 +56,7 @@ class ChatVariant:
     def signal(self, session: SessionId, kind: str, name: str, data: Any) -> bytes:
         return b""
 
-    def reading(self, position: int) -> "ChatReading":
+    def reading(self, position: int, frame: int) -> "ChatReading":
         return ChatReading(position)
 
 

@@ -53,10 +53,8 @@ def spoken(entry: Entry) -> bytes | None:
     return None if entry.origin == "transcript" and entry.kind == ev.RecordKept.__struct_config__.tag else entry.raw
 
 
-class DirectVariant:
+class DirectVariant(msgspec.Struct, frozen=True):
     """Implements `model.gateway.Variant`."""
-
-    key = NAME
 
     def encode(self, session: SessionId, entry: Entry) -> bytes:
         raw = spoken(entry)

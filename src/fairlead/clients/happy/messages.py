@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from fairlead.clients.happy.envelopes import envelope_id
-from fairlead.clients.happy.sealing import fingerprint, seal, unseal
+from fairlead.clients.happy.sealing import seal, unseal
 from fairlead.model.content import TextBlock
 from fairlead.model.errors import BadRequest
 from fairlead.model.frames import text_frame
@@ -57,10 +57,8 @@ def page_message(row: StoredRow, key: SessionKey | None) -> msgspec.Raw:
     return msgspec.Raw(_encoder.encode(told))
 
 
-class OpenVariant:
+class OpenVariant(msgspec.Struct, frozen=True):
     """`model.gateway.Variant`: the rows as they are."""
-
-    key = "happy"
 
     def encode(self, session: SessionId, entry: Entry) -> bytes:
         return text_frame(wire_message(entry.event, entry.seq))
@@ -69,15 +67,13 @@ class OpenVariant:
         return b""
 
 
-class SealedVariant:
+class SealedVariant(msgspec.Struct, frozen=True):
     """The same rows for a session that has a key."""
 
-    def __init__(self, key: SessionKey) -> None:
-        self._key = key
-        self.key = f"happy/{fingerprint(key)}"
+    key: SessionKey
 
     def encode(self, session: SessionId, entry: Entry) -> bytes:
-        return text_frame(bytes(page_message(StoredRow(entry.seq, entry.seq, entry.at, entry.event), self._key)))
+        return text_frame(bytes(page_message(StoredRow(entry.seq, entry.seq, entry.at, entry.event), self.key)))
 
     def signal(self, session: SessionId, kind: str, name: str, data: Any) -> bytes:
         return b""

@@ -9,7 +9,6 @@ an earlier place, with other words.
 
 import base64
 import binascii
-import hashlib
 import hmac
 from typing import Any, Final
 
@@ -66,11 +65,6 @@ def derive(seed: bytes, usage: str, *path: str) -> bytes:
     for name in path:
         grown = hmac.digest(grown[32:], b"\0" + name.encode(), "sha512")
     return grown[:32]
-
-
-def fingerprint(key: SessionKey) -> str:
-    """Tells keys apart without telling them."""
-    return hashlib.sha256(b"fairlead key " + key.key + key.scheme.encode()).hexdigest()[:16]
 
 
 def _box(key: bytes, plain: bytes) -> bytes:

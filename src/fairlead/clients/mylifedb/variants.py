@@ -1,7 +1,7 @@
 """Rows and what passes as frames: JSON text or MessagePack, whole or stripped, with or without the session's state.
 
-A row is a JSON record already: the plain variant only frames it. Equal options, equal key, and the bytes are made once
-for everybody.
+A row is a JSON record already: the plain variant only frames it. With equal options the bytes are made once for
+everybody.
 """
 
 from typing import Any, Final
@@ -29,11 +29,6 @@ class Variant(msgspec.Struct, frozen=True):
     state: bool = False
     records: kinds.Version = ()
     """The version whose kinds of records are shown; all of them without one."""
-
-    @property
-    def key(self) -> str:
-        chosen = [name for name in ("packed", "strip", "state") if getattr(self, name)]
-        return "/".join(("mylifedb", *chosen, *map(str, self.records)))
 
     def encode(self, session: SessionId, entry: Entry) -> bytes:
         if entry.kind == PASSING:

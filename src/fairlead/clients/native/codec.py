@@ -4,7 +4,7 @@ An event's JSON is made once when it is stored; the JSON variant only puts its p
 knows commands or subscriptions.
 """
 
-from typing import Any, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 import msgspec
 
@@ -36,8 +36,8 @@ def _signal(session: SessionId, kind: str, name: str, data: Any) -> dict[str, An
     return told if data is None else {**told, "data": data}
 
 
-class JsonCodec:
-    key = "native/json"
+class JsonCodec(msgspec.Struct, frozen=True):
+    key: ClassVar[str] = "native/json"
 
     def encode(self, session: SessionId, entry: Entry) -> bytes:
         return text_frame(event_line(session, entry))
@@ -57,8 +57,8 @@ class JsonCodec:
             raise BadFrame("The frame is not JSON.") from None
 
 
-class MsgpackCodec:
-    key = "native/msgpack"
+class MsgpackCodec(msgspec.Struct, frozen=True):
+    key: ClassVar[str] = "native/msgpack"
 
     def encode(self, session: SessionId, entry: Entry) -> bytes:
         place = {"seq": entry.seq, "prev": entry.prev, "session": session}

@@ -1,0 +1,119 @@
+"""Git, to be looked at: runs `git` in a repository that nobody vouches for, and lets it run nothing else.
+
+A repository's own configuration can name programs (monitors, filters, diff drivers, hooks, transports, signature
+checks). What is set here goes before it: filters are emptied by name, the others are switched off; nothing is fetched,
+no hook runs, submodules, whose configuration would count, are not looked into. The environment is made from nothing;
+output and time are bounded. `GIT_DIR` and `GIT_WORK_TREE` are given, so that a configuration chooses no other tree.
+"""
+
+import asyncio
+import contextlib
+import shutil
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+SECONDS: Final = 20.0
+MOST: Final = 4 << 20
+"""Bytes of output."""
+PATH: Final = "/usr/local/bin:/usr/bin:/bin"
+_FILTERS: Final = (("clean", ""), ("smudge", ""), ("process", ""), ("required", "false"))
+_SWITCHED_OFF: Final = (
+    ("core.fsmonitor", "false"),
+    ("core.hooksPath", "/dev/null"),
+    ("core.sshCommand", "false"),
+    ("core.pager", "cat"),
+    ("core.editor", "false"),
+    ("core.askPass", "false"),
+    ("core.attributesFile", "/dev/null"),
+    ("core.quotePath", "false"),
+    ("credential.helper", ""),
+    ("diff.external", ""),
+    ("gpg.program", "false"),
+    ("gpg.ssh.program", "false"),
+    ("gpg.x509.program", "false"),
+    ("log.showSignature", "false"),
+    ("protocol.allow", "never"),
+    ("color.ui", "false"),
+)
+_ENV: Final = {
+    "PATH": PATH,
+    "HOME": "/nonexistent",
+    "LC_ALL": "C.UTF-8",
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_GLOBAL": "/dev/null",
+    "GIT_ATTR_NOSYSTEM": "1",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_ALLOW_PROTOCOL": "",
+    "GIT_PAGER": "cat",
+}
+
+
+class Output(msgspec.Struct, frozen=True):
+    code: int
+    data: bytes
+    cut: bool = False
+
+
+def installed() -> bool:
+    return shutil.which("git", path=PATH) is not None
+
+
+async def look(git_dir: str, top: str, arguments: Sequence[str], seconds: float = SECONDS, most: int = MOST) -> Output:
+    """Run one command that reads; a command that does not end in time is killed, and its code is -1."""
+    env = {**_ENV, "GIT_DIR": git_dir, "GIT_WORK_TREE": top}
+    names = await _run(top, ("config", "--list", "--name-only", "-z"), _configured(env, ()), seconds, most)
+    if names.code != 0 or names.cut:
+        return Output(-1, b"")
+    filters = {
+        name.rpartition(".")[0]
+        for name in names.data.decode("utf-8", "surrogateescape").split("\0")
+        if name.startswith("filter.") and name.count(".") >= 2
+    }
+    emptied = [(f"{name}.{key}", value) for name in sorted(filters) for key, value in _FILTERS]
+    return await _run(top, arguments, _configured(env, emptied), seconds, most)
+
+
+def _configured(env: Mapping[str, str], more: Sequence[tuple[str, str]]) -> dict[str, str]:
+    """By the environment and not by `-c`, which takes no name with an equals sign in it."""
+    made = dict(env)
+    settings = (*_SWITCHED_OFF, *more)
+    made["GIT_CONFIG_COUNT"] = str(len(settings))
+    for number, (key, value) in enumerate(settings):
+        made[f"GIT_CONFIG_KEY_{number}"], made[f"GIT_CONFIG_VALUE_{number}"] = key, value
+    return made
+
+
+async def _run(top: str, arguments: Sequence[str], env: Mapping[str, str], seconds: float, most: int) -> Output:
+    child = await asyncio.create_subprocess_exec(
+        "git",
+        "--no-pager",
+        "--no-optional-locks",
+        "--literal-pathspecs",
+        *arguments,
+        cwd=top,
+        env=dict(env),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    assert child.stdout is not None
+    data = bytearray()
+    try:
+        async with asyncio.timeout(seconds):
+            while len(data) <= most and (piece := await child.stdout.read(1 << 16)):
+                data += piece
+            if len(data) <= most:
+                return Output(await child.wait(), bytes(data))
+    except TimeoutError:
+        return Output(-1, b"")
+    finally:
+        if child.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                child.kill()
+            await child.wait()
+    return Output(0, bytes(data[:most]), cut=True)

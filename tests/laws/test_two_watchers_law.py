@@ -1,0 +1,56 @@
+"""The law of shared encoders: two clients of one encoder, one of which lags, reconnects or looks away, both hold what a
+client holds that reads everything at the end. In every protocol; and an encoder that is shared has no memory.
+"""
+
+import asyncio
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agents.claude.golden_claude import Input, cases, inputs
+from clients.happy.test_happy_laws import plays
+from laws.test_cognova_law import ALTERED
+from laws.test_cut_and_resume import generated
+from laws.two_watchers import SEATS, WAYS, Plan, Seat, plans_of, play
+
+
+async def check(kind: type[Seat], made: list[Input], plan: Plan) -> None:
+    always, other, late = await play(kind, made, plan)
+    assert always == late, "the one that was always there"
+    assert other == late, f"the one that {plan}"
+
+
+def some(end: int) -> list[Plan]:
+    third = max(1, end // 3)
+    return [[(third, 2 * third, way), (end - 1, end, way)] for way in WAYS]
+
+
+@pytest.mark.parametrize("seat", SEATS.values(), ids=SEATS)
+@pytest.mark.parametrize("case", sorted({*cases()} - ALTERED))
+async def test_two_clients_of_every_recorded_session(case: str, seat: type[Seat]) -> None:
+    made = list(inputs(case))
+    for plan in some(seat.scene_of(made).end):
+        await check(seat, made, plan)
+
+
+@pytest.mark.parametrize("seat", SEATS.values(), ids=SEATS)
+@settings(max_examples=25, deadline=None)
+@given(st.one_of(plays, generated()), st.data())
+def test_two_clients_of_any_session(seat: type[Seat], made: list[Input], data: st.DataObject) -> None:
+    end = seat.scene_of(made).end
+    place = st.integers(0, end)
+    spans = data.draw(st.lists(st.tuples(place, place), min_size=1, max_size=3))
+    ways = data.draw(st.lists(st.sampled_from(sorted(WAYS)), min_size=len(spans), max_size=len(spans)))
+    asyncio.run(check(seat, made, plans_of(spans, ways)))
+
+
+@pytest.mark.parametrize("seat", SEATS.values(), ids=SEATS)
+def test_an_encoder_that_is_shared_is_a_value(seat: type[Seat]) -> None:
+    """Two clients of a protocol make equal ones, and nothing can be remembered in one."""
+    scene = seat.scene_of([])
+    one, two = seat(scene).variant(), seat(scene).variant()
+    assert one == two and hash(one) == hash(two)
+    assert type(one).__struct_config__.frozen  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError):
+        one.memory = {}  # type: ignore[attr-defined]

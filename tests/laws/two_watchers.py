@@ -1,0 +1,405 @@
+"""Two clients of one encoder on one feed, in every protocol: one is always there, the other lags, reconnects or looks
+away. The feed and the watchers are the core's own; the log loses its deltas when the core drops them.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+
+from agents.claude.golden_claude import Input
+from clients.mylifedb.showing import Showing, unframed
+from fairlead.clients.claudecodeui.chat_frames import FRAMES, ChatVariant
+from fairlead.clients.claudecodeui.history import HistoryFold, Memory, read_memory
+from fairlead.clients.cognova.chat_frames import VARIANT as COGNOVA
+from fairlead.clients.direct.view import DirectVariant
+from fairlead.clients.happy.mapper import HappyFold
+from fairlead.clients.happy.messages import OpenVariant, SealedVariant
+from fairlead.clients.happy.sealing import unseal
+from fairlead.clients.mylifedb.fold import MyLifeDbFold, MyLifeDbView
+from fairlead.clients.mylifedb.variants import Variant as MyLifeDbVariant
+from fairlead.clients.native.codec import CODECS
+from fairlead.model.auth import Identity
+from fairlead.model.errors import FairleadError
+from fairlead.model.gateway import Cursor, Variant
+from fairlead.model.ids import SessionId
+from fairlead.model.keys import SessionKey
+from fairlead.model.store import Entry, Page, StoredRow
+from fairlead.model.views import Passing, Replace, Row, Running, passing_entry, row_entry
+from fairlead.sessions.feed import Feed, Watcher
+from fairlead.testing.claudecodeui_client import ClaudeCodeUiClient
+from fairlead.testing.claudecodeui_client import Shown as CcuiShown
+from fairlead.testing.cognova_client import CognovaClient
+from fairlead.testing.direct_client import DirectClient
+from fairlead.testing.fold import Fold
+from fairlead.testing.happy_client import HappyClient
+from fairlead.testing.mylifedb_client import MyLifeDbClient
+from laws.test_cognova_law import seen as cognova_seen
+from laws.test_mylifedb_law import seen as mylifedb_seen
+
+SESSION = SessionId("11111111-1111-4111-8111-111111111111")
+ANN = Identity("c1", "ann", "ann", frozenset({"view"}))
+BOB = Identity("c2", "bob", "bob", frozenset({"view"}))
+KEY = SessionKey("dataKey", bytes(range(32)))
+FULL = 1 << 30
+
+
+class Socket:
+    """A sink whose client takes everything at once, or nothing for a while."""
+
+    def __init__(self, take: Callable[[bytes], None]) -> None:
+        self._take = take
+        self.slow = False
+
+    def send(self, data: bytes) -> None:
+        for payload in unframed(data):
+            self._take(payload)
+
+    def backlog(self) -> int:
+        return FULL if self.slow else 0
+
+    def fail(self, error: FairleadError) -> None:
+        raise error
+
+
+class LogScene:
+    """A session's log, published an entry at a time. Entries that the core drops are gone from then on."""
+
+    def __init__(self, made: Iterable[Input]) -> None:
+        self._told = Showing().run(made)
+        self.end = len(self._told.entries)
+        self.moment = 0
+        self.feed = Feed(SESSION, self)
+
+    def log(self) -> list[Entry]:
+        gone = self._told.gone
+        return [entry for entry in self._told.entries[: self.moment] if gone.get(entry.seq, FULL) > self.moment]
+
+    async def read(self, session: SessionId, after: int, limit: int, max_bytes: int = 0) -> Page:
+        head = self._told.entries[self.moment - 1].seq if self.moment else 0
+        return Page("log", tuple(entry for entry in self.log() if entry.seq > after)[:limit], head)
+
+    def publish(self) -> None:
+        self.moment += 1
+        self.feed.publish(self._told.entries[self.moment - 1 : self.moment])
+
+
+class ViewScene:
+    """The rows of a view, told as a projector tells them."""
+
+    def __init__(self, made: Iterable[Input], fold: MyLifeDbFold | HappyFold) -> None:
+        self._told = Showing().run(made)
+        self.end = len(self._told.entries)
+        self.moment = 0
+        self.feed = Feed(SESSION, self)
+        self.rows: list[StoredRow] = []
+        self._fold = fold
+        self.feed.welcome = self._running
+
+    def _running(self, anew: bool) -> list[Entry]:
+        if not isinstance(self._fold, Running):
+            return []
+        return [passing_entry(len(self.rows), 0, item.data) for item in self._fold.running(anew=anew)]
+
+    async def read(self, session: SessionId, after: int, limit: int, max_bytes: int = 0) -> Page:
+        return Page("log", tuple(map(row_entry, self.rows[after:]))[:limit], len(self.rows))
+
+    def publish(self) -> None:
+        entry = self._told.entries[self.moment]
+        self.moment += 1
+        for made in self._fold.step(entry):
+            match made:
+                case Row():
+                    self.rows.append(StoredRow(len(self.rows) + 1, entry.seq, entry.at, made.data, made.key))
+                    self.feed.publish([row_entry(self.rows[-1])])
+                case Replace():
+                    place = next(n for n, row in enumerate(self.rows) if row.key == made.key)
+                    self.rows[place] = msgspec.structs.replace(self.rows[place], data=made.data)
+                case Passing():
+                    self.feed.pass_on(passing_entry(len(self.rows), entry.at, made.data))
+
+
+Scene = LogScene | ViewScene
+
+
+class Seat:
+    """One client: its watcher, and what it holds. Each protocol says how frames are taken, and what is seen."""
+
+    def __init__(self, scene: Scene) -> None:
+        self.scene = scene
+        self.socket = Socket(self.take)
+        self.watcher: Watcher | None = None
+
+    @classmethod
+    def scene_of(cls, made: Iterable[Input]) -> Scene:
+        return LogScene(made)
+
+    def variant(self) -> Variant:
+        raise AssertionError("each protocol has its own")
+
+    def take(self, payload: bytes) -> None:
+        raise AssertionError("each protocol has its own")
+
+    def seen(self) -> Any:
+        raise AssertionError("each protocol has its own")
+
+    def cursor(self, position: int) -> Cursor:
+        return Cursor(position)
+
+    def open(self, cursor: Cursor, who: Identity = BOB) -> None:
+        head = self.scene.feed.head
+        self.watcher = Watcher(
+            self.scene.feed, who, self.variant(), self.socket, cursor=cursor, head=head, log_id="log", verdict="ok"
+        )
+        self.watcher.start()
+
+    # --- what can happen to a client
+
+    def lag(self) -> None:
+        self.socket.slow = True
+
+    def hurry(self) -> None:
+        self.socket.slow = False
+        if self.watcher is not None:
+            self.watcher.drained()
+
+    def cut(self) -> None:
+        assert self.watcher is not None
+        self.watcher.close()
+
+    def come_back(self) -> None:
+        assert self.watcher is not None
+        self.open(self.cursor(self.watcher.position))
+
+    def look_away(self) -> None:
+        """Where a protocol has no such thing, nothing changes."""
+
+    def look_back(self) -> None:
+        pass
+
+
+class NativeSeat(Seat):
+    codec = "fairlead.v1.json"
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self.fold = Fold()
+
+    def variant(self) -> Variant:
+        return CODECS[self.codec]
+
+    def take(self, payload: bytes) -> None:
+        message = (msgspec.msgpack if "msgpack" in self.codec else msgspec.json).decode(payload)
+        if message["type"] != "presence":
+            self.fold.apply(message)
+
+    def seen(self) -> Any:
+        return self.fold.state
+
+
+class PackedSeat(NativeSeat):
+    codec = "fairlead.v1.msgpack"
+
+
+class DirectSeat(Seat):
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self.client = DirectClient()
+
+    def variant(self) -> Variant:
+        return DirectVariant()
+
+    def take(self, payload: bytes) -> None:
+        self.client.feed(payload)
+
+    def seen(self) -> Any:
+        """All but the pieces of what is whole: they leave the log."""
+        whole = [message for message in self.client.messages if message.get("type") != "stream_event"]
+        return whole, self.client.init, self.client.pending
+
+
+class CognovaSeat(Seat):
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self.client = CognovaClient()
+        self.client.apply({"type": "chat:session_created", "conversationId": SESSION})
+
+    def variant(self) -> Variant:
+        return COGNOVA
+
+    def take(self, payload: bytes) -> None:
+        self.client.apply(msgspec.json.decode(payload))
+
+    def seen(self) -> Any:
+        return cognova_seen(self.client.conversations[SESSION])
+
+
+class MyLifeDbSeat(Seat):
+    packed = False
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self.client = MyLifeDbClient()
+        self.client.opened()
+
+    @classmethod
+    def scene_of(cls, made: Iterable[Input]) -> Scene:
+        return ViewScene(made, MyLifeDbView().fold(SESSION))
+
+    def variant(self) -> Variant:
+        return MyLifeDbVariant(packed=self.packed, state=True)
+
+    def take(self, payload: bytes) -> None:
+        self.client.apply((msgspec.msgpack if self.packed else msgspec.json).decode(payload))
+
+    def seen(self) -> Any:
+        return mylifedb_seen(self.client, passing=False)
+
+
+class PackedMyLifeDbSeat(MyLifeDbSeat):
+    packed = True
+
+
+class HappySeat(Seat):
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self.client = HappyClient()
+
+    @classmethod
+    def scene_of(cls, made: Iterable[Input]) -> Scene:
+        return ViewScene(made, HappyFold(SESSION))
+
+    def variant(self) -> Variant:
+        return OpenVariant()
+
+    def take(self, payload: bytes) -> None:
+        message = msgspec.json.decode(payload)
+        assert self.client.receive(message["meta"]["seq"], message)
+
+    def seen(self) -> Any:
+        return self.client.state, self.client.tracer.children
+
+
+class SealedHappySeat(HappySeat):
+    def variant(self) -> Variant:
+        # As the conversation makes it, from a key that it has read.
+        return SealedVariant(SessionKey(KEY.scheme, bytes(KEY.key)))
+
+    def take(self, payload: bytes) -> None:
+        row = msgspec.json.decode(payload)
+        assert self.client.receive(row["seq"], unseal(KEY, row["content"]["c"]))
+
+
+class ClaudeCodeUiSeat(Seat):
+    """Its conversation reads what the frames need to know of before, and looks at a session or away from it."""
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self.client = ClaudeCodeUiClient()
+        self.client.sessions[SESSION] = CcuiShown()
+        self.whole = self.looked_away = False
+
+    @property
+    def shown(self) -> CcuiShown:
+        return self.client.sessions[SESSION]
+
+    def memory(self) -> Memory:
+        assert isinstance(self.scene, LogScene)
+        fold = HistoryFold(SESSION)
+        for entry in self.scene.log():
+            fold.step(entry)
+        return read_memory(fold.snapshot())
+
+    def variant(self) -> Variant:
+        return ChatVariant(whole=self.whole)
+
+    def cursor(self, position: int) -> Cursor:
+        last = self.shown.seq
+        return Cursor(max(last // FRAMES - 1, 0), frame=last, context=self.memory().known)
+
+    def take(self, payload: bytes) -> None:
+        self.client.apply(msgspec.json.decode(payload))
+
+    def look_away(self) -> None:
+        assert self.watcher is not None
+        self.whole = self.looked_away = True
+        self._go_on()
+
+    def look_back(self) -> None:
+        """In the middle of a run the first half of a text would be missing: its conversation waits for the end."""
+        if not self.memory().processing:
+            self.whole = False
+            self._go_on()
+
+    def _go_on(self) -> None:
+        assert self.watcher is not None
+        self.watcher.close()
+        self.open(self.watcher.place)
+
+    def seen(self) -> Any:
+        """All, but for the halves of texts that it was told when it looked away: those have no id, history has them."""
+        rows = [{name: value for name, value in row.items() if name != "seq"} for row in self.shown.rows]
+        return [row for row in rows if "id" in row], self.shown.requests, self.shown.completes, self.shown.budget
+
+
+SEATS: dict[str, type[Seat]] = {
+    "native json": NativeSeat,
+    "native msgpack": PackedSeat,
+    "mylifedb": MyLifeDbSeat,
+    "mylifedb msgpack": PackedMyLifeDbSeat,
+    "happy": HappySeat,
+    "happy sealed": SealedHappySeat,
+    "direct": DirectSeat,
+    "cognova": CognovaSeat,
+    "claudecodeui": ClaudeCodeUiSeat,
+}
+
+WAYS: dict[str, tuple[Callable[[Seat], None], Callable[[Seat], None]]] = {
+    "lags": (Seat.lag, Seat.hurry),
+    "reconnects": (Seat.cut, Seat.come_back),
+    "looks away": (lambda seat: seat.look_away(), lambda seat: seat.look_back()),
+}
+
+Plan = list[tuple[int, int, str]]
+"""Spans of moments, one after the other, in which the second client is not level with the first."""
+
+
+async def settled() -> None:
+    for _ in range(30):
+        await asyncio.sleep(0)
+
+
+async def play(kind: type[Seat], made: list[Input], plan: Plan) -> tuple[Any, Any, Any]:
+    """What the first holds at the end, what the second holds, and what one holds who reads it all then."""
+    scene = kind.scene_of(made)
+    first, second = kind(scene), kind(scene)
+    first.open(first.cursor(0), ANN)
+    second.open(second.cursor(0))
+    await settled()
+    for moment in range(scene.end + 1):
+        for begin, end, way in plan:
+            leave, back = WAYS[way]
+            if moment == end:
+                back(second)
+                await settled()
+            if moment == begin and begin < end:
+                leave(second)
+                await settled()
+        if moment < scene.end:
+            scene.publish()
+            await settled()
+    late = kind(scene)
+    late.open(late.cursor(0), ANN)
+    await settled()
+    held = first.seen(), second.seen(), late.seen()
+    for seat in (first, second, late):
+        assert seat.watcher is not None
+        seat.watcher.close()
+    return held
+
+
+def plans_of(spans: list[tuple[int, int]], ways: list[str]) -> Plan:
+    """Spans that follow each other, in the order of the moments."""
+    places = sorted({place for span in spans for place in span})
+    return [(*pair, way) for pair, way in zip(zip(places[::2], places[1::2], strict=False), ways, strict=False)]
