@@ -247,6 +247,10 @@ def _globbed(pieces: Sequence[Piece], shell: Shell) -> list[str]:
     parts = _components(pieces)
     budget = [_MOST_NAMES]
     found: list[str] = []
+    without = next((at for at, piece in enumerate(pieces) if piece.sign and piece.text == "~"), None)
+    if without is not None:
+        # zsh: what fits the pattern before the sign and not the one behind it, slashes and all.
+        found.extend(_globbed(pieces[:without], shell))
     for start in ("/",) if plain.startswith("/") else shell.folders:
         found.extend(_matches(start, "/" if plain.startswith("/") else "", parts, shell.entries, budget))
     return [plain, *found]
