@@ -220,7 +220,7 @@ async def test_rewinding_puts_files_back(desk: Desk) -> None:
     await desk.until("rewound")
 
 
-@on_versions(NEWEST)
+@on_versions(NEWEST, first="2.1.77")
 async def test_control_requests_without_a_command_of_ours_pass(desk: Desk) -> None:
     await desk.open("SCRIPT:text")
     await desk.until("turn.ended")
