@@ -18,7 +18,7 @@ from fairlead.agents.demo.scripts import ToolUse
 from fairlead.testing.model_api import CALLS, ScriptedModel
 from sessions.policy.canary import CANARY, RULES, Case, World, build, corpus
 
-GATEWAYS: dict[str, dict[str, Any]] = {"policy-alone": {}}
+GATEWAYS: dict[str, dict[str, Any]] = {"policy-alone": {"sandbox": "off"}, "sandboxed": {"sandbox": "require"}}
 SAMPLE = 60
 AT_ONCE = 60  # calls of one turn: every call sends the whole conversation again
 
@@ -96,9 +96,11 @@ async def run(
             first = [] if cases[0].home else [*HONEST, *MOVED]
             await desk.open(settings={"mode": "acceptEdits"})
             for batch in _batches([*first, *cases]):
-                before, events = len(model.requests), len(desk.events)
+                # Each request holds the whole conversation so far: those of a batch before are of no use any more.
+                model.requests.clear()
+                events = len(desk.events)
                 await make(desk, model, batch)
-                told = json.dumps([request.last for request in model.requests[before:]], ensure_ascii=False)
+                told = json.dumps([request.told for request in model.requests], ensure_ascii=False)
                 assert CANARY not in told, "the model was shown the canary"
                 check(world, batch, desk.events[events:], health)
                 count += len(batch)
