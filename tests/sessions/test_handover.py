@@ -360,7 +360,6 @@ async def test_an_agent_that_dies_in_its_turn_frees_the_way(rig: Rig) -> None:
     assert end.status == "failed"
 
 
-@pytest.mark.rules("S001-137")
 async def test_a_wish_outlives_the_gateway(tmp_path: Path) -> None:
     rig = await Rig(tmp_path).start()
     await rig.working("one")
