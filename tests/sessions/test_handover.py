@@ -182,7 +182,7 @@ async def test_background_work_is_waited_for_by_name(rig: Rig) -> None:
     assert (await settled(rig)).outcome == "moved"
 
 
-@pytest.mark.rules("S001-012", "S001-022")
+@pytest.mark.rules("S001-012", "S001-022", "S001-136")
 async def test_now_interrupts_the_turn_and_moves_when_the_agent_has_ended_it(rig: Rig) -> None:
     agent = await rig.working("one")
     await agent.call("c1", command="sleep 9")

@@ -138,7 +138,9 @@ def test_what_a_subagent_of_ours_says_stands_under_the_call_that_started_it() ->
     )
     client = client_of(session.envelopes)
     by_text = {item["ev"].get("text"): item["id"] for item in session.envelopes}
-    (started,) = [item["id"] for item in session.envelopes if item["ev"]["t"] == "tool-call-start"]
+    (call_envelope,) = [item for item in session.envelopes if item["ev"]["t"] == "tool-call-start"]
+    started, named = call_envelope["id"], call_envelope["ev"]["args"]["sessionSubagent"]
+    assert {item["subagent"] for item in session.envelopes if "subagent" in item} == {named} != {"toolu_a"}
     assert client.tracer.children == {started: [by_text["go"], by_text["inside"]]}
     assert by_text["outside"] in client.tracer.main
     assert client.tracer.orphans == {}

@@ -10,10 +10,11 @@ import pytest
 from websockets.exceptions import InvalidStatus
 
 from clients.happy.seats import PATIENCE, UNKNOWN, House, answer_all, at_home, over, said, waiting, words
+from clients.happy.telling import Schema
 
 
 @pytest.mark.rules("S001-001", "S001-003", "S001-019", "S001-124", "S001-143")
-async def test_a_posted_message_and_its_answer_come_on_the_socket(house: House) -> None:
+async def test_a_posted_message_and_its_answer_come_on_the_socket(house: House, schema: Schema) -> None:
     local = str(uuid.uuid4())
     async with house.seat() as seat:
         await house.post((local, said("SCRIPT:text hello")))
@@ -21,6 +22,7 @@ async def test_a_posted_message_and_its_answer_come_on_the_socket(house: House) 
     assert seat.resumed["verdict"] == "ok"
     assert [frame["role"] for frame in seat.frames] == ["session"] * len(seat.frames)
     assert all("type" not in frame["content"] and "ev" in frame["content"] for frame in seat.frames), "envelopes, bare"
+    assert schema.problems("SessionProtocolMessageSchema", seat.frames) == [None] * len(seat.frames)
     assert [frame["meta"]["seq"] for frame in seat.frames] == list(range(1, len(seat.frames) + 1))
     assert seat.frames[0]["content"]["ev"] == {"t": "text", "text": "SCRIPT:text hello"}
     assert over(seat.client) == ["completed"]

@@ -115,6 +115,36 @@ def test_orphans_of_two_calls_are_told_each_behind_its_own_call_in_their_order()
     assert subagent_of(freed[1:]) == {subagent_id("y")}
 
 
+LAUNCHED = {"isAsync": True, "status": "async_launched", "agentId": "a1"}
+
+
+@pytest.mark.rules("S001-135")
+@pytest.mark.parametrize(
+    ("ending", "more"),
+    [([], {}), ([row("user", [result("x")], "u-2", toolUseResult=LAUNCHED)], {"agentId": "a1"})],
+    ids=["by prompt and parent row", "by the agent's id"],
+)
+def test_a_subagents_rows_are_its_own_when_the_turn_of_its_call_is_over(
+    ending: list[Any], more: dict[str, Any]
+) -> None:
+    session = Told().run(
+        [
+            row("user", "go", "u-1"),
+            row("assistant", [call("Agent", "x", prompt="job")], "a-1", stop="tool_use"),
+            *ending,
+            row("assistant", [text("it runs")], "a-2"),
+            row("user", "next", "u-3"),
+        ]
+    )
+    (ended,) = [item["turn"] for item in session.envelopes if item["ev"]["t"] == "turn-end"]
+    session.add(row("user", "job", "s-1", isSidechain=True, parentUuid=None, **more))
+    session.add(row("assistant", [text("deep")], "s-2", isSidechain=True, parentUuid="s-1", stop=None, **more))
+    (asked,) = [item for item in session.envelopes if item["ev"].get("text") == "job"]
+    (deep,) = [item for item in session.envelopes if item["ev"].get("text") == "deep"]
+    assert asked["subagent"] == deep["subagent"] == subagent_id("x")
+    assert deep["turn"] != ended
+
+
 def test_an_orphan_whose_call_never_comes_is_told_in_the_main_thread_before_the_turns_end() -> None:
     session = Told().run(
         [prompt("go", P1), assistant(text("hm")), assistant(text("lost"), parent_tool_use_id="nobody")]
