@@ -75,7 +75,7 @@ async def pages(desk: Desk) -> list[dict[str, Any]]:
 
 
 @on_versions()
-@pytest.mark.rules("S001-019", "S001-021", "S001-022", "S001-065", "S001-081", "S001-085", "S001-125", "S001-143")
+@pytest.mark.rules("S001-019", "S001-021", "S001-022", "S001-081", "S001-085", "S001-125", "S001-143")
 async def test_several_turns_and_processes_as_envelopes(desk: Desk) -> None:
     await desk.open()
     async with phone(desk) as seat:

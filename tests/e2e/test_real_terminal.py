@@ -149,6 +149,7 @@ async def test_an_image_is_refused_and_a_steer_too(desk: Desk, agreed: None) -> 
 
 
 @on_versions()
+@pytest.mark.rules("S001-011")
 async def test_interrupts(desk: Desk, model: ScriptedModel, agreed: None) -> None:
     """Before the first word, in mid-stream and in mid-tool; each time the session goes on."""
     model.hold()

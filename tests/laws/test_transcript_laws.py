@@ -114,7 +114,6 @@ def pieces(files: dict[str, bytes], rng: random.Random) -> list[tuple[str, bytes
 @pytest.mark.parametrize("case", RECORDED)
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.randoms(use_true_random=False))
-@pytest.mark.rules("S001-007", "S001-008", "S001-088", "S001-108")
 def test_every_split_and_interleaving_of_a_recorded_session_gives_the_same_events(
     case: str, tmp_path_factory: pytest.TempPathFactory, rng: random.Random
 ) -> None:
@@ -155,7 +154,7 @@ def mixed(groups: Sequence[Sequence[Row]], rng: random.Random) -> list[Row]:
     return rows
 
 
-@pytest.mark.rules("S001-053", "S001-055", "S001-088", "S001-096", "S001-100")
+@pytest.mark.rules("S001-053", "S001-054", "S001-055", "S001-088", "S001-096", "S001-100")
 @given(st.randoms(use_true_random=False))
 @settings(max_examples=25, deadline=None)
 def test_74_of_74_rows_in_one_file_find_their_owner_in_any_order(rng: random.Random) -> None:
@@ -181,6 +180,7 @@ def test_rows_that_come_before_the_row_they_follow_find_their_owner(rng: random.
     assert owners(told.end()) == ALL_OWNED
 
 
+@pytest.mark.rules("S001-088")
 @pytest.mark.parametrize("layout", ["meta", "below", "beside"])
 @given(st.randoms(use_true_random=False))
 @settings(max_examples=12, deadline=None)
@@ -227,6 +227,7 @@ def test_a_chain_through_rows_without_words_holds() -> None:
         assert text.subagent == subagent_id("toolu_a")
 
 
+@pytest.mark.rules("S001-054")
 def test_a_long_chain_that_waits_is_told_without_running_out_of_stack() -> None:
     write = Writer()
     opening = [write.prompt("go"), write.call("toolu_a", "Task", prompt="job")]

@@ -50,6 +50,7 @@ WAYS: dict[str, tuple[Way, str]] = {
 
 @pytest.mark.parametrize("link", ["stdio", "terminal"])
 @pytest.mark.parametrize("way", WAYS)
+@pytest.mark.rules("S001-011", "S001-086")
 @pytest.mark.rules("S001-013", "S001-014", "S001-022", "S001-023", "S001-128", "S001-129", "S001-136", "S001-137")
 async def test_the_end_of_a_process_closes_its_turn_and_its_calls_before_the_next(
     way: str, link: cmd.Link, rig: Rig

@@ -117,6 +117,9 @@ async def test_which_of_two_is_the_parent_is_told_by_which_went_on(tmp_path: Pat
             assert (await rig.view(FOUND)).summary.parent is None
             assert (await rig.view(OTHER_ID)).summary.parent == (SESSION if order[0] == SESSION else None)
             assert await rig.said(FOUND) == SAID
+            assert await rig.said(OTHER_ID) == [*SAID, "> asked other", "other"]
+            # The rows that both files have are taken once, and what is new besides.
+            assert sum(own_rows(rig, session) for session in order) == len(rows) + 2
 
 
 async def test_a_parent_that_is_written_after_its_fork_was_opened(tmp_path: Path) -> None:

@@ -182,7 +182,7 @@ async def test_background_work_is_waited_for_by_name(rig: Rig) -> None:
     assert (await settled(rig)).outcome == "moved"
 
 
-@pytest.mark.rules("S001-012", "S001-022")
+@pytest.mark.rules("S001-012", "S001-022", "S001-136")
 async def test_now_interrupts_the_turn_and_moves_when_the_agent_has_ended_it(rig: Rig) -> None:
     agent = await rig.working("one")
     await agent.call("c1", command="sleep 9")
@@ -360,7 +360,6 @@ async def test_an_agent_that_dies_in_its_turn_frees_the_way(rig: Rig) -> None:
     assert end.status == "failed"
 
 
-@pytest.mark.rules("S001-137")
 async def test_a_wish_outlives_the_gateway(tmp_path: Path) -> None:
     rig = await Rig(tmp_path).start()
     await rig.working("one")

@@ -176,7 +176,7 @@ async def test_idle_files_cost_nothing(tmp_path: Path, monkeypatch: pytest.Monke
 # --- opening -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.rules("S000-010", "S000-012")
+@pytest.mark.rules("S000-010", "S000-012", "S001-008")
 async def test_opening_one_reads_it_into_its_log_with_its_own_times(tmp_path: Path) -> None:
     async with running(tmp_path, watch=False) as rig:
         rows = conversation("hello")
@@ -445,10 +445,11 @@ async def test_a_subagents_file_beside_its_session_is_followed_too(tmp_path: Pat
         assert [(event.text, event.subagent is not None) for event in texts] == [("deep", True), ("deeper", True)]
 
 
-@pytest.mark.rules("S001-111", "S001-112", "S001-121")
+@pytest.mark.rules("S001-007", "S001-111", "S001-112", "S001-121")
 async def test_rows_that_come_again_are_told_once(tmp_path: Path) -> None:
     write = Writer()
     rows = [write.prompt("one"), write.text("first"), {"type": "summary", "summary": "s", "leafUuid": "l"}]
+    rows.append(write.row("system", subtype="informational", content="note", level="info"))
     side = [write.call("toolu_a", "Task", prompt="job"), write.prompt("job", "a"), write.text("deep", "a")]
     async with running(tmp_path, watch=False) as rig:
         rig.home.write([*rows, *side])
@@ -456,11 +457,21 @@ async def test_rows_that_come_again_are_told_once(tmp_path: Path) -> None:
         await rig.keeper.listing.scan()
         head = (await rig.view()).head
         rig.home.write([*rows, *side])
+        # The uuid is what counts, whatever else the row says.
+        for row, other in (
+            (rows[0], write.prompt("else")),
+            (rows[1], write.text("else")),
+            (rows[3], {"content": "else"}),
+        ):
+            rig.home.write([{**row, **other, "uuid": row["uuid"]}])
         await rig.keeper.follow(FOUND)
         assert (await rig.view()).head == head
         rig.home.write([{**rows[2], "summary": "changed"}])
         await rig.keeper.follow(FOUND)
         assert (await rig.view()).head == head + 1
+        rig.home.write([{**rows[1], "uuid": "another", "message": {**rows[1]["message"], "id": "another"}}])
+        await rig.keeper.follow(FOUND)
+        assert (await rig.said()).count("first") == 2
 
 
 async def test_a_file_cut_short_or_replaced_tells_nothing_twice(tmp_path: Path) -> None:

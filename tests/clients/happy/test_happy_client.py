@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from clients.happy.telling import Told, assistant, call, client_of, over, result, text, told, user, wire
+from clients.happy.telling import Schema, Told, assistant, call, client_of, over, result, text, told, user, wire
 from fairlead.testing.happy_client import HappyClient, Shown, Tracer, normalise, strip_notifications
 
 TASK = "cdbc6ff5ad64b06ccfa061c7"
@@ -82,7 +82,6 @@ def test_what_a_chat_does_not_show(message: Any) -> None:
     assert normalise(message) is None
 
 
-@pytest.mark.rules("S001-004")
 def test_what_a_chat_shows() -> None:
     thinking = shown({"t": "text", "text": "hm", "thinking": True})
     assert thinking is not None
@@ -102,6 +101,18 @@ def test_what_a_chat_shows() -> None:
     ended = shown({"t": "tool-call-end", "call": "c", "result": "out", "isError": True})
     assert ended is not None
     assert (ended.content[0]["content"], ended.content[0]["is_error"]) == ("out", True)
+
+
+@pytest.mark.rules("S001-004", "S001-036")
+def test_the_real_schema_takes_three_statuses_and_two_roles(schema: Schema) -> None:
+    def taken(*envelopes: dict[str, Any]) -> list[bool]:
+        return [problem is None for problem in schema.problems("sessionEnvelopeSchema", envelopes)]
+
+    statuses = ("completed", "failed", "cancelled", "canceled", "", None)
+    ends = [envelope({"t": "turn-end", "status": status}) for status in statuses]
+    assert taken(*ends, envelope({"t": "turn-end"})) == [True, True, True, False, False, False, False]
+    said = [envelope({"t": "text", "text": "x"}, role=role) for role in ("agent", "user", "session")]
+    assert taken(*said) == [True, True, False]
 
 
 def test_notifications_are_stripped_where_they_are_whole() -> None:
@@ -127,10 +138,15 @@ def test_what_a_subagent_of_ours_says_stands_under_the_call_that_started_it() ->
     )
     client = client_of(session.envelopes)
     by_text = {item["ev"].get("text"): item["id"] for item in session.envelopes}
-    (started,) = [item["id"] for item in session.envelopes if item["ev"]["t"] == "tool-call-start"]
+    (call_envelope,) = [item for item in session.envelopes if item["ev"]["t"] == "tool-call-start"]
+    started, named = call_envelope["id"], call_envelope["ev"]["args"]["sessionSubagent"]
+    assert {item["subagent"] for item in session.envelopes if "subagent" in item} == {named} != {"toolu_a"}
     assert client.tracer.children == {started: [by_text["go"], by_text["inside"]]}
     assert by_text["outside"] in client.tracer.main
     assert client.tracer.orphans == {}
+    # The call's own id leads to its message too: a message of old history that names it stands there as well.
+    client.tracer.trace(old("of old", "toolu_a"))
+    assert client.tracer.children[started][-1] == "of old"
 
 
 def test_the_subagent_of_a_hidden_task_stands_in_the_chat_itself() -> None:

@@ -6,7 +6,11 @@ import pytest
 
 from agents.claude.golden_claude import cases, inputs
 from clients.happy.telling import Told, assistant, call, kinds, over, prompt, result, text, user
-from clients.mylifedb.showing import Showing
+from clients.mylifedb.showing import SESSION, Showing
+from fairlead.clients.mylifedb.fold import MyLifeDbView
+from fairlead.model.ids import SessionId
+
+OTHER = SessionId("22222222-2222-4222-8222-222222222222")
 
 
 def named(number: int) -> str:
@@ -19,7 +23,7 @@ def chain(showing: Showing) -> dict[str, tuple[Any, Any]]:
     return {frame["uuid"][-1]: (frame["parentUuid"], frame.get("parent_tool_use_id")) for frame in shown}
 
 
-@pytest.mark.rules("S001-016", "S001-083", "S001-084")
+@pytest.mark.rules("S001-083", "S001-084")
 def test_each_subagent_has_a_chain_of_its_own_and_the_main_one_never_runs_through_it() -> None:
     showing = Showing()
     showing.run(
@@ -43,13 +47,16 @@ def test_each_subagent_has_a_chain_of_its_own_and_the_main_one_never_runs_throug
 
 @pytest.mark.rules("S001-130", "S001-131")
 def test_a_new_process_goes_on_with_the_sessions_chain_and_another_session_begins_its_own() -> None:
-    first = [prompt("go", named(1)), assistant(text("x"), uuid=named(2)), over(uuid=named(3)), {"exit": ""}]
-    showing = Showing()
-    showing.run([*first, prompt("again", named(4))])
-    assert chain(showing)["4"] == (named(2), None)
-    other = Showing()
+    """Both at once, in one view: neither continues from the other's records."""
+    view = MyLifeDbView()
+    showing, other = Showing(), Showing()
+    showing.fold, other.fold = view.fold(SESSION), view.fold(OTHER)
+    showing.run([prompt("go", named(1)), assistant(text("x"), uuid=named(2)), over(uuid=named(3)), {"exit": ""}])
     other.run([prompt("elsewhere", named(5))])
-    assert chain(other)["5"] == (None, None)
+    showing.run([prompt("again", named(4))])
+    other.run([assistant(text("y"), uuid=named(6))])
+    assert chain(showing) == {"1": (None, None), "2": (named(1), None), "4": (named(2), None)}
+    assert chain(other) == {"5": (None, None), "6": (named(5), None)}
 
 
 @pytest.mark.rules("S001-126", "S001-132")
@@ -61,6 +68,25 @@ def test_no_call_is_held_back_so_none_is_overtaken() -> None:
     inside = assistant(call("Bash", "side"), uuid=named(4), parent_tool_use_id="t1")
     assert kinds(session.add(inside)) == ["start", "tool-call-start"]
     assert kinds(session.add(user([result("main")], uuid=named(5)))) == ["tool-call-end"]
+
+
+@pytest.mark.rules("S001-016")
+def test_every_message_of_the_agent_is_in_the_log_and_a_result_is_no_message() -> None:
+    """In every recording of the wire. What the agent only repeats is there already; a `result` ends things and may say
+    why, and what the agent said in it is not said again."""
+    for case in (case for case in cases() if "transcript" not in case):
+        session = Told()
+        uuids = set()
+        for given in inputs(case):
+            before = len(session.entries)
+            fresh = session.add(given)
+            message = given.get("agent", {})
+            if message.get("type") in ("user", "assistant"):
+                repeated = message.get("isReplay") or message.get("uuid") in uuids
+                assert repeated or len(session.entries) > before, (case, message)
+                uuids.add(message.get("uuid"))
+            elif message.get("type") == "result":
+                assert not {"text", "tool-call-start"} & {*kinds(fresh)}, (case, message)
 
 
 SAYING = {"user", "assistant", "system", "summary"}

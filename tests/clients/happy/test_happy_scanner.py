@@ -46,7 +46,7 @@ def words(told: list[Envelope]) -> list[Any]:
 
 @pytest.mark.rules("S001-113", "S001-114", "S001-115")
 async def test_a_session_that_is_announced_again_is_told_no_differently(rig: TranscriptRig) -> None:
-    """While it is the one that is read, before it was ever opened, and after it is over."""
+    """While it is the one that is read, before it was ever opened, and after another has taken its place."""
     write = Writer()
     path = rig.home.write([write.prompt("one"), write.text("first")])
     for _ in range(2):
@@ -59,6 +59,16 @@ async def test_a_session_that_is_announced_again_is_told_no_differently(rig: Tra
         await announce(rig, path)
     assert words(await envelopes(rig)) == ["one", "first", "two", "second"]
     assert len(await rig.listed()) == 1
+    finished = await envelopes(rig)
+    on = Writer(OTHER)
+    other = rig.home.write([on.prompt("elsewhere"), on.text("there")], OTHER)
+    await announce(rig, other, OTHER)
+    assert words(await envelopes(rig, SessionId(OTHER))) == ["elsewhere", "there"]
+    listed = await rig.listed()
+    await announce(rig, path)
+    assert await envelopes(rig) == finished
+    assert words(await envelopes(rig, SessionId(OTHER))) == ["elsewhere", "there"]
+    assert await rig.listed() == listed, "it is not made the newest, nor started again"
 
 
 @pytest.mark.rules("S001-117")
@@ -86,7 +96,7 @@ async def test_whatever_is_appended_to_whichever_file_is_told_once_and_in_order(
         assert words(await envelopes(rig, SessionId(session))) == said[session]
 
 
-@pytest.mark.rules("S001-110", "S001-121", "S001-122")
+@pytest.mark.rules("S001-121", "S001-122")
 async def test_a_sidechain_that_a_second_file_repeats_is_told_once(rig: TranscriptRig) -> None:
     write = Writer()
     rows = [

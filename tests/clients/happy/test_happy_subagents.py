@@ -26,7 +26,7 @@ def subagent_of(made: list[dict[str, Any]]) -> set[Any]:
     return {envelope.get("subagent") for envelope in made}
 
 
-@pytest.mark.rules("S001-037", "S001-039", "S001-040", "S001-041", "S001-055", "S001-095")
+@pytest.mark.rules("S001-037", "S001-039", "S001-040", "S001-053", "S001-055", "S001-095")
 def test_a_root_is_matched_by_its_prompt_and_what_follows_it_is_the_subagents() -> None:
     session = Told()
     asked = {"prompt": " Search the docs ", "description": "Search TypeScript docs"}
@@ -52,7 +52,7 @@ def test_a_root_given_as_blocks_matches_too() -> None:
     assert root[-1]["role"] == "agent"
 
 
-@pytest.mark.rules("S001-057")
+@pytest.mark.rules("S001-041", "S001-057")
 def test_two_tasks_of_one_prompt_get_a_root_each() -> None:
     session = Told()
     session.add(row("assistant", [call("Task", "task-1", prompt="count")], "a-1", stop="tool_use"))
@@ -60,6 +60,9 @@ def test_two_tasks_of_one_prompt_get_a_root_each() -> None:
     first = session.add(row("user", "count", "u-1", isSidechain=True, parentUuid=None))
     second = session.add(row("user", "count", "u-2", isSidechain=True, parentUuid=None))
     assert [first[-1]["subagent"], second[-1]["subagent"]] == [subagent_id("task-1"), subagent_id("task-2")]
+    # The turn that the first opened stays open, and it is not opened again.
+    assert kinds(second) == ["start", "text"]
+    assert {envelope["turn"] for envelope in [*first, *second]} == {first[0]["turn"]}
 
 
 @pytest.mark.rules("S001-056")
@@ -98,7 +101,7 @@ def test_a_subagent_starts_once_in_a_turn_and_keeps_its_name_when_its_call_is_re
     assert second[0]["subagent"] == first[1]["subagent"]
 
 
-@pytest.mark.rules("S001-098", "S001-099")
+@pytest.mark.rules("S001-070", "S001-098", "S001-099")
 def test_orphans_of_two_calls_are_told_each_behind_its_own_call_in_their_order() -> None:
     session = Told()
     for number in range(3):
@@ -109,6 +112,37 @@ def test_orphans_of_two_calls_are_told_each_behind_its_own_call_in_their_order()
     assert subagent_of(freed[2:]) == {subagent_id("x")}
     freed = session.add(assistant(call("Agent", "y", description="Y")))
     assert [item["ev"].get("text") for item in freed if item["ev"]["t"] == "text"] == ["y0", "y1", "y2"]
+    assert subagent_of(freed[1:]) == {subagent_id("y")}
+
+
+LAUNCHED = {"isAsync": True, "status": "async_launched", "agentId": "a1"}
+
+
+@pytest.mark.rules("S001-135")
+@pytest.mark.parametrize(
+    ("ending", "more"),
+    [([], {}), ([row("user", [result("x")], "u-2", toolUseResult=LAUNCHED)], {"agentId": "a1"})],
+    ids=["by prompt and parent row", "by the agent's id"],
+)
+def test_a_subagents_rows_are_its_own_when_the_turn_of_its_call_is_over(
+    ending: list[Any], more: dict[str, Any]
+) -> None:
+    session = Told().run(
+        [
+            row("user", "go", "u-1"),
+            row("assistant", [call("Agent", "x", prompt="job")], "a-1", stop="tool_use"),
+            *ending,
+            row("assistant", [text("it runs")], "a-2"),
+            row("user", "next", "u-3"),
+        ]
+    )
+    (ended,) = [item["turn"] for item in session.envelopes if item["ev"]["t"] == "turn-end"]
+    session.add(row("user", "job", "s-1", isSidechain=True, parentUuid=None, **more))
+    session.add(row("assistant", [text("deep")], "s-2", isSidechain=True, parentUuid="s-1", stop=None, **more))
+    (asked,) = [item for item in session.envelopes if item["ev"].get("text") == "job"]
+    (deep,) = [item for item in session.envelopes if item["ev"].get("text") == "deep"]
+    assert asked["subagent"] == deep["subagent"] == subagent_id("x")
+    assert deep["turn"] != ended
 
 
 def test_an_orphan_whose_call_never_comes_is_told_in_the_main_thread_before_the_turns_end() -> None:

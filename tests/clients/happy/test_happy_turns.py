@@ -15,7 +15,7 @@ from clients.happy.telling import (
     text,
 )
 from fairlead.model import events as ev
-from fairlead.model.ids import CallId, EventId, RequestId, TurnId
+from fairlead.model.ids import CallId, EventId, RequestId, TurnId, subagent_id
 
 P1, P2 = "00000000-0000-4000-8000-000000000001", "00000000-0000-4000-8000-000000000002"
 
@@ -35,12 +35,16 @@ P1, P2 = "00000000-0000-4000-8000-000000000001", "00000000-0000-4000-8000-000000
     ],
 )
 @pytest.mark.rules("S001-004", "S001-005", "S001-021", "S001-023", "S001-136", "S001-139", "S001-140", "S001-141")
+@pytest.mark.rules("S001-142")
 def test_a_turn_ends_with_its_true_status(last: list[Any], status: str) -> None:
     session = Told().run([prompt("go", P1), assistant(text("x"), call("Bash", "tool-1")), *last])
     end = session.envelopes[-1]
     assert end["ev"] == {"t": "turn-end", "status": status}
     assert end["turn"] == session.envelopes[1]["turn"]
-    assert session.add(over()) == [] or status == "completed"
+    assert session.add(over()) == [], "no turn is open that could end"
+    (begin, _) = session.add(assistant(text("the next")))
+    assert begin["ev"] == {"t": "turn-start"} and begin["turn"] != end["turn"]
+    session.add(over())
     assert_balanced(session.envelopes)
 
 
@@ -64,7 +68,7 @@ def test_a_turn_that_failed_before_anything_was_said_tells_why() -> None:
     ]
 
 
-@pytest.mark.rules("S001-134", "S001-137")
+@pytest.mark.rules("S001-137")
 def test_a_process_that_ends_leaves_no_turn_open_and_the_next_opens_its_own() -> None:
     session = Told().run([prompt("go", P1), assistant(call("Bash", "tool-1"))])
     assert kinds(session.add({"exit": "it crashed"})) == ["tool-call-end", "service", "turn-end"]
@@ -75,7 +79,26 @@ def test_a_process_that_ends_leaves_no_turn_open_and_the_next_opens_its_own() ->
     assert [turn.status for turn in client.state.turns] == ["failed", "completed"]
 
 
-@pytest.mark.rules("S001-018", "S001-019", "S001-124", "S001-127")
+@pytest.mark.rules("S001-086", "S001-087")
+@pytest.mark.parametrize("last", [[{"interrupt": "i"}, over("error_during_execution")], [{"exit": "it crashed"}]])
+def test_open_calls_are_ended_inside_the_subagent_that_made_them_and_only_there(last: list[Any]) -> None:
+    session = Told().run(
+        [
+            prompt("go", P1),
+            assistant(call("Bash", "top")),
+            assistant(call("Task", "task-1", prompt="job")),
+            assistant(call("Bash", "inside"), parent_tool_use_id="task-1"),
+            *last,
+        ]
+    )
+    ends = [item for item in session.envelopes if item["ev"]["t"] == "tool-call-end"]
+    owners = {item["ev"]["call"]: item.get("subagent") for item in ends}
+    assert owners == {"top": None, "inside": subagent_id("task-1")}
+    assert [item["ev"]["isError"] for item in ends] == [True, True]
+    assert_balanced(session.envelopes)
+
+
+@pytest.mark.rules("S001-018")
 def test_envelopes_leave_in_the_order_of_their_records() -> None:
     session = Told().run([assistant(text(str(number)), uuid=f"{P1[:-2]}{number:02}") for number in range(20)])
     assert [item["ev"]["text"] for item in session.envelopes[1:]] == [str(number) for number in range(20)]
