@@ -133,7 +133,7 @@ def test_a_background_subagent_ends_in_a_turn_of_the_agents_own() -> None:
     assert [turn.status for turn in all_of(log, ev.TurnEnded)] == ["completed", "completed"]
 
 
-@pytest.mark.rules("S004-266")
+@pytest.mark.rules("S004-164", "S004-166", "S004-266")
 def test_an_interrupted_turn_is_cancelled_and_the_next_one_works() -> None:
     for version in VERSIONS:
         log = log_of(f"{version}-interrupt_tool")

@@ -1,6 +1,5 @@
 """Streams: deltas with running offsets, blocks that name and replace them, and what stays when a block never comes."""
 
-
 from agents.claude.golden_claude import SESSION, Input, feed
 from agents.claude.talk import (
     agent,

@@ -1,7 +1,7 @@
 """Decoding: every known type becomes its class, nothing raises, and what is sent is exactly what the seed shows."""
 
 import json
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from agents.claude.golden_claude import cases, inputs, raw
 from fairlead.agents.claude import decoding
 from fairlead.agents.claude import records as r
-from fairlead.agents.claude.sending import cancel_line, environment_line, keep_alive_line, user_line
+from fairlead.agents.claude.sending import Sent, cancel_line, environment_line, keep_alive_line, user_line
 from fairlead.agents.claude.transcript import decode_row
 
 # --- what we send ----------------------------------------------------------------------------------------
@@ -43,6 +43,18 @@ def test_the_small_messages_are_exact() -> None:
     assert keep_alive_line() == b'{"type":"keep_alive"}\n'
     assert environment_line({"A": "b"}) == b'{"type":"update_environment_variables","variables":{"A":"b"}}\n'
     assert cancel_line("r1") == b'{"type":"control_cancel_request","request_id":"r1"}\n'
+
+
+@pytest.mark.rules("S004-050")
+def test_what_may_be_sent_is_a_closed_list() -> None:
+    assert {kind.__struct_config__.tag for kind in get_args(Sent)} == {
+        "user",
+        "control_request",
+        "control_response",
+        "control_cancel_request",
+        "keep_alive",
+        "update_environment_variables",
+    }
 
 
 # --- what we read ----------------------------------------------------------------------------------------
