@@ -103,7 +103,7 @@ async def test_nothing_is_said_before_the_first_prompt_and_then_init_comes_first
         assert "authorization" not in cli.headers, "it was given no token"
         with pytest.raises(TimeoutError):
             await cli.until(lambda message: True, timeout=3)
-        assert model.requests == [], "its argument is no prompt"
+        assert {request.kind for request in model.requests} <= {"other"}, "its argument is no prompt"
         await cli.prompt("SCRIPT:text")
         await cli.until(lambda message: message["type"] == "result")
         assert (cli.seen[0]["type"], cli.seen[0]["subtype"]) == ("system", "init")
