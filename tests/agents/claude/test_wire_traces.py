@@ -252,13 +252,16 @@ def test_progress_of_a_tool_names_the_tool_and_its_call() -> None:
 
 @pytest.mark.rules("S004-113", "S004-114")
 def test_the_end_of_a_task_is_told_with_its_file_and_summary() -> None:
-    for version in ("2.1.120", "2.1.325"):
+    """2.1.37 tells it of background commands, the others of subagents too."""
+    for version in VERSIONS:
         found = messages(version, "system", "task_notification")
         assert found
         for told in found:
             assert all(isinstance(told[name], str) for name in ("task_id", "output_file", "summary"))
             assert told["status"] in ("completed", "failed", "stopped")
             assert is_uuid(told["uuid"]) and is_uuid(told["session_id"])
+        of_subagents = [told for told in of_case(f"{version}-subagent", "system") if told in found]
+        assert bool(of_subagents) is (version != "2.1.37")
 
 
 # --- permissions and subagents ------------------------------------------------------------------------------
