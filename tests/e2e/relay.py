@@ -3,7 +3,10 @@
 import asyncio
 import contextlib
 import itertools
+import json
+import re
 from collections.abc import Sequence
+from typing import Any
 from urllib.parse import urlsplit
 
 NOT_NOW = b"HTTP/1.1 500 Not now\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
@@ -12,13 +15,14 @@ NOT_NOW = b"HTTP/1.1 500 Not now\r\ncontent-length: 0\r\nconnection: close\r\n\r
 class Relay:
     """Listens on a port of 127.0.0.1 and passes on to the gateway, which sees its own address as the host.
 
-    `heads` are the heads of the requests that came, `pings` counts the WebSocket pings that the CLI sent alone.
+    `heads` are the heads of the requests that came, `pings` counts the WebSocket pings that the CLI sent alone,
+    `spoken` the reads that began with a message of its own on a socket.
     `slam`: whoever connects is hung up on at once, `fail`: every POST is answered with 500; `tries` are the times of
     both, in seconds. `told` is all that the gateway sent."""
 
     def __init__(self) -> None:
         self.heads: list[str] = []
-        self.pings = 0
+        self.pings = self.spoken = 0
         self.port = 0
         self.deaf = self.slam = self.fail = False
         self.tries: list[float] = []
@@ -67,6 +71,10 @@ class Relay:
 
     def posts(self) -> list[str]:
         return [head.split(" ")[1] for head in self.heads if head.startswith("POST ")]
+
+    def lines(self) -> list[dict[str, Any]]:
+        """Every message that the gateway sent over a socket."""
+        return [json.loads(line) for line in re.findall(rb'{"type":.*?\n', bytes(self.told))]
 
     async def connections(self, count: int, timeout: float = 60.0) -> None:
         """Wait for so many upgrades in all."""
@@ -137,6 +145,8 @@ class Relay:
                         return
                 elif data[0] == 0x89:
                     self.pings += 1
+                elif upgraded and data[0] in (0x81, 0x82):
+                    self.spoken += 1
                 writer.write(data)
                 await writer.drain()
 

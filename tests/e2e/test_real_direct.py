@@ -22,7 +22,7 @@ async def desk(
 
 
 @on_versions()
-@pytest.mark.rules("S004-027", "S004-310", "S004-311", "S004-313", "S004-314")
+@pytest.mark.rules("S004-027", "S004-028", "S004-310", "S004-311", "S004-313", "S004-314")
 async def test_two_direct_clients_drive_one_session(desk: Desk) -> None:
     await desk.open()
     target = desk.cwd / "made"

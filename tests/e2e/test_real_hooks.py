@@ -40,7 +40,7 @@ def callbacks(cli: RealCli) -> list[Message]:
 
 
 @on_versions()
-@pytest.mark.rules("S004-033", "S004-035", "S004-218", "S004-221")
+@pytest.mark.rules("S004-033", "S004-034", "S004-035", "S004-151", "S004-158", "S004-160", "S004-218", "S004-221")
 async def test_an_allowed_tool_runs_unchanged_and_the_turn_goes_on(start: Start, cli_cwd: Path) -> None:
     async with start() as cli:
         cli.permission = None
@@ -48,23 +48,31 @@ async def test_an_allowed_tool_runs_unchanged_and_the_turn_goes_on(start: Start,
         asked = await cli.until(lambda m: m.get("request", {}).get("subtype") == "can_use_tool")
         assert not (cli_cwd / "a").exists(), "the turn waits"
         said = len(cli.all("assistant"))
-        allow = control.Allow(updatedInput=asked["request"]["input"])
+        call = cli.all("assistant")[-1]["message"]["content"][0]
+        request = {name: asked["request"][name] for name in ("tool_name", "input", "tool_use_id")}
+        assert request == {"tool_name": "Bash", "input": call["input"], "tool_use_id": call["id"]}
+        allow = control.Allow(updatedInput=request["input"], toolUseID=call["id"])
         await cli.write(control.answer_line(asked["request_id"], allow))
+        decision = {"behavior": "allow", "updatedInput": request["input"], "toolUseID": call["id"]}
+        answer = {"subtype": "success", "request_id": asked["request_id"], "response": decision}
+        assert json.loads(cli.sent[-1]) == {"type": "control_response", "response": answer}
         await cli.until("result")
         assert (cli_cwd / "a").exists()
         assert len(cli.all("assistant")) > said
 
 
 @on_versions()
-@pytest.mark.rules("S004-161", "S004-219")
+@pytest.mark.rules("S004-161", "S004-163", "S004-219")
 async def test_a_denial_blocks_the_tool_and_its_words_reach_the_model(
     start: Start, cli_cwd: Path, model: ScriptedModel
 ) -> None:
     async with start() as cli:
-        cli.permission = lambda request: control.Deny(message="the moon is wrong")
+        cli.permission = lambda request: control.Deny(message="the moon is wrong", toolUseID=request["tool_use_id"])
         await cli.turn(f"SCRIPT:bash touch {cli_cwd / 'a'}")
         assert not (cli_cwd / "a").exists()
-        assert "the moon is wrong" in str(model.of("bash")[-1].told)
+        told = [message["content"] for message in model.of("bash")[-1].told if message["role"] == "user"]
+        results = [block for content in told for block in content if block["type"] == "tool_result"]
+        assert "the moon is wrong" in str(results), "as the result of the tool"
 
 
 @on_versions()
@@ -93,7 +101,7 @@ async def test_a_changed_input_is_the_one_that_runs(start: Start, cli_cwd: Path)
 
 
 @on_versions()
-@pytest.mark.rules("S004-224", "S004-228")
+@pytest.mark.rules("S004-159", "S004-224", "S004-228")
 async def test_updated_permissions_hold_for_the_session(start: Start, cli_cwd: Path) -> None:
     async with start() as cli:
         rule = control.AddRules(
@@ -111,7 +119,7 @@ async def test_updated_permissions_hold_for_the_session(start: Start, cli_cwd: P
 
 
 @on_versions()
-@pytest.mark.rules("S004-217")
+@pytest.mark.rules("S004-006", "S004-217")
 async def test_over_stdio_nobody_is_asked_without_the_flag(start: Start, cli_cwd: Path) -> None:
     async with start(base=BASE) as cli:
         result = await cli.turn(f"SCRIPT:write {cli_cwd / 'a.txt'}")
@@ -123,7 +131,8 @@ async def test_over_stdio_nobody_is_asked_without_the_flag(start: Start, cli_cwd
 
 
 @on_versions()
-@pytest.mark.rules("S004-137", "S004-138", "S004-200", "S004-207", "S004-208", "S004-209", "S004-242")
+@pytest.mark.rules("S004-052", "S004-053", "S004-137", "S004-138", "S004-200", "S004-207", "S004-208", "S004-209")
+@pytest.mark.rules("S004-242")
 async def test_a_hook_allows_denies_or_leaves_it_to_the_next_layer(start: Start, cli_cwd: Path) -> None:
     async with start() as cli:
         await cli.set_up(**hooked(matcher="Bash"))
@@ -138,6 +147,9 @@ async def test_a_hook_allows_denies_or_leaves_it_to_the_next_layer(start: Start,
         await cli.turn(f"SCRIPT:bash touch {cli_cwd / 'c'}")
         assert cli.asked() == ["Bash"]
         assert {request["callback_id"] for request in callbacks(cli)} == {"h1"}
+        both_ways = {"control_request", "control_response"}
+        assert both_ways <= {json.loads(line)["type"] for line in cli.sent}
+        assert both_ways <= {message["type"] for message in cli.seen}
         count = len(callbacks(cli))
         await cli.turn(f"SCRIPT:write {cli_cwd / 'd.txt'}")
         assert len(callbacks(cli)) == count, "the matcher names another tool"
@@ -225,25 +237,28 @@ async def test_prompts_and_agents_of_initialize_reach_the_model(start: Start, mo
     async with start() as cli:
         await cli.set_up(systemPrompt="You are a lighthouse.")
         await cli.turn("SCRIPT:text a")
-        assert "You are a lighthouse." in model.of("text")[-1].system
+        replaced = model.of("text")[-1].system
+        assert "You are a lighthouse." in replaced
     agents = {"pilot": {"description": "Guides ships", "prompt": "Guide."}}
     async with start() as cli:
         await cli.set_up(appendSystemPrompt="Mind the rocks.", agents=agents)
         await cli.turn("SCRIPT:text b")
         sent = model.of("text")[-1]
         assert "Mind the rocks." in sent.system
-        assert len(sent.system) > len("Mind the rocks."), "it was added"
+        assert len(sent.system) > 10 * len(replaced), "one was added to the CLI's own, the other stands in its place"
         assert "pilot" in cli.init["agents"]
 
 
 @on_versions(OLDEST, NEWEST)
-@pytest.mark.rules("S004-140")
+@pytest.mark.rules("S004-097", "S004-140")
 async def test_a_schema_gives_structured_output(start: Start) -> None:
     schema = {"type": "object", "properties": {"answer": {"type": "number"}}, "required": ["answer"]}
     async with start() as cli:
         await cli.set_up(jsonSchema=schema)
         result = await cli.turn('SCRIPT:structured {"answer": 42}')
         assert result["structured_output"] == {"answer": 42}
+    async with start() as cli:
+        assert "structured_output" not in await cli.turn("SCRIPT:text")
 
 
 # --- MCP -------------------------------------------------------------------------------------------------------
@@ -282,7 +297,8 @@ async def test_a_server_of_ours_is_called_over_the_wire(start: Start, model: Scr
         await cli.turn("SCRIPT:mcp mcp__adder__add")
         assert [call["name"] for call in adder.calls] == ["add"]
         assert "sum=3" in str(model.of("mcp")[-1].told)
-        assert {"name", "status"} <= cli.init["mcp_servers"][0].keys()
+        (told,) = cli.init["mcp_servers"]
+        assert told["name"] == "adder" and isinstance(told["status"], str)
         status = await cli.got(control.McpStatus())
         assert "adder" in [server["name"] for server in status["mcpServers"]]
 

@@ -23,22 +23,30 @@ def start(claude: Path, cli_env: dict[str, str], cli_cwd: Path) -> Start:
 
 
 @on_versions()
-@pytest.mark.rules("S004-031", "S004-037", "S004-052", "S004-053", "S004-065", "S004-144", "S004-145", "S004-146")
+@pytest.mark.rules("S004-031", "S004-037", "S004-065", "S004-077", "S004-136", "S004-144", "S004-145", "S004-146")
 @pytest.mark.rules("S004-147", "S004-148", "S004-240", "S004-241", "S004-249", "S004-328")
 async def test_initialize_then_three_turns_on_one_process(start: Start) -> None:
     async with start() as cli:
         told = await cli.set_up()
         assert cli.all("system", "init") == [], "nothing but the answer before the first prompt"
-        assert {"name", "description"} <= told["commands"][0].keys()
+        assert json.loads(cli.sent[0])["request"] == {"subtype": "initialize"}
+        assert told["commands"]
+        for command in told["commands"]:
+            assert isinstance(command["name"], str) and isinstance(command["description"], str)
+            assert isinstance(command.get("argumentHint", ""), str)
         assert isinstance(told["output_style"], str)
         assert all(isinstance(style, str) for style in told["available_output_styles"])
-        assert {"value", "displayName", "description"} <= told["models"][0].keys()
-        assert isinstance(told["account"], dict)
+        assert told["available_output_styles"]
+        assert told["models"]
+        assert all({"value", "displayName", "description"} <= entry.keys() for entry in told["models"])
+        account = ("email", "organization", "subscriptionType", "apiKeySource")
+        assert all(isinstance(told["account"].get(name, ""), str) for name in account)
         names = [await _prompted(cli, f"SCRIPT:text {n}") for n in range(3)]
         kinds = [m["type"] for m in cli.seen if m["type"] in ("control_response", "system", "assistant", "result")]
         assert kinds.index("control_response") < kinds.index("system") < kinds.index("assistant")
         assert kinds.index("assistant") < kinds.index("result")
         assert len(cli.all("system", "init")) == 3
+        assert len({init["session_id"] for init in cli.all("system", "init")}) == 1
         assert cli.process.returncode is None
         await _written(cli, set(names))
 
@@ -118,6 +126,9 @@ async def test_allowed_tools_are_not_asked_about(start: Start, cli_cwd: Path) ->
 @pytest.mark.rules("S004-014", "S004-015", "S004-239", "S004-253", "S004-256", "S004-257", "S004-327")
 async def test_resume_and_continue_go_on_with_the_conversation(start: Start, model: ScriptedModel) -> None:
     async with start() as cli:
+        await cli.turn("SCRIPT:text an older session of the folder")
+        assert await cli.close() == 0
+    async with start() as cli:
         await cli.turn("SCRIPT:text remember me")
         session = cli.init["session_id"]
         assert await cli.close() == 0
@@ -130,6 +141,7 @@ async def test_resume_and_continue_go_on_with_the_conversation(start: Start, mod
             await cli.turn("SCRIPT:echo")
             assert cli.init["session_id"] == session
             assert int(cli.all("result")[-1]["result"].split()[2]) >= 3
+            assert "remember me" in str(model.of("echo")[-1].conversation)
             assert await cli.close() == 0
 
 
@@ -210,19 +222,24 @@ async def test_an_interrupt_aborts_the_turn_and_the_next_prompt_works(start: Sta
 
 
 @on_versions()
-@pytest.mark.rules("S004-167", "S004-168", "S004-169", "S004-214", "S004-340")
+@pytest.mark.rules("S004-132", "S004-167", "S004-168", "S004-169", "S004-214", "S004-340")
 async def test_the_mode_is_set_by_request(start: Start, version: str, cli_cwd: Path) -> None:
     async with start() as cli:
         await cli.set_up()
         assert (await cli.got(control.SetPermissionMode(mode="dontAsk")))["mode"] == "dontAsk"
+        name = json.loads(cli.sent[-1])["request_id"]
         await cli.turn(f"SCRIPT:write {cli_cwd / 'a.txt'}")
+        answers = [m["response"] for m in cli.all("control_response") if m["response"]["request_id"] == name]
+        assert len(answers) == (1 if since(version, "2.1.77") else 2)
+        assert not any(answer.get("response") for answer in answers[1:]), "the second answer is empty"
         assert cli.asked() == []
         assert not (cli_cwd / "a.txt").exists(), "what no rule allows is denied"
         answer = await cli.ask(control.SetPermissionMode(mode="bypassPermissions"))
         if not since(version, "2.1.77"):
             assert answer["subtype"] == "success", "the old CLI takes anything: the gateway must refuse it"
         else:
-            assert "bypassPermissions" in answer["error"]
+            words = "Cannot set permission mode to bypassPermissions because "
+            assert answer["error"].startswith(f"{words}the session was not launched with --dangerously-")
 
 
 @on_versions()

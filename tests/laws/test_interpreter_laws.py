@@ -330,6 +330,7 @@ def test_no_line_makes_it_raise_and_none_is_lost(lines: list[Any]) -> None:
     log.interpreter.exited("gone", "c")
 
 
+@pytest.mark.rules("S004-051")
 @given(st.dictionaries(st.text(min_size=1, max_size=8), ANY, max_size=4))
 def test_a_record_of_an_unknown_type_is_kept(fields: dict[str, Any]) -> None:
     record = {**fields, "type": "of_tomorrow", "uuid": "u-1"}

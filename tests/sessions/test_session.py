@@ -288,6 +288,7 @@ async def test_a_mode_that_the_agent_reports_behind_its_answer_is_no_news(rig: R
     assert [(event.mode, event.by) for event in changed] == [("plan", "bob")]
 
 
+@pytest.mark.rules("S004-169")
 async def test_modes_are_checked_by_us(rig: Rig) -> None:
     await rig.working("one")
     for mode in ("nonsense", "bypassPermissions", "delegate"):

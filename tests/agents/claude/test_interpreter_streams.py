@@ -1,7 +1,5 @@
 """Streams: deltas with running offsets, blocks that name and replace them, and what stays when a block never comes."""
 
-import pytest
-
 from agents.claude.golden_claude import SESSION, Input, feed
 from agents.claude.talk import (
     agent,
@@ -29,7 +27,6 @@ def streamed(words: str, index: int = 0, message: str = "msg_1") -> list[Input]:
     return [begin(index, {"type": "text", "text": ""}), *(piece(index, word) for word in words)]
 
 
-@pytest.mark.rules("S004-086")
 def test_deltas_carry_running_offsets_and_the_block_names_them() -> None:
     log = said(prompt(), start(), *streamed("abc"), assistant(text("abc")))
     assert [(event.offset, event.text) for event in all_of(log, ev.TextDelta)] == [(0, "a"), (1, "b"), (2, "c")]

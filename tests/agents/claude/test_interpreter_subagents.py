@@ -125,7 +125,10 @@ def test_a_subagent_begins_with_its_call_and_ends_with_its_result(tool: str) -> 
 
 
 @pytest.mark.rules("S004-114")
-@pytest.mark.parametrize(("noted", "status"), [("completed", "completed"), ("failed", "failed"), ("killed", "stopped")])
+@pytest.mark.parametrize(
+    ("noted", "status"),
+    [("completed", "completed"), ("failed", "failed"), ("stopped", "stopped"), ("killed", "stopped")],
+)
 def test_the_notification_of_a_foreground_subagent_waits_for_its_result(noted: str, status: str) -> None:
     log = said(prompt(), task(), started(), notified(status=noted), result_of(T, "words"))
     assert kinds(log)[-2:] == ["tool.ended", "subagent.ended"]

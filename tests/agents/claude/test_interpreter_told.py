@@ -38,7 +38,6 @@ def test_it_is_an_interpreter() -> None:
 # --- init and status -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.rules("S004-071", "S004-073")
 def test_init_is_told_when_it_says_something_new() -> None:
     log = said(prompt(), init(slash_commands=["compact"]), result(), prompt(), init(slash_commands=["compact"]))
     ready = the(log, ev.AgentReady)
@@ -49,6 +48,7 @@ def test_init_is_told_when_it_says_something_new() -> None:
     assert all_of(log, ev.ModeChanged) == []
 
 
+@pytest.mark.rules("S004-071")
 def test_a_mode_that_differs_in_an_init_is_a_change() -> None:
     log = said(prompt(), init(), result(), prompt(), init(permissionMode="plan"))
     assert the(log, ev.ModeChanged).mode == "plan"
@@ -198,7 +198,6 @@ def test_other_and_malformed_control_requests_are_no_events() -> None:
 # --- prompts and interrupts --------------------------------------------------------------------------------------
 
 
-@pytest.mark.rules("S004-059", "S004-060")
 def test_a_prompt_opens_a_turn_named_after_it_and_a_second_one_steers() -> None:
     log = said(prompt("one", "p1"), prompt("two", "p2"))
     assert kinds(log) == ["turn.started", "user.message", "user.message"]

@@ -107,7 +107,7 @@ ASKS: list[tuple[c.Ask, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.rules("S004-126", "S004-136", "S004-182", "S004-188", "S004-189", "S004-195")
+@pytest.mark.rules("S004-126", "S004-136", "S004-170", "S004-173", "S004-182", "S004-188", "S004-189", "S004-195")
 @pytest.mark.parametrize(("ask", "expected"), ASKS)
 def test_each_request_is_exact(ask: c.Ask, expected: dict[str, Any]) -> None:
     assert request(ask) == expected
@@ -238,7 +238,7 @@ def test_a_deny_always_carries_its_message() -> None:
     }
 
 
-@pytest.mark.rules("S004-159", "S004-225", "S004-233")
+@pytest.mark.rules("S004-225", "S004-233")
 def test_the_seeds_example_answer_is_exact() -> None:
     rules = (c.PermissionRule("Bash", "git:*"),)
     update = c.AddRules(rules=rules, behavior="allow", destination="session")
@@ -341,13 +341,14 @@ def test_a_good_answer_is_given_as_it_came(subtype: str, response: Any) -> None:
     assert c.check_answer(subtype, response) == (response or {})
 
 
-@pytest.mark.rules("S004-302")
+@pytest.mark.rules("S004-149", "S004-302")
 @pytest.mark.parametrize(
     ("subtype", "response"),
     [
         ("interrupt", 3),
         ("initialize", {"commands": "all"}),
         ("initialize", []),
+        ("initialize", {"commands": [], "fast_mode": "yes"}),
         ("set_permission_mode", {"mode": 1}),
         ("mcp_status", {}),
         ("mcp_status", {"mcpServers": [{"name": 1, "status": "x"}]}),

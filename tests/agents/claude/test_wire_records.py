@@ -1,7 +1,7 @@
 """Decoding: every known type becomes its class, nothing raises, and what is sent is exactly what the seed shows."""
 
 import json
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from agents.claude.golden_claude import cases, inputs, raw
 from fairlead.agents.claude import decoding
 from fairlead.agents.claude import records as r
-from fairlead.agents.claude.sending import cancel_line, environment_line, keep_alive_line, user_line
+from fairlead.agents.claude.sending import Sent, cancel_line, environment_line, keep_alive_line, user_line
 from fairlead.agents.claude.transcript import decode_row
 
 # --- what we send ----------------------------------------------------------------------------------------
@@ -38,11 +38,23 @@ def test_a_prompt_of_blocks_goes_as_a_list() -> None:
     assert sent["parent_tool_use_id"] == "toolu_1"
 
 
-@pytest.mark.rules("S004-050", "S004-121", "S004-124", "S004-131")
+@pytest.mark.rules("S004-121", "S004-124", "S004-131")
 def test_the_small_messages_are_exact() -> None:
     assert keep_alive_line() == b'{"type":"keep_alive"}\n'
     assert environment_line({"A": "b"}) == b'{"type":"update_environment_variables","variables":{"A":"b"}}\n'
     assert cancel_line("r1") == b'{"type":"control_cancel_request","request_id":"r1"}\n'
+
+
+@pytest.mark.rules("S004-050")
+def test_what_may_be_sent_is_a_closed_list() -> None:
+    assert {kind.__struct_config__.tag for kind in get_args(Sent)} == {
+        "user",
+        "control_request",
+        "control_response",
+        "control_cancel_request",
+        "keep_alive",
+        "update_environment_variables",
+    }
 
 
 # --- what we read ----------------------------------------------------------------------------------------
@@ -92,11 +104,61 @@ LINES: list[tuple[dict[str, Any], type[Any]]] = [
 ]
 
 
-@pytest.mark.rules("S004-049", "S004-051", "S004-111", "S004-112", "S004-115", "S004-122", "S004-123", "S004-126")
+@pytest.mark.rules("S004-051", "S004-087", "S004-126")
 @pytest.mark.parametrize(("line", "kind"), LINES, ids=lambda value: value.__name__ if isinstance(value, type) else "")
 def test_each_type_becomes_its_class_whatever_the_order_of_its_keys(line: dict[str, Any], kind: type[Any]) -> None:
     assert type(decoding.decode(raw(line))) is kind
     assert decoding.decode(raw(dict(reversed(line.items())))) == decoding.decode(raw(line))
+
+
+NAMES: dict[str, Any] = {"session_id": "s", "uuid": "u"}
+HAND_MADE: list[dict[str, Any]] = [
+    {"type": "tool_use_summary", "summary": "s", "preceding_tool_use_ids": ["t1", "t2"]},
+    {"type": "auth_status", "isAuthenticating": True, "output": ["open this"], "error": "refused"},
+    {"type": "auth_status", "isAuthenticating": False, "output": []},
+]
+
+
+@pytest.mark.rules("S004-111", "S004-112")
+@pytest.mark.parametrize("line", HAND_MADE)
+def test_every_field_of_a_record_that_was_never_seen_is_read(line: dict[str, Any]) -> None:
+    record = decoding.decode(raw({**line, **NAMES}))
+    read = {name: getattr(record, name) for name in (*line, *NAMES) if name != "type"}
+    assert {"type": line["type"], **read} == {**line, **NAMES}
+    assert getattr(record, "error", None) == line.get("error")
+
+
+@pytest.mark.rules("S004-115", "S004-122", "S004-123")
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    [
+        ("streamlined_text", {"text"}),
+        ("streamlined_tool_use_summary", {"tool_summary"}),
+        ("files_persisted", {"files", "failed", "processed_at", "subtype"}),
+    ],
+)
+def test_a_record_that_is_passed_on_whole_is_known_by_its_names(kind: str, names: set[str]) -> None:
+    """Nothing of it is shown as conversation; its bytes are kept as they came."""
+    (line,) = [
+        given_["agent"]
+        for given_ in inputs("every-type")
+        if kind in (given_.get("agent", {}).get("type"), given_.get("agent", {}).get("subtype"))
+    ]
+    assert set(line) == {"type", "session_id", "uuid", *names}
+    record = decoding.decode(raw(line))
+    assert isinstance(record, r.QuietRecord | r.SystemNotice)
+    assert (record.session_id, record.uuid) == (line["session_id"], line["uuid"])
+
+
+ERRORS = ["authentication_failed", "billing_error", "rate_limit", "invalid_request", "server_error", "unknown"]
+
+
+@pytest.mark.rules("S004-084")
+@pytest.mark.parametrize("error", [*ERRORS, "of_tomorrow", None])
+def test_the_error_of_an_answer_is_kept_as_it_is(error: str | None) -> None:
+    line = {"type": "assistant", "message": MESSAGE, **NAMES, **({"error": error} if error else {})}
+    record = decoding.decode(raw(line))
+    assert isinstance(record, r.AssistantRecord) and record.error == error
 
 
 @pytest.mark.rules("S004-058")
@@ -124,11 +186,19 @@ def test_a_user_record_has_its_optional_fields() -> None:
 def test_init_is_read_with_and_without_its_optional_lists() -> None:
     bare = decoding.decode(raw({"type": "system", "subtype": "init", "session_id": "s", "cwd": "/srv"}))
     full = decoding.decode(
-        raw({"type": "system", "subtype": "init", "agents": ["a"], "skills": ["s"], "plugins": [{"name": "p"}]})
+        raw(
+            {
+                "type": "system",
+                "subtype": "init",
+                "agents": ["a"],
+                "skills": ["s"],
+                "plugins": [{"name": "p", "path": "/p"}],
+            }
+        )
     )
     assert isinstance(bare, r.Init) and (bare.agents, bare.skills, bare.plugins) == (None, None, None)
     assert isinstance(full, r.Init) and (full.agents, full.skills) == (["a"], ["s"])
-    assert full.plugins == [{"name": "p"}]
+    assert full.plugins == [{"name": "p", "path": "/p"}]
 
 
 def test_both_spellings_of_a_tools_result_are_read() -> None:
@@ -218,7 +288,6 @@ def test_rows_of_a_transcript_are_conversation_only_with_a_uuid() -> None:
     assert isinstance(decode_row(raw(blob)), r.QuietRecord)
 
 
-@pytest.mark.rules("S004-087")
 def test_every_record_of_the_recorded_traffic_is_known() -> None:
     odd = {
         (case, message.get("type"), message.get("subtype"))

@@ -19,7 +19,7 @@ from fairlead.model.errors import (
     BadMode,
     BadRequest,
 )
-from fairlead.model.ids import RequestId
+from fairlead.model.ids import RequestId, is_uuid
 from fairlead.model.policy import Behavior, Verdict
 
 
@@ -100,6 +100,7 @@ async def test_a_record_above_the_limit_is_named_not_kept() -> None:
 # --- what we ask --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.rules("S004-127", "S004-170")
 async def test_each_command_is_the_control_request_that_it_should_be() -> None:
     rig = await Rig().start()
     del rig.link.sent[:]
@@ -117,7 +118,7 @@ async def test_each_command_is_the_control_request_that_it_should_be() -> None:
         {"subtype": "set_max_thinking_tokens", "max_thinking_tokens": None},
         {"subtype": "mcp_reconnect", "serverName": "s"},
     ]
-    assert len({m["request_id"] for m in rig.link.sent}) == 6
+    assert len({m["request_id"] for m in rig.link.sent if is_uuid(m["request_id"])}) == 6
     with pytest.raises(BadMode):
         await rig.agent.set_mode("nonsense")
     await rig.end()
@@ -130,6 +131,7 @@ async def test_fields_of_a_request_cannot_change_what_it_is() -> None:
     await rig.end()
 
 
+@pytest.mark.rules("S004-129", "S004-130")
 async def test_an_error_answer_is_a_refusal_and_its_open_permissions_are_taken_up() -> None:
     rig = await Rig().start()
     rig.link.on_send = None
@@ -163,6 +165,7 @@ async def test_a_request_without_an_answer_times_out_and_a_late_answer_does_no_h
     await rig.end()
 
 
+@pytest.mark.rules("S004-050")
 @pytest.mark.parametrize("raw", [b"", b"  ", b'{"type":"user"}\n{"type":"user"}', b'{"type":"made_up"}', b"no json"])
 async def test_only_a_prompt_on_one_line_is_written(raw: bytes) -> None:
     rig = await Rig().start()

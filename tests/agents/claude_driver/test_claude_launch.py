@@ -61,7 +61,7 @@ def dialing(version: tuple[int, int, int] = VERSIONS[0], url: str = URL, **launc
     return arguments(Launch(session=SESSION, cwd="/w", settings=Settings(), **launch), version, SESSION, url)
 
 
-@pytest.mark.rules("S004-006", "S004-251")
+@pytest.mark.rules("S004-006", "S004-007", "S004-251")
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_dial_in_launch_has_our_address_and_a_prompt_that_stands_for_none(version: tuple[int, int, int]) -> None:
     for given_argv in (dialing(version), dialing(version, resume=OTHER), dialing(version, resume=OTHER, fork=True)):
@@ -89,7 +89,7 @@ def test_another_scheme_is_refused_before_the_cli_is_started(url: str) -> None:
     assert f"--sdk-url={URL.replace('ws', 'wss', 1)}" in dialing(url=URL.replace("ws", "wss", 1))
 
 
-@pytest.mark.rules("S004-007")
+@pytest.mark.rules("S004-006", "S004-007")
 @pytest.mark.parametrize("version", VERSIONS)
 def test_every_launch_is_headless_and_speaks_json_both_ways(version: tuple[int, int, int]) -> None:
     for given_argv in (argv(version), argv(version, resume=OTHER), argv(version, resume=OTHER, fork=True)):
@@ -100,6 +100,7 @@ def test_every_launch_is_headless_and_speaks_json_both_ways(version: tuple[int, 
             "--verbose",
             "--permission-prompt-tool=stdio",
         ]
+        assert not any(word.startswith("--sdk-url") for word in given_argv)
 
 
 def test_a_new_session_has_our_id_and_asks_for_partial_messages() -> None:

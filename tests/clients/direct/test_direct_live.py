@@ -42,7 +42,7 @@ async def house(tmp_path: Path) -> AsyncIterator[House]:
             yield House(gateway, http, made.json()["session"])
 
 
-@pytest.mark.rules("S004-028", "S004-309", "S004-312")
+@pytest.mark.rules("S004-025", "S004-309", "S004-312")
 async def test_a_turn_on_one_socket(house: House) -> None:
     async with house.seat() as seat:
         await seat.prompt("SCRIPT:text hello")

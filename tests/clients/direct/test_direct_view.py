@@ -57,7 +57,7 @@ def live(entries: Iterable[Entry]) -> bytes:
     return b"".join(VARIANT.encode(SESSION, entry) for entry in entries)
 
 
-@pytest.mark.rules("S004-311")
+@pytest.mark.rules("S004-086", "S004-311")
 @pytest.mark.parametrize("case", cases())
 def test_the_agents_lines_come_as_they_were_written(case: str) -> None:
     entries = log_of(case)

@@ -9,6 +9,16 @@ from e2e.desk import Desk, at_desk, settings
 from e2e.relay import Relay
 from fairlead.server import binding
 
+SENT = {
+    "user",
+    "control_request",
+    "control_response",
+    "control_cancel_request",
+    "keep_alive",
+    "update_environment_variables",
+}
+"""All that we may ever say to the CLI: an unknown type ends the oldest."""
+
 
 @pytest.fixture
 async def relay(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Relay]:
@@ -17,6 +27,7 @@ async def relay(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Relay]:
         real = binding.urls
         monkeypatch.setattr("fairlead.wiring.urls", lambda *where: between.aim(real(*where)))
         yield between
+        assert {line["type"] for line in between.lines()} <= SENT
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from e2e.desk import Desk
 from e2e.dialed import by_hand, dialing, gone, pid, written_down
 from e2e.harness import LAST_DIAL_IN, NEWEST, OLDEST, on_versions, since
 from e2e.relay import Relay
+from fairlead.model.ids import is_uuid
 from fairlead.testing.model_api import ScriptedModel
 
 # --- turns
@@ -31,13 +32,13 @@ async def test_a_plain_turn_with_deltas(desk: Desk, version: str, relay: Relay, 
     assert upgrade["authorization"].startswith("Bearer fl_")
     assert "x-environment-runner-version" not in upgrade
     assert "x-last-request-id" not in upgrade
-    assert relay.posts() == []
+    assert relay.posts() == [] and relay.spoken > 0
     assert "placeholder" not in str([request.told for request in model.requests])
     await desk.raw()
 
 
 @dialing
-@pytest.mark.rules("S004-250")
+@pytest.mark.rules("S004-063", "S004-064", "S004-065", "S004-134", "S004-250")
 async def test_a_queue_of_three_prompts_is_three_turns_on_one_connection(desk: Desk, relay: Relay) -> None:
     await desk.open("SCRIPT:slow 4")
     await desk.send("SCRIPT:text two")
@@ -46,6 +47,11 @@ async def test_a_queue_of_three_prompts_is_three_turns_on_one_connection(desk: D
         assert (await desk.until("turn.ended"))["status"] == "completed"
     assert [text.split()[-1] for text in desk.texts()] == ["tick", "two", "three"]
     assert len(desk.all("agent.started")) == len(relay.sockets()) == 1
+    first, *others = relay.lines()
+    assert first["request"]["subtype"] == "initialize"
+    prompts = [line for line in others if line["type"] == "user"]
+    assert [line["session_id"] for line in prompts] == ["", desk.session, desk.session]
+    assert len({line["uuid"] for line in prompts if is_uuid(line["uuid"])}) == 3
 
 
 @dialing
@@ -252,7 +258,7 @@ async def test_cut_at_idle_it_comes_back_and_goes_on(desk: Desk, relay: Relay) -
     await desk.open("SCRIPT:text one")
     await desk.until("turn.ended")
     upgrade = await lost_and_back(relay, 2)
-    assert upgrade["x-last-request-id"]
+    assert is_uuid(upgrade["x-last-request-id"])
     assert (await desk.turn("SCRIPT:text two"))["status"] == "completed"
     assert len(desk.all("agent.started")) == 1
     assert [text.split()[-1] for text in desk.texts()] == ["one", "two"]
@@ -389,7 +395,14 @@ async def test_hybrid_it_hears_by_its_socket_and_speaks_by_post(desk: Desk, rela
     assert (await desk.until("turn.ended"))["status"] == "completed"
     assert target.exists()
     assert (await desk.turn("SCRIPT:long 20"))["status"] == "completed"
+    relay.fail = True
+    await desk.send("SCRIPT:text again")
+    await relay.tried(2, 60)
+    relay.fail = False
+    assert (await desk.until("turn.ended"))["status"] == "completed", "a POST that fails is tried again"
     assert set(relay.posts()) == {f"/v1/cli/session/{desk.session}/events"}
+    assert relay.spoken == 0, "it says nothing on its socket"
+    assert len(relay.heads) == len(relay.sockets()) + len(relay.posts()), "and fetches nothing"
     await desk.raw()
 
 
@@ -403,7 +416,8 @@ async def test_the_runners_version_is_in_a_header(desk: Desk, relay: Relay) -> N
 
 
 @dialing
-async def test_a_variable_is_set_while_it_runs(desk: Desk, model: ScriptedModel) -> None:
+@pytest.mark.rules("S004-050", "S004-124", "S004-125")
+async def test_a_variable_is_set_while_it_runs(desk: Desk, relay: Relay) -> None:
     await desk.open("SCRIPT:text")
     await desk.until("turn.ended")
     url = f"/v1/sessions/{desk.session}/environment"
@@ -413,9 +427,12 @@ async def test_a_variable_is_set_while_it_runs(desk: Desk, model: ScriptedModel)
     await desk.answer(await desk.until("permission.asked"))
     await desk.until("turn.ended")
     assert "team=blue" in str(desk.all("tool.ended")[-1]["content"])
+    kinds = {line["type"] for line in relay.lines()}
+    assert kinds == {"user", "control_request", "control_response", "update_environment_variables"}
 
 
 @on_versions(NEWEST, first="2.1.200")
+@pytest.mark.rules("S004-125")
 async def test_a_version_that_takes_no_variables_says_so(desk: Desk) -> None:
     await desk.open("SCRIPT:text", settings={"link": "stdio"})
     await desk.until("turn.ended")
@@ -425,7 +442,7 @@ async def test_a_version_that_takes_no_variables_says_so(desk: Desk) -> None:
 
 
 @dialing
-@pytest.mark.rules("S004-043", "S004-044", "S004-292")
+@pytest.mark.rules("S004-041", "S004-043", "S004-044", "S004-292")
 @pytest.mark.parametrize("give", ["variable", "descriptor", "both"])
 async def test_a_cli_that_is_started_by_hand_serves_the_session(
     desk: Desk, cli_env: dict[str, str], relay: Relay, give: str, version: str

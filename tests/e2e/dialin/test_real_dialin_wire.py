@@ -11,13 +11,20 @@ from typing import Any
 import pytest
 from websockets.asyncio.server import Server, ServerConnection, serve
 
+from e2e.desk import at_desk, settings
 from e2e.dialed import dialing
 from e2e.harness import LAST_DIAL_IN, NEWEST, OLDEST, on_versions
 from e2e.wire import ASKING, BASE, real_cli
+from fairlead.testing.model_api import ScriptedModel
 
 Message = dict[str, Any]
 PATIENCE = 60.0
 WORDS = ("--print", "--output-format", "stream-json", "--verbose")
+
+
+def prompting(text: str, name: str) -> Message:
+    message = {"role": "user", "content": text}
+    return {"type": "user", "message": message, "parent_tool_use_id": None, "session_id": "", "uuid": name}
 
 
 class Dialed:
@@ -32,10 +39,19 @@ class Dialed:
     async def say(self, message: Message) -> None:
         await self._socket.send(json.dumps(message) + "\n")
 
+    async def send(self, text: str) -> None:
+        """One frame, as it is."""
+        await self._socket.send(text)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Of the upgrade, names in lower case."""
+        assert self._socket.request is not None
+        return {name.lower(): value for name, value in self._socket.request.headers.raw_items()}
+
     async def prompt(self, text: str) -> str:
         name = str(uuid.uuid4())
-        message = {"role": "user", "content": text}
-        await self.say({"type": "user", "message": message, "parent_tool_use_id": None, "session_id": "", "uuid": name})
+        await self.say(prompting(text, name))
         return name
 
     async def until(self, wanted: Callable[[Message], bool], timeout: float = PATIENCE) -> Message:
@@ -79,16 +95,29 @@ JSON_IN = ("--input-format", "stream-json")
 
 
 @dialing
-@pytest.mark.rules("S004-030")
+@pytest.mark.rules("S004-017", "S004-030", "S004-038")
 async def test_nothing_is_said_before_the_first_prompt_and_then_init_comes_first(
-    claude: Path, cli_env: dict[str, str], cli_cwd: Path
+    claude: Path, cli_env: dict[str, str], cli_cwd: Path, model: ScriptedModel
 ) -> None:
     async with dialed(claude, cli_env, cli_cwd, *JSON_IN) as cli:
+        assert "authorization" not in cli.headers, "it was given no token"
         with pytest.raises(TimeoutError):
             await cli.until(lambda message: True, timeout=3)
+        assert {request.kind for request in model.requests} <= {"other"}, "its argument is no prompt"
         await cli.prompt("SCRIPT:text")
         await cli.until(lambda message: message["type"] == "result")
         assert (cli.seen[0]["type"], cli.seen[0]["subtype"]) == ("system", "init")
+
+
+@dialing
+@pytest.mark.rules("S004-045")
+async def test_a_message_counts_once_its_newline_has_come(claude: Path, cli_env: dict[str, str], cli_cwd: Path) -> None:
+    async with dialed(claude, cli_env, cli_cwd, *JSON_IN) as cli:
+        await cli.send(json.dumps(prompting("SCRIPT:text", str(uuid.uuid4()))))
+        with pytest.raises(TimeoutError):
+            await cli.until(lambda message: True, timeout=3)
+        await cli.send("\n")
+        await cli.until(lambda message: message["type"] == "result")
 
 
 @dialing
@@ -135,12 +164,30 @@ async def test_another_input_format_ends_it_with_its_own_words(
     assert b"--input-format" in output + complaint
 
 
+@on_versions(OLDEST, last=OLDEST)
+@pytest.mark.rules("S004-009")
+async def test_one_that_refuses_its_input_format_is_an_agent_that_exited_with_its_own_words(
+    claude: Path, cli_env: dict[str, str], cli_cwd: Path, tmp_path: Path
+) -> None:
+    """As if somebody had changed the flags of a launch."""
+    other = tmp_path / "claude"
+    other.write_text(f'#!/bin/bash\nexec {claude} "${{@/--input-format=stream-json/--input-format=text}}"\n')
+    other.chmod(0o755)
+    config = settings(tmp_path / "data", tmp_path, agent="claude", claude=str(other), pass_env=["IS_SANDBOX"])
+    async with at_desk(config, cli_env, cli_cwd) as desk:
+        desk.settings = {"link": "dial-in"}
+        await desk.open("SCRIPT:text")
+        exited = await desk.until("agent.exited")
+        assert (exited["code"], "--input-format" in exited["stderr"]) == (1, True)
+
+
 @on_versions(LAST_DIAL_IN, first=LAST_DIAL_IN, last=LAST_DIAL_IN)
 @pytest.mark.long
-@pytest.mark.rules("S004-281")
+@pytest.mark.rules("S004-054", "S004-121", "S004-281")
 async def test_the_last_that_dials_says_that_it_is_alive(claude: Path, cli_env: dict[str, str], cli_cwd: Path) -> None:
     async with dialed(claude, cli_env, cli_cwd, *JSON_IN) as cli:
         assert await cli.until(lambda message: True, timeout=400) == {"type": "keep_alive"}
+        await cli.say({"type": "keep_alive"})
         await cli.prompt("SCRIPT:text")
         await cli.until(lambda message: message["type"] == "result")
 

@@ -1,0 +1,147 @@
+"""What the seed says of single messages between us and the CLI, over stdio: what it takes, and what it answers."""
+
+import json
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from e2e.harness import OLDEST, on_versions, since
+from e2e.wire import Message, RealCli, real_cli
+from fairlead.agents.claude import control
+from fairlead.agents.claude.sending import cancel_line, environment_line, keep_alive_line
+from fairlead.testing.model_api import ScriptedModel
+
+Start = Callable[..., AbstractAsyncContextManager[RealCli]]
+
+DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+"""A picture of one point."""
+
+
+@pytest.fixture
+def start(claude: Path, cli_env: dict[str, str], cli_cwd: Path) -> Start:
+    return lambda *arguments, **more: real_cli(claude, cli_env, cli_cwd, *arguments, **more)
+
+
+def asks_permission(message: Message) -> bool:
+    return bool(message.get("request", {}).get("subtype") == "can_use_tool")
+
+
+def blocks_told(model: ScriptedModel, script: str) -> list[dict[str, Any]]:
+    told = [message["content"] for message in model.of(script)[-1].told]
+    return [block for content in told if isinstance(content, list) for block in content]
+
+
+@on_versions()
+@pytest.mark.rules("S004-054", "S004-059", "S004-060")
+async def test_a_prompt_is_a_string_or_blocks_and_a_keep_alive_between_them_does_no_harm(
+    start: Start, model: ScriptedModel
+) -> None:
+    async with start() as cli:
+        await cli.turn("SCRIPT:text as a string")
+        await cli.write(keep_alive_line())
+        source = {"type": "base64", "media_type": "image/png", "data": DOT}
+        await cli.turn([{"type": "image", "source": source}, {"type": "text", "text": "SCRIPT:text as blocks"}])
+        assert [request.argument for request in model.of("text")] == ["as a string", "as blocks"]
+        assert [block["type"] for block in blocks_told(model, "text")].count("image") == 1
+        await cli.turn("SCRIPT:tool")
+        (told,) = [m["message"]["content"] for m in cli.all("user") if isinstance(m["message"]["content"], list)]
+        assert [block["type"] for block in told] == ["tool_result"]
+
+
+@on_versions()
+@pytest.mark.rules("S004-086")
+async def test_a_stream_event_is_an_event_of_the_model_api(start: Start) -> None:
+    async with start("--include-partial-messages") as cli:
+        await cli.turn("SCRIPT:long 3")
+        events = [m["event"] for m in cli.all("stream_event")]
+    kinds = [event["type"] for event in events]
+    assert kinds[:2] == ["message_start", "content_block_start"]
+    assert kinds[-3:] == ["content_block_stop", "message_delta", "message_stop"]
+    assert set(kinds[2:-3]) == {"content_block_delta"}
+    assert set(events[2]) == {"type", "index", "delta"} and events[2]["delta"]["type"] == "text_delta"
+    text = "".join(event["delta"]["text"] for event in events[2:-3])
+    assert text == cli.all("assistant")[-1]["message"]["content"][0]["text"]
+
+
+@on_versions()
+@pytest.mark.rules("S004-130", "S004-131", "S004-165")
+async def test_an_interrupt_withdraws_the_permission_that_waits_and_is_answered_by_an_empty_success(
+    start: Start, version: str
+) -> None:
+    async with start() as cli:
+        await cli.set_up()
+        cli.permission = None
+        await cli.prompt("SCRIPT:bash touch never")
+        asked = await cli.until(asks_permission)
+        if not since(version, "2.1.170"):
+            again = await cli.ask(control.Initialize())
+            assert (again["subtype"], again["pending_permission_requests"]) == ("error", [asked])
+        answer = await cli.got(control.Interrupt())
+        assert answer in ({}, {"still_queued": []})
+        assert (await cli.until("result"))["subtype"] == "error_during_execution"
+        (withdrawn,) = cli.all("control_cancel_request")
+        assert withdrawn == {"type": "control_cancel_request", "request_id": asked["request_id"]}
+        said = [number for number, m in enumerate(cli.seen) if "[Request interrupted" in str(m.get("message"))]
+        assert said and said[-1] < cli.seen.index(cli.all("result")[0])
+        await cli.got(control.Interrupt())
+        assert (await cli.turn("SCRIPT:text after"))["subtype"] == "success"
+        assert len(cli.all("result")) == 2, "an interrupt of nothing has no result"
+
+
+@on_versions()
+@pytest.mark.rules("S004-129", "S004-133")
+async def test_a_request_that_it_does_not_know_is_an_error_or_never_answered(start: Start, version: str) -> None:
+    async with start() as cli:
+        await cli.set_up()
+        if since(version, "2.1.77"):
+            answer = await cli.ask(control.OtherRequest(subtype="made_up"))
+            assert set(answer) >= {"subtype", "request_id", "error"}
+            assert (answer["subtype"], answer["error"]) == ("error", "Unsupported control request subtype: made_up")
+        else:
+            await cli.write(control.request_line("r-unknown", control.OtherRequest(subtype="made_up")))
+            await cli.turn("SCRIPT:text")
+            await cli.got(control.Interrupt())
+            assert "r-unknown" not in [m["response"]["request_id"] for m in cli.all("control_response")]
+
+
+@on_versions(OLDEST, last=OLDEST)
+@pytest.mark.rules("S004-045", "S004-050")
+@pytest.mark.parametrize("line", [b"\n", b'{"type":"made_up"}\n', cancel_line("r1")])
+async def test_a_blank_line_and_a_type_that_is_not_in_the_list_end_the_oldest(start: Start, line: bytes) -> None:
+    async with start() as cli:
+        await cli.set_up()
+        await cli.write(line)
+        assert await cli.ended() == 1
+
+
+@on_versions()
+@pytest.mark.rules("S004-124", "S004-125")
+async def test_variables_reach_a_tool_of_the_versions_that_take_them(
+    start: Start, version: str, model: ScriptedModel
+) -> None:
+    async with start() as cli:
+        await cli.set_up()
+        await cli.write(environment_line({"TEAM": "blue"}))
+        await cli.turn("SCRIPT:bash echo team=$TEAM.")
+        told = "team=." if since(version, "2.1.200") else "team=blue."
+        assert told in str([block for block in blocks_told(model, "bash") if block["type"] == "tool_result"])
+
+
+@on_versions()
+@pytest.mark.rules("S004-158")
+async def test_an_allow_without_an_input_is_refused_by_older_versions(
+    start: Start, version: str, cli_cwd: Path
+) -> None:
+    async with start() as cli:
+        cli.permission = None
+        await cli.prompt(f"SCRIPT:bash touch {cli_cwd / 'a'}")
+        asked = await cli.until(asks_permission)
+        inner = {"subtype": "success", "request_id": asked["request_id"], "response": {"behavior": "allow"}}
+        await cli.write(json.dumps({"type": "control_response", "response": inner}).encode() + b"\n")
+        await cli.until("result")
+        taken = since(version, "2.1.200")
+        assert (cli_cwd / "a").exists() is taken
+        assert ("ZodError" in str(cli.all("user"))) is not taken
