@@ -160,7 +160,7 @@ def test_an_api_error_is_a_failed_turn_though_its_subtype_is_success() -> None:
         assert ended.errors == (said.text,)
 
 
-@pytest.mark.rules("S004-100", "S004-101", "S004-267", "S004-268")
+@pytest.mark.rules("S004-100", "S004-101", "S004-267", "S004-268", "S004-320")
 def test_a_limit_is_a_failed_turn_whatever_is_error_says() -> None:
     for version in ("2.1.37", "2.1.325"):
         for case, reason in [("max_turns", "error_max_turns"), ("max_budget", "error_max_budget_usd")]:

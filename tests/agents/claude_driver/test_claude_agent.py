@@ -143,7 +143,7 @@ async def test_an_error_answer_is_a_refusal_and_its_open_permissions_are_taken_u
     await rig.end()
 
 
-@pytest.mark.rules("S004-133")
+@pytest.mark.rules("S004-133", "S004-300")
 async def test_a_request_without_an_answer_times_out_and_a_late_answer_does_no_harm() -> None:
     rig = await Rig().start()
     rig.link.on_send = None
