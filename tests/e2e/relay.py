@@ -6,21 +6,22 @@ import itertools
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
-NOT_NOW = b"HTTP/1.1 500 Not now\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+REFUSAL = b"HTTP/1.1 %d Not now\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 
 
 class Relay:
     """Listens on a port of 127.0.0.1 and passes on to the gateway, which sees its own address as the host.
 
     `heads` are the heads of the requests that came, `pings` the times of the WebSocket pings that the CLI sent alone.
-    `slam`: whoever connects is hung up on at once, `fail`: every POST is answered with 500; `tries` are the times of
-    both, in seconds. `bodies` are those of the POSTs; `told` is all that the gateway sent."""
+    `slam`: whoever connects is hung up on at once, `fail`: every POST is answered with this status; `tries` are the
+    times of both, in seconds. `bodies` are those of the POSTs; `told` is all that the gateway sent."""
 
     def __init__(self) -> None:
         self.heads: list[str] = []
         self.pings: list[float] = []
         self.port = 0
-        self.deaf = self.slam = self.fail = False
+        self.deaf = self.slam = False
+        self.fail = 0
         self.tries: list[float] = []
         self.bodies: list[bytes] = []
         self.told = bytearray()
@@ -135,9 +136,7 @@ class Relay:
                             self.bodies.append(data.partition(b"\r\n\r\n")[2])
                         self._came.notify_all()
                     if self.fail and head.startswith("POST "):
-                        await self._refuse(
-                            back, b"HTTP/1.1 500 Not now\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
-                        )
+                        await self._refuse(back, REFUSAL % self.fail)
                         return
                 elif data[0] == 0x89:
                     self.pings.append(asyncio.get_running_loop().time())

@@ -287,7 +287,7 @@ async def test_the_hook_events_are_told_by_their_names(start: Start) -> None:
 
 
 @on_versions()
-@pytest.mark.rules("S004-210", "S004-211", "S004-212", "S004-215")
+@pytest.mark.rules("S004-210", "S004-211", "S004-212", "S004-214", "S004-215", "S004-340")
 async def test_its_own_rules_deny_before_they_ask_and_ask_before_they_allow(start: Start, cli_cwd: Path) -> None:
     touch, make = "Bash(touch:*)", "Bash(python3:*)"
     rules = {"deny": [touch], "ask": [touch, "Write"], "allow": [touch, "Write", make]}
@@ -300,6 +300,11 @@ async def test_its_own_rules_deny_before_they_ask_and_ask_before_they_allow(star
         assert (cli_cwd / "b").exists()
         await cli.turn(f"SCRIPT:write {cli_cwd / 'c.txt'}")
         assert cli.asked() == ["Write"]
+        await cli.got(control.SetPermissionMode(mode="dontAsk"))
+        await cli.turn('SCRIPT:bash python3 -c \'open("d", "w")\'')
+        await cli.turn(f"SCRIPT:bash mkdir {cli_cwd / 'e'}")
+        assert cli.asked() == ["Write"]
+        assert ((cli_cwd / "d").exists(), (cli_cwd / "e").exists()) == (True, False), "what no rule allows is denied"
     modes = ("--permission-mode", "bypassPermissions", "--dangerously-skip-permissions")
     async with start("--settings", json.dumps({"permissions": rules}), *modes) as cli:
         await cli.turn(f"SCRIPT:bash touch {cli_cwd / 'a'}")

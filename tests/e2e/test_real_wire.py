@@ -13,6 +13,8 @@ import pytest
 from e2e.harness import NEWEST, OLDEST, on_versions, since
 from e2e.wire import ASKING, BASE, RealCli, allow, real_cli
 from fairlead.agents.claude import control
+from fairlead.agents.claude.sending import cancel_line
+from fairlead.agents.claude.versions import abilities, parse_version
 from fairlead.model.ids import is_uuid
 from fairlead.testing.model_api import ScriptedModel
 
@@ -403,3 +405,17 @@ async def test_every_process_makes_a_session_id_of_its_own(start: Start) -> None
             ids.add(cli.init["session_id"])
     assert len(ids) == 2
     assert {uuid.UUID(name).version for name in ids} == {4}, "a random one"
+
+
+@on_versions()
+@pytest.mark.rules("S004-301")
+async def test_the_withdrawal_of_a_request_ends_an_old_version_and_no_new_one(start: Start, version: str) -> None:
+    known = parse_version(version)
+    assert known is not None
+    async with start() as cli:
+        await cli.set_up()
+        await cli.write(cancel_line("asked-before"))
+        if abilities(known).takes_cancel:
+            assert (await cli.turn("SCRIPT:text after"))["subtype"] == "success"
+        else:
+            assert await cli.ended() == 1

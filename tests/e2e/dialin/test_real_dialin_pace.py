@@ -32,14 +32,27 @@ async def test_it_tries_again_after_1_2_4_8_16_and_then_every_30_seconds(desk: D
 async def test_a_post_is_tried_ten_times_after_half_a_second_and_up_to_eight(desk: Desk, relay: Relay) -> None:
     await desk.open("SCRIPT:text one")
     await desk.until("turn.ended")
-    relay.fail = True
+    relay.fail = 500
     await desk.send("SCRIPT:text two")
     gaps = await relay.tried(11, 240)
     grows(gaps[:9], 0.5, 8)
     refused = relay.bodies[-11:]
     assert refused[:10] == refused[:1] * 10
     assert refused[10] != refused[0], "after ten tries it goes on to what it says next"
-    relay.fail = False
+    relay.fail = 0
+
+
+@on_versions(OLDEST, last=OLDEST)
+@pytest.mark.rules("S004-287")
+@pytest.mark.parametrize("passed", [{"CLAUDE_CODE_POST_FOR_SESSION_INGRESS_V2": "1"}])
+async def test_a_post_that_is_refused_for_its_own_sake_is_not_tried_again(desk: Desk, relay: Relay) -> None:
+    await desk.open("SCRIPT:text one")
+    await desk.until("turn.ended")
+    relay.fail = 400
+    await desk.send("SCRIPT:text two")
+    await relay.tried(4, 60)
+    assert len(set(relay.bodies[-4:])) == 4, "each is another message"
+    relay.fail = 0
 
 
 @dialing
