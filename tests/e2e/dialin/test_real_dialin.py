@@ -184,7 +184,6 @@ async def test_a_fork_goes_its_own_way(desk: Desk) -> None:
 
 
 @dialing
-@pytest.mark.rules("S004-248")
 async def test_closing_ends_the_cli_and_the_next_message_resumes_it(desk: Desk, version: str) -> None:
     await desk.open("SCRIPT:text one")
     await desk.until("turn.ended")
@@ -437,7 +436,7 @@ async def test_a_version_that_takes_no_variables_says_so(desk: Desk) -> None:
 
 
 @dialing
-@pytest.mark.rules("S004-043", "S004-044", "S004-291", "S004-292")
+@pytest.mark.rules("S004-043", "S004-044", "S004-248", "S004-291", "S004-292")
 @pytest.mark.parametrize("give", ["variable", "descriptor", "both"])
 async def test_a_cli_that_is_started_by_hand_serves_the_session(
     desk: Desk, cli_env: dict[str, str], relay: Relay, give: str, version: str
