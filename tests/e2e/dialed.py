@@ -28,6 +28,13 @@ def written_down(home: Path, words: str) -> bool:
     return any(words in path.read_text() for path in home.glob(".claude/projects/*/*.jsonl"))
 
 
+def grows(gaps: list[float], first: float, most: float) -> None:
+    """Each wait is twice the one before, up to the longest; a busy machine only adds to it. A quarter is jitter."""
+    for number, gap in enumerate(gaps):
+        wanted = min(first * 2**number, most)
+        assert 0.7 * wanted <= gap <= 1.4 * wanted + 2, (number, gaps)
+
+
 async def by_hand(desk: Desk, env: dict[str, str], give: str) -> asyncio.subprocess.Process:
     """Start the CLI as a person would, with the token in a variable, a descriptor, or (both) a wrong one there."""
     told: Line = (await desk.http.post(f"/v1/sessions/{desk.session}/dial-in")).json()

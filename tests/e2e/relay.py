@@ -9,23 +9,26 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-NOT_NOW = b"HTTP/1.1 500 Not now\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+REFUSAL = b"HTTP/1.1 %d Not now\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 
 
 class Relay:
     """Listens on a port of 127.0.0.1 and passes on to the gateway, which sees its own address as the host.
 
-    `heads` are the heads of the requests that came, `pings` counts the WebSocket pings that the CLI sent alone,
-    `spoken` the reads that began with a message of its own on a socket.
-    `slam`: whoever connects is hung up on at once, `fail`: every POST is answered with 500; `tries` are the times of
-    both, in seconds. `told` is all that the gateway sent."""
+    `heads` are the heads of the requests that came, `pings` the times of the WebSocket pings that the CLI sent alone,
+    `spoken` counts the reads that began with a message of its own on a socket.
+    `slam`: whoever connects is hung up on at once, `fail`: every POST is answered with this status; `tries` are the
+    times of both, in seconds. `bodies` are those of the POSTs; `told` is all that the gateway sent."""
 
     def __init__(self) -> None:
         self.heads: list[str] = []
-        self.pings = self.spoken = 0
+        self.pings: list[float] = []
+        self.spoken = 0
         self.port = 0
-        self.deaf = self.slam = self.fail = False
+        self.deaf = self.slam = False
+        self.fail = 0
         self.tries: list[float] = []
+        self.bodies: list[bytes] = []
         self.told = bytearray()
         self._target = 0
         self._server: asyncio.Server | None = None
@@ -128,23 +131,24 @@ class Relay:
     ) -> None:
         ours, theirs = f"127.0.0.1:{self.port}".encode(), f"127.0.0.1:{self._target}".encode()
         upgraded = False
-        with contextlib.suppress(ConnectionError):
+        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
             while data := await reader.read(1 << 16):
                 if not upgraded and (b"HTTP/1.1\r\n" in data):
                     # Ports of the system's choice have five digits: the length stays.
                     data = data.replace(ours, theirs)
+                    data = await _whole(data, reader)
                     head = data.partition(b"\r\n\r\n")[0].decode("latin-1")
                     upgraded = "upgrade: websocket" in head.lower()
                     async with self._came:
                         self.heads.append(head)
+                        if head.startswith("POST "):
+                            self.bodies.append(data.partition(b"\r\n\r\n")[2])
                         self._came.notify_all()
                     if self.fail and head.startswith("POST "):
-                        await self._refuse(
-                            back, b"HTTP/1.1 500 Not now\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
-                        )
+                        await self._refuse(back, REFUSAL % self.fail)
                         return
                 elif data[0] == 0x89:
-                    self.pings += 1
+                    self.pings.append(asyncio.get_running_loop().time())
                 elif upgraded and data[0] in (0x81, 0x82):
                     self.spoken += 1
                 writer.write(data)
@@ -157,6 +161,15 @@ class Relay:
                 if not self.deaf:
                     writer.write(data)
                     await writer.drain()
+
+
+async def _whole(data: bytes, reader: asyncio.StreamReader) -> bytes:
+    """A request with all of its body; the CLI may send its head alone."""
+    while b"\r\n\r\n" not in data:
+        data += await reader.readuntil(b"\r\n\r\n")
+    head, _, body = data.partition(b"\r\n\r\n")
+    rest = int(_headers(head.decode("latin-1")).get("content-length", 0)) - len(body)
+    return data + (await reader.readexactly(rest) if rest > 0 else b"")
 
 
 def _headers(head: str) -> dict[str, str]:

@@ -1,5 +1,6 @@
 """What the seed says of the CLI's permissions, hooks and MCP servers, over stdio."""
 
+import asyncio
 import json
 import sys
 from collections.abc import Callable
@@ -88,11 +89,15 @@ async def test_a_denial_can_abort_the_whole_run(start: Start, model: ScriptedMod
 @on_versions()
 @pytest.mark.rules("S004-220", "S004-222", "S004-223")
 async def test_a_changed_input_is_the_one_that_runs(start: Start, cli_cwd: Path) -> None:
+    (cli_cwd / "everything").mkdir()
     async with start() as cli:
+        await cli.set_up(**hooked("PostToolUse"))
         cli.permission = lambda request: control.Allow(updatedInput={"command": 'echo "blocked"'})
         await cli.turn("SCRIPT:bash rm -rf ./everything")
-        results = [m for m in cli.all("user") if "blocked" in str(m)]
-        assert results, "the changed command ran, without the description that was left out"
+        assert [m for m in cli.all("user") if "blocked" in str(m)], "the changed command ran"
+        assert (cli_cwd / "everything").exists()
+        (ran,) = callbacks(cli)
+        assert ran["input"]["tool_input"] == {"command": 'echo "blocked"'}, "the description that was left out is gone"
         moved = cli_cwd / "moved.txt"
         cli.permission = lambda request: control.Allow(updatedInput={**request["input"], "file_path": str(moved)})
         await cli.turn(f"SCRIPT:write {cli_cwd / 'asked.txt'}")
@@ -101,7 +106,7 @@ async def test_a_changed_input_is_the_one_that_runs(start: Start, cli_cwd: Path)
 
 
 @on_versions()
-@pytest.mark.rules("S004-159", "S004-224", "S004-228")
+@pytest.mark.rules("S004-159", "S004-224", "S004-225", "S004-228")
 async def test_updated_permissions_hold_for_the_session(start: Start, cli_cwd: Path) -> None:
     async with start() as cli:
         rule = control.AddRules(
@@ -119,7 +124,22 @@ async def test_updated_permissions_hold_for_the_session(start: Start, cli_cwd: P
 
 
 @on_versions()
-@pytest.mark.rules("S004-006", "S004-217")
+@pytest.mark.rules("S004-006", "S004-224")
+async def test_updated_permissions_in_the_settings_hold_for_the_next_process(start: Start) -> None:
+    rule = control.AddRules(
+        rules=(control.PermissionRule("Bash", "python3:*"),), behavior="allow", destination="userSettings"
+    )
+    async with start() as cli:
+        cli.permission = lambda request: control.Allow(updatedInput=request["input"], updatedPermissions=(rule,))
+        await cli.turn("SCRIPT:bash python3 one.py")
+        assert cli.asked() == ["Bash"]
+    async with start() as cli:
+        await cli.turn("SCRIPT:bash python3 two.py")
+        assert cli.asked() == []
+
+
+@on_versions()
+@pytest.mark.rules("S004-217")
 async def test_over_stdio_nobody_is_asked_without_the_flag(start: Start, cli_cwd: Path) -> None:
     async with start(base=BASE) as cli:
         result = await cli.turn(f"SCRIPT:write {cli_cwd / 'a.txt'}")
@@ -132,8 +152,10 @@ async def test_over_stdio_nobody_is_asked_without_the_flag(start: Start, cli_cwd
 
 @on_versions()
 @pytest.mark.rules("S004-052", "S004-053", "S004-137", "S004-138", "S004-200", "S004-207", "S004-208", "S004-209")
-@pytest.mark.rules("S004-242")
-async def test_a_hook_allows_denies_or_leaves_it_to_the_next_layer(start: Start, cli_cwd: Path) -> None:
+@pytest.mark.rules("S004-242", "S004-193", "S004-194", "S004-332")
+async def test_a_hook_allows_denies_or_leaves_it_to_the_next_layer(
+    start: Start, cli_cwd: Path, model: ScriptedModel
+) -> None:
     async with start() as cli:
         await cli.set_up(**hooked(matcher="Bash"))
         cli.hook = lambda request: deciding("allow")
@@ -142,6 +164,7 @@ async def test_a_hook_allows_denies_or_leaves_it_to_the_next_layer(start: Start,
         cli.hook = lambda request: deciding("deny", permissionDecisionReason="by our rules")
         await cli.turn(f"SCRIPT:bash touch {cli_cwd / 'b'}")
         assert not (cli_cwd / "b").exists()
+        assert "by our rules" in str(model.of("bash")[-1].told)
         assert cli.asked() == [], "decided in the first layer"
         cli.hook = lambda request: deciding("ask")
         await cli.turn(f"SCRIPT:bash touch {cli_cwd / 'c'}")
@@ -150,6 +173,9 @@ async def test_a_hook_allows_denies_or_leaves_it_to_the_next_layer(start: Start,
         both_ways = {"control_request", "control_response"}
         assert both_ways <= {json.loads(line)["type"] for line in cli.sent}
         assert both_ways <= {message["type"] for message in cli.seen}
+        for request in callbacks(cli):
+            assert request["input"]["tool_name"] == "Bash"
+            assert request["tool_use_id"] == request["input"]["tool_use_id"]
         count = len(callbacks(cli))
         await cli.turn(f"SCRIPT:write {cli_cwd / 'd.txt'}")
         assert len(callbacks(cli)) == count, "the matcher names another tool"
@@ -179,6 +205,50 @@ async def test_a_hook_blocks_changes_the_input_and_adds_context(
 
 
 @on_versions()
+@pytest.mark.rules("S004-196", "S004-197")
+async def test_every_field_of_a_hooks_answer_may_be_left_out_or_said(start: Start, cli_cwd: Path) -> None:
+    async with start() as cli:
+        await cli.set_up(**hooked())
+        cli.hook = lambda request: control.HookAnswer()
+        await cli.turn(f"SCRIPT:bash touch {cli_cwd / 'a'}")
+        assert cli.asked() == ["Bash"], "an empty answer decides nothing"
+        assert (cli_cwd / "a").exists()
+        cli.hook = lambda request: control.HookAnswer(
+            continue_=True,
+            suppressOutput=True,
+            stopReason="not now",
+            decision="approve",
+            reason="it is harmless",
+            systemMessage="a note",
+        )
+        await cli.turn(f"SCRIPT:bash touch {cli_cwd / 'b'}")
+        assert cli.asked() == ["Bash"], "approved"
+        assert (cli_cwd / "b").exists()
+
+
+@on_versions()
+@pytest.mark.rules("S004-204")
+async def test_an_async_answer_of_a_hook_does_not_hold_the_tool_up(start: Start, cli_cwd: Path) -> None:
+    async with start() as cli:
+        await cli.set_up(**hooked())
+        for name, answer in (("a", control.AsyncHookAnswer()), ("b", control.AsyncHookAnswer(asyncTimeout=5000))):
+            cli.hook = lambda request, answer=answer: answer
+            assert (await cli.turn(f"SCRIPT:bash touch {cli_cwd / name}"))["subtype"] == "success"
+            assert (cli_cwd / name).exists()
+        assert len(callbacks(cli)) == 2
+
+
+@on_versions()
+@pytest.mark.rules("S004-195")
+async def test_a_hook_that_is_not_answered_in_its_time_is_not_waited_for(start: Start, cli_cwd: Path) -> None:
+    async with start() as cli:
+        await cli.set_up(hooks={"PreToolUse": (control.HookMatcher(hookCallbackIds=("h1",), timeout=1),)})
+        cli.hook = None
+        assert (await cli.turn(f"SCRIPT:bash touch {cli_cwd / 'a'}"))["subtype"] == "success"
+        assert len(callbacks(cli)) == 1
+
+
+@on_versions()
 @pytest.mark.rules("S004-198")
 async def test_a_hook_can_stop_the_run(start: Start, model: ScriptedModel) -> None:
     async with start() as cli:
@@ -190,7 +260,7 @@ async def test_a_hook_can_stop_the_run(start: Start, model: ScriptedModel) -> No
 
 @on_versions()
 @pytest.mark.rules("S004-203")
-async def test_a_permission_request_hook_decides_the_request(start: Start, cli_cwd: Path) -> None:
+async def test_a_permission_request_hook_decides_the_request(start: Start, cli_cwd: Path, model: ScriptedModel) -> None:
     async with start() as cli:
         await cli.set_up(**hooked("PermissionRequest"))
         decision = {"behavior": "allow", "updatedInput": {"command": f"touch {cli_cwd / 'a'}"}}
@@ -199,33 +269,58 @@ async def test_a_permission_request_hook_decides_the_request(start: Start, cli_c
         cli.permission = None
         await cli.turn(f"SCRIPT:bash touch {cli_cwd / 'a'}")
         assert (cli_cwd / "a").exists()
+        no = control.HookOutput(
+            hookEventName="PermissionRequest", decision={"behavior": "deny", "message": "the moon is wrong"}
+        )
+        cli.hook = lambda request: control.HookAnswer(hookSpecificOutput=no)
+        await cli.turn(f"SCRIPT:bash touch {cli_cwd / 'b'}")
+        assert not (cli_cwd / "b").exists()
+        assert "the moon is wrong" in str(model.of("bash")[-1].told)
 
 
-@on_versions(NEWEST)
-@pytest.mark.rules("S004-342")
+@on_versions()
+@pytest.mark.rules("S004-342", "S004-193")
 async def test_the_hook_events_are_told_by_their_names(start: Start) -> None:
-    events = ("PreToolUse", "PostToolUse", "UserPromptSubmit", "Stop", "SubagentStart", "SubagentStop")
+    of_tools = {"PreToolUse", "PermissionRequest", "PostToolUse", "PostToolUseFailure"}
+    events = of_tools | {"UserPromptSubmit", "Stop", "SubagentStart", "SubagentStop"}
     async with start() as cli:
         await cli.set_up(hooks={event: (control.HookMatcher(hookCallbackIds=(event,)),) for event in events})
-        await cli.turn("SCRIPT:subagent tool")
+        await cli.turn("SCRIPT:subagent bash touch made")
+        await cli.turn("SCRIPT:bash python3 -c 'raise SystemExit(1)'")
         told = {request["input"]["hook_event_name"] for request in callbacks(cli)}
-        assert told == set(events)
-        assert all(request["callback_id"] == request["input"]["hook_event_name"] for request in callbacks(cli))
+        assert told == events
+        for request in callbacks(cli):
+            assert request["callback_id"] == request["input"]["hook_event_name"]
+            assert ("tool_name" in request["input"]) == (request["callback_id"] in of_tools)
 
 
 # --- the CLI's own rules ---------------------------------------------------------------------------------------
 
 
 @on_versions()
-@pytest.mark.rules("S004-210", "S004-211", "S004-212")
+@pytest.mark.rules("S004-210", "S004-211", "S004-212", "S004-214", "S004-215", "S004-340")
 async def test_its_own_rules_deny_before_they_ask_and_ask_before_they_allow(start: Start, cli_cwd: Path) -> None:
-    rules = {"deny": ["Bash(touch:*)"], "ask": ["Write"], "allow": ["Bash(touch:*)", "Write"]}
+    touch, make = "Bash(touch:*)", "Bash(python3:*)"
+    rules = {"deny": [touch], "ask": [touch, "Write"], "allow": [touch, "Write", make]}
     async with start("--settings", json.dumps({"permissions": rules})) as cli:
         await cli.turn(f"SCRIPT:bash touch {cli_cwd / 'a'}")
         assert cli.asked() == []
         assert not (cli_cwd / "a").exists()
-        await cli.turn(f"SCRIPT:write {cli_cwd / 'b.txt'}")
+        await cli.turn('SCRIPT:bash python3 -c \'open("b", "w")\'')
+        assert cli.asked() == [], "a rule allows it"
+        assert (cli_cwd / "b").exists()
+        await cli.turn(f"SCRIPT:write {cli_cwd / 'c.txt'}")
         assert cli.asked() == ["Write"]
+        await cli.got(control.SetPermissionMode(mode="dontAsk"))
+        await cli.turn('SCRIPT:bash python3 -c \'open("d", "w")\'')
+        await cli.turn(f"SCRIPT:bash mkdir {cli_cwd / 'e'}")
+        assert cli.asked() == ["Write"]
+        assert ((cli_cwd / "d").exists(), (cli_cwd / "e").exists()) == (True, False), "what no rule allows is denied"
+    modes = ("--permission-mode", "bypassPermissions", "--dangerously-skip-permissions")
+    async with start("--settings", json.dumps({"permissions": rules}), *modes) as cli:
+        await cli.turn(f"SCRIPT:bash touch {cli_cwd / 'a'}")
+        assert cli.asked() == []
+        assert not (cli_cwd / "a").exists(), "a rule denies before the mode allows"
 
 
 # --- prompts, agents, schemas --------------------------------------------------------------------------------
@@ -274,14 +369,18 @@ for line in sys.stdin:
                   "serverInfo": {"name": "small", "version": "1"}}
     elif asked["method"] == "tools/list":
         result = {"tools": [{"name": "nothing", "description": "x", "inputSchema": {"type": "object"},
-                             "annotations": {"readOnlyHint": True}}]}
+                             "annotations": {"readOnlyHint": True, "openWorldHint": True}},
+                            {"name": "bare", "description": "y", "inputSchema": {"type": "object"}},
+                            {"name": "harm", "description": "z", "inputSchema": {"type": "object"},
+                             "annotations": {"destructiveHint": True}}]}
     print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}), flush=True)
 """
 
 
 @on_versions()
 @pytest.mark.rules("S004-070", "S004-139", "S004-175", "S004-180", "S004-183", "S004-333")
-async def test_a_server_of_ours_is_called_over_the_wire(start: Start, model: ScriptedModel) -> None:
+@pytest.mark.rules("S004-181", "S004-182", "S004-184", "S004-332")
+async def test_a_server_of_ours_is_called_over_the_wire(start: Start, version: str, model: ScriptedModel) -> None:
     adder = Adder()
 
     def serve(message: Message) -> Message:
@@ -294,6 +393,9 @@ async def test_a_server_of_ours_is_called_over_the_wire(start: Start, model: Scr
     async with start("--allowedTools", "mcp__adder__add") as cli:
         cli.mcp = serve
         await cli.set_up(sdkMcpServers=("adder",))
+        early = await cli.got(control.McpStatus())
+        if not since(version, "2.1.121"):
+            assert early["mcpServers"] == [], "it comes with the first turn"
         await cli.turn("SCRIPT:mcp mcp__adder__add")
         assert [call["name"] for call in adder.calls] == ["add"]
         assert "sum=3" in str(model.of("mcp")[-1].told)
@@ -301,6 +403,13 @@ async def test_a_server_of_ours_is_called_over_the_wire(start: Start, model: Scr
         assert told["name"] == "adder" and isinstance(told["status"], str)
         status = await cli.got(control.McpStatus())
         assert "adder" in [server["name"] for server in status["mcpServers"]]
+        for message in cli.all("control_request", "mcp_message"):
+            assert message["request"]["server_name"] == "adder"
+            assert message["request"]["message"]["jsonrpc"] == "2.0"
+        listed = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
+        answer = await cli.ask(control.McpMessage(server_name="adder", message=listed))
+        assert answer["subtype"] == "success"
+        assert not answer.get("response"), "nothing but that it was taken"
 
 
 @on_versions()
@@ -310,25 +419,43 @@ async def test_servers_are_set_toggled_and_told(start: Start, version: str, tmp_
     script.write_text(_SERVER)
     good = control.McpServer(type="stdio", command=sys.executable, args=(str(script),))
     broken = control.McpServer(type="stdio", command="/nowhere/server")
+    far = control.McpServer(type="http", url="http://127.0.0.1:9/mcp")
     async with start() as cli:
         await cli.set_up()
-        await cli.got(control.McpSetServers(servers={"small": good, "gone": broken}))
-        servers = {}
-        for _ in range(200):
-            told = (await cli.got(control.McpStatus()))["mcpServers"]
-            servers = {server["name"]: server for server in told}
-            if servers.get("small", {}).get("status") == "connected" and servers["gone"]["status"] == "failed":
-                break
-        assert (servers["small"]["status"], servers["gone"]["status"]) == ("connected", "failed")
-        assert isinstance(servers["small"]["scope"], str)
-        assert servers["small"]["config"]["type"] == "stdio"
-        assert servers["small"]["tools"][0]["name"] == "nothing"
-        assert "serverInfo" in servers["small"]
-        assert "serverInfo" not in servers["gone"]
-        for request in (
-            control.McpToggle(serverName="small", enabled=False),
-            control.McpToggle(serverName="small", enabled=True),
-            control.McpReconnect(serverName="small"),
+
+        async def states(**wanted: str) -> dict[str, Message]:
+            """What it says of its servers, once they are in these states."""
+            async with asyncio.timeout(60):
+                while True:
+                    told = (await cli.got(control.McpStatus()))["mcpServers"]
+                    servers = {server["name"]: server for server in told}
+                    if {name: servers.get(name, {}).get("status") for name in wanted} == wanted:
+                        return servers
+
+        await cli.got(control.McpSetServers(servers={"small": good, "gone": broken, "far": far}))
+        servers = await states(small="connected", gone="failed", far="failed")
+        for name, server in servers.items():
+            assert (server["name"], type(server["scope"])) == (name, str)
+        small, gone = servers["small"], servers["gone"]
+        assert small["config"] == {"type": "stdio", "command": sys.executable, "args": [str(script)]}
+        assert servers["far"]["config"] == {"type": "http", "url": "http://127.0.0.1:9/mcp"}
+        tools = {tool["name"]: tool.get("annotations") or {} for tool in small["tools"]}
+        assert tools == {"nothing": {"readOnly": True, "openWorld": True}, "bare": {}, "harm": {"destructive": True}}
+        assert small["serverInfo"] == {"name": "small", "version": "1"}
+        assert "error" not in small
+        assert isinstance(gone["error"], str)
+        assert not {"serverInfo", "tools"} & gone.keys()
+        listed = [server["name"] for server in (await cli.got(control.McpStatus()))["mcpServers"]]
+        twice = not since(version, "2.1.77")
+        assert listed.count("small") == (2 if twice else 1)
+        for request, status in (
+            (control.McpToggle(serverName="small", enabled=False), "disabled"),
+            (control.McpToggle(serverName="small", enabled=True), "connected"),
+            (control.McpReconnect(serverName="small"), "connected"),
         ):
             answer = await cli.ask(request)
-            assert answer["subtype"] == ("success" if since(version, "2.1.77") else "error")
+            if twice:
+                assert "Server not found" in answer["error"]
+            else:
+                assert answer["subtype"] == "success"
+                await states(small=status)

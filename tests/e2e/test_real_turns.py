@@ -95,6 +95,7 @@ async def test_an_interrupt_in_mid_tool(desk: Desk) -> None:
 
 
 @on_versions(NEWEST)
+@pytest.mark.rules("S004-235")
 async def test_an_interrupt_with_a_permission_pending_cancels_it(desk: Desk) -> None:
     await desk.open("SCRIPT:bash touch x")
     asked = await desk.until("permission.asked")
@@ -121,6 +122,7 @@ async def test_mode_and_model_change_while_it_runs(desk: Desk, model: ScriptedMo
 
 
 @on_versions(NEWEST)
+@pytest.mark.rules("S004-330")
 @pytest.mark.parametrize("status", ["400", "429", "529"])
 async def test_an_api_error_is_a_failed_turn(desk: Desk, status: str) -> None:
     await desk.open(f"SCRIPT:error {status}")

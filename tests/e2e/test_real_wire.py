@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import re
+import uuid
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -9,8 +11,11 @@ from pathlib import Path
 import pytest
 
 from e2e.harness import NEWEST, OLDEST, on_versions, since
-from e2e.wire import ASKING, BASE, RealCli, real_cli
+from e2e.wire import ASKING, BASE, RealCli, allow, real_cli
 from fairlead.agents.claude import control
+from fairlead.agents.claude.sending import cancel_line
+from fairlead.agents.claude.versions import abilities, parse_version
+from fairlead.model.ids import is_uuid
 from fairlead.testing.model_api import ScriptedModel
 
 Start = Callable[..., AbstractAsyncContextManager[RealCli]]
@@ -25,6 +30,7 @@ def start(claude: Path, cli_env: dict[str, str], cli_cwd: Path) -> Start:
 @on_versions()
 @pytest.mark.rules("S004-031", "S004-037", "S004-065", "S004-077", "S004-136", "S004-144", "S004-145", "S004-146")
 @pytest.mark.rules("S004-147", "S004-148", "S004-240", "S004-241", "S004-249", "S004-328")
+@pytest.mark.rules("S004-237", "S004-244", "S004-265")
 async def test_initialize_then_three_turns_on_one_process(start: Start) -> None:
     async with start() as cli:
         told = await cli.set_up()
@@ -47,6 +53,10 @@ async def test_initialize_then_three_turns_on_one_process(start: Start) -> None:
         assert kinds.index("assistant") < kinds.index("result")
         assert len(cli.all("system", "init")) == 3
         assert len({init["session_id"] for init in cli.all("system", "init")}) == 1
+        turns = [m for m in cli.seen if m["type"] in ("assistant", "result") or m.get("subtype") == "init"]
+        assert [m["type"] for m in turns] == ["system", "assistant", "result"] * 3
+        (session,) = {m["session_id"] for m in turns}
+        assert is_uuid(session), "made by itself: no flag gave it"
         assert cli.process.returncode is None
         await _written(cli, set(names))
 
@@ -124,6 +134,7 @@ async def test_allowed_tools_are_not_asked_about(start: Start, cli_cwd: Path) ->
 
 @on_versions()
 @pytest.mark.rules("S004-014", "S004-015", "S004-239", "S004-253", "S004-256", "S004-257", "S004-327")
+@pytest.mark.rules("S004-254")
 async def test_resume_and_continue_go_on_with_the_conversation(start: Start, model: ScriptedModel) -> None:
     async with start() as cli:
         await cli.turn("SCRIPT:text an older session of the folder")
@@ -133,12 +144,13 @@ async def test_resume_and_continue_go_on_with_the_conversation(start: Start, mod
         session = cli.init["session_id"]
         assert await cli.close() == 0
     for arguments in (("--resume", session), ("--continue",)):
-        async with start(*arguments) as cli:
+        asked = len([request for request in model.requests if request.script])
+        async with start(*arguments, "--replay-user-messages") as cli:
             await cli.set_up()
-            asked = len(model.requests)
             assert cli.all("system", "init") == []
-            assert len(model.requests) == asked, "it waits for a prompt"
-            await cli.turn("SCRIPT:echo")
+            assert len([request for request in model.requests if request.script]) == asked, "it waits for a prompt"
+            name = await _prompted(cli, "SCRIPT:echo")
+            assert [m["uuid"] for m in cli.seen if m.get("isReplay")] == [name], "nothing of before is said again"
             assert cli.init["session_id"] == session
             assert int(cli.all("result")[-1]["result"].split()[2]) >= 3
             assert "remember me" in str(model.of("echo")[-1].conversation)
@@ -146,7 +158,31 @@ async def test_resume_and_continue_go_on_with_the_conversation(start: Start, mod
 
 
 @on_versions()
-@pytest.mark.rules("S004-258", "S004-260", "S004-261", "S004-262")
+@pytest.mark.rules("S004-252")
+async def test_resume_reads_the_transcript_of_the_folder(start: Start, model: ScriptedModel) -> None:
+    async with start() as cli:
+        await cli.turn("SCRIPT:text remember me")
+        session = cli.init["session_id"]
+        assert await cli.close() == 0
+    transcript = cli.transcript(session)
+    assert transcript.parent.name == re.sub("[^A-Za-z0-9]", "-", cli.init["cwd"])
+    rows = transcript.read_text()
+    transcript.write_text(rows.replace("remember me", "remember the sea"))
+    async with start("--resume", session) as cli:
+        await cli.turn("SCRIPT:text again")
+        assert "remember the sea" in str(model.of("text")[-1].conversation)
+        assert await cli.close() == 0
+    transcript.unlink()
+    async with start("--resume", session) as cli:
+        await cli.prompt("SCRIPT:echo")
+        assert await cli.ended() == 1
+        (result,) = cli.all("result")
+        assert result["subtype"] == "error_during_execution"
+        assert "No conversation found" in str(result["errors"]) + cli.stderr
+
+
+@on_versions()
+@pytest.mark.rules("S004-258", "S004-259", "S004-260", "S004-261", "S004-262")
 async def test_a_fork_has_its_own_id_and_leaves_the_original_alone(start: Start, model: ScriptedModel) -> None:
     async with start() as cli:
         await cli.turn("SCRIPT:text first")
@@ -155,10 +191,13 @@ async def test_a_fork_has_its_own_id_and_leaves_the_original_alone(start: Start,
         session = cli.init["session_id"]
         await cli.close()
         before = cli.transcript(session).read_bytes()
+    ids = {session}
     for more in ((), ("--resume-session-at", first)):
         async with start("--resume", session, "--fork-session", *more) as cli:
             await cli.turn("SCRIPT:echo")
-            assert cli.init["session_id"] != session
+            assert is_uuid(cli.init["session_id"])
+            assert cli.init["session_id"] not in ids
+            ids.add(cli.init["session_id"])
             await cli.close()
             assert cli.transcript(session).read_bytes() == before
     whole, early = (str(request.conversation) for request in model.of("echo"))
@@ -167,7 +206,7 @@ async def test_a_fork_has_its_own_id_and_leaves_the_original_alone(start: Start,
 
 
 @on_versions()
-@pytest.mark.rules("S004-016")
+@pytest.mark.rules("S004-016", "S004-267")
 async def test_the_limit_of_turns_ends_the_query(start: Start) -> None:
     async with start("--max-turns", "2") as cli:
         result = await cli.turn("SCRIPT:loop")
@@ -191,7 +230,7 @@ async def test_a_prompt_whose_uuid_was_seen_is_skipped(start: Start, model: Scri
 
 @on_versions()
 @pytest.mark.rules("S004-243")
-async def test_prompts_sent_while_it_works_are_worked_off_in_order(start: Start) -> None:
+async def test_prompts_sent_while_it_works_are_worked_off_in_order(start: Start, model: ScriptedModel) -> None:
     async with start() as cli:
         await cli.prompt("SCRIPT:slow 4")
         await cli.prompt("SCRIPT:text two")
@@ -200,6 +239,8 @@ async def test_prompts_sent_while_it_works_are_worked_off_in_order(start: Start)
         results = [m["result"].split()[-1] for m in cli.all("result")]
         in_one = ["tick", "three"]  # newer versions take what has queued up as one turn
         assert results in (["tick", "two", "three"], in_one)
+        last = str(model.of("text")[-1].conversation)
+        assert -1 < last.find("SCRIPT:text two") < last.find("SCRIPT:text three")
 
 
 @on_versions(NEWEST)
@@ -211,7 +252,7 @@ async def test_closing_its_input_after_the_result_ends_it(start: Start) -> None:
 
 
 @on_versions()
-@pytest.mark.rules("S004-164", "S004-166", "S004-332")
+@pytest.mark.rules("S004-164", "S004-166", "S004-266", "S004-332")
 async def test_an_interrupt_aborts_the_turn_and_the_next_prompt_works(start: Start) -> None:
     async with start("--include-partial-messages") as cli:
         await cli.prompt("SCRIPT:slow 200")
@@ -253,14 +294,22 @@ async def test_bypass_asks_nobody(start: Start, cli_cwd: Path) -> None:
 
 @on_versions()
 @pytest.mark.rules("S004-338")
-async def test_plan_mode_shows_the_plan_for_approval(start: Start) -> None:
+async def test_plan_mode_reads_freely_and_shows_the_plan_for_approval(start: Start, cli_cwd: Path) -> None:
+    (cli_cwd / "a.txt").write_text("the tide is high")
     async with start("--permission-mode", "plan") as cli:
+        cli.permission = lambda request: control.Deny(message="not yet")
+        await cli.turn(f"SCRIPT:read {cli_cwd / 'a.txt'}")
+        assert "the tide is high" in str(cli.all("user"))
+        assert cli.asked() == [], "reading needs no word"
+        await cli.turn(f"SCRIPT:write {cli_cwd / 'b.txt'}")
+        assert not (cli_cwd / "b.txt").exists()
+        cli.permission = allow
         await cli.turn("SCRIPT:plan")
-        assert cli.asked() == ["ExitPlanMode"]
+        assert cli.asked() == ["Write", "ExitPlanMode"]
 
 
 @on_versions()
-@pytest.mark.rules("S004-170", "S004-171", "S004-172", "S004-173", "S004-174")
+@pytest.mark.rules("S004-170", "S004-171", "S004-172", "S004-173", "S004-174", "S004-333")
 async def test_model_and_thinking_are_set_by_request(start: Start, model: ScriptedModel, version: str) -> None:
     async with start() as cli:
         await cli.turn("SCRIPT:text a")
@@ -309,7 +358,7 @@ async def test_an_api_error_is_a_result_with_is_error(start: Start) -> None:
 
 
 @on_versions()
-@pytest.mark.rules("S004-190", "S004-191", "S004-192")
+@pytest.mark.rules("S004-190", "S004-191", "S004-192", "S004-333")
 async def test_rewinding_puts_the_files_back(start: Start, cli_cwd: Path) -> None:
     target = cli_cwd / "a.txt"
     async with start("--permission-mode", "acceptEdits") as cli:
@@ -318,6 +367,73 @@ async def test_rewinding_puts_the_files_back(start: Start, cli_cwd: Path) -> Non
         dry = await cli.got(control.RewindFiles(user_message_id=name, dry_run=True))
         assert dry["canRewind"] is True
         assert dry["filesChanged"] == [str(target)]
+        assert isinstance(dry["insertions"], int) and isinstance(dry["deletions"], int)
         assert target.exists()
-        assert (await cli.got(control.RewindFiles(user_message_id=name)))["canRewind"] is True
+        done = await cli.got(control.RewindFiles(user_message_id=name))
+        assert done["canRewind"] is True
+        assert not {"filesChanged", "insertions", "deletions"} & done.keys(), "a dry run alone counts"
         assert not target.exists()
+
+
+@on_versions()
+@pytest.mark.rules("S004-190")
+async def test_without_its_variable_nothing_is_rewound(claude: Path, cli_env: dict[str, str], cli_cwd: Path) -> None:
+    target = cli_cwd / "a.txt"
+    async with real_cli(claude, cli_env, cli_cwd, "--permission-mode", "acceptEdits") as cli:
+        name = await _prompted(cli, f"SCRIPT:write {target}")
+        answer = await cli.ask(control.RewindFiles(user_message_id=name))
+        assert (answer["subtype"], answer["error"]) == ("error", "File rewinding is not enabled.")
+        assert target.exists()
+
+
+@on_versions()
+@pytest.mark.rules("S004-235")
+async def test_an_interrupt_withdraws_the_permission_that_waits(start: Start) -> None:
+    async with start() as cli:
+        cli.permission = None
+        await cli.prompt("SCRIPT:bash touch a")
+        asked = await cli.until(lambda m: m.get("request", {}).get("subtype") == "can_use_tool")
+        await cli.got(control.Interrupt())
+        withdrawn = await cli.until("control_cancel_request")
+        assert withdrawn["request_id"] == asked["request_id"]
+        await cli.until("result")
+
+
+@on_versions(NEWEST)
+@pytest.mark.rules("S004-234")
+async def test_a_permission_that_nobody_answers_is_waited_for(start: Start, cli_cwd: Path) -> None:
+    async with start() as cli:
+        cli.permission = None
+        await cli.prompt(f"SCRIPT:bash touch {cli_cwd / 'a'}")
+        asked = await cli.until(lambda m: m.get("request", {}).get("subtype") == "can_use_tool")
+        await asyncio.sleep(10)
+        assert cli.all("result") == cli.all("control_cancel_request") == []
+        await cli.write(control.answer_line(asked["request_id"], allow(asked["request"])))
+        assert (await cli.until("result"))["subtype"] == "success"
+        assert (cli_cwd / "a").exists()
+
+
+@on_versions(NEWEST)
+@pytest.mark.rules("S004-237")
+async def test_every_process_makes_a_session_id_of_its_own(start: Start) -> None:
+    ids = set()
+    for _ in range(2):
+        async with start() as cli:
+            await cli.turn("SCRIPT:text")
+            ids.add(cli.init["session_id"])
+    assert len(ids) == 2
+    assert {uuid.UUID(name).version for name in ids} == {4}, "a random one"
+
+
+@on_versions()
+@pytest.mark.rules("S004-301")
+async def test_the_withdrawal_of_a_request_ends_an_old_version_and_no_new_one(start: Start, version: str) -> None:
+    known = parse_version(version)
+    assert known is not None
+    async with start() as cli:
+        await cli.set_up()
+        await cli.write(cancel_line("asked-before"))
+        if abilities(known).takes_cancel:
+            assert (await cli.turn("SCRIPT:text after"))["subtype"] == "success"
+        else:
+            assert await cli.ended() == 1

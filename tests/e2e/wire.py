@@ -35,7 +35,7 @@ class RealCli:
         self.sent: list[bytes] = []
         self.stderr = ""
         self.permission: Callable[[Message], Any] | None = allow
-        self.hook: Callable[[Message], Any] = lambda request: control.HookAnswer()
+        self.hook: Callable[[Message], Any] | None = lambda request: control.HookAnswer()
         self.mcp: Callable[[Message], Message] = lambda message: {}
         self._taken = 0
         self._news = asyncio.Condition()
@@ -73,7 +73,7 @@ class RealCli:
         request, name = message["request"], message["request_id"]
         if request["subtype"] == "can_use_tool" and self.permission is not None:
             await self.write(control.answer_line(name, self.permission(request)))
-        elif request["subtype"] == "hook_callback":
+        elif request["subtype"] == "hook_callback" and self.hook is not None:
             await self.write(control.answer_line(name, self.hook(request)))
         elif request["subtype"] == "mcp_message":
             await self.write(control.mcp_answer_line(name, self.mcp(request["message"])))

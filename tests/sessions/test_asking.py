@@ -176,6 +176,7 @@ async def test_the_end_of_the_turn_settles_what_is_open(rig: Rig) -> None:
     assert rig.state().phase == "idle"
 
 
+@pytest.mark.rules("S004-236")
 async def test_an_agent_that_dies_settles_its_requests(rig: Rig) -> None:
     agent = await asking(rig)
     await agent.die(Exit(signal=9))

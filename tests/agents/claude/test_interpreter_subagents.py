@@ -54,6 +54,14 @@ def notified(task_id: str = "a1", call: str | None = T, status: str = "completed
 # --- calls -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.rules("S004-319")
+def test_the_text_of_a_message_is_its_text_blocks_joined() -> None:
+    log = said(prompt(), assistant(text("It is "), use("toolu_1"), text("high "), text("tide.")))
+    told = all_of(log, ev.Text)
+    assert {event.message for event in told} == {"msg_1"}
+    assert "".join(event.text for event in sorted(told, key=lambda event: event.block)) == "It is high tide."
+
+
 @pytest.mark.rules("S004-345")
 def test_a_result_ends_its_call_with_both_forms_of_it() -> None:
     blocks = [{"type": "text", "text": "listed"}]

@@ -2,7 +2,7 @@
 
 import contextlib
 import json
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given
@@ -107,7 +107,7 @@ ASKS: list[tuple[c.Ask, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.rules("S004-126", "S004-136", "S004-170", "S004-173", "S004-182", "S004-188", "S004-189", "S004-195")
+@pytest.mark.rules("S004-126", "S004-136", "S004-170", "S004-173", "S004-182", "S004-188", "S004-189")
 @pytest.mark.parametrize(("ask", "expected"), ASKS)
 def test_each_request_is_exact(ask: c.Ask, expected: dict[str, Any]) -> None:
     assert request(ask) == expected
@@ -178,8 +178,26 @@ def test_can_use_tool_is_read_whole_and_bare() -> None:
 def test_hook_callbacks_and_mcp_messages_are_read() -> None:
     hook = asked(subtype="hook_callback", callback_id="h0", input={"hook_event_name": "Stop"})
     assert hook == c.HookCallback(callback_id="h0", input={"hook_event_name": "Stop"})
+    of_tool = asked(subtype="hook_callback", callback_id="h0", input={}, tool_use_id="t")
+    assert of_tool == c.HookCallback(callback_id="h0", input={}, tool_use_id="t")
     message = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
     assert asked(subtype="mcp_message", server_name="m", message=message) == c.McpCall(server_name="m", message=message)
+
+
+EVENTS = (
+    "PreToolUse", "PostToolUse", "PostToolUseFailure", "Notification", "UserPromptSubmit", "SessionStart", "SessionEnd",
+    "Stop", "SubagentStart", "SubagentStop", "PreCompact", "PermissionRequest", "Setup", "TeammateIdle",
+    "TaskCompleted", "MadeUpTomorrow",
+)  # fmt: skip
+
+
+@pytest.mark.rules("S004-342")
+@pytest.mark.parametrize("event", EVENTS)
+def test_a_hook_event_of_any_name_is_asked_for_and_read(event: str) -> None:
+    matcher = c.HookMatcher(hookCallbackIds=("h",))
+    assert request(c.Initialize(hooks={event: (matcher,)}))["hooks"] == {event: [{"hookCallbackIds": ["h"]}]}
+    hook = asked(subtype="hook_callback", callback_id="h", input={"hook_event_name": event})
+    assert hook == c.HookCallback(callback_id="h", input={"hook_event_name": event})
 
 
 @pytest.mark.rules("S004-206")
@@ -262,7 +280,7 @@ def sent_update(update: c.PermissionUpdate) -> Any:
     return answer(c.answer_line("r1", allow))["response"]["updatedPermissions"][0]
 
 
-@pytest.mark.rules("S004-226", "S004-227", "S004-229", "S004-230", "S004-231", "S004-232")
+@pytest.mark.rules("S004-226", "S004-227", "S004-229", "S004-230", "S004-232")
 def test_every_permission_update_is_exact() -> None:
     rules = (c.PermissionRule("Read"),)
     told = {"rules": [{"toolName": "Read"}], "behavior": "deny", "destination": "userSettings"}
@@ -283,6 +301,18 @@ def test_every_permission_update_is_exact() -> None:
     assert sent_update(less) == {"type": "removeDirectories", "directories": ["/srv"], "destination": "cliArg"}
 
 
+@pytest.mark.rules("S004-231")
+@pytest.mark.parametrize("behavior", ["allow", "deny", "ask"])
+@pytest.mark.parametrize("kind", [c.AddRules, c.ReplaceRules, c.RemoveRules])
+def test_a_rule_names_a_tool_and_perhaps_what_it_may_do(
+    kind: type[c.AddRules | c.ReplaceRules | c.RemoveRules], behavior: Literal["allow", "deny", "ask"]
+) -> None:
+    rules = (c.PermissionRule("Read"), c.PermissionRule("Bash", "git:*"))
+    told = sent_update(kind(rules=rules, behavior=behavior, destination="session"))
+    assert told["rules"] == [{"toolName": "Read"}, {"toolName": "Bash", "ruleContent": "git:*"}]
+    assert told["behavior"] == behavior
+
+
 @pytest.mark.rules("S004-196", "S004-199", "S004-204")
 def test_hook_answers_are_exact() -> None:
     assert answer(c.answer_line("r1", c.HookAnswer()))["response"] == {}
@@ -292,6 +322,12 @@ def test_hook_answers_are_exact() -> None:
         "stopReason": "enough",
         "decision": "block",
         "reason": "r",
+    }
+    go_on = c.HookAnswer(suppressOutput=True, decision="approve", systemMessage="a note")
+    assert answer(c.answer_line("r1", go_on))["response"] == {
+        "suppressOutput": True,
+        "decision": "approve",
+        "systemMessage": "a note",
     }
     for event in ("PreToolUse", "PostToolUse", "PermissionRequest"):
         output = c.HookOutput(hookEventName=event, permissionDecision="deny", permissionDecisionReason="fence")
@@ -335,7 +371,7 @@ GOOD: list[tuple[str, Any]] = [
 ]
 
 
-@pytest.mark.rules("S004-149", "S004-184")
+@pytest.mark.rules("S004-149", "S004-177", "S004-184")
 @pytest.mark.parametrize(("subtype", "response"), GOOD)
 def test_a_good_answer_is_given_as_it_came(subtype: str, response: Any) -> None:
     assert c.check_answer(subtype, response) == (response or {})

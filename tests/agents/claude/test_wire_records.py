@@ -306,9 +306,9 @@ def test_every_message_with_a_session_carries_one_id_per_session() -> None:
     for case in cases():
         if "resume" in case or "fork" in case or case == "every-type":
             continue
-        ids = {
-            given_["agent"]["session_id"]
-            for given_ in inputs(case)
-            if "agent" in given_ and "session_id" in given_["agent"]
-        }
+        said = [given_["agent"] for given_ in inputs(case) if "agent" in given_]
+        ids = {message["session_id"] for message in said if "session_id" in message}
         assert len(ids) <= 1, case
+        for message in said:
+            control = message["type"].startswith("control_") or message["type"] == "keep_alive"
+            assert ("session_id" in message) != control, (case, message["type"])

@@ -67,7 +67,6 @@ def test_init_says_where_and_what_it_is() -> None:
             assert isinstance(init["mcp_servers"], list)
 
 
-@pytest.mark.rules("S004-237")
 def test_the_session_id_is_a_uuid() -> None:
     assert all(is_uuid(init["session_id"]) for init in each("system", "init"))
 
@@ -318,3 +317,35 @@ def test_the_main_thread_has_no_parent() -> None:
 @pytest.mark.rules("S004-087")
 def test_the_newest_version_does_not_begin_its_results_with_their_type() -> None:
     assert any(next(iter(result)) != "type" for result in messages("2.1.325", "result"))
+
+
+def blocks(kind: str, block: str) -> Iterator[dict[str, Any]]:
+    """The content blocks of one type that the versions were recorded to say, of each version at least one."""
+    for version in VERSIONS:
+        found = [
+            part
+            for message in messages(version, kind)
+            if isinstance(message["message"]["content"], list)
+            for part in message["message"]["content"]
+            if part["type"] == block
+        ]
+        assert found, version
+        yield from found
+
+
+@pytest.mark.rules("S004-343", "S004-344", "S004-345")
+def test_content_blocks_have_the_shapes_of_the_seed() -> None:
+    for block in blocks("assistant", "text"):
+        assert (set(block), type(block["text"])) == ({"type", "text"}, str)
+    for block in blocks("assistant", "tool_use"):
+        assert {name: type(value) for name, value in block.items()} == {
+            "type": str,
+            "id": str,
+            "name": str,
+            "input": dict,
+        }
+    results = list(blocks("user", "tool_result"))
+    for block in results:
+        assert {"type", "tool_use_id", "content"} <= set(block) <= {"type", "tool_use_id", "content", "is_error"}
+        assert isinstance(block.get("is_error", False), bool)
+    assert {type(block["content"]) for block in results} == {str, list}

@@ -25,6 +25,7 @@ def test_dial_in_is_told_by_the_version() -> None:
     assert list(works.values()) == [True, True, False, False]
 
 
+@pytest.mark.rules("S004-341")
 def test_the_modes_differ_by_version() -> None:
     """Those that `--permission-mode` takes; `auto` from where a hook's `ask` stands above it."""
     common = {"default", "acceptEdits", "bypassPermissions", "plan", "dontAsk"}

@@ -145,7 +145,7 @@ async def test_an_error_answer_is_a_refusal_and_its_open_permissions_are_taken_u
     await rig.end()
 
 
-@pytest.mark.rules("S004-133")
+@pytest.mark.rules("S004-133", "S004-300")
 async def test_a_request_without_an_answer_times_out_and_a_late_answer_does_no_harm() -> None:
     rig = await Rig().start()
     rig.link.on_send = None
@@ -165,7 +165,28 @@ async def test_a_request_without_an_answer_times_out_and_a_late_answer_does_no_h
     await rig.end()
 
 
-@pytest.mark.rules("S004-050")
+@pytest.mark.rules("S004-050", "S004-301")
+@pytest.mark.parametrize("version", [OLD, NEW])
+@pytest.mark.parametrize("how", ["timeout", "given up"])
+async def test_a_request_that_is_given_up_is_withdrawn_where_the_version_takes_that(
+    version: tuple[int, int, int], how: str
+) -> None:
+    rig = await Rig(version).start()
+    rig.link.on_send = None
+    asking = asyncio.create_task(rig.agent.control("mcp_status", {}, timeout=2))
+    await settled()
+    name = rig.link.sent[-1]["request_id"]
+    if how == "timeout":
+        await rig.clock.advance(2)
+    else:
+        asking.cancel()
+    with pytest.raises((AgentTimeout, asyncio.CancelledError)):
+        await asking
+    withdrawn = [message["request_id"] for message in rig.link.sent if message["type"] == "control_cancel_request"]
+    assert withdrawn == ([name] if version == NEW else [])
+    await rig.end()
+
+
 @pytest.mark.parametrize("raw", [b"", b"  ", b'{"type":"user"}\n{"type":"user"}', b'{"type":"made_up"}', b"no json"])
 async def test_only_a_prompt_on_one_line_is_written(raw: bytes) -> None:
     rig = await Rig().start()

@@ -137,6 +137,20 @@ async def test_the_first_answer_wins_and_the_others_see_it_withdrawn(house: Hous
         assert "gateway_error" not in "".join(one.frames)
 
 
+@pytest.mark.process
+@pytest.mark.rules("S004-313")
+async def test_a_denial_blocks_the_tool(house: House, tmp_path: Path) -> None:
+    async with house.seat() as seat:
+        await seat.prompt("SCRIPT:write made.txt")
+        await seat.until(lambda client: client.pending)
+        (name,) = seat.client.pending
+        seat.client.respond_to_permission(name, "deny", message="not today")
+        await seat.flush()
+        await seat.result()
+        assert not (tmp_path / "made.txt").exists()
+        assert any("not today" in frame for frame in seat.frames if '"tool_result"' in frame)
+
+
 @pytest.mark.rules("S004-314", "S004-315")
 async def test_one_may_leave_in_mid_turn_and_come_back_to_interrupt(house: House) -> None:
     async with house.seat() as seat:

@@ -1,6 +1,7 @@
 """The real CLI behind the whole gateway, over dial-in: the scenarios of the foundation, on the last two that dial."""
 
 import asyncio
+import itertools
 import json
 import os
 import signal
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from e2e.desk import Desk
-from e2e.dialed import by_hand, dialing, gone, pid, written_down
+from e2e.dialed import by_hand, dialing, gone, grows, pid, written_down
 from e2e.harness import LAST_DIAL_IN, NEWEST, OLDEST, on_versions, since
 from e2e.relay import Relay
 from fairlead.model.ids import is_uuid
@@ -52,6 +53,7 @@ async def test_a_queue_of_three_prompts_is_three_turns_on_one_connection(desk: D
     prompts = [line for line in others if line["type"] == "user"]
     assert [line["session_id"] for line in prompts] == ["", desk.session, desk.session]
     assert len({line["uuid"] for line in prompts if is_uuid(line["uuid"])}) == 3
+    assert not gone(pid(desk)), "it waits for more"
 
 
 @dialing
@@ -77,6 +79,7 @@ async def test_mode_and_model_change_while_it_runs(desk: Desk, model: ScriptedMo
 
 
 @dialing
+@pytest.mark.rules("S004-330")
 async def test_an_api_error_is_a_failed_turn(desk: Desk) -> None:
     await desk.open("SCRIPT:error 529")
     assert (await desk.until("turn.ended"))["status"] == "failed"
@@ -153,7 +156,7 @@ async def test_the_policy_denies_through_its_hook_and_nobody_is_asked(desk: Desk
 
 
 @dialing
-@pytest.mark.rules("S004-322")
+@pytest.mark.rules("S004-251", "S004-322")
 async def test_a_killed_cli_is_noticed_and_resumed(desk: Desk, relay: Relay, cli_home: Path) -> None:
     await desk.open("SCRIPT:text remember me")
     await desk.until("turn.ended")
@@ -253,12 +256,13 @@ async def lost_and_back(relay: Relay, count: int) -> dict[str, str]:
 
 
 @dialing
-@pytest.mark.rules("S004-040", "S004-276")
+@pytest.mark.rules("S004-040", "S004-276", "S004-277")
 async def test_cut_at_idle_it_comes_back_and_goes_on(desk: Desk, relay: Relay) -> None:
     await desk.open("SCRIPT:text one")
     await desk.until("turn.ended")
     upgrade = await lost_and_back(relay, 2)
-    assert is_uuid(upgrade["x-last-request-id"])
+    said_last = desk.all("turn.ended")[-1]["id"].partition("/")[0]
+    assert upgrade["x-last-request-id"] == said_last, "the uuid of its result"
     assert (await desk.turn("SCRIPT:text two"))["status"] == "completed"
     assert len(desk.all("agent.started")) == 1
     assert [text.split()[-1] for text in desk.texts()] == ["one", "two"]
@@ -267,7 +271,7 @@ async def test_cut_at_idle_it_comes_back_and_goes_on(desk: Desk, relay: Relay) -
 
 
 @dialing
-@pytest.mark.rules("S004-276", "S004-277", "S004-279", "S004-331")
+@pytest.mark.rules("S004-276", "S004-279", "S004-331")
 async def test_cut_in_mid_stream_the_answer_is_whole_and_there_once(desk: Desk, relay: Relay) -> None:
     await desk.open("SCRIPT:slow 24")
     await desk.until("text.delta")
@@ -280,7 +284,7 @@ async def test_cut_in_mid_stream_the_answer_is_whole_and_there_once(desk: Desk, 
 
 
 @dialing
-@pytest.mark.rules("S004-277", "S004-279", "S004-331")
+@pytest.mark.rules("S004-279", "S004-331")
 async def test_what_is_said_while_the_line_is_down_is_not_lost(desk: Desk, relay: Relay, model: ScriptedModel) -> None:
     """The turn ends while nobody can be told: 2.1.120 says it again, of 2.1.37 the transcript tells."""
     await desk.open("SCRIPT:text zero")
@@ -299,7 +303,7 @@ async def test_what_is_said_while_the_line_is_down_is_not_lost(desk: Desk, relay
 
 
 @dialing
-@pytest.mark.rules("S004-331")
+@pytest.mark.rules("S004-236", "S004-331")
 async def test_a_permission_that_was_pending_at_the_drop_is_still_answered(desk: Desk, relay: Relay) -> None:
     target = desk.cwd / "made"
     await desk.open(f"SCRIPT:bash touch {target}")
@@ -345,10 +349,12 @@ async def test_a_cli_that_gives_up_is_told_as_exited(desk: Desk, relay: Relay) -
     await desk.open("SCRIPT:text one")
     await desk.until("turn.ended")
     process = pid(desk)
-    await relay.away()
+    relay.slam = True
+    await relay.cut()
     exited = await desk.until("agent.exited")
-    assert not exited["expected"] and gone(process)
-    await relay.listen()
+    assert not exited["expected"] and exited["code"] == 0 and gone(process)
+    assert 1 <= len(relay.tries) <= 3
+    relay.slam = False
     assert (await desk.turn("SCRIPT:echo"))["status"] == "completed"
 
 
@@ -371,9 +377,10 @@ async def test_the_last_that_dials_tries_for_much_longer(desk: Desk, relay: Rela
 async def test_it_pings_and_takes_a_line_without_pongs_for_dead(desk: Desk, relay: Relay) -> None:
     await desk.open("SCRIPT:text one")
     await desk.until("turn.ended")
-    async with asyncio.timeout(60):
-        while relay.pings == 0:
+    async with asyncio.timeout(90):
+        while len(relay.pings) < 3:
             await asyncio.sleep(0.1)
+    grows([later - before for before, later in itertools.pairwise(relay.pings)], 10, 10)
     assert len(relay.sockets()) == 1, "a ping that is answered changes nothing"
     relay.deaf = True
     await relay.connections(2)
@@ -395,14 +402,18 @@ async def test_hybrid_it_hears_by_its_socket_and_speaks_by_post(desk: Desk, rela
     assert (await desk.until("turn.ended"))["status"] == "completed"
     assert target.exists()
     assert (await desk.turn("SCRIPT:long 20"))["status"] == "completed"
-    relay.fail = True
+    relay.fail = 500
     await desk.send("SCRIPT:text again")
     await relay.tried(2, 60)
-    relay.fail = False
+    relay.fail = 0
     assert (await desk.until("turn.ended"))["status"] == "completed", "a POST that fails is tried again"
-    assert set(relay.posts()) == {f"/v1/cli/session/{desk.session}/events"}
     assert relay.spoken == 0, "it says nothing on its socket"
     assert len(relay.heads) == len(relay.sockets()) + len(relay.posts()), "and fetches nothing"
+    assert [head.split(" ")[1] for head in relay.heads if head.startswith("GET ")] == [f"/v1/cli/ws/{desk.session}"]
+    assert set(relay.posts()) == {f"/v1/cli/session/{desk.session}/events"}
+    bodies = [json.loads(body) for body in relay.bodies]
+    assert len(bodies) == len(relay.posts())
+    assert all(body.keys() == {"events"} and isinstance(body["events"], list) for body in bodies)
     await desk.raw()
 
 
@@ -442,7 +453,7 @@ async def test_a_version_that_takes_no_variables_says_so(desk: Desk) -> None:
 
 
 @dialing
-@pytest.mark.rules("S004-041", "S004-043", "S004-044", "S004-292")
+@pytest.mark.rules("S004-041", "S004-043", "S004-044", "S004-248", "S004-291", "S004-292")
 @pytest.mark.parametrize("give", ["variable", "descriptor", "both"])
 async def test_a_cli_that_is_started_by_hand_serves_the_session(
     desk: Desk, cli_env: dict[str, str], relay: Relay, give: str, version: str

@@ -5,16 +5,9 @@ import asyncio
 import pytest
 
 from e2e.desk import Desk
-from e2e.dialed import by_hand, dialing
+from e2e.dialed import by_hand, dialing, grows
 from e2e.harness import LAST_DIAL_IN, OLDEST, on_versions
 from e2e.relay import Relay
-
-
-def grows(gaps: list[float], first: float, most: float) -> None:
-    """Each wait is twice the one before, up to the longest; a busy machine only adds to it. A quarter is jitter."""
-    for number, gap in enumerate(gaps):
-        wanted = min(first * 2**number, most)
-        assert 0.7 * wanted <= gap <= 1.4 * wanted + 2, (number, gaps)
 
 
 @on_versions(LAST_DIAL_IN, first=LAST_DIAL_IN, last=LAST_DIAL_IN)
@@ -39,15 +32,32 @@ async def test_it_tries_again_after_1_2_4_8_16_and_then_every_30_seconds(desk: D
 async def test_a_post_is_tried_ten_times_after_half_a_second_and_up_to_eight(desk: Desk, relay: Relay) -> None:
     await desk.open("SCRIPT:text one")
     await desk.until("turn.ended")
-    relay.fail = True
+    relay.fail = 500
     await desk.send("SCRIPT:text two")
-    grows(await relay.tried(10, 240), 0.5, 8)
-    relay.fail = False
+    gaps = await relay.tried(11, 240)
+    grows(gaps[:9], 0.5, 8)
+    refused = relay.bodies[-11:]
+    assert refused[:10] == refused[:1] * 10
+    assert refused[10] != refused[0], "after ten tries it goes on to what it says next"
+    relay.fail = 0
+
+
+@on_versions(OLDEST, last=OLDEST)
+@pytest.mark.rules("S004-287")
+@pytest.mark.parametrize("passed", [{"CLAUDE_CODE_POST_FOR_SESSION_INGRESS_V2": "1"}])
+async def test_a_post_that_is_refused_for_its_own_sake_is_not_tried_again(desk: Desk, relay: Relay) -> None:
+    await desk.open("SCRIPT:text one")
+    await desk.until("turn.ended")
+    relay.fail = 400
+    await desk.send("SCRIPT:text two")
+    await relay.tried(4, 60)
+    assert len(set(relay.bodies[-4:])) == 4, "each is another message"
+    relay.fail = 0
 
 
 @dialing
 @pytest.mark.long
-@pytest.mark.rules("S004-018")
+@pytest.mark.rules("S004-018", "S004-250")
 async def test_one_that_is_connected_and_silent_is_kept(desk: Desk, cli_env: dict[str, str], relay: Relay) -> None:
     await desk.open(settings={"link": "stdio"})
     process = await by_hand(desk, cli_env, "variable")

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fairlead.agents.claude.versions import abilities
 from fairlead.model.errors import BadMode
 from fairlead.model.policy import BadRule, Behavior, PermissionMode, Rule, format_rule, parse_mode, parse_rule
 from fairlead.sessions.policy import ModePolicy
@@ -60,11 +61,11 @@ def test_a_rule_that_cannot_be_read_is_refused_with_the_text_that_is_wrong(text:
     assert caught.value.code == "bad_rule"
 
 
-# What contracts say about each version: which modes it knows.
+# Which modes each version of Claude Code is known to take.
 VERSIONS = {
-    "2.1.37": ["default", "acceptEdits", "bypassPermissions", "plan", "delegate", "dontAsk"],
-    "2.1.120": ["default", "acceptEdits", "bypassPermissions", "plan", "delegate", "dontAsk"],
-    "2.1.325": ["default", "acceptEdits", "bypassPermissions", "plan", "dontAsk", "auto"],
+    "2.1.37": abilities((2, 1, 37)).modes,
+    "2.1.120": abilities((2, 1, 120)).modes,
+    "2.1.325": abilities((2, 1, 325)).modes,
 }
 
 

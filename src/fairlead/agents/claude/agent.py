@@ -25,14 +25,14 @@ from fairlead.agents.claude.records import (
     UserRecord,
     WireRecord,
 )
-from fairlead.agents.claude.sending import environment_line
+from fairlead.agents.claude.sending import cancel_line, environment_line
 from fairlead.agents.claude.serving import Serving
 from fairlead.agents.claude.sidefiles import SubagentFiles
 from fairlead.agents.claude.versions import Version, abilities
 from fairlead.agents.links import Link
 from fairlead.model.agents import AgentSink, Decision, Exit, Launch, Record
 from fairlead.model.commands import Settings
-from fairlead.model.errors import AgentFailed, AgentGone, AgentRefused, BadMode, BadRequest, FairleadError
+from fairlead.model.errors import AgentFailed, AgentGone, AgentRefused, AgentTimeout, BadMode, BadRequest, FairleadError
 from fairlead.model.ids import RequestId
 from fairlead.system.clock import Clock, within
 
@@ -252,12 +252,22 @@ class ClaudeAgent:
         timer = self._clock.call_later(seconds, lambda: self._settle(self._pending.expire(pending.deadline)))
         try:
             await self._link.send(request_line(request_id, OtherRequest(subtype=subtype, fields=dict(fields))))
-            return await answered
+            try:
+                return await answered
+            except (AgentTimeout, asyncio.CancelledError):
+                await self._withdraw(request_id)
+                raise
         finally:
             timer.cancel()
             self._pending.give_up(request_id)
             if answered.done() and not answered.cancelled():
                 answered.exception()  # seen, even where the sending failed first
+
+    async def _withdraw(self, request_id: str) -> None:
+        """Nobody waits for the answer any more: the agent need not work on it. An old version would exit over this."""
+        if abilities(self._version).takes_cancel and self._link.running:
+            with contextlib.suppress(AgentFailed):
+                await self._link.send(cancel_line(request_id))
 
     def _settle(self, settled: Sequence[Settled[asyncio.Future[Any]]]) -> None:
         for one in settled:

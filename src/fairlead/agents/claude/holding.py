@@ -62,6 +62,10 @@ def release(step: Step, key: str, thread: str) -> None:
 def release_all(step: Step) -> None:
     """What is still held belongs to nobody we know: it is told in the main thread, and said so."""
     state = step.state
+    roots = [key for key in state.held if key.startswith(PROMPT_KEY)]
+    if len(roots) == len(state.prompts) == 1:
+        # One subagent lacks its rows, and one root its subagent: whatever it was asked, it is that one's.
+        release(step, roots[0], state.prompts.popitem()[0])
     for key in list(state.held):
         if key not in state.held:
             continue  # it followed another one
