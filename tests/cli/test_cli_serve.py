@@ -15,6 +15,8 @@ import pytest
 from cli.conftest import Fairlead
 from cli.terminals import PATIENCE, Terminal, background, environment
 
+pytestmark = pytest.mark.process
+
 TLS = Path(__file__).resolve().parents[1] / "server" / "tls"
 
 

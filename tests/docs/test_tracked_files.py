@@ -3,7 +3,11 @@
 import re
 import subprocess
 
+import pytest
+
 from docs.documents import ROOT
+
+pytestmark = pytest.mark.process
 
 # Put together from pieces, so that this file passes its own test.
 MACHINE_PATH = re.compile(r"(?<![\w.~$}*-])/(?:" + "|".join(["wor" + "k", "roo" + "t"]) + r")/")

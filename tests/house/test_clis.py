@@ -11,6 +11,8 @@ from house.stand_ins import put_npm
 from tools import clis
 from tools.clis import RELEASES, InstallFailed, cache_folder, fetch, program_path
 
+pytestmark = pytest.mark.process
+
 RELEASE = replace(RELEASES[1], integrity="sha512-right")
 
 NPM = """#!/bin/sh

@@ -13,6 +13,8 @@ from tools import cloudcli_app
 from tools.clis import InstallFailed
 from tools.cloudcli_app import app_folder, fetch_app
 
+pytestmark = pytest.mark.process
+
 NPM = """#!/bin/sh
 echo "$*" >> "$NPM_LOG"
 [ -n "$NPM_FAILS" ] && exit 1

@@ -9,6 +9,8 @@ from tools.clis import InstallFailed
 from tools.cloudcli_app import INTEGRITY
 from tools.cloudcli_peer import fetch_peer, peer_program
 
+pytestmark = pytest.mark.process
+
 NPM = """#!/bin/sh
 echo "$*" >> "$NPM_LOG"
 [ "$NPM_FAILS" = "$1" ] && exit 1

@@ -4,7 +4,11 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 from tools.rules import ROOT
+
+pytestmark = pytest.mark.process
 
 PROBE = """
 import json, os, socket, sys

@@ -40,6 +40,7 @@ def test_a_missing_command_asks_for_a_new_install(clone: Path) -> None:
     assert not install.is_current()
 
 
+@pytest.mark.process
 def test_a_venv_whose_python_is_gone_is_not_healthy(clone: Path) -> None:
     assert not install.healthy()
     (install.VENV / "bin" / "python").symlink_to(clone / "gone")

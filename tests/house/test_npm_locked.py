@@ -10,6 +10,8 @@ from tools.clis import InstallFailed
 from tools.happy_wire import WIRE
 from tools.npm_locked import Locked
 
+pytestmark = pytest.mark.process
+
 NPM = """#!/bin/sh
 echo "$*" >> "$NPM_LOG"
 [ -f package-lock.json ] || exit 3

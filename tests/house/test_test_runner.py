@@ -11,6 +11,8 @@ import pytest
 from tools import test as runner
 from tools.test import PARTS, Part, Result
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

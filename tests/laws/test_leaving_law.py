@@ -23,6 +23,8 @@ from fairlead import wiring
 from fairlead.terminals import TerminalRegistry
 from laws.two_users import SCOPES, House, open_house
 
+pytestmark = pytest.mark.process
+
 STAY = ("credentials", "credentials.used", "user_numbers")
 """Documents that may name the user: ids and numbers that are never given again."""
 

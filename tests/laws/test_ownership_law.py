@@ -8,7 +8,11 @@ import contextlib
 import uuid
 from pathlib import Path
 
+import pytest
+
 from laws.two_users import WORD, House, Ids, Listener, asked, heard, named, open_house, table
+
+pytestmark = pytest.mark.process
 
 LISTS = ("/v1/ws", "/ws", "/_ws/chat", "/notifications", "/v1/notices/ws")
 """Sockets on which a client says what it wants to watch."""

@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, get_args
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -150,6 +151,7 @@ async def kept(house: House, ids: Ids) -> bool:
     return not [event for event in settled if event["type"] == "permission.cancelled"]
 
 
+@pytest.mark.process
 async def test_no_route_and_no_socket_changes_what_needs_approval(tmp_path: Path) -> None:
     async with open_house(tmp_path) as house:
         await house.add("anna")

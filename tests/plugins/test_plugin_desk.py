@@ -18,6 +18,8 @@ from fairlead.system.proctable import start_mark
 from fairlead.testing.clock import ManualClock
 from plugins.plugging import ADMIN, BOARD, GUEST, desk_of, until, write_manifest, write_plugin
 
+pytestmark = pytest.mark.process
+
 
 async def test_a_plugin_runs_when_somebody_has_enabled_it_and_no_sooner(tmp_path: Path) -> None:
     write_plugin(tmp_path)

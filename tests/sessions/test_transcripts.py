@@ -682,6 +682,7 @@ for row in sys.stdin.buffer.read().splitlines(keepends=True)[:count]:
 """
 
 
+@pytest.mark.process
 async def test_two_programs_that_write_one_file_at_the_same_time(tmp_path: Path) -> None:
     """One writes whole rows, the other each in two pieces: what is torn is kept and reported, all else is told."""
     ours, theirs = Writer(), Writer("the other program")

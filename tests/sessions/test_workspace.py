@@ -125,6 +125,7 @@ async def test_a_file_that_is_too_large_is_refused(place: Place, monkeypatch: py
         await place.file("a.txt")
 
 
+@pytest.mark.process
 async def test_git_tells_what_changed(place: Place) -> None:
     assert await place.git("status") == NotRepository()
     repository(place.project)
@@ -172,6 +173,7 @@ EVIL = {
 }
 
 
+@pytest.mark.process
 async def test_a_hostile_repository_runs_nothing(place: Place, tmp_path: Path) -> None:
     repository(place.project)
     ran = tmp_path / "ran"
@@ -217,6 +219,7 @@ async def test_a_hostile_repository_runs_nothing(place: Place, tmp_path: Path) -
     assert not ran.exists(), ran.read_text()
 
 
+@pytest.mark.process
 async def test_a_repository_cannot_point_elsewhere(place: Place, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()

@@ -244,6 +244,7 @@ asyncio.run(hold())
 """
 
 
+@pytest.mark.process
 async def test_a_second_gateway_is_refused_and_told_of_the_first(tmp_path: Path) -> None:
     pipe = asyncio.subprocess.PIPE
     first = await asyncio.create_subprocess_exec(sys.executable, "-c", HOLD, str(tmp_path), stdin=pipe, stdout=pipe)

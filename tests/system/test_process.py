@@ -16,6 +16,8 @@ from fairlead.system.pipes import PipeClosed
 from fairlead.system.process import STDERR_TAIL, ChildHandle, ExitStatus, Patience, spawn
 from fairlead.system.proctable import Process, descendants, is_alive, kill, start_mark
 
+pytestmark = pytest.mark.process
+
 LONG = Patience(close=60, terminate=60, kill=60)
 SHORT = Patience(close=0.05, terminate=0.05, kill=60)
 

@@ -18,6 +18,7 @@ def sleeper() -> "subprocess.Popen[bytes]":
     return subprocess.Popen(["/bin/sleep", "300"], start_new_session=True)
 
 
+@pytest.mark.process
 async def test_the_end_of_a_process_is_noticed() -> None:
     other = sleeper()
     named = Process(other.pid, start_mark(other.pid))
@@ -37,6 +38,7 @@ async def test_another_process_with_the_same_number_counts_as_gone() -> None:
     await asyncio.wait_for(gone(Process(os.getpid(), "another/1"), SystemClock()), 30)
 
 
+@pytest.mark.process
 async def test_without_pidfd_it_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "pidfd_open")
     other = sleeper()
@@ -58,6 +60,7 @@ def test_a_signal_to_everybody_is_refused(group: int) -> None:
         kill_group(group, signal.SIGCONT)
 
 
+@pytest.mark.process
 def test_a_name_with_brackets_does_not_confuse_it(tmp_path: "os.PathLike[str]") -> None:
     odd = os.path.join(tmp_path, "a) S 1 (b")
     os.symlink("/bin/sleep", odd)

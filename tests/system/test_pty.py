@@ -13,6 +13,8 @@ from fairlead.system.process import ExitStatus, Patience
 from fairlead.system.proctable import start_mark
 from fairlead.system.pty import PtyChild, spawn_on_pty
 
+pytestmark = pytest.mark.process
+
 SHORT = Patience(close=0.05, terminate=0.05, kill=60)
 
 

@@ -36,6 +36,8 @@ from fairlead.system.sandbox import (
     shortcoming,
 )
 
+pytestmark = pytest.mark.process
+
 LONG = Patience(close=60, terminate=60, kill=60)
 SHORT = Patience(close=0.05, terminate=0.05, kill=60)
 

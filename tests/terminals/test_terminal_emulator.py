@@ -290,6 +290,7 @@ def test_what_is_let_go_is_freed() -> None:
     assert resident() - before < 30 * 2**20
 
 
+@pytest.mark.process
 def test_what_ends_the_library_does_not_reach_it() -> None:
     """A link over more cells than its table of links has room for. In a process of its own, which it would end."""
     code = "\n".join(

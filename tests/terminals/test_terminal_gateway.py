@@ -16,6 +16,8 @@ from fairlead.system.clock import Clock
 from fairlead.system.proctable import is_alive
 from fairlead.terminals import TerminalRegistry
 
+pytestmark = pytest.mark.process
+
 SESSION = SessionId("11111111-1111-4111-8111-111111111111")
 PATH = os.environ.get("PATH", os.defpath)
 SHELL = Program(argv=["/bin/sh", "-c", "echo ready; sleep 600"], env={"PATH": PATH}, cwd="/")

@@ -21,6 +21,8 @@ from fairlead.terminals.emulator import Emulator
 from fairlead.terminals.terminal import MOST
 from fairlead.terminals.watcher import WAITING_BYTES
 
+pytestmark = pytest.mark.process
+
 PATIENCE = 60.0
 ENV = {"PATH": os.environ.get("PATH", os.defpath), "PS1": "$ ", "TERM": "xterm-256color"}
 SMALL = Size(40, 5)

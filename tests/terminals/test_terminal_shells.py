@@ -29,6 +29,8 @@ from fairlead.testing.clock import ManualClock
 from fairlead.wiring import shell_settings
 from server.fakes import until
 
+pytestmark = pytest.mark.process
+
 PATIENCE = 60.0
 ENV = {"PATH": os.environ.get("PATH", os.defpath), "PS1": "$ ", "TERM": "xterm-256color"}
 SMALL = Size(40, 5)

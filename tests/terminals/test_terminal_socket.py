@@ -27,6 +27,8 @@ from fairlead.terminals.emulator import Emulator
 from fairlead.terminals.joining import UNSENT_BYTES, UNTYPED_BYTES, Joined
 from server.fakes import OTHER, SESSION, Served, serving, until
 
+pytestmark = pytest.mark.process
+
 ENV = {"PATH": os.environ.get("PATH", os.defpath), "PS1": "$ "}
 
 

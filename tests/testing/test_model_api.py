@@ -227,6 +227,7 @@ async def test_a_port_in_use_is_an_error_at_the_start(model: ScriptedModel) -> N
             raise AssertionError("two servers on one port")
 
 
+@pytest.mark.process
 async def test_the_command_line_serves_until_it_is_stopped(tmp_path: Path) -> None:
     log = tmp_path / "requests.jsonl"
     command = [sys.executable, "-m", "fairlead.testing.model_api", "--port", "0", "--log", str(log)]

@@ -95,6 +95,7 @@ async def test_of_one_that_is_dead_the_rows_after_the_prompt_are_given(tmp_path:
     assert {record.origin for record in sink.all("record")} == {"transcript"}
 
 
+@pytest.mark.process
 async def test_a_living_one_is_followed_until_it_is_gone(tmp_path: Path, sleeper: "subprocess.Popen[bytes]") -> None:
     path = tmp_path / "folder" / "t.jsonl"
     sink = MemorySink()
@@ -240,6 +241,7 @@ def test_a_file_is_found_by_its_own_name(tmp_path: Path) -> None:
 # --- ending -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.process
 async def test_it_is_ended_with_its_group(tmp_path: Path, sleeper: "subprocess.Popen[bytes]") -> None:
     child = child_of(tmp_path, sleeper.pid, start_mark(sleeper.pid))
     await end(child, SystemClock(), Patience())
@@ -247,6 +249,7 @@ async def test_it_is_ended_with_its_group(tmp_path: Path, sleeper: "subprocess.P
     await end(child, SystemClock(), Patience())
 
 
+@pytest.mark.process
 async def test_another_process_with_its_number_is_left_alone(sleeper: "subprocess.Popen[bytes]") -> None:
     await end(child_of(Path("/"), sleeper.pid, "another/1"), SystemClock(), Patience())
     assert sleeper.poll() is None
@@ -268,6 +271,7 @@ def stubborn_process() -> "tuple[subprocess.Popen[str], int]":
         return process, int(process.stdout.readline())
 
 
+@pytest.mark.process
 async def test_a_stubborn_one_is_killed_and_so_is_what_it_started() -> None:
     process, tool = stubborn_process()
     child = child_of(Path("/"), process.pid, start_mark(process.pid))
@@ -278,6 +282,7 @@ async def test_a_stubborn_one_is_killed_and_so_is_what_it_started() -> None:
             await asyncio.sleep(0.01)
 
 
+@pytest.mark.process
 async def test_one_that_dials_in_is_ended_when_it_writes_no_more(
     tmp_path: Path, sleeper: "subprocess.Popen[bytes]"
 ) -> None:

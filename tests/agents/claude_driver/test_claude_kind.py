@@ -27,6 +27,8 @@ from fairlead.system.clock import SystemClock
 from fairlead.system.process import Patience
 from fairlead.system.proctable import start_mark
 
+pytestmark = pytest.mark.process
+
 PATIENCE = Patience(close=20, terminate=20, kill=20)
 
 

@@ -13,6 +13,8 @@ from fairlead.model.agents import AgentInfo
 from fairlead.model.errors import AgentMissing
 from fairlead.system.clock import SystemClock
 
+pytestmark = pytest.mark.process
+
 
 def program(folder: Path, body: str, name: str = "claude") -> Path:
     folder.mkdir(exist_ok=True)

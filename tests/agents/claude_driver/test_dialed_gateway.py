@@ -15,6 +15,8 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from e2e.desk import Desk, Line, at_desk, settings
 from fairlead.wiring import running
 
+pytestmark = pytest.mark.process
+
 TLS = Path(__file__).parents[2] / "server" / "tls"
 VERSION = "2.1.120"
 

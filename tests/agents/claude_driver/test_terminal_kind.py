@@ -24,6 +24,8 @@ from fairlead.model.errors import AgentGone, AgentRefused, BadId, BadRequest, Co
 from fairlead.model.ids import MessageId
 from fairlead.testing.clock import ManualClock
 
+pytestmark = pytest.mark.process
+
 MESSAGE = MessageId("aaaaaaaa-0000-4000-8000-000000000001")
 
 

@@ -15,6 +15,8 @@ import pytest
 
 from agents.demo.demo_host import DemoHost, Record, demo
 
+pytestmark = pytest.mark.process
+
 GOLDEN = Path(__file__).parents[2] / "golden" / "demo_agent"
 CASES = sorted(path.stem for path in GOLDEN.glob("*.jsonl"))
 

@@ -15,6 +15,8 @@ import pytest
 from agents.demo.demo_host import Record, allow, demo, deny
 from fairlead.agents.demo.scripts import catalogue
 
+pytestmark = pytest.mark.process
+
 # Scripts that end by themselves with a success when everything is allowed, and a word of their result.
 FINISHING = {
     "text hello": "hello",

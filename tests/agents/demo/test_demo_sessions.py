@@ -10,6 +10,8 @@ import pytest
 
 from agents.demo.demo_host import allow, demo
 
+pytestmark = pytest.mark.process
+
 
 async def first_session(tmp_path: Path, *prompts: str) -> str:
     async with demo(tmp_path) as host:

@@ -254,6 +254,7 @@ async def everything(link: DialInLink) -> bytes:
     return bytes(heard)
 
 
+@pytest.mark.process
 async def test_a_process_that_ends_without_connecting_has_its_last_words_heard() -> None:
     link = start("import sys; print('{\"type\":\"result\"}'); sys.stderr.write('no'); sys.exit(3)")
     assert await everything(link) == b'{"type":"result"}\n'
@@ -261,6 +262,7 @@ async def test_a_process_that_ends_without_connecting_has_its_last_words_heard()
     assert link.state is State.CLOSED
 
 
+@pytest.mark.process
 async def test_what_a_connected_process_prints_is_none_of_its_messages() -> None:
     link = start("import time; print('noise'); time.sleep(60)", Terms(tries_s=6.0))
     agent = Agent(link)
@@ -273,6 +275,7 @@ async def test_what_a_connected_process_prints_is_none_of_its_messages() -> None
     assert await listening == b"message\n"
 
 
+@pytest.mark.process
 async def test_a_process_that_does_not_come_back_is_ended_and_reaped() -> None:
     link = start("import time; time.sleep(60)", Terms(tries_s=0.05))
     Agent(link).drop()
@@ -281,6 +284,7 @@ async def test_a_process_that_does_not_come_back_is_ended_and_reaped() -> None:
     assert link.child is not None and not link.child.running
 
 
+@pytest.mark.process
 async def test_the_end_of_the_process_waits_for_the_last_of_its_socket() -> None:
     link = start("pass", Terms(tries_s=6.0, patience=Patience(close=1.0)))
     agent = Agent(link)
@@ -291,6 +295,7 @@ async def test_the_end_of_the_process_waits_for_the_last_of_its_socket() -> None
     assert await everything(link) == b"last words\n"
 
 
+@pytest.mark.process
 def test_a_missing_program_is_told() -> None:
     async def scene() -> None:
         with pytest.raises(AgentMissing):

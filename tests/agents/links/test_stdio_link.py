@@ -12,6 +12,8 @@ from fairlead.system.clock import Clock, SystemClock
 from fairlead.system.process import Patience
 from fairlead.testing.clock import ManualClock
 
+pytestmark = pytest.mark.process
+
 
 def open_link(code: str, clock: Clock | None = None, cwd: str = "/") -> StdioLink:
     return StdioLink.open(

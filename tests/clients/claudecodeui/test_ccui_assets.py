@@ -17,6 +17,8 @@ from fairlead.model.auth import OWNER
 from fairlead.model.uploads import FILE_BYTES, FILES
 from fairlead.stores.uploads import Uploads
 
+pytestmark = pytest.mark.process
+
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\1\0\0\0\1"
 ASSETS = "/api/assets/files"
 

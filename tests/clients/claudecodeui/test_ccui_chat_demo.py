@@ -11,6 +11,8 @@ from clients.peering import PATIENCE
 from fairlead.config import load
 from fairlead.wiring import running
 
+pytestmark = pytest.mark.process
+
 
 @pytest.mark.rules("S003-005", "S003-006", "S003-028", "S003-056", "S003-066", "S003-033", "S003-135")
 async def test_the_demo_agent_plays_the_script(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ WHO = Identity("c", "ann", "ann", frozenset({"admin"}))
 HEAD = Head(method="GET", path="/")
 
 
+@pytest.mark.process
 @pytest.mark.rules("S003-007", "S003-030", "S003-130")
 async def test_what_another_program_writes_is_told_at_once_and_is_history(tmp_path: Path) -> None:
     home = Home(tmp_path)
@@ -55,6 +56,7 @@ async def test_what_another_program_writes_is_told_at_once_and_is_history(tmp_pa
             assert peer.run()[-1]["seq"] == peer.client.sessions[SESSION].seq
 
 
+@pytest.mark.process
 async def test_a_session_that_appears_is_told(tmp_path: Path) -> None:
     home = Home(tmp_path)
     home.write(row(1), row(2))
@@ -111,6 +113,7 @@ def test_who_subscribes_while_a_file_is_read_is_not_told_its_past_as_if_it_happe
     assert isinstance(step, Run) and step.step == q.Whole(SessionId(SESSION))
 
 
+@pytest.mark.process
 async def test_a_page_that_was_glanced_at_is_the_page_of_the_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

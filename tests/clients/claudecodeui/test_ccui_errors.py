@@ -8,6 +8,8 @@ import pytest
 
 from clients.claudecodeui.ccui_signing import SESSIONS, Signed, signed_gateway
 
+pytestmark = pytest.mark.process
+
 WRONG = (
     ("GET", "/api/nothing", 404),
     ("GET", "/api/nothing/at/all?x=1", 404),

@@ -9,6 +9,8 @@ from clients.claudecodeui.test_ccui_plugins import House, house_of
 from fairlead.model.plugins import CallPlugin
 from plugins.plugging import ADMIN, write_plugin
 
+pytestmark = pytest.mark.process
+
 RPC = "/claudecodeui/api/plugins/strange/rpc"
 
 SERVER = """

@@ -20,6 +20,8 @@ from fairlead.server.protocols import discover
 from plugins.plugging import BOARD, PATIENCE
 from server.fakes import serving
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture
 async def signed(tmp_path: Path) -> AsyncIterator[Signed]:

@@ -8,6 +8,8 @@ import pytest
 from clients.claudecodeui.test_ccui_plugins import House, house_of
 from plugins.plugging import BOARD, write_plugin
 
+pytestmark = pytest.mark.process
+
 LIST = "/claudecodeui/api/plugins"
 
 

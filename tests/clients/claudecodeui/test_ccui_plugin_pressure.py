@@ -12,6 +12,8 @@ from fairlead.plugins.bridge import CLOSE_SECONDS, UNHEARD_BYTES, UNSENT_BYTES, 
 from fairlead.testing.clock import ManualClock
 from plugins.plugging import ends, until, write_plugin
 
+pytestmark = pytest.mark.process
+
 COUNT, SIZE = 600, 100_000
 """60 MB: more than the system's buffers on the way hold."""
 READ = 256 * 1024

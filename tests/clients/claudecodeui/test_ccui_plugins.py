@@ -19,6 +19,8 @@ from fairlead.server.pages import page_performers
 from plugins.plugging import BOARD, PATIENCE, Desk, desk_of, ends, until, write_plugin
 from server.fakes import Served, serving
 
+pytestmark = pytest.mark.process
+
 
 class House:
     def __init__(self, served: Served, desk: Desk, folder: Path) -> None:

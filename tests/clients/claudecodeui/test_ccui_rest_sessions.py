@@ -26,6 +26,7 @@ async def projects(signed: Signed) -> dict[str, Any]:
     return {project["path"]: project for project in told}
 
 
+@pytest.mark.process
 @pytest.mark.rules("S003-029", "S003-005")
 async def test_a_session_has_its_id_before_its_first_message_and_keeps_it(signed: Signed) -> None:
     body = {"provider": "claude", "projectPath": str(signed.project), "initialMessage": "  Say   hello to the world"}
@@ -48,6 +49,7 @@ async def test_a_session_has_its_id_before_its_first_message_and_keeps_it(signed
     assert found["project"] == {**shown, "isStarred": False, "isArchived": False}
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("body", "status", "code"),
     [
@@ -69,11 +71,13 @@ async def test_what_cannot_be_made_is_refused_with_a_code(signed: Signed, body: 
     assert (await signed.data(f"{SESSIONS}/recent"))["total"] == 0
 
 
+@pytest.mark.process
 async def test_a_session_without_a_message_is_untitled(signed: Signed) -> None:
     session = await signed.create()
     assert (await signed.data(f"{SESSIONS}/{session}"))["summary"] == "Untitled Session"
 
 
+@pytest.mark.process
 async def test_the_agents_own_id_is_told_by_one_call_and_finds_the_session(signed: Signed) -> None:
     session = await signed.create("hello")
     early = await signed.http.get(f"{SESSIONS}/{session}/provider-id")
@@ -92,6 +96,7 @@ async def test_the_agents_own_id_is_told_by_one_call_and_finds_the_session(signe
             assert (gone.status_code, gone.json()["code"]) == (404, "SESSION_NOT_FOUND")
 
 
+@pytest.mark.process
 async def test_what_runs_is_listed_while_it_runs(signed: Signed) -> None:
     session = await signed.create("slow")
     assert await signed.data(f"{SESSIONS}/running") == {"sessions": []}
@@ -108,6 +113,7 @@ async def test_what_runs_is_listed_while_it_runs(signed: Signed) -> None:
     assert await signed.data(f"{SESSIONS}/running") == {"sessions": []}
 
 
+@pytest.mark.process
 async def test_renamed_archived_brought_back_and_deleted(signed: Signed) -> None:
     session, other = await signed.create("one"), await signed.create("two")
     one = f"{SESSIONS}/{session}"
@@ -140,6 +146,7 @@ async def names(signed: Signed, which: str) -> list[str]:
     return [one["sessionId"] for one in told["conversations"]]
 
 
+@pytest.mark.process
 async def test_recent_ones_come_page_by_page(signed: Signed) -> None:
     made = [await signed.create(str(number)) for number in range(5)]
     first = await signed.data(f"{SESSIONS}/recent?limit=2&offset=0")
@@ -153,6 +160,7 @@ async def test_recent_ones_come_page_by_page(signed: Signed) -> None:
     assert len(odd["conversations"]) == 5
 
 
+@pytest.mark.process
 async def test_token_usage_is_what_the_last_status_told(signed: Signed) -> None:
     session = await signed.create("hello")
     assert (await signed.data(f"{SESSIONS}/{session}/token-usage"))["used"] == 0
@@ -164,6 +172,7 @@ async def test_token_usage_is_what_the_last_status_told(signed: Signed) -> None:
     assert "tokenUsage" not in (await signed.http.get(f"{SESSIONS}/{session}/messages?limit=1&offset=1")).json()
 
 
+@pytest.mark.process
 @pytest.mark.rules("S003-030")
 async def test_a_session_that_another_program_made_is_used_like_any_other(tmp_path: Path) -> None:
     program = tmp_path / "claude"
@@ -205,6 +214,7 @@ async def test_a_session_that_another_program_made_is_used_like_any_other(tmp_pa
         assert said == ["SCRIPT:text first", "SCRIPT:text second"]
 
 
+@pytest.mark.process
 async def test_search_finds_titles_and_words_and_takes_the_token_from_the_query(signed: Signed) -> None:
     session = await signed.create("hunting the snark")
     await signed.run(session, "SCRIPT:text boojum")
@@ -259,6 +269,7 @@ def test_highlights_are_counted_as_javascript_does(snippet: str, text: str, mark
 # --- projects
 
 
+@pytest.mark.process
 async def test_projects_are_a_bare_array_of_folders_with_their_newest_sessions(signed: Signed) -> None:
     other = signed.project.parent / "other"
     other.mkdir()
@@ -280,6 +291,7 @@ async def test_projects_are_a_bare_array_of_folders_with_their_newest_sessions(s
     assert str(other) not in await projects(signed)
 
 
+@pytest.mark.process
 async def test_a_fresh_gateway_offers_its_roots_and_folders_that_were_listed(signed: Signed) -> None:
     root = str(signed.project.parent)
     assert list(await projects(signed)) == [root]
@@ -292,6 +304,7 @@ async def test_a_fresh_gateway_offers_its_roots_and_folders_that_were_listed(sig
     assert (await signed.data("/api/projects/archived")) == {"projects": []}
 
 
+@pytest.mark.process
 @pytest.mark.rules("S003-129")
 async def test_a_list_of_projects_is_told_twice_however_long_it_is(signed: Signed) -> None:
     """Theirs tells every project to every socket."""
@@ -314,6 +327,7 @@ async def test_a_list_of_projects_is_told_twice_however_long_it_is(signed: Signe
 # --- what surrounds the composer
 
 
+@pytest.mark.process
 async def test_the_furniture_has_the_shapes_that_the_app_reads(signed: Signed) -> None:
     models = (await signed.data("/api/providers/claude/models"))["models"]
     assert models["DEFAULT"] in [option["value"] for option in models["OPTIONS"]]
@@ -336,12 +350,14 @@ async def test_the_furniture_has_the_shapes_that_the_app_reads(signed: Signed) -
     assert (await signed.http.get("/health")).json()["status"] == "ok"
 
 
+@pytest.mark.process
 async def test_bypass_is_offered_where_the_settings_allow_it(tmp_path: Path) -> None:
     async with signed_gateway(tmp_path, allow_bypass=True) as signed:
         (claude,) = (await signed.data("/api/providers/capabilities"))["providers"]
         assert "bypassPermissions" in claude["permissionModes"]
 
 
+@pytest.mark.process
 async def test_a_sessions_model_and_effort_are_its_own(signed: Signed) -> None:
     session = await signed.create("hello")
     path = f"/api/providers/claude/sessions/{session}"

@@ -62,6 +62,7 @@ def later(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
 # --- who may come in
 
 
+@pytest.mark.process
 async def test_a_stranger_learns_nothing_and_cannot_register(signed: Signed) -> None:
     async with stranger(signed) as http:
         assert (await http.get("/api/auth/status")).json() == {"needsSetup": False, "isAuthenticated": False}
@@ -76,6 +77,7 @@ async def test_a_stranger_learns_nothing_and_cannot_register(signed: Signed) -> 
         assert (await http.get("/api/projects", headers={"origin": "http://evil.example"})).status_code == 403
 
 
+@pytest.mark.process
 async def test_even_the_first_visitor_of_a_fresh_gateway_cannot_register(tmp_path: Path) -> None:
     async with signed_gateway(tmp_path) as signed:
         await signed.admin.delete("/v1/users/ann")
@@ -88,6 +90,7 @@ async def test_even_the_first_visitor_of_a_fresh_gateway_cannot_register(tmp_pat
         assert [user["name"] for user in users] == ["owner"]
 
 
+@pytest.mark.process
 async def test_login_answers_as_the_original_does(signed: Signed) -> None:
     answer = await signed.login(" Ann ")
     told = answer.json()
@@ -103,6 +106,7 @@ async def test_login_answers_as_the_original_does(signed: Signed) -> None:
     assert (await signed.http.get("/api/auth/user", headers={"authorization": f"Bearer {renewed}"})).status_code == 200
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("body", "status"),
     [
@@ -123,6 +127,7 @@ async def test_a_login_that_fails_is_a_line_of_text_and_signs_nobody_out(
     assert "x-auth-error" not in answer.headers
 
 
+@pytest.mark.process
 async def test_who_guesses_has_to_wait(signed: Signed) -> None:
     for _ in range(PER_PAIR):
         assert (await signed.login("ann", "wrong horse")).status_code == 401
@@ -136,6 +141,7 @@ async def test_who_guesses_has_to_wait(signed: Signed) -> None:
 # --- invitations
 
 
+@pytest.mark.process
 async def test_a_link_makes_the_account_and_the_apps_own_token(signed: Signed) -> None:
     link = (await signed.admin.post("/v1/invitations", json={})).json()["url"]
     page, _, code = link.partition("#")
@@ -184,6 +190,7 @@ def test_the_page_runs_its_own_script_and_nothing_else() -> None:
 # --- tokens on every path
 
 
+@pytest.mark.process
 @pytest.mark.rules("S003-004", "S003-010", "S003-016", "S003-017", "S003-018", "S003-019", "S003-020", "S003-021")
 async def test_no_socket_opens_without_a_good_token(signed: Signed, monkeypatch: pytest.MonkeyPatch) -> None:
     header = {"Authorization": f"Bearer {signed.token}"}
@@ -200,6 +207,7 @@ async def test_no_socket_opens_without_a_good_token(signed: Signed, monkeypatch:
         assert await handshake(signed, path, signed.token) == 401
 
 
+@pytest.mark.process
 @pytest.mark.rules("S003-013", "S003-014", "S003-022")
 async def test_the_querys_token_counts_before_the_headers(signed: Signed) -> None:
     good, bad = {"Authorization": f"Bearer {signed.token}"}, {"Authorization": "Bearer a.b.c"}
@@ -208,6 +216,7 @@ async def test_the_querys_token_counts_before_the_headers(signed: Signed) -> Non
     assert await handshake(signed, "/nosuch", additional_headers={"Authorization": f"Token {signed.token}"}) == 1005
 
 
+@pytest.mark.process
 async def test_beside_the_door_a_users_token_opens_this_protocol_and_nothing_else(signed: Signed) -> None:
     own = {"authorization": f"Bearer {signed.token}"}
     for path in ("/v1/me", "/v1/sessions", "/v1/users", "/cognova/api/conversations", "/api/projects", "/nosuch"):
@@ -221,6 +230,7 @@ async def test_beside_the_door_a_users_token_opens_this_protocol_and_nothing_els
         assert await handshake(signed, path, signed.token, main) == 401
 
 
+@pytest.mark.process
 async def test_what_a_user_may_is_said_by_their_scopes(signed: Signed) -> None:
     await signed.add("viewer", scopes=["view"])
     viewer = {"authorization": f"Bearer {await signed.sign_in('viewer')}"}
@@ -235,6 +245,7 @@ async def test_what_a_user_may_is_said_by_their_scopes(signed: Signed) -> None:
 # --- the end of a token
 
 
+@pytest.mark.process
 async def test_a_token_that_is_over_is_told_so(signed: Signed, monkeypatch: pytest.MonkeyPatch) -> None:
     later(monkeypatch, LIFETIME_S + 1)
     answer = await signed.http.get("/api/projects")
@@ -242,6 +253,7 @@ async def test_a_token_that_is_over_is_told_so(signed: Signed, monkeypatch: pyte
     assert answer.headers["x-auth-error"] == "session-expired"
 
 
+@pytest.mark.process
 async def test_a_token_that_never_was_is_told_so(signed: Signed) -> None:
     for token in ("a.b.c", f"{signed.token}x", "fl_aaaaaaaa_" + "a" * 52):
         answer = await signed.http.get("/api/projects", headers={"authorization": f"Bearer {token}"})
@@ -249,6 +261,7 @@ async def test_a_token_that_never_was_is_told_so(signed: Signed) -> None:
         assert answer.headers["x-auth-error"] == "invalid-token"
 
 
+@pytest.mark.process
 async def test_past_its_half_life_every_answer_brings_a_new_token(
     signed: Signed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -263,6 +276,7 @@ async def test_past_its_half_life_every_answer_brings_a_new_token(
     assert "x-refreshed-token" not in again.headers
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("how", ["password", "removed"])
 async def test_what_a_user_has_open_ends_with_the_password_or_the_user(signed: Signed, how: str) -> None:
     await signed.add("bob")
@@ -285,6 +299,7 @@ async def test_what_a_user_has_open_ends_with_the_password_or_the_user(signed: S
     assert await handshake(signed, "/ws", signed.token) == 401
 
 
+@pytest.mark.process
 async def test_a_token_and_its_user_outlive_the_gateway(tmp_path: Path) -> None:
     async with signed_gateway(tmp_path) as first:
         token = first.token
@@ -296,6 +311,7 @@ async def test_a_token_and_its_user_outlive_the_gateway(tmp_path: Path) -> None:
         assert (await again.login("ann")).status_code == 200
 
 
+@pytest.mark.process
 async def test_no_log_line_has_a_password_or_a_token(signed: Signed, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     await signed.login("ann", "wrong horse battery")

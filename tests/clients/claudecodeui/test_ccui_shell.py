@@ -16,6 +16,8 @@ from fairlead.testing.claudecodeui_shell_client import RECONNECTED
 from server.fakes import until
 from terminals.on_socket import CLEAN
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture
 async def house(tmp_path: Path) -> AsyncIterator[DeskHouse]:

@@ -23,6 +23,8 @@ from fairlead.testing.clock import ManualClock
 from server.fakes import until
 from terminals.on_socket import CLEAN, PATIENCE
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture
 async def house(tmp_path: Path) -> AsyncIterator[DeskHouse]:

@@ -13,6 +13,8 @@ from clients.claudecodeui.desking import DeskClient
 from fairlead.system.proctable import is_alive
 from terminals.inside import outside
 
+pytestmark = pytest.mark.process
+
 
 @contextlib.asynccontextmanager
 async def shell(url: str, token: str, origin: str | None = None) -> AsyncIterator[DeskClient]:

@@ -13,6 +13,8 @@ from fairlead.terminals.desks import PROMPT_SECONDS
 from fairlead.testing.clock import ManualClock
 from server.fakes import until
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture
 async def house(tmp_path: Path) -> AsyncIterator[DeskHouse]:

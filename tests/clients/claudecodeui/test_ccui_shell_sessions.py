@@ -17,6 +17,8 @@ from fairlead.terminals import Desks, Shells, ShellSettings
 from fairlead.terminals.desks import LINKS
 from server.fakes import OTHER, SESSION, until
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture
 async def house(tmp_path: Path) -> AsyncIterator[DeskHouse]:

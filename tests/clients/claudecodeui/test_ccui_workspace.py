@@ -31,6 +31,7 @@ async def get(signed: Signed, path: str, status: int = 200) -> Any:
     return answer.json()
 
 
+@pytest.mark.process
 async def test_files_are_listed_and_read_and_never_changed(signed: Signed, project: str) -> None:
     (signed.project / "src").mkdir()
     (signed.project / "src" / "main.py").write_text("print('hi')\n")
@@ -53,12 +54,14 @@ async def test_files_are_listed_and_read_and_never_changed(signed: Signed, proje
     assert (signed.project / "src" / "main.py").read_text() == "print('hi')\n"
 
 
+@pytest.mark.process
 async def test_folders_are_browsed_inside_the_roots(signed: Signed) -> None:
     found = await get(signed, "/api/file-tree/browse-filesystem?path=~")
     assert str(signed.project) in [folder["path"] for folder in found["suggestions"]]
     assert isinstance((await get(signed, "/api/file-tree/browse-filesystem?path=/etc", 403))["error"], str)
 
 
+@pytest.mark.process
 async def test_changes_are_shown_as_git_tells_them(signed: Signed, project: str) -> None:
     none = await get(signed, f"/api/git/status?project={project}")
     assert none["notGitRepository"] is True and isinstance(none["error"], str)
@@ -111,6 +114,7 @@ def test_what_git_prints_is_read_whatever_the_names_are() -> None:
     }
 
 
+@pytest.mark.process
 async def test_a_project_is_starred_renamed_and_archived_for_the_user_who_did_it(signed: Signed, project: str) -> None:
     path = f"/api/projects/{project}"
     assert (await signed.http.post(f"{path}/toggle-star")).json() == {"success": True, "isStarred": True}
@@ -134,6 +138,7 @@ async def test_a_project_is_starred_renamed_and_archived_for_the_user_who_did_it
     assert signed.project.exists()
 
 
+@pytest.mark.process
 async def test_what_the_app_asks_for_and_is_not_here_is_answered_so_that_it_hides_it(signed: Signed) -> None:
     assert await get(signed, "/api/voice/health") == {"configured": False}
     assert (await signed.data("/api/providers/claude/auth/status"))["authenticated"] is True
@@ -144,6 +149,7 @@ async def test_what_the_app_asks_for_and_is_not_here_is_answered_so_that_it_hide
     assert install.status_code == 403 and isinstance(install.json()["error"], str)
 
 
+@pytest.mark.process
 async def test_the_agents_commands_are_offered(signed: Signed) -> None:
     body = {"projectPath": str(signed.project)}
     assert (await signed.http.post("/api/commands/list", json=body)).json()["count"] == 0

@@ -3,11 +3,14 @@
 from pathlib import Path
 
 import httpx
+import pytest
 
 from clients.cognova.chatting import peer_at
 from clients.peering import PATIENCE
 from fairlead.config import load
 from fairlead.wiring import running
+
+pytestmark = pytest.mark.process
 
 
 async def test_on_its_door_the_chat_and_its_rest_are_at_the_root(tmp_path: Path) -> None:

@@ -10,12 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 from websockets.asyncio.client import connect
 
 from clients.cognova.chatting import peer_at
 from clients.peering import PATIENCE
 from fairlead.config import Config, DoorConfig
 from fairlead.wiring import running
+
+pytestmark = pytest.mark.process
 
 LISTS = (
     "/api/conversations",

@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+import pytest
 from websockets.asyncio.client import connect
 
 from clients.cognova.shelling import ShellClient
@@ -10,6 +11,8 @@ from fairlead.config import load
 from fairlead.system.proctable import is_alive
 from fairlead.wiring import running
 from terminals.inside import outside
+
+pytestmark = pytest.mark.process
 
 
 async def test_a_shell_is_the_same_on_a_door_and_ends_with_the_gateway(tmp_path: Path) -> None:

@@ -16,6 +16,8 @@ from fairlead.config import load
 from fairlead.testing.direct_client import Message
 from fairlead.wiring import Running, running
 
+pytestmark = pytest.mark.process
+
 UNKNOWN = "99999999-9999-4999-8999-999999999999"
 
 

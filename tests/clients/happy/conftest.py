@@ -10,6 +10,13 @@ from clients.happy.seats import House, at_home
 from clients.happy.telling import Schema, real_schema
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The schema is checked by a program of node's, which the first test of a run starts, whichever that is."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.process)
+
+
 @pytest.fixture(scope="session")
 def schema() -> Iterator[Schema]:
     with real_schema() as running:

@@ -10,6 +10,8 @@ from websockets.asyncio.client import connect
 from fairlead.config import Config, DoorConfig
 from fairlead.wiring import running
 
+pytestmark = pytest.mark.process
+
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "mylifedb.md"
 
 

@@ -12,10 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 from websockets.asyncio.client import connect
 
 from fairlead.config import Config, DoorConfig
 from fairlead.wiring import Running, running
+
+pytestmark = pytest.mark.process
 
 PATIENCE = 60.0
 ITEM: dict[str, Any] = {

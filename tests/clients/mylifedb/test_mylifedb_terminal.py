@@ -53,6 +53,7 @@ async def seen(socket: ClientConnection, text: str) -> None:
             screen.feed(data)
 
 
+@pytest.mark.process
 async def test_bytes_go_both_ways_and_a_second_one_sees_the_same_screen(
     house: House, terminals: TerminalRegistry
 ) -> None:

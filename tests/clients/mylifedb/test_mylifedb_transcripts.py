@@ -18,6 +18,8 @@ from fairlead.config import Config
 from fairlead.testing.mylifedb_client import MyLifeDbClient
 from fairlead.wiring import Running, running
 
+pytestmark = pytest.mark.process
+
 SESSION = "7afc3e49-d4dd-410a-8fc2-8d26cf6e1f80"
 START = "2026-01-19T04:45:15.012Z"
 

@@ -20,6 +20,8 @@ from fairlead.config import Config
 from notices.listening import Hook, listening
 from notices.test_answer_codes import Browser
 
+pytestmark = pytest.mark.process
+
 PATIENCE = 60.0
 PATH = os.environ.get("PATH", os.defpath)
 

@@ -14,6 +14,8 @@ from fairlead.sessions.policy import Fences
 from sessions.policy.canary import RULES, Case, World, build, corpus
 from sessions.policy.place import judge
 
+pytestmark = pytest.mark.process
+
 ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", "GIT_CONFIG_NOSYSTEM": "1"}
 
 

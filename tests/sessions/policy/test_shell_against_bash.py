@@ -11,11 +11,15 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from fairlead.model.policy import Behavior, PermissionMode
 from sessions.policy.attacks import ATTACKS
 from sessions.policy.canary import Case, build
 from sessions.policy.place import judge_line
 from sessions.policy.test_canary import ENVIRONMENT, verdict
+
+pytestmark = pytest.mark.process
 
 BASH = shutil.which("bash") or "/bin/bash"
 ZSH = shutil.which("zsh") or "zsh is not installed: `make clis` fetches it"
