@@ -61,6 +61,13 @@ def fairlead(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     return call
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """One gateway serves all tests of a run, and starts agents while any of them runs."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.process)
+
+
 @pytest.fixture(scope="session")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     """One gateway for all tests of a run: they make sessions of their own."""

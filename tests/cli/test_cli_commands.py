@@ -10,8 +10,6 @@ import pytest
 
 from cli.conftest import Fairlead, House
 
-pytestmark = pytest.mark.process
-
 
 def new_session(fairlead: Fairlead, prompt: str = "SCRIPT:text hello") -> str:
     ran = fairlead("run", "--json", prompt)

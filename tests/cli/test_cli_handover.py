@@ -1,10 +1,6 @@
 """`fairlead hand-over` against a real gateway. The demo agent knows stdio alone, so that a move to elsewhere fails."""
 
-import pytest
-
 from cli.conftest import Fairlead, House
-
-pytestmark = pytest.mark.process
 
 
 def waiting(fairlead: Fairlead, house: House) -> str:

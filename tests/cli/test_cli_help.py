@@ -76,7 +76,6 @@ def test_the_version_is_told(fairlead: Fairlead) -> None:
     assert re.fullmatch(r"fairlead \d+\.\d+\.\d+\S*\n", ran.out)
 
 
-@pytest.mark.process
 def test_help_imports_nothing_of_the_server() -> None:
     """A test of what `fairlead --help` costs that does not look at a clock."""
     code = (

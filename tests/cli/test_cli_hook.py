@@ -27,8 +27,6 @@ from fairlead.cli import hook as program
 from fairlead.server.binding import Binding
 from fairlead.testing.clock import ManualClock
 
-pytestmark = pytest.mark.process
-
 TLS = Path(__file__).parents[1] / "server" / "tls"
 
 

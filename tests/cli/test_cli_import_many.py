@@ -16,8 +16,6 @@ from agents.claude_transcripts.written import conversation, lines
 from fairlead.config import Config
 from fairlead.wiring import Running, running
 
-pytestmark = pytest.mark.process
-
 PATIENCE = 3000.0
 """For the long form on a busy machine; nothing is asserted about the time itself."""
 COMMAND = """

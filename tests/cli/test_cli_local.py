@@ -107,7 +107,6 @@ def test_config_show_tells_where_each_setting_was_said(
     assert "s3cret" not in shown
 
 
-@pytest.mark.process
 def test_doctor_says_what_is_bad_and_exits_1(fairlead: Fairlead, tmp_path: Path) -> None:
     taken = socket.create_server(("127.0.0.1", 0))
     file = tmp_path / "settings.toml"
@@ -126,7 +125,6 @@ def test_doctor_says_what_is_bad_and_exits_1(fairlead: Fairlead, tmp_path: Path)
     assert not (tmp_path / "data").exists()
 
 
-@pytest.mark.process
 def test_doctor_tells_the_ways_of_driving_a_cli(fairlead: Fairlead, tmp_path: Path) -> None:
     fake = tmp_path / "claude"
     fake.write_text('#!/bin/sh\necho "2.1.325 (Claude Code)"\n')
@@ -141,7 +139,6 @@ def test_doctor_tells_the_ways_of_driving_a_cli(fairlead: Fairlead, tmp_path: Pa
     assert "sessions run: claude" in ran.out
 
 
-@pytest.mark.process
 @pytest.mark.parametrize(
     ("setting", "program", "level", "words"),
     [
@@ -207,7 +204,6 @@ def test_restore_refuses_what_is_not_a_backup(fairlead: Fairlead, tmp_path: Path
     assert not (tmp_path / "data" / "fairlead.db").exists()
 
 
-@pytest.mark.process
 def test_the_token_of_the_environment_is_not_printed_by_anything_local(
     fairlead: Fairlead, monkeypatch: pytest.MonkeyPatch
 ) -> None:

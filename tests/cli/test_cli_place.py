@@ -32,7 +32,6 @@ def test_nobody_serving_says_how_to_start_one(tmp_path: Path) -> None:
         Wanted(data=str(tmp_path)).find({})
 
 
-@pytest.mark.process
 def test_the_file_of_a_gateway_that_died_is_not_believed(folder: Path) -> None:
     """Its port may be another program's by now, which would get the token."""
     dead = os.fork()

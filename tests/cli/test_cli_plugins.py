@@ -9,8 +9,6 @@ import pytest
 from cli.conftest import Fairlead, House
 from plugins.plugging import BOARD, PATIENCE, write_plugin
 
-pytestmark = pytest.mark.process
-
 
 @pytest.fixture
 def board(house: House, fairlead: Fairlead) -> Iterator[House]:

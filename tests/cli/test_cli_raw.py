@@ -21,8 +21,6 @@ from fairlead.terminals.modes import DEFAULTS
 from fairlead.terminals.picture import picture
 from server.fakes import OTHER, SESSION, Served, serving
 
-pytestmark = pytest.mark.process
-
 CTRL_C, CTRL_BRACKET = b"\x03", b"\x1d"
 MAIN = "from fairlead.cli.main import main; main()"
 INNER, PERSON = Size(60, 12), Size(50, 10)

@@ -15,8 +15,6 @@ import pytest
 from cli.conftest import Fairlead
 from cli.terminals import PATIENCE, Terminal, background, environment
 
-pytestmark = pytest.mark.process
-
 TLS = Path(__file__).resolve().parents[1] / "server" / "tls"
 
 
@@ -173,7 +171,7 @@ def test_over_tls_the_own_gateway_is_known_and_another_must_prove_itself(
     server: Server, fairlead: Fairlead, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.start("--tls-cert", str(TLS / "cert.pem"), "--tls-key", str(TLS / "key.pem"))
-    assert fairlead("run", "SCRIPT:text tls", "--data", str(server.data)).code == 0
+    assert fairlead("run", "SCRIPT:text tls", "--cwd", str(server.project), "--data", str(server.data)).code == 0
     elsewhere = ("ls", "--url", f"https://localhost:{server.port}", "--data", str(server.data))
     refused = fairlead(*elsewhere)
     assert refused.code == 3
@@ -257,13 +255,18 @@ def test_an_answer_that_finds_nobody_does_not_end_the_run(server: Server) -> Non
 
 def test_whoever_reads_only_the_beginning_ends_the_command_quietly(server: Server, fairlead: Fairlead) -> None:
     server.start()
-    session = fairlead("run", "--json", "SCRIPT:long 3000", "--data", str(server.data)).lines[0]["session"]
+    session = fairlead(
+        "run", "--json", "SCRIPT:long 3000", "--cwd", str(server.project), "--data", str(server.data)
+    ).lines[0]["session"]
     logs = background(server.env, server.project, "logs", session, "-f", "--json")
     assert logs.stdout is not None
     assert logs.stderr is not None
     logs.stdout.readline()
     logs.stdout.close()
-    assert fairlead("send", session, "SCRIPT:long 3000", "--data", str(server.data)).code == 0
+    assert (
+        fairlead("send", session, "SCRIPT:long 3000", "--cwd", str(server.project), "--data", str(server.data)).code
+        == 0
+    )
     with logs:
         assert logs.stderr.read() == ""
         assert logs.wait(PATIENCE) == 1
@@ -289,7 +292,9 @@ def test_a_follower_without_a_keyboard_leaves_the_turn_alone(server: Server, fai
 @pytest.mark.fault
 def test_logs_follow_what_another_client_does(server: Server, fairlead: Fairlead) -> None:
     server.start()
-    session = fairlead("run", "--json", "SCRIPT:text one", "--data", str(server.data)).lines[0]["session"]
+    session = fairlead(
+        "run", "--json", "SCRIPT:text one", "--cwd", str(server.project), "--data", str(server.data)
+    ).lines[0]["session"]
     logs = background(server.env, server.project, "logs", session, "-f", "--json")
     assert logs.stdout is not None
     ends = 0

@@ -5,8 +5,6 @@ import pytest
 from cli.conftest import Fairlead, House
 from cli.terminals import SGR, Terminal, environment
 
-pytestmark = pytest.mark.process
-
 CTRL_C, CTRL_D = "\x03", "\x04"
 
 

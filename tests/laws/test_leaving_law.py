@@ -9,6 +9,7 @@ import sqlite3
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -176,8 +177,8 @@ def terminals() -> Iterator[list[TerminalRegistry]]:
     made: list[TerminalRegistry] = []
 
     class Seen(TerminalRegistry):
-        def __init__(self, *given: object) -> None:
-            super().__init__(*given)  # type: ignore[arg-type]  # whatever the wiring gives
+        def __init__(self, *given: Any, **named: Any) -> None:
+            super().__init__(*given, **named)
             made.append(self)
 
     with pytest.MonkeyPatch.context() as patch:

@@ -8,7 +8,10 @@ from fairlead.model.ids import SessionId
 from fairlead.model.news import What
 from fairlead.model.reading import SPACE, MarkShown, ReadShown, Shown
 from fairlead.sessions.shown import ShownBook
-from sessions.rig import ANN, BOB, CHILD, SESSION, Rig
+from sessions.rig import CHILD, SESSION, Rig
+
+ANN = Identity("cred-ann", "ann", "ann", frozenset({"admin"}))
+BOB = Identity("cred-bob", "bob", "bob", frozenset({"view"}))
 
 
 def nobody(session: SessionId) -> frozenset[Identity]:

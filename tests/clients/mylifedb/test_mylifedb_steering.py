@@ -302,6 +302,7 @@ async def test_a_turn_that_only_another_user_watched_is_unread(house: House) -> 
     agent = await talked(house, 1)
     await house.credentials.users.add("bob", scopes=("view",))
     bob = (await house.credentials.create("token", "bob's phone", ("view",), user="bob")).secret
+    await house.rig.do(cmd.Share(session=SESSION, user="bob"))
     async with house.tab(), house.tab(token=bob):
         pass
     await left(house)
