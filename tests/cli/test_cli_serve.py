@@ -264,7 +264,7 @@ def test_whoever_reads_only_the_beginning_ends_the_command_quietly(server: Serve
     logs.stdout.readline()
     logs.stdout.close()
     assert (
-        fairlead("send", session, "SCRIPT:long 3000", "--cwd", str(server.project), "--data", str(server.data)).code
+        fairlead("send", session, "SCRIPT:long 3000", "--data", str(server.data)).code
         == 0
     )
     with logs:

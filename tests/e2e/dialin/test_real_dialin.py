@@ -198,7 +198,9 @@ async def test_closing_ends_the_cli_and_the_next_message_resumes_it(desk: Desk, 
     exited = await desk.until("agent.exited")
     assert exited["expected"] and gone(process)
     how = (exited.get("code"), exited.get("signal"))
-    assert how == ((0, None) if since(version, "2.1.77") else (143, None)), "by close code where that ends it"
+    # An older one ends itself by code 143, which a sandbox cannot tell from SIGTERM.
+    ways = {(0, None)} if since(version, "2.1.77") else {(143, None), (None, 15)}
+    assert how in ways, "by close code where that ends it"
     assert (await desk.turn("SCRIPT:echo"))["status"] == "completed"
     assert desk.all("session.resumed")[0]["agent_session"] == desk.session
 
