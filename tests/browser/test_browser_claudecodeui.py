@@ -3,7 +3,6 @@
 import json
 import os
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -206,22 +205,3 @@ async def test_a_day_with_the_real_program(real_house: CloudHouse) -> None:
     await tab.choose("Chat")
     await eventually(tab.answers, lambda said: said[-1] == f"{HELLO} from the terminal")
     await eventually(tab.prompts, lambda said: said[-1] == "SCRIPT:text from the terminal")
-
-
-async def test_a_text_before_a_tool_is_shown_once_though_the_clock_is_ahead(house: CloudHouse) -> None:
-    person = await house.person()
-    # The app stamps what it was streamed with its own clock, and sorts by it once there is history.
-    await person.clock.install(time=datetime.now(UTC) + timedelta(seconds=2))
-    tab = await house.tab(person)
-    await tab.sign_in()
-    await tab.visible("New Session").first.wait_for()
-    await tab.say("SCRIPT:text first")
-    await tab.answered(f"{HELLO} first")
-    await tab.page.reload()
-    await tab.answered(f"{HELLO} first")
-    await tab.say("SCRIPT:tool")
-    await tab.visible("Allow once").wait_for()
-    assert await tab.answers() == [f"{HELLO} first", "I will run a command."], "while it waits"
-    await tab.choose("Allow once")
-    seen = await eventually(tab.answers, lambda seen: seen[-1:] and seen[-1].startswith(WROTE))
-    assert seen[:-1] == [f"{HELLO} first", "I will run a command."]
