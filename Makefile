@@ -7,10 +7,10 @@ RUN = py=$$(tools/find-python) && exec "$$py"
 SOURCES = $(wildcard src tests bench tools)
 
 .DEFAULT_GOAL := help
-.PHONY: help install clis serve web check format test test-long bench screenshots coverage rules lock clean
+.PHONY: help install clis serve web check format test test-long test-stress drift bench screenshots coverage rules lock clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
 
 install: ## make .venv with every dependency, by hash, and the command .venv/bin/fairlead
 	@$(RUN) -m tools.install
@@ -37,8 +37,14 @@ format: install ## let ruff write the formatting and the easy fixes
 test: ## install what tests need and run them all; PARTS="unit cli" picks some
 	@$(RUN) -m tools.test $(PARTS)
 
+test-stress: install clis ## parts of the tests in a random order on a busy machine, ten times; ARGS="--runs 1 unit" for less
+	@$(BIN)/python -m tools.test_stress $(ARGS)
+
 test-long: install clis ## the long forms, with a new seed; the result is kept in tests/long-result.json
 	@$(BIN)/python -m tools.test_long
+
+drift: install ## run the scenarios on one more version of Claude Code and keep the result: VERSION="2.1.200"
+	@$(BIN)/python -m tools.drift $(VERSION)
 
 bench: install ## measure beside peers in the same run, and print ratios
 	@if [ -f bench/run.py ]; then exec $(BIN)/python bench/run.py $(ARGS); else echo "bench/run.py is not written yet"; fi
@@ -46,8 +52,8 @@ bench: install ## measure beside peers in the same run, and print ratios
 screenshots: install web ## take the pictures of the web UI in docs/pictures again; needs a Chromium (`make clis`)
 	@PYTHONPATH=tests:. tools/innet $(BIN)/python -m browser.pictures
 
-coverage: ## run the unit part under coverage and check the floor of the core rooms
-	@$(RUN) -m tools.test install unit coverage
+coverage: ## run the unit tests under coverage and check the floor of the core rooms
+	@$(RUN) -m tools.test install coverage
 
 rules: install ## which rules of the seeds the last test run showed; ARGS=--verbose prints their text
 	@$(BIN)/python -m tools.rules $(ARGS)

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fairlead.clients.cognova.notifications import NotificationCodec
+from fairlead.model.auth import Identity
 from fairlead.model.notices import Change, FeedEntry
 from fairlead.notices.feed import Feed
 from fairlead.stores.sqlite import SqliteStore
@@ -48,13 +49,16 @@ class Pit:
     def hang_up(self, code: int, reason: str) -> None: ...
 
 
+ADMIN = Identity("", "", "", frozenset({"admin"}))
+
+
 async def encodings(peers: int) -> int:
     with tempfile.TemporaryDirectory(prefix="fairlead-bench-") as folder:
         store = await SqliteStore.open(Path(folder))
         feed, codec = Feed(store.shelf, SystemClock()), Counted()
         await feed.start()
         for _ in range(peers):
-            feed.join(codec).attached(Pit())
+            feed.join(ADMIN, codec).attached(Pit())
         await feed.write(Change(resource="task", action="create", id="1", name="Fix login bug"))
         await store.close()
         return codec.encoded

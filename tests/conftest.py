@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from tools import rules  # noqa: E402
-from tools.pytest_house import NoSkips, RuleResults, Shard, skips_fail  # noqa: E402
+from tools.pytest_house import NoSkips, ProcessGuard, RandomOrder, RuleResults, skips_fail  # noqa: E402
 
 # The suites' asserts explain themselves like those of any test; this must be said before anybody imports one.
 pytest.register_assert_rewrite("fairlead.testing.store_conformance", "fairlead.testing.derived_conformance")
@@ -22,16 +22,23 @@ pytest.register_assert_rewrite("fairlead.testing.store_conformance", "fairlead.t
 settings.register_profile("fairlead", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("fairlead")
 
-SEED = int(os.environ.get("FAIRLEAD_SEED") or random.SystemRandom().randrange(2**32))
+# Taken out of the environment: a gateway under test would refuse it as a setting that it does not know. The worker
+# processes of one run inherit the seed under another name, so that all of them agree on the order of tests.
+SEED = int(
+    os.environ.pop("FAIRLEAD_SEED", "") or os.environ.get("PYTEST_RUN_SEED") or random.SystemRandom().randrange(2**32)
+)
+os.environ["PYTEST_RUN_SEED"] = str(SEED)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--shard", default="1/1", help="run one share of the tests: 2/3 is the second of three")
+    parser.addoption("--random-order", action="store_true", help="run files and the tests in each in a random order")
     parser.addoption("--rules-file", default=str(rules.RESULTS), help="where the rules that tests show are noted")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.pluginmanager.register(Shard(config.getoption("--shard")), "fairlead-shard")
+    if config.getoption("--random-order"):
+        config.pluginmanager.register(RandomOrder(SEED), "fairlead-random-order")
+    config.pluginmanager.register(ProcessGuard((ROOT / "tests/e2e", ROOT / "tests/browser")), "fairlead-process-guard")
     if skips_fail():
         config.pluginmanager.register(NoSkips(), "fairlead-no-skips")
     results = RuleResults(Path(config.getoption("--rules-file")), rules.known_rules())

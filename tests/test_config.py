@@ -87,3 +87,21 @@ def test_the_default_file_is_used_if_it_is_there(tmp_path: Path) -> None:
 def test_variables_that_are_no_settings_are_left_alone() -> None:
     assert load({**HOME, "FAIRLEAD_TOKEN": "x", "FAIRLEAD_URL": "y"}).config == load(HOME).config
     assert isinstance(load(HOME).config, Config)
+
+
+def test_paths_do_not_depend_on_where_the_gateway_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = {"data": "d", "plugins": "p", "tls_cert": "c", "tls_key": "k", "claude": "bin/claude", "shell": "zsh"}
+    loaded = load({"HOME": "/home/me", "FAIRLEAD_CONFIG": "x.toml"}, given, _written(tmp_path / "x.toml"))
+    config = loaded.config
+    assert [config.data, config.plugins, config.tls_cert, config.tls_key, config.claude] == [
+        str(tmp_path / name) for name in ("d", "p", "c", "k", "bin/claude")
+    ]
+    assert (config.shell, config.claude_home) == ("zsh", "")
+    assert loaded.file == tmp_path / "x.toml"
+    assert load({"HOME": "/home/me"}).file == Path("/home/me/.config/fairlead/config.toml")
+
+
+def _written(path: Path) -> Path:
+    path.write_text("")
+    return path

@@ -1,4 +1,5 @@
-"""Fetches what the tests need to run: three Claude Code CLIs from npm, and Debian's `ip`, `unshare`, `vim` and `less`.
+"""Fetches what the tests need to run: three Claude Code CLIs from npm, and Debian's `ip`, `unshare`, `vim`,
+`less`, `bwrap` and `zsh`.
 
 The CLIs go into a cache outside the clone, one folder a version with an entry `claude`, so that every clone
 shares them. A folder is filled under another name and renamed when whole, so a right name means complete.
@@ -14,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from tools.debian import apt_install
 
 @dataclass(frozen=True)
 class Release:
-    """One published CLI: its npm package, the hash of that, and where its program lies inside."""
+    """One published CLI: its npm package, the hash of that (empty: any), and where its program lies inside."""
 
     version: str
     package: str
@@ -59,8 +60,29 @@ RELEASES = (
     ),
 )
 
+NATIVE_SINCE = (2, 1, 113)
+"""The first version that is a program of its own; before, it is a script for node."""
+
+
+def release_of(version: str) -> Release:
+    """Any published version: a pinned one as it is pinned, another by the form that its age has, without a hash."""
+    for release in RELEASES:
+        if release.version == version:
+            return release
+    if tuple(int(number) for number in version.split(".")) < NATIVE_SINCE:
+        return replace(RELEASES[0], version=version, integrity="")
+    return replace(RELEASES[-1], version=version, integrity="")
+
+
 # program -> the Debian package that has it
-PROGRAMS = {"ip": "iproute2", "unshare": "util-linux", "vim": "vim", "less": "less"}
+PROGRAMS = {
+    "ip": "iproute2",
+    "unshare": "util-linux",
+    "vim": "vim",
+    "less": "less",
+    "bwrap": "bubblewrap",
+    "zsh": "zsh",
+}
 
 
 class InstallFailed(Exception):
@@ -83,11 +105,16 @@ def say(text: str) -> None:
     print(f"clis: {text}", flush=True)
 
 
-def check_integrity(folder: Path, release: Release) -> None:
-    # npm has compared the download with the registry's hash; here the registry's hash is compared with ours.
+def integrity(folder: Path, release: Release) -> str:
+    """The hash that the registry names for what npm installed there; npm has compared the download with it."""
     listed = json.loads((folder / "node_modules" / ".package-lock.json").read_text())["packages"]
-    found = listed[f"node_modules/{release.package}"]["integrity"]
-    if found != release.integrity:
+    return str(listed[f"node_modules/{release.package}"]["integrity"])
+
+
+def check_integrity(folder: Path, release: Release) -> None:
+    # A version that is not pinned is taken with the hash that it came with.
+    found = integrity(folder, release)
+    if release.integrity and found != release.integrity:
         raise InstallFailed(
             f"{release.package}@{release.version} has the hash {found}, not the pinned one: not installed"
         )

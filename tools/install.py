@@ -88,7 +88,7 @@ def install() -> None:
     run(uv, "pip", "sync", "--quiet", "--python", python, "--require-hashes", "requirements.lock")
     say("installing fairlead itself")
     editable = ("--no-deps", "--build-constraints", "tools/build.lock.txt", "--editable", ".")
-    run(uv, "pip", "install", "--quiet", "--python", python, *editable)
+    run(uv, "pip", "install", "--quiet", "--compile-bytecode", "--python", python, *editable)
     STAMP.write_text(fingerprint())
     say(f"ready in {time.monotonic() - begun:.0f} s: .venv/bin/fairlead")
 

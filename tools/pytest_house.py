@@ -1,5 +1,5 @@
-"""The pytest plugins of this house: skips that fail where nothing may be left out, the count of rules shown, and a
-share of the tests for one of several processes.
+"""The pytest plugins of this project: skips that fail where every test must run, the count of rules shown, and a random
+order.
 
 tests/conftest.py registers them; they live here so that tests can run them on test suites of their own.
 """
@@ -7,9 +7,11 @@ tests/conftest.py registers them; they live here so that tests can run them on t
 import fcntl
 import json
 import os
-import zlib
-from collections.abc import Collection
+import random
+import sys
+from collections.abc import Collection, Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,8 +38,15 @@ class NoSkips:
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         self._note(report)
 
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """A worker process of pytest-xdist ended; it reports no module that was skipped as a whole but like this."""
+        self.skipped.update(getattr(node, "workeroutput", {}).get("skipped", {}))
+
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if (output := getattr(session.config, "workeroutput", None)) is not None:
+            output["skipped"] = self.skipped
         if self.skipped and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
@@ -88,17 +97,52 @@ class RuleResults:
             fresh.replace(self.path)
 
 
-class Shard:
-    """Keeps one share of the tests, by their names: `2/3` is the second of three. Together the shares are all."""
+class RandomOrder:
+    """Shuffles the files, and the tests inside each file, by the run's seed.
 
-    def __init__(self, share: str) -> None:
-        number, _, count = share.partition("/")
-        self.number, self.count = int(number), int(count)
-        if not 1 <= self.number <= self.count:
-            raise pytest.UsageError(f"--shard {share}: K/N with K from 1 to N is expected")
+    The tests of one file stay together, because they share fixtures that are expensive to make.
+    """
 
-    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        mine = [item for item in items if zlib.crc32(item.nodeid.encode()) % self.count == self.number - 1]
-        others = [item for item in items if zlib.crc32(item.nodeid.encode()) % self.count != self.number - 1]
-        items[:] = mine
-        config.hook.pytest_deselected(items=others)
+    def __init__(self, seed: int) -> None:
+        self._rng = random.Random(seed)
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        files: dict[Path, list[pytest.Item]] = {}
+        for item in items:
+            files.setdefault(item.path, []).append(item)
+        groups = list(files.values())
+        self._rng.shuffle(groups)
+        for group in groups:
+            self._rng.shuffle(group)
+        items[:] = [item for group in groups for item in group]
+
+
+class ProcessGuard:
+    """Fails a unit test that starts a process without the mark `process`, so that the unit part stays quick.
+
+    Tests that wait for processes are a part of their own: more of them can run at once than there are cores.
+    """
+
+    STARTS = frozenset({"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn"})
+    MARKS = ("process", "fault", "long", "cli")
+
+    def __init__(self, elsewhere: Collection[Path]) -> None:
+        self._elsewhere = tuple(elsewhere)
+        self._started: str | None = None
+        sys.addaudithook(self._audit)
+
+    def _audit(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if event in self.STARTS and self._started is None:
+            self._started = f"{event}: {arguments[0] if arguments else ''}"
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        self._started = None
+        return (yield)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_teardown(self, item: pytest.Item) -> None:
+        if self._started is None or any(folder in item.path.parents for folder in self._elsewhere):
+            return
+        if not any(item.get_closest_marker(mark) for mark in self.MARKS):
+            pytest.fail(f"it starts a process ({self._started}): mark it with @pytest.mark.process", pytrace=False)

@@ -1,4 +1,5 @@
-"""`make test-long`: the long forms of the tests, with a new seed, and their last result kept in the repository."""
+"""`make test-long`: the long forms of the tests, with a new seed, and the tests of the real CLI on every pinned version
+(`make test` takes the newest and one other); the last result is kept in the repository."""
 
 import datetime
 import json
@@ -9,9 +10,12 @@ import sys
 import time
 from pathlib import Path
 
+from tools.clis import RELEASES
+
 ROOT = Path(__file__).resolve().parent.parent
 RESULT = ROOT / "tests" / "long-result.json"
-RULES = ROOT / "build" / "long-rules.json"
+BUILD = ROOT / "build"
+RULES = BUILD / "long-rules.json"
 
 
 def git(*arguments: str) -> str:
@@ -24,13 +28,18 @@ def main() -> int:
     commit = git("rev-parse", "HEAD") + ("-dirty" if git("status", "--porcelain", "--untracked-files=no") else "")
     begun = time.monotonic()
     RULES.unlink(missing_ok=True)
-    options = ["-m", "long", "--timeout=0", f"--rules-file={RULES}"]
-    argv = ["tools/innet", sys.executable, "-m", "pytest", *options, "tests"]
-    code = subprocess.run(argv, cwd=ROOT, env={**os.environ, "FAIRLEAD_SEED": str(seed)}, check=False).returncode
+    env = {**os.environ, "FAIRLEAD_SEED": str(seed), "FAIRLEAD_CLIS": "all"}
+    pytest = ["tools/innet", sys.executable, "-m", "pytest"]
+    long = [*pytest, "-m", "long", "--timeout=0", f"--rules-file={RULES}", "tests"]
+    code = subprocess.run(long, cwd=ROOT, env=env, check=False).returncode
+    # These show their rules in every `make test`: what is kept here is that all versions passed.
+    versions = [*pytest, "-q", "-m", "not long", f"--rules-file={BUILD / 'versions-rules.json'}", "tests/e2e"]
+    code = subprocess.run(versions, cwd=ROOT, env=env, check=False).returncode or code
     result = {
         "commit": commit,
         "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "seed": seed,
+        "clis": [release.version for release in RELEASES],
         "seconds": round(time.monotonic() - begun),
         "result": "passed" if code == 0 else f"failed (pytest exit {code})",
     }

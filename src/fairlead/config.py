@@ -40,6 +40,7 @@ class DoorConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     port: Annotated[int, msgspec.Meta(ge=0, le=65535)]
     static: str = ""
     public_url: str = ""
+    login: Literal["", "basic", "token"] = ""
     options: dict[str, str] = {}
 
 
@@ -120,6 +121,13 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         Literal["follow", "kill"],
         _described("What to do with agents that outlived an earlier gateway: follow them to their end, or end them."),
     ] = "follow"
+    sandbox: Annotated[
+        Literal["auto", "require", "off"],
+        _described(
+            "Whether agents, terminals and plugins run where the data folder, the settings and the gateway's processes "
+            "do not exist (bubblewrap): auto, where that works; require, or do not start; off."
+        ),
+    ] = "auto"
     durability: Annotated[
         Literal["process", "power"],
         _described("What an acknowledged event survives: the death of any process, or a power cut as well (slower)."),
@@ -145,7 +153,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     door: Annotated[
         dict[str, DoorConfig],
         _described(
-            "Further ports, each for one client protocol by name: its port, static, public_url, options (a table)."
+            "Further ports, each for one client protocol by name: port, static, public_url, login, options (a table)."
         ),
     ] = {}
     notify_private: Annotated[
@@ -157,9 +165,29 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         float, _described("How many commands one socket may give in a second."), msgspec.Meta(gt=0)
     ] = 50.0
     waiting_sockets: Annotated[
-        int, _described("Connections that may wait before they have shown a credential."), msgspec.Meta(ge=1)
+        int,
+        _described(
+            "Connections that may wait before they have shown a credential, whatever they say or read meanwhile."
+        ),
+        msgspec.Meta(ge=1),
     ] = 256
     waiting_per_address: Annotated[int, _described("The same, from one address."), msgspec.Meta(ge=1)] = 32
+    sockets_per_credential: Annotated[
+        int,
+        _described(
+            "Sockets and requests that one credential may have open at once; never more than a quarter of the open "
+            "files that the process may have."
+        ),
+        msgspec.Meta(ge=1),
+    ] = 512
+    credential_bytes: Annotated[
+        int,
+        _described(
+            "What may wait to be read for one credential, over all its sockets and requests; beyond it those for which "
+            "most waits are closed (1013)."
+        ),
+        msgspec.Meta(ge=1 << 20),
+    ] = 128 << 20
     record_bytes: Annotated[
         int,
         _described("Largest record of an agent kept in the database; larger ones go to a file."),
@@ -182,10 +210,12 @@ class BadSetting(BadRequest):
 
 
 class Loaded(msgspec.Struct, frozen=True):
-    """The settings and, for each, where it was said."""
+    """The settings and, for each, where it was said; `file` is the settings file that was named, if one was."""
 
     config: Config
     sources: dict[str, str]
+    file: Path
+    """Where the settings file is, or would be."""
 
 
 def default_data(env: Mapping[str, str]) -> Path:
@@ -211,13 +241,26 @@ def load(env: Mapping[str, str], overrides: Mapping[str, Any] | None = None, fil
         if value is not None:
             values[name], sources[name] = value, "command line"
     config = _convert(values, sources)
+    # A gateway does not stay in the folder where it was started: every path is made absolute here.
+    doors = {name: msgspec.structs.replace(door, static=_absolute(door.static)) for name, door in config.door.items()}
     config = msgspec.structs.replace(
         config,
-        data=str(Path(config.data).expanduser().absolute()) if config.data else str(default_data(env)),
-        roots=tuple(str(Path(root).expanduser().absolute()) for root in config.roots)
-        or (env.get("HOME", os.getcwd()),),
+        data=_absolute(config.data) or str(default_data(env)),
+        roots=tuple(_absolute(root) for root in config.roots) or (env.get("HOME", os.getcwd()),),
+        claude=_absolute(config.claude) if "/" in config.claude else config.claude,
+        claude_home=_absolute(config.claude_home),
+        claude_homes=tuple(_absolute(home) for home in config.claude_homes),
+        shell=_absolute(config.shell) if "/" in config.shell else config.shell,
+        tls_cert=_absolute(config.tls_cert),
+        tls_key=_absolute(config.tls_key),
+        plugins=_absolute(config.plugins),
+        door=doors,
     )
-    return Loaded(config, sources)
+    return Loaded(config, sources, (named or default_file(env)).absolute())
+
+
+def _absolute(path: str) -> str:
+    return str(Path(path).expanduser().absolute()) if path else ""
 
 
 def names() -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from fairlead.auth.actions import CredentialActions
 from fairlead.auth.bootstrap import bootstrap_admin
 from fairlead.auth.credentials import Credentials
 from fairlead.auth.hosts import House
-from fairlead.auth.keyfile import TokenKey
+from fairlead.auth.keyfile import URLS, KeyFile
 from fairlead.auth.keys import SessionKeys
 from fairlead.config import Config, default_file
 from fairlead.model.admin import FolderReport
@@ -45,8 +45,10 @@ from fairlead.server.logging import Redactor, configure_logging
 from fairlead.server.pages import page_performers
 from fairlead.server.protocols import discover, views_of
 from fairlead.server.runner import Runner
+from fairlead.server.shares import Shares
 from fairlead.server.shell import WebShell
-from fairlead.server.steps import Performer, leaving, trust_performers
+from fairlead.server.steps import Leaving, Performer, trust_performers
+from fairlead.sessions import disk
 from fairlead.sessions.folders import Folders
 from fairlead.sessions.gateway import SessionGateway
 from fairlead.sessions.halls import Halls
@@ -62,7 +64,9 @@ from fairlead.sessions.workspace import Workspace
 from fairlead.stores.sqlite import SqliteStore
 from fairlead.stores.uploads import FOLDER as UPLOADS
 from fairlead.stores.uploads import Uploads
+from fairlead.system import descriptors
 from fairlead.system.clock import SystemClock
+from fairlead.system.sandbox import Sandbox, find_program, problem_of, sandbox_of
 from fairlead.terminals import (
     AGENT,
     PROVIDERS,
@@ -85,11 +89,12 @@ MOST_AGENTS = 64
 
 
 class DoorTold(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a door is; `static` the folder whose files it serves, if any."""
+    """Where a door is; `static` the folder whose files it serves, if any; `basic`: browsers sign in by HTTP Basic."""
 
     name: str
     url: str
     static: str = ""
+    basic: bool = False
 
 
 class Running(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,15 +106,26 @@ class Running(msgspec.Struct, frozen=True, kw_only=True):
     token: str
     agent: AgentInfo
     version: str
+    exposed: str = ""
+    """What an agent can reach for want of a sandbox; empty where there is one."""
     doors: tuple[DoorTold, ...] = ()
 
 
 class Gateway:
     """A whole gateway; `start` it, then `serve` until it is stopped."""
 
-    def __init__(self, config: Config, env: Mapping[str, str], mcp: Mapping[str, McpServer] | None = None) -> None:
+    def __init__(
+        self,
+        config: Config,
+        env: Mapping[str, str],
+        mcp: Mapping[str, McpServer] | None = None,
+        *,
+        file: Path | None = None,
+    ) -> None:
+        """`file`: where the settings come from, which no tool may touch."""
         self.config = config
         self._env = env
+        self._file = file or default_file(env)
         self._mcp = dict(mcp or {})
         self._clock = SystemClock()
 
@@ -135,6 +151,7 @@ class Gateway:
         config = self.config
         data = Path(config.data)
         redactor = configure_logging(config.log_format, config.log_level.upper()) if alone else Redactor()
+        files = descriptors.raise_limit() if alone else descriptors.limit()
         protocols = discover()
         binding, wanted = _binding(config), _doors(config)
         known = check_doors(wanted, protocols, binding, data)
@@ -148,35 +165,48 @@ class Gateway:
                 stack.callback(listener.close)
         store = await SqliteStore.open(data, durability=config.durability, spill_above=config.record_bytes)
         stack.push_async_callback(store.close)
-        credentials = Credentials(store.documents, self._clock, key=TokenKey(data))
+        credentials = Credentials(store.documents, self._clock, key=KeyFile(data), url_key=KeyFile(data, URLS))
         await credentials.load()
         stack.push_async_callback(credentials.close)
         token = await bootstrap_admin(credentials, data, self._env.get("FAIRLEAD_TOKEN"))
         redactor.hide(token)
-        terminals = TerminalRegistry(self._clock, config.max_terminals)
+        uploads = Uploads(data / UPLOADS)
+        await uploads.start()
+        owner = _mark_of(data)
+        _make_settings_folder(self._env)
+        chosen_sandbox = await asyncio.to_thread(choose_sandbox, config, self._env, self._file)
+        sandbox = chosen_sandbox.sandbox
+        if chosen_sandbox.exposed:
+            log.warning("no sandbox", extra={"problem": chosen_sandbox.exposed})
+        agents = agents_sandbox(config, self._env, sandbox)
+        terminals = TerminalRegistry(self._clock, config.max_terminals, agents=agents, people=sandbox)
         stack.push_async_callback(terminals.close)
         house = house_of(binding, sockets)
         address = urls(binding, sockets)[0]
-        kinds = agent_kinds(config, self._env, self._clock, credentials.agents, address, terminals)
+        kinds = agent_kinds(config, self._env, self._clock, credentials.agents, address, terminals, agents)
         chosen = await choose_agent(config, kinds)
         transcripts = self._transcripts(data)
-        uploads = Uploads(data / UPLOADS)
-        await uploads.start()
-        fences = _fences((data, plugins_folder(config)), uploads, house, doors)
-        closed = (*fences.folders, str(default_file(self._env).parent))
-        news = NewsDesk(self._clock)
-        notices = self._notices(store, data)
+        closed = (data, plugins_folder(config), *settings_places(self._file, self._env))
+        fences = _fences(closed, uploads, house, doors)
+        news = NewsDesk(self._clock, lambda who, session: self._gateway.owning.sees(who, session))
+        notices = self._notices(store, data, credentials)
         await notices.begin()
 
         def told(session: SessionId, what: What) -> None:
             news.tell(session, what)
             notices.news(session, what)
 
+        shown = ShownBook(store.documents, news.tell, lambda session: self._registry.watching(session))
+        stack.push_async_callback(shown.close)
         services = msgspec.structs.replace(
             self._services(store, kinds, chosen.name, fences, transcripts),
             views=views_of(protocols),
+            owner=owner,
             news=told,
             committed=notices.committed,
+            is_user=lambda name: credentials.users.get(name) is not None,
+            sight_lost=credentials.sight_lost,
+            looked=shown.looked,
         )
         registry = self._registry = Registry(services)
         keeper = self._keeper = registry.opener = Keeper(
@@ -190,19 +220,26 @@ class Gateway:
             terminals, shells, providers(config), gateway, store.documents, self._clock, gateway.resolve_folder
         )
         stack.push_async_callback(desks.close)
-        plugins = Plugins(store.documents, self._clock, plugin_settings(config, self._env))
-        limits = server_limits(config)
+        plugins = Plugins(store.documents, self._clock, plugin_settings(config, self._env, sandbox, owner))
+        limits = server_limits(config, files)
         shell = WebShell()
         inbound = [protocol for kind in kinds.values() if (protocol := kind.protocol()) is not None]
         page = invitations_page(protocols, doors, config.public_url or address)
         inbound.append(shell.protocol())
         people = CredentialActions(credentials, page).performers()
+        owning = gateway.owning
+        leaving = Leaving(
+            store.documents,
+            services.is_user,
+            (notices.revoked, gateway.revoked, shown.forget),
+            (owning.forget, shells.forget, uploads.forget, notices.forget, shown.forget),
+        )
         performers: dict[type[Action], Performer] = {
-            **leaving(people, notices.revoked, (uploads.forget, shells.forget)),
+            **leaving.performers(people),
             **SessionKeys(store.documents).performers(),
             **trust_performers(self._trust),
             **keeper.performers(),
-            **ShownBook(store.documents, news.tell).performers(),
+            **shown.performers(),
             **news.performers(),
             **Halls(news, store.summary).performers(),
             **TerminalActions(terminals).performers(),
@@ -210,13 +247,14 @@ class Gateway:
             **desks.performers(),
             **FolderBook(store.documents, services.policy, gateway.resolve_folder).performers(),
             **Folders(services.policy.roots, gateway.resolve_folder).performers(),
-            **Workspace(services.policy.roots, gateway.resolve_folder, closed).performers(),
+            **Workspace(services.policy.roots, gateway.resolve_folder, fences.folders).performers(),
             **notices.performers(),
             **plugins.performers(),
             **page_performers(plugins),
             **shell.performers(),
             **uploads.performers(),
         }
+        performers = owning.guarded(performers)
         for kind in kinds.values():
             performers.update(kind.performers())
         parts = Parts(
@@ -230,10 +268,13 @@ class Gateway:
             version=version("fairlead"),
             base=config.public_url,
             limits=limits,
+            shares=Shares(serving.open_per_credential(limits), limits.bytes_per_credential),
         )
         behind = [(door, door.app(parts)) for door in doors]
         self._runner = Runner(App(parts), binding, sockets, self._clock, limits, behind)
         await registry.start(kill_children=config.on_restart == "kill")
+        await leaving.start()
+        await _say_shared(store)
         await desks.start()
         stack.push_async_callback(notices.stop)
         stack.push_async_callback(registry.stop)
@@ -250,7 +291,11 @@ class Gateway:
             token=token,
             agent=chosen,
             version=version("fairlead"),
-            doors=tuple(DoorTold(name=door.name, url=door.url, static=str(door.static or "")) for door in doors),
+            exposed=chosen_sandbox.exposed,
+            doors=tuple(
+                DoorTold(name=door.name, url=door.url, static=str(door.static or ""), basic=door.login == "basic")
+                for door in doors
+            ),
         )
 
     def _services(
@@ -276,7 +321,7 @@ class Gateway:
             default_agent=default,
             policy=PolicySettings(
                 roots=tuple(os.path.realpath(root) for root in config.roots),
-                resolve=os.path.realpath,
+                resolve=disk.resolve,
                 rules=rules_of(config),
                 fences=fences,
                 home=self._env.get("HOME"),
@@ -299,10 +344,12 @@ class Gateway:
             session_env=frozenset(config.session_env),
         )
 
-    def _notices(self, store: SqliteStore, data: Path) -> Room:
-        async def title(session: SessionId) -> str:
+    def _notices(self, store: SqliteStore, data: Path, credentials: Credentials) -> Room:
+        async def describe(session: SessionId) -> tuple[str, tuple[str, ...]]:
             summary = await store.summary(session)
-            return "" if summary is None else summary.title
+            if summary is None:
+                return "", ()
+            return summary.title, tuple(filter(None, (summary.owner, *summary.shared)))
 
         return Room(
             store.shelf,
@@ -311,7 +358,8 @@ class Gateway:
             data,
             self._clock,
             fresh=lambda: str(uuid.uuid4()),
-            title=title,
+            describe=describe,
+            who_is=credentials.identity,
             caller=Caller(self._clock, networks(self.config.notify_private)),
             public_url=self.config.public_url,
         )
@@ -325,6 +373,18 @@ class Gateway:
 
     def _describe(self, folder: str) -> FolderReport:
         return trust.describe(folder, self.config.claude_home or self._env.get("HOME", ""))
+
+
+async def _say_shared(store: SqliteStore) -> None:
+    """Once, after the data folder was brought to where sessions belong to users."""
+    sessions = await store.documents.get("notes", "sessions-shared")
+    if sessions is not None:
+        log.warning(
+            "Sessions belong to the users who made them from now on. The %d sessions that were here before are shared"
+            " with everybody; fairlead share SESSION --everybody --remove takes one back.",
+            sessions,
+        )
+        await store.documents.delete("notes", "sessions-shared")
 
 
 @contextlib.asynccontextmanager
@@ -353,6 +413,7 @@ def agent_kinds(
     tokens: Tokens | None = None,
     url: str = "",
     terminals: Terminals | None = None,
+    sandbox: Sandbox | None = None,
 ) -> dict[str, ClaudeKind]:
     """Every agent that can be asked for by name. With tokens and our own address, agents can dial in there."""
     settings = ClaudeSettings(
@@ -363,9 +424,68 @@ def agent_kinds(
         spill=str(Path(config.data) / "oversize"),
         gateway=url.replace("http", "ws", 1),
         certificate=os.path.realpath(config.tls_cert) if config.tls_cert else "",
+        sandbox=sandbox,
     )
-    demo = msgspec.structs.replace(settings, home=str(Path(config.data) / "demo-home"))
+    home = str(Path(config.data) / "demo-home")
+    demo = msgspec.structs.replace(settings, home=home, sandbox=sandbox and sandbox.showing(writable=(home,)))
     return {"claude": ClaudeKind(settings, clock, tokens, terminals), "demo": DemoKind(demo, clock)}
+
+
+class ChosenSandbox(msgspec.Struct, frozen=True):
+    """`exposed`: what an agent can reach where there is none."""
+
+    sandbox: Sandbox | None
+    exposed: str = ""
+
+
+def choose_sandbox(config: Config, env: Mapping[str, str], file: Path | None = None) -> ChosenSandbox:
+    """The sandbox that the settings and this machine allow. BadRequest, if there must be one and cannot."""
+    if config.sandbox == "off":
+        return ChosenSandbox(None, exposure("it is off"))
+    made = sandbox_of(
+        find_program(),
+        folders=(config.data, plugins_folder(config), default_file(env).parent),
+        files=(*((file,) if file else ()), *((config.tls_key,) if config.tls_key else ())),
+    )
+    problem = problem_of(made)
+    if not problem:
+        return ChosenSandbox(made)
+    if config.sandbox == "require":
+        raise BadRequest(
+            f"Setting sandbox: it is required, and {problem}. Install bubblewrap and allow user namespaces."
+        )
+    return ChosenSandbox(None, exposure(problem))
+
+
+def exposure(problem: str) -> str:
+    return (
+        f"none ({problem}): agents, terminals and plugins can read the data folder with its admin token, the settings "
+        "and the gateway's memory"
+    )
+
+
+def _mark_of(folder: Path) -> str:
+    """What tells a folder from every copy of it: a child belongs to the folder of the gateway that started it."""
+    found = folder.stat()
+    return f"{found.st_dev}:{found.st_ino}"
+
+
+def _make_settings_folder(env: Mapping[str, str]) -> None:
+    """So that it can be hidden: an agent that makes it itself would write the next gateway's settings."""
+    if env.get("HOME") or env.get("XDG_CONFIG_HOME"):
+        with contextlib.suppress(OSError):
+            default_file(env).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+def agents_sandbox(config: Config, env: Mapping[str, str], sandbox: Sandbox | None) -> Sandbox | None:
+    """What agents need of hidden folders: attached files, our certificate, and their own HOME if it lies there."""
+    if sandbox is None:
+        return None
+    homes = (config.claude_home, env.get("CLAUDE_CONFIG_DIR", ""))
+    return sandbox.showing(
+        readable=(str(Path(config.data) / UPLOADS), *((config.tls_cert,) if config.tls_cert else ())),
+        writable=[home for home in homes if home],
+    )
 
 
 def shell_settings(config: Config, env: Mapping[str, str]) -> ShellSettings:
@@ -377,12 +497,16 @@ def shell_settings(config: Config, env: Mapping[str, str]) -> ShellSettings:
     )
 
 
-def plugin_settings(config: Config, env: Mapping[str, str]) -> PluginSettings:
+def plugin_settings(
+    config: Config, env: Mapping[str, str], sandbox: Sandbox | None = None, owner: str = ""
+) -> PluginSettings:
     return PluginSettings(
         folder=plugins_folder(config),
         env=plugin_environment(env),
         programs={".py": sys.executable, ".js": "node", ".mjs": "node", ".cjs": "node"},
         message_bytes=config.frame_bytes,
+        sandbox=sandbox,
+        owner=owner,
     )
 
 
@@ -400,6 +524,11 @@ def providers(config: Config) -> dict[str, Provider]:
         name: Provider(command=provider.command, resume=provider.resume) for name, provider in config.provider.items()
     }
     return {**PROVIDERS, **chosen}
+
+
+def settings_places(file: Path, env: Mapping[str, str]) -> tuple[Path, Path]:
+    """The settings file and the folder that it is in by default: what the gateway does at its next start."""
+    return file, default_file(env).parent
 
 
 async def choose_agent(config: Config, kinds: Mapping[str, AgentKind]) -> AgentInfo:
@@ -431,12 +560,16 @@ def agents_by_memory() -> int:
     return max(2, min(MOST_AGENTS, pages // AGENT_BYTES))
 
 
-def server_limits(config: Config) -> serving.Limits:
+def server_limits(config: Config, files: int) -> serving.Limits:
+    """`files`: descriptors that the process may have open."""
     return serving.Limits(
+        descriptors=files,
         message_bytes=config.frame_bytes,
         commands_per_s=config.commands_per_second,
         waiting=config.waiting_sockets,
         waiting_per_address=config.waiting_per_address,
+        open_per_credential=config.sockets_per_credential,
+        bytes_per_credential=config.credential_bytes,
         # Twice a watcher's buffer, so that somebody who is behind with history is still heard.
         unread=2 * config.watcher_bytes,
     )
@@ -469,6 +602,7 @@ def _doors(config: Config) -> list[Door]:
             port=door.port,
             static=Path(door.static).expanduser() if door.static else None,
             public_url=door.public_url,
+            login=door.login,
             options=door.options,
         )
         for name, door in config.door.items()

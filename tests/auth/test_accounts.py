@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from auth.memory import Dice, MemoryDocuments
 from fairlead.auth.accounts import LIFETIME_S
-from fairlead.auth.attempts import FORGET_S, PER_ADDRESS
+from fairlead.auth.attempts import FORGET_S, PAUSE_S, PER_ADDRESS, PER_PAIR
 from fairlead.auth.credentials import Credentials
-from fairlead.auth.keyfile import FILE, TokenKey
+from fairlead.auth.keyfile import FILE, KeyFile
 from fairlead.auth.passwords import Passwords
 from fairlead.model.accounts import (
     DEFAULT_SCOPES,
@@ -162,22 +162,22 @@ async def test_what_is_open_ends_with_its_token(credentials: Credentials, ann: S
 async def test_a_token_outlives_a_restart_and_no_other_gateway_takes_it(
     documents: MemoryDocuments, clock: ManualClock, tmp_path: Path
 ) -> None:
-    first = Credentials(documents, clock, Dice(), TokenKey(tmp_path))
+    first = Credentials(documents, clock, Dice(), KeyFile(tmp_path))
     await first.load()
     assert not (tmp_path / FILE).exists()
     await first.accounts.add("ann", PASSWORD, DEFAULT_SCOPES)
     ann = await first.accounts.sign_in("ann", PASSWORD, HERE)
     assert (tmp_path / FILE).stat().st_mode & 0o777 == 0o600
-    again = Credentials(documents, clock, Dice(), TokenKey(tmp_path))
+    again = Credentials(documents, clock, Dice(), KeyFile(tmp_path))
     await again.load()
     assert who(again, ann.token).user == "ann"
     (tmp_path / "other").mkdir()
-    other = Credentials(documents, clock, Dice(), TokenKey(tmp_path / "other"))
+    other = Credentials(documents, clock, Dice(), KeyFile(tmp_path / "other"))
     await other.load()
     assert other.account(ann.token) is None
     (tmp_path / FILE).write_bytes(b"short")
     with pytest.raises(Damaged):
-        TokenKey(tmp_path)
+        KeyFile(tmp_path)
 
 
 async def test_loading_again_ends_what_another_process_changed(
@@ -326,12 +326,25 @@ async def test_a_password_that_is_replaced_while_it_is_checked_opens_nothing(
 # --- guessing
 
 
-async def test_guessing_is_slowed_down_by_address_and_one_failure_is_forgotten_at_a_time(
+async def test_wrong_passwords_from_an_address_do_not_lock_out_the_right_ones(
     credentials: Credentials, ann: SignedIn, clock: ManualClock
 ) -> None:
-    for _ in range(PER_ADDRESS):
+    for number in range(PER_ADDRESS):
         with pytest.raises(WrongPassword):
-            await credentials.accounts.sign_in("nobody", OTHER, HERE)
+            await credentials.accounts.sign_in(f"nobody{number}", OTHER, HERE)
+    signing = asyncio.create_task(credentials.accounts.sign_in("ann", PASSWORD, HERE))
+    while not signing.done():
+        await clock.advance(PAUSE_S)
+        await asyncio.sleep(0.01)
+    assert signing.result().name == "ann"
+
+
+async def test_guessing_at_a_name_is_refused_and_one_failure_is_forgotten_at_a_time(
+    credentials: Credentials, ann: SignedIn, clock: ManualClock
+) -> None:
+    for _ in range(PER_PAIR):
+        with pytest.raises(WrongPassword):
+            await credentials.accounts.sign_in("ann", OTHER, HERE)
     with pytest.raises(TooManyAttempts) as refused:
         await credentials.accounts.sign_in("ann", PASSWORD, HERE)
     assert 0 < refused.value.seconds <= FORGET_S

@@ -1,41 +1,72 @@
-"""How often somebody may guess a password: by address and by name."""
+"""How often somebody may guess a password: by name, by address, and by both."""
+
+import asyncio
 
 import pytest
 
-from fairlead.auth.attempts import KEPT, PER_ADDRESS, PER_NAME, Attempts
+from fairlead.auth.attempts import KEPT, LINE, PAUSE_S, PER_ADDRESS, PER_NAME, PER_PAIR, Attempts
 from fairlead.model.accounts import TooManyAttempts
 from fairlead.testing.clock import ManualClock
 
 HERE = "203.0.113.7"
 
 
-def test_guessing_at_one_name_from_everywhere_is_slowed_down_too() -> None:
-    attempts = Attempts(ManualClock())
+async def test_guessing_at_one_name_from_one_address_is_refused(clock: ManualClock) -> None:
+    attempts = Attempts(clock)
+    for _ in range(PER_PAIR):
+        await attempts.begin(HERE, "ann")
+    with pytest.raises(TooManyAttempts):
+        await attempts.begin(HERE, "ann")
+    await attempts.begin("198.51.100.1", "ann")
+
+
+async def test_guessing_at_one_name_from_everywhere_is_refused_too(clock: ManualClock) -> None:
+    attempts = Attempts(clock)
     for number in range(PER_NAME):
-        attempts.begin(f"198.51.100.{number}", "ann")
+        await attempts.begin(f"198.51.100.{number}", "ann")
     with pytest.raises(TooManyAttempts):
-        attempts.begin("198.51.100.200", "ann")
-    attempts.begin("198.51.100.200", "bob")
+        await attempts.begin("198.51.100.200", "ann")
+    await attempts.begin("198.51.100.200", "bob")
 
 
-def test_a_success_takes_back_its_own_attempt_and_no_other() -> None:
-    attempts = Attempts(ManualClock())
-    for _ in range(PER_ADDRESS - 1):
-        attempts.begin(HERE, "ann")
-    for _ in range(20):
-        attempts.begin(HERE, "bob")
-        attempts.succeeded(HERE, "bob")
-    attempts.begin(HERE, "ann")
-    with pytest.raises(TooManyAttempts):
-        attempts.begin(HERE, "bob")
-
-
-def test_addresses_of_one_network_count_together_and_what_is_kept_is_bounded() -> None:
-    attempts = Attempts(ManualClock())
+async def test_an_address_with_many_failures_is_slow_and_not_locked_out(clock: ManualClock) -> None:
+    """A proxy that does not say for whom it asks is one address for everybody."""
+    attempts = Attempts(clock)
+    await attempts.begin(HERE, "regular")
+    attempts.succeeded(HERE, "regular")
     for number in range(PER_ADDRESS):
-        attempts.begin(f"2001:db8::{number + 1:x}", f"user{number}")
+        await attempts.begin(HERE, f"stranger{number}")
+    await attempts.begin(HERE, "regular")
+    waiting = [asyncio.create_task(attempts.begin(HERE, f"user{number}")) for number in range(LINE)]
+    while clock.waiting < 1:
+        await asyncio.sleep(0)
+    assert not any(task.done() for task in waiting)
     with pytest.raises(TooManyAttempts):
-        attempts.begin("2001:db8::ffff", "another")
+        await attempts.begin(HERE, "one too many")
+    await clock.advance(PAUSE_S)
+    assert [task.done() for task in waiting].count(True) == 1, "one a second"
+    await clock.advance(PAUSE_S * LINE)
+    await asyncio.gather(*waiting)
+
+
+async def test_a_success_takes_back_its_own_attempt_and_no_other(clock: ManualClock) -> None:
+    attempts = Attempts(clock)
+    for _ in range(PER_PAIR - 1):
+        await attempts.begin(HERE, "ann")
+    for _ in range(20):
+        await attempts.begin(HERE, "ann")
+        attempts.succeeded(HERE, "ann")
+    await attempts.begin(HERE, "ann")
+    with pytest.raises(TooManyAttempts):
+        await attempts.begin(HERE, "ann")
+
+
+async def test_addresses_of_one_network_count_together_and_what_is_kept_is_bounded(clock: ManualClock) -> None:
+    attempts = Attempts(clock)
+    for number in range(PER_PAIR):
+        await attempts.begin(f"2001:db8::{number + 1:x}", "ann")
+    with pytest.raises(TooManyAttempts):
+        await attempts.begin("2001:db8::ffff", "ann")
     for number in range(KEPT):
-        attempts.begin(f"10.{number >> 8 & 255}.{number & 255}.1", "x" * 1000 + str(number))
+        await attempts.begin(f"10.{number >> 8 & 255}.{number & 255}.1", "x" * 1000 + str(number))
     assert len(attempts) == KEPT

@@ -36,6 +36,7 @@ NEEDS: list[tuple[cmd.Command, set[Scope]]] = [
     (cmd.CancelMessage(session=S, message=M), {"chat"}),
     (cmd.Rename(session=S, title="t"), {"chat"}),
     (cmd.Archive(session=S), {"chat"}),
+    (cmd.Share(session=S, everybody=True), {"chat"}),
     (cmd.Close(session=S), {"chat"}),
     (cmd.Delete(session=S), {"chat"}),
     (cmd.Delete(session=S, files=True), {"admin"}),

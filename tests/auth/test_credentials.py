@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 
 from auth.memory import MemoryDocuments
-from fairlead.auth.credentials import SPACE, Credentials
+from fairlead.auth.credentials import SPACE, USED, Credentials
 from fairlead.model.admin import NewCredential
 from fairlead.model.auth import Identity
 from fairlead.model.errors import BadRequest, NotFound, Unavailable
@@ -22,7 +22,7 @@ async def test_a_new_token_is_known_at_once_and_after_a_restart(
     credentials: Credentials, documents: MemoryDocuments, clock: ManualClock
 ) -> None:
     made = await credentials.create("token", "laptop", ("chat", "view"))
-    expected = Identity(made.credential.id, "owner", "laptop", frozenset({"view", "chat"}))
+    expected = Identity(made.credential.id, "owner", "owner (laptop)", frozenset({"view", "chat"}))
     assert credentials.bearer(made.secret) == expected
     again = Credentials(documents, clock)
     await again.load()
@@ -177,8 +177,8 @@ async def test_the_last_use_reaches_the_store_later_and_once(
     assert documents.spaces[SPACE][made.credential.id] == stored
     assert clock.waiting == 1
     await clock.advance(60)
-    kept = await documents.get(SPACE, made.credential.id)
-    assert kept is not None and kept["last_used"] == made.credential.created + 5000
+    assert await documents.get(USED, made.credential.id) == made.credential.created + 5000
+    assert documents.spaces[SPACE][made.credential.id] == stored
     assert clock.waiting == 0
 
 
@@ -189,8 +189,25 @@ async def test_closing_writes_the_last_use(
     await clock.advance(5)
     credentials.bearer(made.secret)
     await credentials.close()
-    kept = await documents.get(SPACE, made.credential.id)
-    assert kept is not None and kept["last_used"] > 0
+    again = Credentials(documents, clock)
+    await again.load()
+    assert again.list("token")[0].last_used == clock.now_ms()
+
+
+async def test_writing_down_the_last_use_does_not_undo_what_another_writer_revoked(
+    credentials: Credentials, documents: MemoryDocuments, clock: ManualClock
+) -> None:
+    made = await credentials.create("token", "a", ("view",))
+    other = Credentials(documents, clock)
+    await other.load()
+    await clock.advance(5)
+    assert credentials.bearer(made.secret) is not None, "it does not know yet"
+    await other.revoke("token", made.credential.id)
+    await credentials.flush()
+    third = Credentials(documents, clock)
+    await third.load()
+    assert third.bearer(made.secret) is None
+    assert third.list("token")[0].last_used == clock.now_ms()
 
 
 async def test_a_last_use_that_cannot_be_kept_harms_nobody(

@@ -1,10 +1,11 @@
 """The gate's decision, as a matrix: host, origin, site, credential and scope, each alone enough to be refused."""
 
+import base64
 from typing import Any, Literal
 
 import pytest
 
-from fairlead.auth.gate import Allow, Demand, Refuse, decide
+from fairlead.auth.gate import Allow, Demand, Refuse, asks_for_basic, decide
 from fairlead.auth.hosts import House, Origin
 from fairlead.model.auth import SCOPES, Identity, Scope
 from fairlead.model.requests import Head
@@ -37,6 +38,10 @@ class Ring:
         if token == "a.b.c":
             return Identity("user:1", "ann", "ann", frozenset({"view", "chat"}), 99)
         return "expired" if token == "o.l.d" else None
+
+    def basic(self, name: str, password: str) -> Identity | None:
+        self.asked.append(f"{name}:{password}")
+        return Identity("user:1", "ann", "ann", frozenset({"view"})) if (name, password) == ("ann", "pâss:w") else None
 
 
 def head(*headers: tuple[str, str], **other: Any) -> Head:
@@ -318,3 +323,87 @@ def test_the_query_comes_before_the_header_whose_first_word_may_be_any() -> None
     strict = Demand(access="view", token_query="token", accounts=True)
     assert code(head(("authorization", "Token a.b.c")), strict) == "bad_credential"
     assert code(head(("authorization", "Bearer x.y.z"), query="token=a.b.c"), strict) == "bad_credential"
+
+
+# --- HTTP Basic, where a door has it
+
+BASIC = Demand(access="view", token_query="token", token_header="x-api-key", basic=True)
+
+
+def typed(text: str = "ann:pâss:w") -> tuple[str, str]:
+    return "authorization", f"Basic {base64.b64encode(text.encode()).decode()}"
+
+
+@both
+def test_name_and_password_open_what_takes_them_and_nothing_else(socket: bool) -> None:
+    found = verdict(head(typed(), socket=socket), BASIC)
+    assert isinstance(found, Allow) and found.identity.user == "ann"
+    for demand in (VIEW, USERS, Demand(access="any"), AGENT):
+        assert code(head(typed(), socket=socket), demand) == "bad_credential"
+    assert code(head(typed(), socket=socket), Demand(access="admin", basic=True)) == "not_allowed"
+
+
+@both
+@pytest.mark.parametrize(
+    "value", ["Basic", "Basic ", "Basic !", "Basic YW5u", "Basic " + "YQ==" * 2000, typed("ann:")[1], typed(":x")[1]]
+)
+def test_what_is_no_good_name_and_password_makes_the_browser_ask_again(socket: bool, value: str) -> None:
+    found = verdict(head(("authorization", value), socket=socket), BASIC)
+    assert isinstance(found, Refuse)
+    assert (found.status, found.code, found.basic) == (401, "bad_credential", True)
+
+
+@both
+def test_who_shows_nothing_is_asked_by_the_browser(socket: bool) -> None:
+    found = verdict(head(("authorization", "-"), socket=socket), BASIC)
+    assert isinstance(found, Refuse) and (found.status, found.basic) == (401, True)
+    # A client that means to send a token is not asked for a password.
+    for request in (
+        head(("authorization", "Bearer bad"), socket=socket),
+        head(("authorization", "-"), ("x-api-key", "bad"), socket=socket),
+        head(("authorization", "-"), query="token=bad", socket=socket),
+    ):
+        found = verdict(request, BASIC)
+        assert isinstance(found, Refuse) and (found.status, found.basic) == (401, False)
+    assert code(head(socket=socket), BASIC) == "allowed", "tokens are good as elsewhere"
+
+
+ELSEWHERE = [
+    (("sec-fetch-site", "cross-site"),),
+    (("sec-fetch-site", "same-site"),),
+    (("sec-fetch-site", ""),),
+    (("sec-fetch-site", "same-origin"), ("sec-fetch-site", "cross-site")),
+    (("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate"), ("sec-fetch-dest", "iframe")),
+    (("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "no-cors"), ("sec-fetch-dest", "image")),
+    (("origin", "https://friend.example"),),
+]
+
+
+@both
+@pytest.mark.parametrize("page", [False, True])
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST"])
+@pytest.mark.parametrize("marks", ELSEWHERE, ids=str)
+def test_what_the_browser_adds_by_itself_is_no_credential_for_other_pages(
+    marks: tuple[tuple[str, str], ...], method: str, page: bool, socket: bool
+) -> None:
+    demand = Demand(access="view", basic=True, page=page)
+    for credential in (typed(), ("authorization", "-")):
+        request = head(credential, *marks, method=method, socket=socket)
+        found = verdict(request, demand)
+        assert isinstance(found, Refuse) and found.status == 403, "and no browser asks in its name"
+        assert asks_for_basic(request, demand, HOUSE) is None, "it costs no attempt"
+
+
+def test_a_link_of_another_site_may_be_followed_to_a_page_and_to_nothing_else() -> None:
+    link = (("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate"), ("sec-fetch-dest", "document"))
+    assert code(head(typed(), *link), Demand(access="view", basic=True, page=True)) == "allowed"
+    assert code(head(typed(), *link), BASIC) == "cross_site"
+    assert code(head(typed(), *link, method="POST"), Demand(access="view", basic=True, page=True)) == "cross_site"
+
+
+def test_a_password_is_looked_at_only_where_all_else_is_right() -> None:
+    assert asks_for_basic(head(typed()), BASIC, HOUSE) == ("ann", "pâss:w")
+    for request in (head(typed(), ("host", "attacker.test")), head(typed(), ("origin", "http://evil")), head()):
+        assert asks_for_basic(request, BASIC, HOUSE) is None
+    for demand in (VIEW, Demand(access="public", basic=True), Demand(access="agent", basic=True)):
+        assert asks_for_basic(head(typed()), demand, HOUSE) is None

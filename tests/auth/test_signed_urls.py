@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.auth.signed import sign, signer
+from fairlead.auth.signed import LIFETIME_MS, sign, signer
 
 KEY = b"k" * 32
 PATHS = st.text(st.characters(codec="ascii", exclude_characters="?#\n\r\x00"), max_size=30).map(lambda text: f"/{text}")
@@ -23,7 +23,7 @@ def test_what_was_signed_opens_until_it_is_over(path: str, query: str, credentia
 
 @given(st.data())
 def test_a_link_that_was_changed_anywhere_opens_nothing(data: st.DataObject) -> None:
-    url = sign(KEY, "/v1/sessions/a/export", "format=html", "abcdefgh", 10**12)
+    url = sign(KEY, "/v1/sessions/a/export", "format=html", "abcdefgh", 100)
     place = data.draw(st.integers(0, len(url) - 1))
     other = data.draw(st.characters(codec="ascii"))
     changed = url[:place] + other + url[place + 1 :]
@@ -32,14 +32,20 @@ def test_a_link_that_was_changed_anywhere_opens_nothing(data: st.DataObject) -> 
 
 
 def test_nothing_can_be_added_behind_the_signature_or_before_it() -> None:
-    path, query = parts(sign(KEY, "/x", "format=html", "abcdefgh", 10**12))
+    path, query = parts(sign(KEY, "/x", "format=html", "abcdefgh", 100))
     assert signer(KEY, path, query, 1) == "abcdefgh"
     for odd in (f"{query}&format=jsonl", f"a=1&{query}", f"{query}&{query.rpartition('&')[2]}", f"x{query}", ""):
         assert signer(KEY, path, odd, 1) is None
 
 
+def test_no_link_is_good_for_longer_than_we_sign_one_for() -> None:
+    for expires, opens in ((1000 + LIFETIME_MS, True), (1001 + LIFETIME_MS, False), (10**14, False)):
+        found = signer(KEY, *parts(sign(KEY, "/x", "", "abcdefgh", expires)), 1000)
+        assert (found is not None) is opens
+
+
 def test_another_key_signs_nothing_here() -> None:
-    assert signer(KEY, *parts(sign(b"z" * 32, "/x", "", "abcdefgh", 10**12)), 1) is None
+    assert signer(KEY, *parts(sign(b"z" * 32, "/x", "", "abcdefgh", 100)), 1) is None
 
 
 def test_malformed_signatures_are_just_wrong() -> None:

@@ -167,7 +167,8 @@ class CloudHouse:
     async def start(self) -> None:
         await self.gateway.start()
         async with self.gateway.http() as http:
-            answer = await http.post("/v1/users", json={"name": USER, "password": PASSWORD})
+            scopes = ["view", "chat", "approve", "terminal"]
+            answer = await http.post("/v1/users", json={"name": USER, "password": PASSWORD, "scopes": scopes})
             assert answer.status_code == 201, answer.text
 
     async def person(self) -> BrowserContext:

@@ -102,7 +102,7 @@ async def desk_of(browser: Browser, folder: Path) -> AsyncIterator[Desk]:
     for file in xterm_files():
         shutil.copy(file, pages)
     given = {"data": str(folder / "data"), "port": 0, "roots": [str(root)], "agent": "demo", "shell": "/bin/sh"}
-    door = {"cognova": {"port": 0, "static": str(pages)}}
+    door = {"cognova": {"port": 0, "static": str(pages), "login": "token"}}
     env = {"HOME": str(root), "PATH": os.environ.get("PATH", os.defpath), "TERM": "xterm-256color"}
     async with running(load({"HOME": str(root)}, {**given, "door": door}).config, env) as gateway:
         yield Desk(browser, gateway.doors[0].url, gateway.token, root)

@@ -53,7 +53,7 @@ async def test_two_devices_answer_at_once_and_one_answer_counts(house: UiHouse) 
     buttons = [await button.element_handle() for button in (allow, deny)]
     await asyncio.gather(*(button.evaluate("(one) => one.click()") for button in buttons))
     told = await house.happened(session, "permission.resolved")
-    assert told["by"] in ("Ann's desk", "Bob's phone")
+    assert told["by"] in ("owner (Ann's desk)", "owner (Bob's phone)")
     for device in (desk, phone):
         await expect(device.page.locator(".outcome")).to_contain_text(f"by {told['by']}")
     assert len(await answers(agent)) == 1
@@ -125,7 +125,7 @@ async def test_a_denial_tells_the_agent_why(house: UiHouse) -> None:
     await desk.page.get_by_role("button", name="Deny and stop the turn").click()
     ((_, decision),) = await answers(agent)
     assert (decision.behavior, decision.message, decision.interrupt) == ("deny", "Use git clean.", True)
-    await expect(desk.page.locator(".outcome.deny")).to_contain_text("by Desk")
+    await expect(desk.page.locator(".outcome.deny")).to_contain_text("by owner (Desk)")
 
 
 async def test_questions_and_plans_are_answered_by_keyboard_alone(house: UiHouse) -> None:
@@ -197,7 +197,7 @@ async def test_what_waits_is_answered_inside_its_conversation_too(house: UiHouse
     await expect(allow).to_be_enabled()
     await allow.click()
     assert (await answers(agent))[0][1].behavior == "allow"
-    await expect(desk.page.get_by_text("Allowed by Desk")).to_be_visible()
+    await expect(desk.page.get_by_text("Allowed by owner (Desk)")).to_be_visible()
 
 
 async def shown_as_letters(device: Device) -> None:

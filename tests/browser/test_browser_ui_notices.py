@@ -52,7 +52,7 @@ async def test_what_happens_elsewhere_is_told_and_kept(house: UiHouse) -> None:
     await agent.result()
     await desk.open("/app/notices")
     feed = desk.page.locator(".feed-entry")
-    await expect(feed.filter(has_text="was allowed by Desk")).to_be_visible()
+    await expect(feed.filter(has_text="was allowed by owner (Desk)")).to_be_visible()
     done = feed.filter(has_text="Turn finished")
     await expect(done).to_be_visible()
     await desk.accessible()

@@ -58,7 +58,7 @@ async def test_the_whole_life_of_a_session(house: UiHouse, tmp_path: Path) -> No
     await page.get_by_role("button", name="Allow once").click()
     await expect(ended(desk)).to_have_count(1)
     await expect(page.locator(".call.change")).to_contain_text("notes.txt")
-    await expect(page.locator(".decided")).to_contain_text("Allowed by Desk")
+    await expect(page.locator(".decided")).to_contain_text("Allowed by owner (Desk)")
     assert (house.folder / "project" / "notes.txt").read_text() == "hello\nworld\n"
     await desk.accessible()
 
@@ -68,7 +68,10 @@ async def test_the_whole_life_of_a_session(house: UiHouse, tmp_path: Path) -> No
     thread = page.locator(".call.agent")
     await expect(thread).to_contain_text("completed")
     await thread.get_by_role("button").first.click()
-    await expect(thread.locator(".thread")).to_contain_text("Hello from the scripted model. inside")
+    words = "Hello from the scripted model. inside"
+    await expect(thread.locator(".thread")).to_contain_text(words)
+    # What it says is there once, though its report repeats it.
+    await expect(thread.locator(".thread").get_by_text(words, exact=True)).to_have_count(1)
 
     await page.get_by_role("button", name="This session").click()
     await page.get_by_role("menuitem", name="Rename…").click()
@@ -263,3 +266,22 @@ async def test_with_the_keyboard_alone(house: UiHouse) -> None:
     await expect(page.get_by_role("menuitem", name="Delete…")).to_be_focused()
     await page.keyboard.press("Escape")
     assert await eventually(focused, bool) == "This session"
+
+
+async def test_a_subagents_sentences_stand_in_its_thread_while_it_works(house: UiHouse) -> None:
+    desk = await house.device()
+    page = desk.page
+    await page.get_by_role("button", name="New session").first.click()
+    await page.get_by_label("First message").fill("SCRIPT:subagent tool")
+    await page.get_by_role("button", name="Begin").click()
+    # It waits for a permission: what it has said before is there already, in the call that started it.
+    first = page.locator(".call.agent .thread").get_by_text("I will run a command.", exact=True)
+    await expect(first).to_have_count(1)
+    await page.get_by_role("button", name="Allow once").click()
+    await expect(ended(desk)).to_have_count(1)
+    thread = page.locator(".call.agent")
+    if not await thread.locator(".thread").is_visible():
+        await thread.get_by_role("button").first.click()
+    for words in ("I will run a command.", "Done. The tool said: hi"):
+        await expect(thread.locator(".thread").get_by_text(words, exact=True)).to_have_count(1)
+        await expect(page.get_by_text(words, exact=True)).to_have_count(1)

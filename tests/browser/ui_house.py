@@ -52,7 +52,7 @@ class SpokenKind(SaidKind):
     name = "demo"
 
     async def info(self) -> AgentInfo:
-        return AgentInfo(name=self.name)
+        return AgentInfo(name=self.name, ways={"stdio": "yes", "terminal": "yes"})
 
     def performers(self) -> Mapping[type[Action], Any]:
         return {}

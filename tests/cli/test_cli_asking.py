@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from fairlead.cli.asking import Dialog, Edit, answers_from, chosen
@@ -63,6 +64,10 @@ def test_always_is_offered_only_with_a_rule() -> None:
 def test_a_changed_input_is_allowed_and_a_broken_one_asked_again() -> None:
     dialog = Dialog(permission())
     assert dialog.edited(None) is None
+    assert "nothing was allowed" in dialog.problem
+    same = msgspec.json.format(msgspec.json.encode(permission().input), indent=7).decode()
+    assert dialog.edited(same) is None
+    assert "nothing was allowed" in dialog.problem
     assert dialog.edited("[1]") is None
     assert "JSON" in dialog.problem
     assert dialog.edited('{"command":"pwd"}') == AnswerPermission(behavior="allow", updated_input={"command": "pwd"})

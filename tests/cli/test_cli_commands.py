@@ -1,7 +1,9 @@
 """The commands against a real gateway with the demo agent: what they print, and what they exit with."""
 
+import io
 import json
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -158,17 +160,39 @@ def test_titles_and_folders_are_the_new_sessions_own(fairlead: Fairlead, house: 
     assert ran.lines[0]["title"] == "Named"
 
 
-def test_a_folder_outside_the_roots_is_refused_if_asked_for_and_else_left(
+def test_a_folder_outside_the_roots_is_refused_whether_it_was_named_or_is_this_one(
     fairlead: Fairlead, house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ran = fairlead("run", "SCRIPT:text x", "--cwd", str(tmp_path))
     assert ran.code == 4
     assert "--roots" in ran.err
+    before = fairlead("ls", "--json").lines
     monkeypatch.chdir(tmp_path)
     ran = fairlead("run", "SCRIPT:text x", "--json")
+    assert (ran.code, ran.out) == (4, "")
+    assert str(tmp_path) in ran.err and "--roots" in ran.err and "--cwd" in ran.err
+    assert fairlead("ls", "--json").lines == before, "nothing was begun"
+
+
+def test_input_that_is_no_utf8_is_read_as_far_as_it_is(
+    fairlead: Fairlead, house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = "SCRIPT:text caf\xe9 \xfc".encode("latin-1")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data), encoding="utf-8"))
+    ran = fairlead("run", "-")
     assert ran.code == 0
-    assert ran.lines[0]["cwd"] == os.path.realpath(house.project)
-    assert "outside" in ran.err
+    assert "caf\ufffd \ufffd" in ran.out
+    assert "not UTF-8" in ran.err and "Traceback" not in ran.err
+    monkeypatch.setattr(
+        sys, "stdin", io.TextIOWrapper(io.BytesIO("SCRIPT:text café \ufffd".encode()), encoding="ascii")
+    )
+    ran = fairlead("run", "-")
+    assert "café \ufffd" in ran.out and "not UTF-8" not in ran.err
+    assert "caf\ufffd" in fairlead("run", os.fsdecode(b"SCRIPT:text caf\xe9")).out
+    before = fairlead("ls", "--json").lines
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b" \n"), encoding="utf-8"))
+    assert fairlead("run", "-").code == 2
+    assert fairlead("ls", "--json").lines == before
 
 
 def test_a_mode_that_there_is_not_exits_2(fairlead: Fairlead, house: House) -> None:

@@ -22,6 +22,7 @@ PROMISED = {
     *("user list", "user passwd", "user remove", "user invite"),
     "hook",
     "hand-over",
+    "share",
     "terminal",
     *("plugins enable", "plugins disable"),
 }

@@ -5,6 +5,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -288,12 +289,13 @@ def answering() -> Iterator[Callable[..., str]]:
         listeners.append(listener)
 
         def speak() -> None:
-            # Whoever asks may go before the answer, and the listener goes with the test.
+            # The listener is closed when the test ends.
             with contextlib.suppress(OSError):
                 for answer in answers:
                     connection, _ = listener.accept()
-                    with connection:
-                        request = connection.recv(1 << 16)
+                    # The client may leave before the answer.
+                    with connection, contextlib.suppress(OSError):
+                        request = read_request(connection)
                         if heard is not None:
                             heard.append(request)
                         connection.sendall(answer)
@@ -304,6 +306,18 @@ def answering() -> Iterator[Callable[..., str]]:
     yield serve
     for listener in listeners:
         listener.close()
+
+
+def read_request(connection: socket.socket) -> bytes:
+    """A whole request: head and body may come in separate packets."""
+    request = b""
+    while b"\r\n\r\n" not in request:
+        request += connection.recv(1 << 16) or b"\r\n\r\n"
+    length = re.search(rb"content-length: (\d+)", request, re.IGNORECASE)
+    missing = int(length[1]) - len(request.partition(b"\r\n\r\n")[2]) if length else 0
+    while missing > 0 and (more := connection.recv(missing)):
+        request, missing = request + more, missing - len(more)
+    return request
 
 
 def said(url: str, monkeypatch: pytest.MonkeyPatch, patience: float = 0.0) -> tuple[str, str]:

@@ -139,6 +139,39 @@ def test_doctor_tells_the_ways_of_driving_a_cli(fairlead: Fairlead, tmp_path: Pa
     assert "sessions run: claude" in ran.out
 
 
+@pytest.mark.parametrize(
+    ("setting", "program", "level", "words"),
+    [
+        ("auto", "bwrap", "ok", "see nothing of the gateway"),
+        ("off", "bwrap", "warn", "none (it is off): agents, terminals and plugins can read the data folder"),
+        (
+            "auto",
+            "no-such-program",
+            "warn",
+            "none (bubblewrap (bwrap) is not installed): agents, terminals and plugins",
+        ),
+        ("require", "no-such-program", "bad", "required, and cannot be had"),
+    ],
+)
+def test_doctor_says_what_an_agent_can_reach(
+    fairlead: Fairlead,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    setting: str,
+    program: str,
+    level: str,
+    words: str,
+) -> None:
+    monkeypatch.setattr("fairlead.system.sandbox.PROGRAM", program)
+    file = tmp_path / "settings.toml"
+    file.write_text(f'port = 0\nroots = ["{tmp_path}"]\nsandbox = "{setting}"\n')
+    ran = fairlead("doctor", "--json", "--config", str(file), "--data", str(tmp_path / "data"))
+    (found,) = [line for line in ran.lines if line["what"] == "sandbox"]
+    assert (found["level"], words in found["found"]) == (level, True), found
+    assert ran.code == (1 if level == "bad" else 0)
+    assert not (tmp_path / "data").exists()
+
+
 def test_doctor_names_a_bad_setting(fairlead: Fairlead, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAIRLEAD_PORT", "many")
     ran = fairlead("doctor")

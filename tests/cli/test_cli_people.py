@@ -45,7 +45,7 @@ def test_a_user_with_a_password_signs_in_until_it_is_another_one_or_they_are_gon
     typed(f"{PASSWORD}\n")
     added = fairlead("user", "add", "carol", "--password")
     assert added.code == 0
-    assert "view, chat, approve, terminal" in added.err
+    assert "may view, chat, approve." in added.err
     status, signed = login(house, "carol", PASSWORD)
     assert (status, signed["user"]["username"]) == (200, "carol")
     typed("battery staple\nignored\n")

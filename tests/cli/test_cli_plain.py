@@ -1,9 +1,14 @@
 """Nothing that somebody else says reaches the terminal as a command to it."""
 
+import io
+import sys
+
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fairlead.cli.output import json_line, unobeyed
 from fairlead.cli.plain import Cleaner, clean, one_line, said, visible
 
 CLIPBOARD = "\x1b]52;c;ZXZpbA==\x07"
@@ -73,3 +78,27 @@ def test_the_words_of_odd_results() -> None:
     assert said(None) == ""
     assert said([{"type": "text", "text": "one"}, "two", {"type": "image"}]) == "one\ntwo\n(an image)"
     assert said({"odd": 1}) == '{"odd":1}'
+
+
+@given(st.text())
+def test_json_on_a_terminal_means_the_same_and_is_obeyed_by_none(text: str) -> None:
+    line = msgspec.json.encode({"title": text}).decode()
+    shown = unobeyed(line)
+    assert shown.isprintable()
+    assert msgspec.json.decode(shown) == {"title": text}
+
+
+def test_a_terminal_gets_no_control_characters_in_json_and_a_pipe_gets_the_bytes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for terminal, expected in (
+        (True, b'{"title":"\\u009b31m \\u202egnp \\ud83c\\udff4\\udb40\\udc67 caf\xc3\xa9"}\n'),
+        (False, '{"title":"\x9b31m \u202egnp \U0001f3f4\U000e0067 café"}\n'.encode()),
+    ):
+        written = io.BytesIO()
+        stdout = io.TextIOWrapper(written, encoding="utf-8")
+        monkeypatch.setattr(stdout, "isatty", lambda terminal=terminal: terminal)
+        monkeypatch.setattr(sys, "stdout", stdout)
+        json_line({"title": "\x9b31m \u202egnp \U0001f3f4\U000e0067 café"})
+        monkeypatch.undo()
+        assert written.getvalue() == expected.replace(b"\\ud83c\\udff4", "\U0001f3f4".encode())

@@ -31,6 +31,18 @@ def test_a_changed_input_is_what_runs(house: House) -> None:
         assert terminal.end() == 0
 
 
+@pytest.mark.parametrize("editor", ["true", "false", "touch", "sh -c 'rm $0'", "sh -c 'echo {} > $0; exit 1'"])
+def test_who_leaves_the_editor_without_a_change_is_asked_again(house: House, editor: str) -> None:
+    with on_terminal(house, "run", "SCRIPT:bash echo one", EDITOR=editor) as terminal:
+        terminal.wait_for("Allow?")
+        terminal.type("e\n")
+        terminal.wait_for("nothing was allowed")
+        terminal.wait_for("Allow?")
+        terminal.type("n not like that\n")
+        terminal.wait_for("not like that")
+        assert terminal.end() == 0
+
+
 def test_always_is_remembered(house: House) -> None:
     with on_terminal(house, "run", "SCRIPT:twice") as terminal:
         terminal.wait_for("[a]lways")

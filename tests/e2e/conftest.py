@@ -12,6 +12,11 @@ from fairlead.testing.model_api import ScriptedModel
 from tools.clis import program_path
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    names = ",".join(harness.of_today())
+    terminalreporter.write_line(f"Claude Code: {names} (FAIRLEAD_CLIS={names} takes the same)")
+
+
 @pytest.fixture(autouse=True)
 def real_cli_is_safe_here(request: pytest.FixtureRequest) -> None:
     """No test of the mark `cli` starts where the CLI is missing or could reach more than loopback."""

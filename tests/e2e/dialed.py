@@ -6,9 +6,9 @@ import shlex
 from pathlib import Path
 
 from e2e.desk import Desk, Line
-from e2e.harness import LAST_DIAL_IN, OLDEST, on_versions
+from e2e.harness import LAST_DIAL_IN, on_versions
 
-dialing = on_versions(OLDEST, LAST_DIAL_IN)
+dialing = on_versions(last=LAST_DIAL_IN)
 
 
 def pid(desk: Desk) -> int:

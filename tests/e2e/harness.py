@@ -2,15 +2,22 @@
 
 Everything here keeps one promise: the real program gets an environment built from nothing, a made-up key, a HOME of
 its own, and a network that is loopback alone. Tests choose versions with `on_versions`; fixtures are in conftest.py.
+
+Which versions a run takes: every test runs on the newest version that it is for, and on one other, which changes from
+day to day. FAIRLEAD_CLIS names others: "2.1.77", "2.1.37,2.1.325", or "all" for every pinned one.
 """
 
+import datetime
+import os
 import shutil
 import socket
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from _pytest.mark import ParameterSet
 
-from tools.clis import RELEASES, program_path
+from tools.clis import NATIVE_SINCE, RELEASES, program_path
 
 OLDEST, LAST_DIAL_IN, NEWEST = (release.version for release in RELEASES)
 VERSIONS = (OLDEST, LAST_DIAL_IN, NEWEST)
@@ -18,13 +25,60 @@ VERSIONS = (OLDEST, LAST_DIAL_IN, NEWEST)
 API_KEY = "made-up-key-of-the-tests"
 
 
-def on_versions(*versions: str) -> pytest.MarkDecorator:
-    """Runs a test once for each of these CLIs; it takes the argument `version` (or the fixture `claude`)."""
-    unknown = set(versions) - set(VERSIONS)
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in version.split("."))
+
+
+def since(version: str, first: str) -> bool:
+    """The version is that one or a newer one."""
+    return _numbers(version) >= _numbers(first)
+
+
+def dials_in(version: str) -> bool:
+    return not since(version, "2.1.121")
+
+
+def chosen(usual: Sequence[str], asked: str, day: int) -> list[str]:
+    """The versions of a run, oldest first: those asked for, else the newest of the usual ones and one other by the day.
+
+    All that a test is for are among the usual ones, so each runs on at least one version, whatever the day is.
+    """
+    if asked == "all":
+        return sorted(usual, key=_numbers)
+    if asked:
+        return sorted(asked.replace(",", " ").split(), key=_numbers)
+    *others, newest = sorted(usual, key=_numbers)
+    return [others[day % len(others)], newest] if others else [newest]
+
+
+def on_versions(*usual: str, first: str = "", last: str = "") -> pytest.MarkDecorator:
+    """Runs a test on real CLIs; it takes the argument `version` (or the fixture `claude`).
+
+    `usual` are the pinned versions that are worth a run, all of them unless said otherwise. `first` and `last` are the
+    oldest and the newest version for which the test is true: FAIRLEAD_CLIS never takes it beyond them.
+    """
+    return pytest.mark.parametrize("version", parameters(*usual, first=first, last=last))
+
+
+def parameters(*usual: str, first: str = "", last: str = "", more: Sequence[object] = ()) -> list[ParameterSet]:
+    """The values of `on_versions`, for tests with further parameters."""
+    unknown = set(usual) - set(VERSIONS)
     assert not unknown, f"no such CLI in tools/clis.py: {unknown}"
-    return pytest.mark.parametrize(
-        "version", [pytest.param(version, marks=pytest.mark.cli(version)) for version in versions or VERSIONS]
-    )
+
+    def fits(version: str) -> bool:
+        return since(version, first or version) and since(last or version, version)
+
+    pinned = [version for version in usual or VERSIONS if fits(version)]
+    assert pinned, "a test that is for no pinned version would never run"
+    versions = [version for version in of_today(pinned) if fits(version)]
+    return [pytest.param(version, *more, marks=pytest.mark.cli(version)) for version in versions] or [
+        pytest.param("none", *more, marks=pytest.mark.skip(reason="not for the versions of this run"))
+    ]
+
+
+def of_today(usual: Sequence[str] = VERSIONS) -> list[str]:
+    """The versions that this run takes for a test that is for all of these."""
+    return chosen(usual, os.environ.get("FAIRLEAD_CLIS", ""), datetime.datetime.now(datetime.UTC).toordinal())
 
 
 def why_not_isolated() -> str | None:
@@ -41,7 +95,7 @@ def why_not_isolated() -> str | None:
 def why_not_installed(version: str) -> str | None:
     if not program_path(version).exists():
         return f"Claude Code {version} is not at {program_path(version)}: `make clis` fetches it"
-    if version == OLDEST and not shutil.which("node"):
+    if not since(version, ".".join(map(str, NATIVE_SINCE))) and not shutil.which("node"):
         return f"Claude Code {version} is a script for node, and there is no node on PATH"
     return None
 

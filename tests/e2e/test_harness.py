@@ -5,7 +5,20 @@ import json
 from pathlib import Path
 from typing import Any
 
-from e2e.harness import API_KEY, cli_env, on_versions, why_not_isolated
+import pytest
+
+from e2e.harness import (
+    API_KEY,
+    LAST_DIAL_IN,
+    NEWEST,
+    OLDEST,
+    VERSIONS,
+    chosen,
+    cli_env,
+    on_versions,
+    parameters,
+    why_not_isolated,
+)
 from fairlead.testing.model_api import ScriptedModel
 
 FLAGS = ["-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose"]
@@ -72,3 +85,27 @@ def test_the_environment_of_a_cli_is_built_from_nothing(tmp_path: Path) -> None:
 def test_elsewhere_than_in_a_namespace_the_harness_says_why_it_will_not_run() -> None:
     reason = why_not_isolated()
     assert reason is None or "tools/innet" in reason
+
+
+def test_each_test_runs_on_the_newest_it_is_for_and_on_another_by_the_day() -> None:
+    assert [chosen(VERSIONS, "", day) for day in (0, 1, 2)] == [
+        [OLDEST, NEWEST],
+        [LAST_DIAL_IN, NEWEST],
+        [OLDEST, NEWEST],
+    ]
+    assert chosen([OLDEST, LAST_DIAL_IN], "", 7) == [OLDEST, LAST_DIAL_IN]
+    assert all(chosen([only], "", day) == [only] for only in VERSIONS for day in range(3)), "whatever the day is"
+
+
+def test_versions_are_asked_for_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert chosen(VERSIONS, "all", 0) == [*VERSIONS]
+    assert chosen(VERSIONS, "2.1.200, 2.1.77", 0) == ["2.1.77", "2.1.200"]
+    monkeypatch.setenv("FAIRLEAD_CLIS", "2.1.77,2.1.200")
+
+    def taken(**bounds: str) -> list[object]:
+        return [parameter.values[0] for parameter in parameters(**bounds)]
+
+    assert taken() == ["2.1.77", "2.1.200"]
+    assert taken(last=LAST_DIAL_IN) == ["2.1.77"]
+    assert taken(first="2.1.121") == ["2.1.200"]
+    assert taken(first=NEWEST) == ["none"], "it is skipped, and says so"

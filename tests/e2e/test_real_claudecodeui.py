@@ -50,7 +50,7 @@ async def test_permissions_denied_changed_and_found_again_after_a_reconnect(desk
         assert (desk.cwd / "two").exists() and not (desk.cwd / "one").exists()
 
 
-@on_versions(NEWEST)
+@on_versions(NEWEST, first="2.1.186")
 @pytest.mark.rules("S003-054")
 async def test_work_that_wakes_up_after_a_run_is_a_run_of_its_own(desk: Desk) -> None:
     async with peer_at(desk.gateway.url, desk.gateway.token) as peer:

@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 
 from e2e.desk import PATIENCE, Desk, at_desk, settings
-from e2e.harness import API_KEY, LAST_DIAL_IN, NEWEST, OLDEST, VERSIONS, on_versions
+from e2e.harness import API_KEY, LAST_DIAL_IN, NEWEST, on_versions, parameters
 from fairlead.testing.model_api import ScriptedModel
 
 elsewhere = pytest.mark.parametrize(
     ("version", "link"),
-    [pytest.param(version, "terminal", marks=pytest.mark.cli(version)) for version in VERSIONS]
-    + [pytest.param(version, "dial-in", marks=pytest.mark.cli(version)) for version in (OLDEST, LAST_DIAL_IN)],
+    [*parameters(more=["terminal"]), *parameters(last=LAST_DIAL_IN, more=["dial-in"])],
 )
 """Where a session goes from stdio."""
 
@@ -161,7 +160,7 @@ async def test_a_request_is_answered_and_a_mode_taken_along(desk: Desk) -> None:
     await told_once(desk)
 
 
-@on_versions(NEWEST)
+@on_versions(NEWEST, first="2.1.121")
 async def test_a_version_that_does_not_dial_in_stays_where_it_was(desk: Desk, model: ScriptedModel) -> None:
     await desk.open("SCRIPT:text one")
     await desk.until("turn.ended")
@@ -175,7 +174,7 @@ async def test_a_version_that_does_not_dial_in_stays_where_it_was(desk: Desk, mo
     await told_once(desk)
 
 
-@on_versions(LAST_DIAL_IN, NEWEST)
+@on_versions(LAST_DIAL_IN, NEWEST, first=LAST_DIAL_IN)
 async def test_background_work_is_named_and_waited_for(desk: Desk) -> None:
     done = desk.cwd / "done"
     await desk.open(f"SCRIPT:bgbash until [ -e {done} ]; do sleep 0.05; done")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from e2e.harness import NEWEST, OLDEST, on_versions
+from e2e.harness import NEWEST, OLDEST, on_versions, since
 from e2e.test_real_permissions import Adder
 from e2e.wire import BASE, Message, RealCli, real_cli
 from fairlead.agents.claude import control
@@ -64,7 +64,7 @@ async def test_a_denial_blocks_the_tool_and_its_words_reach_the_model(
         cli.permission = lambda request: control.Deny(message="the moon is wrong")
         await cli.turn(f"SCRIPT:bash touch {cli_cwd / 'a'}")
         assert not (cli_cwd / "a").exists()
-        assert "the moon is wrong" in str(model.of("bash")[-1].last)
+        assert "the moon is wrong" in str(model.of("bash")[-1].told)
 
 
 @on_versions()
@@ -100,8 +100,8 @@ async def test_updated_permissions_hold_for_the_session(start: Start, cli_cwd: P
             rules=(control.PermissionRule("Bash", "python3:*"),), behavior="allow", destination="session"
         )
         cli.permission = lambda request: control.Allow(updatedInput=request["input"], updatedPermissions=(rule,))
-        await cli.turn("SCRIPT:bash python3 -c 'print(1)'")
-        await cli.turn("SCRIPT:bash python3 -c 'print(2)'")
+        await cli.turn("SCRIPT:bash python3 one.py")
+        await cli.turn("SCRIPT:bash python3 two.py")
         assert cli.asked() == ["Bash"]
         mode = control.SetMode(mode="acceptEdits", destination="session")
         cli.permission = lambda request: control.Allow(updatedInput=request["input"], updatedPermissions=(mode,))
@@ -163,7 +163,7 @@ async def test_a_hook_blocks_changes_the_input_and_adds_context(
         output = control.HookOutput(hookEventName="UserPromptSubmit", additionalContext="the tide is high")
         cli.hook = lambda request: control.HookAnswer(hookSpecificOutput=output)
         await cli.turn("SCRIPT:text x")
-        assert "the tide is high" in str(model.of("text")[-1].last)
+        assert "the tide is high" in str(model.of("text")[-1].told)
 
 
 @on_versions()
@@ -281,7 +281,7 @@ async def test_a_server_of_ours_is_called_over_the_wire(start: Start, model: Scr
         await cli.set_up(sdkMcpServers=("adder",))
         await cli.turn("SCRIPT:mcp mcp__adder__add")
         assert [call["name"] for call in adder.calls] == ["add"]
-        assert "sum=3" in str(model.of("mcp")[-1].last)
+        assert "sum=3" in str(model.of("mcp")[-1].told)
         assert {"name", "status"} <= cli.init["mcp_servers"][0].keys()
         status = await cli.got(control.McpStatus())
         assert "adder" in [server["name"] for server in status["mcpServers"]]
@@ -315,4 +315,4 @@ async def test_servers_are_set_toggled_and_told(start: Start, version: str, tmp_
             control.McpReconnect(serverName="small"),
         ):
             answer = await cli.ask(request)
-            assert answer["subtype"] == ("error" if version == OLDEST else "success")
+            assert answer["subtype"] == ("success" if since(version, "2.1.77") else "error")

@@ -105,13 +105,13 @@ async def killed_while_it_dials_in(gateway: GatewayProcess) -> None:
     assert len(kinds(lines, "agent.started")) == 1, "one process ran"
 
 
-@on_versions(OLDEST)
+@on_versions(OLDEST, last=OLDEST)
 async def test_killed_while_a_cli_that_dials_in_writes(gateway: GatewayProcess) -> None:
     await killed_while_it_dials_in(gateway)
 
 
 @pytest.mark.long
-@on_versions(LAST_DIAL_IN)
+@on_versions(LAST_DIAL_IN, first=LAST_DIAL_IN, last=LAST_DIAL_IN)
 async def test_killed_while_a_cli_that_tries_for_long_writes(gateway: GatewayProcess) -> None:
     """It would look for its gateway for ten minutes; it is ended when it has been quiet for one."""
     await killed_while_it_dials_in(gateway)

@@ -13,11 +13,14 @@ import pytest
 from websockets.asyncio.client import connect
 
 from clients.mylifedb.house import Frame, Tab
+from clients.mylifedb.test_mylifedb_socket import level
 from e2e.desk import Desk, at_desk, settings
 from e2e.harness import API_KEY, NEWEST, on_versions
+from fairlead.clients.mylifedb.kinds import had, kinds_of
 from fairlead.testing.mylifedb_client import MyLifeDbClient
 
 CONVERSATION = ("user", "assistant")
+OURS = ("session_info", "todo_update", "typing", "ack", "error")
 
 
 @pytest.fixture
@@ -64,7 +67,7 @@ async def copied(desk: Desk, uuid: str) -> None:
 
 @on_versions()
 @pytest.mark.rules("S000-016", "S000-017", "S000-018", "S000-019", "S000-034", "S000-046", "S000-055", "S000-056")
-@pytest.mark.rules("S000-064", "S000-129", "S000-146", "S000-214", "S000-237")
+@pytest.mark.rules("S000-064", "S000-129", "S000-146", "S000-186", "S000-188", "S000-189", "S000-214", "S000-237")
 async def test_a_turn_with_a_tool_live_and_from_the_transcript(desk: Desk, cli_home: Path) -> None:
     await desk.open()
     async with tab(desk) as seat:
@@ -205,6 +208,33 @@ async def test_a_session_in_a_terminal_shows_the_transcripts_own_records(desk: D
         url = desk.gateway.url.replace("http", "ws", 1) + f"/api/claude/sessions/{desk.session}/ws"
         headers = {"Authorization": f"Bearer {desk.gateway.token}"}
         async with connect(url, additional_headers=headers, compression=None) as raw, asyncio.timeout(60):
-            screen = await raw.recv()
-            assert isinstance(screen, bytes)
-            assert answer["message"]["content"][0]["text"].split()[0].encode() in screen
+            word, screen = answer["message"]["content"][0]["text"].split()[0].encode(), b""
+            while word not in screen:  # what was not drawn yet when we came is drawn before us
+                screen += await raw.recv(decode=False)
+
+
+@on_versions(NEWEST)
+async def test_a_page_for_an_old_cli_is_clean_with_the_newest_one(desk: Desk) -> None:
+    await desk.open()
+    async with tab(desk) as whole, tab(desk, "?records=2.1.37") as old:
+        for number, script in enumerate(("text hello", f"bash touch {desk.cwd / 'made'}"), 1):
+            await old.say(type="user_message", content=f"SCRIPT:{script}")
+            if number == 2:
+                asked = await old.until("control_request")
+                answer = {"subtype": "success", "response": {"behavior": "allow"}}
+                await old.say(type="control_response", request_id=asked["request_id"], response=answer)
+            await old.until("result")
+            await whole.until("result")
+            # What the CLI says after its result, and the transcript's rows of the turn, have come.
+            last = next(frame for frame in reversed(whole.frames) if frame["type"] == "assistant")
+            await copied(desk, last["uuid"])
+            await whole.until(lambda frame: frame["type"] == "command_lifecycle" and frame["state"] == "completed")
+            await level(old)
+        kinds = {next(iter(kinds_of(json.dumps(frame).encode()))) for frame in old.frames}
+        newer = {kind for frame in whole.frames if (kind := next(iter(kinds_of(json.dumps(frame).encode()))))} - kinds
+    assert "command_lifecycle" in newer
+    assert all(had((2, 1, 37), json.dumps(frame).encode()) for frame in old.frames if frame["type"] not in OURS)
+    told = [frame for frame in old.frames if "error" not in frame and frame["type"] not in (*OURS, "stream_event")]
+    records = [frame["type"] for frame in told]
+    assert records[-1] == "result", records
+    assert records[records.index("result") + 1] == "user", "and the next turn begins behind it"

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from e2e.desk import Desk, at_desk, settings
+from e2e.desk import PATIENCE, Desk, at_desk, settings
+from e2e.dialed import written_down
 from e2e.harness import NEWEST, OLDEST, on_versions
 from fairlead.testing.model_api import ScriptedModel
 
@@ -140,9 +141,14 @@ async def test_the_limit_of_turns_is_a_failed_turn(desk: Desk) -> None:
 
 
 @on_versions(NEWEST)
-async def test_resume_after_the_cli_was_killed(desk: Desk) -> None:
+async def test_resume_after_the_cli_was_killed(desk: Desk, model: ScriptedModel, cli_home: Path) -> None:
+    """What it had written down is shown to the model again. Versions up to 2.1.140 write a prompt late: one that they
+    are killed over may be lost to the model, and is in our log as a failed turn."""
     await desk.open("SCRIPT:text remember me")
     await desk.until("turn.ended")
+    async with asyncio.timeout(PATIENCE):
+        while not written_down(cli_home, "Hello"):
+            await asyncio.sleep(0.02)
     await desk.send("SCRIPT:slow 200")
     await desk.until("text.delta")
     os.kill(desk.all("agent.started")[0]["pid"], signal.SIGKILL)
@@ -152,12 +158,13 @@ async def test_resume_after_the_cli_was_killed(desk: Desk) -> None:
     assert (exited["signal"], exited["expected"]) == (9, False)
     assert (await desk.turn("SCRIPT:echo"))["status"] == "completed"
     assert desk.all("session.resumed")[0]["agent_session"] == desk.session
-    assert int(desk.texts()[-1].split()[2]) >= 4, "the model was shown what came before"
+    shown = str(model.of("echo")[-1].conversation)
+    assert "SCRIPT:text remember me" in shown and "Hello from the scripted model." in shown
     await desk.raw()
 
 
 @on_versions(NEWEST)
-async def test_a_fork_goes_its_own_way(desk: Desk) -> None:
+async def test_a_fork_goes_its_own_way(desk: Desk, model: ScriptedModel) -> None:
     parent = await desk.open("SCRIPT:text first")
     await desk.until("turn.ended")
     first = desk.all("user.message")[0]["message"]
@@ -165,7 +172,6 @@ async def test_a_fork_goes_its_own_way(desk: Desk) -> None:
     before = [line for line in await desk.log() if line["type"] != "record"]
     whole = await desk.http.post(f"/v1/sessions/{parent}/fork", json={})
     early = await desk.http.post(f"/v1/sessions/{parent}/fork", json={"at": first})
-    seen = []
     for made in (whole, early):
         assert made.status_code == 201, made.text
         desk.events.clear()
@@ -173,10 +179,10 @@ async def test_a_fork_goes_its_own_way(desk: Desk) -> None:
         await desk.watch(made.json()["session"])
         await desk.send("SCRIPT:echo")
         await desk.until(lambda line: line["type"] == "text" and "messages" in line["text"])
-        seen.append(desk.texts()[-1])
         assert desk.all("agent.ready")[-1]["agent_session"] != parent
-    counts = [int(text.split()[2]) for text in seen]
-    assert counts[0] == counts[1] + 2, "the early fork does not know the second turn"
+    shown = [str(request.conversation) for request in model.of("echo")]
+    assert ["SCRIPT:text first" in words for words in shown] == [True, True]
+    assert ["SCRIPT:text second" in words for words in shown] == [True, False], "the early fork does not know it"
     desk.session = parent
     after = [line for line in await desk.log() if line["type"] != "record"]
     assert after == before, "the parent is as it was"
@@ -189,7 +195,7 @@ async def test_steering_reaches_the_model(desk: Desk, model: ScriptedModel) -> N
     await desk.do("steer", content=[{"type": "text", "text": "and mind the gap"}])
     await desk.until("turn.ended")
     assert desk.all("user.message")[-1]["via"] == "steer"
-    await model.wait_for(lambda request: "mind the gap" in str(request.last))
+    await model.wait_for(lambda request: "mind the gap" in str(request.told))
 
 
 @on_versions(NEWEST)

@@ -17,6 +17,8 @@ from typing import Any
 
 import httpx
 
+from fairlead.system.proctable import program_inside
+
 TOKEN = "fl_" + "faults" * 8
 PATIENCE = 60.0
 """How long a thing may take on a busy machine; nothing is asserted about the time itself."""
@@ -157,7 +159,8 @@ class GatewayProcess:
         name = session.encode()
         found = {pid for pid, argv in _each("cmdline") if any(name in word for word in argv)}
         # A child of theirs has their words until it has become the program that it was made for.
-        return sorted(pid for pid in found if _parent(pid) not in found)
+        first = (pid for pid in found if _parent(pid) not in found)
+        return sorted(inside.pid if (inside := program_inside(pid)) else pid for pid in first)
 
     def _gateway_pid(self) -> int | None:
         return self._process.pid if self._process is not None and self._process.poll() is None else None

@@ -72,6 +72,8 @@ def play(fault: str) -> None:
         case "torn":
             raw(b'{"type":"assistant","message":{"content":[{"type":"text","te')
             os._exit(3)
+        case "look":
+            os.system("sh look.sh agent")
         case "deaf":
             raw(b'{"type":"half')
             os.close(1)
@@ -83,6 +85,9 @@ def play(fault: str) -> None:
 def main() -> None:
     if "--version" in sys.argv:
         print("2.1.325 (a strange agent)")
+        look = os.path.join(os.environ["HOME"], "project", "look.sh")
+        if os.path.exists(look):
+            os.system(f"sh {look} version")
         return
     if os.path.exists(os.path.join(os.environ["HOME"], "broken")):
         print("I do not feel like it.", file=sys.stderr)

@@ -33,7 +33,7 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ..
 
 def test_it_builds_once_and_again_when_a_source_changed(clone: list[tuple[str, ...]]) -> None:
     assert web.main([]) == 0
-    assert clone == [("ci", "--no-fund"), ("run", "--silent")]
+    assert clone == [("ci", "--ignore-scripts"), ("run", "--silent")]
     assert web.main([]) == 0
     assert len(clone) == 2
     (web.WEB / "src" / "main.tsx").write_text("changed")
@@ -44,7 +44,7 @@ def test_it_builds_once_and_again_when_a_source_changed(clone: list[tuple[str, .
 
 def test_a_test_run_checks_and_tests_before_it_builds(clone: list[tuple[str, ...]]) -> None:
     assert web.main(["test"]) == 0
-    assert clone == [("ci", "--no-fund"), *[("run", "--silent")] * 3]
+    assert clone == [("ci", "--ignore-scripts"), *[("run", "--silent")] * 3]
 
 
 def test_without_npm_it_says_so_in_one_line(

@@ -22,6 +22,7 @@ from fairlead.stores.sqlite import SqliteStore
 from fairlead.testing.clock import ManualClock
 
 PUBLIC = "https://fairlead.example"
+ANN = Identity("ann-1", "ann", "ann", frozenset({"view", "chat", "approve"}))
 
 
 def unframed(data: bytes) -> list[dict[str, Any]]:
@@ -132,6 +133,7 @@ class Rigged:
         self.gateway = gateway
         self.titles: dict[SessionId, str] = {}
         self.names: dict[str, list[Any]] = {}
+        self.people: dict[str, Identity | None] = {}
         self._numbers = iter(range(1, 100_000))
         self.room = Room(
             store.shelf,
@@ -140,8 +142,9 @@ class Rigged:
             folder,
             clock,
             fresh=self.fresh,
-            title=self._title,
+            describe=self._describe,
             caller=self.caller(),
+            who_is=lambda credential: self.people.get(credential, ANN),
             public_url=PUBLIC,
         )
 
@@ -156,11 +159,11 @@ class Rigged:
     def fresh(self) -> str:
         return f"00000000-0000-4000-8000-{next(self._numbers):012d}"
 
-    async def _title(self, session: SessionId) -> str:
-        return self.titles.get(session, "")
+    async def _describe(self, session: SessionId) -> tuple[str, tuple[str, ...]]:
+        return self.titles.get(session, ""), (ANN.user,)
 
-    def peer(self, codec: FeedCodec = CODEC) -> tuple[Peer, Socket]:
-        peer, socket = self.room.feed.join(codec), Socket()
+    def peer(self, codec: FeedCodec = CODEC, who: Identity = ANN) -> tuple[Peer, Socket]:
+        peer, socket = self.room.feed.join(who, codec), Socket()
         peer.attached(socket)
         return peer, socket
 

@@ -44,7 +44,13 @@ def task(name: str) -> Change:
 
 def turn() -> Notice:
     return Notice(
-        topic="turn", kind="turn.completed", session=SESSION, title="Turn finished", message="A turn", name="x"
+        topic="turn",
+        kind="turn.completed",
+        session=SESSION,
+        title="Turn finished",
+        message="A turn of x",
+        outside="A turn",
+        name="x",
     )
 
 
@@ -233,6 +239,12 @@ async def test_ntfy_is_told_as_json_with_a_link_that_only_opens(rig: Rigged, hoo
         "64:ff9b::7f00:1",
         "2002:7f00:1::",
         "2002:a9fe:a9fe::1",
+        "2001:0:c000:201::80ff:fefe",  # Teredo, of 127.0.1.1
+        *("192.0.0.1", "192.0.0.170", "192.0.2.1", "192.88.99.1", "198.18.0.1", "198.19.255.255", "198.51.100.1"),
+        *("203.0.113.1", "100.127.255.255", "172.31.255.255", "0.1.2.3", "239.255.255.255", "254.0.0.1"),
+        *("fec0::1", "feff::1", "fd00::1", "febf::1", "3fff::1", "3fff:fff:ffff::1", "2001:db8::1", "2001:2::1"),
+        *("2001:10::1", "2001:20::1", "2001:1ff:ffff::1", "100::1", "100:0:0:1::1", "64:ff9b:1::1", "5f00::1"),
+        *("64:ff9b::a00:1", "64:ff9b::6440:1", "::ffff:100.64.0.1", "::127.0.0.1", "::ffff:0:127.0.0.1", "4000::1"),
     ],
 )
 async def test_a_private_address_is_refused_with_the_reason(address: str) -> None:
@@ -240,6 +252,27 @@ async def test_a_private_address_is_refused_with_the_reason(address: str) -> Non
     with pytest.raises(TargetRefused, match="no public address") as refused:
         await caller.check("https://hook.example/x")
     assert "notify_private" in refused.value.message
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        *(
+            "1.1.1.1",
+            "9.255.255.255",
+            "11.0.0.1",
+            "100.63.255.255",
+            "172.32.0.1",
+            "192.0.1.1",
+            "198.20.0.1",
+            "223.9.9.9",
+        ),
+        *("2606:4700::1111", "2001:4860::8888", "2a00::1", "3ffe::1", "2400::1", "::ffff:1.1.1.1", "64:ff9b::101:101"),
+    ],
+)
+async def test_a_public_address_is_not(address: str) -> None:
+    caller = Caller(ManualClock(), (), lambda host, port: _answer(address))
+    assert await caller.check("https://hook.example/x") == address
 
 
 async def _answer(*addresses: str) -> tuple[str, ...]:

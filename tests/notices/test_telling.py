@@ -6,7 +6,8 @@ import pytest
 
 from fairlead.model import events as ev
 from fairlead.model.ids import CallId, EventId, RequestId, SessionId
-from fairlead.model.notices import KINDS, TOPICS, Change, Notice
+from fairlead.model.notices import KINDS, TOPICS, Change, FeedEntry, Notice
+from fairlead.notices import letters
 from fairlead.notices.sessions import _TOLD
 from fairlead.notices.telling import Teller
 from notices.rigging import ended
@@ -41,7 +42,7 @@ def kinds(told: object) -> list[str]:
 
 @pytest.mark.parametrize(("event", "wanted"), EVENTS)
 def test_an_event_is_told_as(event: ev.Event, wanted: list[str]) -> None:
-    told = Teller(SESSION, "Work").event(event)
+    told = Teller(SESSION, "Work", ("ann",)).event(event)
     assert kinds(told) == wanted
     for one in told:
         if isinstance(one, Notice):
@@ -56,8 +57,30 @@ def test_every_event_that_is_told_is_passed_on() -> None:
 
 
 def test_sessions_that_are_made_and_deleted() -> None:
-    teller = Teller(SESSION, "")
+    teller = Teller(SESSION, "", ("ann",))
     assert kinds(teller.news("created")) == ["conversation/create", "session.created"]
     assert kinds(teller.news("deleted")) == ["conversation/delete", "session.deleted"]
     assert teller.news("read") == ()
     assert [one.message for one in teller.news("created")][1] == "New: a session"
+
+
+@pytest.mark.parametrize("name", ["my password is hunter2", 'a "quoted" hunter2', "session hunter2", "\0 hunter2"])
+def test_no_word_of_a_prompt_leaves_the_house(name: str) -> None:
+    """A session that nobody named is called by its first prompt."""
+    teller = Teller(SESSION, name, ("ann",))
+    told = [*teller.news("created"), *teller.news("deleted")]
+    for event, _ in EVENTS:
+        told += teller.event(event)
+    told.append(Change(resource="agent", action="fail", id="a", name="nightly", said="It failed at hunter2"))
+    assert any("hunter2" in one.message for one in told), "who sees the session is told its name"
+    assert all(one.seen == ("ann",) for one in told[:-1])
+    for one in told:
+        entry = FeedEntry(1, 1, one)
+        sent = [
+            letters.webhook("https://a.example", "s", entry, "feed", 1).body,
+            letters.ntfy("https://a.example/topic", "", entry, "feed", "").body,
+            str(letters.words(entry, "feed")).encode(),
+        ]
+        for body in sent:
+            assert b"hunter2" not in body and b"password" not in body
+            assert not isinstance(one, Notice) or b"a session" in body or b"Permission" in body

@@ -1,12 +1,17 @@
-"""The house's pytest plugins, run by a real pytest on small suites: skips that fail, rules that are recorded."""
+"""The project's pytest plugins, run by a real pytest on small suites: skips that fail, rules that are recorded."""
 
 import json
 import os
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
+import pytest
+
 from tools.rules import ROOT
+
+pytestmark = pytest.mark.process
 
 CONFTEST = """
 import pytest
@@ -21,13 +26,13 @@ def pytest_configure(config):
 """
 
 
-def run_suite(folder: Path, source: str, **env: str) -> subprocess.CompletedProcess[str]:
+def run_suite(folder: Path, source: str, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
     (folder / "conftest.py").write_text(CONFTEST)
     (folder / "test_sample.py").write_text("import pytest\n" + source)
     (folder / "pytest.ini").write_text("[pytest]\n")
     plain = {key: value for key, value in os.environ.items() if key not in ("CI", "FAIRLEAD_NO_SKIP")}
     return subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", str(folder)],
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments, str(folder)],
         cwd=folder,
         env={**plain, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", **env},
         capture_output=True,
@@ -63,6 +68,15 @@ def test_a_module_that_skips_itself_and_an_expected_failure_fail_too(tmp_path: P
     done = run_suite(tmp_path, "@pytest.mark.xfail\ndef test_known_bad(): assert False", CI="true")
     assert done.returncode == 1, done.stdout
     assert "SKIP IS FAILURE test_sample.py::test_known_bad: expected to fail" in done.stdout
+
+
+@pytest.mark.parametrize("source", [SKIPPING, 'pytest.skip("no such tool here", allow_module_level=True)'])
+def test_a_skip_in_a_worker_process_fails_the_whole_run(tmp_path: Path, source: str) -> None:
+    workers = ("-p", "xdist.plugin", "-n", "2")
+    done = run_suite(tmp_path, source, *workers, CI="true")
+    assert done.returncode == 1, done.stdout
+    assert "SKIP IS FAILURE" in done.stdout
+    assert "no such tool here" in done.stdout
 
 
 def test_without_a_skip_nothing_changes(tmp_path: Path) -> None:
@@ -105,6 +119,46 @@ def test_plain(): pass
     assert merged["test_sample.py::test_bad"]["passed"] is True
 
 
+def test_outcomes_of_worker_processes_are_all_recorded(tmp_path: Path) -> None:
+    source = "".join(f'@pytest.mark.rules("S001-001")\ndef test_{number}(): pass\n' for number in range(8))
+    done = run_suite(tmp_path, source, "-p", "xdist.plugin", "-n", "2")
+    assert done.returncode == 0, done.stdout
+    recorded = json.loads((tmp_path / "rules.json").read_text())
+    assert [entry["passed"] for entry in recorded.values()] == [True] * 8
+
+
+ORDER = """
+from tools.pytest_house import RandomOrder
+
+def pytest_configure(config):
+    config.pluginmanager.register(RandomOrder({seed}))
+"""
+
+
+def test_a_random_order_keeps_files_together_and_repeats_with_its_seed(tmp_path: Path) -> None:
+    def order(seed: int) -> list[str]:
+        (tmp_path / "conftest.py").write_text(ORDER.format(seed=seed))
+        for name in "abc":
+            (tmp_path / f"test_{name}.py").write_text("".join(f"def test_{number}(): pass\n" for number in range(9)))
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--collect-only", "-q", str(tmp_path)],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return [line for line in done.stdout.splitlines() if "::" in line]
+
+    first = order(1)
+    files = [line.partition("::")[0] for line in first]
+    assert len(first) == 27
+    assert [a != b for a, b in pairwise(files)].count(True) == 2
+    assert order(1) == first
+    assert order(2) != first
+    assert sorted(order(2)) == sorted(first)
+
+
 def test_a_skipped_test_shows_no_rule(tmp_path: Path) -> None:
     run_suite(tmp_path, '@pytest.mark.rules("S001-001")\ndef test_left_out(): pytest.skip("not here")')
     recorded = json.loads((tmp_path / "rules.json").read_text())
@@ -115,3 +169,33 @@ def test_an_unknown_rule_fails_the_test_that_names_it(tmp_path: Path) -> None:
     done = run_suite(tmp_path, '@pytest.mark.rules("S001-999")\ndef test_typing_error(): pass')
     assert done.returncode == 1
     assert "no list in tests/rules has S001-999" in done.stdout
+
+
+GUARD = """
+from pathlib import Path
+from tools.pytest_house import ProcessGuard
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "process: starts processes")
+    config.pluginmanager.register(ProcessGuard((Path(__file__).parent / "e2e",)))
+"""
+
+
+@pytest.mark.parametrize(("mark", "folder", "code"), [("", ".", 1), ("@pytest.mark.process\n", ".", 0), ("", "e2e", 0)])
+def test_a_unit_test_that_starts_a_process_must_be_marked(tmp_path: Path, mark: str, folder: str, code: int) -> None:
+    (tmp_path / folder).mkdir(exist_ok=True)
+    source = (
+        f"import subprocess, pytest\n\n{mark}def test_starting(): subprocess.run(['true'])\n\ndef test_quiet(): pass\n"
+    )
+    (tmp_path / folder / "test_sample.py").write_text(source)
+    (tmp_path / "conftest.py").write_text(GUARD)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", str(tmp_path)],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == code, done.stdout
+    assert ("mark it with @pytest.mark.process" in done.stdout) is bool(code)

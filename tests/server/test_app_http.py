@@ -242,7 +242,7 @@ async def test_a_browser_signs_in_with_a_link_and_signs_out_by_an_admins_hand(
     key = made.json()["secret"]
     async with served.client(key, **own) as browser:
         me = (await browser.get("/v1/me")).json()
-        assert (me["name"], me["scopes"]) == ("Firefox", ["view", "chat"])
+        assert (me["name"], me["scopes"]) == ("owner (Firefox)", ["view", "chat"])
         assert (await browser.get("/v1/tokens")).status_code == 403
         devices = (await client.get("/v1/devices")).json()["devices"]
         assert [device["name"] for device in devices] == ["Firefox"]

@@ -2,6 +2,7 @@
 checked on them."""
 
 import asyncio
+import base64
 import contextlib
 import os
 import socket
@@ -13,16 +14,23 @@ from typing import Any
 
 import httpx
 import pytest
+from argon2 import profiles
+from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed
 
-from fairlead.model.errors import NotFound, TooLarge
+from fairlead.auth import passwords
+from fairlead.auth.attempts import PER_ADDRESS
+from fairlead.model.errors import NotFound
 from fairlead.model.queries import GetSession
-from fairlead.model.routes import ClientProtocol, Request, Route, Steps, json_response
+from fairlead.model.routes import ClientProtocol, FileStream, Request, Response, Route, Steps, json_response
 from fairlead.model.sockets import Do, HangUp, Opening, SocketRoute
 from fairlead.server import static
 from fairlead.server.app import App
 from fairlead.server.binding import Binding
 from fairlead.server.doors import Door, OpenDoor, check_doors, open_door
 from fairlead.server.errors import BadSetting, PortInUse, RouteClash, UnsafeBind
+from fairlead.server.protocols import discover
+from fairlead.server.sockets import REVOKED
 from fairlead.server.static import ReadStatic, StaticFiles
 from fairlead.server.table import RouteTable, at_main_port
 from server.fakes import SESSION, Served, raw_request, serving
@@ -38,6 +46,28 @@ def read(request: Request) -> Steps:
 def status_of(request: Request) -> Steps:
     yield from ()
     return json_response({"ok": True})
+
+
+class Staying:
+    """Says nothing."""
+
+    def __init__(self, opening: Opening) -> None:
+        pass
+
+    def opened(self) -> list[Do]:
+        return []
+
+    def received(self, data: bytes, text: bool) -> list[Do]:
+        return []
+
+    def answered(self, tag: Any, answer: Any) -> list[Do]:
+        return []
+
+    def failed(self, tag: Any, error: Any) -> list[Do]:
+        return []
+
+    def throttled(self, data: bytes, text: bool, error: Any) -> list[Do]:
+        return []
 
 
 class Greeting:
@@ -295,6 +325,142 @@ async def test_a_revoked_token_opens_nothing_more_on_a_door(opened: Opened) -> N
     assert await opened.status("GET", path, authorization=f"Bearer {token}") == 401
 
 
+# --- signing in by HTTP Basic
+
+
+def typed(name: str, password: str) -> str:
+    return f"Basic {base64.b64encode(f'{name}:{password}'.encode()).decode()}"
+
+
+ANN = typed("ann", "correct horse")
+
+
+@pytest.fixture
+async def basic(site: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Opened]:
+    monkeypatch.setattr(passwords, "PARAMETERS", profiles.CHEAPEST)
+    async with with_door(Door(name="toy", port=0, static=site, login="basic")) as found:
+        await found.served.credentials.accounts.add("ann", "correct horse", ("view",))
+        yield found
+
+
+async def test_a_door_with_basic_asks_for_a_name_and_a_password_even_for_its_pages(basic: Opened) -> None:
+    async with basic.client() as client:
+        for path in ("/", "/assets/app.js", "/nothing", "/api/claude/sessions"):
+            answer = await client.get(path)
+            assert answer.status_code == 401
+            assert answer.headers["www-authenticate"] == 'Basic realm="Fairlead", charset="UTF-8"'
+        wrong = await client.get("/", headers={"authorization": typed("ann", "wrong horse")})
+        assert (wrong.status_code, wrong.headers["www-authenticate"][:5]) == (401, "Basic")
+        assert (await client.get("/health")).status_code == 200
+        client.headers["authorization"] = ANN
+        assert (await client.get("/", headers={"accept": "text/html"})).text == "<title>front end</title>"
+        assert (await client.get("/api/claude/sessions")).status_code == 200
+        assert (await client.post("/api/settings")).status_code == 403, "the user's scopes decide"
+        assert "set-cookie" not in (await client.get("/")).headers
+    token = await basic.served.token("view")
+    assert await basic.status("GET", "/", authorization=typed("anybody", token)) == 200
+    assert await basic.status("GET", "/", authorization=f"Bearer {token}") == 200
+
+
+async def test_basic_is_good_on_its_own_door_alone(basic: Opened) -> None:
+    async with basic.served.client(None, authorization=ANN) as client:
+        answer = await client.get("/v1/me")
+        assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
+    async with with_door(Door(name="toy", port=0)) as other:
+        await other.served.credentials.accounts.add("ann", "correct horse", ("view",))
+        assert await other.status("GET", "/api/claude/sessions", authorization=ANN) == 401
+
+
+async def upgraded(opened: Opened, *headers: str) -> bytes:
+    lines = (
+        "GET /ws/a HTTP/1.1",
+        f"Host: 127.0.0.1:{opened.port}",
+        "Connection: Upgrade",
+        "Upgrade: websocket",
+        "Sec-WebSocket-Version: 13",
+        "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
+        *headers,
+    )
+    reader, writer = await asyncio.open_connection("127.0.0.1", opened.port)
+    writer.write(("\r\n".join(lines) + "\r\n\r\n").encode())
+    try:
+        return await asyncio.wait_for(reader.readline(), 10)
+    finally:
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+
+
+async def test_a_socket_is_opened_by_what_the_browser_adds_and_by_no_other_page(basic: Opened) -> None:
+    own, signed_in = f"Origin: {basic.url}", f"Authorization: {ANN}"
+    assert b" 101 " in await upgraded(basic, own, signed_in, "Sec-Fetch-Site: same-origin")
+    assert b" 401 " in await upgraded(basic, own)
+    assert b" 401 " in await upgraded(basic, own, f"Authorization: {typed('ann', 'wrong')}")
+    for origin in (basic.served.url, "http://evil.example", "null"):
+        assert b" 403 " in await upgraded(basic, f"Origin: {origin}", signed_in)
+    assert b" 403 " in await upgraded(basic, own, signed_in, "Sec-Fetch-Site: same-site")
+
+
+async def test_no_other_page_can_use_what_the_browser_remembers(basic: Opened) -> None:
+    """A form, a picture, a script and a frame of another port of this host, and of another site."""
+    asked = {
+        "form": ("POST", {"sec-fetch-mode": "navigate", "sec-fetch-dest": "document", "origin": basic.served.url}),
+        "form without a name": ("POST", {"sec-fetch-mode": "navigate", "origin": "null"}),
+        "picture": ("GET", {"sec-fetch-mode": "no-cors", "sec-fetch-dest": "image"}),
+        "script": ("GET", {"sec-fetch-mode": "no-cors", "sec-fetch-dest": "script"}),
+        "frame": ("GET", {"sec-fetch-mode": "navigate", "sec-fetch-dest": "iframe"}),
+    }
+    for path in ("/api/claude/sessions", "/api/settings", "/assets/app.js"):
+        for site in ("same-site", "cross-site"):
+            for method, headers in asked.values():
+                found = await basic.status(method, path, authorization=ANN, **headers, **{"sec-fetch-site": site})
+                assert found == 403, (path, site, headers)
+    # A link may be followed to the front end; what it then asks for comes from here.
+    link = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
+    assert await basic.status("GET", "/", authorization=ANN, **link) == 200
+    assert await basic.status("GET", "/api/claude/sessions", authorization=ANN, **link) == 403
+
+
+async def test_guessing_at_a_door_is_limited_and_other_pages_guess_nothing(basic: Opened) -> None:
+    for number in range(PER_ADDRESS + 5):
+        guess = typed("ann", f"guess {number}")
+        assert await basic.status("GET", "/", authorization=guess, **{"sec-fetch-site": "cross-site"}) == 403
+    for number in range(PER_ADDRESS):
+        assert await basic.status("GET", "/", authorization=typed("ann", f"guess {number}")) == 401
+    async with basic.client(authorization=ANN) as client:
+        late = await client.get("/")
+        assert (late.status_code, late.json()["error"]["code"]) == (429, "too_many_attempts")
+        assert int(late.headers["retry-after"]) > 0
+    assert b" 429 " in await upgraded(basic, f"Authorization: {ANN}")
+
+
+async def test_a_password_that_was_changed_closes_the_sockets_that_it_opened(basic: Opened) -> None:
+    stays = toy(sockets=(SocketRoute(path="/stay/{id}", access="view", name="stay", open=Staying),))
+    door = open_door(Door(name="toy", port=0, login="basic"), stays, Binding(port=0))
+    async with serving(protocols=[stays], doors=[door]) as served:
+        await served.credentials.accounts.add("ann", "correct horse", ("view",))
+        uri, headers = f"ws://127.0.0.1:{door.port}/stay/a", {"Authorization": ANN}
+        async with connect(uri, additional_headers=headers, proxy=None) as socket:
+            await served.credentials.accounts.set_password("ann", "battery staple")
+            with pytest.raises(ConnectionClosed) as closed:
+                await socket.recv()
+            assert closed.value.rcvd is not None and closed.value.rcvd.code == REVOKED
+
+
+@pytest.mark.parametrize("name", ["mylifedb", "cognova"])
+def test_protocols_whose_pages_cannot_sign_in_have_basic_unless_their_door_says_otherwise(name: str) -> None:
+    protocol = next(one for one in discover() if one.name == name)
+    for chosen, expected in (("", "basic"), ("token", "token"), ("basic", "basic")):
+        opened = open_door(Door(name=name, port=0, login=chosen), protocol, Binding(port=0))  # type: ignore[arg-type]
+        assert opened.login == expected
+        for listener in opened.sockets:
+            listener.close()
+
+
+def test_claudecodeui_signs_in_by_itself() -> None:
+    assert {one.name for one in discover() if one.door_login == "basic"} == {"mylifedb", "cognova"}
+
+
 # --- static files
 
 
@@ -398,10 +564,25 @@ async def test_what_a_browser_has_already_is_not_sent_again(front: Opened, site:
         assert (await client.get("/assets/app.js", headers={"if-none-match": tag})).text == "let another"
 
 
-def test_a_file_that_is_too_large_is_refused(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(static, "LARGEST", 4)
-    with pytest.raises(TooLarge):
-        StaticFiles(site).read(ReadStatic("assets/app.js"))
+async def test_a_large_file_comes_whole_and_its_head_alone_if_that_was_asked_for(front: Opened, site: Path) -> None:
+    data = os.urandom(3 * static.PIECE + 17)
+    (site / "large.bin").write_bytes(data)
+    async with front.client() as client:
+        whole = await client.get("/large.bin")
+        assert (whole.content, whole.headers["content-length"]) == (data, str(len(data)))
+        alone = await client.head("/large.bin")
+        assert (alone.content, alone.headers["content-length"]) == (b"", str(len(data)))
+        for size in (static.PIECE - 1, static.PIECE, static.PIECE + 1):
+            (site / "large.bin").write_bytes(data[:size])
+            assert (await client.get("/large.bin")).content == data[:size]
+
+
+def test_a_large_file_is_not_read_before_somebody_takes_it(site: Path) -> None:
+    (site / "large.bin").write_bytes(bytes(static.PIECE + 1))
+    found = StaticFiles(site).read(ReadStatic("large.bin"))
+    assert isinstance(found, FileStream)
+    assert (found.size, found.file.tell()) == (static.PIECE + 1, 0)
+    found.file.close()
 
 
 def test_a_file_that_cannot_be_opened_is_not_there(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -416,7 +597,8 @@ def test_a_file_that_cannot_be_opened_is_not_there(site: Path, monkeypatch: pyte
 def test_a_folder_that_is_a_link_is_served(site: Path, tmp_path: Path) -> None:
     link = tmp_path / "current"
     link.symlink_to(site)
-    assert StaticFiles(link).read(ReadStatic("assets/app.js")).body == b"let a"
+    found = StaticFiles(link).read(ReadStatic("assets/app.js"))
+    assert isinstance(found, Response) and found.body == b"let a"
     assert StaticFiles(site).read(ReadStatic("inside.js")).content_type.startswith("text/javascript")
 
 

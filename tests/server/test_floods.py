@@ -7,7 +7,7 @@ import random
 import pytest
 
 from fairlead.server.http import HEAD_LIMIT
-from fairlead.server.limits import Limits
+from fairlead.server.limits import Limits, backlog, storm
 from server.fakes import Served, raw_request, serving, until
 
 SMALL = Limits(waiting=40, waiting_per_address=20)
@@ -24,6 +24,10 @@ class Idle:
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(said)
             self.opened.append((reader, writer))
+
+    def held(self) -> int:
+        """How many the server has not closed."""
+        return sum(not reader.at_eof() and reader.exception() is None for reader, _ in self.opened)
 
     async def close(self) -> None:
         for _, writer in self.opened:
@@ -50,6 +54,55 @@ async def test_idle_upgrades_are_bounded_and_a_good_client_still_connects() -> N
         assert await good(served) == 200
         await idle.close()
         await until(lambda: len(served.runner.room) == 0)
+
+
+UNFINISHED = {
+    "a body in pieces": b"GET /health HTTP/1.1\r\nHost: localhost:%d\r\nTransfer-Encoding: chunked\r\n\r\n",
+    "a body that was promised": b"POST /v1/login HTTP/1.1\r\nHost: localhost:%d\r\nContent-Length: 99\r\n\r\n{",
+}
+
+
+@pytest.mark.parametrize("said", UNFINISHED.values(), ids=UNFINISHED)
+async def test_unfinished_bodies_of_strangers_are_bounded_as_silence_is(said: bytes) -> None:
+    async with serving(SMALL) as served:
+        idle = Idle()
+        await idle.open(served.port, 300, said % served.port)
+        assert len(served.runner.room) <= 160
+        assert await good(served) == 200
+        await until(lambda: idle.held() <= 20)
+        await idle.close()
+        await until(lambda: len(served.runner.room) == 0)
+
+
+async def test_an_upgrade_waits_until_its_credential_was_looked_at() -> None:
+    async with serving() as served:
+        lines = (
+            "GET /v1/ws HTTP/1.1",
+            f"Host: 127.0.0.1:{served.port}",
+            "Connection: Upgrade",
+            "Upgrade: websocket",
+            "Sec-WebSocket-Version: 13",
+            "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
+        )
+        request = "\r\n".join(lines)
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+        writer.write(request.encode())
+        await until(lambda: len(served.runner.room) == 1)
+        writer.write(f"\r\nAuthorization: Bearer {served.admin}\r\n\r\n".encode())
+        assert b" 101 " in await reader.readline()
+        assert len(served.runner.room) == 0
+        writer.close()
+        await writer.wait_closed()
+        assert b" 401 " in await raw_request(served.port, f"{request}\r\n\r\n".encode())
+        await until(lambda: len(served.runner.room) == 0)
+
+
+def test_those_who_wait_never_take_all_descriptors() -> None:
+    for descriptors in (64, 256, 1024, 4096, 1 << 20):
+        limits = Limits(descriptors=descriptors)
+        assert storm(limits) < descriptors / 2
+        assert storm(limits) + 2 * backlog(limits) < descriptors * 4 / 5
+    assert (storm(Limits()), backlog(Limits())) == (1024, 512)
 
 
 async def test_an_endless_head_is_cut_off() -> None:

@@ -185,6 +185,7 @@ async def test_nothing_allows_another_origin_to_read(served: Served) -> None:
         assert b"set-cookie" not in head
         assert b"\r\nserver:" not in head
         assert b"x-content-type-options: nosniff" in head
+        assert b"cross-origin-opener-policy: same-origin" in head
         # The web UI's files tell nobody anything; everything else is kept nowhere.
         assert b"cache-control: no-store" in head or (f"{kind} {path}" in OPEN and b"cache-control: no-cache" in head)
         assert b"content-security-policy: " in head

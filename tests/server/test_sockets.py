@@ -311,7 +311,7 @@ async def test_typing_reaches_the_others_with_the_name(served: Served) -> None:
         assert await watcher.hear() == {
             "type": "typing",
             "session": SESSION,
-            "name": "Ann",
+            "name": "owner (Ann)",
             "data": {"active": True},
         }
 

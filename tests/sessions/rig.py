@@ -4,7 +4,7 @@ import asyncio
 import itertools
 import os
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +41,8 @@ from fairlead.sessions.session import Session
 from fairlead.stores.sqlite import SqliteStore
 from fairlead.testing.clock import ManualClock
 
-ANN = Identity("cred-ann", "ann", "ann", frozenset({"admin"}))
-BOB = Identity("cred-bob", "bob", "bob", frozenset({"view", "chat", "approve"}))
+ANN = Identity("cred-ann", "owner", "ann", frozenset({"admin"}))
+BOB = Identity("cred-bob", "owner", "bob", frozenset({"view", "chat", "approve"}))
 SESSION = SessionId("11111111-2222-3333-4444-555555555555")
 CHILD = SessionId("99999999-2222-3333-4444-555555555555")
 MODES = ("default", "acceptEdits", "plan", "dontAsk", "bypassPermissions")
@@ -218,6 +218,7 @@ class SaidKind:
     name = "said"
 
     def __init__(self) -> None:
+        self.ways = {"stdio": "yes", "dial-in": "yes", "terminal": "yes"}
         self.agents: list[SaidAgent] = []
         self.guests: list[SaidGuest] = []
         self.failures: list[Exception] = []
@@ -233,7 +234,7 @@ class SaidKind:
         self._pids = itertools.count(1000)
 
     async def info(self) -> AgentInfo:
-        return AgentInfo(name=self.name)
+        return AgentInfo(name=self.name, ways=self.ways)
 
     def interpreter(self, session: SessionId) -> ClaudeInterpreter:
         return ClaudeInterpreter(session)
@@ -305,6 +306,7 @@ class Rig:
         self.views: dict[str, View] = {}
         self.news: Callable[[SessionId, What], None] = lambda session, what: None
         self.committed: Callable[[SessionId, Sequence[ev.Event]], None] = lambda session, events: None
+        self.looked: Callable[[SessionId, Collection[Identity], int], None] = lambda session, who, turns: None
         self._uuids = itertools.count()
 
     async def start(self, *, kill_children: bool = False) -> "Rig":
@@ -325,6 +327,7 @@ class Rig:
             views=self.views,
             news=self.news,
             committed=self.committed,
+            looked=self.looked,
             session_env=frozenset({"TEAM"}),
         )
         self.registry = Registry(self.services)

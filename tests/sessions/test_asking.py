@@ -209,3 +209,18 @@ async def test_a_session_reads_freely_in_its_own_folders_alone(rig: Rig) -> None
     settings = cmd.Settings(directories=(str(rig.folder / "neighbour"),))
     await rig.do(cmd.Configure(session=SESSION, settings=settings))
     assert (await agent.check("c3", "Read", file_path=secret)).behavior == "allow"
+
+
+async def test_an_answer_decides_its_own_request_and_its_rules_those_that_they_cover(rig: Rig) -> None:
+    agent = await asking(rig, "git tag v1")
+    for number, line in enumerate(("touch x", "git tag v2", "git tag v3; touch y", "git tag -d v1"), 2):
+        await agent.call(f"c{number}", command=line)
+        await agent.ask(f"r{number}", f"c{number}", command=line)
+    await rig.do(answer(remember=("Bash(git tag:*)",)), BOB)
+    assert [request for request, _ in agent.answers] == ["r1", "r3"]
+    assert [(event.request, event.how, event.by) for event in await resolved(rig)] == [
+        ("r1", "person", "bob"),
+        ("r3", "rule", ""),
+    ]
+    await rig.do(answer(request="r2"), BOB)
+    assert [request for request, _ in agent.answers] == ["r1", "r3", "r2"], "without a rule nothing else is settled"

@@ -81,7 +81,9 @@ class Story:
             case "ask" if agent is not None:
                 call = f"c{next(self.numbers)}"
                 await agent.call(call, command="touch x")
-                await agent.ask(f"r-{call}", call, command="touch x")
+                # It may have been stopped meanwhile, and a process that has exited asks nothing.
+                if not agent.gone:
+                    await agent.ask(f"r-{call}", call, command="touch x")
             case "end" if agent is not None and self.loaded.core.state.turn is not None:
                 await self.ends(agent)
             case "kill" if agent is not None:
@@ -196,6 +198,7 @@ def text_of(event: ev.UserMessage) -> str:
 @given(st.lists(st.sampled_from(STEPS), max_size=25))
 @example(["send", "tick", "tick", "tick", "to terminal", "send", "end", "restart", "end"])
 @example(["send", "tick", "tick", "tick", "now", "tick", "restart", "tick", "kill", "to stdio"])
+@example(["send", "send", "close", "send", "ask"])
 @settings(deadline=None, max_examples=40)
 @pytest.mark.rules("S001-137")
 def test_whatever_happens_around_a_hand_over(steps: list[str]) -> None:

@@ -6,12 +6,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from fairlead.model import commands as cmd
 from fairlead.model import queries as q
 from fairlead.model.auth import Identity
 from fairlead.model.errors import FairleadError, NotAllowed, NotFound
 from fairlead.model.gateway import Cursor
-from fairlead.model.ids import SessionId
+from fairlead.model.ids import RequestId, SessionId
 from fairlead.model.store import Entry, SessionFilter
+from fairlead.sessions.requests import Requests
 from sessions.rig import ANN, BOB, CHILD, SESSION, Rig
 
 NOBODY = Identity("n", "n", "n", frozenset())
@@ -118,6 +120,41 @@ async def test_what_waits_for_a_person_is_found_in_all_sessions(rig: Rig) -> Non
     assert await rig.gateway.ask(ANN, q.ListPermissions(CHILD)) == ()
     with pytest.raises(NotFound):
         await rig.gateway.ask(ANN, q.FindPermission("r2"))
+
+
+async def test_a_request_is_found_without_looking_at_any_other_session(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = await rig.working("one")
+    await agent.call("c1", command="touch x")
+    await agent.ask("r1", "c1", command="touch x")
+
+    async def nobody(wanted: object) -> None:
+        raise AssertionError("the list was read")
+
+    monkeypatch.setattr(rig.store, "sessions", nobody)
+    assert (await rig.gateway.ask(ANN, q.FindPermission("r1"))).session == SESSION
+    await rig.do(cmd.Answer(session=SESSION, request=RequestId("r1"), behavior="deny"))
+    assert len(rig.services.requests) == 0
+    with pytest.raises(NotFound):
+        await rig.gateway.ask(ANN, q.FindPermission("r1"))
+
+
+async def test_requests_that_wait_are_found_after_the_session_has_left_memory(rig: Rig) -> None:
+    agent = await rig.working("one")
+    await agent.call("c1", command="touch x")
+    await agent.ask("r1", "c1", command="touch x")
+    del rig.registry._sessions[SESSION]
+    assert (await rig.gateway.ask(ANN, q.FindPermission("r1"))).session == SESSION
+
+
+def test_no_more_requests_are_remembered_than_may_be() -> None:
+    requests = Requests(most=3)
+    for number in range(5):
+        requests.asked(SESSION, f"r{number}")
+    assert [requests.find(f"r{number}") for number in range(5)] == [None, None, SESSION, SESSION, SESSION]
+    requests.drop(SESSION)
+    assert len(requests) == 0
 
 
 async def test_usage_is_summed_over_sessions(rig: Rig) -> None:

@@ -368,6 +368,13 @@ async def test_unknown_agents_and_servers_are_refused(rig: Rig) -> None:
         await rig.open(settings=cmd.Settings(mcp_servers=("shell",)))
 
 
+async def test_a_title_is_printable_text_from_the_beginning(rig: Rig) -> None:
+    await rig.open(title="  a\x9b31m\u202e\x1b[2J\nb\x00 " + "x" * 300)
+    assert rig.state().title == "a31m[2J b " + "x" * 190
+    opened = next(event for event in await rig.log() if isinstance(event, ev.SessionOpened))
+    assert opened.title == rig.state().title
+
+
 async def test_a_title_is_printable_text(rig: Rig) -> None:
     await rig.open()
     await rig.do(cmd.Rename(session=SESSION, title="a\x1b]52;c;x\x07b\n"))

@@ -1,18 +1,23 @@
-"""What each credential was shown: it only grows, is each one's own, and goes with the session."""
+"""What each user was shown: it only grows, is each one's own, and goes with the session."""
 
 import asyncio
 
+from fairlead.model.auth import Identity
 from fairlead.model.commands import Delete
 from fairlead.model.ids import SessionId
 from fairlead.model.news import What
-from fairlead.model.reading import SPACE, MarkShown, ReadShown
+from fairlead.model.reading import SPACE, MarkShown, ReadShown, Shown
 from fairlead.sessions.shown import ShownBook
 from sessions.rig import ANN, BOB, CHILD, SESSION, Rig
 
 
+def nobody(session: SessionId) -> frozenset[Identity]:
+    return frozenset()
+
+
 async def test_it_only_grows_and_is_each_ones_own(rig: Rig) -> None:
     told: list[tuple[SessionId, What]] = []
-    book = ShownBook(rig.store.documents, lambda session, what: told.append((session, what)))
+    book = ShownBook(rig.store.documents, lambda session, what: told.append((session, what)), nobody)
     mark, read = book.performers()[MarkShown], book.performers()[ReadShown]
     await asyncio.gather(mark(ANN, MarkShown(SESSION, 3)), mark(BOB, MarkShown(SESSION, 1)))
     await mark(ANN, MarkShown(SESSION, 2))
@@ -23,7 +28,17 @@ async def test_it_only_grows_and_is_each_ones_own(rig: Rig) -> None:
 
 async def test_it_goes_with_the_session(rig: Rig) -> None:
     await rig.open()
-    book = ShownBook(rig.store.documents, lambda session, what: None)
+    book = ShownBook(rig.store.documents, lambda session, what: None, nobody)
     await book.performers()[MarkShown](ANN, MarkShown(SESSION, 3))
     await rig.do(Delete(session=SESSION))
     assert await rig.store.documents.get(SPACE, SESSION) is None
+
+
+async def test_what_one_device_of_a_user_was_shown_is_read_on_all_of_theirs(rig: Rig) -> None:
+    phone = Identity("cred-phone", ANN.user, "phone", ANN.scopes)
+    book = ShownBook(rig.store.documents, lambda session, what: None, lambda session: {phone})
+    book.looked(SESSION, {phone}, 2)
+    await book.close()
+    read = book.performers()[ReadShown]
+    assert await read(ANN, ReadShown((SESSION,))) == Shown({SESSION: 2}, frozenset({SESSION}))
+    assert await read(BOB, ReadShown((SESSION,))) == Shown({})

@@ -22,11 +22,14 @@ from fairlead.model.errors import BadRequest, Busy, NotFound, OutsideRoots
 from fairlead.model.ids import SessionId
 from fairlead.model.queries import Glance
 from fairlead.model.store import TRANSCRIPT
+from fairlead.testing.clock import ManualClock
 from sessions.rig import ANN
 from sessions.test_feed import Lines, Socket
 from sessions.transcript_rig import FOUND, TranscriptRig
 
 OTHER_ID = SessionId(OTHER)
+WRITTEN_AT = 1_672_628_405_000
+"""Seconds after the first rows that `Writer` writes."""
 
 
 @contextlib.asynccontextmanager
@@ -186,7 +189,9 @@ async def test_opening_one_reads_it_into_its_log_with_its_own_times(tmp_path: Pa
         kinds = await rig.kinds(FOUND)
         assert kinds == [
             "session.opened", "session.resumed", "turn.started", "user.message", "tool.called", "tool.ended", "text",
+            "turn.ended",
         ]  # fmt: skip
+        assert view.summary.state == "idle"
         assert (view.summary.created, view.summary.updated) == (before.created, before.updated)
         page = await rig.store.read(FOUND, 0, 100)
         assert [json.loads(entry.raw) for entry in page.entries if entry.raw] == rows
@@ -226,6 +231,7 @@ async def test_what_was_written_while_no_gateway_ran_is_told_when_one_does(tmp_p
     """The turn that another program was in goes on: it is not taken for one of ours that was lost."""
     write = Writer()
     async with running(tmp_path) as rig:
+        rig.clock = ManualClock(WRITTEN_AT)
         rig.home.write([write.prompt("one"), write.call("toolu_1", command="ls")])
         await rig.start()
         await rig.view()
@@ -492,7 +498,8 @@ async def test_a_copy_with_the_same_content_goes_on_where_it_was(tmp_path: Path)
         await rig.keeper.listing.scan()
         await rig.keeper.follow(FOUND)
         assert (await rig.said())[-1] == "moved"
-        assert (await rig.view()).head == head + 1
+        # A turn of its own, since the one before is over, and its words.
+        assert (await rig.view()).head == head + 2
 
 
 async def test_a_session_that_goes_on_in_another_folder_tells_nothing_twice(tmp_path: Path) -> None:
@@ -511,13 +518,13 @@ async def test_a_session_that_goes_on_in_another_folder_tells_nothing_twice(tmp_
         rig.home.write([write.text("from here")])
         await eventually(lambda: _has(rig, FOUND, "from here"))
         assert (await rig.said())[-4:] == ["answer 2299", "> there", "from there", "from here"]
-        # The end of the turn before, a new one, its prompt, and two answers.
-        assert (await rig.view()).head == head + 5
+        # A new turn, its prompt, and two answers.
+        assert (await rig.view()).head == head + 4
         await rig.stop()
         await rig.start()
         assert len(await rig.listed()) == 1
         await rig.keeper.follow(FOUND)
-        assert (await rig.view()).head == head + 5
+        assert (await rig.view()).head == head + 4
 
 
 async def test_our_own_session_is_left_to_its_wire(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -26,8 +27,8 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[TerminalRegistry]:
     found: list[TerminalRegistry] = []
 
     class Seen(TerminalRegistry):
-        def __init__(self, clock: Clock, most: int) -> None:
-            super().__init__(clock, most)
+        def __init__(self, clock: Clock, most: int, **sandboxes: Any) -> None:
+            super().__init__(clock, most, **sandboxes)
             found.append(self)
 
     monkeypatch.setattr(wiring, "TerminalRegistry", Seen)

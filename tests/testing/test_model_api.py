@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
-from fairlead.testing.model_api import ScriptedModel
+from fairlead.testing.model_api import ModelRequest, ScriptedModel
 
 TOOLS: list[dict[str, Any]] = [{"name": name, "input_schema": {}} for name in ("Agent", "Bash", "Write")]
 
@@ -166,8 +166,15 @@ async def test_what_the_model_was_sent_is_logged_in_memory_and_in_the_file(
     assert request.system == "You are\nkind."
     assert request.thinking == {"type": "enabled"}
     assert request.tools == ("Agent", "Bash", "Write")
-    assert request.last == {"role": "user", "content": "SCRIPT:text x"}
+    assert request.conversation == request.told == ({"role": "user", "content": "SCRIPT:text x"},)
     assert _logged(tmp_path)[0]["script"] == "text"
+
+
+def test_what_the_model_is_told_is_all_behind_its_last_answer_notes_of_the_agent_included() -> None:
+    before = ({"role": "user", "content": "one"}, {"role": "assistant", "content": "two"})
+    after = ({"role": "user", "content": "three"}, {"role": "system", "content": "1000 tokens are left"})
+    assert ModelRequest("messages", "POST", "/", conversation=(*before, *after)).told == after
+    assert ModelRequest("messages", "POST", "/", conversation=after).told == after
 
 
 def _logged(tmp_path: Path) -> list[dict[str, Any]]:

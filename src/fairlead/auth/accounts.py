@@ -71,9 +71,16 @@ class Accounts:
         if record is None or claims is None or claims["username"] != record.name:
             return None
         expires = int(claims["exp"]) * 1000
-        if self._clock.now_ms() >= expires:
-            return "expired"
+        return "expired" if self._clock.now_ms() >= expires else self.identity_of(record, expires)
+
+    def identity_of(self, record: UserRecord, expires: int = 0) -> Identity:
         return Identity(credential_of(record), record.name, record.name, frozenset(record.scopes), expires)
+
+    def user(self, credential: str) -> Identity | None:
+        """What the tokens of a user count as, if that is what it names."""
+        kind, _, number = credential.partition(":")
+        record = self._users.numbered(int(number)) if kind == "user" and number.isdecimal() else None
+        return None if record is None else Identity(credential, record.name, record.name, frozenset(record.scopes))
 
     def renew(self, who: Identity, *, now: bool) -> SignedIn | None:
         record = self._users.get(who.user)
@@ -99,7 +106,11 @@ class Accounts:
     # --- signing in
 
     async def sign_in(self, name: str, password: str, peer: str) -> SignedIn:
-        self._attempts.begin(peer, name)
+        return self.token(await self.check(name, password, peer))
+
+    async def check(self, name: str, password: str, peer: str) -> UserRecord:
+        """Whose name and password they are. WrongPassword, TooManyAttempts."""
+        await self._attempts.begin(peer, name)
         record = self._users.get(name)
         fits = await self._passwords.fits(record.password if record else "", password)
         if record is None or not fits or self._users.get(name) is not record:
@@ -107,7 +118,7 @@ class Accounts:
             raise WrongPassword
         self._attempts.succeeded(peer, name)
         log.info("signed in", extra={"peer": peer, "user": name})
-        return self.token(record)
+        return record
 
     async def invite(self, scopes: tuple[Scope, ...]) -> LoginCode:
         return await self._invitations.create("", "", check_scopes(scopes))

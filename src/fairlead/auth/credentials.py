@@ -17,20 +17,21 @@ import msgspec
 from fairlead.auth import signed
 from fairlead.auth.accounts import INVITED_MS, Accounts, credential_of
 from fairlead.auth.agents import AgentTokens
+from fairlead.auth.basic import BasicSignIn
 from fairlead.auth.devices import LoginCodes
 from fairlead.auth.tickets import Tickets
 from fairlead.auth.tokens import SECRET_BYTES, CredentialRecord, Random, digest, id_in, in_order, mint
-from fairlead.auth.users import OWNER, Users
+from fairlead.auth.users import Users
 from fairlead.model.admin import NewCredential, SignedUrl
-from fairlead.model.auth import SCOPES, Identity, Scope
+from fairlead.model.auth import OWNER, SCOPES, Identity, Scope
 from fairlead.model.errors import BadRequest, FairleadError, NotFound
 from fairlead.model.store import Documents
 from fairlead.system.clock import Clock, Timer
 
 SPACE: Final = "credentials"
-KEYS: Final = "auth"
+USED: Final = "credentials.used"
+"""When each was last used: apart from the records, so that whoever writes it down changes nothing else of one."""
 INVITATIONS: Final = "invitations"
-URL_KEY: Final = "url-key"
 GIVEN: Final = "given"
 """The id of the token that the environment gave: valid while it is given, never stored."""
 _HEADER_SAFE: Final = re.compile(r"[!-~]+")
@@ -52,12 +53,16 @@ class Credentials:
         clock: Clock,
         random: Random = token_bytes,
         key: Callable[[], bytes] | None = None,
+        url_key: Callable[[], bytes] | None = None,
     ) -> None:
-        """`key` signs the tokens of users; without one they are good while this process lives."""
+        """`key` signs the tokens of users, `url_key` links; without them those are good while this process lives."""
         own = random(SECRET_BYTES) if key is None else b""
+        of_urls = random(SECRET_BYTES) if url_key is None else b""
+        self._url_key = url_key or (lambda: of_urls)
         self.users = Users(documents, clock, random)
         invitations = LoginCodes(documents, clock, random, INVITATIONS, INVITED_MS)
         self.accounts = Accounts(self.users, invitations, clock, key or (lambda: own), self._end)
+        self.basic_sign_in = BasicSignIn(self.users, self.accounts, self.bearer)
         self.tickets = Tickets(clock, random)
         self.codes = LoginCodes(documents, clock, random)
         self.agents = AgentTokens(random, self._end)
@@ -67,8 +72,8 @@ class Credentials:
         self._records: dict[str, CredentialRecord] = {}
         self._identities: dict[str, Identity] = {}
         self._given: CredentialRecord | None = None
-        self._url_key = b""
         self._live: defaultdict[str, set[Callable[[], None]]] = defaultdict(set)
+        self._again: dict[Callable[[], None], tuple[Identity, Callable[[], None]]] = {}
         self._dirty: set[str] = set()
         self._timer: Timer | None = None
         self._flushing: set[asyncio.Task[None]] = set()
@@ -77,13 +82,15 @@ class Credentials:
         """Read everything from the store again."""
         void = await self.users.load()
         await self.users.ensure(OWNER)
-        new = self._random(SECRET_BYTES).hex()
-        made = await self._documents.add(KEYS, URL_KEY, new)
-        self._url_key = bytes.fromhex(new if made else str(await self._documents.get(KEYS, URL_KEY)))
+        # It was kept here once, and went into every backup.
+        await self._documents.delete("auth", "url-key")
         found = await self._documents.list(SPACE)
+        used = await self._documents.list(USED)
         records = {key: msgspec.convert(value, CredentialRecord) for key, value in found.items()}
-        for key in self._dirty & records.keys() & self._records.keys():
-            records[key] = msgspec.structs.replace(records[key], last_used=self._records[key].last_used)
+        for key, record in records.items():
+            known = self._records[key].last_used if key in self._records else 0
+            last = max(record.last_used, int(used.get(key, 0)), known)
+            records[key] = msgspec.structs.replace(record, last_used=last)
         gone = [key for key in self._records if key not in records or records[key].revoked]
         self._records = records
         for key in (*gone, *(credential_of(record) for record in void)):
@@ -126,7 +133,7 @@ class Credentials:
         return None if owner is None else self.identity(owner)
 
     def signature(self, path: str, query: str) -> Identity | None:
-        name = signed.signer(self._url_key, path, query, self._clock.now_ms())
+        name = signed.signer(self._url_key(), path, query, self._clock.now_ms())
         return None if name is None else self.identity(name)
 
     def agent(self, secret: str, session: str) -> Identity | None:
@@ -135,8 +142,14 @@ class Credentials:
     def account(self, token: str) -> Identity | Literal["expired"] | None:
         return self.accounts.identity(token)
 
+    def basic(self, name: str, password: str) -> Identity | None:
+        return self.basic_sign_in.identity(name, password)
+
     def identity(self, credential: str) -> Identity | None:
-        """Of a credential that is valid now."""
+        """Of a credential that is valid now: a token, a device, or a user who signs in."""
+        user = self.accounts.user(credential)
+        if user is not None:
+            return user
         record = self._given if credential == GIVEN else self._records.get(credential)
         return None if record is None or record.revoked else self._known(record)
 
@@ -201,8 +214,10 @@ class Credentials:
         own = [record for record in self._records.values() if record.user == name and not record.revoked]
         for record in own:
             await self.revoke(record.kind, record.id)
+        user = self.users.get(name)
         await self.accounts.remove(name)
-        return tuple(record.id for record in own)
+        signed_in = () if user is None or not user.number else (credential_of(user),)
+        return (*(record.id for record in own), *signed_in)
 
     async def login(self, code: str, name: str) -> NewCredential:
         pending = await self.codes.redeem(code)
@@ -211,20 +226,26 @@ class Credentials:
 
     def sign(self, credential: str, path: str, query: str) -> SignedUrl:
         expires = self._clock.now_ms() + signed.LIFETIME_MS
-        return SignedUrl(url=signed.sign(self._url_key, path, query, credential, expires), expires=expires)
+        return SignedUrl(url=signed.sign(self._url_key(), path, query, credential, expires), expires=expires)
 
     # --- what is open with a credential
 
-    def attach(self, who: Identity, close: Callable[[], None]) -> Callable[[], None]:
-        """`close` is called when the credential is revoked or over, unless the returned function was called before."""
+    def attach(
+        self, who: Identity, close: Callable[[], None], again: Callable[[], None] | None = None
+    ) -> Callable[[], None]:
+        """`close` is called when the credential is revoked or over, unless the returned function was called before;
+        `again`, when it is still good but sees less: whoever has it comes again, and is judged anew."""
         credential = who.credential
         self._live[credential].add(close)
+        if again is not None:
+            self._again[close] = (who, again)
         left = (who.expires - self._clock.now_ms()) / 1000
         timer = self._clock.call_later(max(left, 0.0), close) if who.expires else None
 
         def detach() -> None:
             if timer is not None:
                 timer.cancel()
+            self._again.pop(close, None)
             closers = self._live.get(credential)
             if closers is not None:
                 closers.discard(close)
@@ -232,6 +253,12 @@ class Credentials:
                     del self._live[credential]
 
         return detach
+
+    def sight_lost(self, lost: Callable[[Identity], bool]) -> None:
+        """What these have open ends, so that they come again."""
+        for who, again in tuple(self._again.values()):
+            if lost(who):
+                again()
 
     def _end(self, credential: str) -> int:
         """How many were open with it."""
@@ -263,6 +290,6 @@ class Credentials:
         for key in tuple(self._dirty):
             self._dirty.discard(key)
             try:
-                await self._documents.put(SPACE, key, msgspec.to_builtins(self._records[key]))
+                await self._documents.put(USED, key, self._records[key].last_used)
             except FairleadError as error:
                 log.warning("last use not kept", extra={"credential": key, "error": error.message})

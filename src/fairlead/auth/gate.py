@@ -1,9 +1,13 @@
 """The gate: may this request come in? One pure decision for HTTP and WebSocket, before any route's code runs.
 
 Checked in this order: Host, Origin, Sec-Fetch-Site, credential, scope. Everything must hold. No cookie is looked
-at, ever. A refusal tells which check failed and nothing else: not whether a path, a token or a user exists.
+at, ever. HTTP Basic counts on doors that ask for it, and since a browser adds it to whatever any page asks for, only in
+requests that no other origin has caused. A refusal tells which check failed and nothing else: not whether a path, a
+token or a user exists.
 """
 
+import base64
+import binascii
 from typing import Final, Literal, Protocol
 
 import msgspec
@@ -17,6 +21,8 @@ from fairlead.model.routes import Access
 NOBODY: Final = Identity(credential="", user="", name="", scopes=frozenset())
 """Who asks on a public route."""
 
+_LONGEST_BASIC: Final = 4096
+"""Characters of such a header: more than the longest name and password take."""
 _READING: Final = frozenset({"GET", "HEAD"})
 
 
@@ -33,6 +39,10 @@ class Demand(msgspec.Struct, frozen=True, kw_only=True):
     """The token of a user who signed in with a password opens it too."""
     query_first: bool = False
     """A token of the query counts before one of a header, whose first word may be any."""
+    basic: bool = False
+    """A name and a password, or a token in its place, sent as HTTP Basic, open it too."""
+    page: bool = False
+    """A link of another site may lead here: it is opened as a page of its own, and changes nothing."""
 
 
 class Keys(Protocol):
@@ -43,6 +53,7 @@ class Keys(Protocol):
     def signature(self, path: str, query: str) -> Identity | None: ...
     def agent(self, secret: str, session: str) -> Identity | None: ...
     def account(self, token: str) -> Identity | Literal["expired"] | None: ...
+    def basic(self, name: str, password: str) -> Identity | None: ...
 
 
 class Allow(msgspec.Struct, frozen=True):
@@ -53,9 +64,13 @@ class Allow(msgspec.Struct, frozen=True):
 
 
 class Refuse(msgspec.Struct, frozen=True):
+    """`basic`: a browser is to ask its user for name and password. `wait`: seconds until it is worth asking again."""
+
     status: int
     code: str
     message: str
+    basic: bool = False
+    wait: int = 0
 
     def body(self) -> bytes:
         return msgspec.json.encode({"error": {"code": self.code, "message": self.message}})
@@ -70,6 +85,8 @@ _CROSS_SITE: Final = Refuse(403, "cross_site", "The request comes from a page of
 _AMBIGUOUS: Final = Refuse(400, "bad_credential", "The request carries more than one header with a token.")
 _NO_CREDENTIAL: Final = Refuse(401, "no_credential", "A token is needed: send it as Authorization: Bearer.")
 _BAD_CREDENTIAL: Final = Refuse(401, "bad_credential", "The credential is not valid.")
+_SIGN_IN: Final = Refuse(401, "no_credential", "Sign in: a name and its password, or any name and a token.", basic=True)
+_NOT_SIGNED_IN: Final = Refuse(401, "bad_credential", "The name and the password do not fit.", basic=True)
 _EXPIRED: Final = Refuse(401, "expired_credential", "The token has expired: sign in again.")
 _AGENTS_ONLY: Final = Refuse(403, "not_allowed", "This is open to the session's own agent alone.")
 
@@ -83,7 +100,8 @@ def decide(head: Head, demand: Demand, house: House, keys: Keys) -> Allow | Refu
         return Allow(NOBODY)
     if demand.access == "agent":
         return _agent(head, demand, keys)
-    found = _credential(head, demand, keys)
+    ambient = _ambient(head, demand)
+    found = _basic(head, demand, house, keys) if ambient else _credential(head, demand, keys)
     if isinstance(found, Refuse):
         return found
     if demand.access != "any" and not found.identity.may(demand.access):
@@ -112,6 +130,67 @@ def _check_place(head: Head, house: House) -> Refuse | None:
     if changing and not invited and any(site not in ("same-origin", "none") for site in head.all("sec-fetch-site")):
         return _CROSS_SITE
     return None
+
+
+def asks_for_basic(head: Head, demand: Demand, house: House) -> tuple[str, str] | None:
+    """Name and password that the decision will depend on, where nothing else has refused the request already."""
+    if demand.access in ("public", "agent") or not _ambient(head, demand):
+        return None
+    if _check_place(head, house) is not None or not _from_here(head, demand, house):
+        return None
+    return _name_and_password(head)
+
+
+def _ambient(head: Head, demand: Demand) -> bool:
+    """Whether the credential is what a browser adds by itself, or there is none and it could have been that."""
+    if not demand.basic:
+        return False
+    headers = head.all("authorization")
+    if headers:
+        return _is_basic(headers[0])
+    return not (demand.token_header and head.all(demand.token_header)) and not _from_query(head, demand)[0]
+
+
+def _from_here(head: Head, demand: Demand, house: House) -> bool:
+    """No page of another origin has caused it, invited or not; but a link to a page may be followed from anywhere."""
+    for origin in head.all("origin"):
+        parsed = parse_origin(origin)
+        if parsed is None or not house.owns_origin(parsed, local=head.local, secure=head.secure):
+            return False
+    if all(site in ("same-origin", "none") for site in head.all("sec-fetch-site")):
+        return True
+    opened = head.all("sec-fetch-mode") == ("navigate",) and head.all("sec-fetch-dest") == ("document",)
+    return demand.page and opened and head.method in _READING and not head.socket
+
+
+def _basic(head: Head, demand: Demand, house: House, keys: Keys) -> Allow | Refuse:
+    if not _from_here(head, demand, house):
+        return _CROSS_SITE
+    headers = head.all("authorization")
+    if not headers:
+        return _SIGN_IN
+    if len(headers) > 1:
+        return _AMBIGUOUS
+    given = _name_and_password(head)
+    found = None if given is None else keys.basic(*given)
+    return _NOT_SIGNED_IN if found is None else Allow(found)
+
+
+def _name_and_password(head: Head) -> tuple[str, str] | None:
+    """None unless there is exactly one such header, in UTF-8 (RFC 7617)."""
+    headers = head.all("authorization")
+    if len(headers) != 1 or not _is_basic(headers[0]) or len(headers[0]) > _LONGEST_BASIC:
+        return None
+    try:
+        text = base64.b64decode(headers[0].strip().partition(" ")[2].strip(), validate=True).decode()
+    except (binascii.Error, ValueError):
+        return None
+    name, colon, password = text.partition(":")
+    return (name, password) if colon else None
+
+
+def _is_basic(header: str) -> bool:
+    return header.strip().partition(" ")[0].lower() == "basic"
 
 
 def _agent(head: Head, demand: Demand, keys: Keys) -> Allow | Refuse:

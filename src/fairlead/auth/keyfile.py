@@ -1,4 +1,4 @@
-"""The key that signs the tokens of users: in the data folder beside the database, and in no backup of it."""
+"""The keys that sign what the gateway hands out: in the data folder beside the database, and in no backup of it."""
 
 from pathlib import Path
 from typing import Final
@@ -6,14 +6,17 @@ from typing import Final
 from fairlead.system.private import make_key, read_key
 
 FILE: Final = "users.key"
+"""Signs the tokens of users."""
+URLS: Final = "urls.key"
+"""Signs links to downloads."""
 SIZE: Final = 64
 
 
-class TokenKey:
-    """Made at the first use: a gateway without users who sign in has no such file. Damaged, if it is no key."""
+class KeyFile:
+    """Made at the first use: a gateway without users who sign in has no `users.key`. Damaged, if it is no key."""
 
-    def __init__(self, folder: Path) -> None:
-        self._path = folder / FILE
+    def __init__(self, folder: Path, name: str = FILE) -> None:
+        self._path = folder / name
         self._key = read_key(self._path, SIZE)
 
     def __call__(self) -> bytes:

@@ -28,7 +28,8 @@ def signer(key: bytes, path: str, query: str, now: int) -> str | None:
     expires, credential, mac = int(found[1]), found[2], found[3]
     if not hmac.compare_digest(mac, _mac(key, path, before.removesuffix("&"), credential, expires)):
         return None
-    return credential if now < expires else None
+    # Nothing that we sign is good for longer, whoever else has the key.
+    return credential if now < expires <= now + LIFETIME_MS else None
 
 
 def _mac(key: bytes, path: str, query: str, credential: str, expires: int) -> str:

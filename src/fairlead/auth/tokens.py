@@ -14,7 +14,7 @@ from typing import Final, Literal
 import msgspec
 
 from fairlead.model.admin import CredentialView
-from fairlead.model.auth import SCOPES, Identity, Scope
+from fairlead.model.auth import SCOPES, Identity, Scope, shown_name
 
 Random = Callable[[int], bytes]
 """So many random bytes; `secrets.token_bytes` outside of tests."""
@@ -75,7 +75,8 @@ class CredentialRecord(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def identity(self) -> Identity:
-        return Identity(credential=self.id, user=self.user, name=self.name, scopes=frozenset(self.scopes))
+        name = shown_name(self.user, self.name)
+        return Identity(credential=self.id, user=self.user, name=name, scopes=frozenset(self.scopes))
 
 
 def in_order(scopes: tuple[Scope, ...]) -> tuple[Scope, ...]:

@@ -11,7 +11,7 @@ import msgspec
 from fairlead.auth.tokens import SECRET_BYTES, Random, in_order
 from fairlead.model.accounts import DEFAULT_SCOPES
 from fairlead.model.admin import UserView
-from fairlead.model.auth import SCOPES, Scope
+from fairlead.model.auth import OWNER, SCOPES, Scope
 from fairlead.model.errors import BadRequest, NotFound, Stale
 from fairlead.model.store import Documents
 from fairlead.system.clock import Clock
@@ -19,8 +19,6 @@ from fairlead.system.clock import Clock
 SPACE: Final = "users"
 NUMBERS: Final = "user_numbers"
 """Which number a user has; those of removed ones stay, so that none is given twice."""
-OWNER: Final = "owner"
-"""The person whose gateway this is: there from the first start."""
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
 

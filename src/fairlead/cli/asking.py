@@ -11,6 +11,7 @@ from fairlead.model import events as ev
 
 Asked = ev.PermissionAsked | ev.QuestionAsked | ev.PlanProposed
 
+UNCHANGED: Final = "The input was not changed, so nothing was allowed."
 DECLINE: Final = "-"
 """Typed instead of an answer to a question."""
 
@@ -64,13 +65,17 @@ class Dialog:
         return None
 
     def edited(self, text: str | None) -> AnswerPermission | None:
-        """What came out of the editor: JSON, or nothing if it was not saved."""
+        """What came out of the editor: JSON, or nothing if it was not changed and saved, which allows nothing."""
         if text is None:
+            self.problem = UNCHANGED
             return None
         try:
             changed = msgspec.json.decode(text, type=dict[str, Any])
         except msgspec.DecodeError as error:
             self.problem = f"That is not a JSON object: {error}"
+            return None
+        if isinstance(self.event, ev.PermissionAsked) and changed == self.event.input:
+            self.problem = UNCHANGED
             return None
         return AnswerPermission(behavior="allow", updated_input=changed)
 

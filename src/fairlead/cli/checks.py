@@ -8,7 +8,7 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -16,6 +16,9 @@ from fairlead import config as settings
 from fairlead.cli.errors import CliError
 from fairlead.cli.output import size
 from fairlead.cli.place import Wanted, read_server_file
+
+if TYPE_CHECKING:
+    from fairlead.system.sandbox import Sandbox
 
 LITTLE_ROOM = 1 << 30
 """Bytes of free disk below which a warning is due: a busy day of sessions writes some hundred megabytes."""
@@ -36,7 +39,9 @@ async def examine(wanted: Wanted, file: Path | None, env: Mapping[str, str]) -> 
     except settings.BadSetting as error:
         return [*findings, Finding("bad", "settings", error.message, "Correct it, then run this again.")]
     findings.append(Finding("ok", "settings", "readable"))
-    findings += [finding async for finding in _agents(config, env)]
+    finding, sandbox = _sandbox(config, env, file)
+    findings.append(finding)
+    findings += [finding async for finding in _agents(config, env, sandbox)]
     findings += [*_sqlite(), *_data(Path(config.data)), *_roots(config.roots)]
     findings += [finding async for finding in _gateway(wanted, config, env)]
     return findings
@@ -47,13 +52,27 @@ def _python() -> Iterator[Finding]:
     yield Finding("ok", "python", f"{version} ({sys.executable})")
 
 
-async def _agents(config: settings.Config, env: Mapping[str, str]) -> AsyncIterator[Finding]:
+def _sandbox(config: settings.Config, env: Mapping[str, str], file: Path | None) -> "tuple[Finding, Sandbox | None]":
+    from fairlead.model.errors import BadRequest
+    from fairlead.wiring import choose_sandbox
+
+    try:
+        chosen = choose_sandbox(config, env, file)
+    except BadRequest as error:
+        return Finding("bad", "sandbox", "required, and cannot be had", error.message), None
+    if not chosen.exposed:
+        return Finding("ok", "sandbox", "agents, terminals and plugins see nothing of the gateway"), chosen.sandbox
+    todo = "Install bubblewrap and allow user namespaces." if config.sandbox == "auto" else "Set sandbox to auto."
+    return Finding("warn", "sandbox", chosen.exposed, todo), None
+
+
+async def _agents(config: settings.Config, env: Mapping[str, str], sandbox: "Sandbox | None") -> AsyncIterator[Finding]:
     from fairlead.system.clock import SystemClock
     from fairlead.wiring import agent_kinds
 
     # The demo's home is made by looking at it; a doctor leaves nothing behind.
     with tempfile.TemporaryDirectory(prefix="fairlead-doctor-") as scratch:
-        kinds = agent_kinds(msgspec.structs.replace(config, data=scratch), env, SystemClock())
+        kinds = agent_kinds(msgspec.structs.replace(config, data=scratch), env, SystemClock(), sandbox=sandbox)
         claude = await kinds["claude"].info()
         demo = await kinds["demo"].info()
     if claude.problem:

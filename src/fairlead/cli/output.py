@@ -1,5 +1,6 @@
 """Where words go: what was asked for to stdout, what is said about it to stderr. Colour on a terminal only."""
 
+import json
 import os
 import sys
 import time
@@ -50,9 +51,17 @@ def json_line(value: Any) -> None:
 
 
 def raw_line(data: bytes) -> None:
-    """JSON escapes every control character, so a line is one line."""
+    """JSON escapes the control characters of ASCII, so a line is one line. On a terminal the others are escaped too:
+    those that it would obey (U+009B), and those that reorder what a person reads."""
+    if sys.stdout.isatty():
+        data = unobeyed(data.decode("utf-8", "replace")).encode()
     sys.stdout.buffer.write(data + b"\n")
     sys.stdout.buffer.flush()
+
+
+def unobeyed(line: str) -> str:
+    """JSON that means the same, in characters that can be seen."""
+    return "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in line)
 
 
 class Printer:

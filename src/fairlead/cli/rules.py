@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from fairlead.model.events import Event, PermissionAsked
 from fairlead.model.policy import Behavior, PermissionMode, Rule, format_rule, parse_rule
+from fairlead.sessions import disk
 from fairlead.sessions.policy import Fences, PolicyContext, ToolCall, decide, suggest
 
 
@@ -34,6 +35,7 @@ def _context(cwd: str, rules: tuple[Rule, ...]) -> PolicyContext:
         mode=PermissionMode.DEFAULT,
         rules=rules,
         fences=Fences(),
-        resolve=os.path.realpath,
+        resolve=disk.resolve,
         home=os.environ.get("HOME"),
+        entries=disk.entries,
     )

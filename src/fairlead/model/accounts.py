@@ -10,8 +10,8 @@ from fairlead.model.auth import Scope
 from fairlead.model.errors import NotAllowed, TooMany
 from fairlead.model.requests import Action
 
-DEFAULT_SCOPES: tuple[Scope, ...] = ("view", "chat", "approve", "terminal")
-"""What a user may who signs in, where nothing else was said: all but to change the gateway itself."""
+DEFAULT_SCOPES: tuple[Scope, ...] = ("view", "chat", "approve")
+"""What a user may who signs in, where nothing else was said. A terminal is the whole machine: it has to be given."""
 
 
 class WrongPassword(NotAllowed):

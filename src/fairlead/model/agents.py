@@ -94,12 +94,15 @@ class Interpreter(Protocol):
 
 
 class ToolCheck(msgspec.Struct, frozen=True):
-    """The agent is about to use a tool: the policy's word is wanted before anything of the agent's own decides."""
+    """The agent is about to use a tool: the policy's word is wanted before anything of the agent's own decides.
+
+    `folder`: where the agent is now, if it says so; its shell may have moved from where the session began."""
 
     call: CallId
     tool: str
     input: dict[str, Any]
     mode: str = ""
+    folder: str = ""
 
 
 class Ask(msgspec.Struct, frozen=True):
@@ -220,6 +223,8 @@ class Child(msgspec.Struct, frozen=True, kw_only=True):
     """It connects to its gateway, and goes on trying for a while when that is gone."""
     in_terminal: bool = False
     """It lives on a terminal of its gateway's, and is hung up on when that is gone."""
+    owner: str = ""
+    """The data folder of the gateway that started it, by its device and inode: a copy of the folder has another."""
 
 
 class AgentKind(Protocol):

@@ -135,6 +135,14 @@ class Archive(Base, frozen=True, kw_only=True, tag="archive"):
     archived: bool = True
 
 
+class Share(Base, frozen=True, kw_only=True, tag="share"):
+    """Let another user, or everybody, see and steer the session; with `remove` no more. Its owner's or an admin's."""
+
+    user: str = ""
+    everybody: bool = False
+    remove: bool = False
+
+
 class Close(Base, frozen=True, kw_only=True, tag="close"):
     """End the agent's process; the next message resumes the session."""
 
@@ -193,6 +201,7 @@ Command = (
     | CancelMessage
     | Rename
     | Archive
+    | Share
     | Close
     | Delete
     | Control

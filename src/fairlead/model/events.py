@@ -35,6 +35,9 @@ class SessionOpened(Base, frozen=True, kw_only=True, tag="session.opened"):
     title: str = ""
     by: str = ""
     branch: str = ""
+    owner: str | None = None
+    """The user it belongs to; None: it is from before sessions belonged to anybody, and everybody sees it."""
+    shared: tuple[str, ...] = ()
 
 
 class SessionForked(Base, frozen=True, kw_only=True, tag="session.forked"):
@@ -44,6 +47,8 @@ class SessionForked(Base, frozen=True, kw_only=True, tag="session.forked"):
     seq: int
     message: MessageId | None = None
     by: str = ""
+    owner: str | None = None
+    """The user it belongs to, where that is another than the parent's."""
 
 
 class SessionResumed(Base, frozen=True, kw_only=True, tag="session.resumed"):
@@ -54,13 +59,16 @@ class SessionResumed(Base, frozen=True, kw_only=True, tag="session.resumed"):
 
 
 class SessionChanged(Base, frozen=True, kw_only=True, tag="session.changed"):
-    """Title, archive flag, settings, or the rules that clients brought along; only what changed is set."""
+    """Title, archive flag, settings, the rules that clients brought along, whose it is or with whom it is shared; only
+    what changed is set."""
 
     title: str | None = None
     archived: bool | None = None
     settings: dict[str, Any] | None = None
     allow: tuple[str, ...] | None = None
     deny: tuple[str, ...] | None = None
+    owner: str | None = None
+    shared: tuple[str, ...] | None = None
     by: str = ""
 
 

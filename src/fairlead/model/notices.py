@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, Protocol, get_args
 
 import msgspec
 
+from fairlead.model.auth import Identity
 from fairlead.model.errors import FairleadError, NotAllowed
 from fairlead.model.ids import RequestId, SessionId
 from fairlead.model.requests import Action
@@ -75,6 +76,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, tag="change", omit_defau
     name: str = ""
     said: str = ""
     meta: dict[str, Any] | None = None
+    seen: tuple[str, ...] | None = None
 
     @property
     def title(self) -> str:
@@ -91,7 +93,8 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, tag="change", omit_defau
 
 
 class Notice(msgspec.Struct, frozen=True, kw_only=True, tag="notice", omit_defaults=True):
-    """`kind` is one of `KINDS`; `name` is the session's title."""
+    """`kind` is one of `KINDS`; `name` is the session's title, and `message` may have it: both are for those who see
+    the session. `outside` is the message without it: a title may be what somebody said."""
 
     topic: Topic
     kind: str
@@ -100,10 +103,18 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True, tag="notice", omit_defau
     message: str
     color: Color = "info"
     name: str = ""
+    outside: str = ""
     meta: dict[str, Any] | None = None
+    seen: tuple[str, ...] | None = None
 
 
 Told = Change | Notice
+"""`seen`: the users who are told of it beside the admins, or `auth.EVERYBODY`, as it was when it happened; None: it is
+on the board that all users share."""
+
+
+def is_for(who: Identity, told: Told) -> bool:
+    return told.seen is None or who.sees("", told.seen)
 
 
 class FeedEntry(msgspec.Struct, frozen=True):
@@ -172,6 +183,10 @@ class Shelf(Protocol):
 
     async def feed(self, after: int, limit: int) -> FeedPage: ...
 
+    async def forget(self, user: str) -> None:
+        """Nothing of the feed is for this user any more: the next one of that name is somebody else."""
+        ...
+
 
 # --- the resources; times are milliseconds since 1970, names on the wire are in camel case
 
@@ -183,6 +198,10 @@ class Item(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     created_at: int = 0
     modified_at: int = 0
     deleted_at: int | None = None
+    user: str = ""
+    """Who made it, where it is of a kind in `PRIVATE`; empty: from before that was kept, or on the common board."""
+    credential: str = ""
+    """With what: it does not outlive that."""
 
 
 class Task(Item, frozen=True, kw_only=True, rename="camel"):
@@ -296,6 +315,16 @@ class Target(Item, frozen=True, kw_only=True, rename="camel"):
     approves: bool = False
     seq: int = 0
     failed: str | None = None
+
+
+PRIVATE: Final = (ScheduledAgent, AgentRun, Target, HookEvent, Memory)
+"""Kinds whose items belong to the user who made them, and to the admins: they run, tell or repeat what is said in
+sessions. All others are on a board that the users share."""
+
+
+def owned_by(who: Identity, item: Item) -> bool:
+    """Whether the item is there for this one."""
+    return not isinstance(item, PRIVATE) or not item.user or who.owns(item.user)
 
 
 # --- what is asked of the room

@@ -1,4 +1,4 @@
-"""What a person has been shown of a session: kept for each credential, so that lists can tell what is new to it."""
+"""What a person has been shown of a session: kept for each user, so that lists can tell what is new to them."""
 
 from typing import Final
 
@@ -25,6 +25,8 @@ class ReadShown(Action, frozen=True):
 
 
 class Shown(msgspec.Struct, frozen=True):
-    """Turns that were shown, by session; one that is not here was never looked at."""
+    """Turns that were shown, by session; one that is not here was never looked at. `watched`: the sessions that an open
+    socket of this user shows now, all that is in them included."""
 
     turns: dict[str, int]
+    watched: frozenset[str] = frozenset()

@@ -9,8 +9,8 @@ and it stays pure: the server does what it asks.
         return json_response(reply)
 """
 
-from collections.abc import Callable, Generator
-from typing import Any, Literal, Protocol, TypeVar, get_args
+from collections.abc import Callable, Generator, Mapping
+from typing import Any, BinaryIO, Literal, Protocol, TypeVar, get_args
 
 import msgspec
 
@@ -29,15 +29,20 @@ Access = Scope | Literal["public", "any", "agent"]
 """What a route asks for. Public routes are few and named; `any` is any valid credential; `agent` is the token of the
 agent of the session that the path names, and no other. There is no default."""
 
+Login = Literal["basic", "token"]
+"""How a browser signs in on a door: by HTTP Basic, which its pages need not know of, or by a token that they send."""
+
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """`fresh` is an unused UUID, drawn by the server, for what the handler makes; `base` is our own address."""
+    """`fresh` is an unused UUID, drawn by the server, for what the handler makes; `base` is our own address; `at` is
+    when the request was read, in milliseconds."""
 
     head: Head
     who: Identity
     fresh: str
+    at: int = 0
     version: str = ""
     base: str = ""
     params: dict[str, str] = {}
@@ -95,7 +100,18 @@ class NewsStream(msgspec.Struct, frozen=True, kw_only=True):
     every: float = 30.0
 
 
-Steps = Generator[Step, Any, Response | LogStream | NewsStream]
+class FileStream(msgspec.Struct, frozen=True, kw_only=True):
+    """A response that is the content of an open file, read as the client takes it, and closed then."""
+
+    file: BinaryIO
+    size: int
+    content_type: str
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+Answer = Response | LogStream | NewsStream | FileStream
+
+Steps = Generator[Step, Any, Answer]
 
 _encoder = msgspec.json.Encoder()
 
@@ -123,7 +139,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     `signed`: a short-lived signed URL opens it too. `body_limit`: bytes of a body, where it is to be another than
     usual. `form`: the body is one with files; it is read when the handler asks for it (`model.uploads.TakeForm`).
     `waits`: its answer may take hours; when the client leaves, or the server stops, whoever makes it is
-    cancelled. A path has parameters as `{name}`; a last `{name...}` takes the rest of the path."""
+    cancelled. `page`: a browser may come here by a link of another site. A path has parameters as `{name}`; a last
+    `{name...}` takes the rest of the path."""
 
     method: str
     path: str
@@ -144,6 +161,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     body_limit: int | None = None
     form: bool = False
     waits: bool = False
+    page: bool = False
 
     def __post_init__(self) -> None:
         if self.method not in METHODS or not self.path.startswith("/"):
@@ -159,9 +177,11 @@ class ClientProtocol(msgspec.Struct, frozen=True, kw_only=True):
     On a door (`--door NAME=PORT`) all of it answers at these paths. On the main port the sockets do, and the routes
     below `root_paths`; everything also answers below `prefix`. Without a prefix all of it is at the root.
     `views`: its views with a memory; no other protocol may use their names. `door_options`: names of the query that a
-    door can set for all who do not say otherwise (`--door NAME=PORT,OPTION=VALUE`). `door_sockets`: on its door alone.
-    `invitations`: the path of its page on which an invitation is accepted. `refused`: how its door words the errors
-    that no handler does: a path that is not there, a body that is too large, a fault of ours."""
+    door can set for all who do not say otherwise (`--door NAME=PORT,OPTION=VALUE`); `check_options` raises BadRequest
+    for values that mean nothing. `door_sockets`: on its door alone. `invitations`: the path of its page on which an
+    invitation is accepted. `door_login`: how browsers sign in on its door where the door does not say: `basic` where
+    its pages have no way of their own, else `token`. `refused`: how its door
+    words the errors that no handler does: a path that is not there, a body that is too large, a fault of ours."""
 
     name: str
     routes: tuple[Route, ...] = ()
@@ -170,8 +190,10 @@ class ClientProtocol(msgspec.Struct, frozen=True, kw_only=True):
     root_paths: tuple[str, ...] = ()
     views: tuple[View, ...] = ()
     door_options: tuple[str, ...] = ()
+    check_options: Callable[[Mapping[str, str]], None] | None = None
     door_sockets: tuple[SocketRoute, ...] = ()
     invitations: str = ""
+    door_login: Login = "token"
     refused: Refused | None = None
 
     def __post_init__(self) -> None:
@@ -182,9 +204,12 @@ class ClientProtocol(msgspec.Struct, frozen=True, kw_only=True):
 __all__ = [
     "Access",
     "Action",
+    "Answer",
     "ClientProtocol",
+    "FileStream",
     "Head",
     "LogStream",
+    "Login",
     "NewsStream",
     "Param",
     "Renderer",

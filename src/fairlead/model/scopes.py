@@ -5,6 +5,8 @@ A new command fails the type check here until somebody has decided about it.
 
 from typing import Final, assert_never
 
+from msgspec import structs
+
 from fairlead.model.auth import Identity, Scope
 from fairlead.model.commands import (
     Answer,
@@ -30,6 +32,7 @@ from fairlead.model.commands import (
     SetThinking,
     Settings,
     SetVariables,
+    Share,
     Steer,
     WithdrawHandOver,
 )
@@ -63,6 +66,7 @@ def scopes_for(command: Command) -> tuple[Scope, ...]:
             | CancelMessage()
             | Rename()
             | Archive()
+            | Share()
             | Close()
             | HandOver()
             | WithdrawHandOver()
@@ -77,6 +81,25 @@ def check_scopes(who: Identity, command: Command) -> None:
     for scope in scopes_for(command):
         if not who.may(scope):
             raise NotAllowed(f"This needs the scope {scope}, which your credential does not have.", scope=scope)
+
+
+def check_difference(who: Identity, before: Settings, after: Settings) -> None:
+    """NotAllowed for settings of a session that take back or give what needs another scope: a mode, whichever it is,
+    is an approval; so is leaving one."""
+    needed: tuple[Scope, ...] = ("approve",) if (before.mode or "default") != (after.mode or "default") else ()
+    if before.mcp_servers != after.mcp_servers:
+        needed = (*needed, "admin")
+    for scope in needed:
+        if not who.may(scope):
+            raise NotAllowed(f"This needs the scope {scope}, which your credential does not have.", scope=scope)
+
+
+def inherited(who: Identity, settings: Settings) -> Settings:
+    """What a fork takes over of its parent's settings: not what the one who makes it could not have asked for."""
+    allowed = _settings(settings)
+    mode = settings.mode if "approve" not in allowed or who.may("approve") else "default"
+    servers = settings.mcp_servers if "admin" not in allowed or who.may("admin") else ()
+    return structs.replace(settings, mode=mode, mcp_servers=servers)
 
 
 def _settings(settings: Settings) -> tuple[Scope, ...]:

@@ -106,6 +106,10 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     parent: SessionId | None = None
     first_prompt: str = ""
     branch: str = ""
+    owner: str = ""
+    """The user who made it; empty: nobody any more, and only admins see it."""
+    shared: tuple[str, ...] = ()
+    """The other users who see and steer it, or `auth.EVERYBODY`."""
 
 
 TRANSCRIPT = "transcript"
@@ -324,8 +328,9 @@ class Store(Protocol):
 
     # --- lists
 
-    async def sessions(self, wanted: SessionFilter) -> SessionPage:
-        """Newest first, by `updated`; tombstones are left out."""
+    async def sessions(self, wanted: SessionFilter, seen_by: str | None = None) -> SessionPage:
+        """Newest first, by `updated`; tombstones are left out. `seen_by`: only those that this user sees, by the rule
+        of `auth.Identity.sees`; None: all."""
         ...
 
     async def summary(self, session: SessionId) -> Summary | None:
@@ -342,13 +347,16 @@ class Store(Protocol):
         """The session that an agent knows by this id, be it its own or another."""
         ...
 
-    async def search(self, words: str, limit: int = 20, session: SessionId | None = None) -> Sequence[Hit]:
-        """Full text over what was said, best first; what was appended last may not be indexed yet."""
+    async def search(
+        self, words: str, limit: int = 20, session: SessionId | None = None, seen_by: str | None = None
+    ) -> Sequence[Hit]:
+        """Full text over what was said, best first; what was appended last may not be indexed yet. `seen_by`: in the
+        sessions that this user sees."""
         ...
 
-    async def insight(self, since: int, until: int, offset: int = 0) -> Insight:
+    async def insight(self, since: int, until: int, offset: int = 0, seen_by: str | None = None) -> Insight:
         """What the logs' entries between two moments come to, by days of a place `offset` minutes east of Greenwich;
-        what was appended last may not be counted yet."""
+        what was appended last may not be counted yet. `seen_by`: of the sessions that this user sees."""
         ...
 
     async def indexed(self) -> None:

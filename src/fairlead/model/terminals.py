@@ -235,12 +235,20 @@ class ShowTerminal(Action, frozen=True):
 
     name: str
 
+    @property
+    def session(self) -> str:
+        return session_of_terminal(self.name)
+
 
 class JoinTerminal(Action, frozen=True):
     """-> a `model.sockets.Holder` that a conversation attaches; NotFound"""
 
     name: str
     codec: TerminalCodec
+
+    @property
+    def session(self) -> str:
+        return session_of_terminal(self.name)
 
 
 class JoinShell(Action, frozen=True, kw_only=True):
@@ -297,3 +305,9 @@ class TakeDesk(Action, frozen=True, kw_only=True):
 def session_terminal(session: SessionId) -> str:
     """The name of the terminal that a session's agent lives on."""
     return f"session/{session}"
+
+
+def session_of_terminal(name: str) -> str:
+    """The session whose agent lives there; empty where it is a person's."""
+    kind, _, session = name.partition("/")
+    return session if kind == "session" else ""

@@ -15,6 +15,20 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+_GLOBAL6 = ipaddress.IPv6Network("2000::/3")
+"""All of IPv6 that is given out to reach others. Everything else is local, reserved, or not there."""
+_CLOSED = tuple(
+    ipaddress.ip_network(text)
+    for text in (
+        # IANA's registry of special-purpose addresses, IPv4: all that is not globally reachable, and multicast.
+        *("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12"),
+        *("192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24"),
+        *("203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4"),
+        # And of IPv6 what lies within 2000::/3: protocol assignments, documentation.
+        *("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20"),
+    )
+)
+"""Ours, not `is_global`: what that knows depends on the version of Python."""
 LONGEST = 2000
 
 
@@ -54,10 +68,16 @@ def check_address(url: str, host: str, address: str, private: Sequence[Network],
     inner = _inner(bare)
     if any(one in network for network in private for one in {bare, inner} if one.version == network.version):
         return
-    if not inner.is_global or inner.is_multicast or inner.is_reserved or bare.is_link_local:
+    if not _is_public(inner):
         raise refused(url, f"{host} is {address}, which is no public address (the setting notify_private can allow it)")
     if not secure:
         raise refused(url, "https:// is expected for a public address")
+
+
+def _is_public(address: Address) -> bool:
+    if isinstance(address, ipaddress.IPv6Address) and address not in _GLOBAL6:
+        return False
+    return not any(address in network for network in _CLOSED if network.version == address.version)
 
 
 def _inner(address: Address) -> Address:

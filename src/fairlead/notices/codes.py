@@ -46,6 +46,12 @@ class AnswerCodes:
             await self._documents.put(SPACE, _digest(code), msgspec.to_builtins(kept))
         return made
 
+    async def revoked(self, device: str) -> None:
+        """Nobody can bring them any more."""
+        for key, kept in (await self._documents.list(SPACE)).items():
+            if kept["device"] == device:
+                await self._documents.delete(SPACE, key)
+
     async def spend(self, code: str, device: str) -> AnswerOf:
         """BadAnswerCode, the same for one that never was, is spent, is too old or is another device's."""
         key = _digest(code)

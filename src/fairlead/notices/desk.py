@@ -12,6 +12,7 @@ from msgspec import structs
 
 from fairlead.model.errors import NotFound, Stale, TooMany
 from fairlead.model.notices import (
+    PRIVATE,
     AgentRun,
     Change,
     Document,
@@ -187,7 +188,8 @@ def _told(item: Item, resource: Resource, action: Doing) -> Change:
         id = ""
     if action == "delete" and isinstance(item, Memory):
         name = ""
-    return Change(resource=resource, action=action, id=id, name=name)
+    seen = (item.user,) if isinstance(item, PRIVATE) and item.user else None
+    return Change(resource=resource, action=action, id=id, name=name, seen=seen)
 
 
 def _kept(item: Item) -> Kept:

@@ -9,6 +9,7 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from fairlead.model.auth import Identity
 from fairlead.model.errors import FairleadError
 from fairlead.model.notices import (
     Ask,
@@ -21,6 +22,7 @@ from fairlead.model.notices import (
     Shelf,
     Told,
     cursor_text,
+    is_for,
     read_cursor,
 )
 from fairlead.model.sockets import Wire
@@ -64,11 +66,15 @@ class Feed:
                 self._publish(entry)
         return entries
 
+    async def forget(self, user: str) -> None:
+        async with self._writing:
+            await self._shelf.forget(user)
+
     async def read(self, after: int, limit: int) -> FeedPage:
         return await self._shelf.feed(after, limit)
 
-    def join(self, codec: FeedCodec) -> "Peer":
-        return Peer(self, codec, self._clock)
+    def join(self, who: Identity, codec: FeedCodec) -> "Peer":
+        return Peer(self, who, codec, self._clock)
 
     def _publish(self, entry: FeedEntry) -> None:
         self.head = entry.seq
@@ -90,8 +96,9 @@ class Feed:
 class Peer:
     """One socket of the feed. Implements `model.sockets.Holder`."""
 
-    def __init__(self, feed: Feed, codec: FeedCodec, clock: Clock) -> None:
+    def __init__(self, feed: Feed, who: Identity, codec: FeedCodec, clock: Clock) -> None:
         self._feed = feed
+        self._who = who
         self._codec = codec
         self._clock = clock
         self._wire: Wire | None = None
@@ -153,7 +160,8 @@ class Peer:
 
     def wants(self, entry: FeedEntry) -> bool:
         told = entry.told
-        return isinstance(told, Change) or (self._ask is not None and told.topic in self._ask.topics)
+        asked = isinstance(told, Change) or (self._ask is not None and told.topic in self._ask.topics)
+        return asked and is_for(self._who, told)
 
     def encode(self, entry: FeedEntry) -> bytes:
         return self._codec.entry(entry, cursor_text(self._feed.id, entry.seq) if self._ask is not None else None)

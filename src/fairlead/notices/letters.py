@@ -14,9 +14,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, utils
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from msgspec import structs
 
 from fairlead.model.errors import BadRequest
-from fairlead.model.notices import Change, FeedEntry, cursor_text
+from fairlead.model.notices import Change, FeedEntry, Notice, Told, cursor_text
 
 SHORT: Final = 400
 """Characters of a title or message in a push: with its keys it stays far below the 4096 bytes that services take."""
@@ -31,9 +32,16 @@ class Letter(msgspec.Struct, frozen=True):
     headers: dict[str, str]
 
 
+def outside(told: Told) -> Told:
+    """What may leave the house: without a session's title and without what an agent said of its failure."""
+    if isinstance(told, Notice):
+        return structs.replace(told, name="", message=told.outside or told.title)
+    return structs.replace(told, said="", name="" if told.resource == "conversation" else told.name)
+
+
 def words(entry: FeedEntry, feed: str) -> dict[str, Any]:
     """An entry as JSON for somebody outside."""
-    told = entry.told
+    told = outside(entry.told)
     at = datetime.fromtimestamp(entry.at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     shown: dict[str, Any] = {
         "type": "change" if isinstance(told, Change) else "notice",
@@ -63,7 +71,7 @@ def ntfy(url: str, token: str, entry: FeedEntry, feed: str, link: str) -> Letter
     """As JSON to the root: its headers would take no other letters than ASCII."""
     parts = urlsplit(url)
     base, _, topic = parts.path.rstrip("/").rpartition("/")
-    told = entry.told
+    told = outside(entry.told)
     message = {
         "topic": topic,
         "title": told.title,

@@ -12,9 +12,10 @@ from typing import Final
 
 from msgspec import structs
 
+from fairlead.model.auth import Identity
 from fairlead.model.errors import BadRequest, FairleadError, NotFound
 from fairlead.model.ids import SessionId
-from fairlead.model.notices import Change, FeedEntry, Item, Notice, Target, TargetFailed, TargetRefused, Told
+from fairlead.model.notices import Change, FeedEntry, Item, Notice, Target, TargetFailed, TargetRefused, Told, is_for
 from fairlead.model.store import Documents
 from fairlead.notices import letters
 from fairlead.notices.calling import Caller
@@ -30,14 +31,18 @@ PAUSES_S: Final = (1.0, 2.0, 5.0, 15.0, 60.0, 300.0)
 """Between tries; a server that restarts is back within one of them."""
 STALE_MS: Final = 3_600_000
 """What is older when its turn comes is news to nobody."""
-MOST: Final = 100
+MOST: Final = 1000
+MOST_EACH: Final = 20
+"""Of one user."""
+_ADMIN: Final = Identity("", "", "", frozenset({"admin"}))
 PAGE: Final = 100
 KEYS: Final = "push"
 """The document with our own key for push services."""
 
 
 class Outgoing:
-    """`link` makes the address that opens a session, empty where we have none that others can reach."""
+    """`link` makes the address that opens a session, empty where we have none that others can reach. `who_is` finds the
+    one that a credential is good for, if it still is."""
 
     def __init__(
         self,
@@ -48,6 +53,7 @@ class Outgoing:
         caller: Caller,
         clock: Clock,
         link: Callable[[SessionId | None], str],
+        who_is: Callable[[str], Identity | None],
     ) -> None:
         self._desk = desk
         self._feed = feed
@@ -56,6 +62,7 @@ class Outgoing:
         self._caller = caller
         self._clock = clock
         self._link = link
+        self._who_is = who_is
         self._couriers: dict[str, asyncio.Task[None]] = {}
         self._topics: dict[str, tuple[str, ...]] = {}
         self._news = asyncio.Event()
@@ -65,7 +72,12 @@ class Outgoing:
 
     async def start(self) -> None:
         for target in await self._desk.list(Target):
-            self._employ(target)
+            if target.kind == "push" and not (target.device or target.credential):
+                # From before it was kept whose it is: nobody could end it, and what it may be told is not known.
+                log.info("push subscription of nobody removed", extra={"target": target.id})
+                await self._desk.remove(Target, target.id)
+            else:
+                self._employ(target)
 
     async def stop(self) -> None:
         for courier in self._couriers.values():
@@ -78,6 +90,8 @@ class Outgoing:
         """The target, and the secret with which a webhook is signed: shown once."""
         if len(self._couriers) >= MOST:
             raise BadRequest(f"At most {MOST} targets are kept: delete some first.")
+        if len(await self._desk.list(Target, lambda kept: kept.user == target.user)) >= MOST_EACH:
+            raise BadRequest(f"At most {MOST_EACH} targets are kept for a user: delete some first.")
         if target.kind == "push":
             letters.check_keys(target.p256dh, target.auth)
         await self._caller.check(target.url)
@@ -143,6 +157,9 @@ class Outgoing:
         told = (
             not _names(entry).isdisjoint(self._topics.get(target.id, ())) and entry.at > self._clock.now_ms() - STALE_MS
         )
+        # As it is now: who it belongs to may see less than when it was made, or be nobody any more.
+        who = self._whose(target) if told else None
+        told = who is not None and is_for(who, entry.told)
         if told:
             failed = await self._deliver(target, entry)
         done = structs.replace(target, seq=entry.seq, failed=failed)
@@ -150,6 +167,11 @@ class Outgoing:
             # Only then: an entry that is nothing to this target is soon looked at again.
             await self._desk.amend(Target, target.id, {"seq": entry.seq, "failed": failed})
         return done
+
+    def _whose(self, target: Target) -> Identity | None:
+        credential = target.credential or target.device
+        # Webhooks from before that was kept were made by admins.
+        return self._who_is(credential) if credential else _ADMIN
 
     async def _deliver(self, target: Target, entry: FeedEntry) -> str | None:
         """Why it was given up, or None."""

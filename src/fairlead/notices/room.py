@@ -3,17 +3,18 @@
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from msgspec import structs
 
 from fairlead.model import events as ev
 from fairlead.model.auth import Identity
-from fairlead.model.errors import Busy
+from fairlead.model.errors import Busy, NotFound
 from fairlead.model.gateway import Gateway
 from fairlead.model.ids import SessionId
 from fairlead.model.news import What
 from fairlead.model.notices import (
+    PRIVATE,
     AddItem,
     AddTarget,
     AgentRun,
@@ -21,6 +22,7 @@ from fairlead.model.notices import (
     CancelAgent,
     Change,
     EditItem,
+    FeedEntry,
     FeedPage,
     GetItem,
     Item,
@@ -40,17 +42,19 @@ from fairlead.model.notices import (
     Target,
     TryTarget,
     WritePreferences,
+    is_for,
+    owned_by,
 )
 from fairlead.model.requests import Action
 from fairlead.model.store import Documents
 from fairlead.notices.alarms import Alarms
 from fairlead.notices.calling import Caller
-from fairlead.notices.desk import Desk
+from fairlead.notices.desk import KINDS, Desk
 from fairlead.notices.feed import Feed, Peer
 from fairlead.notices.outgoing import Outgoing
 from fairlead.notices.runs import Runs
 from fairlead.notices.sealing import Seal
-from fairlead.notices.sessions import SessionNotices
+from fairlead.notices.sessions import Describe, SessionNotices
 from fairlead.system.clock import Clock
 
 log = logging.getLogger("fairlead.notices")
@@ -71,8 +75,9 @@ class Room:
         clock: Clock,
         *,
         fresh: Callable[[], str],
-        title: Callable[[SessionId], Awaitable[str]],
+        describe: Describe,
         caller: Caller,
+        who_is: Callable[[str], Identity | None],
         public_url: str = "",
     ) -> None:
         self._documents = documents
@@ -80,8 +85,8 @@ class Room:
         seal = Seal(folder)
         self.feed = Feed(shelf, clock)
         self.desk = Desk(shelf, self.feed, seal, clock)
-        self.outgoing = Outgoing(self.desk, self.feed, documents, seal, caller, clock, self._link)
-        self.sessions = SessionNotices(self.feed, title)
+        self.outgoing = Outgoing(self.desk, self.feed, documents, seal, caller, clock, self._link, who_is)
+        self.sessions = SessionNotices(self.feed, describe)
         self.runs = Runs(self.desk, gateway, clock, fresh)
         self.alarms = Alarms(self.desk, clock, self._ring)
         self.desk.changed = self._changed
@@ -112,9 +117,26 @@ class Room:
             self.runs.deleted(session)
 
     async def revoked(self, credential: str) -> None:
-        """It is valid no more: its browser is told nothing more either."""
-        for target in await self.desk.list(Target, lambda target: target.device == credential):
+        """It is valid no more: what it wanted to be told is told nobody, and nothing runs on its word. A schedule
+        stays, and somebody else may enable it again."""
+        for target in await self.desk.list(Target, lambda target: credential in (target.device, target.credential)):
             await self.desk.remove(Target, target.id)
+        for agent in await self.desk.list(ScheduledAgent, lambda agent: agent.credential == credential):
+            if agent.enabled:
+                await self.desk.edit(ScheduledAgent, agent.id, {"enabled": False})
+            self.runs.abandon(agent)
+        await self.outgoing.codes.revoked(credential)
+
+    async def forget(self, user: str) -> None:
+        """The user is no more: of what was theirs alone nothing stays."""
+        await self.runs.forget(user)
+        for kind in PRIVATE:
+            for item in await self.desk.list(kind, lambda item: item.user == user):
+                await self.desk.remove(kind, item.id)
+        await self._documents.delete(PREFERENCES, user)
+        # What was noted while they were still here is written first.
+        await self.sessions.stop()
+        await self.feed.forget(user)
 
     # --- what protocols ask
 
@@ -140,33 +162,51 @@ class Room:
         }
 
     async def _join(self, who: Identity, action: JoinFeed) -> Peer:
-        return self.feed.join(action.codec)
+        return self.feed.join(who, action.codec)
 
     async def _list(self, who: Identity, action: ListItems) -> tuple[Item, ...]:
-        return await self.desk.list(action.kind, action.accept, action.limit, deleted=action.deleted)
+        def accept(item: Item) -> bool:
+            return owned_by(who, item) and action.accept(item)
+
+        return await self.desk.list(action.kind, accept, action.limit, deleted=action.deleted)
 
     async def _get(self, who: Identity, action: GetItem) -> Item:
-        return await self.desk.get(action.kind, action.id)
+        return await self._theirs(who, action.kind, action.id)
+
+    async def _theirs(self, who: Identity, kind: type[Item], id: str, *, deleted: bool = False) -> Item:
+        """NotFound also for another's."""
+        item = await self.desk.get(kind, id, deleted=deleted)
+        if not owned_by(who, item):
+            raise NotFound(KINDS[kind].name, id)
+        return item
 
     async def _add(self, who: Identity, action: AddItem) -> Item:
-        return await self.desk.add(action.item, action.value)
+        return await self.desk.add(_made_by(who, action.item), action.value)
 
     async def _edit(self, who: Identity, action: EditItem) -> Item:
-        return await self.desk.edit(action.kind, action.id, action.changes)
+        await self._theirs(who, action.kind, action.id)
+        changes = action.changes
+        if action.kind is ScheduledAgent and changes.get("enabled"):
+            changes = {**changes, "credential": who.credential}
+        return await self.desk.edit(action.kind, action.id, changes)
 
     async def _remove(self, who: Identity, action: RemoveItem) -> Item:
+        await self._theirs(who, action.kind, action.id)
         return await self.desk.remove(action.kind, action.id)
 
     async def _restore(self, who: Identity, action: RestoreItem) -> Item:
+        await self._theirs(who, action.kind, action.id, deleted=True)
         return await self.desk.restore(action.kind, action.id)
 
     async def _reveal(self, who: Identity, action: RevealSecret) -> str:
         return await self.desk.reveal(action.key)
 
     async def _run(self, who: Identity, action: RunAgent) -> AgentRun:
+        await self._theirs(who, ScheduledAgent, action.id)
         return await self.runs.run(await self.desk.get(ScheduledAgent, action.id))
 
     async def _cancel(self, who: Identity, action: CancelAgent) -> int:
+        await self._theirs(who, ScheduledAgent, action.id)
         return await self.runs.cancel(await self.desk.get(ScheduledAgent, action.id))
 
     async def _preferences(self, who: Identity, action: ReadPreferences) -> Any:
@@ -176,9 +216,10 @@ class Room:
         await self._documents.put(PREFERENCES, who.user, action.value)
 
     async def _add_target(self, who: Identity, action: AddTarget) -> tuple[Target, str]:
-        return await self.outgoing.add(action.target)
+        return await self.outgoing.add(_made_by(who, action.target))
 
     async def _try_target(self, who: Identity, action: TryTarget) -> None:
+        await self._theirs(who, Target, action.id)
         await self.outgoing.test(action.id)
 
     async def _push_key(self, who: Identity, action: PushKey) -> str:
@@ -186,8 +227,14 @@ class Room:
 
     async def _read(self, who: Identity, action: ReadFeed) -> FeedPage:
         before = self.feed.head + 1 if action.before is None else action.before
-        page = await self.feed.read(max(before - 1 - action.limit, 0), action.limit)
-        return structs.replace(page, entries=tuple(entry for entry in page.entries if entry.seq < before))
+        found: list[FeedEntry] = []
+        while True:
+            page = await self.feed.read(max(before - 1 - action.limit, 0), action.limit)
+            shown = [entry for entry in page.entries if entry.seq < before and is_for(who, entry.told)]
+            found = [*shown, *found][-action.limit :]
+            before = max(before - action.limit, 1)
+            if len(found) == action.limit or before <= max(page.first, 1):
+                return structs.replace(page, entries=tuple(found))
 
     async def _spend(self, who: Identity, action: SpendAnswerCode) -> AnswerOf:
         return await self.outgoing.codes.spend(action.code, who.credential)
@@ -216,3 +263,10 @@ class Room:
                 await self.runs.run(item)
             except Busy:
                 log.info("agent left out", extra={"agent": item.id, "reason": "it still runs"})
+
+
+T = TypeVar("T", bound=Item)
+
+
+def _made_by(who: Identity, item: T) -> T:
+    return structs.replace(item, user=who.user, credential=who.credential) if isinstance(item, PRIVATE) else item

@@ -11,7 +11,7 @@ from msgspec import structs
 from fairlead.model import commands as cmd
 from fairlead.model import events as ev
 from fairlead.model import queries as q
-from fairlead.model.auth import Identity
+from fairlead.model.auth import OWNER, Identity, shown_name
 from fairlead.model.content import TextBlock
 from fairlead.model.errors import Busy, FairleadError, NotFound
 from fairlead.model.gateway import Gateway
@@ -46,8 +46,10 @@ def ending(event: ev.TurnEnded, *, cancelling: bool) -> tuple[RunStatus, str]:
 
 
 def identity(agent: ScheduledAgent) -> Identity:
-    """An agent may do what everybody may who could make one, and nothing more: nobody is there to approve."""
-    return Identity(f"agent:{agent.id}", "", agent.name, frozenset({"view", "chat"}))
+    """An agent may do what everybody may who could make one, and nothing more: nobody is there to approve. Its sessions
+    are the user's who made it."""
+    user = agent.user or OWNER
+    return Identity(f"agent:{agent.id}", user, shown_name(user, agent.name), frozenset({"view", "chat"}))
 
 
 class Runs:
@@ -79,7 +81,9 @@ class Runs:
         if any(run.agent_id == agent.id for run in self._running.values()):
             raise Busy(f"{agent.name} runs already.", agent=agent.id)
         session, now = SessionId(self._fresh()), self._clock.now_ms()
-        run = AgentRun(id=self._fresh(), agent_id=agent.id, session_id=session, created_at=now, modified_at=now)
+        run = AgentRun(
+            id=self._fresh(), agent_id=agent.id, session_id=session, created_at=now, modified_at=now, user=agent.user
+        )
         self._running[session], self._agents[agent.id] = run, agent
         await self._tell(run, agent, "")
         who = identity(agent)
@@ -112,6 +116,17 @@ class Runs:
         """It was deleted: what runs of it ends."""
         if any(run.agent_id == agent.id for run in self._running.values()):
             self._spawn(self._abandon(agent))
+
+    async def forget(self, user: str) -> None:
+        """What runs of this user's agents ends, and nobody is told how."""
+        await self.stop()
+        for run in [run for run in self._running.values() if run.user == user]:
+            agent = self._agents[run.agent_id]
+            self._cancelling.add(run.session_id)
+            await self._interrupt(run, identity(agent))
+            self._running.pop(run.session_id, None)
+            self._cancelling.discard(run.session_id)
+            self._agents.pop(run.agent_id, None)
 
     def committed(self, session: SessionId, events: Sequence[ev.Event]) -> None:
         """What a session's log has got."""
@@ -166,7 +181,13 @@ class Runs:
             meta["status"] = run.status
         shown = said if run.status in ("error", "budget_exceeded") else ""
         change = Change(
-            resource="agent", action=ACTIONS[run.status], id=agent.id, name=agent.name, said=shown, meta=meta
+            resource="agent",
+            action=ACTIONS[run.status],
+            id=agent.id,
+            name=agent.name,
+            said=shown,
+            meta=meta,
+            seen=(run.user,) if run.user else None,
         )
         await self._desk.put(run, change)
         log.info("agent run", extra={"agent": agent.id, "run": run.id, "session": run.session_id, "status": run.status})

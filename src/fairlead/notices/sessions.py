@@ -21,6 +21,7 @@ WAITING: Final = 10_000
 BATCH: Final = 200
 
 Note = tuple[SessionId, What | ev.Event]
+Describe = Callable[[SessionId], Awaitable[tuple[str, tuple[str, ...]]]]
 
 _TOLD: Final = frozenset(
     {
@@ -39,11 +40,11 @@ _TOLD: Final = frozenset(
 
 
 class SessionNotices:
-    """`title` tells what a session is called now."""
+    """`describe` tells what a session is called now, and which users see it."""
 
-    def __init__(self, feed: Feed, title: Callable[[SessionId], Awaitable[str]]) -> None:
+    def __init__(self, feed: Feed, describe: Describe) -> None:
         self._feed = feed
-        self._title = title
+        self._describe = describe
         self._waiting: deque[Note] = deque(maxlen=WAITING)
         self._writing: asyncio.Task[None] | None = None
 
@@ -71,7 +72,7 @@ class SessionNotices:
             notes = [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
             try:
                 tellers = {
-                    session: Teller(session, await self._title(session)) for session in {note[0] for note in notes}
+                    session: Teller(session, *await self._describe(session)) for session in {note[0] for note in notes}
                 }
                 told: list[Told] = []
                 for session, what in notes:

@@ -28,6 +28,7 @@ from fairlead.plugins.runner import PATIENCE, Plan, PluginRunner
 from fairlead.system.clock import Clock, within
 from fairlead.system.process import ChildHandle, end_left
 from fairlead.system.proctable import Process
+from fairlead.system.sandbox import Sandbox
 
 log = logging.getLogger("fairlead.plugins")
 
@@ -52,6 +53,10 @@ class PluginSettings(msgspec.Struct, frozen=True, kw_only=True):
     env: Mapping[str, str]
     programs: Mapping[str, str]
     message_bytes: int = 8 << 20
+    sandbox: Sandbox | None = None
+    """What a server can see, but for its own folder."""
+    owner: str = ""
+    """The mark of our data folder: servers that another gateway started are not ours to end."""
 
 
 class Permit(msgspec.Struct, frozen=True):
@@ -68,6 +73,7 @@ class Left(msgspec.Struct, frozen=True):
     pid: int
     started: str
     group: int
+    owner: str = ""
 
 
 class Plugins:
@@ -172,7 +178,7 @@ class Plugins:
     # --- `runner.Children`
 
     async def remember(self, name: str, child: ChildHandle) -> None:
-        left = Left(child.pid, child.started, child.group)
+        left = Left(child.pid, child.started, child.group, self._settings.owner)
         await self._documents.put(CHILDREN, name, msgspec.to_builtins(left))
 
     async def forget(self, name: str) -> None:
@@ -206,6 +212,9 @@ class Plugins:
             await runner.stop()
 
     async def _end_left(self, name: str, left: Left) -> None:
+        if left.owner != self._settings.owner:
+            await self.forget(name)
+            return
         log.warning("plugin of an earlier gateway ended", extra={"plugin": name, "pid": left.pid})
         try:
             await end_left(Process(left.pid, left.started), left.group, self._clock, PATIENCE)
@@ -220,7 +229,8 @@ class Plugins:
         if found is None or permit is None or found.digest != permit.digest:
             raise _changed(name, "since it was enabled")
         env = {**self._settings.env, "PLUGIN_NAME": name}
-        return Plan(argv=found.argv, env=env, cwd=found.folder)
+        sandbox = self._settings.sandbox and self._settings.sandbox.showing(writable=(found.folder,))
+        return Plan(argv=found.argv, env=env, cwd=found.folder, sandbox=sandbox)
 
     def _view(self, found: Found, permit: Permit | None) -> PluginView:
         runner = self._runners.get(found.name)

@@ -16,6 +16,7 @@ from fairlead.model.errors import FairleadError, Stale
 from fairlead.model.plugins import State
 from fairlead.system.clock import Clock, within
 from fairlead.system.process import ChildHandle, ExitStatus, Patience, spawn
+from fairlead.system.sandbox import Sandbox
 
 log = logging.getLogger("fairlead.plugins")
 
@@ -33,6 +34,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     argv: tuple[str, ...]
     env: Mapping[str, str]
     cwd: str
+    sandbox: Sandbox | None = None
 
 
 class Children(Protocol):
@@ -135,7 +137,7 @@ class PluginRunner:
     async def _run(self, plan: Plan) -> str:
         """From the start to the end of one process; why it ended."""
         try:
-            child = spawn(plan.argv, env=plan.env, cwd=plan.cwd, clock=self._clock)
+            child = spawn(plan.argv, env=plan.env, cwd=plan.cwd, clock=self._clock, sandbox=plan.sandbox)
         except OSError as error:
             return f"{plan.argv[0]} cannot be started: {error.strerror}."
         reading: asyncio.Task[None] | None = None

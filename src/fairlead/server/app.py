@@ -18,12 +18,14 @@ from fairlead.auth.credentials import Credentials
 from fairlead.auth.gate import Allow, Demand, Refuse
 from fairlead.auth.hosts import House
 from fairlead.model.auth import Identity
-from fairlead.model.errors import BadRequest, FairleadError, NotFound, TooLarge
+from fairlead.model.errors import BadRequest, FairleadError, NotFound, TooLarge, TooMany
 from fairlead.model.gateway import Gateway
 from fairlead.model.news import Listener
 from fairlead.model.requests import Head, parse_query
 from fairlead.model.routes import (
+    Answer,
     ClientProtocol,
+    FileStream,
     LogStream,
     NewsStream,
     Request,
@@ -37,12 +39,13 @@ from fairlead.model.uploads import TakeForm
 from fairlead.server.errors import Stopping, error_response, unexpected
 from fairlead.server.forms import FormBody
 from fairlead.server.gatekeeper import Gatekeeper
-from fairlead.server.limits import DEFAULT_LIMITS, Limits
-from fairlead.server.replies import news_chunks, refusal, send_and_close, send_response, send_stream
+from fairlead.server.limits import DEFAULT_LIMITS, Limits, open_per_credential
+from fairlead.server.replies import news_chunks, refusal, send_and_close, send_file, send_response, send_stream
+from fairlead.server.shares import HeldBody, Share, Shares
 from fairlead.server.sockets import SocketEndpoint, SocketHost
 from fairlead.server.steps import Doer, Performers
 from fairlead.server.table import Match, RouteTable, at_door, at_main_port
-from fairlead.server.websocket import Options, run_endpoint
+from fairlead.server.websocket import EXTENSION, Options, run_endpoint
 from fairlead.system.clock import Clock, within
 
 T = TypeVar("T")
@@ -63,7 +66,8 @@ _Opened = tuple[
 class Parts:
     """What the application is made of. `base` is the public URL, empty if there is none; `inbound` are the routes by
     which agents come in, and others that are no client protocol. `door`: its one protocol has the root. `options`: what
-    the query says where it does not."""
+    the query says where it does not. `basic`: browsers sign in by HTTP Basic. `shares`: what each
+    credential has open, over all ports; without it, by the limits."""
 
     protocols: Sequence[ClientProtocol]
     gateway: Gateway
@@ -75,6 +79,8 @@ class Parts:
     base: str = ""
     inbound: Sequence[ClientProtocol] = ()
     door: bool = False
+    basic: bool = False
+    shares: Shares | None = None
     options: Mapping[str, str] = field(default_factory=dict)
     limits: Limits = DEFAULT_LIMITS
     fresh: Callable[[], str] = lambda: str(uuid4())
@@ -89,11 +95,13 @@ class App:
         self.doer = Doer(parts.gateway, parts.performers)
         # What a path that is not there asks for: to strangers it looks like all the others.
         accounts = parts.door and any(route.accounts for protocol in placed for route in protocol.routes)
-        self._unknown = Demand(access="any", accounts=accounts)
+        self._unknown = Demand(access="any", accounts=accounts, basic=parts.basic)
         # A client of a door may know no errors but its protocol's own.
         self._worded = next((protocol.refused for protocol in placed if protocol.refused), None) if parts.door else None
         self._parts = parts
         self._keeper = Gatekeeper(parts.house, parts.credentials)
+        limits = parts.limits
+        self._shares = parts.shares or Shares(open_per_credential(limits), limits.bytes_per_credential)
         self._sockets = SocketHost(self.doer, parts.clock, parts.limits, parts.fresh)
         self._stopping = asyncio.Event()
         self._listening: set[Listener] = set()
@@ -106,10 +114,14 @@ class App:
             return self._websocket(scope, receive, send)
         raise RuntimeError(f"there is nothing to do for {scope['type']} here")
 
+    def _demand(self, match: Match[Route] | Match[SocketRoute] | None) -> Demand:
+        return self._unknown if match is None else demand_of(match.route, match.params, basic=self._parts.basic)
+
     def _admit(self, scope: Scope, head: Head, demand: Demand) -> Allow | Refuse:
         verdict = self._keeper.admit(head, demand)
         if isinstance(verdict, Allow) and demand.access != "public":
-            guard = scope.get("extensions", {}).get(GUARD)
+            extensions = scope.get("extensions", {})
+            guard = extensions.get(GUARD) or extensions.get(EXTENSION)
             if guard is not None:
                 guard.prove()
         return verdict
@@ -119,27 +131,46 @@ class App:
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         head = head_of(scope)
         match = self.table.http(head.method, head.path)
-        verdict = self._admit(scope, head, self._unknown if match is None else demand_of(match.route, match.params))
+        demand = self._demand(match)
+        verdict = await self._keeper.check_basic(head, demand) or self._admit(scope, head, demand)
         if isinstance(verdict, Refuse):
-            refused = refusal(verdict, self._worded if match is None else match.route.refused or self._worded)
-            await send_and_close(send, receive, refused, self._parts.clock)
+            await send_and_close(send, receive, self._refused(verdict, match), self._parts.clock)
             return
         if match is None:
             await self._send(send, self._missing(head))
             return
-        answer = await self._answer(match, head, verdict.identity, receive)
+        try:
+            share, give_back = self._shares.take(verdict.identity)
+        except TooMany as error:
+            refused = Refuse(error.status, error.code, error.message)
+            await send_and_close(send, receive, self._refused(refused, match), self._parts.clock)
+            return
+        try:
+            answer = await self._answer(match, head, verdict.identity, receive)
+            await self._reply(scope, receive, send, verdict.identity, answer, share)
+        finally:
+            give_back()
+
+    def _refused(self, verdict: Refuse, match: Match[Route] | Match[SocketRoute] | None) -> Response:
+        return refusal(verdict, self._worded if match is None else match.route.refused or self._worded)
+
+    async def _reply(
+        self, scope: Scope, receive: Receive, send: Send, who: Identity, answer: Answer, share: Share
+    ) -> None:
         if isinstance(answer, LogStream):
-            await self._send_log(scope, receive, send, verdict.identity, answer)
+            await self._send_log(scope, receive, send, who, answer)
         elif isinstance(answer, NewsStream):
-            await self._send_news(scope, receive, send, verdict.identity, answer)
+            await self._send_news(scope, receive, send, who, answer)
+        elif isinstance(answer, FileStream):
+            now, head = self._parts.clock.now_ms(), scope["method"] == "HEAD"
+            await send_file(scope, receive, send, answer, now, head=head)
         elif _CLOSE in answer.headers:
             await send_and_close(send, receive, answer, self._parts.clock)
         else:
-            await self._send(send, answer)
+            with HeldBody(share, scope.get("extensions", {}).get(GUARD)) as held:
+                await send_response(send, answer, self._parts.clock.now_ms(), left=held.left)
 
-    async def _answer(
-        self, match: Match[Route], head: Head, who: Identity, receive: Receive
-    ) -> Response | LogStream | NewsStream:
+    async def _answer(self, match: Match[Route], head: Head, who: Identity, receive: Receive) -> Answer:
         parts, route = self._parts, match.route
         try:
             seconds = parts.limits.waiting_s if route.access == "public" else parts.limits.body_s
@@ -149,6 +180,7 @@ class App:
                 head=head,
                 who=who,
                 fresh=parts.fresh(),
+                at=parts.clock.now_ms(),
                 version=parts.version,
                 base=parts.base.rstrip("/") or f"{'https' if head.secure else 'http'}://{head.first('host')}",
                 params=match.params,
@@ -170,7 +202,7 @@ class App:
             fault = unexpected(error, parts.fresh(), f"{head.method} {route.path}")
             return error_response(fault, self._worded)
 
-    async def _answer_form(self, route: Route, request: Request, receive: Receive) -> Response | LogStream | NewsStream:
+    async def _answer_form(self, route: Route, request: Request, receive: Receive) -> Answer:
         form = FormBody(request.head, receive, self.doer, self._parts.clock, self._parts.limits.form_s)
         answer = await self.doer.run(request.who, route.handle(request), {TakeForm: form.take})
         if form.whole or not isinstance(answer, Response):
@@ -235,7 +267,11 @@ class App:
 
     async def _chunks(self, who: Identity, answer: LogStream) -> AsyncIterator[bytes]:
         revoked: list[bool] = []
-        detach = self._parts.credentials.attach(who, lambda: revoked.append(True))
+
+        def cut() -> None:
+            revoked.append(True)
+
+        detach = self._parts.credentials.attach(who, cut, cut)
         try:
             ready = bytearray(answer.renderer.begin())
             async for entry in self._parts.gateway.export(who, answer.session):
@@ -252,7 +288,11 @@ class App:
     # --- WebSocket
 
     async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
-        opened = self._open_socket(scope)
+        head = head_of(scope)
+        match = self.table.socket(head.path)
+        guessing = await self._keeper.check_basic(head, self._demand(match)) if self._parts.basic else None
+        opened = self._open_socket(scope, head, match) if guessing is None else self._refused(guessing, match)
+        del head, match
         if isinstance(opened, Response):
             await self._send(send, opened, socket=True)
             return
@@ -272,14 +312,12 @@ class App:
             endpoint.over()
             detach()
 
-    def _open_socket(self, scope: Scope) -> Response | _Opened:
+    def _open_socket(self, scope: Scope, head: Head, match: Match[SocketRoute] | None) -> Response | _Opened:
         """Not asynchronous: from the gate's decision on, a credential that is revoked ends this socket; and what
         only the handshake needs is gone when it is over."""
-        head = head_of(scope)
-        match = self.table.socket(head.path)
-        verdict = self._admit(scope, head, self._unknown if match is None else demand_of(match.route, match.params))
+        verdict = self._admit(scope, head, self._demand(match))
         if isinstance(verdict, Refuse):
-            return refusal(verdict, None if match is None else match.route.refused)
+            return self._refused(verdict, match)
         if match is None:
             return error_response(NotFound("socket", head.path))
         parts, route, who = self._parts, match.route, verdict.identity
@@ -297,14 +335,25 @@ class App:
             conversation = route.open(opening)
         except FairleadError as error:
             return error_response(error)
+        try:
+            share, give_back = self._shares.take(who)
+        except TooMany as error:
+            return self._refused(Refuse(error.status, error.code, error.message), match)
         compress = bool(route.compress_query) and opening.query.get(route.compress_query) == "1"
         endpoint = SocketEndpoint(conversation, who, self._sockets, name=route.name, peer=head.peer, compress=compress)
-        options = Options(max_message=route.message_limit or parts.limits.message_bytes, compress=compress)
+        most = route.message_limit or parts.limits.message_bytes
+        options = Options(max_message=most, compress=compress, share=share)
+        detach = parts.credentials.attach(who, endpoint.revoked, endpoint.come_again)
+
+        def leave() -> None:
+            detach()
+            give_back()
+
         return (
             endpoint,
             options,
             opening.subprotocol or None,
-            parts.credentials.attach(who, endpoint.revoked),
+            leave,
             None if route.check is None else partial(self._checked, who, route.check(opening), route.path),
         )
 
@@ -331,7 +380,7 @@ def head_of(scope: Scope) -> Head:
     )
 
 
-def demand_of(route: Route | SocketRoute, params: Mapping[str, str]) -> Demand:
+def demand_of(route: Route | SocketRoute, params: Mapping[str, str], *, basic: bool = False) -> Demand:
     signed = isinstance(route, Route) and route.signed
     session = params.get("session", "").lower()
     return Demand(
@@ -342,6 +391,8 @@ def demand_of(route: Route | SocketRoute, params: Mapping[str, str]) -> Demand:
         session=session,
         accounts=route.accounts,
         query_first=route.query_first,
+        basic=basic,
+        page=isinstance(route, Route) and route.page,
     )
 
 

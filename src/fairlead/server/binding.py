@@ -13,6 +13,8 @@ import msgspec
 from fairlead.auth.hosts import House, Origin, is_loopback, parse_authority, parse_origin
 from fairlead.server.errors import BadSetting, BadTls, PortInUse, UnsafeBind
 
+_UNSENT: Final = 128 << 10
+"""Bytes that the kernel takes from us before they can go out; what is on its way comes on top."""
 _WILDCARDS: Final = ("0.0.0.0", "::", "")
 
 
@@ -81,6 +83,10 @@ def open_sockets(binding: Binding) -> list[socket.socket]:
             listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
             opened.append(listener)
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if hasattr(socket, "TCP_NOTSENT_LOWAT"):
+                # Inherited by what it accepts. Else the kernel keeps megabytes for each peer that does not read, and a
+                # few hundred of them stop every other connection of the machine.
+                listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _UNSENT)
             if family == socket.AF_INET6:
                 # `::` stands for IPv6 alone: two sockets never share what one of them was meant to have.
                 listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)

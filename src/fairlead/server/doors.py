@@ -1,19 +1,21 @@
 """Doors: further ports, on each of which one client protocol owns the root, as its own server would.
 
 A door is its own house: a page that it serves may talk to this door and to no other port of ours. What is checked on
-the main port is checked here: Host, Origin, credential and scope.
+the main port is checked here: Host, Origin, credential and scope. Where browsers sign in by HTTP Basic, they do so here
+and for this door alone: a browser keeps what was typed by origin, port included.
 """
 
 import socket
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from fairlead.model.routes import ClientProtocol
+from fairlead.model.errors import BadRequest
+from fairlead.model.routes import ClientProtocol, Login
 from fairlead.server.app import App, Parts
 from fairlead.server.binding import Binding, house_of, open_sockets, urls
 from fairlead.server.errors import BadSetting, PortInUse, UnsafeBind
@@ -23,13 +25,14 @@ _OPTION: Final = "--door"
 
 
 class Door(msgspec.Struct, frozen=True, kw_only=True):
-    """What was asked for: the protocol's name, the port, a folder of static files, the address that browsers use, and
-    the protocol's own options."""
+    """What was asked for: the protocol's name, the port, a folder of static files, the address that browsers use, how
+    they sign in (empty: as the protocol says), and the protocol's own options."""
 
     name: str
     port: int
     static: Path | None = None
     public_url: str = ""
+    login: Literal["", Login] = ""
     options: Mapping[str, str] = {}
 
 
@@ -43,6 +46,7 @@ class OpenDoor:
     sockets: Sequence[socket.socket]
     static: Path | None
     options: Mapping[str, str]
+    login: Login
 
     @property
     def url(self) -> str:
@@ -62,11 +66,14 @@ class OpenDoor:
             house=house_of(self.binding, self.sockets),
             base=self.binding.public_url,
             options=self.options,
+            basic=self.login == "basic",
         )
         if self.static is None:
             return App(own)
         files = StaticFiles(self.static)
-        return App(replace(own, inbound=(files.protocol(),), performers={**parts.performers, **files.performers()}))
+        # The pages need the credential too: asking for one of them is what makes a browser ask its user.
+        served = files.protocol("any" if own.basic else "public")
+        return App(replace(own, inbound=(served,), performers={**parts.performers, **files.performers()}))
 
 
 def check_doors(
@@ -84,8 +91,9 @@ def check_doors(
             taken[door.port] = f"the door of {door.name}"
         for option in door.options:
             if option not in known[door.name].door_options:
-                takes = ", ".join((*known[door.name].door_options, "static", "public_url"))
+                takes = ", ".join((*known[door.name].door_options, "static", "public_url", "login"))
                 raise _wrong(door, f"{option} is no option of this door; there are: {takes}")
+        _check_options(door, known[door.name])
         if door.static is not None:
             _check_static(door, door.static, data)
     return known
@@ -107,6 +115,7 @@ def open_door(door: Door, protocol: ClientProtocol, main: Binding) -> OpenDoor:
         sockets=sockets,
         static=door.static,
         options=door.options,
+        login=door.login or protocol.door_login,
     )
 
 
@@ -121,6 +130,15 @@ class Ports:
         # As in `App`: a coroutine of its own would stay in memory as long as the socket does.
         server = scope.get("server")
         return self._doors.get(server[1] if server else 0, self._main)(scope, receive, send)
+
+
+def _check_options(door: Door, protocol: ClientProtocol) -> None:
+    if protocol.check_options is None:
+        return
+    try:
+        protocol.check_options(door.options)
+    except BadRequest as error:
+        raise _wrong(door, error.message.rstrip(".")) from error
 
 
 def _check_static(door: Door, folder: Path, data: Path) -> None:

@@ -1,5 +1,8 @@
 """uvicorn's HTTP side, with a waiting room: a connection that shows no credential has little time and little room.
 
+It is in there until a request of its was let in, whatever it does meanwhile. Each step that it takes gives it its time
+again: a whole head, an answer sent, a piece of an answer that it has read.
+
 uvicorn does not document what it asks of such a class; the range of its version is pinned and tests show that the
 hooks used here are called.
 """
@@ -12,6 +15,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from fairlead.server.app import GUARD
 from fairlead.server.limits import WaitingRoom
+from fairlead.server.websocket import WebSocketDriver
 
 HEAD_LIMIT: Final = 64 << 10
 """Bytes of names and values in one request's head; several times what browsers and proxies send."""
@@ -19,12 +23,17 @@ _RAW_LIMIT: Final = 512 << 10
 """Bytes that may come without a head being complete (one endless header): the limit and one read of the socket."""
 
 
+_REST_S: Final = 10.0
+"""In which something of the rest of an answer has to be read."""
+_NEVER: Final = 1 << 62
+
+
 class HeadTooLarge(Exception):
     """Raised inside the parser, which answers 400."""
 
 
 class GuardedHttp(HttpToolsProtocol):
-    """One connection. It waits from its first byte on, and again between requests, until one was let in."""
+    """One connection. It waits from its beginning on, until a request was let in."""
 
     room: ClassVar[WaitingRoom]
 
@@ -35,10 +44,19 @@ class GuardedHttp(HttpToolsProtocol):
         self._head = 0
         self._raw = 0
         self._in_head = True
+        self._lost = False
 
     def prove(self) -> None:
         """A request on this connection carried a valid credential."""
         self._proven = True
+        self._go()
+
+    @property
+    def congested(self) -> bool:
+        return self.flow.write_paused
+
+    def cut(self) -> None:
+        self.transport.abort()
 
     # What the event loop calls.
 
@@ -47,6 +65,7 @@ class GuardedHttp(HttpToolsProtocol):
         self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._lost = True
         self._go()
         super().connection_lost(exc)
 
@@ -76,15 +95,39 @@ class GuardedHttp(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._in_head = False
-        self._go()
+        self._wait()
         super().on_headers_complete()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        if not self._proven and not self.transport.is_closing():
-            self._wait()
+        self._wait()
+        self._look_at_the_rest(_NEVER)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._wait()
+
+    def handle_websocket_upgrade(self) -> None:
+        super().handle_websocket_upgrade()
+        driver = self.transport.get_protocol()
+        if isinstance(driver, WebSocketDriver):
+            # The same connection in other hands: it waits on, until its credential was looked at.
+            driver.waiting(self._go)
+        else:
+            self._go()
 
     # Inside.
+
+    def _look_at_the_rest(self, before: int) -> None:
+        """An answer is complete for uvicorn when it was handed to the transport. Who then reads nothing of what is left
+        of it, and wants no other, is cut off; uvicorn would wait for ever."""
+        left = 0 if self._lost else self.transport.get_write_buffer_size()
+        if not self.cycle.response_complete:
+            return
+        if left >= before:
+            self.transport.abort()
+        elif left:
+            self.loop.call_later(_REST_S, self._look_at_the_rest, left)
 
     def _count(self, size: int) -> None:
         self._head += size
@@ -92,7 +135,9 @@ class GuardedHttp(HttpToolsProtocol):
             raise HeadTooLarge
 
     def _wait(self) -> None:
-        if self._leave is None:
+        """From now on, as if it had just come. One that is being closed is not gone while its peer reads nothing."""
+        if not self._proven and not self.transport.is_closing():
+            self._go()
             self._leave = self.room.enter(self.client[0] if self.client else "", self._put_out)
 
     def _go(self) -> None:

@@ -20,6 +20,10 @@ class Limits:
     waiting_per_address: int = 32
     waiting_s: float = 10.0
     watches_per_socket: int = 256
+    open_per_credential: int = 512
+    """Sockets, streams and requests under way."""
+    bytes_per_credential: int = 128 << 20
+    """That wait to be read, over all of them."""
     in_flight: int = 64
     """Commands of one socket that run at once; beyond that it is not read until some are done."""
     unread: int = 2 << 20
@@ -27,6 +31,8 @@ class Limits:
     somebody who is behind with history is still heard."""
     body_s: float = 120.0
     """For a request's body; a public route's gets `waiting_s`."""
+    descriptors: int = 1 << 20
+    """Files and sockets that the process may have open."""
     form_s: float = 600.0
     """For a form with files: the largest one, over a line of 1.4 Mbit/s."""
 
@@ -36,7 +42,25 @@ DEFAULT_LIMITS: Final = Limits()
 _PATIENCE_S: Final = 0.5
 """So long nobody is put out for being one too many; many times what the loop needs to read what has come."""
 _STORM: Final = 4
-"""So many times the limit may stand there for a moment; beyond that nobody is patient."""
+"""So many times the limit may stand there for a moment, but no more than half of all descriptors; beyond that nobody is
+patient."""
+_BACKLOG: Final = 512
+
+
+def storm(limits: Limits) -> int:
+    """How many may stand before the gate at the very most."""
+    return max(1, min(limits.waiting * _STORM, limits.descriptors // 2 - 1))
+
+
+def backlog(limits: Limits) -> int:
+    """Connections that are taken before the first of them is read: with those who wait, and those of them who are being
+    put out, they have to be fewer than there are descriptors."""
+    return max(1, min(_BACKLOG, limits.descriptors // 8))
+
+
+def open_per_credential(limits: Limits) -> int:
+    """Of the descriptors a quarter at most."""
+    return max(1, min(limits.open_per_credential, limits.descriptors // 4))
 
 
 class TokenBucket:
@@ -61,13 +85,15 @@ class TokenBucket:
 
 
 class WaitingRoom:
-    """Connections that have shown no credential yet. When there are too many, those that waited longest have to go:
+    """Connections that have shown no credential yet, whatever they are doing: sending a head, a body, or reading an
+    answer that is for everybody. When there are too many, those that did nothing for longest have to go:
     a client that means it shows its credential at once, so a flood of silent ones cannot keep it out. Who has just
     come is left alone, for its first bytes may be there and unread: a storm of good clients is no flood."""
 
     def __init__(self, clock: Clock, limits: Limits = DEFAULT_LIMITS, exempt: frozenset[str] = frozenset()) -> None:
         self._clock = clock
         self._limits = limits
+        self._storm = storm(limits)
         # A proxy's address stands for many clients: only the whole counts for it.
         self._exempt = exempt
         self._numbers = count()
@@ -77,7 +103,7 @@ class WaitingRoom:
 
     def enter(self, address: str, put_out: Callable[[], None]) -> Callable[[], None]:
         """`put_out` is called when its place or its time is over; the returned function leaves the room."""
-        if len(self._all) >= self._limits.waiting * _STORM:
+        if len(self._all) >= self._storm:
             self._expire(next(iter(self._all)))
         number = next(self._numbers)
         self._all[number] = (address, self._clock.monotonic(), put_out)

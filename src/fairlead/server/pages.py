@@ -13,6 +13,7 @@ from fairlead.model.auth import Identity
 from fairlead.model.errors import NotFound
 from fairlead.model.plugins import PluginPages, ReadPluginFile
 from fairlead.model.requests import Action, Response
+from fairlead.model.routes import FileStream
 from fairlead.server.static import TYPES, ReadStatic, StaticFiles
 from fairlead.server.steps import Performer
 
@@ -25,7 +26,7 @@ _LIBRARIES: Final = "node_modules"
 
 
 def page_performers(pages: PluginPages) -> Mapping[type[Action], Performer]:
-    async def read(who: Identity, action: ReadPluginFile) -> Response:
+    async def read(who: Identity, action: ReadPluginFile) -> Response | FileStream:
         folder = await pages.page(action.name)
         path = PurePosixPath(action.path)
         if path.suffix.lower() not in TYPES or action.path in folder.kept_back or _LIBRARIES in path.parts:

@@ -1,17 +1,22 @@
 """Responses on their way out: the headers that every one has, and the sending of bytes and of streams."""
 
+import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+import threading
+from collections.abc import AsyncIterator, Callable, Mapping
 from email.utils import formatdate
-from typing import Final
+from typing import BinaryIO, Final
 
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from fairlead.auth.gate import Refuse
 from fairlead.model.requests import Refused
-from fairlead.model.routes import NewsStream, Response
+from fairlead.model.routes import FileStream, NewsStream, Response
+from fairlead.server.static import PIECE
 from fairlead.system.clock import Clock, within
+
+Left = Callable[[int], None]
 
 _LINGER_S: Final = 1.0
 _LINGER_BYTES: Final = 16 << 20
@@ -24,15 +29,18 @@ _ALWAYS: Final = {
     "x-frame-options": "DENY",
     "referrer-policy": "no-referrer",
     "cross-origin-resource-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
     "cache-control": "no-store",
 }
 
 
 def refusal(verdict: Refuse, worded: Refused | None = None) -> Response:
     """The connection ends with it: who is refused gets no second request for free. `worded`: in a protocol's form."""
-    challenge = (("www-authenticate", "Bearer"),) if verdict.status == 401 else ()
+    scheme = 'Basic realm="Fairlead", charset="UTF-8"' if verdict.basic else "Bearer"
+    challenge = (("www-authenticate", scheme),) if verdict.status == 401 else ()
+    wait = (("retry-after", str(verdict.wait)),) if verdict.wait else ()
     told = worded(verdict.status, verdict.code, verdict.message) if worded else Response(body=verdict.body())
-    headers = (("connection", "close"), *challenge, *told.headers)
+    headers = (("connection", "close"), *challenge, *wait, *told.headers)
     return Response(status=verdict.status, body=told.body, content_type=told.content_type, headers=headers)
 
 
@@ -41,11 +49,52 @@ def headers_of(response: Response, now_ms: int) -> list[tuple[bytes, bytes]]:
     return _encoded({**_ALWAYS, "date": formatdate(now_ms / 1000, usegmt=True), **own, **dict(response.headers)})
 
 
-async def send_response(send: Send, response: Response, now_ms: int, *, socket: bool = False) -> None:
-    """`socket`: as the answer to a WebSocket handshake, in place of the upgrade."""
+async def send_response(
+    send: Send, response: Response, now_ms: int, *, socket: bool = False, left: Left | None = None
+) -> None:
+    """`socket`: as the answer to a WebSocket handshake, in place of the upgrade. A large body goes in pieces, each when
+    the client has taken those before; `left` is told what is still to go."""
     kind = "websocket.http.response" if socket else "http.response"
     await send({"type": f"{kind}.start", "status": response.status, "headers": headers_of(response, now_ms)})
-    await send({"type": f"{kind}.body", "body": response.body})
+    body = response.body
+    for start in range(PIECE, len(body), PIECE):
+        if left is not None:
+            left(len(body) - start + PIECE)
+        await send({"type": f"{kind}.body", "body": body[start - PIECE : start], "more_body": True})
+    await send({"type": f"{kind}.body", "body": body[max(0, (len(body) - 1) // PIECE * PIECE) :]})
+
+
+async def send_file(scope: Scope, receive: Receive, send: Send, answer: FileStream, now_ms: int, *, head: bool) -> None:
+    """`head`: the client wants the headers alone. Ends when the client leaves."""
+    headers = {"content-type": answer.content_type, "content-length": str(answer.size), **dict(answer.headers)}
+    with contextlib.closing(_FileReader(answer.file)) as reader:
+        await send_stream(scope, receive, send, reader.pieces(0 if head else answer.size), headers, now_ms)
+
+
+class _FileReader:
+    """Reads in a thread. Closing waits for a piece that is being read: its number could soon be another file's."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._lock = threading.Lock()
+
+    async def pieces(self, left: int) -> AsyncIterator[bytes]:
+        """Each is read when the client has taken those before."""
+        while left:
+            piece = await asyncio.to_thread(self._read, min(PIECE, left))
+            if not piece:
+                # It has become shorter: the client is to see that this is not all.
+                raise ConnectionAbortedError("the file was cut while it was sent")
+            left -= len(piece)
+            yield piece
+
+    def _read(self, size: int) -> bytes:
+        with self._lock:
+            return b"" if self._file.closed else self._file.read(size)
+
+    def close(self) -> None:
+        with self._lock:
+            self._file.close()
 
 
 async def send_and_close(send: Send, receive: Receive, response: Response, clock: Clock) -> None:

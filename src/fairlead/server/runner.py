@@ -15,14 +15,12 @@ from fairlead.server.app import App
 from fairlead.server.binding import Binding, urls
 from fairlead.server.doors import OpenDoor, Ports
 from fairlead.server.http import GuardedHttp, guarded_http
-from fairlead.server.limits import DEFAULT_LIMITS, Limits, WaitingRoom
+from fairlead.server.limits import DEFAULT_LIMITS, Limits, WaitingRoom, backlog
 from fairlead.server.websocket import driver_class
 from fairlead.system.clock import Clock, within
 
 log = logging.getLogger("fairlead.server")
 
-_BACKLOG: Final = 512
-"""Connections that are taken before the first of them is read; half of what the waiting room bears at once."""
 GRACE_S: Final = 5
 """Seconds for requests under way when the server stops; sockets are told at once."""
 
@@ -92,7 +90,7 @@ class Runner:
             proxy_headers=bool(binding.trusted_proxies),
             forwarded_allow_ips=list(binding.trusted_proxies),
             timeout_graceful_shutdown=GRACE_S,
-            backlog=_BACKLOG,
+            backlog=backlog(limits),
             ssl_certfile=binding.tls_cert,
             ssl_keyfile=binding.tls_key,
         )

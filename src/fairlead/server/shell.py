@@ -10,14 +10,14 @@ import gzip
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 import fairlead
 from fairlead.model.auth import Identity
 from fairlead.model.errors import NotFound
 from fairlead.model.requests import Action
-from fairlead.model.routes import ClientProtocol, Request, Response, Route, Steps
-from fairlead.server.static import TYPES
+from fairlead.model.routes import ClientProtocol, FileStream, Request, Response, Route, Steps
+from fairlead.server.static import TYPES, file_answer, open_plain
 
 BUILT: Final = Path(fairlead.__file__).parent / "web_dist"
 """Where the build puts it (web/vite.config.ts), and where the wheel has it."""
@@ -73,14 +73,14 @@ class WebShell:
     def performers(self) -> Mapping[type[Action], Any]:
         return {ReadShell: self._perform}
 
-    async def _perform(self, who: Identity, action: ReadShell) -> Response:
+    async def _perform(self, who: Identity, action: ReadShell) -> Response | FileStream:
         return await asyncio.to_thread(self.read, action)
 
-    def read(self, wanted: ReadShell) -> Response:
+    def read(self, wanted: ReadShell) -> Response | FileStream:
         if not wanted.name:
             return self._shell()
         try:
-            body = (self._folder / wanted.name).read_bytes()
+            opened = open_plain(self._folder / wanted.name)
         except OSError:
             raise NotFound("file", f"/{wanted.name}") from None
         lasting = wanted.name.startswith("assets/")
@@ -88,17 +88,18 @@ class WebShell:
         if wanted.name == WORKER:
             # A worker has the policy that its own script came with, not that of the page.
             headers.append(("content-security-policy", _WORKER_POLICY))
+        kind = TYPES.get(Path(wanted.name).suffix, "application/octet-stream")
         if lasting and Path(wanted.name).suffix in _PACKABLE:
             headers.append(("vary", "accept-encoding"))
             if wanted.packed:
-                body = self._pack(wanted.name, body)
                 headers.append(("content-encoding", "gzip"))
-        kind = TYPES.get(Path(wanted.name).suffix, "application/octet-stream")
-        return Response(body=body, content_type=kind, headers=tuple(headers))
+                return Response(body=self._pack(wanted.name, opened), content_type=kind, headers=tuple(headers))
+        return file_answer(opened, kind, tuple(headers))
 
-    def _pack(self, name: str, body: bytes) -> bytes:
-        if name not in self._packed:
-            self._packed[name] = gzip.compress(body, mtime=0)
+    def _pack(self, name: str, opened: BinaryIO) -> bytes:
+        with opened:
+            if name not in self._packed:
+                self._packed[name] = gzip.compress(opened.read(), mtime=0)
         return self._packed[name]
 
     def _shell(self) -> Response:
@@ -111,12 +112,12 @@ class WebShell:
 
 
 def _page(request: Request) -> Steps:
-    response: Response = yield ReadShell()
+    response: Response | FileStream = yield ReadShell()
     return response
 
 
 def _root_file(request: Request) -> Steps:
-    response: Response = yield ReadShell(request.head.path.removeprefix("/"))
+    response: Response | FileStream = yield ReadShell(request.head.path.removeprefix("/"))
     return response
 
 
@@ -124,5 +125,7 @@ def _asset(request: Request) -> Steps:
     name = request.params["name"]
     if _ASSET.fullmatch(name) is None:
         raise NotFound("file", f"/assets/{name[:80]}")
-    response: Response = yield ReadShell(f"assets/{name}", packed="gzip" in request.head.first("accept-encoding"))
+    response: Response | FileStream = yield ReadShell(
+        f"assets/{name}", packed="gzip" in request.head.first("accept-encoding")
+    )
     return response

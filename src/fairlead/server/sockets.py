@@ -49,6 +49,9 @@ log = logging.getLogger("fairlead.server")
 REVOKED = 4401
 """The close code of a socket whose credential was revoked: as 401, in the range that applications may use."""
 
+AGAIN = 1012
+"""The close code of a socket that was opened when its credential saw more: come again, of RFC 6455's registry."""
+
 FAILED = 1011
 """The close code of a socket that watches what cannot be read any more: an internal error, of RFC 6455."""
 
@@ -148,6 +151,10 @@ class SocketEndpoint:
         self._revoked = True
         if self._connection is not None:
             self._hang_up(REVOKED, "the credential was revoked")
+
+    def come_again(self) -> None:
+        """Its credential sees less than before."""
+        self._hang_up(AGAIN, "what you may see has changed: connect again")
 
     # --- what the connection calls
 

@@ -1,4 +1,4 @@
-"""A folder of static files on a door: somebody's front end, readable by whoever reaches the port.
+"""A folder of static files on a door: somebody's front end, readable by whoever reaches the port, or signs in there.
 
 Rule: nothing outside the folder is ever served, whatever a path or a link says, and nothing whose name begins with a
 dot; there are no listings. What a browser opens as a page and what is no file is the front end's own business: it gets
@@ -10,15 +10,15 @@ import os
 import stat
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final, Literal
 
 from fairlead.model.auth import Identity
-from fairlead.model.errors import NotFound, TooLarge
+from fairlead.model.errors import NotFound
 from fairlead.model.requests import Action
-from fairlead.model.routes import ClientProtocol, Request, Response, Route, Steps
+from fairlead.model.routes import ClientProtocol, FileStream, Request, Response, Route, Steps
 
-LARGEST: Final = 64 << 20
-"""Bytes of one file: it is read whole."""
+PIECE: Final = 64 << 10
+"""Bytes of a file that are read at once. A larger one is never in memory as a whole, however many read it."""
 INDEX: Final = "index.html"
 
 TYPES: Final = {
@@ -74,33 +74,33 @@ class StaticFiles:
         self._folder = Path(os.path.realpath(folder))
         self._policy = policy
 
-    def protocol(self) -> ClientProtocol:
-        route = Route(method="GET", path="/{path...}", access="public", name="static", handle=_static, body_limit=0)
+    def protocol(self, access: Literal["public", "any"] = "public") -> ClientProtocol:
+        route = Route(
+            method="GET", path="/{path...}", access=access, name="static", handle=_static, body_limit=0, page=True
+        )
         return ClientProtocol(name="static files", routes=(route,))
 
     def performers(self) -> Mapping[type[Action], Any]:
         return {ReadStatic: self._perform}
 
-    async def _perform(self, who: Identity, action: ReadStatic) -> Response:
+    async def _perform(self, who: Identity, action: ReadStatic) -> Response | FileStream:
         return await asyncio.to_thread(self.read, action)
 
-    def read(self, wanted: ReadStatic) -> Response:
+    def read(self, wanted: ReadStatic) -> Response | FileStream:
         file = self._find(wanted)
         try:
-            descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
+            opened = open_plain(file)
         except OSError:
             # Not ours to read, or changed since it was found.
             raise NotFound("file", f"/{wanted.path}") from None
-        with open(descriptor, "rb") as opened:
-            about = os.fstat(descriptor)
-            if about.st_size > LARGEST:
-                raise TooLarge("file", about.st_size, LARGEST)
-            tag = f'"{about.st_mtime_ns:x}-{about.st_size:x}"'
-            headers = (("etag", tag), ("cache-control", "no-cache"), ("content-security-policy", self._policy))
-            kind = TYPES.get(file.suffix.lower(), "application/octet-stream")
-            if tag in (known.strip().removeprefix("W/") for known in wanted.known.split(",")):
-                return Response(status=304, content_type=kind, headers=headers)
-            return Response(body=opened.read(LARGEST), content_type=kind, headers=headers)
+        about = os.fstat(opened.fileno())
+        tag = f'"{about.st_mtime_ns:x}-{about.st_size:x}"'
+        headers = (("etag", tag), ("cache-control", "no-cache"), ("content-security-policy", self._policy))
+        kind = TYPES.get(file.suffix.lower(), "application/octet-stream")
+        if tag in (known.strip().removeprefix("W/") for known in wanted.known.split(",")):
+            opened.close()
+            return Response(status=304, content_type=kind, headers=headers)
+        return file_answer(opened, kind, headers)
 
     def _find(self, wanted: ReadStatic) -> Path:
         path = f"{wanted.path}{INDEX}" if not wanted.path or wanted.path.endswith("/") else wanted.path
@@ -124,7 +124,23 @@ class StaticFiles:
         return real if plain and not any(part.startswith(".") for part in below.parts) else None
 
 
+def open_plain(file: Path) -> BinaryIO:
+    """OSError also for a link."""
+    return open(os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW), "rb", buffering=0)
+
+
+def file_answer(opened: BinaryIO, kind: str, headers: tuple[tuple[str, str], ...]) -> Response | FileStream:
+    """A small file at once, a large one as the client takes it."""
+    size = os.fstat(opened.fileno()).st_size
+    if size > PIECE:
+        return FileStream(file=opened, size=size, content_type=kind, headers=headers)
+    with opened:
+        return Response(body=opened.read(PIECE), content_type=kind, headers=headers)
+
+
 def _static(request: Request) -> Steps:
     page = "text/html" in request.head.first("accept")
-    response: Response = yield ReadStatic(request.params["path"], request.head.first("if-none-match"), page)
+    response: Response | FileStream = yield ReadStatic(
+        request.params["path"], request.head.first("if-none-match"), page
+    )
     return response

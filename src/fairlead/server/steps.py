@@ -10,6 +10,7 @@ from fairlead.model.auth import Identity
 from fairlead.model.gateway import Gateway
 from fairlead.model.requests import Action, Step
 from fairlead.model.scopes import check_scopes
+from fairlead.model.store import Documents
 
 T = TypeVar("T")
 
@@ -42,29 +43,64 @@ def trust_performers(admin: act.Admin) -> Performers:
     }
 
 
-def leaving(
-    performers: Performers,
-    revoked: Callable[[str], Awaitable[None]],
-    removed: Sequence[Callable[[str], Awaitable[None]]],
-) -> Performers:
-    """The same, and those who keep something for a credential or for a user are told when it is valid no more: the
-    next user who has that name is somebody else."""
-    revoke, remove = performers[act.RevokeCredential], performers[accounts.RemoveUser]
+LEAVING: Final = "leaving"
+"""Documents that name the users who were removed and of whom something may still be there."""
 
-    async def revoke_one(who: Identity, action: act.RevokeCredential) -> Any:
-        view = await revoke(who, action)
-        await revoked(action.id)
-        return view
 
-    async def remove_one(who: Identity, action: accounts.RemoveUser) -> Any:
-        ended = await remove(who, action)
-        for credential in ended:
-            await revoked(credential)
-        for tell in removed:
-            await tell(action.name)
-        return ended
+class Leaving:
+    """Those who keep something for a credential or for a user are told when it is valid no more: the next user who has
+    that name is somebody else. A gateway that dies in between goes on with it at its next start."""
 
-    return {**performers, act.RevokeCredential: revoke_one, accounts.RemoveUser: remove_one}
+    def __init__(
+        self,
+        documents: Documents,
+        is_user: Callable[[str], bool],
+        revoked: Sequence[Callable[[str], Awaitable[None]]],
+        removed: Sequence[Callable[[str], Awaitable[None]]],
+    ) -> None:
+        self._documents = documents
+        self._is_user = is_user
+        self._revoked = revoked
+        self._removed = removed
+
+    async def start(self) -> None:
+        for name, credentials in (await self._documents.list(LEAVING)).items():
+            if self._is_user(name):
+                await self._documents.delete(LEAVING, name)
+            else:
+                await self._forget(name, credentials)
+
+    def performers(self, performers: Performers) -> Performers:
+        """The same, and whatever is to be forgotten is."""
+        revoke, remove = performers[act.RevokeCredential], performers[accounts.RemoveUser]
+
+        async def revoke_one(who: Identity, action: act.RevokeCredential) -> Any:
+            view = await revoke(who, action)
+            await self._forget_credential(action.id)
+            return view
+
+        async def remove_one(who: Identity, action: accounts.RemoveUser) -> Any:
+            await self.start()
+            if self._is_user(action.name):
+                # Before the user is gone: a gateway that dies here knows what to do.
+                await self._documents.put(LEAVING, action.name, [])
+            ended = await remove(who, action)
+            await self._documents.put(LEAVING, action.name, list(ended))
+            await self._forget(action.name, ended)
+            return ended
+
+        return {**performers, act.RevokeCredential: revoke_one, accounts.RemoveUser: remove_one}
+
+    async def _forget(self, name: str, credentials: Sequence[str]) -> None:
+        for credential in credentials:
+            await self._forget_credential(credential)
+        for tell in self._removed:
+            await tell(name)
+        await self._documents.delete(LEAVING, name)
+
+    async def _forget_credential(self, credential: str) -> None:
+        for tell in self._revoked:
+            await tell(credential)
 
 
 class Doer:

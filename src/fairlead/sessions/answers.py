@@ -7,6 +7,7 @@ import msgspec
 
 from fairlead.model import events as ev
 from fairlead.model import queries as q
+from fairlead.model.auth import Identity
 from fairlead.model.errors import NotFound
 from fairlead.model.ids import MessageId, SessionId
 from fairlead.model.store import TRANSCRIPT, Page, SessionFilter, Summary, event_line
@@ -60,11 +61,12 @@ class Answers:
         self.services = services
         self.registry = registry
 
-    async def ask(self, query: q.Query) -> Any:
+    async def ask(self, who: Identity, query: q.Query) -> Any:
+        """Whether `who` sees the session that a query names is decided before; here it is about all the others."""
         store = self.services.store
         match query:
             case q.ListSessions():
-                return await store.sessions(query.filter)
+                return await store.sessions(query.filter, who.seen_by)
             case q.GetSession():
                 return await self._session(query.session)
             case q.ReadMessages():
@@ -78,13 +80,13 @@ class Answers:
                 last = page.entries[-1].seq if page.entries else query.after
                 return self._page(query.session, page, last if last < page.head else None)
             case q.ListPermissions():
-                return await self._permissions(query.session)
+                return await self._permissions(who, query.session)
             case q.ReadQueue():
                 return _queue(await self._state(query.session))
             case q.ReadUsage():
-                return await self._usage(query.session)
+                return await self._usage(who, query.session)
             case q.SearchText():
-                return tuple(await store.search(query.words, query.limit, query.session))
+                return tuple(await store.search(query.words, query.limit, query.session, who.seen_by))
             case q.Glance():
                 return await self._glance(query)
             case q.Whole():
@@ -103,12 +105,12 @@ class Answers:
             case q.ReadFold():
                 return await self._level(query, lambda projector: projector.memory())
             case q.FindPermission():
-                found, pending = await self._asked(query.request)
+                found, pending = await self._asked(who, query.request)
                 return _pending(found.core.session, pending)
             case q.ExplainPermission():
-                return await explain(*await self._asked(query.request), query)
+                return await explain(*await self._asked(who, query.request), query)
             case q.ReadInsight():
-                return await store.insight(query.since, query.until, query.offset)
+                return await store.insight(query.since, query.until, query.offset, who.seen_by)
             case _:
                 assert_never(query)
 
@@ -172,34 +174,41 @@ class Answers:
         lines = tuple(msgspec.Raw(event_line(session, entry)) for entry in page.entries)
         return q.EventPage(session=session, log_id=page.log_id, head=page.head, events=lines, next=following)
 
-    async def _permissions(self, session: SessionId | None) -> tuple[q.PendingView, ...]:
+    async def _permissions(self, who: Identity, session: SessionId | None) -> tuple[q.PendingView, ...]:
         if session is not None:
             return tuple(_pending(session, item) for item in (await self._state(session)).pending)
         return tuple(
-            [_pending(found.core.session, item) async for found in self._waiting() for item in found.core.state.pending]
+            [
+                _pending(found.core.session, item)
+                async for found in self._waiting(who)
+                for item in found.core.state.pending
+            ]
         )
 
-    async def _waiting(self) -> AsyncIterator[Session]:
+    async def _waiting(self, who: Identity) -> AsyncIterator[Session]:
         """All sessions that ask a person something, the newest first."""
-        waiting = await self.services.store.sessions(SessionFilter(state="waiting", archived=None, limit=200))
+        wanted = SessionFilter(state="waiting", archived=None, limit=200)
+        waiting = await self.services.store.sessions(wanted, who.seen_by)
         for summary in waiting.sessions:
             yield await self.registry.get(summary.session)
 
-    async def _asked(self, request: str) -> tuple[Session, Pending]:
-        async for found in self._waiting():
-            pending = found.core.state.find_pending(request)
-            if pending is not None:
-                return found, pending
-        raise NotFound("pending request", request)
+    async def _asked(self, who: Identity, request: str) -> tuple[Session, Pending]:
+        session = self.services.requests.find(request)
+        found = None if session is None else await self.registry.get(session)
+        pending = None if found is None else found.core.state.find_pending(request)
+        if found is None or pending is None or not who.sees(found.core.state.owner, found.core.state.shared):
+            raise NotFound("pending request", request)
+        return found, pending
 
-    async def _usage(self, session: SessionId | None) -> q.UsageView:
+    async def _usage(self, who: Identity, session: SessionId | None) -> q.UsageView:
         if session is not None:
             summary = await self.existing(session)
             return _usage((summary,))
         summaries: list[Summary] = []
         before = ""
         while True:
-            page = await self.services.store.sessions(SessionFilter(archived=None, before=before, limit=500))
+            wanted = SessionFilter(archived=None, before=before, limit=500)
+            page = await self.services.store.sessions(wanted, who.seen_by)
             summaries.extend(page.sessions)
             if not page.next:
                 return _usage(tuple(summaries))

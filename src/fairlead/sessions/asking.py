@@ -14,7 +14,7 @@ from fairlead.model import events as ev
 from fairlead.model.agents import Agent, Ask, ToolCheck
 from fairlead.model.commands import Answer, Reply
 from fairlead.model.errors import AgentGone, FairleadError
-from fairlead.model.ids import RequestId, event_id
+from fairlead.model.ids import CallId, RequestId, event_id
 from fairlead.model.policy import Behavior, Verdict, format_rule, parse_mode, parse_rule
 from fairlead.sessions import decide
 from fairlead.sessions.core import Core
@@ -26,20 +26,25 @@ from fairlead.sessions.policy.suggest import suggest
 MOST_BROUGHT = 100
 """Rules of one kind that a client may bring along; each is weighed for every call."""
 
+MOST_FOLDERS = 256
+"""Calls at once whose folder is remembered."""
+
 logger = logging.getLogger("fairlead.permission")
 
 
 class Asking:
     def __init__(self, core: Core) -> None:
         self.core = core
+        self._folders: dict[CallId, str] = {}  # where the agent was at a call, when not in the session's folder
 
-    def context(self) -> PolicyContext:
+    def context(self, call: CallId | None = None) -> PolicyContext:
         """Where a call is judged now: the session's mode and rules, the gateway's settings."""
         state, policy = self.core.state, self.core.services.policy
         remembered = [parse_rule(text, Behavior.ALLOW) for text in (*state.rules, *state.allow)]
         denied = [parse_rule(text, Behavior.DENY) for text in state.deny]
         return PolicyContext(
             cwd=state.cwd,
+            moved=self._folders.get(call, "") if call is not None else "",
             # The gateway's roots say where sessions may be; within one, its own folders are what counts.
             roots=state.settings.directories,
             mode=parse_mode(state.settings.mode),
@@ -47,10 +52,18 @@ class Asking:
             fences=policy.fences,
             resolve=policy.resolve,
             home=policy.home,
+            entries=policy.entries,
         )
 
-    def judge(self, tool: str, tool_input: Mapping[str, Any]) -> Verdict:
-        return judge(ToolCall(tool, tool_input), self.context())
+    def judge(self, tool: str, tool_input: Mapping[str, Any], call: CallId | None = None) -> Verdict:
+        return judge(ToolCall(tool, tool_input), self.context(call))
+
+    def _note_folder(self, call: ToolCheck) -> None:
+        """Kept for the questions about this call that may follow."""
+        if call.folder.startswith("/") and call.folder != self.core.state.cwd:
+            self._folders[call.call] = call.folder
+            if len(self._folders) > MOST_FOLDERS:
+                del self._folders[next(iter(self._folders))]
 
     def suggest(self, tool: str, tool_input: Mapping[str, Any]) -> tuple[str, ...]:
         """What an "always allow" of this call would remember."""
@@ -81,7 +94,8 @@ class Asking:
 
     async def check(self, call: ToolCheck) -> Verdict:
         """Before the agent's own rules: what we deny is denied there, whatever a project's settings say."""
-        verdict = self.judge(call.tool, call.input)
+        self._note_folder(call)
+        verdict = self.judge(call.tool, call.input, call.call)
         if verdict.behavior == Behavior.ASK or (verdict.behavior == Behavior.ALLOW and verdict.by == "default"):
             return verdict
         core = self.core
@@ -107,7 +121,7 @@ class Asking:
 
     async def asked(self, ask: Ask) -> ev.PermissionResolved | None:
         """The agent asks; its request is in the log already. Decided here if the policy can."""
-        verdict = self.judge(ask.tool, ask.input)
+        verdict = self.judge(ask.tool, ask.input, ask.call)
         core = self.core
         async with core.lock:
             pending = core.state.find_pending(ask.request)
@@ -131,11 +145,33 @@ class Asking:
             if command.key:
                 transition.keep_reply(f"key:{command.key}", reply)
             await core.commit(transition)
+        await self._tell(agent, resolved)
+        if resolved.remembered:
+            await self._settle_by_rules(agent)
+        return reply
+
+    async def _settle_by_rules(self, agent: Agent | None) -> None:
+        """What else waits is judged again, each by itself: the rules that were just remembered may allow it."""
+        core = self.core
+        async with core.lock:
+            transition = core.begin()
+            settled: list[ev.PermissionResolved] = []
+            for pending in core.state.pending:
+                verdict = self.judge(pending.tool, pending.input, pending.call)
+                if verdict.behavior is Behavior.ALLOW and verdict.by == "rule":
+                    settled.append(decide.by_policy(core.state, pending, verdict, core.services.new_uuid()))
+            for resolved in settled:
+                transition.add(resolved)
+            if settled:
+                await core.commit(transition, patient=True)
+        for resolved in settled:
+            await self._tell(agent, resolved)
+
+    async def _tell(self, agent: Agent | None, resolved: ev.PermissionResolved) -> None:
         if agent is None:
             await self._note_undelivered(resolved)
         else:
             await self.deliver(agent, resolved)
-        return reply
 
     async def deliver(self, agent: Agent, resolved: ev.PermissionResolved) -> None:
         try:

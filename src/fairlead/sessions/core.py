@@ -136,6 +136,9 @@ class Core:
         self.suggest: Callable[[str, dict[str, Any]], tuple[str, ...]] = lambda tool, tool_input: ()
         self.hurried = False
         """The gateway ends: nobody waits for a store that takes nothing. The next start finds what is missing."""
+        self.found_at: int | None = None
+        """While it is read from its file for the first time: when that was changed last. Lists show it so, and at rest:
+        what is told now happened then."""
         self._since_checkpoint = 0
         self._checkpoint_bytes = 0
 
@@ -172,6 +175,8 @@ class Core:
         Whoever is cancelled in the middle is so afterwards: what the store has got is the present."""
         state, stage = transition.state, transition.stage
         summary = state.summary() if state is not self.state else None
+        if summary is not None and self.found_at is not None:
+            summary = msgspec.structs.replace(summary, state="idle", updated=self.found_at)
         checkpoints = (*self._checkpoints(transition), *transition.places)
         write = partial(self.log.write, stage, summary=summary, checkpoints=checkpoints, replies=transition.replies)
         cancelled = False

@@ -11,6 +11,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, Protocol
+from weakref import WeakKeyDictionary
 
 from fairlead.model.auth import Identity
 from fairlead.model.errors import FairleadError
@@ -23,7 +24,16 @@ BUFFER = 1 << 20
 PAGE_ENTRIES = 500
 PAGE_BYTES = 256 << 10
 
+READING = 16
+"""Pages that are read at the same time, for all watchers: each is in memory until it was sent."""
+
 log = logging.getLogger("fairlead.watch")
+
+_reading: "WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore]" = WeakKeyDictionary()
+
+
+def _turns() -> asyncio.Semaphore:
+    return _reading.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(READING))
 
 
 class Reader(Protocol):
@@ -155,6 +165,12 @@ class Feed:
         return tuple(sorted(self._present))
 
     @property
+    def level(self) -> frozenset[Identity]:
+        """Who is shown what happens as it happens, in the session or in a view of it."""
+        feeds = (self, *self._views)
+        return frozenset(watcher.who for feed in feeds for watcher in feed._watchers() if watcher.live)
+
+    @property
     def empty(self) -> bool:
         return not self._groups and not self._followers
 
@@ -199,7 +215,9 @@ class Watcher:
         verdict: Literal["ok", "gap"],
         buffer: int = BUFFER,
         on_close: Callable[[], None] = lambda: None,
+        on_leave: Callable[[], None] = lambda: None,
     ) -> None:
+        """`on_leave` is called before the end of one that had been sent all there was."""
         self.feed = feed
         self.who = who
         self.variant = variant
@@ -215,6 +233,7 @@ class Watcher:
         self._room = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._on_close = on_close
+        self._on_leave = on_leave
         self._closed = False
         self._met = False
         self._read_entries = 0
@@ -228,6 +247,8 @@ class Watcher:
         self._catch_up()
 
     def close(self) -> None:
+        if self.live:
+            self._on_leave()
         self.live = False
         self._closed = True
         if self._task is not None:
@@ -270,6 +291,7 @@ class Watcher:
         self._catch_up()
 
     def fail(self, error: FairleadError) -> None:
+        self.live = False
         self.close()
         self.sink.fail(error)
 
@@ -322,14 +344,16 @@ class Watcher:
         self._room.clear()
         if self.sink.backlog() > self._buffer // 2:
             await self._room.wait()
-        page = await self.feed.store.read(self.feed.session, self.position, PAGE_ENTRIES, PAGE_BYTES)
-        if page.entries:
-            self.context, frames = encoded(reading, self.context, self.feed.session, page.entries)
-            self.position = page.entries[-1].seq
-            self._read_entries += len(page.entries)
-            if frames:
-                self.sink.send(frames)
-        elif self.feed.head <= page.head:
+        async with _turns():
+            page = await self.feed.store.read(self.feed.session, self.position, PAGE_ENTRIES, PAGE_BYTES)
+            if page.entries:
+                self.context, frames = encoded(reading, self.context, self.feed.session, page.entries)
+                self.position = page.entries[-1].seq
+                self._read_entries += len(page.entries)
+                if frames:
+                    self.sink.send(frames)
+                return False
+        if self.feed.head <= page.head:
             # Nothing was published since the page was read; a head whose entry is gone counts as seen.
             self.position = max(self.position, self.feed.head)
             if self.feed.busy:

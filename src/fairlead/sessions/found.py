@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from fairlead.model.auth import OWNER
 from fairlead.model.ids import SessionId
 from fairlead.model.store import TRANSCRIPT, Summary
 from fairlead.model.transcripts import Found, Gone, Mark, Problem, Transcripts
@@ -138,4 +139,5 @@ def _summary(found: Found, agent: str) -> Summary:
         cost_usd=found.cost_usd,
         first_prompt=found.first_prompt,
         branch=found.branch,
+        owner=OWNER,
     )

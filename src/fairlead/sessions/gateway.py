@@ -1,9 +1,10 @@
 """The core as the server sees it: implements `model.gateway.Gateway` on the registry.
 
-Rule: scopes are checked here for every command, whichever protocol brought it; a folder from the wire resolves
-inside the allowed roots or is refused.
+Rule: scopes, and whose session it is, are checked here for every command, query and subscription, whichever protocol
+brought it; a folder from the wire resolves inside the allowed roots or is refused.
 """
 
+import logging
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Any
@@ -12,6 +13,7 @@ from msgspec import structs
 
 from fairlead.model import commands as cmd
 from fairlead.model import events as ev
+from fairlead.model.agents import AgentKind
 from fairlead.model.auth import Identity
 from fairlead.model.errors import BadRequest, Busy, NotAllowed, NotFound, OutsideRoots, Stale
 from fairlead.model.gateway import Cursor, Sink, Variant
@@ -24,11 +26,15 @@ from fairlead.model.store import TRANSCRIPT, Batch, Entry, ForkPoint, Store, Sum
 from fairlead.sessions import loading
 from fairlead.sessions.answers import Answers
 from fairlead.sessions.feed import Watcher
+from fairlead.sessions.owning import Owning
 from fairlead.sessions.policy import ModePolicy
 from fairlead.sessions.policy.paths import inside_any
 from fairlead.sessions.registry import Registry
 from fairlead.sessions.services import Services
 from fairlead.sessions.session import check_settings
+from fairlead.sessions.state import clean_title
+
+logger = logging.getLogger("fairlead.session")
 
 CREATED = "created"
 """Documents that say which session an idempotency key of a `create` made."""
@@ -39,6 +45,7 @@ class SessionGateway:
         self.services = services
         self.registry = registry
         self.answers = Answers(services, registry)
+        self.owning = Owning(services, registry)
 
     @property
     def store(self) -> Store:
@@ -46,23 +53,21 @@ class SessionGateway:
 
     # --- commands ------------------------------------------------------------------------------------
 
-    async def ours(self, session: SessionId) -> SessionId:
-        """A session may be called by its agent's own id of it, where that is another; it answers by ours."""
-        if self.registry.loaded(session) is not None or await self.store.summary(session) is not None:
-            return session
-        return await self.store.session_of(session) or session
-
     async def command(self, who: Identity, command: cmd.Command) -> cmd.Reply:
         check_scopes(who, command)
         if not isinstance(command, cmd.Create):
-            command = structs.replace(command, session=await self.ours(command.session))
+            command = structs.replace(command, session=await self.owning.seen(who, command.session))
         match command:
             case cmd.Create():
                 return await self._create(who, command)
             case cmd.Fork():
                 return await self._fork(who, command)
+            case cmd.Share():
+                return await self.owning.share(who, command)
             case cmd.Delete():
+                await self.owning.check_owner(who, command.session, "delete")
                 reply = await self._delete(who, command)
+                logger.info("session deleted", extra={"session": command.session, "user": who.user, "who": who.name})
                 self.services.news(command.session, "deleted")
                 return reply
             case cmd.Configure():
@@ -78,6 +83,10 @@ class SessionGateway:
     async def _create(self, who: Identity, command: cmd.Create) -> cmd.Reply:
         kind = self.services.kind(command.agent)
         self._check_settings(command.settings)
+        if command.resume:
+            await self.owning.check_resumed(who, command.resume)
+        if command.settings.link == "terminal":
+            await self._check_terminal(kind)
         cwd = self.resolve_folder(command.cwd)
         if command.key:
             name = f"{who.credential}:{command.key}"
@@ -87,13 +96,30 @@ class SessionGateway:
         if await self.store.summary(command.session) is not None:
             raise Stale(f"There is a session {command.session} already.", session=command.session)
         opened = ev.SessionOpened(
-            id=event_id(command.session, "session.opened"), cwd=cwd, agent=kind.name, title=command.title, by=who.name
+            id=event_id(command.session, "session.opened"),
+            cwd=cwd,
+            agent=kind.name,
+            title=clean_title(command.title),
+            by=who.name,
+            owner=who.user,
         )
         feed = self.registry.feed(command.session)
         core = await loading.create(self.services, feed, command.session, opened, command.settings, command.resume)
         self.registry.adopt(core)
         self.services.news(command.session, "created")
         return cmd.Reply(session=command.session, seq=core.log.head)
+
+    async def revoked(self, credential: str) -> None:
+        """Nobody can repeat a command with it any more."""
+        for name in await self.store.documents.list(CREATED):
+            if name.startswith(f"{credential}:"):
+                await self.store.documents.delete(CREATED, name)
+
+    async def _check_terminal(self, kind: AgentKind) -> None:
+        """Said at once, and not by the first message that fails. An agent that is missing says so when it is needed."""
+        info = await kind.info()
+        if not info.problem and info.ways.get("terminal") != "yes":
+            raise BadRequest(f"The agent {kind.name} cannot run in a terminal here.", agent=kind.name)
 
     def resolve_folder(self, path: str) -> str:
         """A folder from the wire, inside the roots, links followed. Empty is the first root."""
@@ -130,7 +156,7 @@ class SessionGateway:
         if command.at is not None:
             point, uuid = await self._turn_of(command.session, command.at)
         feed = self.registry.feed(command.child)
-        core = await loading.fork(self.services, feed, state, command, point, uuid, who.name)
+        core = await loading.fork(self.services, feed, state, command, point, uuid, who)
         self.registry.adopt(core)
         self.services.news(command.child, "created")
         return cmd.Reply(session=command.child, seq=core.log.head)
@@ -199,15 +225,15 @@ class SessionGateway:
             raise NotAllowed("This needs the scope view, which your credential does not have.", scope="view")
         session = getattr(query, "session", None)
         if session is not None:
-            query = structs.replace(query, session=await self.ours(session))
-        return await self.answers.ask(query)
+            query = structs.replace(query, session=await self.owning.seen(who, session))
+        return await self.answers.ask(who, query)
 
     async def watch(
         self, who: Identity, session: SessionId, cursor: Cursor | None, variant: Variant, sink: Sink, view: str = ""
     ) -> Watcher:
         if not who.may("view"):
             raise NotAllowed("This needs the scope view, which your credential does not have.", scope="view")
-        session = await self.ours(session)
+        session = await self.owning.seen(who, session)
         await self.answers.existing(session)
         log_id, head = await self.registry.place(session)
         left: Callable[[], None] = partial(self.registry.drop_feed, session)
@@ -231,6 +257,7 @@ class SessionGateway:
             verdict="ok" if known else "gap",
             buffer=self.services.limits.watcher_buffer,
             on_close=left,
+            on_leave=partial(self.registry.left, session, who),
         )
 
     def signal(self, who: Identity, session: SessionId, kind: str, data: Any) -> None:
@@ -239,6 +266,7 @@ class SessionGateway:
     async def export(self, who: Identity, session: SessionId) -> AsyncIterator[Entry]:
         if not who.may("view"):
             raise NotAllowed("This needs the scope view, which your credential does not have.", scope="view")
+        session = await self.owning.seen(who, session)
         after = 0
         while True:
             page = await self.store.read(session, after, 500)

@@ -31,8 +31,9 @@ Read = Callable[[SessionId], Awaitable[Summary | None]]
 class HallMember:
     """Implements `model.halls.Member`."""
 
-    def __init__(self, room: "HallRoom", sink: Sink) -> None:
+    def __init__(self, room: "HallRoom", who: Identity, sink: Sink) -> None:
         self._room = room
+        self.who = who
         self._sink = sink
         self._owed: dict[SessionId, bytes] = {}
 
@@ -59,7 +60,7 @@ class HallMember:
 
 
 class HallRoom:
-    """Implements `model.halls.Hall`; it listens while somebody is there."""
+    """It listens while somebody is there."""
 
     def __init__(self, codec: HallCodec, desk: NewsDesk, read: Read) -> None:
         self._codec = codec
@@ -69,8 +70,8 @@ class HallRoom:
         self._listener: NewsListener | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def enter(self, sink: Sink) -> HallMember:
-        member = HallMember(self, sink)
+    def enter(self, who: Identity, sink: Sink) -> HallMember:
+        member = HallMember(self, who, sink)
         self.members.add(member)
         if self._listener is None:
             # It hears from now on, whenever its task gets to run.
@@ -103,7 +104,19 @@ class HallRoom:
         frames = self._codec.session(summary, news.at)
         if frames:
             for member in tuple(self.members):
-                member.changed(news.session, frames)
+                if member.who.sees(summary.owner, summary.shared):
+                    member.changed(news.session, frames)
+
+
+class HallFor:
+    """A hall as one person enters it. Implements `model.halls.Hall`."""
+
+    def __init__(self, room: HallRoom, who: Identity) -> None:
+        self._room = room
+        self._who = who
+
+    def enter(self, sink: Sink) -> HallMember:
+        return self._room.enter(self._who, sink)
 
 
 class Halls:
@@ -117,10 +130,11 @@ class Halls:
     def performers(self) -> Mapping[type[Action], Callable[[Identity, Any], Awaitable[Any]]]:
         return {EnterHall: self._enter, TellHall: self._tell}
 
-    async def _enter(self, who: Identity, action: EnterHall) -> HallRoom:
+    async def _enter(self, who: Identity, action: EnterHall) -> HallFor:
         if not who.may("view"):
             raise NotAllowed("This needs the scope view, which your credential does not have.", scope="view")
-        return self._rooms.setdefault(action.codec.key, HallRoom(action.codec, self._desk, self._read))
+        room = self._rooms.setdefault(action.codec.key, HallRoom(action.codec, self._desk, self._read))
+        return HallFor(room, who)
 
     async def _tell(self, who: Identity, action: TellHall) -> int:
         room = self._rooms.get(action.key)

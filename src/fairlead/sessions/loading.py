@@ -7,15 +7,17 @@ import msgspec
 
 from fairlead.model import events as ev
 from fairlead.model.agents import AgentKind, Interpreter, Record
+from fairlead.model.auth import Identity
 from fairlead.model.commands import Fork, Settings
 from fairlead.model.errors import NotFound
 from fairlead.model.ids import MessageId, SessionId, event_id
+from fairlead.model.scopes import inherited
 from fairlead.model.store import TRANSCRIPT, Entry, ForkPoint, Store
 from fairlead.sessions.core import INTERPRETER, STATE, Core
 from fairlead.sessions.feed import Feed
 from fairlead.sessions.log import Log
 from fairlead.sessions.services import Services
-from fairlead.sessions.state import SessionState, decode_state, evolve
+from fairlead.sessions.state import SessionState, clean_title, decode_state, evolve
 
 PAGE = 1000
 
@@ -98,14 +100,17 @@ async def create(
     resume: str,
     at: int = 0,
     parent: SessionId | None = None,
+    found: int | None = None,
 ) -> Core:
     """A new session with its first entries; `resume` is the agent's id of a conversation that it goes on with.
 
-    `at`: when it was begun, if that was before now. `parent`: whom it was forked from, if that is not known here."""
+    `at`: when it was begun, if that was before now. `parent`: whom it was forked from, if that is not known here.
+    `found`: when it was changed last, if it is read from a file."""
     kind = services.kind(opened.agent)
     lease, log_id, head = await services.store.claim(session)
     log = Log(services.store, lease, log_id, head, 0, services.clock, feed)
     core = Core(services, log, SessionState(session=session), kind.interpreter(session))
+    core.found_at = found
     async with core.lock:
         transition = core.begin()
         transition.add(opened, at=at)
@@ -123,7 +128,7 @@ async def create(
 
 
 async def fork(
-    services: Services, feed: Feed, parent: SessionState, command: Fork, point: ForkPoint, at: str, by: str
+    services: Services, feed: Feed, parent: SessionState, command: Fork, point: ForkPoint, at: str, who: Identity
 ) -> Core:
     """A session that goes on from its parent: its log shows the parent's entries up to `point` as its own."""
     child = command.child
@@ -134,11 +139,11 @@ async def fork(
         session=child,
         cwd=parent.cwd,
         agent=parent.agent,
-        title=command.title or f"{parent.title or parent.first_prompt[:60]} (fork)",
+        title=clean_title(command.title) or f"{parent.title or parent.first_prompt[:60]} (fork)",
         first_prompt=parent.first_prompt,
         agent_session=parent.agent_session,
-        settings=parent.settings,
-        rules=parent.rules,
+        settings=inherited(who, parent.settings),
+        rules=parent.rules if who.may("approve") else (),
         model=parent.model,
     )
     core = Core(services, log, state, kind.interpreter(child))
@@ -150,7 +155,8 @@ async def fork(
                 parent=parent.session,
                 seq=point.seq,
                 message=MessageId(at) if at else None,
-                by=by,
+                by=who.name,
+                owner=who.user,
             )
         )
         await core.commit(transition)
@@ -158,7 +164,13 @@ async def fork(
 
 
 async def branch(
-    services: Services, feed: Feed, session: SessionId, opened: ev.SessionOpened, point: ForkPoint, parent: str = ""
+    services: Services,
+    feed: Feed,
+    session: SessionId,
+    opened: ev.SessionOpened,
+    point: ForkPoint,
+    parent: str = "",
+    found: int | None = None,
 ) -> Core:
     """A session found in a file that begins as another's log does: it shows that log's entries up to `point` as its
     own, and goes on with what was open there. `parent`: whom it was forked from, if anybody."""
@@ -179,6 +191,7 @@ async def branch(
         model=state.model,
     )
     core = Core(services, log, state, interpreter)
+    core.found_at = found
     async with core.lock:
         transition = core.begin()
         if parent:

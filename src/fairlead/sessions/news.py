@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from fairlead.model import events as ev
@@ -29,8 +30,11 @@ _UPDATES = (
 
 
 class NewsListener:
-    def __init__(self, desk: "NewsDesk") -> None:
+    """`sees`: of which sessions it is told."""
+
+    def __init__(self, desk: "NewsDesk", sees: Callable[[SessionId], Awaitable[bool]] | None = None) -> None:
         self._desk = desk
+        self._sees = sees
         self._waiting: dict[tuple[SessionId, What], SessionNews] = {}
         self._wake = asyncio.Event()
         self._closed = False
@@ -42,11 +46,16 @@ class NewsListener:
         self._wake.set()
 
     async def hear(self) -> Sequence[SessionNews]:
-        while not self._waiting and not self._closed:
-            self._wake.clear()
-            await self._wake.wait()
-        heard, self._waiting = tuple(self._waiting.values()), {}
-        return () if self._closed else heard
+        while not self._closed:
+            while not self._waiting and not self._closed:
+                self._wake.clear()
+                await self._wake.wait()
+            heard, self._waiting = tuple(self._waiting.values()), {}
+            if self._sees is not None:
+                heard = tuple([news for news in heard if await self._sees(news.session)])
+            if heard and not self._closed:
+                return heard
+        return ()
 
     def close(self) -> None:
         self._closed = True
@@ -55,12 +64,16 @@ class NewsListener:
 
 
 class NewsDesk:
-    def __init__(self, clock: Clock) -> None:
+    """`sees` is `owning.Owning.sees`."""
+
+    def __init__(self, clock: Clock, sees: Callable[[Identity, SessionId], Awaitable[bool]]) -> None:
         self._clock = clock
+        self._sees = sees
         self.listeners: set[NewsListener] = set()
 
-    def listen(self) -> NewsListener:
-        listener = NewsListener(self)
+    def listen(self, who: Identity | None = None) -> NewsListener:
+        """Nobody in particular hears of all sessions."""
+        listener = NewsListener(self, None if who is None else partial(self._sees, who))
         self.listeners.add(listener)
         return listener
 
@@ -70,7 +83,7 @@ class NewsDesk:
     async def _listen(self, who: Identity, action: ListenToNews) -> NewsListener:
         if not who.may("view"):
             raise NotAllowed("This needs the scope view, which your credential does not have.", scope="view")
-        return self.listen()
+        return self.listen(who)
 
     def tell(self, session: SessionId, what: What) -> None:
         if self.listeners:

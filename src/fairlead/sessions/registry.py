@@ -6,6 +6,7 @@ from collections.abc import Coroutine
 from typing import Any, Protocol
 
 from fairlead.model.agents import Child
+from fairlead.model.auth import Identity
 from fairlead.model.errors import FairleadError, TooMany
 from fairlead.model.ids import SessionId
 from fairlead.model.store import SessionFilter
@@ -47,6 +48,17 @@ class Registry:
         if feed is None:
             feed = self._feeds[session] = Feed(session, self.services.store)
         return feed
+
+    def watching(self, session: SessionId) -> frozenset[Identity]:
+        """Whose sockets are level with the session now."""
+        feed = self._feeds.get(session)
+        return frozenset() if feed is None else feed.level
+
+    def left(self, session: SessionId, who: Identity) -> None:
+        """A watcher goes that was level. What ended before the session was loaded it was shown already."""
+        found = self._sessions.get(session)
+        if found is not None:
+            found.looked((who,))
 
     def drop_feed(self, session: SessionId) -> None:
         """Called when a watcher leaves: a feed that nobody watches or writes is forgotten."""
@@ -95,6 +107,7 @@ class Registry:
         return session
 
     async def remove(self, session: SessionId) -> None:
+        self.services.requests.drop(session)
         await self.views.drop(session)
         found = self._sessions.pop(session, None)
         if found is not None:

@@ -1,11 +1,12 @@
 """What the core is given by the wiring: the store, the clock, the agents, the policy's settings, limits."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
 
 from fairlead.model.agents import AgentKind, Child
+from fairlead.model.auth import Identity
 from fairlead.model.errors import NotFound
 from fairlead.model.events import Event
 from fairlead.model.ids import SessionId
@@ -14,7 +15,9 @@ from fairlead.model.policy import Rule
 from fairlead.model.store import Store
 from fairlead.model.transcripts import Transcripts
 from fairlead.model.views import View
+from fairlead.sessions import disk
 from fairlead.sessions.policy import Fences
+from fairlead.sessions.requests import Requests
 from fairlead.system.clock import Clock
 
 CHILDREN = "children"
@@ -39,7 +42,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PolicySettings(msgspec.Struct, frozen=True, kw_only=True):
-    """`resolve` follows symbolic links; the fences keep tools off the gateway itself."""
+    """`resolve` follows symbolic links, `entries` lists a folder; the fences keep tools off the gateway itself."""
 
     roots: tuple[str, ...]
     resolve: Callable[[str], str]
@@ -47,6 +50,7 @@ class PolicySettings(msgspec.Struct, frozen=True, kw_only=True):
     fences: Fences = Fences()
     home: str | None = None
     allow_bypass: bool = False
+    entries: Callable[[str], Sequence[str]] = disk.entries
 
 
 class Services(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,6 +71,12 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     """Told what lists are to show otherwise."""
     committed: Callable[[SessionId, Sequence[Event]], None] = lambda session, events: None
     """Told what a session's log has got. It returns at once."""
+    is_user: Callable[[str], bool] = lambda name: True
+    sight_lost: Callable[[Callable[[Identity], bool]], None] = lambda lost: None
+    """Told when some may see less than before: what they have open ends, so that they come again."""
+    requests: Requests = msgspec.field(default_factory=Requests)
+    looked: Callable[[SessionId, Collection[Identity], int], None] = lambda session, who, turns: None
+    """Told who was shown how many turns of a session. It returns at once."""
     limits: Limits = Limits()
     transcripts: Transcripts | None = None
     mcp: Mapping[str, McpServer] = {}
@@ -75,6 +85,8 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     """Every protocol's views with a memory, by name."""
     session_env: frozenset[str] = frozenset()
     """Environment variables that a client may set for a running agent."""
+    owner: str = ""
+    """The mark of our data folder, which every child gets."""
 
     def kind(self, name: str) -> AgentKind:
         try:
@@ -83,11 +95,18 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
             raise NotFound("agent", name) from None
 
     async def remember_child(self, child: Child) -> None:
-        await self.store.documents.put(CHILDREN, child.session, msgspec.to_builtins(child))
+        owned = msgspec.structs.replace(child, owner=self.owner)
+        await self.store.documents.put(CHILDREN, child.session, msgspec.to_builtins(owned))
 
     async def forget_child(self, session: str) -> None:
         await self.store.documents.delete(CHILDREN, session)
 
     async def children(self) -> list[Child]:
+        """Those of ours. A folder that was copied or restored names children of another gateway, which may be running:
+        they are forgotten here."""
         found = await self.store.documents.list(CHILDREN)
-        return [msgspec.convert(value, Child) for value in found.values()]
+        children = [msgspec.convert(value, Child) for value in found.values()]
+        for child in children:
+            if child.owner != self.owner:
+                await self.forget_child(child.session)
+        return [child for child in children if child.owner == self.owner]

@@ -6,7 +6,8 @@ reaches the agent. Who may give it is the gateway's matter, not this file's.
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import Any, assert_never
 
 import msgspec
@@ -18,6 +19,7 @@ from fairlead.model.auth import Identity
 from fairlead.model.errors import BadRequest, FairleadError, NotAllowed
 from fairlead.model.ids import MessageId, event_id
 from fairlead.model.policy import Behavior
+from fairlead.model.scopes import check_difference
 from fairlead.sessions import decide
 from fairlead.sessions.asking import Asking
 from fairlead.sessions.core import Core, ModeAsked
@@ -46,8 +48,11 @@ class Session:
         self.handovers = self.runner.errand = HandOvers(core, self.runner)
         self.deliveries = Deliveries(core)
         core.listener = self
+        for item in core.state.pending:
+            core.services.requests.asked(core.session, item.request)
 
     def committed(self, events: Sequence[ev.Event]) -> None:
+        self.core.services.requests.committed(self.core.session, events)
         self.deliveries.committed(events)
         self.core.services.committed(self.core.session, events)
         for what in news_of(events):
@@ -56,10 +61,17 @@ class Session:
             self.core.services.agent_ended(self.core.session)
         elif any(isinstance(event, ev.TurnEnded) for event in events):
             self.core.services.turn_ended(self.core.session)
+        if any(isinstance(event, ev.TurnEnded) for event in events):
+            self.looked(self.core.log.feed.level)
         self.handovers.noticed()
         wished = self.core.state.handover is not None
         if wished or any(isinstance(event, ev.TurnEnded | ev.MessageQueued) for event in events):
             asyncio.get_running_loop().call_soon(self.runner.pump)
+
+    def looked(self, who: Collection[Identity]) -> None:
+        """These were shown all there is."""
+        state = self.core.state
+        self.core.services.looked(self.core.session, who, state.turns - (state.turn is not None))
 
     async def command(self, who: Identity, command: cmd.Command) -> cmd.Reply:
         """Do it once: a repeated key is answered from the log."""
@@ -89,7 +101,7 @@ class Session:
             case cmd.SetRules():
                 return await self._set_rules(command, by, admin=who.may("admin"))
             case cmd.Configure():
-                return await self._configure(command, by)
+                return await self._configure(command, who)
             case cmd.Rewind():
                 return await self._rewind(command, by)
             case cmd.MoveMessage():
@@ -112,10 +124,31 @@ class Session:
                 return await self.handovers.withdraw(command, by)
             case cmd.SetVariables():
                 return await self._set_variables(command)
-            case cmd.Create() | cmd.Fork() | cmd.Delete():
+            case cmd.Create() | cmd.Fork() | cmd.Delete() | cmd.Share():
                 raise BadRequest(f"{type(command).__name__} is not a command within a session.")
             case _:
                 assert_never(command)
+
+    async def change(self, command: cmd.Command, decided: Callable[[str], ev.Event | None]) -> cmd.Reply:
+        """What others than the session itself decide about it; a repeated key is answered from the log."""
+        for key in _keys(command):
+            kept = await self.core.log.store.find(self.core.session, key)
+            if kept is not None:
+                return msgspec.structs.replace(msgspec.json.decode(kept, type=cmd.Reply), repeated=True)
+        return await self._log(command, decided)
+
+    async def stop_all(self, reason: str) -> None:
+        """Nothing waits here and nothing runs any more."""
+        for item in self.core.state.queue:
+            command = cmd.CancelMessage(session=self.core.session, message=item.message)
+            await self._log(command, partial(self._cancelled, command))
+        await self.handovers.drop("", reason)
+        await self.runner.stop(reason)
+
+    def _cancelled(self, command: cmd.CancelMessage, cause: str) -> ev.Event | None:
+        if self.core.state.find_queued(command.message) is None:
+            return None
+        return decide.cancel(self.core.state, command, "", cause)
 
     async def _log(self, command: cmd.Command, decided: Any) -> cmd.Reply:
         """A command that is one event and nothing else, or none if there is nothing to change."""
@@ -236,11 +269,16 @@ class Session:
         refused = [*no_allow, *no_deny]
         return msgspec.structs.replace(reply, data={"refused": refused}) if refused else reply
 
-    async def _configure(self, command: cmd.Configure, by: str) -> cmd.Reply:
+    async def _configure(self, command: cmd.Configure, who: Identity) -> cmd.Reply:
         """The new settings are the session's from now on; the agent gets them before its next turn."""
         check_settings(command.settings, self.modes())
         settings = msgspec.to_builtins(command.settings)
-        return await self._log(command, lambda cause: _changed(cause, by, settings=settings))
+
+        def decided(cause: str) -> ev.SessionChanged:
+            check_difference(who, self.core.state.settings, command.settings)
+            return _changed(cause, who.name, settings=settings)
+
+        return await self._log(command, decided)
 
     # --- the agent ----------------------------------------------------------------------------------------
 

@@ -34,6 +34,14 @@ class Settling:
     def soon(self, session: SessionId) -> None:
         self._after(session, SETTLE_S)
 
+    async def read(self, session: Session) -> None:
+        """All of its file was read: what had been over when that was written to last, is over now."""
+        silent = self._silence(session.core)
+        if silent < SETTLE_S * 1000:
+            self._after(session.core.session, SETTLE_S - silent / 1000)
+        elif not await self._settle(session.core):
+            self._after(session.core.session, max(SETTLE_S, (LOST_MS - silent) / 1000 + 1))
+
     def _after(self, session: SessionId, seconds: float) -> None:
         self.forget(session)
         self._due[session] = self._services.clock.call_later(seconds, lambda: self._spawn(self._check(session)))
@@ -46,14 +54,22 @@ class Settling:
 
     def _silent(self, session_id: SessionId) -> int:
         session = self._loaded(session_id)
-        return 0 if session is None else self._services.clock.now_ms() - session.core.log.last_at
+        return 0 if session is None else self._silence(session.core)
+
+    def _silence(self, core: Core) -> int:
+        """Milliseconds since the last row was written, by its own time."""
+        return self._services.clock.now_ms() - core.log.last_at
 
     async def settle(self, session_id: SessionId) -> bool:
         """End a turn that is over, and give up what is lost; true if there is nothing left to wait for."""
         session = self._loaded(session_id)
         if session is None or session.runner.agent is not None or session.runner.following:
             return True
-        core = session.core
+        rests = await self._settle(session.core)
+        session.runner.pump()
+        return rests
+
+    async def _settle(self, core: Core) -> bool:
         async with core.lock:
             outcomes = self._over(core)
             if any(outcome.events for outcome in outcomes):
@@ -64,13 +80,11 @@ class Settling:
                         transition.add(event, at=core.log.last_at + 1)
                     transition.stage.drop.update(outcome.drop)
                 await core.commit(transition, patient=True)
-            rests = core.interpreter.turn is None and not core.interpreter.waiting
-        session.runner.pump()
-        return rests
+            return core.interpreter.turn is None and not core.interpreter.waiting
 
     def _over(self, core: Core) -> list[Outcome]:
         interpreter, outcomes = core.interpreter, []
-        lost = self._services.clock.now_ms() - core.log.last_at > LOST_MS
+        lost = self._silence(core) > LOST_MS
         turn = interpreter.turn
         if turn is not None:
             outcomes.append(interpreter.settle())

@@ -9,13 +9,20 @@ from typing import Any, Literal, assert_never
 import msgspec
 
 from fairlead.model import events as ev
+from fairlead.model.auth import EVERYBODY, OWNER
 from fairlead.model.commands import Link, Settings
 from fairlead.model.content import Content, plain_text
 from fairlead.model.ids import CallId, MessageId, RequestId, SessionId, SubagentId, TurnId
 from fairlead.model.store import Summary
 
 TITLE_LENGTH = 80
+MOST_TITLE = 200
 """Of the first prompt, what serves as a title until somebody gives one."""
+
+
+def clean_title(text: str) -> str:
+    """As it is kept: on one line, of characters that can be seen, as many as a title has."""
+    return "".join(character for character in " ".join(text.split()) if character.isprintable())[:MOST_TITLE].strip()
 
 
 class Queued(msgspec.Struct, frozen=True):
@@ -82,6 +89,9 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True):
     fork_from: str = ""
     fork_at: str = ""
     handover: Wish | None = None
+    owner: str = OWNER
+    shared: tuple[str, ...] = (EVERYBODY,)
+    """As a log from before sessions belonged to anybody has it; the first event of every other log says more."""
 
     @property
     def phase(self) -> str:
@@ -125,6 +135,8 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True):
             parent=self.parent,
             first_prompt=self.first_prompt,
             branch=self.branch,
+            owner=self.owner,
+            shared=self.shared,
         )
 
 
@@ -156,6 +168,8 @@ def evolve(state: SessionState, event: ev.Event, seq: int, encoded: bytes = b"")
                 branch=event.branch,
                 created=event.at,
                 updated=event.at,
+                owner=OWNER if event.owner is None else event.owner,
+                shared=(EVERYBODY,) if event.owner is None else event.shared,
             )
         case ev.SessionForked():
             return _forked(state, event)
@@ -240,6 +254,8 @@ def _forked(state: SessionState, event: ev.SessionForked) -> SessionState:
         fork_at=event.message or "",
         handover=None,
         agent_session="",
+        owner=state.owner if event.owner is None else event.owner,
+        shared=state.shared if event.owner is None else (),
     )
 
 
@@ -267,6 +283,8 @@ def _changed(state: SessionState, event: ev.SessionChanged) -> SessionState:
         settings=state.settings if event.settings is None else msgspec.convert(event.settings, Settings),
         allow=state.allow if event.allow is None else event.allow,
         deny=state.deny if event.deny is None else event.deny,
+        owner=state.owner if event.owner is None else event.owner,
+        shared=state.shared if event.shared is None else event.shared,
         updated=event.at,
     )
 

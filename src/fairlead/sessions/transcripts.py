@@ -10,6 +10,8 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
+import msgspec
+
 from fairlead.model import admin as act
 from fairlead.model import events as ev
 from fairlead.model.auth import Identity
@@ -22,6 +24,7 @@ from fairlead.model.transcripts import Found, Problem, Rows, TranscriptReader, T
 from fairlead.sessions import loading
 from fairlead.sessions.archive import Archive
 from fairlead.sessions.copying import PLACE, Copying
+from fairlead.sessions.core import Core
 from fairlead.sessions.feed import Feed
 from fairlead.sessions.forks import Branch, Forks
 from fairlead.sessions.found import Listing, is_listed
@@ -214,6 +217,8 @@ class Keeper:
             agent=kind.name,
             title="" if found.first_prompt.startswith(found.title) else found.title,
             branch=found.branch,
+            owner=summary.owner,
+            shared=summary.shared,
         )
         if not self.forks.family(found):
             return await self._begin(found, opened, None, path)
@@ -230,11 +235,21 @@ class Keeper:
         if branch is None:
             parent = await self.forks.parent_of(found)
             core = await loading.create(
-                services, feed, session, opened, Settings(), session, at=found.created, parent=parent
+                services,
+                feed,
+                session,
+                opened,
+                Settings(),
+                session,
+                at=found.created,
+                parent=parent,
+                found=found.updated,
             )
         else:
             point = ForkPoint(branch.holder, branch.shared.seq)
-            core = await loading.branch(services, feed, session, opened, point, branch.parent or "")
+            core = await loading.branch(
+                services, feed, session, opened, point, branch.parent or "", found=found.updated
+            )
         begun = Session(core, services.kind(opened.agent))
         if branch is not None:
             await self._log(begun, Rows(records=branch.shared.between, place=branch.shared.place))
@@ -268,13 +283,25 @@ class Keeper:
         filled = self._filling.setdefault(name, asyncio.Event())
         try:
             await self._read(session, reader)
+            await self.settling.read(session)
+            await self._as_found(session.core)
             await self._services.store.documents.delete(FILLING, name)
         finally:
             runner.following = False
             del self._filling[name]
             filled.set()
-            self.settling.soon(name)
             runner.pump()
+
+    async def _as_found(self, core: Core) -> None:
+        """Who opens a session has not changed it: it stays as old as it was."""
+        if core.found_at is None:
+            return
+        async with core.lock:
+            transition = core.begin()
+            transition.state = msgspec.structs.replace(core.state, updated=core.found_at)
+            transition.turning = True
+            core.found_at = None
+            await core.commit(transition, patient=True)
 
     async def _read(self, session: Session, reader: TranscriptReader) -> None:
         known: frozenset[str] = frozenset()

@@ -65,7 +65,9 @@ class Uploads:
         return {OpenIntake: self._open, TakeUploads: self._take, ReadUpload: self._read}
 
     async def start(self) -> None:
-        """What an earlier gateway was still reading will never be whole."""
+        """What an earlier gateway was still reading will never be whole. The folder is there from the start: what runs
+        in a sandbox sees the folders that were there when it was started."""
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         await asyncio.to_thread(self._tidy)
 
     def _tidy(self) -> None:

@@ -10,7 +10,19 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from fairlead.system.clock import Clock, within
-from fairlead.system.proctable import Process, descendants, kill, kill_group, start_mark
+from fairlead.system.proctable import (
+    Process,
+    descendants,
+    end_group,
+    is_monitor,
+    kill,
+    kill_group,
+    signal_group,
+    start_mark,
+)
+
+_BY_SIGNAL = 128
+"""A sandbox's monitor exits with this and the number of the signal that ended its program."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +43,7 @@ class Leader:
         self.group = popen.pid
         # Not reaped yet, so the pid is still its own; empty only if it is dead already.
         self.started = start_mark(popen.pid)
+        self._monitor = is_monitor(popen.pid)
         self._popen = popen
         self._reaped = reaped
         self._dying = dying
@@ -48,7 +61,7 @@ class Leader:
     def signal(self, number: signal.Signals) -> None:
         """To its whole group."""
         if self.running:  # not reaped: the group's number cannot be somebody else's
-            kill_group(self.group, number)
+            signal_group(self.group, number)
 
     async def climb(
         self,
@@ -64,7 +77,8 @@ class Leader:
                 return status
         # A killed process cannot end what it started in groups of their own: that is left to us.
         left_behind: list[Process] = descendants(self.pid)
-        self.signal(signal.SIGKILL)
+        if self.running:
+            kill_group(self.group, signal.SIGKILL)
         status = await _within(clock, last, wait)
         for process in left_behind:
             kill(process, signal.SIGKILL)
@@ -91,11 +105,19 @@ class Leader:
 
     def _reap(self) -> None:
         # Before the wait: until then the dead child holds its number, so the group is surely ours.
-        kill_group(self.group, signal.SIGKILL)
+        end_group(self.group)
         self._dying()
         code = self._popen.wait()
         self._reaped()
-        self._exited.set_result(ExitStatus(code=code) if code >= 0 else ExitStatus(signal=-code))
+        self._exited.set_result(_status(code, self._monitor))
+
+
+def _status(code: int, monitor: bool) -> ExitStatus:
+    if code < 0:
+        return ExitStatus(signal=-code)
+    if monitor and code - _BY_SIGNAL in signal.valid_signals():
+        return ExitStatus(signal=code - _BY_SIGNAL)
+    return ExitStatus(code=code)
 
 
 async def _within(clock: Clock, seconds: float, wait: Callable[[], Awaitable[ExitStatus]]) -> ExitStatus | None:

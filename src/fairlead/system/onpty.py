@@ -1,4 +1,5 @@
 """Runs in a child before its program: takes the terminal on its input as the controlling one, then becomes the program.
+In a sandbox it begins a session of its own first: signals of the terminal must not reach the sandbox's monitor.
 
 Started by its path with a bare interpreter, so it imports nothing of ours. A hook between fork and exec would do the
 same, but is not safe in a process with threads. Arguments: the descriptor on which a failure is told (an errno),
@@ -21,6 +22,8 @@ def main(status: int, locale: str, argv: list[str]) -> None:
         os.environ["LC_CTYPE"] = locale[1:]
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         signal.signal(number, signal.SIG_DFL)
+    with contextlib.suppress(OSError):  # it may lead a session already
+        os.setsid()
     try:
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
         os.execvpe(argv[0], argv, os.environ)

@@ -6,20 +6,37 @@ caller did not name. The child is told from others by its pid and start mark (se
 
 import asyncio
 import contextlib
+import errno
 import os
+import shutil
 import signal
 import subprocess
+import sys
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from fairlead.system.clock import Clock, within
+from fairlead.system.descriptors import give_back
 from fairlead.system.leader import ExitStatus, Leader
 from fairlead.system.pipes import PipeReader, PipeWriter, Take
-from fairlead.system.proctable import Process, descendants, gone, is_alive, kill, kill_group
+from fairlead.system.proctable import (
+    Process,
+    descendants,
+    gone,
+    is_alive,
+    is_monitor,
+    kill,
+    kill_group,
+    program_inside,
+    signal_group,
+)
+from fairlead.system.sandbox import Sandbox
 
-__all__ = ["STDERR_TAIL", "ChildHandle", "ExitStatus", "Patience", "end_left", "spawn"]
+__all__ = ["STDERR_TAIL", "ChildHandle", "ExitStatus", "Patience", "end_left", "left_ended", "spawn"]
 
+_ON_PIPES = str(Path(__file__).with_name("onpipes.py"))
 STDERR_TAIL = 64 * 1024
 """Bytes of a child's stderr that are kept: its last words, not its diary."""
 
@@ -107,8 +124,13 @@ class ChildHandle:
         self._errors.finish()
 
 
-def spawn(argv: Sequence[str], *, env: Mapping[str, str], cwd: str, clock: Clock) -> ChildHandle:
+def spawn(
+    argv: Sequence[str], *, env: Mapping[str, str], cwd: str, clock: Clock, sandbox: Sandbox | None = None
+) -> ChildHandle:
     """Start `argv[0]`. OSError when it cannot be started; then nothing is left behind."""
+    if sandbox is not None:
+        check_folder(cwd)
+        _check_program(argv[0], env, cwd)
     ours: list[int] = []
     theirs: list[int] = []
     try:
@@ -116,15 +138,8 @@ def spawn(argv: Sequence[str], *, env: Mapping[str, str], cwd: str, clock: Clock
             reading, writing = os.pipe()
             ours.append(reading if readable_by_us else writing)
             theirs.append(writing if readable_by_us else reading)
-        popen = subprocess.Popen(
-            list(argv),
-            stdin=theirs[0],
-            stdout=theirs[1],
-            stderr=theirs[2],
-            env=dict(env),
-            cwd=cwd,
-            start_new_session=True,
-        )
+        popen = _start(argv, env, cwd, theirs, sandbox)
+        give_back(popen.pid)
     except BaseException:
         for fd in ours:
             os.close(fd)
@@ -135,6 +150,52 @@ def spawn(argv: Sequence[str], *, env: Mapping[str, str], cwd: str, clock: Clock
     return ChildHandle(popen, (ours[0], ours[1], ours[2]), clock)
 
 
+def _start(
+    argv: Sequence[str], env: Mapping[str, str], cwd: str, pipes: Sequence[int], sandbox: Sandbox | None
+) -> "subprocess.Popen[bytes]":
+    if sandbox is None:
+        given, taken, errors = pipes
+        return subprocess.Popen(
+            list(argv), stdin=given, stdout=taken, stderr=errors, env=dict(env), cwd=cwd, start_new_session=True
+        )
+    locale = f"={env['LC_CTYPE']}" if "LC_CTYPE" in env else ""
+    through = [sys.executable, "-I", "-S", _ON_PIPES, str(pipes[0]), str(pipes[1]), locale]
+    return subprocess.Popen(
+        sandbox.wrap(argv, cwd, through=through),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=pipes[2],
+        env=dict(env),
+        cwd="/",
+        start_new_session=True,
+        pass_fds=pipes[:2],
+    )
+
+
+def _check_program(program: str, env: Mapping[str, str], cwd: str) -> None:
+    """OSError for a program that cannot be started, which bwrap would say as text alone."""
+    named = os.path.join(cwd, program) if "/" in program else program
+    if shutil.which(named, path=env.get("PATH", os.defpath)) is None:
+        number = errno.EACCES if os.path.exists(named) else errno.ENOENT
+        raise OSError(number, os.strerror(number), program)
+
+
+def check_folder(cwd: str) -> None:
+    """OSError for a folder that nothing can be started in."""
+    os.close(os.open(cwd, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC))
+    if not os.access(cwd, os.X_OK):
+        raise OSError(errno.EACCES, os.strerror(errno.EACCES), cwd)
+
+
+async def left_ended(process: Process, clock: Clock) -> None:
+    """Return when a child of an earlier run of this program has ended. Where only its sandbox's monitor was killed, the
+    program inside is ended too: nobody would see it any more."""
+    program = program_inside(process.pid) if is_monitor(process.pid) else None
+    await gone(process, clock)
+    if program is not None:
+        kill(program, signal.SIGKILL)
+
+
 async def end_left(process: Process, group: int, clock: Clock, patience: Patience) -> None:
     """End a child of an earlier run of this program and its group, if it is still that process. TimeoutError if it
     would not die."""
@@ -142,7 +203,7 @@ async def end_left(process: Process, group: int, clock: Clock, patience: Patienc
         return
     below = descendants(process.pid)
     # It leads its group (we started it so), and it is alive: the group's number cannot be somebody else's.
-    kill_group(group, signal.SIGTERM)
+    signal_group(group, signal.SIGTERM)
     with contextlib.suppress(TimeoutError):
         await within(clock, patience.terminate, gone(process, clock))
         return

@@ -16,6 +16,10 @@ from fairlead.system.clock import Clock
 
 _PROC = Path("/proc")
 _HAS_PROC = (_PROC / "self" / "stat").exists()
+PROGRAM = "bwrap"
+"""The program of every sandbox's outer process."""
+_SWEEPS = 10
+"""How often a group is looked through for members that were started while it was being killed."""
 _POLL_SECONDS = 0.5
 """How often a process is looked for where the system cannot tell us of its end."""
 
@@ -28,8 +32,10 @@ class Process(NamedTuple):
 
 
 class _Stat(NamedTuple):
+    command: str
     state: str
     parent: int
+    group: int
     session: int
     start_ticks: str
 
@@ -74,6 +80,68 @@ def session_members(session: int) -> list[Process]:
     return [
         Process(pid, start_mark(pid)) for pid in pids if (stat := _stat(pid)) is not None and stat.session == session
     ]
+
+
+def is_monitor(pid: int) -> bool:
+    """Whether this is the outer process of a sandbox (see sandbox.py). It has one child, the first process of a PID
+    namespace, which starts the program; it ends when the program does, with its exit code."""
+    return _HAS_PROC and (stat := _stat(pid)) is not None and stat.command == PROGRAM
+
+
+def first_inside(monitor: int) -> Process | None:
+    """The first process of this monitor's namespace: when it dies, the kernel kills all the others there."""
+    return next((process for process in descendants(monitor) if _depth(process.pid) == (2, 1)), None)
+
+
+def program_inside(monitor: int) -> Process | None:
+    """The program that this monitor's sandbox was started for, if it runs already and still."""
+    return next((process for process in descendants(monitor) if _depth(process.pid) == (2, 2)), None)
+
+
+def signal_group(group: int, number: signal.Signals) -> None:
+    """Signal the group of a child that leads it. In a sandbox that means the program's own group, and not the monitor:
+    it would die alone, and its program would run on unseen."""
+    if not is_monitor(group):
+        kill_group(group, number)
+        return
+    program = program_inside(group)
+    stat = None if program is None else _stat(program.pid)
+    if stat is not None:
+        for process in _members(stat.group):
+            kill(process, number)
+
+
+def end_group(group: int) -> None:
+    """Kill what a dead child, not reaped yet, left in its group. In a sandbox the first process stays as long as others
+    need it: those that left the group, as without a sandbox."""
+    if not is_monitor(group):
+        kill_group(group, signal.SIGKILL)
+        return
+    for _ in range(_SWEEPS):
+        if not [kill(process, signal.SIGKILL) for process in _members(group)]:
+            return
+
+
+def _members(group: int) -> list[Process]:
+    """The living processes of a group, without a sandbox's monitor and first process."""
+    found = []
+    for pid in (int(entry) for entry in os.listdir(_PROC) if entry.isdigit()):
+        stat = _stat(pid)
+        if stat is None or stat.group != group or stat.state in "ZX":
+            continue
+        if not is_monitor(pid) and _depth(pid) != (2, 1):
+            found.append(Process(pid, start_mark(pid)))
+    return found
+
+
+def _depth(pid: int) -> tuple[int, int]:
+    """How many PID namespaces deep a process is, ours being 1, and its number in the innermost."""
+    try:
+        text = (_PROC / str(pid) / "status").read_text(encoding="utf-8", errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return 0, 0
+    numbers = next((line.split()[1:] for line in text.splitlines() if line.startswith("NSpid:")), ["0"])
+    return len(numbers), int(numbers[-1])
 
 
 def kill_group(group: int, number: signal.Signals) -> bool:
@@ -147,7 +215,8 @@ def _stat(pid: int) -> _Stat | None:
         return None
     # The command's name stands in brackets and may hold anything, brackets too: the fields begin after the last one.
     fields = text.rpartition(")")[2].split()
-    return _Stat(fields[0], int(fields[1]), int(fields[3]), fields[19])
+    command = text.partition("(")[2].rpartition(")")[0]
+    return _Stat(command, fields[0], int(fields[1]), int(fields[2]), int(fields[3]), fields[19])
 
 
 def _boot_id() -> str:

@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import os
 import pty
+import re
 import signal
 import struct
 import subprocess
@@ -17,16 +18,34 @@ import sys
 import termios
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from fairlead.system.clock import Clock
+from fairlead.system.descriptors import give_back
 from fairlead.system.leader import ExitStatus, Leader
 from fairlead.system.pipes import PipeReader, PipeWriter, Take
-from fairlead.system.process import Patience
-from fairlead.system.proctable import descendants, kill, session_members
+from fairlead.system.process import Patience, check_folder
+from fairlead.system.proctable import (
+    Process,
+    descendants,
+    is_alive,
+    kill,
+    program_inside,
+    session_members,
+    start_mark,
+)
+from fairlead.system.sandbox import Sandbox
 
 _ON_PTY = str(Path(__file__).with_name("onpty.py"))
 _IUTF8 = 0x4000
 """The terminal's line editor erases whole characters; the same bit on Linux and macOS, without a name in 3.11."""
+
+
+class _Inside(NamedTuple):
+    """A sandbox's first process, and the program if it ran when it was looked for."""
+
+    first: Process
+    program: Process | None
 
 
 class PtyChild:
@@ -34,6 +53,7 @@ class PtyChild:
 
     def __init__(self, popen: "subprocess.Popen[bytes]", masters: tuple[int, int], slave: int, clock: Clock) -> None:
         self._slave = slave
+        self._inside: _Inside | None = None
         self._reader = PipeReader(masters[0])
         self._writer = PipeWriter(masters[1])
         self._leader = Leader(popen, self._reaped, self._end_session)
@@ -97,15 +117,34 @@ class PtyChild:
             return
         # One that was stopped (Ctrl-Z) hears nothing until it goes on.
         for said in (number, signal.SIGCONT):
-            members = session_members(self.pid)
+            members = self._members()
             for process in members:
                 kill(process, said)
             if not members:  # where the system does not tell
                 self._leader.signal(said)
 
+    def found_inside(self, monitor: bytes) -> None:
+        """Its program has a session of its own in a sandbox: remember which, by what the sandbox's monitor said."""
+        if (found := re.search(rb'"child-pid": *(\d+)', monitor)) is not None:
+            first = int(found[1])
+            self._inside = _Inside(Process(first, start_mark(first)), program_inside(self.pid))
+
+    def _members(self) -> list[Process]:
+        """All processes of its session, whatever their group."""
+        if self._inside is None:
+            return session_members(self.pid)
+        first, program = self._inside
+        if not is_alive(*first):
+            return []
+        below = set(descendants(first.pid))
+        if program is None:  # it ended before it was seen: what is there are its jobs
+            return list(below)
+        # By the first process too: the session's number may be another's when the program has ended.
+        return [process for process in session_members(program.pid) if process in below]
+
     def _end_session(self) -> None:
         """The leader is dead, and its number still means this session: its jobs end with it."""
-        for process in session_members(self.pid):
+        for process in self._members():
             kill(process, signal.SIGKILL)
 
     def _reaped(self) -> None:
@@ -116,7 +155,14 @@ class PtyChild:
 
 
 async def spawn_on_pty(
-    argv: Sequence[str], *, env: Mapping[str, str], cwd: str, columns: int, rows: int, clock: Clock
+    argv: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    cwd: str,
+    columns: int,
+    rows: int,
+    clock: Clock,
+    sandbox: Sandbox | None = None,
 ) -> PtyChild:
     """Start `argv[0]`. OSError when it cannot be started; then nothing is left behind."""
     with contextlib.ExitStack() as failing:
@@ -128,46 +174,60 @@ async def spawn_on_pty(
         failing.callback(os.close, writing)
         _set_size(slave, columns, rows)
         _erase_whole_characters(slave)
-        popen, told = _start(argv, env, cwd, slave)
+        popen, told = _start(argv, env, cwd, slave, sandbox)
         failing.pop_all()
     child = PtyChild(popen, (master, writing), slave, clock)
-    said: list[bytes] = []
+    said = bytearray()
 
     async def hear(data: bytes) -> None:
-        said.append(data)
+        said.extend(data)
 
     try:
         await PipeReader(told).run(hear)
     except BaseException:
         await child.end(Patience(close=0, terminate=0))
         raise
-    if said:
+    monitor, _, failed = bytes(said).rpartition(b"}")
+    child.found_inside(monitor)
+    if failed.strip():
         await child.end(Patience())
-        number = int(b"".join(said))
+        number = int(failed)
         raise OSError(number, os.strerror(number), argv[0])
     return child
 
 
-def _start(argv: Sequence[str], env: Mapping[str, str], cwd: str, slave: int) -> "tuple[subprocess.Popen[bytes], int]":
-    """The process, and where it tells if its program cannot be started: that ends when the program is."""
-    told, telling = os.pipe()
+def _start(
+    argv: Sequence[str], env: Mapping[str, str], cwd: str, slave: int, sandbox: Sandbox | None
+) -> "tuple[subprocess.Popen[bytes], int]":
+    """The process, and a pipe that reports two things: what a sandbox's monitor says of itself, in JSON, and the number
+    of the error if the program cannot be started. It ends when the program is started."""
     locale = f"={env['LC_CTYPE']}" if "LC_CTYPE" in env else ""
-    try:
-        popen = subprocess.Popen(
-            [sys.executable, "-I", "-S", _ON_PTY, str(telling), locale, *argv],
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-            env=dict(env),
-            cwd=cwd,
-            start_new_session=True,
-            pass_fds=(telling,),
-        )
-    except BaseException:
-        os.close(told)
-        raise
-    finally:
-        os.close(telling)
+    with contextlib.ExitStack() as ours:
+        told, telling = os.pipe()
+        ours.callback(os.close, telling)
+        info = os.dup(telling)
+        ours.callback(os.close, info)
+        through = [sys.executable, "-I", "-S", _ON_PTY, str(telling), locale]
+        command = [*through, *argv]
+        try:
+            if sandbox is not None:
+                check_folder(cwd)
+                command = sandbox.wrap(argv, cwd, through=through, options=("--info-fd", str(info)))
+                cwd = "/"
+            popen = subprocess.Popen(
+                command,
+                stdin=slave,
+                stdout=slave,
+                stderr=slave,
+                env=dict(env),
+                cwd=cwd,
+                start_new_session=True,
+                pass_fds=(telling,) if sandbox is None else (telling, info),
+            )
+            give_back(popen.pid)
+        except BaseException:
+            os.close(told)
+            raise
     return popen, told
 
 

@@ -30,7 +30,7 @@ from fairlead.system.clock import Clock, within
 from fairlead.terminals.desk import Desk, Place
 from fairlead.terminals.programs import Provider, key, resumes, typed, words
 from fairlead.terminals.registry import TerminalRegistry
-from fairlead.terminals.shells import Shells
+from fairlead.terminals.shells import Shells, desk_of
 from fairlead.terminals.terminal import LiveTerminal
 
 log = logging.getLogger("fairlead.terminals")
@@ -88,7 +88,7 @@ class Desks:
     async def start(self) -> None:
         """Sessions whose terminal ended with an earlier gateway go back too."""
         for session, link in (await self._documents.list(LINKS)).items():
-            self._spawn(self._put_back(ITSELF, SessionId(session), link))
+            self._spawn(self._put_back(SessionId(session), link))
 
     async def close(self) -> None:
         """Nothing is minded any more; the programs are the registry's to end."""
@@ -122,7 +122,7 @@ class Desks:
     # --- a shell, or a configured program
 
     async def _program(self, who: Identity, name: str, folder: str, wanted: Wanted, lost: str) -> Place:
-        name = f"desk/{who.user}/{name}"
+        name = desk_of(who.user) + name
         terminal = self._shells.find(name)
         if terminal is not None and wanted.restart:
             await terminal.stop()
@@ -167,6 +167,8 @@ class Desks:
     async def _session(self, who: Identity, name: str, folder: str, wanted: Wanted, lost: str) -> Place:
         known = self._sessions.get(name)
         if known is not None and known[1].running:
+            # It may have been shared with them then, and be no more.
+            await self._gateway.ask(who, q.GetSession(session=known[0]))
             if not wanted.restart:
                 return Place(known[1], _seated(folder, wanted, again=True), False, _no_wish)
             await self._gateway.command(who, cmd.Close(session=known[0]))
@@ -245,30 +247,29 @@ class Desks:
                 await self._documents.put(LINKS, session, back)
             if self._sessions.get(name) != (session, terminal):
                 self._sessions[name] = (session, terminal)
-                self._spawn(self._after(who, name, session, back, terminal))
+                self._spawn(self._after(name, session, back, terminal))
         return terminal, moving
 
-    async def _after(
-        self, who: Identity, name: str, session: SessionId, back: cmd.Link, terminal: LiveTerminal
-    ) -> None:
-        """What is sent to the session after its program has ended there does not start it there again."""
+    async def _after(self, name: str, session: SessionId, back: cmd.Link, terminal: LiveTerminal) -> None:
+        """What is sent to the session after its program has ended there does not start it there again, whoever sees it
+        by then."""
         await terminal.wait()
         if self._sessions.get(name) == (session, terminal):
             del self._sessions[name]
         if back != "terminal":
-            await self._put_back(who, session, back)
+            await self._put_back(session, back)
 
-    async def _put_back(self, who: Identity, session: SessionId, link: cmd.Link) -> None:
+    async def _put_back(self, session: SessionId, link: cmd.Link) -> None:
         place = session_terminal(session)
         async with self._lock(place):
             if self._shells.find(place) is not None:
                 return  # it is there again, and goes back from there
             try:
-                view: q.SessionView = await self._gateway.ask(who, q.GetSession(session=session))
+                view: q.SessionView = await self._gateway.ask(ITSELF, q.GetSession(session=session))
                 settings = msgspec.convert(view.settings, cmd.Settings)
                 if settings.link == "terminal":
                     changed = msgspec.structs.replace(settings, link=link)
-                    await self._gateway.command(who, cmd.Configure(session=session, settings=changed))
+                    await self._gateway.command(ITSELF, cmd.Configure(session=session, settings=changed))
             except NotFound:
                 pass  # it was deleted
             except FairleadError as error:

@@ -10,6 +10,7 @@ from fairlead.model.terminals import Program
 from fairlead.system.clock import Clock
 from fairlead.system.process import Patience
 from fairlead.system.pty import PtyChild, spawn_on_pty
+from fairlead.system.sandbox import Sandbox
 from fairlead.terminals.terminal import LiveTerminal, fit
 
 log = logging.getLogger("fairlead.terminals")
@@ -20,9 +21,20 @@ DEFAULT_MOST: Final = 32
 class TerminalRegistry:
     """Implements `model.terminals.Terminals`."""
 
-    def __init__(self, clock: Clock, most: int = DEFAULT_MOST, patience: Patience | None = None) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        most: int = DEFAULT_MOST,
+        patience: Patience | None = None,
+        *,
+        agents: Sandbox | None = None,
+        people: Sandbox | None = None,
+    ) -> None:
+        """`agents`, `people`: what the programs of each can see."""
         self._clock = clock
         self._most = most
+        self._agents = agents
+        self._people = people
         self._patience = patience or Patience()
         self._terminals: dict[str, LiveTerminal] = {}
         self._opening: dict[str, asyncio.Task[PtyChild]] = {}
@@ -87,6 +99,7 @@ class TerminalRegistry:
                 columns=size.columns,
                 rows=size.rows,
                 clock=self._clock,
+                sandbox=self._people if program.shell else self._agents,
             )
         except OSError as error:
             if error.filename == program.cwd:

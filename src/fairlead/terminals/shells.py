@@ -170,7 +170,8 @@ class Shells:
 
     async def forget(self, user: str) -> None:
         """End all that this user has; the user is no more."""
-        names = [name for name in self._terminals.names() if name.startswith(_own(user))]
+        own = (_own(user), desk_of(user))
+        names = [name for name in self._terminals.names() if name.startswith(own)]
         await asyncio.gather(*(terminal.stop() for name in names if (terminal := self.find(name)) is not None))
 
     async def close(self) -> None:
@@ -235,6 +236,11 @@ class Shells:
 
 def _own(user: str) -> str:
     return f"{_PREFIX}{user}/"
+
+
+def desk_of(user: str) -> str:
+    """How the names of the programs begin that this user sits before (`desks.Desks`)."""
+    return f"desk/{user}/"
 
 
 def _named(user: str, name: str) -> str:

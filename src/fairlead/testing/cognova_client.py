@@ -37,6 +37,13 @@ class Answer(msgspec.Struct):
         return "".join(part[5:] for part in self.parts if part.startswith("text:"))
 
 
+class Subagent(msgspec.Struct):
+    """What a subagent says, and the call that started it."""
+
+    call: str = ""
+    texts: list[str] = []
+
+
 class Shown(msgspec.Struct):
     """One conversation as it is shown. `seq` is the place of the last frame, from which a lost connection goes on."""
 
@@ -44,6 +51,7 @@ class Shown(msgspec.Struct):
     requests: dict[str, Frame] = {}
     settled: list[str] = []
     errors: list[str] = []
+    subagents: dict[str, Subagent] = {}
     seq: int = 0
     log_id: str = ""
 
@@ -104,6 +112,7 @@ class CognovaClient:
     def _subscribed(self, shown: Shown, frame: Frame) -> None:
         if frame["verdict"] == "gap":
             shown.answers, shown.requests, shown.settled, shown.errors = [], {}, [], []
+            shown.subagents = {}
             shown.seq = 0
         shown.seq = frame.get("lastSeq", shown.seq)
         shown.log_id = frame["logId"]
@@ -115,6 +124,10 @@ class CognovaClient:
             case {"type": "chat:permission_request", "requestId": request}:
                 if request not in shown.settled:
                     shown.requests[request] = {"toolName": frame["toolName"], "input": frame["input"]}
+            case {"type": "chat:subagent_start", "subagentId": subagent, "toolUseId": call}:
+                shown.subagents[subagent] = Subagent(call)
+            case {"type": "chat:subagent_text", "subagentId": subagent, "text": text}:
+                shown.subagents.setdefault(subagent, Subagent()).texts.append(text)
             case {"type": "chat:permission_resolved", "requestId": request}:
                 shown.requests.pop(request, None)
                 shown.settled.append(request)

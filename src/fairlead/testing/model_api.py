@@ -33,8 +33,11 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from fairlead.agents.demo.conversation import read_conversation
-from fairlead.agents.demo.scripts import ApiError, Block, Call, Text, respond
+from fairlead.agents.demo.scripts import ApiError, Block, Call, Text, ToolUse, respond
 from fairlead.testing.model_stream import CutHere, Piece, answer, new_id, server_events
+
+CALLS = "calls"
+"""The name of the script whose tool calls a test sets (`ScriptedModel.calls`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +58,15 @@ class ModelRequest:
     system: str = ""
     thinking: dict[str, Any] | None = None
     tools: tuple[str, ...] = ()
-    last: dict[str, Any] | None = None
-    """The last message of the conversation, as it was sent."""
+    conversation: tuple[dict[str, Any], ...] = ()
+    """All messages, as they were sent. Some versions of the CLI put notes of their own among them, before or behind
+    the prompt: look for the message that you mean, not for the last one."""
+
+    @property
+    def told(self) -> tuple[dict[str, Any], ...]:
+        """What the model was told since it spoke last: the messages behind its last answer."""
+        spoke = [place for place, message in enumerate(self.conversation) if message.get("role") == "assistant"]
+        return self.conversation[spoke[-1] + 1 if spoke else 0 :]
 
 
 class ScriptedModel:
@@ -64,6 +74,8 @@ class ScriptedModel:
 
     def __init__(self, *, port: int = 0, log: Path | None = None, delta_delay: float = 0.0) -> None:
         self.requests: list[ModelRequest] = []
+        self.calls: list[ToolUse] = []
+        """What a prompt `SCRIPT:calls` makes the model call, one after another."""
         self.url = ""
         self._port = port
         self._log_path = log
@@ -91,7 +103,7 @@ class ScriptedModel:
         """The requests of one script, in the order they came."""
         return [r for r in self.requests if r.script == script]
 
-    async def wait_for(self, wanted: Callable[[ModelRequest], bool], timeout: float = 10.0) -> ModelRequest:
+    async def wait_for(self, wanted: Callable[[ModelRequest], bool], timeout: float = 60.0) -> ModelRequest:
         """The first request that `wanted` accepts, past ones included; TimeoutError when none comes."""
 
         def first() -> ModelRequest | None:
@@ -161,7 +173,7 @@ class ScriptedModel:
         call, kind = self._understand(body)
         await self._note(_describe(request, body, call, kind))
         await self._answering.wait()
-        blocks = _blocks(call, kind)
+        blocks = self._calls(call) if (call.name, kind) == (CALLS, "messages") else _blocks(call, kind)
         request_id = new_id("req_")
         refused = next((b for b in blocks if isinstance(b, ApiError)), None)
         if refused is not None:
@@ -170,6 +182,9 @@ class ScriptedModel:
         if not body.get("stream"):
             return JSONResponse(answer(blocks, model), headers={"request-id": request_id})
         return _EventStream(server_events(blocks, model), request_id, self._delta_delay)
+
+    def _calls(self, call: Call) -> list[Block]:
+        return [*self.calls[call.step : call.step + 1]] or [Text("Done.")]
 
     def _understand(self, body: dict[str, Any]) -> tuple[Call, str]:
         tools = frozenset(str(t.get("name")) for t in body.get("tools") or [])
@@ -224,7 +239,7 @@ def _describe(request: Request, body: dict[str, Any], call: Call, kind: str) -> 
         system=_system_text(body),
         thinking=body.get("thinking"),
         tools=tuple(str(t.get("name")) for t in body.get("tools") or []),
-        last=messages[-1] if messages else None,
+        conversation=tuple(messages),
     )
 
 

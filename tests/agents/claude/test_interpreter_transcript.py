@@ -295,3 +295,58 @@ def test_what_the_cli_writes_in_the_place_of_an_answer_is_no_answer() -> None:
     log = said(types("one"), says(words), filler)
     assert [event.model for event in all_of(log, ev.Text)] == ["m"]
     assert kinds(said(filler), kept=True) == ["record"], "nor does it open a turn"
+
+
+# --- what nobody typed
+
+
+def test_text_beside_a_tools_result_is_no_prompt() -> None:
+    """The row of a tool search, for one: its turn goes on."""
+    answer = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "found"}
+    log = Log().run(
+        [
+            types("search"),
+            says(use("toolu_1", "ToolSearch"), stop_reason="tool_use"),
+            types([answer, text("Tool loaded.")]),
+            says(use("toolu_2"), stop_reason="tool_use", message="msg_2"),
+            types([{**answer, "tool_use_id": "toolu_2"}, text("Something for the model.")]),
+            says(text("Done."), message="msg_3"),
+        ]
+    )
+    assert len(all_of(log, ev.TurnStarted)) == 1 and not all_of(log, ev.TurnEnded)
+    messages = all_of(log, ev.UserMessage)
+    assert [(message.via, message.synthetic) for message in messages] == [("prompt", False), ("agent", False)]
+
+
+def test_an_interrupt_beside_a_result_still_is_one() -> None:
+    refused = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "no", "is_error": True}
+    log = Log()
+    log.run([types("work"), says(use("toolu_1"), stop_reason="tool_use")])
+    log.run([types([refused, text("[Request interrupted by user for tool use]")]), types("again")])
+    assert [end.status for end in all_of(log, ev.TurnEnded)] == ["cancelled"]
+
+
+def test_a_line_for_a_shell_and_its_output_are_notices() -> None:
+    log = Log()
+    log.run(
+        [types("<bash-input>ls -a</bash-input>"), types("<bash-stdout>a\nb</bash-stdout><bash-stderr></bash-stderr>")]
+    )
+    notices = [(notice.kind, notice.text) for notice in all_of(log, ev.Notice)]
+    assert notices == [("command", "! ls -a"), ("local_command", "a\nb")]
+    assert not all_of(log, ev.UserMessage)
+
+
+def test_a_summary_in_the_agents_name_is_kept_and_not_said() -> None:
+    log = Log()
+    log.run([types("hello"), says(text("What was said, in short."), isCompactSummary=True)])
+    assert not all_of(log, ev.Text)
+
+
+def test_the_only_subagent_that_waits_gets_a_root_that_was_asked_otherwise() -> None:
+    log = Log()
+    log.run([types("go"), says(use("toolu_1", "Task", prompt="look around"), stop_reason="tool_use")])
+    root = types("Look around, and be quick.", isSidechain=True, parentUuid=None)
+    log.run([root, says(text("Found."), message="msg_2", isSidechain=True, parentUuid=root["transcript"]["uuid"])])
+    said = [event for event in (*all_of(log, ev.UserMessage), *all_of(log, ev.Text)) if event.subagent]
+    assert [event.subagent for event in said] == [subagent_id("toolu_1"), subagent_id("toolu_1")]
+    assert not all_of(log, ev.Notice) and not all_of(log, ev.TurnEnded)

@@ -2,12 +2,13 @@
 
 import json
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.agents.claude.decoding import decode
-from fairlead.agents.claude.lines import LineSplitter, Oversize, encode_line
+from fairlead.agents.claude.lines import LineSplitter, Oversize, encode_line, stand_in
 from fairlead.agents.claude.records import KeepAlive
 
 
@@ -113,3 +114,21 @@ def test_a_line_above_the_limit_is_spilled_whole_and_named(lines: list[bytes]) -
         assert [line for line in found if isinstance(line, Oversize)] == [
             Oversize(line[:4], len(line), f"file {number}") for number, line in enumerate(long, 1)
         ]
+
+
+@given(st.integers(17, 200), st.integers(1, 60))
+def test_of_an_endless_line_only_so_much_is_spilled_and_the_next_one_is_whole(size: int, piece: int) -> None:
+    spill = Kept()
+    splitter = LineSplitter(limit=16, kept=4, spill=spill, spilled=100)
+    line = bytes(97 + number % 26 for number in range(size))
+    data = line + b"\n{}\n"
+    found = [one for at in range(0, len(data), piece) for one in splitter.feed(data[at : at + piece])]
+    assert spill.files == [line[:100]]
+    assert found == [Oversize(line[:4], size, "file 1", 100 if size > 100 else 0), b"{}"]
+
+
+def test_the_record_of_a_line_that_was_cut_says_where() -> None:
+    assert msgspec.json.decode(stand_in("f", 9, b"x", 5)) == {
+        "type": "fairlead_oversize", "subtype": "f", "size": 9, "cut": 5, "head": "x"
+    }  # fmt: skip
+    assert "cut" not in msgspec.json.decode(stand_in("f", 9, b"x"))

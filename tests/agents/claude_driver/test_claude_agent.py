@@ -34,6 +34,7 @@ async def test_initialize_comes_first_and_once_with_the_policy_hook_for_every_to
         "sdkMcpServers": ["ours"],
         "jsonSchema": {"type": "object"},
         "appendSystemPrompt": "be brief",
+        "forwardSubagentText": True,
     }
     assert rig.link.sent[1]["request"] == {"subtype": "set_max_thinking_tokens", "max_thinking_tokens": 4000}
     with pytest.raises(BadRequest, match="gateway alone"):

@@ -322,4 +322,4 @@ def test_the_hook_waits_longer_than_any_person_but_not_longer_than_a_timer_can()
     assert matcher["timeout"] == HOOK_SECONDS
     assert 7 * 24 * 3600 < HOOK_SECONDS < 2**31 / 1000
     assert "matcher" not in matcher
-    assert set(told.fields) == {"hooks"}
+    assert set(told.fields) == {"hooks", "forwardSubagentText"}

@@ -40,7 +40,7 @@ async def test_what_the_policy_decides_is_the_answer(sink: MemorySink, behavior:
     sink.verdict = Verdict(behavior, "because")
     answer = await permits(sink).pre_tool_use(tool_use("toolu_1", "Write", file_path="/w/a"))
     assert decided(written(answer)) == (behavior.value, "because")
-    assert sink.story == [("check", ToolCheck(CallId("toolu_1"), "Write", {"file_path": "/w/a"}, "default"))]
+    assert sink.story == [("check", ToolCheck(CallId("toolu_1"), "Write", {"file_path": "/w/a"}, "default", "/w"))]
 
 
 @pytest.mark.parametrize(("by", "answer"), [("default", {}), ("mode", {}), ("rule", "allow")])

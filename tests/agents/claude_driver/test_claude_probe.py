@@ -1,6 +1,7 @@
 """Which CLI is installed and what it can be driven by."""
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -57,7 +58,6 @@ async def test_info_of_nothing_says_what_to_do(tmp_path: Path) -> None:
         ("echo hello", "hello"),
         ("echo broken >&2; exit 1", "broken"),
         ("exit 0", "nothing"),
-        ("echo 1.0.58", "older than 2.1.0"),
         ("head -c 1000000 /dev/zero", "should tell a version"),
     ],
 )
@@ -65,6 +65,15 @@ async def test_a_program_that_is_no_cli_is_refused_with_its_own_words(body: str,
     path = program(tmp_path, body)
     with pytest.raises(AgentMissing, match=words):
         await Prober(SystemClock()).ask([str(path)], {"PATH": os.defpath})
+
+
+async def test_a_version_that_is_too_old_is_refused_by_name_with_what_to_do(tmp_path: Path) -> None:
+    words = r"2\.1\.36 is older than the oldest version that Fairlead supports \(2\.1\.37\)\. Update it: .* update"
+    path = program(tmp_path, "echo '2.1.36 (Claude Code)'")
+    with pytest.raises(AgentMissing, match=words):
+        await Prober(SystemClock()).ask([str(path)], {"PATH": os.defpath})
+    info = await ClaudeKind(ClaudeSettings(host={"PATH": f"{tmp_path}:{os.defpath}"}), SystemClock()).info()
+    assert re.search(words, info.problem) and not info.ways
 
 
 async def test_a_program_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

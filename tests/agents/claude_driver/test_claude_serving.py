@@ -181,6 +181,23 @@ async def test_an_old_cli_s_hook_is_held_for_a_tool_that_no_rule_covers() -> Non
     await rig.end()
 
 
+@pytest.mark.parametrize("changed", [None, {"a": 2}])
+async def test_what_a_person_allowed_in_a_held_hook_is_not_asked_a_second_time(changed: dict[str, int] | None) -> None:
+    """Measured on 2.1.77 to 2.1.119: their ask rules for our MCP servers stand above the hook's allow."""
+    rig = await Rig((2, 1, 119)).start()
+    rig.link.says(hook("h1", MCP_TOOL, {"a": 1}), hook("h2", MCP_TOOL, {"a": 1}))
+    await rig.sink.until(lambda: len(rig.sink.all("asked")) == 2)
+    await rig.agent.answer(RequestId("h1"), Decision("allow", updated_input=changed))
+    await rig.agent.answer(RequestId("h2"), Decision("deny", "no"))
+    rig.link.says(can_use("r1", tool=MCP_TOOL, tool_input=changed or {"a": 1}, call="call-h1"))
+    assert (await rig.answer_to("r1"))["response"]["behavior"] == "allow"
+    # What was denied, and another input than the one that was allowed, are questions like any other.
+    rig.link.says(can_use("r2", tool=MCP_TOOL, tool_input={"a": 1}, call="call-h2"))
+    rig.link.says(can_use("r3", tool=MCP_TOOL, tool_input={"a": 3}, call="call-h1"))
+    await rig.sink.until(lambda: len(rig.sink.all("asked")) == 4)
+    await rig.end()
+
+
 async def test_a_denied_hook_of_an_old_cli_may_end_the_run() -> None:
     rig = await Rig(OLD).start()
     rig.link.says(hook("h1", MCP_TOOL), hook("h2", MCP_TOOL))

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.claude_driver.fake_tui import FakeTui, passing
-from fairlead.agents.claude.order import Order
+from fairlead.agents.claude.order import LastWords, Order
 from fairlead.agents.claude.rows import TranscriptRows
 from fairlead.model.agents import Record
 from fairlead.model.ids import SessionId
@@ -45,6 +45,30 @@ def test_what_never_comes_holds_nobody_for_ever() -> None:
     assert names(order.give_up()) == ["b"]
     assert order.give_up() == []
     assert names(order.put(row("c", "b"))) == ["c"]
+
+
+def test_a_subagents_result_waits_for_its_last_words_and_what_follows_waits_too() -> None:
+    facts = {"status": "completed", "agentId": "a1", "content": [{"type": "text", "text": "Found."}]}
+    words = {"content": [{"type": "text", "text": "Found."}]}
+    call = {"content": [{"type": "tool_use", "id": "t", "name": "Read", "input": {}}]}
+    side = {"isSidechain": True, "agentId": "a1"}
+    order = LastWords()
+    assert names(order.put(row("call", None, "assistant", message=call, **side))) == ["call"]
+    assert order.put(row("result", None, toolUseResult=facts)) == []
+    assert order.put(row("answer", "result", "assistant", message=words)) == []
+    told = order.put(row("words", "call", "assistant", message=words, **side))
+    assert names(told) == ["words", "result", "answer"]
+    assert not order.waits
+    assert names(order.put(row("result again", None, toolUseResult=facts))) == ["result again"]
+
+
+def test_a_subagent_that_never_wrote_its_last_words_holds_nobody_for_ever() -> None:
+    facts = {"status": "completed", "agentId": "a1", "content": [{"type": "text", "text": "Found."}]}
+    order = LastWords()
+    assert order.put(row("result", None, toolUseResult=facts)) == []
+    assert names(order.give_up()) == ["result"]
+    for other in ({"status": "async_launched", "agentId": "a1"}, {"status": "completed", "agentId": "a1"}, "Error"):
+        assert names(order.put(row("other", None, toolUseResult=other))) == ["other"]
 
 
 def test_what_is_no_conversation_waits_for_nothing() -> None:

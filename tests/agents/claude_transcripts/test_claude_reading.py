@@ -119,8 +119,8 @@ async def test_the_link_of_a_subagent_is_told_once_before_its_rows(home: Home) -
     reader = SessionReader(ID, path)
     batches = await everything(reader)
     found = [record for rows in batches for record in rows.records]
-    assert words(found) == ["toolu_a", "go", "job"]
-    assert found[0].origin == "gateway"
+    assert words(found) == ["go", "toolu_a", "job"]
+    assert found[1].origin == "gateway"
     home.subagent("a1", [write.prompt("more", "a", "a1")])
     assert words(await records(SessionReader(ID, path, batches[-1].place))) == ["more"]
 

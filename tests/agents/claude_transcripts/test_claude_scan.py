@@ -55,6 +55,8 @@ def test_what_it_cost_is_the_last_word_of_the_cli() -> None:
         "<task-notification>\n<task-id>a</task-id>",
         "<command-name>/clear</command-name>\n<command-message>clear</command-message><command-args></command-args>",
         "<local-command-caveat>c</local-command-caveat>",
+        "<command-name/>",
+        "<command-message>clear</command-message> <command-args />",
         "<local-command-stdout>out</local-command-stdout>",
         "[Request interrupted by user]",
         "   ",
@@ -67,6 +69,7 @@ def test_what_programs_say_is_no_prompt(text: str) -> None:
 
 def test_a_command_with_words_of_a_person_is_a_prompt() -> None:
     assert is_typed("<command-name>/x</command-name> and now this")
+    assert is_typed("<command-name/> and now this") and is_typed("<command-names/>")
     assert (
         prompt_of([{"type": "text", "text": "<ide_x>"}, {"type": "text", "text": "mine"}, {"type": "image"}]) == "mine"
     )

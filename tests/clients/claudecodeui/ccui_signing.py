@@ -92,7 +92,7 @@ async def signed_gateway(folder: Path, **settings: Any) -> AsyncIterator[Signed]
             made = Signed(gateway, project, http, admin)
             known = [user["name"] for user in (await admin.get("/v1/users")).json()["users"]]
             if "ann" not in known:
-                await made.add("ann")
+                await made.add("ann", scopes=["view", "chat", "approve", "terminal"])
             made.token = await made.sign_in("ann")
             http.headers["authorization"] = f"Bearer {made.token}"
             yield made

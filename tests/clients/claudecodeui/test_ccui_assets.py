@@ -13,7 +13,7 @@ import pytest
 from clients.claudecodeui.ccui_chatting import CHAT, ChatHouse
 from clients.claudecodeui.ccui_signing import PASSWORD, SESSIONS, Signed, frames_until
 from clients.mylifedb.house import open_house
-from fairlead.auth.users import OWNER
+from fairlead.model.auth import OWNER
 from fairlead.model.uploads import FILE_BYTES, FILES
 from fairlead.stores.uploads import Uploads
 

@@ -10,6 +10,7 @@ from clients.peering import PATIENCE
 from fairlead.clients.claudecodeui.chat_hall import CODEC, HALL, loading
 from fairlead.clients.claudecodeui.places import project_id
 from fairlead.model import commands as cmd
+from fairlead.model.auth import Identity
 from fairlead.model.halls import EnterHall, TellHall
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Summary
@@ -108,8 +109,12 @@ class Slow:
         raise AssertionError(error)
 
 
+async def sees_all(who: Identity, session: SessionId) -> bool:
+    return True
+
+
 async def test_a_slow_socket_is_told_the_last_word_of_each_session_and_no_more_is_kept_for_it() -> None:
-    desk, summaries = NewsDesk(ManualClock()), dict[str, Summary]()
+    desk, summaries = NewsDesk(ManualClock(), sees_all), dict[str, Summary]()
 
     async def read(session: SessionId) -> Summary | None:
         return summaries.get(session)

@@ -51,7 +51,12 @@ async def test_an_approval_is_asked_of_all_answered_once_and_told_to_all(chats: 
         await two.say("chat.permission-response", requestId=request, allow=True, rememberEntry=None)
         for peer in (one, two):
             told = await peer.until("permission_cancelled")
-            assert (told["requestId"], told["reason"], told["allow"], told["by"]) == (request, "answered", True, "ann")
+            assert (told["requestId"], told["reason"], told["allow"], told["by"]) == (
+                request,
+                "answered",
+                True,
+                "owner (ann)",
+            )
             assert peer.client.sessions[name].requests == {}
         await chats.rig.until(lambda: answered(agent, "req-1"))
         assert answer(agent, "req-1").behavior == "allow"

@@ -176,6 +176,11 @@ async def test_a_session_that_another_program_made_is_used_like_any_other(tmp_pa
         native = (await another.data(f"{SESSIONS}/{session}/provider-id"))["sessionId"]
     async with signed_gateway(tmp_path, data=str(tmp_path / "fresh"), **given) as signed:
         async with asyncio.timeout(PATIENCE):
+            # What only the agent's own files know is the owner's, who shares it.
+            while not (found := (await signed.admin.get("/v1/sessions")).json()["sessions"]):
+                await asyncio.sleep(0.01)
+            await signed.admin.post(f"/v1/sessions/{found[0]['session']}/share", json={"everybody": True})
+        async with asyncio.timeout(PATIENCE):
             while not (shown := (await projects(signed)).get(str(signed.project), {"sessions": []})["sessions"]):
                 await asyncio.sleep(0.01)
         (listed,) = shown

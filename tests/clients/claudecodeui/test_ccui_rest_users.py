@@ -17,7 +17,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from clients.claudecodeui.ccui_signing import PASSWORD, PATIENCE, Signed, signed_gateway
 from fairlead.auth.accounts import LIFETIME_S
-from fairlead.auth.attempts import PER_ADDRESS
+from fairlead.auth.attempts import PER_PAIR
 from fairlead.clients.claudecodeui import PROTOCOL, invite
 from fairlead.server.binding import Binding
 from fairlead.server.doors import Door, open_door
@@ -124,7 +124,7 @@ async def test_a_login_that_fails_is_a_line_of_text_and_signs_nobody_out(
 
 
 async def test_who_guesses_has_to_wait(signed: Signed) -> None:
-    for _ in range(PER_ADDRESS):
+    for _ in range(PER_PAIR):
         assert (await signed.login("ann", "wrong horse")).status_code == 401
     answer = await signed.login("ann")
     assert answer.status_code == 429

@@ -10,7 +10,8 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from clients.claudecodeui.ccui_signing import Signed, signed_gateway
 from clients.claudecodeui.desking import DeskClient
-from fairlead.system.proctable import start_mark
+from fairlead.system.proctable import is_alive
+from terminals.inside import outside
 
 
 @contextlib.asynccontextmanager
@@ -41,8 +42,9 @@ async def test_a_shell_is_the_same_on_both_ports_and_ends_with_the_gateway(
         await two.begin("/etc")
         await two.until(lambda: two.errors)
         assert two.errors == ["Invalid project path"]
-        assert start_mark(pid)
-    assert start_mark(pid) == ""
+        process = outside(pid)
+        assert is_alive(*process)
+    assert not is_alive(*process)
     (recording,) = (tmp_path / "data" / "recordings").iterdir()
     assert f"pid={pid}." in recording.read_text() and "-ann-" in recording.name
 

@@ -131,9 +131,9 @@ async def open_feed_house(folder: Path) -> AsyncIterator[FeedHouse]:
     def fresh() -> str:
         return f"00000000-0000-4000-8000-{next(numbers):012d}"
 
-    async def title(session: SessionId) -> str:
+    async def describe(session: SessionId) -> tuple[str, tuple[str, ...]]:
         summary = await rig.store.summary(session)
-        return "" if summary is None else summary.title
+        return ("", ()) if summary is None else (summary.title, (summary.owner, *summary.shared))
 
     def news(session: SessionId, what: What) -> None:
         room.news(session, what)
@@ -148,7 +148,8 @@ async def open_feed_house(folder: Path) -> AsyncIterator[FeedHouse]:
         folder,
         rig.clock,
         fresh=fresh,
-        title=title,
+        describe=describe,
+        who_is=lambda credential: credentials.identity(credential),
         caller=Caller(rig.clock),
     )
     await room.begin()

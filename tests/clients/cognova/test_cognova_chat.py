@@ -356,7 +356,7 @@ async def test_a_permission_is_answered_here_or_elsewhere_once(chats: ChatHouse)
         assert "scope" in (await guest.until("error"))["message"]
         await other.say("chat:permission_response", requestId="req-1", allow=False, message="not now")
         settled = await peer.until("permission_resolved")
-        assert (settled["requestId"], settled["allow"], settled["by"]) == ("req-1", False, "ann")
+        assert (settled["requestId"], settled["allow"], settled["by"]) == ("req-1", False, "owner (ann)")
         await other.until("permission_resolved")
         assert other.client.conversations[name].requests == {}
         await chats.rig.until(lambda: bool(agent.answers))

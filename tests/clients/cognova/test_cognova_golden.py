@@ -26,6 +26,13 @@ FIELDS = {
 }
 
 
+TYPES: dict[str, type] = {
+    **dict.fromkeys(("delta", "toolUseId", "toolName", "result", "message", "requestId"), str),
+    "isError": bool,
+    "durationMs": int,
+}
+
+
 def lines(case: str, name: str) -> list[Any]:
     return [json.loads(line) for line in (CASES / case / name).read_text().splitlines()]
 
@@ -55,6 +62,9 @@ def test_a_case_comes_out_as_written(case: str) -> None:
         fields = FIELDS.get(frame["type"])
         if fields is not None:
             assert tuple(frame) == ("type", "conversationId", *fields, "seq")
+            assert {name: type(frame[name]) for name in fields if name in TYPES} == {
+                name: TYPES[name] for name in fields if name in TYPES
+            }
         assert frame["conversationId"] == SESSION and is_uuid(frame["conversationId"])
 
 
@@ -148,3 +158,17 @@ def test_results_are_text_whatever_they_were() -> None:
         ("", False),
         ("no such file", True),
     ]
+
+
+@pytest.mark.parametrize("case", NAMES)
+def test_a_stored_result_is_the_text_that_was_told_live(case: str) -> None:
+    frames = lines(case, "live.jsonl")
+    ends = {frame["toolUseId"]: frame["result"] for frame in frames if frame["type"] == "chat:tool_end"}
+    stored = {
+        block["tool_use_id"]: block["content"]
+        for message in told(case).messages()["messages"]
+        for block in message["content"]
+        if block["type"] == "tool_result"
+    }
+    assert all(isinstance(content, str) for content in stored.values())
+    assert {call: ends[call] for call in stored} == {call: text[:5000] for call, text in stored.items()}

@@ -31,7 +31,7 @@ async def house(tmp_path: Path) -> AsyncIterator[ShellHouse]:
         yield house
 
 
-@pytest.mark.rules("S002-056", "S002-057", "S002-068", "S002-074", "S002-082")
+@pytest.mark.rules("S002-001", "S002-056", "S002-057", "S002-068", "S002-074", "S002-082")
 @pytest.mark.parametrize("path", ["/terminal", "/_ws/terminal"])
 async def test_a_first_connection_gets_a_new_shell_on_a_real_terminal(house: ShellHouse, path: str) -> None:
     async with house.join(path=path) as client:

@@ -7,8 +7,9 @@ from websockets.asyncio.client import connect
 
 from clients.cognova.shelling import ShellClient
 from fairlead.config import load
-from fairlead.system.proctable import start_mark
+from fairlead.system.proctable import is_alive
 from fairlead.wiring import running
+from terminals.inside import outside
 
 
 async def test_a_shell_is_the_same_on_a_door_and_ends_with_the_gateway(tmp_path: Path) -> None:
@@ -25,8 +26,9 @@ async def test_a_shell_is_the_same_on_a_door_and_ends_with_the_gateway(tmp_path:
             await second.seen(str(tmp_path)[:60])
             await first.until(lambda: first.text.count("pid=") == 2)
             pid = int(first.text.rpartition("pid=")[2].partition(".")[0])
-            assert start_mark(pid)
+            process = outside(pid)
+            assert is_alive(*process)
             assert "\r\n0\r\n" in first.text
-    assert start_mark(pid) == ""
+    assert not is_alive(*process)
     (recording,) = (tmp_path / "data" / "recordings").iterdir()
     assert "pid=" in recording.read_text() and recording.name.endswith("-owner-default.cast")

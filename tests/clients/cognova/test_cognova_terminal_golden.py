@@ -62,7 +62,7 @@ def play(codec: ShellCodec, line: dict[str, Any]) -> list[dict[str, Any]]:
     raise AssertionError(line)
 
 
-@pytest.mark.rules("S002-060", "S002-063", "S002-066", "S002-067", "S002-068", "S002-070", "S002-072")
+@pytest.mark.rules("S002-002", "S002-060", "S002-063", "S002-066", "S002-067", "S002-068", "S002-070", "S002-072")
 @pytest.mark.parametrize("case", NAMES)
 def test_case(case: str) -> None:
     codec = ShellCodec(sized=case == "sized")

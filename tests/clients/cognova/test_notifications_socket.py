@@ -73,6 +73,7 @@ async def test_one_that_may_only_look_gets_every_change(house: FeedHouse) -> Non
 
 @pytest.mark.rules("S002-085", "S002-086", "S002-087", "S002-103", "S002-112", "S002-113", "S002-114", "S002-115")
 @pytest.mark.rules("S002-104", "S002-105", "S002-106", "S002-107", "S002-108", "S002-109", "S002-111", "S002-132")
+@pytest.mark.rules("S002-133")
 async def test_every_kind_of_resource_is_told_to_every_peer(house: FeedHouse) -> None:
     async with house.listener() as first, house.listener() as second:
         await first.until(1)
@@ -151,7 +152,7 @@ async def _notices(listener: Any, last: str) -> list[dict[str, Any]]:
     return [one for one in listener.frames if one["type"] == "notice"]
 
 
-@pytest.mark.rules("S002-105", "S002-116", "S002-117", "S002-118", "S002-119")
+@pytest.mark.rules("S002-105", "S002-116", "S002-118", "S002-119")
 async def test_an_agent_that_is_run_by_hand_is_a_session_of_the_core(house: FeedHouse) -> None:
     async with house.listener() as listener:
         await listener.until(1)
@@ -185,6 +186,7 @@ async def _second_run(house: FeedHouse, made: str, listener: Any) -> None:
     assert (failed["color"], failed["message"]) == ("error", "error_during_execution")
 
 
+@pytest.mark.rules("S002-117")
 async def test_a_running_agent_is_cancelled_in_the_core(house: FeedHouse) -> None:
     async with house.listener() as listener:
         await listener.until(1)

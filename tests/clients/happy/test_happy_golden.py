@@ -187,3 +187,29 @@ def test_what_a_program_says_in_a_users_name_is_no_users_text() -> None:
     assert services == ["/cost", "Total: 1 $"]
     statuses = [item["ev"]["status"] for item in envelopes if item["ev"]["t"] == "turn-end"]
     assert statuses == ["completed", "completed", "completed", "cancelled"]
+
+
+@pytest.mark.parametrize("way", ["transcript", "wire"])
+def test_words_beside_a_tools_result_are_the_agents_in_its_turn(way: str) -> None:
+    envelopes = told(f"beside-a-result-{way}").envelopes
+    said = next(one for one in envelopes if one["ev"].get("text") == "The tool also said this.")
+    ends = [one for one in envelopes if one["ev"]["t"] == "turn-end"]
+    assert (said["role"], said["turn"]) == ("agent", ends[0]["turn"]) and len(ends) == 1
+    assert "Tool loaded." not in json.dumps(envelopes), "what a search for tools says to the model is nothing to tell"
+
+
+def test_the_shell_mode_of_the_cli_is_told_as_service_without_its_tags() -> None:
+    envelopes = told("shell-mode").envelopes
+    assert [one["ev"]["text"] for one in envelopes if one["ev"]["t"] == "service"] == ["! ls -la", "a.txt\nb.txt"]
+    assert [one["ev"]["text"] for one in envelopes if one["role"] == "user"] == ["And now?"]
+
+
+def test_an_assistants_summary_of_a_compaction_is_not_told() -> None:
+    assert "A summary of all this." not in json.dumps(told("compact-summary-of-the-assistant").envelopes)
+
+
+def test_the_only_task_that_waits_takes_a_first_row_in_other_words() -> None:
+    envelopes = told("task-in-other-words").envelopes
+    inside = [one["ev"]["t"] for one in envelopes if one.get("subagent") == TASK]
+    assert inside == ["start", "text", "text", "stop"]
+    assert [one["ev"]["text"] for one in envelopes if one["role"] == "user"] == ["go"]

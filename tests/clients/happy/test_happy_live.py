@@ -122,6 +122,8 @@ async def test_pages_go_both_ways(house: House) -> None:
     assert backwards == every[::-1]
     assert await house.page(f"?after_seq={len(every)}") == {"messages": [], "hasMore": False}
     assert await house.page("?before_seq=1") == {"messages": [], "hasMore": False}
+    # Number.MAX_SAFE_INTEGER: how Happy's own clients ask for the newest.
+    assert (await house.page(f"?before_seq={2**53 - 1}&limit=1"))["messages"] == every[-1:]
     for query in ("?after_seq=1&before_seq=5", "?limit=501", "?limit=0", "?after_seq=-1", "?before_seq=0"):
         assert (await house.http.get(house.url + query)).status_code == 400
 

@@ -107,8 +107,9 @@ class Tab:
 
 
 class House:
-    def __init__(self, rig: Rig, credentials: Credentials, app: App, port: int, admin: str) -> None:
+    def __init__(self, rig: Rig, credentials: Credentials, app: App, book: ShownBook, port: int, admin: str) -> None:
         self.rig = rig
+        self.book = book
         self.credentials = credentials
         self.app = app
         self.port = port
@@ -124,6 +125,11 @@ class House:
         return httpx.AsyncClient(
             base_url=f"http://127.0.0.1:{self.port}", headers=headers, trust_env=False, timeout=PATIENCE
         )
+
+    async def http_get(self, path: str) -> Any:
+        """What a call below the sessions answers."""
+        async with self.http() as http:
+            return (await http.get(f"/api/claude/sessions{path}")).json()
 
     def address(self, query: str = "", session: str = SESSION, path: str = "subscribe") -> str:
         return f"ws://127.0.0.1:{self.port}/api/claude/sessions/{session}/{path}{query}"
@@ -164,9 +170,11 @@ async def open_house(
 ) -> AsyncIterator[House]:
     rig = rig or Rig(folder)
     rig.views = {view.name: view for view in protocol.views}
-    news = NewsDesk(rig.clock)
+    news = NewsDesk(rig.clock, lambda who, session: rig.gateway.owning.sees(who, session))
     rig.news = news.tell
+    rig.looked = lambda session, who, turns: book.looked(session, who, turns)
     await rig.start()
+    book = ShownBook(rig.store.documents, news.tell, rig.registry.watching)
     clock = SystemClock()
     credentials = Credentials(rig.store.documents, clock)
     await credentials.load()
@@ -175,7 +183,7 @@ async def open_house(
     sockets = open_sockets(binding)
     all_performers: dict[type[Action], Performer] = {
         **CredentialActions(credentials).performers(),
-        **ShownBook(rig.store.documents, news.tell).performers(),
+        **book.performers(),
         **news.performers(),
         **Halls(news, rig.store.summary).performers(),
         **(performers or {}),
@@ -197,9 +205,11 @@ async def open_house(
     serving = asyncio.create_task(runner.serve())
     await runner.ready()
     try:
-        yield House(rig, credentials, app, sockets[0].getsockname()[1], admin.secret)
+        yield House(rig, credentials, app, book, sockets[0].getsockname()[1], admin.secret)
     finally:
         runner.stop()
         await serving
         await credentials.close()
-        await rig.stop()
+        await rig.registry.stop()
+        await book.close()
+        await rig.store.close()

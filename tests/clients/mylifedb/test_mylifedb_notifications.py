@@ -13,6 +13,8 @@ from clients.mylifedb.house import House, open_house
 from fairlead.clients.mylifedb.notifications import event
 from fairlead.model import commands as cmd
 from fairlead.model.agents import Exit
+from fairlead.model.auth import Identity
+from fairlead.model.ids import SessionId
 from fairlead.model.news import SessionNews
 from fairlead.sessions.news import NewsDesk
 from fairlead.testing.clock import ManualClock
@@ -61,6 +63,19 @@ async def test_a_sessions_life_is_told_as_it_happens(house: House) -> None:
         assert await news(lines, 1) == [(SESSION, "deleted")]
 
 
+async def test_a_turn_that_somebody_watches_is_told_as_read_when_it_ends(house: House) -> None:
+    await house.rig.open()
+    async with listening(house) as lines, house.tab() as tab:
+        await tab.say(type="user_message", content="hello")
+        agent = await house.rig.kind.launched()
+        await agent.prompted()
+        await agent.result()
+        told: list[tuple[str, str]] = []
+        while told.count((SESSION, "read")) < 2:
+            told += await news(lines, 1)
+        assert told[-1] == (SESSION, "read"), "first for connecting, then for the turn"
+
+
 async def test_it_is_for_those_who_may_look(house: House) -> None:
     async with house.http() as http:
         http.headers.pop("authorization")
@@ -91,8 +106,12 @@ async def test_a_gateway_that_stops_does_not_wait_for_listeners(tmp_path: Path) 
         await client.aclose()
 
 
+async def sees_all(who: Identity, session: SessionId) -> bool:
+    return True
+
+
 async def test_one_who_does_not_listen_keeps_the_last_of_each_kind_only() -> None:
-    desk = NewsDesk(ManualClock())
+    desk = NewsDesk(ManualClock(), sees_all)
     slow, gone = desk.listen(), desk.listen()
     for _ in range(1000):
         desk.tell(SESSION, "updated")

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from clients.mylifedb.house import House, open_house
 from clients.mylifedb.test_mylifedb_socket import prompt, stream
+from fairlead.clients.mylifedb.fold import NAME
 from fairlead.server.limits import Limits
 from sessions.rig import SESSION
 
@@ -28,7 +29,7 @@ async def test_a_client_that_does_not_read_gets_everything_when_it_does(house: H
         await fast.until("user")
         await slow.until("user")
         slow.socket.transport.pause_reading()
-        feed = house.rig.registry.views.get(SESSION, "mylifedb").feed
+        feed = house.rig.registry.views.get(SESSION, NAME).feed
         for number in range(80):
             await agent.text(f"{number}:" + "x" * BIG)
         await fast.until(lambda frame: "79:xx" in str(frame)[:2000])

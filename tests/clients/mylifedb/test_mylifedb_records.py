@@ -21,6 +21,7 @@ from fairlead.clients.mylifedb.strip import stripped
 from fairlead.clients.mylifedb.variants import Variant
 from fairlead.model.store import Entry, Origin
 from fairlead.model.views import Row
+from fairlead.testing.mylifedb_client import build_tree
 
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 ISO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
@@ -74,7 +75,7 @@ def test_an_answer_of_the_wire_is_completed_as_the_transcript_has_it() -> None:
 
 
 @pytest.mark.rules("S000-068", "S000-069", "S000-070", "S000-071", "S000-072", "S000-073", "S000-074", "S000-140")
-@pytest.mark.rules("S000-141", "S000-142", "S000-144", "S000-145", "S000-188", "S000-189")
+@pytest.mark.rules("S000-141", "S000-142", "S000-144", "S000-145")
 def test_a_result_hangs_on_its_call_and_the_answer_on_the_result() -> None:
     result = wire("send-and-tool", "user", 1)
     assert UUID.fullmatch(result["uuid"]) and ISO.fullmatch(result["timestamp"])
@@ -88,6 +89,21 @@ def test_a_result_hangs_on_its_call_and_the_answer_on_the_result() -> None:
     calls = [wire("parallel-tools", "assistant", number)["uuid"] for number in (0, 1)]
     assert [first["parentUuid"], second["parentUuid"]] == calls
     assert ("is_error" in first["message"]["content"][0], second["message"]["content"][0]["is_error"]) == (False, True)
+
+
+@pytest.mark.rules("S000-186", "S000-187", "S000-188", "S000-189")
+@pytest.mark.parametrize("told", ["live.jsonl", "history.jsonl"])
+def test_what_is_sent_forms_the_tree_of_the_conversation(told: str) -> None:
+    sent = [frame for frame in lines("send-and-tool", told) if frame["type"] in ("user", "assistant")]
+    (node,) = build_tree(sent)
+    kinds = []
+    while True:
+        content = node.row["message"]["content"]
+        kinds.append("prompt" if isinstance(content, str) else content[0]["type"])
+        if not node.children:
+            break
+        (node,) = node.children
+    assert kinds == ["prompt", "thinking", "tool_use", "tool_result", "text"], "each hangs on the one before it"
 
 
 @pytest.mark.rules("S000-131", "S000-135", "S000-143")

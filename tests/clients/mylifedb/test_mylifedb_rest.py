@@ -1,13 +1,19 @@
 """REST under /api/claude over the real server and core: shapes, words and statuses as the protocol has them."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 from clients.mylifedb.house import House
+from clients.mylifedb.showing import Showing
 from clients.mylifedb.test_mylifedb_socket import talked
+from fairlead.clients.mylifedb import rest
+from fairlead.clients.mylifedb.counting import CountView, read_counted
 from fairlead.clients.mylifedb.rest import session_state, title_of
+from fairlead.clients.mylifedb.startup import NO_LINKS
 from fairlead.model import commands as cmd
 from fairlead.model import queries as q
 from fairlead.model.ids import SessionId
@@ -74,6 +80,9 @@ async def test_a_message_moves_the_last_activity(house: House) -> None:
         ("POST", "/unarchive"),
         ("GET", "/messages?page=0"),
         ("POST", "/messages"),
+        ("GET", "/history"),
+        ("POST", "/share"),
+        ("DELETE", "/share"),
     ],
 )
 async def test_an_unknown_session_is_404_everywhere(house: House, method: str, path: str) -> None:
@@ -176,7 +185,7 @@ async def test_all_sessions_page_by_page(house: House) -> None:
     newest = sessions[::-1]
     found, pagination = await ids(house)
     assert found == newest, "one that nobody has said anything in is not worth listing"
-    assert pagination == {"hasMore": False, "nextCursor": None, "totalCount": 5}
+    assert pagination == {"hasMore": False, "nextCursor": "", "totalCount": 5}
     walked: list[str] = []
     cursor = ""
     while True:
@@ -209,9 +218,11 @@ async def test_an_item_of_the_list(house: House) -> None:
         "createdAt": item["createdAt"],
         "lastActivity": item["lastActivity"],
         "lastUserActivity": item["lastActivity"],
-        "messageCount": 1,
+        "messageCount": 2,
         "isSidechain": False,
         "sessionState": "unread",
+        "isActive": False,
+        "status": "archived",
         "permissionMode": "default",
     }
     assert isinstance(item["createdAt"], int)
@@ -257,6 +268,71 @@ def test_the_title_of_a_session(title: str, shown: str) -> None:
 )
 def test_what_an_editor_put_before_a_prompt_does_not_hide_it(prompt: str, shown: str) -> None:
     assert title_of(summary(title=prompt[:80], first_prompt=prompt)) == shown
+
+
+async def test_the_messages_of_a_session_are_counted_and_not_its_turns(house: House) -> None:
+    agent = await talked(house, 2)
+    await house.rig.send("once more")
+    await agent.prompted()
+    await agent.say(agent._assistant({"type": "tool_use", "id": "toolu_1", "name": "Bash", "input": {}}))
+    result = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_1", "content": "ok"}]}
+    head = {"session_id": SESSION, "parent_tool_use_id": None}
+    await agent.say({"type": "user", "uuid": agent._uuid("result"), "message": result, **head})
+    inner = {"role": "user", "content": "a subagent's"}
+    await agent.say({"type": "user", "uuid": agent._uuid("x"), "message": inner, **head, "parent_tool_use_id": "t"})
+    await house.rig.until(lambda: house.rig.loaded().core.state.summary().state == "working")
+    (item,) = (await call(house, "GET", f"{BASE}/all")).json()["sessions"]
+    assert (item["messageCount"], item["isActive"], item["status"]) == (2 * 2 + 3, True, "active")
+
+
+def test_the_transcripts_copy_of_a_record_is_counted_once() -> None:
+    case = Path(__file__).parents[2] / "golden" / "mylifedb" / "copies" / "in.jsonl"
+    showing = Showing().run(json.loads(line) for line in case.read_text().splitlines())
+    fold = CountView().fold(SESSION)
+    for entry in showing.entries:
+        fold.step(entry)
+    told = [frame for frame in showing.history() if frame["type"] in ("user", "assistant")]
+    assert read_counted(fold.snapshot()).messages == len(told) > 0
+
+
+async def test_a_session_in_which_nothing_was_said_is_called_by_its_number(house: House) -> None:
+    first = (await call(house, "POST", BASE, json={"workingDir": str(house.rig.cwd)})).json()
+    await house.rig.clock.advance(1)
+    second = (await call(house, "POST", BASE, json={"workingDir": str(house.rig.cwd)})).json()
+    assert (first["title"], second["title"]) == ("Session 1", "Session 2")
+    assert (await call(house, "GET", f"{BASE}/{first['id']}")).json()["title"] == "Session 1"
+    listed = (await call(house, "GET", BASE)).json()["sessions"]
+    assert {one["id"]: one["title"] for one in listed} == {first["id"]: "Session 1", second["id"]: "Session 2"}
+    await house.rig.send("What is this?", SessionId(second["id"]))
+    await (await house.rig.kind.launched()).prompted()
+    assert (await call(house, "GET", f"{BASE}/{second['id']}")).json()["title"] == "What is this?"
+
+
+async def test_the_whole_history_at_once(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    await talked(house, 2)
+    async with house.tab() as tab:
+        for _ in range(2):
+            await tab.until("result")
+    told = (await call(house, "GET", f"{ONE}/history")).json()
+    assert told == {"sessionId": SESSION, "messages": tab.frames}
+    monkeypatch.setattr(rest, "HISTORY_BYTES", 100)
+    too_much = await call(house, "GET", f"{ONE}/history")
+    assert too_much.status_code == 413 and "Failed to read session history" in too_much.json()["error"]
+
+
+async def test_there_are_no_public_links_and_the_page_is_told_why(house: House) -> None:
+    await house.rig.open()
+    shared = await call(house, "POST", f"{ONE}/share")
+    assert (shared.status_code, shared.json()) == (403, {"error": NO_LINKS})
+    assert (await call(house, "DELETE", f"{ONE}/share")).json() == {"success": True}
+
+
+async def test_a_terminal_is_refused_at_once_where_the_agent_has_none(house: House) -> None:
+    house.rig.kind.ways = {"stdio": "yes"}
+    refused = await call(house, "POST", BASE, json={"workingDir": str(house.rig.cwd), "mode": "cli"})
+    assert refused.status_code == 400
+    assert refused.json()["error"].endswith("The agent said cannot run in a terminal here.")
+    assert (await call(house, "GET", BASE)).json() == {"sessions": []}
 
 
 async def test_a_session_for_a_terminal(house: House) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from websockets.asyncio.client import connect
 
 from clients.mylifedb.house import Frame, Tab
+from fairlead.agents.claude.rowfile import RowFile
 from fairlead.config import Config
 from fairlead.testing.mylifedb_client import MyLifeDbClient
 from fairlead.wiring import Running, running
@@ -124,6 +126,28 @@ async def test_a_line_that_is_written_in_pieces_comes_when_it_is_whole(home: Hom
 
 
 @pytest.mark.rules("S000-213", "S000-216")
+async def test_a_read_that_fails_sends_nothing_and_the_next_one_goes_on(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home.write(row(1))
+    async with gateway(home, tmp_path) as served, tab(served) as seat:
+        await seat.until(last(1))
+        failed = asyncio.Event()
+        loop = asyncio.get_running_loop()
+
+        def broken(file: RowFile) -> None:
+            loop.call_soon_threadsafe(failed.set)
+            raise OSError(errno.EIO, "the disk does not answer")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(RowFile, "fill", broken)
+            home.write(row(2))
+            await asyncio.wait_for(failed.wait(), 20)
+        home.write(row(3))
+        await seat.until(last(3))
+        assert seat.frames == [row(1), row(2), row(3)], "no error, and nothing lost"
+
+
 async def test_a_bad_line_is_left_out_and_the_rest_goes_on(home: Home, tmp_path: Path) -> None:
     home.write(row(1), b"{ this is no record", b"", row(2))
     async with gateway(home, tmp_path) as served, tab(served) as seat:

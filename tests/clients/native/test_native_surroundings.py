@@ -46,9 +46,10 @@ class House:
         return connect(self.running.url.replace("http", "ws", 1) + path, additional_headers=headers, proxy=None)
 
     async def asking(self) -> tuple[str, dict[str, Any]]:
-        """A session that waits for a permission to write, and what it asks."""
-        made = await self.admin.post("/v1/sessions", json={"cwd": str(self.folder), "text": "SCRIPT:write notes.txt"})
-        session = made.json()["session"]
+        """A session that is everybody's and waits for a permission to write, and what it asks."""
+        session = (await self.admin.post("/v1/sessions", json={"cwd": str(self.folder)})).json()["session"]
+        await self.admin.post(f"/v1/sessions/{session}/share", json={"everybody": True})
+        await self.admin.post(f"/v1/sessions/{session}/messages", json={"text": "SCRIPT:write notes.txt"})
         async with asyncio.timeout(PATIENCE):
             while not (waiting := (await self.admin.get("/v1/permissions")).json()["permissions"]):
                 await asyncio.sleep(0.05)
@@ -195,8 +196,8 @@ async def test_a_permission_is_explained_and_who_answered_is_told(house: House) 
         settled = await frame(notices, "notice")
         while settled["kind"] != "permission.settled":
             settled = await frame(notices, "notice")
-        assert (settled["meta"]["by"], settled["meta"]["behavior"]) == ("bob's phone", "deny")
-        assert "bob's phone" in settled["message"]
+        assert (settled["meta"]["by"], settled["meta"]["behavior"]) == ("bob (bob's phone)", "deny")
+        assert "bob (bob's phone)" in settled["message"]
     page = (await house.admin.get("/v1/notices")).json()
     assert [one["kind"] for one in page["notices"] if one["kind"].startswith("permission")] == [
         "permission.asked",

@@ -10,7 +10,7 @@ import pytest
 
 from e2e.desk import Desk
 from e2e.dialed import by_hand, dialing, gone, pid, written_down
-from e2e.harness import LAST_DIAL_IN, NEWEST, OLDEST, on_versions
+from e2e.harness import LAST_DIAL_IN, NEWEST, OLDEST, on_versions, since
 from e2e.relay import Relay
 from fairlead.testing.model_api import ScriptedModel
 
@@ -32,7 +32,7 @@ async def test_a_plain_turn_with_deltas(desk: Desk, version: str, relay: Relay, 
     assert "x-environment-runner-version" not in upgrade
     assert "x-last-request-id" not in upgrade
     assert relay.posts() == []
-    assert "placeholder" not in str([request.last for request in model.requests])
+    assert "placeholder" not in str([request.told for request in model.requests])
     await desk.raw()
 
 
@@ -98,7 +98,7 @@ async def test_a_tool_is_allowed_denied_and_changed(desk: Desk, model: ScriptedM
     await desk.send(f"SCRIPT:bash touch {made[1]}")
     await desk.answer(await desk.until("permission.asked"), "deny", message="because of the tests")
     await desk.until("turn.ended")
-    assert "because of the tests" in str(model.of("bash")[-1].last)
+    assert "because of the tests" in str(model.of("bash")[-1].told)
     await desk.send(f"SCRIPT:bash touch {made[2]}")
     asked = await desk.until("permission.asked")
     await desk.answer(asked, updated_input={**asked["input"], "command": f"touch {made[3]}"})
@@ -115,7 +115,7 @@ async def test_a_question_is_answered_and_a_plan_approved(desk: Desk, model: Scr
     label = question["options"][1]["label"]
     await desk.answer(asked, answers={question["question"]: label})
     assert (await desk.until("turn.ended"))["status"] == "completed"
-    assert label in str(model.of("question")[-1].last)
+    assert label in str(model.of("question")[-1].told)
     await desk.do("set_mode", mode="plan")
     await desk.send("SCRIPT:plan")
     await desk.answer(await desk.until("plan.proposed"))
@@ -189,7 +189,7 @@ async def test_closing_ends_the_cli_and_the_next_message_resumes_it(desk: Desk, 
     exited = await desk.until("agent.exited")
     assert exited["expected"] and gone(process)
     how = (exited.get("code"), exited.get("signal"))
-    assert how == ((0, None) if version == LAST_DIAL_IN else (143, None)), "by close code where that ends it"
+    assert how == ((0, None) if since(version, "2.1.77") else (143, None)), "by close code where that ends it"
     assert (await desk.turn("SCRIPT:echo"))["status"] == "completed"
     assert desk.all("session.resumed")[0]["agent_session"] == desk.session
 
@@ -205,7 +205,7 @@ async def test_a_conversation_that_was_never_written_down_begins_anew(desk: Desk
     assert desk.texts()[-1].endswith("anew")
 
 
-@on_versions(NEWEST)
+@on_versions(NEWEST, first="2.1.121")
 @pytest.mark.rules("S004-001")
 async def test_a_version_that_refuses_is_shown_in_its_own_words_with_advice(desk: Desk, relay: Relay) -> None:
     await desk.open("SCRIPT:text")
@@ -220,7 +220,7 @@ async def test_a_version_that_refuses_is_shown_in_its_own_words_with_advice(desk
     assert (await desk.turn("SCRIPT:text now"))["status"] == "completed"
 
 
-@on_versions(LAST_DIAL_IN)
+@on_versions(LAST_DIAL_IN, last=LAST_DIAL_IN)
 @pytest.mark.rules("S004-323")
 async def test_what_a_rule_allows_is_answered_with_the_input_that_was_asked_about(desk: Desk, relay: Relay) -> None:
     """This version asks in spite of the hook that has allowed it."""
@@ -282,7 +282,7 @@ async def test_what_is_said_while_the_line_is_down_is_not_lost(desk: Desk, relay
     await desk.send("SCRIPT:slow 8")
     await desk.until("text.delta")
     await relay.away()
-    await model.wait_for(lambda request: "SCRIPT:slow" in str(request.last))
+    await model.wait_for(lambda request: "SCRIPT:slow" in str(request.told))
     await asyncio.sleep(2.0)
     await relay.listen()
     assert (await desk.until("turn.ended"))["status"] == "completed"
@@ -316,7 +316,7 @@ async def test_a_permission_that_is_raised_while_down_is_told_and_an_interrupt_f
     await desk.until("turn.ended")
     model.hold()
     await desk.send(f"SCRIPT:bash touch {desk.cwd / 'never'}")
-    await model.wait_for(lambda request: "SCRIPT:bash" in str(request.last))
+    await model.wait_for(lambda request: "SCRIPT:bash" in str(request.told))
     await relay.away()
     model.release()
     async with asyncio.timeout(60):
@@ -333,7 +333,7 @@ async def test_a_permission_that_is_raised_while_down_is_told_and_an_interrupt_f
     assert (await desk.turn("SCRIPT:text after"))["status"] == "completed"
 
 
-@on_versions(OLDEST)
+@on_versions(OLDEST, last=OLDEST)
 @pytest.mark.rules("S004-270", "S004-280")
 async def test_a_cli_that_gives_up_is_told_as_exited(desk: Desk, relay: Relay) -> None:
     await desk.open("SCRIPT:text one")
@@ -346,7 +346,7 @@ async def test_a_cli_that_gives_up_is_told_as_exited(desk: Desk, relay: Relay) -
     assert (await desk.turn("SCRIPT:echo"))["status"] == "completed"
 
 
-@on_versions(LAST_DIAL_IN)
+@on_versions(LAST_DIAL_IN, first="2.1.77", last=LAST_DIAL_IN)
 @pytest.mark.rules("S004-270")
 async def test_the_last_that_dials_tries_for_much_longer(desk: Desk, relay: Relay) -> None:
     await desk.open("SCRIPT:text one")
@@ -415,7 +415,7 @@ async def test_a_variable_is_set_while_it_runs(desk: Desk, model: ScriptedModel)
     assert "team=blue" in str(desk.all("tool.ended")[-1]["content"])
 
 
-@on_versions(NEWEST)
+@on_versions(NEWEST, first="2.1.200")
 async def test_a_version_that_takes_no_variables_says_so(desk: Desk) -> None:
     await desk.open("SCRIPT:text", settings={"link": "stdio"})
     await desk.until("turn.ended")
@@ -437,7 +437,7 @@ async def test_a_cli_that_is_started_by_hand_serves_the_session(
         assert (await desk.until("turn.ended"))["status"] == "completed"
         assert len(relay.sockets()) == 1
         await desk.do("close")
-        if version == LAST_DIAL_IN:
+        if since(version, "2.1.77"):
             assert await asyncio.wait_for(process.wait(), 30) == 0
     finally:
         if process.returncode is None:

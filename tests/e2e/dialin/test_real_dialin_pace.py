@@ -17,7 +17,7 @@ def grows(gaps: list[float], first: float, most: float) -> None:
         assert 0.7 * wanted <= gap <= 1.4 * wanted + 2, (number, gaps)
 
 
-@on_versions(LAST_DIAL_IN)
+@on_versions(LAST_DIAL_IN, first=LAST_DIAL_IN, last=LAST_DIAL_IN)
 @pytest.mark.long
 @pytest.mark.rules("S004-271", "S004-272", "S004-273")
 async def test_it_tries_again_after_1_2_4_8_16_and_then_every_30_seconds(desk: Desk, relay: Relay) -> None:
@@ -32,7 +32,7 @@ async def test_it_tries_again_after_1_2_4_8_16_and_then_every_30_seconds(desk: D
     assert (await desk.turn("SCRIPT:text two"))["status"] == "completed"
 
 
-@on_versions(OLDEST)
+@on_versions(OLDEST, last=OLDEST)
 @pytest.mark.long
 @pytest.mark.rules("S004-284", "S004-285", "S004-286", "S004-287")
 @pytest.mark.parametrize("passed", [{"CLAUDE_CODE_POST_FOR_SESSION_INGRESS_V2": "1"}])

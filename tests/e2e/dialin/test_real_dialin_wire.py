@@ -113,7 +113,7 @@ async def test_told_to_replay_the_newest_repeats_it_over_its_output(
         assert [message["uuid"] for message in cli.seen if message.get("isReplay")] == [name]
 
 
-@on_versions(OLDEST)
+@on_versions(OLDEST, last=LAST_DIAL_IN)
 @pytest.mark.rules("S004-009")
 async def test_another_input_format_ends_it_with_its_own_words(
     claude: Path, cli_env: dict[str, str], cli_cwd: Path
@@ -135,7 +135,7 @@ async def test_another_input_format_ends_it_with_its_own_words(
     assert b"--input-format" in output + complaint
 
 
-@on_versions(LAST_DIAL_IN)
+@on_versions(LAST_DIAL_IN, first=LAST_DIAL_IN, last=LAST_DIAL_IN)
 @pytest.mark.long
 @pytest.mark.rules("S004-281")
 async def test_the_last_that_dials_says_that_it_is_alive(claude: Path, cli_env: dict[str, str], cli_cwd: Path) -> None:
@@ -145,7 +145,7 @@ async def test_the_last_that_dials_says_that_it_is_alive(claude: Path, cli_env: 
         await cli.until(lambda message: message["type"] == "result")
 
 
-@on_versions(OLDEST)
+@on_versions(OLDEST, last=OLDEST)
 @pytest.mark.rules("S004-236")
 async def test_closed_for_good_its_open_requests_fail_in_its_own_words(
     claude: Path, cli_env: dict[str, str], cli_cwd: Path

@@ -25,10 +25,11 @@ def place(
     fences: Fences = FENCES,
     resolve: Callable[[str], str] = lambda path: path,
     home: str | None = "/home/me",
+    entries: Callable[[str], Sequence[str]] = lambda folder: (),
 ) -> PolicyContext:
     """A context with these rules; the gateway's data lies in the home and its port is 8765."""
     said = (*rules(Behavior.ALLOW, allow), *rules(Behavior.DENY, deny), *rules(Behavior.ASK, ask))
-    return PolicyContext(cwd, roots, mode, said, fences, resolve, home)
+    return PolicyContext(cwd, roots, mode, said, fences, resolve, home, entries)
 
 
 def judge(name: str, given: Any, **where: Any) -> Verdict:

@@ -284,7 +284,7 @@ class TestRules:
             ("sudo bash:*", "sudo bash x.sh", False),
             ("ssh host uptime", "ssh host uptime", True),
             ("ssh host:*", "ssh host uptime", False),
-            ("xargs rm", "xargs rm", True),
+            ("xargs rm", "xargs rm", False),
             ("find . -delete", "find . -delete", True),
             ("echo 'unfinished", "echo 'unfinished", False),
             ("$x", "$x", False),

@@ -137,7 +137,7 @@ class TestRealLinks:
         edits = {**where, "mode": PermissionMode.ACCEPT_EDITS}
         assert judge("Write", {"file_path": "out/a", "content": ""}, **edits).behavior is Behavior.ASK
         assert judge("Write", {"file_path": "in/a", "content": ""}, **edits).behavior is Behavior.ALLOW
-        allowed = {**where, "allow": ["Bash(echo:*)"]}
+        allowed = {**edits, "allow": ["Bash(echo:*)"]}
         assert judge_line("echo hi > out/a", **allowed).behavior is Behavior.ASK
         assert judge_line("echo hi > in/a", **allowed).behavior is Behavior.ALLOW
 

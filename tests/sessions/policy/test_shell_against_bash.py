@@ -1,7 +1,8 @@
-"""The law that matters, against the real shell: a line that an allow for `echo` lets through runs nothing but echo.
+"""The laws that matter, against the real shells: a line that an allow for `echo` lets through runs nothing but echo,
+and one that an allow for `cat` lets through does not show what is closed.
 
-Lines are made at random from what shells and grammars disagree about; each one that the policy would allow is run
-by bash in an empty folder where `PWN` is a program that leaves a mark and `../out` is outside the roots.
+Lines are made at random from what shells and grammars disagree about; each one that the policy would allow is run by
+bash and by zsh (plain, and with its extended patterns), which may read it differently: Claude Code takes the user's.
 """
 
 import os
@@ -10,17 +11,22 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from fairlead.model.policy import Behavior
+from fairlead.model.policy import Behavior, PermissionMode
 from sessions.policy.attacks import ATTACKS
+from sessions.policy.canary import Case, build
 from sessions.policy.place import judge_line
+from sessions.policy.test_canary import ENVIRONMENT, verdict
 
 BASH = shutil.which("bash") or "/bin/bash"
-LINES = 2500  # a few hundred of them are allowed and so are run; 1.8 million were tried by hand
+ZSH = shutil.which("zsh") or "zsh is not installed: `make clis` fetches it"
+SHELLS = ([BASH, "--norc"], [ZSH, "-f"], [ZSH, "-f", "-o", "extendedglob"])
+READING_LINES = 1000  # 15,000 were tried by hand
+LINES = 2000  # a few hundred of them are allowed and so are run; 1.8 million were tried by hand
 
 PIECES = [
     *[
-        "echo",
         "echo ",
+        "echo",
         "PWN",
         "PWN",
         " PWN ",
@@ -90,13 +96,72 @@ STARTS = [
 ]
 
 
-def made_lines(rng: random.Random) -> list[str]:
+# The same for readers, in a folder with links to what is closed.
+READING_PIECES = [
+    *["cat ", "cat ", "grep -h . ", "docs", "tok", "tok", "/", "/canary.txt", "canary.txt", "*", "?", "[t]", "[a-z]"],
+    *[
+        "{",
+        "}",
+        ",",
+        "t",
+        "o",
+        "k",
+        "ok",
+        "$x",
+        "${x}",
+        "x=tok; ",
+        "x=docs; ",
+        "y=ok; ",
+        "$y",
+        "$PWD",
+        "$HOME",
+        "~",
+        "~+",
+    ],
+    *["..", "../", "'", '"', "\\", "$'", "\\x6b", "\\157", "cd docs; ", "cd sub && ", "cd .. && ", "cd self; ", "; "],
+    *["&& ", "|| ", "| ", "for f in ", "; do ", "; done", "$f", "< ", "xargs ", "${x:-", "${", "$(", ")", "plain.txt"],
+    *["self", "sub", "only", "tik", "sub/", "echo ", ".local", "share", "fairlead", ".local/share/fairlead/", "=", "("],
+    *["/proc/self/cwd/", " ", "\n", "^", "#", "~x", ":h", "[1]", "**/", "{to,}", "{t,u}", "$x[1]", "x=(tok) ", "(N)"],
+    *[
+        "-r ",
+        "-R ",
+        "find ",
+        "-exec cat {} +",
+        "-name ",
+        "\t",
+        "echo tok |",
+        "git show ",
+        "!",
+        "&",
+        "git diff --no-index ",
+    ],
+]
+READING_STARTS = [
+    "cat tok",
+    "cat docs/canary.txt",
+    "x=tok; cat $x",
+    "for f in t*; do cat $f; done",
+    "cd sub && cat tik",
+    "cat {tok,plain.txt}",
+    "cd docs; cat canary.txt",
+    "cat $PWD/tok",
+    "cat < tok",
+    "cat $'to\\x6b'",
+    "x=docs; cat ${x}/canary.txt",
+    "cd sub; cd only; cat canary.txt",
+    "cat 'tok' \"plain.txt\"",
+    "echo plain.txt | xargs cat",
+    "find . -name plain.txt -exec cat {} +",
+]
+
+
+def made_lines(rng: random.Random, count: int, pieces: list[str], starts: list[str]) -> list[str]:
     lines: list[str] = []
-    for _ in range(LINES):
+    for _ in range(count):
         if rng.random() < 0.4:
-            line = "echo " + "".join(rng.choices(PIECES, k=rng.randint(2, 10)))
+            line = pieces[0] + "".join(rng.choices(pieces, k=rng.randint(2, 10)))
         else:
-            line = rng.choice(STARTS)
+            line = rng.choice(starts)
             for _ in range(rng.randint(1, 4)):
                 at, to = rng.randint(0, len(line)), rng.randint(0, len(line))
                 match rng.randint(0, 4):
@@ -105,12 +170,12 @@ def made_lines(rng: random.Random) -> list[str]:
                     case 1:
                         line = line[:at] + line[min(at, to) : max(at, to)] + line[at:]
                     case _:
-                        line = line[:at] + rng.choice(PIECES) + line[at:]
+                        line = line[:at] + rng.choice(pieces) + line[at:]
         lines.append(line)
     return lines
 
 
-def test_what_an_allow_for_echo_lets_through_runs_nothing_else_in_the_real_shell(
+def test_what_an_allow_for_echo_lets_through_runs_nothing_else_in_the_real_shells(
     tmp_path: Path, rng: random.Random
 ) -> None:
     programs, folder, mark, outside = tmp_path / "bin", tmp_path / "project", tmp_path / "mark", tmp_path / "out"
@@ -120,21 +185,46 @@ def test_what_an_allow_for_echo_lets_through_runs_nothing_else_in_the_real_shell
     program.write_text(f"#!{BASH}\n: > {mark}\n")
     program.chmod(0o755)
     where = {"allow": ["Bash(echo:*)"], "cwd": str(folder), "roots": (str(folder),), "resolve": os.path.realpath}
-    lines = [*made_lines(rng), *(attack.replace("rm x", "PWN").replace("touch x", "PWN") for attack in ATTACKS)]
+    where["mode"] = PermissionMode.ACCEPT_EDITS
+    attacks = [attack.replace("rm x", "PWN").replace("touch x", "PWN") for attack in ATTACKS]
+    lines = [*made_lines(rng, LINES, PIECES, STARTS), *attacks]
     ran = 0
     for line in dict.fromkeys(lines):
         if ("PWN" not in line and "out" not in line) or judge_line(line, **where).behavior is not Behavior.ALLOW:
             continue
         ran += 1
-        subprocess.run(
-            [BASH, "-c", line],
-            cwd=folder,
-            env={"PATH": str(programs), "HOME": str(folder)},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=20,
-            check=False,
-        )
-        assert not mark.exists(), f"{line!r} was allowed and ran PWN"
-        assert not outside.exists(), f"{line!r} was allowed and wrote outside the roots"
+        for shell in SHELLS:
+            shown(shell, line, folder, {"PATH": str(programs), "HOME": str(folder)})
+            assert not mark.exists(), f"{line!r} was allowed and ran PWN in {shell}"
+            assert not outside.exists(), f"{line!r} was allowed and wrote outside the roots in {shell}"
     assert ran > 50  # else this test shows nothing
+
+
+def test_what_an_allow_for_readers_lets_through_does_not_show_what_is_closed(
+    tmp_path: Path, rng: random.Random
+) -> None:
+    world = build(Path(os.path.realpath(tmp_path)))
+    ran = 0
+    for line in dict.fromkeys(made_lines(rng, READING_LINES, READING_PIECES, READING_STARTS)):
+        case = Case("Bash", {"command": line}, "made")
+        if "***" in line or verdict(world, case, PermissionMode.ACCEPT_EDITS) is not Behavior.ALLOW:
+            continue
+        ran += 1
+        for shell in SHELLS:
+            said = shown(shell, line, world.project, {**ENVIRONMENT, "HOME": str(world.home)})
+            assert world.harm(said) is None, f"{line!r} was allowed, and in {shell} {world.harm(said)}"
+    assert ran > 30
+
+
+def shown(shell: list[str], line: str, folder: Path, env: dict[str, str]) -> str:
+    done = subprocess.run(
+        [*shell, "-c", line],
+        cwd=folder,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=60,
+        check=False,
+    )
+    return done.stdout.decode(errors="replace")

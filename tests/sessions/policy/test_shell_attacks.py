@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.model.policy import Behavior, PermissionMode
-from sessions.policy.attacks import ALLOWED, ATTACKS, HONEST
+from sessions.policy.attacks import ALLOWED, ATTACKS, HONEST, WRITING
 from sessions.policy.place import judge_line
 
 
@@ -18,6 +18,19 @@ def test_an_attack_never_passes_by_the_rules_for_harmless_commands(line: str) ->
 def test_an_honest_line_of_allowed_commands_is_not_asked_about(line: str) -> None:
     verdict = judge_line(line, allow=ALLOWED)
     assert (verdict.behavior, verdict.by) == (Behavior.ALLOW, "rule"), verdict.reason
+
+
+@pytest.mark.parametrize("line", WRITING)
+def test_a_rule_for_a_command_is_none_for_the_file_that_it_writes(line: str) -> None:
+    assert judge_line(line, allow=ALLOWED).behavior is Behavior.ASK
+    assert judge_line(line, allow=ALLOWED, mode=PermissionMode.ACCEPT_EDITS).behavior is Behavior.ALLOW
+    assert judge_line(line, allow=[*ALLOWED, "Edit(./**)"]).behavior is Behavior.ALLOW
+    assert judge_line(line, allow=[f"Bash({line.strip()})"]).behavior is Behavior.ALLOW
+
+
+@pytest.mark.parametrize("line", ATTACKS)
+def test_an_attack_does_not_pass_in_the_mode_that_accepts_edits_either(line: str) -> None:
+    assert judge_line(line, allow=ALLOWED, mode=PermissionMode.ACCEPT_EDITS).behavior is not Behavior.ALLOW
 
 
 # Variables and options by which a program itself runs things: a rule for shell commands does not see them.

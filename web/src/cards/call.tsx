@@ -97,6 +97,12 @@ function State({ item }: { item: CallItem }) {
   return said ? <span class={item.state === "failed" ? "state bad" : "state"}>{said}</span> : null;
 }
 
+/** A subagent's report is most often its last words, which stand in its thread already. */
+function isNews(thread: { items: Item[]; summary: string }): boolean {
+  const report = thread.summary.trim();
+  return report !== "" && !thread.items.some((one) => one.kind === "text" && one.text.trim() === report);
+}
+
 interface BodyProps {
   item: CallItem;
   kind: CallKind;
@@ -109,7 +115,7 @@ function Body({ item, kind, draw }: BodyProps) {
     return (
       <div class="thread">
         {draw(item.thread.items)}
-        {item.thread.summary && <Markdown text={item.thread.summary} />}
+        {isNews(item.thread) && <Markdown text={item.thread.summary} />}
       </div>
     );
   switch (kind) {

@@ -9,12 +9,13 @@ import contextlib
 import logging
 import uuid
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from fairlead.agents.claude.control import OtherRequest, request_line
 from fairlead.agents.claude.decoding import decode
 from fairlead.agents.claude.launch import initialize, needs_restart
-from fairlead.agents.claude.lines import LineSplitter, Oversize, Spill, encode_line
+from fairlead.agents.claude.lines import LineSplitter, Oversize, Spill, stand_in
 from fairlead.agents.claude.pending import PendingRequests, Settled, default_timeout
 from fairlead.agents.claude.records import (
     ControlCancel,
@@ -26,11 +27,12 @@ from fairlead.agents.claude.records import (
 )
 from fairlead.agents.claude.sending import environment_line
 from fairlead.agents.claude.serving import Serving
+from fairlead.agents.claude.sidefiles import SubagentFiles
 from fairlead.agents.claude.versions import Version, abilities
 from fairlead.agents.links import Link
 from fairlead.model.agents import AgentSink, Decision, Exit, Launch, Record
 from fairlead.model.commands import Settings
-from fairlead.model.errors import AgentFailed, AgentGone, AgentRefused, BadMode, BadRequest
+from fairlead.model.errors import AgentFailed, AgentGone, AgentRefused, BadMode, BadRequest, FairleadError
 from fairlead.model.ids import RequestId
 from fairlead.system.clock import Clock, within
 
@@ -46,7 +48,16 @@ _CONTROL = b'"control_'
 class ClaudeAgent:
     """A running Claude. Implements `model.agents.Agent`."""
 
-    def __init__(self, link: Link, sink: AgentSink, clock: Clock, version: Version, spill: Spill | None = None) -> None:
+    def __init__(
+        self,
+        link: Link,
+        sink: AgentSink,
+        clock: Clock,
+        version: Version,
+        spill: Spill | None = None,
+        transcript: Path | None = None,
+    ) -> None:
+        """`transcript`: where it writes its session down, its subagents' files beside it."""
         self._link = link
         self._sink = sink
         self._clock = clock
@@ -55,6 +66,9 @@ class ClaudeAgent:
         self._in_order = asyncio.Lock()
         self._pending: PendingRequests[asyncio.Future[Any]] = PendingRequests()
         self._serving = Serving(sink, link.send, self._deliver, clock, version)
+        self._beside: SubagentFiles | None = None
+        if transcript is not None and not abilities(version).forwards_background:
+            self._beside = SubagentFiles(transcript, version, clock, self._deliver)
         self._ready = False
         self._complaints: tuple[str, ...] = ()
         self._life: asyncio.Task[Exit] | None = None
@@ -86,6 +100,7 @@ class ClaudeAgent:
             # The store's side failed: what the agent says cannot be kept, so it must not go on.
             logger.exception("the agent's records could not be handed on", extra={"pid": self.pid})
         ended = await self._end()
+        await self._last_words()
         self._settle(self._pending.close("The agent has exited."))
         await self._serving.close()
         try:
@@ -93,6 +108,12 @@ class ClaudeAgent:
         except Exception:
             logger.exception("the end of the agent could not be told", extra={"pid": self.pid})
         return ended
+
+    async def _last_words(self) -> None:
+        """What its background subagents wrote that nobody was told of yet."""
+        if self._beside is not None and (words := await self._beside.close()):
+            with contextlib.suppress(FairleadError):
+                await self._deliver(words)
 
     async def stop(self, reason: str) -> Exit:
         """The ladder. The sink is told by `exited`, which may come after this returns."""
@@ -106,7 +127,7 @@ class ClaudeAgent:
 
     async def tell(self, records: list[Record]) -> None:
         """Records that the link found beside the wire, in order with what came over it."""
-        await self._deliver(records)
+        await self._deliver([told for record in records for told in (*await self._before(record), record)])
 
     def asked(self) -> tuple[str, ...]:
         """The calls about which a person is being asked."""
@@ -129,7 +150,20 @@ class ClaudeAgent:
                 if isinstance(message, ControlRequest) and self._serving.repeats(message):
                     continue
                 todo.append(message)
+            if self._beside is not None and self._beside.concerns(record.raw):
+                # What came before it does not wait for a subagent's file.
+                await self._pass_on(batch, todo)
+                batch, todo = [*await self._before(record)], []
             batch.append(record)
+        await self._pass_on(batch, todo)
+
+    async def _before(self, record: Record) -> Sequence[Record]:
+        """What a subagent said before this record, where the wire leaves it out."""
+        if self._beside is None or not self._beside.concerns(record.raw):
+            return ()
+        return await self._beside.before(record.raw)
+
+    async def _pass_on(self, batch: list[Record], todo: Sequence[WireRecord]) -> None:
         if batch:
             await self._deliver(batch)
         for message in todo:
@@ -249,5 +283,4 @@ def _why(error: AgentFailed, ended: Exit, complaints: tuple[str, ...]) -> str:
 
 def _stand_in(line: Oversize) -> bytes:
     """What stands in the log for a line that is too long to keep; its `subtype`, which the event has, is the file."""
-    head = line.head.decode("utf-8", "replace")
-    return encode_line({"type": "fairlead_oversize", "subtype": line.place, "size": line.size, "head": head})[:-1]
+    return stand_in(line.place, line.size, line.head, line.cut)

@@ -38,6 +38,7 @@ class Initialize(_Ask, frozen=True, kw_only=True, tag="initialize"):
     systemPrompt: str | None = None
     appendSystemPrompt: str | None = None
     agents: dict[str, Any] | None = None
+    forwardSubagentText: bool | None = None
 
 
 class Interrupt(_Ask, frozen=True, kw_only=True, tag="interrupt"):

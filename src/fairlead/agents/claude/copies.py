@@ -12,7 +12,7 @@ import msgspec
 
 from fairlead.agents.claude.lines import Spill, stand_in
 from fairlead.agents.claude.named import CONVERSATION, Named, decoded, name_of, named
-from fairlead.agents.claude.state import trim
+from fairlead.agents.claude.state import THREADS_KEPT, trim
 from fairlead.model.agents import Record
 from fairlead.model.transcripts import FOREIGN, Copy
 
@@ -36,11 +36,13 @@ class _Message(msgspec.Struct):
 
 
 class _Told(msgspec.Struct, frozen=True):
-    """A record of the wire. `place` is its number among those of the main thread; -1: it has none."""
+    """A record of the wire. `place` is its number among those of the main thread; -1: it has none. `call`: whose
+    subagent said it."""
 
     kind: str
     content: bytes
     place: int = -1
+    call: str = ""
 
 
 _messages: Final = msgspec.json.Decoder(_Message)
@@ -54,6 +56,8 @@ class ClaudeCopies:
         self._told: dict[str, _Told] = {}
         self._blocks: dict[tuple[str, bytes], str] = {}
         self._rows: dict[str, None] = {}
+        self._calls: dict[str, str] = {}
+        """The CLI's ids of subagents, to the call that started each."""
         self._count = self._last = 0
 
     def told(self, record: Record) -> None:
@@ -68,7 +72,8 @@ class ClaudeCopies:
         # Our own lines have no place among the agent's: it takes a word into a running turn up when it likes.
         main = record.origin == "agent" and not row.parent_tool_use_id
         self._count += main
-        self._told[row.uuid] = _Told(row.type, digest, self._count if main else -1)
+        call = row.parent_tool_use_id if isinstance(row.parent_tool_use_id, str) else ""
+        self._told[row.uuid] = _Told(row.type, digest, self._count if main else -1, call)
         trim(self._told, KEPT)
         if isinstance(message.id, str):
             self._blocks[message.id, digest] = row.uuid
@@ -76,6 +81,8 @@ class ClaudeCopies:
 
     def row(self, record: Record) -> Copy | None:
         row = named(record.raw)
+        if row is not None and row.isSidechain is True:
+            record = self._inside(record, row)
         name = name_of(row, record.raw)
         if name in self._rows:
             return None
@@ -85,6 +92,22 @@ class ClaudeCopies:
         of, differs = self._same(name, row) if row is not None and kind in CONVERSATION else (name, "")
         kept = record if kind in CONVERSATION or len(record.raw) <= WHOLE_ASIDE else self._aside(record)
         return Copy(record=kept, name=name, kind=kind, subtype=subtype, of=of, differs=differs)
+
+    def _inside(self, record: Record, row: Named) -> Record:
+        """A subagent's row, which does not say itself which call it works for. Its bytes stay."""
+        told = self._told.get(row.uuid) if isinstance(row.uuid, str) else None
+        agent = row.agentId if isinstance(row.agentId, str) else ""
+        call = (told.call if told is not None else "") or self._calls.get(agent, "")
+        if not call:
+            return record
+        if agent:
+            self._calls[agent] = call
+            trim(self._calls, THREADS_KEPT)
+        raw = record.raw.rstrip()
+        if row.parentToolUseID is not None or not raw.endswith(b"}"):
+            return record
+        said = msgspec.json.encode(call)
+        return msgspec.structs.replace(record, raw=raw[:-1] + b',"parentToolUseID":' + said + b"}")
 
     def _same(self, name: str, row: Named) -> tuple[str, str]:
         """(the record of the wire that this row is, what differs); the row itself where the wire had none."""

@@ -20,8 +20,8 @@ from fairlead.agents.claude.transcript import decode_row
 from fairlead.model.agents import AgentSink, Child, Exit, Record
 from fairlead.model.ids import MessageId
 from fairlead.system.clock import Clock
-from fairlead.system.process import Patience, end_left
-from fairlead.system.proctable import Process, gone
+from fairlead.system.process import Patience, end_left, left_ended
+from fairlead.system.proctable import Process
 from fairlead.system.tail import FileTail
 
 BLOCK = 256 * 1024
@@ -83,7 +83,7 @@ async def follow(
 ) -> None:
     """Give the rows after the prompt `after` until the process is gone; then `sink.exited`."""
     path = _file_of(child, config)
-    leaving = asyncio.create_task(gone(Process(child.pid, child.started), clock))
+    leaving = asyncio.create_task(left_ended(Process(child.pid, child.started), clock))
     quiet = _Quiet(clock, lambda: end(child, clock, patience or Patience())) if child.dials_in else None
     try:
         # Of a terminal the transcript is all there is: its first prompt may be known from there alone.

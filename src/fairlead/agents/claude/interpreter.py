@@ -292,6 +292,8 @@ class ClaudeInterpreter:
                 blocks.streamed(step, message, thread)
             case AssistantRecord() if blocks.fills(message):
                 step.keep("assistant", "filler", thread=thread)
+            case AssistantRecord() if message.isCompactSummary:
+                step.keep("assistant", "compact_summary", thread=thread)
             case AssistantRecord():
                 if blocks.blocks_of(message.message.content):
                     turns.speaks(step, thread)

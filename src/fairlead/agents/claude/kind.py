@@ -46,6 +46,7 @@ from fairlead.model.routes import ClientProtocol
 from fairlead.model.terminals import Terminal, Terminals
 from fairlead.system.clock import Clock
 from fairlead.system.process import Patience
+from fairlead.system.sandbox import Sandbox
 from fairlead.system.spill import SpillFiles
 
 WRITING_TRIES = 10
@@ -67,6 +68,8 @@ class ClaudeSettings(msgspec.Struct, frozen=True, kw_only=True):
     certificate: str = ""
     """With `wss://`: the file of our certificate, which hooks trust."""
     patience: Patience = Patience()
+    sandbox: Sandbox | None = None
+    """What the agent can see; None: all that its user can."""
 
 
 class _Ready(msgspec.Struct, frozen=True):
@@ -104,7 +107,7 @@ class ClaudeKind:
     ) -> None:
         self._settings = settings
         self._clock = clock
-        self._prober = Prober(clock)
+        self._prober = Prober(clock, settings.sandbox)
         self._tokens = tokens
         self._doors = Doors()
         self._terminals = terminals
@@ -158,7 +161,14 @@ class ClaudeKind:
         if launch.settings.link == "stdio":
             argv = [*ready.found.command, *arguments(launch, ready.found.version, ready.agent_session)]
             patience = self._settings.patience
-            stdio = StdioLink.open(argv, env=ready.env, cwd=ready.cwd, clock=self._clock, patience=patience)
+            stdio = StdioLink.open(
+                argv,
+                env=ready.env,
+                cwd=ready.cwd,
+                clock=self._clock,
+                patience=patience,
+                sandbox=self._settings.sandbox,
+            )
             return await self._drive(ready, stdio, sink, record_child)
         try:
             return await self._drive(ready, self._dialed(ready), sink, record_child)
@@ -201,7 +211,7 @@ class ClaudeKind:
             await link.stop()
             raise
         spill = SpillFiles(Path(self._settings.spill), ready.launch.session) if self._settings.spill else None
-        agent = ClaudeAgent(link, sink, self._clock, ready.found.version, spill)
+        agent = ClaudeAgent(link, sink, self._clock, ready.found.version, spill, ready.transcript)
         if isinstance(link, ClaudeDialIn):
             link.tell, link.asked = agent.tell, agent.asked
         await agent.start(ready.launch)
@@ -278,6 +288,7 @@ class ClaudeKind:
             clock=self._clock,
             terms=self._terms(ready),
             ended=lambda: self._shut(launch.session, link),
+            sandbox=self._settings.sandbox,
         )
         self._doors.open(launch.session, link)
         return self._around(ready, link)

@@ -263,6 +263,8 @@ def initialize(launch: Launch) -> OtherRequest:
         sdkMcpServers=servers or None,
         jsonSchema=settings.output_schema,
         appendSystemPrompt=settings.append_prompt or None,
+        # Without it a subagent's words stay with it. Versions that do not know it (up to 2.1.118) ignore it.
+        forwardSubagentText=True,
     )
     fields: dict[str, Any] = msgspec.to_builtins(asked)
     del fields["subtype"]

@@ -11,12 +11,17 @@ KEPT_OF_OVERSIZE: Final = 64 << 10
 """How much of a line above the limit is kept: enough to see what it was."""
 
 
+SPILLED_LIMIT: Final = 256 << 20
+"""Bytes of one line that are put into a file; what comes behind them is dropped, and the record of the line says so."""
+
+
 class Oversize(msgspec.Struct, frozen=True):
-    """A line above the limit: its first bytes, how long it was, and where all of it was put."""
+    """A line above the limit: its first bytes, how long it was, and where it was put; `cut`: only as far as this."""
 
     head: bytes
     size: int
     place: str = ""
+    cut: int = 0
 
 
 class Spill(Protocol):
@@ -33,8 +38,16 @@ class LineSplitter:
 
     Blank lines are skipped, `\\r\\n` counts as one end. `end` gives a last line that had no newline."""
 
-    def __init__(self, limit: int = RECORD_LIMIT, kept: int = KEPT_OF_OVERSIZE, spill: Spill | None = None) -> None:
+    def __init__(
+        self,
+        limit: int = RECORD_LIMIT,
+        kept: int = KEPT_OF_OVERSIZE,
+        spill: Spill | None = None,
+        spilled: int = SPILLED_LIMIT,
+    ) -> None:
         self._limit = limit
+        self._most = max(limit, spilled)
+        self._written = 0
         self._spill = spill
         self._kept = min(kept, limit)
         self._parts: list[bytes] = []
@@ -62,21 +75,26 @@ class LineSplitter:
         if self._size <= self._limit:
             self._parts.append(piece)
             return
-        # Over the limit: only the head is kept here, all of it is spilled.
+        # Over the limit: only the head is kept here, the line itself is spilled.
         if self._spill is not None:
             for part in [piece] if over else [*self._parts, piece]:
-                self._spill.write(part)
+                taken = part[: self._most - self._written]
+                if taken:
+                    self._spill.write(taken)
+                    self._written += len(taken)
         self._parts = [b"".join([*self._parts, piece])[: self._kept]]
 
     def _flush(self, lines: list[bytes | Oversize]) -> None:
         if self._size > self._limit:
-            lines.append(Oversize(self._parts[0], self._size, self._spill.done() if self._spill else ""))
+            place = self._spill.done() if self._spill else ""
+            cut = self._written if self._spill and self._written < self._size else 0
+            lines.append(Oversize(self._parts[0], self._size, place, cut))
         else:
             line = b"".join(self._parts).removesuffix(b"\r")
             if line.strip():
                 lines.append(line)
         self._parts = []
-        self._size = 0
+        self._size = self._written = 0
 
 
 _encoder = msgspec.json.Encoder()
@@ -87,7 +105,8 @@ def encode_line(message: Any) -> bytes:
     return _encoder.encode(message) + b"\n"
 
 
-def stand_in(place: str, size: int, head: bytes) -> bytes:
-    """What is logged for a line that was spilled: where it is, how long, and how it begins."""
+def stand_in(place: str, size: int, head: bytes, cut: int = 0) -> bytes:
+    """What is logged for a line that was spilled: where it is, how long, how it begins, and where it was cut off."""
     shown = head.decode("utf-8", "replace")
-    return _encoder.encode({"type": "fairlead_oversize", "subtype": place, "size": size, "head": shown})
+    short = {"cut": cut} if cut else {}
+    return _encoder.encode({"type": "fairlead_oversize", "subtype": place, "size": size, **short, "head": shown})

@@ -20,6 +20,8 @@ class Named(msgspec.Struct):
     uuid: Any = None
     isSidechain: Any = None
     parent_tool_use_id: Any = None
+    parentToolUseID: Any = None
+    agentId: Any = None
     isReplay: Any = None
     message: msgspec.Raw = msgspec.Raw()
 

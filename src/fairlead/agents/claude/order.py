@@ -1,4 +1,4 @@
-"""Rows of a transcript in the order of the conversation, where a version writes them in another. Pure.
+"""Rows of a transcript in the order of the conversation, where they are written in another. Pure.
 
 Measured: 2.1.37 on a busy machine writes an answer now and then before the prompt that it answers. Every row names the
 one that it follows; what comes before that one is kept until it is there. Who feeds this gives up waiting: a row that
@@ -79,3 +79,69 @@ class Order:
 
 def _link(record: Record) -> _Link | None:
     return decoded(_links, record.raw)
+
+
+class _Message(msgspec.Struct):
+    content: Any = None
+
+
+class _Side(msgspec.Struct):
+    """What tells a subagent's row, and the row that brings its result."""
+
+    type: Any = None
+    isSidechain: Any = None
+    agentId: Any = None
+    toolUseResult: Any = None
+    message: _Message | None = None
+
+
+_sides: Final = msgspec.json.Decoder(_Side)
+
+
+class LastWords:
+    """Holds the result of a subagent back until its own last words were there: they are in another file, which may be
+    written later. Who feeds this gives up waiting."""
+
+    def __init__(self) -> None:
+        self._spoke: dict[str, bool] = {}
+        self._held: list[Record] = []
+
+    @property
+    def waits(self) -> bool:
+        return bool(self._held)
+
+    def put(self, record: Record) -> list[Record]:
+        """What can be told now. Rows of the main thread stay in their order."""
+        side = decoded(_sides, record.raw) if b'"agentId"' in record.raw else None
+        if side is not None and side.isSidechain is True:
+            if side.type in CONVERSATION:
+                self._spoke[str(side.agentId)] = side.type == "assistant" and _says(side.message)
+            return [record, *self._ready()]
+        if self._held or self._lacks(side):
+            self._held.append(record)
+            return []
+        return [record]
+
+    def give_up(self) -> list[Record]:
+        held, self._held = self._held, []
+        return held
+
+    def _ready(self) -> list[Record]:
+        told: list[Record] = []
+        while self._held and not self._lacks(decoded(_sides, self._held[0].raw)):
+            told.append(self._held.pop(0))
+        return told
+
+    def _lacks(self, side: _Side | None) -> bool:
+        facts = side.toolUseResult if side is not None else None
+        if not isinstance(facts, dict) or facts.get("status") != "completed":
+            return False
+        content = facts.get("content")
+        said = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+        return any(block.get("text") for block in said) and not self._spoke.get(str(facts.get("agentId")), False)
+
+
+def _says(message: _Message | None) -> bool:
+    content = message.content if message is not None else None
+    blocks = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+    return any(block.get("type") == "text" for block in blocks)

@@ -35,13 +35,18 @@ class _PreToolUse(msgspec.Struct):
     tool_input: dict[str, Any]
     tool_use_id: str = ""
     permission_mode: str = ""
+    cwd: str = ""
 
 
 def call_of(given: Mapping[str, Any], call: str = "") -> ToolCheck:
     """What is about to be used; `call` where its id came beside the input. msgspec.ValidationError."""
     told = msgspec.convert(given, _PreToolUse)
     return ToolCheck(
-        call=CallId(call or told.tool_use_id), tool=told.tool_name, input=told.tool_input, mode=told.permission_mode
+        call=CallId(call or told.tool_use_id),
+        tool=told.tool_name,
+        input=told.tool_input,
+        mode=told.permission_mode,
+        folder=told.cwd,
     )
 
 

@@ -13,12 +13,14 @@ from fairlead.agents.claude.versions import Version, abilities, parse_version
 from fairlead.model.errors import AgentMissing
 from fairlead.system.clock import Clock, within
 from fairlead.system.process import Patience, spawn
+from fairlead.system.sandbox import Sandbox
 
 VERSION_SECONDS = 30.0
 """A JavaScript CLI takes two seconds to say its version on an idle machine."""
 
-OLDEST: Version = (2, 1, 0)
-"""The oldest version that anybody has run here."""
+OLDEST: Version = (2, 1, 37)
+"""The oldest version on which all scenarios pass (docs/reference/compatibility.md). Older ones are refused: 2.1.0 tells
+its own warming up as prompts, and ends at messages that it does not know."""
 
 _HURRY = Patience(close=0.0, terminate=2.0, kill=2.0)
 _LONGEST = 4096
@@ -31,6 +33,10 @@ class Installed(msgspec.Struct, frozen=True):
 
     command: tuple[str, ...]
     version: Version
+
+
+def _dotted(version: Version) -> str:
+    return ".".join(map(str, version))
 
 
 def ways(version: Version) -> dict[str, str]:
@@ -58,8 +64,9 @@ def find_executable(configured: str, path: str) -> str:
 class Prober:
     """Asks a command for its version, and remembers the answer as long as the file stays the same."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, sandbox: Sandbox | None = None) -> None:
         self._clock = clock
+        self._sandbox = sandbox
         self._known: dict[tuple[tuple[str, ...], int, int], Version] = {}
 
     async def ask(self, command: Sequence[str], env: Mapping[str, str]) -> Installed:
@@ -81,7 +88,7 @@ class Prober:
             said.extend(data[: _LONGEST - len(said)])
 
         try:
-            child = spawn([*command, "--version"], env=env, cwd="/", clock=self._clock)
+            child = spawn([*command, "--version"], env=env, cwd="/", clock=self._clock, sandbox=self._sandbox)
         except OSError as error:
             raise AgentMissing(f"{command[0]} cannot be started: {error.strerror}.", path=command[0]) from error
         try:
@@ -99,7 +106,8 @@ class Prober:
             raise AgentMissing(f"{command[0]} --version should tell a version and said: {told[:500]}", path=command[0])
         if version < OLDEST:
             raise AgentMissing(
-                f"{command[0]} is version {words}, older than {'.'.join(map(str, OLDEST))}: update it.",
+                f"Claude Code {_dotted(version)} is older than the oldest version that Fairlead supports "
+                f"({_dotted(OLDEST)}). Update it: {command[0]} update, or npm install -g @anthropic-ai/claude-code.",
                 path=command[0],
                 version=words,
             )

@@ -163,7 +163,8 @@ class SessionReader:
             link = _link(path)
             if link is not None:
                 file.linked = True
-                file.items.appendleft(Item(0, file.done, (Record(link, "gateway"),), ()))
+                at = file.items[0].at if file.items else file.next_time(file.done)
+                file.items.appendleft(Item(at, file.done, (Record(link, "gateway", at),), ()))
 
     def _fill(self, file: RowFile) -> None:
         try:

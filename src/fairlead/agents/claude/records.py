@@ -76,6 +76,7 @@ class UserRecord(_Said, frozen=True, kw_only=True):
 
 class AssistantRecord(_Said, frozen=True, kw_only=True):
     error: str | None = None
+    isCompactSummary: bool | None = None
     apiBlockIndex: int | None = None
 
 

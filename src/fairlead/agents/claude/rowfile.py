@@ -121,17 +121,36 @@ class RowFile:
 
     def _item(self, line: bytes | Oversize, end: int) -> Item:
         if isinstance(line, Oversize):
-            raw = stand_in(line.place, line.size, line.head)
-            return Item(self._last, end, (Record(raw, "transcript", self._last),), (OVERSIZE,))
+            raw = stand_in(line.place, line.size, line.head, line.cut)
+            return Item(self._time(0, end), end, (Record(raw, "transcript", self._last),), (OVERSIZE,))
         read = read_line(line)
         records = []
         for part in read.parts:
-            self._last = max(self._last, part.at) if isinstance(part, Row) else self._last
             if isinstance(part, Row):
-                records.append(Record(part.raw, "transcript", self._last, part.uuid))
+                records.append(Record(part.raw, "transcript", self._time(part.at, end), part.uuid))
             else:
-                records.append(Record(self._aside(part.raw), "transcript", self._last))
+                records.append(Record(self._aside(part.raw), "transcript", self._time(0, end)))
         return Item(self._last, end, tuple(records), read.damage)
+
+    def _time(self, at: int, end: int) -> int:
+        """When a row was written. One without a time is as old as the one before it; the first, as the next that has
+        one; where none has, as the file."""
+        self._last = max(self._last, at) if at or self._last else self.next_time(end)
+        return self._last
+
+    def next_time(self, offset: int) -> int:
+        """Of the next row after a place that has one; where none has, of the file."""
+        try:
+            descriptor = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            return 0
+        try:
+            lines = os.pread(descriptor, GLANCE_BYTES, offset).split(b"\n")
+            parts = (part for line in lines for part in read_line(line).parts)
+            written = os.fstat(descriptor).st_mtime_ns // 1_000_000
+            return next((part.at for part in parts if isinstance(part, Row) and part.at), written)
+        finally:
+            os.close(descriptor)
 
     def _aside(self, raw: bytes) -> bytes:
         """What is no row is kept as it is; a large piece in a file, so that nobody has to look at it again."""

@@ -12,7 +12,7 @@ from typing import Final
 
 from fairlead.agents.claude.lines import Spill
 from fairlead.agents.claude.named import named
-from fairlead.agents.claude.order import REMEMBERED, Order
+from fairlead.agents.claude.order import REMEMBERED, LastWords, Order
 from fairlead.agents.claude.reading import SessionReader
 from fairlead.agents.claude.rowfile import last_rows
 from fairlead.model.agents import Record
@@ -41,6 +41,7 @@ class TranscriptRows:
     ) -> None:
         self.path = path
         self._order = None if ordered else Order()
+        self._last_words = LastWords()
         self._patience: Timer | None = None
         self._session = session
         self._clock = clock
@@ -85,8 +86,8 @@ class TranscriptRows:
         async with self._looking:
             while (rows := await self._read()) is not None:
                 found = await self._hand_on(rows) or found
-            if self._late and self._order is not None and self._order.waits:
-                await self._give(self._order.give_up())
+            if self._late and (early := self._give_up()):
+                await self._give(early)
                 found = True
             self._late = False
         return found
@@ -98,8 +99,8 @@ class TranscriptRows:
             rows = await self._reader.finish()
             if rows is not None:
                 await self._hand_on(rows)
-            if self._order is not None and self._order.waits:
-                await self._give(self._order.give_up())
+            if early := self._give_up():
+                await self._give(early)
             if self._patience is not None:
                 self._patience.cancel()
             self._reader.close()
@@ -135,17 +136,24 @@ class TranscriptRows:
         records = [record for record in rows.records if not self._is_copy(record)]
         for problem in rows.problems:
             logger.warning("a transcript is damaged", extra={"path": problem.path, "problem": problem.kind})
-        if self._order is not None:
-            records = self._in_order(self._order, records)
+        records = self._in_order(records)
         if records:
             await self._give(records)
         return bool(records)
 
-    def _in_order(self, order: Order, records: list[Record]) -> list[Record]:
-        told = [ready for record in records for ready in order.put(record)]
-        if order.waits and self._patience is None:
+    def _in_order(self, records: list[Record]) -> list[Record]:
+        order = self._order
+        if order is not None:
+            records = [ready for record in records for ready in order.put(record)]
+        told = [ready for record in records for ready in self._last_words.put(record)]
+        waits = self._last_words.waits or (order is not None and order.waits)
+        if waits and self._patience is None:
             self._patience = self._clock.call_later(EARLY_SECONDS, self._waited)
         return told
+
+    def _give_up(self) -> list[Record]:
+        early = [] if self._order is None else self._order.give_up()
+        return [*self._last_words.give_up(), *early]
 
     def _waited(self) -> None:
         self._patience = None

@@ -5,7 +5,7 @@ from fairlead.agents.claude.blocks import blocks_of
 from fairlead.agents.claude.records import UserRecord
 from fairlead.agents.claude.step import Step
 from fairlead.agents.claude.turns import Action, Signal
-from fairlead.model.content import Content, content_blocks, plain_text
+from fairlead.model.content import Content, TextBlock, content_blocks, plain_text
 from fairlead.model.events import Notice, UserMessage
 from fairlead.model.ids import MessageId
 
@@ -36,13 +36,16 @@ def user(step: Step, record: UserRecord, thread: str) -> None:
         is_error = block.get("is_error") is True
         subagents.ended(step, block["tool_use_id"], block.get("content"), data, is_error, thread, part)
     rest = tuple(block for block in content_blocks(record.message.content) if not _is_result(block))
+    if results:
+        rest = tuple(block for block in rest if not _is_loaded(block))
     if rest:
-        _words(step, record, rest, thread)
+        _words(step, record, rest, thread, beside=bool(results))
     elif not results:
         step.keep("user", thread=thread)
 
 
-def _words(step: Step, record: UserRecord, content: tuple[Content, ...], thread: str) -> None:
+def _words(step: Step, record: UserRecord, content: tuple[Content, ...], thread: str, *, beside: bool) -> None:
+    """`beside` a tool's result it is the agent's own, and part of its turn: no person typed it."""
     text = plain_text(content)
     words = texts.read(text)
     if not thread and typed.is_shown(step, text):
@@ -58,7 +61,7 @@ def _words(step: Step, record: UserRecord, content: tuple[Content, ...], thread:
         step.tell(Notice, thread=thread, kind=kind, text=words.text)
     elif words.kind == "noise" or record.isMeta:
         step.keep("user", thread=thread)
-    elif step.origin == "transcript" and not thread and not record.isCompactSummary:
+    elif step.origin == "transcript" and not thread and not record.isCompactSummary and not beside:
         turns.end_if_over(step)
         prompt(step, record)
     else:
@@ -70,7 +73,7 @@ def _words(step: Step, record: UserRecord, content: tuple[Content, ...], thread:
             content=content,
             via="agent",
             # In the main thread nobody typed what the agent's wire brings; in a subagent it is its task.
-            synthetic=not thread or record.isSynthetic is True,
+            synthetic=(not thread and not beside) or record.isSynthetic is True,
         )
 
 
@@ -83,6 +86,11 @@ def replayed(step: Step, record: UserRecord) -> None:
 
 def _is_result(block: Content) -> bool:
     return getattr(block, "tool_use_id", None) is not None
+
+
+def _is_loaded(block: Content) -> bool:
+    """What the CLI says to the model when a tool that was searched for is there: nothing for a person."""
+    return isinstance(block, TextBlock) and block.text.strip() == texts.TOOL_LOADED
 
 
 def _is_text(value: object) -> bool:

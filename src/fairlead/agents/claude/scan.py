@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from fairlead.agents.claude.rescue import Row, read_line, row_time
+from fairlead.agents.claude.texts import TOOL_LOADED
 
 HEAD: Final = 64 << 10
 TAIL: Final = 64 << 10
@@ -21,8 +22,7 @@ TITLE_LENGTH: Final = 200
 
 _ASIDE: Final = ("<ide_", "<system-reminder>", "<task-notification>", "[Request interrupted")
 _WRAPPERS: Final = "command-name|command-message|command-args|local-command-caveat|local-command-stdout"
-_ONLY_WRAPPERS: Final = re.compile(rf"(?:\s*<({_WRAPPERS})>.*?</\1>)+\s*", re.DOTALL)
-_TOOL_LOADED: Final = "Tool loaded."
+_ONLY_WRAPPERS: Final = re.compile(rf"(?:\s*<(?:({_WRAPPERS})>.*?</\1|(?:{_WRAPPERS})\s*/)>)+\s*", re.DOTALL)
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
@@ -159,7 +159,7 @@ def prompt_of(content: Any) -> str:
         blocks = [block for block in content if isinstance(block, dict)]
         texts = [block["text"] for block in blocks if isinstance(block.get("text"), str)]
         if any(block.get("type") == "tool_result" for block in blocks):
-            texts = [text for text in texts if text.strip() != _TOOL_LOADED]
+            texts = [text for text in texts if text.strip() != TOOL_LOADED]
     else:
         texts = []
     return "\n".join(text.strip() for text in texts if is_typed(text))

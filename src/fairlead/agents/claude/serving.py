@@ -63,7 +63,8 @@ class Serving:
         self._interruptible: set[asyncio.Task[None]] = set()
 
     def repeats(self, record: ControlRequest) -> bool:
-        """Whether this asks what the hook has just allowed: then it is answered, and nobody else need know.
+        """Whether this asks what the hook has just allowed, by the policy's word or by that of a person for whom it was
+        held: then it is answered, and nobody else need know.
 
         Versions that are launched with ask rules (see launch.py) ask in spite of the hook's word."""
         asked = control.asked(record)
@@ -107,8 +108,13 @@ class Serving:
         opened = self._open.get(request)
         if opened is None or opened.ask is None:
             raise Stale(f"The agent does not ask {request[:80]} any more.", request=request[:80])
-        answer = permits.of_decision(decision) if opened.held else _permission_answer(decision, opened.ask)
-        await self._reply(opened, control.answer_line, answer)
+        if not opened.held:
+            await self._reply(opened, control.answer_line, _permission_answer(decision, opened.ask))
+            return
+        if decision.behavior == "allow":
+            given = opened.ask.input if decision.updated_input is None else decision.updated_input
+            self._remember(opened.ask.call, given)
+        await self._reply(opened, control.answer_line, permits.of_decision(decision))
 
     def calls(self) -> tuple[str, ...]:
         """The calls that somebody has been asked about and has not decided."""
@@ -164,10 +170,13 @@ class Serving:
             await self._hold(opened, check, verdict)
             return
         if verdict.behavior is Behavior.ALLOW and self._version < BLOCKS_SINCE:
-            self._allowed[check.call] = check.input
-            if len(self._allowed) > MOST_OPEN:
-                self._allowed.popitem(last=False)
+            self._remember(check.call, check.input)
         await self._reply(opened, control.answer_line, permits.of_verdict(verdict, self._version))
+
+    def _remember(self, call: str, given: dict[str, Any]) -> None:
+        self._allowed[call] = given
+        if len(self._allowed) > MOST_OPEN:
+            self._allowed.popitem(last=False)
 
     async def _hold(self, opened: _Open, check: ToolCheck, verdict: Verdict) -> None:
         """Ask the person now."""

@@ -73,6 +73,9 @@ def thread_of(step: Step, row: Row) -> tuple[str | None, str]:
         return thread, ""
     if row.prompt:
         asked = next((call for call, prompt in state.prompts.items() if prompt == row.prompt), None)
+        if asked is None and not row.parent_row and len(state.prompts) == 1:
+            # Asked in other words than the call's; but no other subagent waits for its first row.
+            asked = next(iter(state.prompts))
         if asked is not None:
             del state.prompts[asked]
             return asked, ""

@@ -5,6 +5,7 @@ from fairlead.agents.claude.records import BackgroundTasks, TaskNotification, Ta
 from fairlead.agents.claude.state import CALLS_OPEN, Task, trim
 from fairlead.agents.claude.step import Step
 from fairlead.agents.claude.turns import Signal
+from fairlead.agents.claude.versions import abilities, parse_version
 from fairlead.model.events import Notice, ToolProgress
 from fairlead.model.ids import CallId
 
@@ -106,5 +107,12 @@ def _over(step: Step, task_id: str, call: str, status: str, summary: str) -> Non
         subagent.noted = status
     else:
         subagents.finish(step, call, subagents.noted(status), summary)
-        if subagents.noted(status) == "stopped" and not any(sub.background for sub in state.subagents.values()):
+        last = not any(sub.background for sub in state.subagents.values())
+        if last and (subagents.noted(status) == "stopped" or not _reported(step)):
             turns.signal(step, Signal.STOPPED)
+
+
+def _reported(step: Step) -> bool:
+    """Whether a turn of the agent's own follows, which tells of it."""
+    version = parse_version(str(step.state.ready.get("version", "")))
+    return version is None or abilities(version).reports_tasks

@@ -10,9 +10,12 @@ Kind = Literal["said", "interrupted", "task", "output", "command", "noise"]
 _OUTPUT: Final = re.compile(
     r"<local-command-(?:stdout|stderr)>(.*?)(?:</local-command-(?:stdout|stderr)>|\Z)", re.DOTALL
 )
+_SHELL: Final = re.compile(r"<bash-(?:stdout|stderr)>(.*?)(?:</bash-(?:stdout|stderr)>|\Z)", re.DOTALL)
 _COMMAND: Final = re.compile(r"<command-name>(.*?)</command-name>", re.DOTALL)
 _ARGUMENTS: Final = re.compile(r"<command-args>(.*?)</command-args>", re.DOTALL)
 
+TOOL_LOADED: Final = "Tool loaded."
+"""Beside the result of a search for tools."""
 INTERRUPTED: Final = "[Request interrupted"
 _TASK: Final = "<task-notification>"
 _NOISE: Final = ("<local-command-caveat>", "<system-reminder>", "<ide_")
@@ -32,6 +35,10 @@ def read(text: str) -> Words:
         return Words("task", text)
     if start.startswith("<local-command-std"):
         return Words("output", "\n".join(part.strip() for part in _OUTPUT.findall(text)).strip())
+    if start.startswith("<bash-std"):
+        return Words("output", "\n".join(part.strip() for part in _SHELL.findall(text) if part.strip()))
+    if start.startswith("<bash-input>"):
+        return Words("command", f"! {tag(text, 'bash-input')}")
     if start.startswith(("<command-name>", "<command-message>")):
         name, arguments = _COMMAND.search(text), _ARGUMENTS.search(text)
         words = (name[1] if name else "", arguments[1] if arguments else "")

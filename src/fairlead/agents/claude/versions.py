@@ -1,8 +1,8 @@
 """What a version of the CLI can, and how it differs. Data and pure functions; all of it was observed.
 
-Seen on 2.1.37, 2.1.120 and 2.1.325, the boundary of the dial-in by bisection (2.1.120 accepts, 2.1.121 refuses).
-Between two versions that differ nobody has looked: the newer behaviour is assumed only from the version on which
-it was seen.
+Seen on the versions of docs/reference/compatibility.md, the boundary of the dial-in by bisection (2.1.120 accepts,
+2.1.121 refuses). Between two versions that differ nobody has looked: the newer behaviour is assumed only from the
+version on which it was seen.
 """
 
 import re
@@ -12,8 +12,15 @@ import msgspec
 
 Version = tuple[int, int, int]
 
+_V50: Final[Version] = (2, 1, 50)
+_V77: Final[Version] = (2, 1, 77)
 _V120: Final[Version] = (2, 1, 120)
-_V325: Final[Version] = (2, 1, 325)
+_V200: Final[Version] = (2, 1, 200)
+
+_REPORTS_SINCE: Final[Version] = (2, 1, 50)
+_FORWARDS_SINCE: Final[Version] = (2, 1, 119)
+_BACKGROUND_SINCE: Final[Version] = (2, 1, 170)
+"""How subagents are told: seen on these, and not on 2.1.37, 2.1.118 (it lacks the word) and 2.1.156."""
 
 _PATTERN: Final = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 
@@ -50,25 +57,33 @@ class Abilities(msgspec.Struct, frozen=True, kw_only=True):
     and then written before its prompt."""
     stops_in_transcript: bool
     """The transcript's assistant rows have their true stop_reason; else it is always null."""
+    reports_tasks: bool
+    """The end of a background task is sent, and opens a turn by itself; else it waits in the CLI's queue."""
+    forwards_subagents: bool
+    """What a subagent says that is waited for is sent, if `initialize` asks for it; else only its calls are."""
+    forwards_background: bool
+    """What a subagent says and does in the background is sent; else it is in its file alone."""
 
 
-_OLD_MODES: Final = ("default", "acceptEdits", "bypassPermissions", "plan", "delegate", "dontAsk")
-_NEW_MODES: Final = ("default", "acceptEdits", "bypassPermissions", "plan", "dontAsk", "auto")
+_MODES: Final = ("default", "acceptEdits", "bypassPermissions", "plan", "dontAsk")
 
 
 def abilities(version: Version) -> Abilities:
-    middle, new = version >= _V120, version >= _V325
+    middle, talks = version >= _V120, version >= _V77
     return Abilities(
-        modes=_NEW_MODES if new else _OLD_MODES,
+        modes=(*_MODES, *(["delegate"] if version < _V50 else []), *(["auto"] if middle else [])),
         dial_in=version <= _V120,
-        tells_modes=middle,
-        answers_unknown=middle,
-        takes_cancel=middle,
-        takes_environment=not new,
-        # Measured: 2.1.37 tries twice and is gone after 5.1 s; 2.1.120 has a budget of 600 s, with jitter.
-        reconnect_s=630.0 if middle else 8.0,
-        close_code=4001 if middle else None,
-        replays=middle,
+        tells_modes=talks,
+        answers_unknown=talks,
+        takes_cancel=talks,
+        takes_environment=version < _V200,
+        # Measured: 2.1.37 tries twice and is gone after 5.1 s; 2.1.77 and 2.1.120 have 600 s, with jitter.
+        reconnect_s=630.0 if talks else 8.0,
+        close_code=4001 if talks else None,
+        replays=talks,
         writes_in_order=middle,
         stops_in_transcript=middle,
+        reports_tasks=version >= _REPORTS_SINCE,
+        forwards_subagents=version >= _FORWARDS_SINCE,
+        forwards_background=version >= _BACKGROUND_SINCE,
     )

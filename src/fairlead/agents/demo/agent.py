@@ -112,6 +112,7 @@ class Agent:
             ledger=history.ledger if history is not None else Ledger(),
             messages=history.messages if history is not None else [],
             structured=options.structured,
+            forwards_subagents=options.forwards_subagents,
             heartbeat=float(self._environ.get("FAIRLEAD_DEMO_HEARTBEAT") or 30),
             checkpoints=Checkpoints() if self._environ.get(_CHECKPOINTS) == "1" else None,
             retries=int(self._environ.get("CLAUDE_CODE_MAX_RETRIES") or 2),

@@ -48,6 +48,8 @@ def _initialize(session: Session, request: Record) -> Record:
     hooks = request.get("hooks")
     session.hooks.register(hooks if isinstance(hooks, dict) else {})
     session.structured = session.options.structured or request.get("jsonSchema") is not None
+    if request.get("forwardSubagentText") is not None:
+        session.forwards_subagents = request["forwardSubagentText"] is True
     session.mcp.join([str(name) for name in request.get("sdkMcpServers") or []])
     return records.initialized(mode=session.grants.mode, pid=os.getpid(), config=str(session.config))
 

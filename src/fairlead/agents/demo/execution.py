@@ -188,8 +188,9 @@ class Executor:
             [message],
             self.run,
             prompt_id=parent.prompt_id,
-            # The real CLI forwards a subagent's texts only when it runs in the background.
-            forwards_text=background,
+            # The real CLI forwards what a subagent says only when it runs in the background, or when it is asked to.
+            forwards_text=background or session.forwards_subagents,
+            waited_for=not background,
             depth=parent.depth + 1,
         )
         self._count(kind, thread.depth, background=background)

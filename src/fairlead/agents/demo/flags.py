@@ -100,6 +100,7 @@ class Options:
     max_budget: float | None = None
     directories: tuple[str, ...] = ()
     structured: bool = False
+    forwards_subagents: bool = False
     keeps_transcript: bool = True
     version: bool = False
     ignored: tuple[str, ...] = field(default=(), compare=False)
@@ -163,6 +164,7 @@ def _options(seen: dict[str, Any]) -> Options:
         max_budget=_number(float, "--max-budget-usd", seen),
         directories=tuple(seen.get("--add-dir", ())),
         structured="--json-schema" in seen,
+        forwards_subagents=bool(seen.get("--forward-subagent-text")),
         keeps_transcript=not seen.get("--no-session-persistence"),
         version=bool(seen.get("--version")),
         ignored=tuple(sorted(f for f in seen if _VALUE.get(f) is False)),

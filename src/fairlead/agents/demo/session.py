@@ -60,6 +60,8 @@ class Session:
     todos: list[Record] = field(default_factory=list)
     tasks: dict[str, BackgroundTask] = field(default_factory=dict)
     structured: bool = False
+    forwards_subagents: bool = False
+    """What a subagent says is sent to the host, also while its call is waited for."""
     heartbeat: float = 30.0
     """Seconds between two `tool_progress` records, as measured on the real CLI."""
     retries: int = 2

@@ -70,6 +70,7 @@ class Thread:
         *,
         prompt_id: str,
         forwards_text: bool = True,
+        waited_for: bool = False,
         fields: Record | None = None,
         absorb: Callable[[], list[str]] | None = None,
         depth: int = 0,
@@ -82,6 +83,7 @@ class Thread:
         self.prompt_id = prompt_id
         self.player = Player(session, speaker, transcript, self._block_done)
         self._forwards_text = forwards_text
+        self._waited_for = waited_for
         self.calls = 0
         self.user_records = 0
         self.tool_uses = 0
@@ -145,14 +147,14 @@ class Thread:
         if not played.cut:
             self.calls += 1
             self.session.ledger.count(self.session.model)
-        if self.speaker.agent_id is not None and self._forwards_text:
+        if self.speaker.agent_id is not None and not self._waited_for:
             for call in played.calls:
                 self._progress(call)
         return played
 
     def _block_done(self, block: Record) -> bool:
         """Does this block go to the host? A subagent that is waited for tells of a call before it makes it."""
-        if self.speaker.agent_id is not None and not self._forwards_text and block["type"] == "tool_use":
+        if self._waited_for and block["type"] == "tool_use":
             self._progress(block)
         return self._forwards_text or block["type"] == "tool_use"
 

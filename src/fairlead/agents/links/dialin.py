@@ -22,6 +22,7 @@ from fairlead.model.sockets import Wire
 from fairlead.system.clock import Clock, Timer, within
 from fairlead.system.pipes import Take
 from fairlead.system.process import ChildHandle, Patience
+from fairlead.system.sandbox import Sandbox
 
 logger = logging.getLogger("fairlead.agents.dialin")
 
@@ -85,9 +86,10 @@ class DialInLink:
         clock: Clock,
         terms: Terms,
         ended: Callable[[], None],
+        sandbox: Sandbox | None = None,
     ) -> "DialInLink":
         """Start the agent, which is to connect. AgentMissing, BadRequest."""
-        child = start_child(argv, env=env, cwd=cwd, clock=clock)
+        child = start_child(argv, env=env, cwd=cwd, clock=clock, sandbox=sandbox)
         child.close_input()
         link = cls(clock, terms, child, ended)
         link.expect()

@@ -7,15 +7,18 @@ from fairlead.model.errors import AgentGone, AgentMissing, AgentTimeout, BadRequ
 from fairlead.system.clock import Clock, within
 from fairlead.system.pipes import PipeClosed, Take
 from fairlead.system.process import ChildHandle, Patience, spawn
+from fairlead.system.sandbox import Sandbox
 
 WRITE_SECONDS = 30.0
 """An agent that does not read its input for so long is stuck: its pipe is full and nothing of ours gets through."""
 
 
-def start_child(argv: Sequence[str], *, env: Mapping[str, str], cwd: str, clock: Clock) -> ChildHandle:
+def start_child(
+    argv: Sequence[str], *, env: Mapping[str, str], cwd: str, clock: Clock, sandbox: Sandbox | None = None
+) -> ChildHandle:
     """AgentMissing if there is no such program, BadRequest if there is no such folder."""
     try:
-        return spawn(argv, env=env, cwd=cwd, clock=clock)
+        return spawn(argv, env=env, cwd=cwd, clock=clock, sandbox=sandbox)
     except OSError as error:
         if error.filename == cwd:
             raise BadRequest(f"The working folder {cwd} cannot be used: {error.strerror}.", path=cwd) from error
@@ -35,10 +38,17 @@ class StdioLink:
 
     @classmethod
     def open(
-        cls, argv: Sequence[str], *, env: Mapping[str, str], cwd: str, clock: Clock, patience: Patience
+        cls,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        cwd: str,
+        clock: Clock,
+        patience: Patience,
+        sandbox: Sandbox | None = None,
     ) -> "StdioLink":
         """Start the agent. AgentMissing, BadRequest."""
-        return cls(start_child(argv, env=env, cwd=cwd, clock=clock), clock, patience)
+        return cls(start_child(argv, env=env, cwd=cwd, clock=clock, sandbox=sandbox), clock, patience)
 
     @property
     def pid(self) -> int:

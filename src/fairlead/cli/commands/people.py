@@ -49,7 +49,7 @@ def user_add(
     """Add a user. With --password they can sign in where names and passwords are asked for (claudecodeui's app).
 
     Without it, give them a link or a token: fairlead login --user NAME, fairlead token add --user NAME. Who signs in
-    may view, chat, approve and use terminals, or what --scope says."""
+    may view, chat and approve, or what --scope says: a terminal is the whole machine, and has to be named."""
     scopes = checked_scopes(scope)
     if scopes and not password:
         raise Usage("--scope is for who signs in: say --password too.")
@@ -111,7 +111,8 @@ async def _user_passwd(wanted: Wanted, name: str, password: str) -> None:
 
 
 def user_remove(name: Name, url: Url = None, token: Token = None, data: Data = None) -> None:
-    """Remove a user, with all tokens and devices of theirs; their connections are closed. Sessions stay."""
+    """Remove a user, with all tokens and devices of theirs; their connections are closed. Their sessions
+    stay, and are the admins'."""
     asynchronously(_user_remove(Wanted(url, token, data), name))
 
 

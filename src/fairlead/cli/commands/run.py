@@ -75,7 +75,7 @@ def run(
     """
     if session and (cwd or title or agent):
         raise Usage("--cwd, --title and --agent are for a new session: leave them out with --session.")
-    text = sys.stdin.read() if prompt == "-" else prompt
+    text = _read_prompt() if prompt == "-" else readable(os.fsencode(prompt))
     if not text.strip():
         raise Usage('The prompt is empty. Say what to do: fairlead run "explain this repository"')
     job = Job(
@@ -94,6 +94,22 @@ def run(
     ended = asynchronously(_run(Wanted(url, token, data), job))
     if ended.status != "completed":
         raise typer.Exit(ExitCode.INTERRUPTED if ended.status == "cancelled" else ExitCode.FAILED)
+
+
+def _read_prompt() -> str:
+    """All of standard input, before anything is begun."""
+    data = sys.stdin.buffer.read()
+    text = readable(data)
+    if "\N{REPLACEMENT CHARACTER}" in text and "\N{REPLACEMENT CHARACTER}".encode() not in data:
+        from fairlead.cli.output import hint
+
+        hint("The input is not UTF-8: what could not be read was replaced.")
+    return text
+
+
+def readable(data: bytes) -> str:
+    """UTF-8, as far as it is."""
+    return data.decode("utf-8", errors="replace")
 
 
 async def _run(wanted: Wanted, job: Job) -> "ev.TurnEnded":
@@ -142,7 +158,6 @@ async def _opened(api: "Api", job: Job) -> "SessionView":
 
 
 async def _created(api: "Api", job: Job) -> "SessionView":
-    from fairlead.cli.output import hint
     from fairlead.clients.native.bodies import CreateSession
     from fairlead.model.commands import Reply, Settings
 
@@ -160,11 +175,7 @@ async def _created(api: "Api", job: Job) -> "SessionView":
     except Denied as error:
         if error.code != "outside_roots" or job.cwd:
             raise
-        # Nobody asked for this folder in particular: the gateway's own choice will do.
-        made = await api.post("/v1/sessions", Reply, msgspec.structs.replace(body, cwd=""))
-        view = await api.view(made.session)
-        hint(f"{here} is outside the folders that the gateway allows; working in {view.summary.cwd}")
-        return view
+        raise Denied(f"{error.message} Or name a folder inside them with --cwd DIR.", error.code) from None
     return await api.view(made.session)
 
 

@@ -1,6 +1,7 @@
 """`fairlead serve`: the gateway itself."""
 
 import asyncio
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -12,9 +13,11 @@ from fairlead.cli.options import environment, examples, listed
 
 if TYPE_CHECKING:
     from fairlead.config import Config
-    from fairlead.wiring import Running
+    from fairlead.wiring import DoorTold, Running
 
 Text = str | None
+
+HIDDEN = "on: what runs here sees neither the data folder, nor the settings, nor the gateway's processes"
 
 
 def register(app: typer.Typer) -> None:
@@ -48,6 +51,10 @@ def serve(
     on_restart: Annotated[
         Literal["follow", "kill"] | None,
         typer.Option(metavar="follow|kill", help="Agents that outlived an earlier gateway (follow)."),
+    ] = None,
+    sandbox: Annotated[
+        Literal["auto", "require", "off"] | None,
+        typer.Option(metavar="auto|require|off", help="Hide the gateway from what it runs, by bubblewrap (auto)."),
     ] = None,
     durability: Annotated[
         Literal["process", "power"] | None,
@@ -100,6 +107,7 @@ def serve(
         "claude_home": claude_home,
         "max_agents": max_agents,
         "on_restart": on_restart,
+        "sandbox": sandbox,
         "durability": durability,
         "tls_cert": tls_cert,
         "tls_key": tls_key,
@@ -112,11 +120,11 @@ def serve(
         "log_format": log_format,
     }
     loaded = settings.load(environment(), given, config)
-    _serve(loaded.config)
+    _serve(loaded.config, loaded.file)
 
 
 def doors_of(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """`NAME=PORT[,static=DIR][,public_url=URL][,OPTION=VALUE]`, as the settings file has them."""
+    """`NAME=PORT[,static=DIR][,public_url=URL][,login=basic|token][,OPTION=VALUE]`, as the settings file has them."""
     found: dict[str, dict[str, Any]] = {}
     for text in texts:
         first, *options = text.split(",")
@@ -132,12 +140,12 @@ def doors_of(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
                 raise Usage(
                     f"--door {text}: {option or 'nothing'} is no option: static=DIR, for example, would be one."
                 )
-            place = found[name] if key in ("static", "public_url") else found[name].setdefault("options", {})
+            place = found[name] if key in ("static", "public_url", "login") else found[name].setdefault("options", {})
             place[key] = value
     return found
 
 
-def _serve(config: "Config") -> None:
+def _serve(config: "Config", file: Path) -> None:
     from fairlead.cli.output import hint
 
     hint("Starting the gateway ...")
@@ -148,8 +156,10 @@ def _serve(config: "Config") -> None:
             hint(line)
 
     async def serving() -> None:
-        await Gateway(config, environment()).serve(announce)
+        await Gateway(config, environment(), file=file).serve(announce)
 
+    # Nothing that an agent names may mean the folder that we happened to be started in.
+    os.chdir("/")
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(serving())
@@ -168,8 +178,11 @@ def _loop_factory() -> Any:
     return uvloop.new_event_loop
 
 
-def _with(static: str) -> str:
-    return f", with the files of {static}, which anybody who reaches it can read" if static else ""
+def _with(door: "DoorTold") -> str:
+    if not door.static:
+        return ""
+    readers = "those who sign in" if door.basic else "anybody who reaches it"
+    return f", with the files of {door.static}, which {readers} can read"
 
 
 def announcement(running: "Running") -> list[str]:
@@ -179,8 +192,9 @@ def announcement(running: "Running") -> list[str]:
     lines = [
         f"Fairlead {running.version} serves at {running.url}",
         *(f"             and at {url}" for url in running.urls if url != running.url),
-        *(f"  door     {door.name} at {door.url}{_with(door.static)}" for door in running.doors),
+        *(f"  door     {door.name} at {door.url}{_with(door)}" for door in running.doors),
         f"  data     {running.data}",
+        f"  sandbox  {running.exposed or HIDDEN}",
         f"  agent    {agent.name} {found}".rstrip(),
     ]
     if agent.problem:

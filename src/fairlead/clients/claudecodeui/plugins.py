@@ -23,7 +23,7 @@ from fairlead.model.plugins import (
     ReadPluginFile,
 )
 from fairlead.model.requests import Head
-from fairlead.model.routes import METHODS, Request, Response, Steps, json_response
+from fairlead.model.routes import METHODS, FileStream, Request, Response, Steps, json_response
 from fairlead.model.sockets import Agreed, Check, HangUp, Opening, PassOn, SocketRoute
 
 INVALID_NAME: Final = HangUp(4400, "Invalid plugin name")
@@ -93,7 +93,7 @@ def set_enabled(request: Request) -> Steps:
 
 def read_file(request: Request) -> Steps:
     known = request.head.first("if-none-match")
-    response: Response = yield ReadPluginFile(request.params["name"], request.params["path"], known)
+    response: Response | FileStream = yield ReadPluginFile(request.params["name"], request.params["path"], known)
     return response
 
 

@@ -5,14 +5,15 @@ Each part declares its routes and sockets; they are joined here.
 
 from typing import Final
 
-from fairlead.clients.cognova import chat, conversations, notifications, resources, terminal
+from fairlead.clients.cognova import account, chat, conversations, notifications, resources, terminal
 from fairlead.clients.cognova.history import MessageView
 from fairlead.model.routes import ClientProtocol
 
 PROTOCOL: Final = ClientProtocol(
     name="cognova",
     prefix="/cognova",
-    routes=(*conversations.ROUTES, *resources.ROUTES),
+    routes=(*account.ROUTES, *conversations.ROUTES, *resources.ROUTES),
     sockets=(chat.SOCKET, notifications.SOCKET, *terminal.SOCKETS),
     views=(MessageView(),),
+    door_login="basic",
 )

@@ -96,6 +96,11 @@ def frames_of(event: ev.Event, told: int = 0) -> Sequence[Frame]:
             return _text(event.text)
         case ev.Text(subagent=None):
             return _text(event.text[told:])
+        case ev.SubagentStarted():
+            facts = {"subagentId": event.child, "toolUseId": event.call, "title": event.title}
+            return ({"type": "chat:subagent_start", **facts},)
+        case ev.Text(subagent=str() as subagent) if event.text:
+            return ({"type": "chat:subagent_text", "subagentId": subagent, "text": event.text},)
         case ev.InputDelta():
             # The first piece that says something: one alone has the offset 0. The agent's first is often empty.
             return _started(event.call, event.name) if event.offset == 0 and event.json else ()
@@ -141,7 +146,6 @@ def frames_of(event: ev.Event, told: int = 0) -> Sequence[Frame]:
             | ev.ThinkingDelta()
             | ev.Thinking()
             | ev.ToolProgress()
-            | ev.SubagentStarted()
             | ev.SubagentEnded()
             | ev.SubagentResolved()
             | ev.ModeChanged()

@@ -23,7 +23,7 @@ NAME_LENGTH: Final = 500
 TEXT_LENGTH: Final = 500_000
 
 TIMES: Final = frozenset({"createdAt", "modifiedAt", "deletedAt", "dueDate", "completedAt", "remindAt"})
-HIDDEN: Final = frozenset({"sealed", "secret", "p256dh", "auth", "seq"})
+HIDDEN: Final = frozenset({"sealed", "secret", "p256dh", "auth", "seq", "user", "credential"})
 
 
 def shown(item: Item, *without: str) -> dict[str, Any]:

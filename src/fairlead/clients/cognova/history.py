@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from fairlead.clients.cognova.chat_frames import number
+from fairlead.clients.cognova.results import result_text
 from fairlead.model import events as ev
 from fairlead.model.content import Content, OtherBlock, ToolResultBlock
 from fairlead.model.ids import SessionId
@@ -161,7 +162,9 @@ class MessageRenderer:
                 self._calls.add(event.call)
                 return said
             case ev.ToolEnded() if answers(event) or event.call in self._calls:
-                result = {"type": "tool_result", "tool_use_id": event.call, "content": event.content}
+                # Always a text: the page calls string methods on it.
+                content = result_text(event.content)
+                result = {"type": "tool_result", "tool_use_id": event.call, "content": content}
                 return self._block(event, {**result, "is_error": event.is_error})
             case _:
                 return b""

@@ -1,10 +1,12 @@
 """REST for agents: prompts with a schedule and a budget, run by hand or on time. Pure."""
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from fairlead.clients.cognova.fields import Fields, given, missing_is, route, shown
 from fairlead.clients.cognova.rest import data, problem, worded
-from fairlead.model.errors import NotFound
+from fairlead.model.errors import BadRequest, NotFound
+from fairlead.model.moments import moment
 from fairlead.model.notices import (
     AddItem,
     AgentRun,
@@ -22,6 +24,11 @@ NO_AGENT: Final = "Agent not found"
 NOTHING_RUNS: Final = "No running executions found for this agent"
 INCOMPLETE: Final = "Name, schedule, and prompt are required"
 RUNS: Final = 50
+RUNS_LIMIT: Final = 500
+MOST: Final = 10_000
+"""Runs that are counted; the gateway keeps no more."""
+_DAY: Final = 24 * 60 * 60 * 1000
+PERIODS: Final = {"24h": _DAY, "7d": 7 * _DAY, "30d": 30 * _DAY}
 
 
 def _rest(fields: Fields) -> dict[str, Any]:
@@ -36,11 +43,25 @@ def _rest(fields: Fields) -> dict[str, Any]:
     return found
 
 
-def _runs_of(agent: str) -> ListItems:
+def _runs_of(agent: str, limit: int = RUNS, since: int = 0) -> ListItems:
     def accept(run: AgentRun) -> bool:
-        return run.agent_id == agent
+        return run.agent_id == agent and run.created_at >= since
 
-    return ListItems(AgentRun, accept, RUNS)
+    return ListItems(AgentRun, accept, limit)
+
+
+def _run(run: AgentRun) -> dict[str, Any]:
+    return shown(run) | {"startedAt": moment(run.created_at)}
+
+
+def _since(request: Request, default: str) -> int:
+    """Where the period that is asked for begins; 0 without one."""
+    period = request.query.get("period", default)
+    if not period:
+        return 0
+    if period not in PERIODS:
+        raise BadRequest(f"period must be one of: {', '.join(PERIODS)}", field="period")
+    return request.at - PERIODS[period]
 
 
 @worded
@@ -51,7 +72,70 @@ def list_agents(request: Request) -> Steps:
 @missing_is(NO_AGENT)
 def get_agent(request: Request) -> Steps:
     agent: ScheduledAgent = yield GetItem(ScheduledAgent, request.params["id"])
-    return data(shown(agent) | {"runs": [shown(run) for run in (yield _runs_of(agent.id))]})
+    return data(shown(agent) | {"runs": [_run(run) for run in (yield _runs_of(agent.id))]})
+
+
+@missing_is(NO_AGENT)
+def list_runs(request: Request) -> Steps:
+    limit = request.whole("limit", 100, 1, RUNS_LIMIT)
+    since = _since(request, "")
+    agent: ScheduledAgent = yield GetItem(ScheduledAgent, request.params["id"])
+    return data([_run(run) for run in (yield _runs_of(agent.id, limit, since))])
+
+
+@missing_is(NO_AGENT)
+def agent_stats(request: Request) -> Steps:
+    since = _since(request, "7d")
+    agent: ScheduledAgent = yield GetItem(ScheduledAgent, request.params["id"])
+    runs: tuple[AgentRun, ...] = yield _runs_of(agent.id, MOST, since)
+    done = [run.duration_ms for run in runs if run.completed_at is not None]
+    last = max((run.created_at for run in runs), default=None)
+    return data(
+        {
+            "totalRuns": len(runs),
+            "successRate": _success_rate(runs),
+            "avgDurationMs": round(sum(done) / len(done)) if done else 0,
+            "totalCostUsd": sum(run.cost_usd for run in runs),
+            "lastRunAt": None if last is None else moment(last),
+            "dailyRuns": _by_day(runs),
+        }
+    )
+
+
+@worded
+def all_stats(request: Request) -> Steps:
+    since = _since(request, "7d")
+    agents: tuple[ScheduledAgent, ...] = yield ListItems(ScheduledAgent)
+    runs: tuple[AgentRun, ...] = yield ListItems(AgentRun, lambda run: run.created_at >= since, MOST)
+    return data(
+        {
+            "totalAgents": len(agents),
+            "activeAgents": sum(agent.enabled for agent in agents),
+            "runsInPeriod": len(runs),
+            "successRate": _success_rate(runs),
+            "totalCostUsd": sum(run.cost_usd for run in runs),
+            "runningAgentIds": list(dict.fromkeys(run.agent_id for run in runs if run.status == "running")),
+            "dailyRuns": _by_day(runs),
+        }
+    )
+
+
+def _success_rate(runs: Sequence[AgentRun]) -> int:
+    """In percent."""
+    return round(100 * sum(run.status == "success" for run in runs) / len(runs)) if runs else 0
+
+
+def _by_day(runs: Sequence[AgentRun]) -> list[dict[str, Any]]:
+    """Days in UTC, in order; one that is still running is in `total` alone."""
+    days: dict[str, dict[str, Any]] = {}
+    for run in sorted(runs, key=lambda run: run.created_at):
+        date = moment(run.created_at)[:10]
+        day = days.setdefault(date, {"date": date, "success": 0, "error": 0, "total": 0, "costUsd": 0.0})
+        day["total"] += 1
+        day["success"] += run.status == "success"
+        day["error"] += run.status in ("error", "budget_exceeded", "cancelled")
+        day["costUsd"] += run.cost_usd
+    return list(days.values())
 
 
 @worded
@@ -105,7 +189,10 @@ def cancel_agent(request: Request) -> Steps:
 ROUTES: Final = (
     route("GET", "/api/agents", "view", list_agents, "Agents, newest first."),
     route("POST", "/api/agents", "chat", add_agent, "A new agent; its schedule is cron, in UTC."),
+    route("GET", "/api/agents/stats", "view", all_stats, "What all agents did in a period (24h, 7d, 30d)."),
     route("GET", "/api/agents/{id}", "view", get_agent, "One agent, with its last runs."),
+    route("GET", "/api/agents/{id}/runs", "view", list_runs, "Its runs, newest first, at most `limit`, of a `period`."),
+    route("GET", "/api/agents/{id}/stats", "view", agent_stats, "What it did in a period (24h, 7d, 30d)."),
     route("PATCH", "/api/agents/{id}", "chat", edit_agent, "Change an agent."),
     route("DELETE", "/api/agents/{id}", "chat", remove_agent, "Delete an agent; what runs is cancelled."),
     route("POST", "/api/agents/{id}/run", "chat", run_agent, "Run it now, as a session of its own."),

@@ -19,7 +19,7 @@ from fairlead.model.ids import SessionId, event_id, is_uuid, subagent_id, turn_i
 from fairlead.model.store import Entry
 from fairlead.model.views import Made, Row
 
-VIEW: Final = "happy.1"
+VIEW: Final = "happy.2"
 """The number grows when the same log would give other rows."""
 
 SAID: Final = frozenset({"local_command", "command", "unresolved", "link.gap", "link.back", "mode.ignored"})
@@ -185,6 +185,15 @@ class HappyFold:
         elif event.via != "agent":
             self._close(event, "completed")
             self._prompt(event)
+        elif not event.synthetic:
+            self._beside(event)
+
+    def _beside(self, event: ev.UserMessage) -> None:
+        """Words in the record of a tool's result: the agent's, in its turn."""
+        texts = [block.text for block in event.content if isinstance(block, TextBlock) and block.text.strip()]
+        for number, text in enumerate(texts):
+            self._speaks(event, None)
+            self._emit(event, {"t": "text", "text": text}, uuid=_record(event), which=number)
 
     def _prompt(self, event: ev.UserMessage) -> None:
         """One envelope a block, images first: a client shows them with the text that follows."""

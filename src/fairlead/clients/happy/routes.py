@@ -22,7 +22,8 @@ from fairlead.model.store import RowPage
 PAGE: Final = 100
 PAGE_LIMIT: Final = 500
 POST_LIMIT: Final = 100
-_LAST: Final = 10**15
+_LAST: Final = 2**53 - 1
+"""The largest number that JavaScript counts with: Happy's clients ask for what comes before it."""
 _IMAGES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 
 

@@ -2,9 +2,11 @@
 
 from typing import Final
 
-from fairlead.clients.mylifedb import notifications, rest, terminal
+from fairlead.clients.mylifedb import notifications, rest, startup, terminal
 from fairlead.clients.mylifedb.conversation import MyLifeDbConversation, check
+from fairlead.clients.mylifedb.counting import CountView
 from fairlead.clients.mylifedb.fold import MyLifeDbView
+from fairlead.clients.mylifedb.kinds import check_options
 from fairlead.clients.mylifedb.variants import MSGPACK
 from fairlead.model.routes import ClientProtocol
 from fairlead.model.sockets import SocketRoute
@@ -13,7 +15,7 @@ PROTOCOL: Final = ClientProtocol(
     name="mylifedb",
     prefix="/mylifedb",
     root_paths=("/api/claude",),
-    routes=(*rest.ROUTES, notifications.ROUTE),
+    routes=(*startup.ROUTES, *rest.ROUTES, notifications.ROUTE),
     sockets=(
         SocketRoute(
             path=f"{rest.ONE}/subscribe",
@@ -28,6 +30,8 @@ PROTOCOL: Final = ClientProtocol(
         ),
         terminal.SOCKET,
     ),
-    views=(MyLifeDbView(),),
-    door_options=("pages",),
+    views=(MyLifeDbView(), CountView()),
+    door_options=("pages", "records"),
+    check_options=check_options,
+    door_login="basic",
 )

@@ -1,6 +1,7 @@
 """Answers to permissions as this protocol words them, and what `always_allow` means. Pure; holds nothing.
 
-The client names only the request: which tool it is, and what else waits for the same tool, is asked first.
+The client names only the request: which tool it is, and what would be remembered for it, is asked first. An answer
+decides that one request; what else waits is settled by the session where the remembered rules allow it.
 """
 
 from collections.abc import Sequence
@@ -42,30 +43,22 @@ class Answering:
         return (Run(("pending", given), q.ListPermissions(self._session), LANE),)
 
     def found(self, given: Given, waiting: Sequence[q.PendingView]) -> Sequence[Do]:
-        """What waits now. A request that does not is answered all the same, so that its sender hears why not."""
+        """What waits now. An answer to a request that does not is passed over, as the original does: everybody was told
+        how it was settled."""
         pending = [msgspec.json.decode(view.event) for view in waiting]
         own = next((event for event in pending if event["request"] == given.request), None)
-        if own is not None:
-            suggestions = tuple(own.get("suggestions", ()))
-            given = msgspec.structs.replace(given, tool=_tool(own), suggestions=suggestions)
-        same = [event["request"] for event in pending if own is not None and _tool(event) == given.tool]
-        others = tuple(request for request in same if request != given.request)
-        return self._answer(given, others if given.always else ())
+        if own is None:
+            return ()
+        given = msgspec.structs.replace(given, tool=_tool(own), suggestions=tuple(own.get("suggestions", ())))
+        return self._answer(given)
 
-    def done(self, given: Given, others: Sequence[str]) -> Sequence[Do]:
-        """Everything else that waits for the same tool is allowed as well, each told by itself."""
-        return [
-            Run(("also",), cmd.Answer(session=self._session, request=RequestId(request), behavior="allow"), LANE)
-            for request in others
-        ]
-
-    def refused(self, given: Given, others: Sequence[str], error: FairleadError) -> Sequence[Do]:
+    def refused(self, given: Given, error: FairleadError) -> Sequence[Do]:
         """A whole tool may be too much to remember for this person: then what calls like this one need."""
         if not given.always or not given.broad or not isinstance(error, Refused) or isinstance(error, Stale):
             return ()
-        return self._answer(msgspec.structs.replace(given, broad=False), others)
+        return self._answer(msgspec.structs.replace(given, broad=False))
 
-    def _answer(self, given: Given, others: Sequence[str]) -> Sequence[Do]:
+    def _answer(self, given: Given) -> Sequence[Do]:
         denied = given.behavior == "deny"
         rules = (given.tool,) if given.broad else given.suggestions
         step = cmd.Answer(
@@ -77,7 +70,7 @@ class Answering:
             remember=rules if given.always and given.tool else (),
             interrupt=denied,
         )
-        return (Run(("answer", given, others), step, LANE),)
+        return (Run(("answer", given), step, LANE),)
 
 
 def read(message: dict[str, Any]) -> Given | None:

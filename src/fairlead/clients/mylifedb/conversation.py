@@ -10,12 +10,13 @@ from typing import Any, Final
 
 from fairlead.clients.mylifedb.answering import Answering
 from fairlead.clients.mylifedb.fold import NAME, read_memory
+from fairlead.clients.mylifedb.kinds import read_version
 from fairlead.clients.mylifedb.rest import SESSION_GONE
 from fairlead.clients.mylifedb.variants import MSGPACK, Variant
 from fairlead.model import commands as cmd
 from fairlead.model import queries as q
 from fairlead.model.content import TextBlock, ToolResultBlock
-from fairlead.model.errors import AgentGone, BadId, BadMode, FairleadError, NotFound
+from fairlead.model.errors import AgentGone, BadId, BadMode, FairleadError, NotFound, Stale
 from fairlead.model.gateway import Cursor
 from fairlead.model.ids import SessionId, session_id
 from fairlead.model.reading import MarkShown
@@ -56,6 +57,7 @@ class MyLifeDbConversation:
             packed=opening.subprotocol == MSGPACK,
             strip=opening.query.get("pages") == "1",
             state=opening.query.get("state") == "1",
+            records=read_version(opening.query.get("records", "")),
         )
         self._answering = Answering(self._session)
         self._unsent: deque[tuple[Any, cmd.Send]] = deque()
@@ -110,8 +112,6 @@ class MyLifeDbConversation:
                 return (self._write({"type": "control_response", "request_id": request, "response": response}),)
             case ("pending", given):
                 return self._answering.found(given, answer)
-            case ("answer", given, others):
-                return self._answering.done(given, others)
             case ("shown", int() as ordinal):
                 return self._mark(ordinal, answer)
             case ("acked", str()):
@@ -137,12 +137,14 @@ class MyLifeDbConversation:
                 if isinstance(error, BadMode):
                     told = f"Invalid permission mode: {mode}"
                 return (self._write({"type": "control_response", "request_id": request, "error": told}),)
-            case ("answer", given, others):
-                again = self._answering.refused(given, others, error)
+            case ("answer", _) if isinstance(error, Stale):
+                return ()  # settled meanwhile: everybody was told how
+            case ("answer", given):
+                again = self._answering.refused(given, error)
                 return again or self._error(f"Failed to answer the request: {error.message}", error)
             case ("tool_result",):
                 return self._error(f"Failed to send tool result: {error.message}", error)
-            case ("shown", _) | ("acked", _) | ("ends", _, _) | ("typing",) | ("also",) | ("unarchive",):
+            case ("shown", _) | ("acked", _) | ("ends", _, _) | ("typing",) | ("unarchive",):
                 return ()  # nobody asked for an answer
             case _:
                 return self._error("Internal server error", error)

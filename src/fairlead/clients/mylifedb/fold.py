@@ -19,7 +19,8 @@ from fairlead.model.ids import SessionId
 from fairlead.model.store import Entry
 from fairlead.model.views import Made, Passing, Replace, Row
 
-NAME: Final = "mylifedb"
+NAME: Final = "mylifedb.1"
+"""The number grows when the same log would give other rows."""
 THREADS: Final = 256
 CALLS: Final = 1024
 UNCOPIED: Final = 8192
@@ -36,7 +37,7 @@ STATE: Final = b"w"
 _WEIGHED: Final = frozenset(
     {"session.changed", "session.forked", "agent.started", "agent.exited", "turn.started", "turn.ended", "error"}
     | {"tool.called", "permission.asked", "question.asked", "plan.proposed"}
-    | {"permission.resolved", "permission.cancelled", "mode.changed", "record"}
+    | {"permission.resolved", "permission.cancelled", "mode.changed", "record", "subagent.started"}
 )
 """Events that mean something here beyond their record's bytes; the others are not even decoded."""
 
@@ -48,12 +49,16 @@ class Memory(msgspec.Struct):
     """The last record of each thread, by the call that started it; empty is the main one."""
     calls: dict[str, str] = {}
     """The record of each open tool call: its result hangs on it."""
+    parents: dict[str, str] = {}
+    """The call that started each subagent."""
     uncopied: dict[str, None] = {}
     """Records of the conversation whose row in the transcript has not come yet."""
     aside: dict[str, None] = {}
     """The last ones beside it, few of which are in the transcript at all: they may not push out the others."""
     driven: bool = False
     """A process of ours runs: the transcript is its copy, not the source."""
+    wired: bool = False
+    """It speaks over the wire: a turn ends with its `result`."""
     failed: bool = False
     """This turn could not be begun."""
     turn: bool = False
@@ -149,6 +154,7 @@ class MyLifeDbFold:
             return (self._said(entry, fields, kind, uuid),) if kind == "user" and uuid else ()
         if kind == "result":
             self._memory.result = uuid
+            self._memory.wired = True
         return (self._said(entry, fields, kind, uuid),)
 
     def _streamed(self, raw: bytes) -> Sequence[Made]:
@@ -159,10 +165,15 @@ class MyLifeDbFold:
         return (Passing(STREAM + records.readable(raw)),)
 
     def _copied(self, entry: Entry, event: ev.Event | None, fields: Fields, kind: str, uuid: str) -> Sequence[Made]:
-        """A line of the transcript, as it is: a row of its own, or in the place of the wire's."""
+        """A line of the transcript, as it is: a row of its own, or in the place of the wire's. A subagent's says whose
+        it is."""
         assert entry.raw is not None
         data = records.readable(entry.raw)
+        side = records.is_true(fields.get("isSidechain")) or "agentId" in fields
         copy = event.of if isinstance(event, ev.RecordKept) else ""
+        if side and not copy:
+            child = (event or ev.decode(entry.event)).subagent or ""
+            data = records.inside(data, fields, self._memory.parents.get(child, ""))
         if copy and copy != uuid and uuid:
             # Under another uuid it would be a second record to every client that has the first.
             return ()
@@ -170,10 +181,14 @@ class MyLifeDbFold:
             if copy in waiting:
                 del waiting[copy]
                 return (Replace(uuid, data),)
-        if kind == "progress" and self._memory.driven and not self._memory.turn:
-            # Read after the turn's end, it would make clients believe that a tool is running again.
+        if self._memory.driven and not self._memory.turn and (kind == "progress" or (self._memory.wired and not uuid)):
+            # Read after the turn's end: progress would make clients believe that a tool is running again, and what the
+            # agent noted down beside the conversation would stand behind the `result`, out of its place.
             return ()
-        if not records.is_true(fields.get("isSidechain")):
+        if side and copy and (kind not in records.CHAINED or "parentToolUseID" not in fields):
+            # Read after the turn's end, it would stand behind it, and as the main thread's.
+            return ()
+        if not side:
             if kind == "assistant":
                 self._memory.stream.clear("")
             if uuid:
@@ -247,7 +262,10 @@ class MyLifeDbFold:
             case ev.TurnStarted():
                 memory.turn = True
             case ev.AgentStarted():
-                memory.driven = True
+                memory.driven, memory.wired = True, False
+            case ev.SubagentStarted():
+                memory.parents[event.child] = event.call
+                _trim(memory.parents, THREADS)
             case ev.AgentExited():
                 memory.driven = False
                 return [Passing(STREAM + frame) for frame in memory.stream.end()]

@@ -90,10 +90,19 @@ def completed(fields: Fields, *, parent: str | None, at: int, session: SessionId
     told: Fields = {}
     for name, value in fields.items():
         told[SPELLING.get(name, name) if conversation else name] = value
+    if conversation and text_of(fields.get("parent_tool_use_id")):
+        told.setdefault("parentToolUseID", fields["parent_tool_use_id"])
     told.setdefault("parentUuid", raw(parent))
     told.setdefault("timestamp", raw(moment(at)))
     told.setdefault("sessionId", raw(text_of(fields.get("session_id")) or session))
     return _encoder.encode(told)
+
+
+def inside(data: bytes, fields: Fields, call: str) -> bytes:
+    """A subagent's line of the transcript, which does not say itself which call it works for; its bytes stay."""
+    if not call or "parentToolUseID" in fields or not data.endswith(b"}"):
+        return data
+    return data[:-1] + b',"parentToolUseID":' + _encoder.encode(call) + b"}"
 
 
 def prompt(fields: Fields, *, parent: str | None, at: int, session: SessionId) -> bytes:

@@ -5,23 +5,26 @@ roots, a mode that is not allowed) gets the refusal's status and reason.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from functools import wraps
 from typing import Any, Final, TypeVar
 
 import msgspec
 
+from fairlead.clients.mylifedb import counting
+from fairlead.clients.mylifedb.counting import read_counted
 from fairlead.clients.mylifedb.fold import NAME, read_memory
+from fairlead.clients.mylifedb.kinds import had, read_version
 from fairlead.clients.mylifedb.strip import stripped
 from fairlead.model import commands as cmd
 from fairlead.model import queries as q
 from fairlead.model.content import TextBlock
-from fairlead.model.errors import BadId, BadRequest, FairleadError, NotFound
+from fairlead.model.errors import BadId, BadRequest, FairleadError, NotFound, TooLarge
 from fairlead.model.ids import SessionId, is_uuid, session_id
 from fairlead.model.moments import moment
 from fairlead.model.reading import ReadShown, Shown
 from fairlead.model.routes import Param, Request, Route, Steps, json_response
-from fairlead.model.store import Summary
+from fairlead.model.store import TRANSCRIPT, SessionPage, Summary
 
 T = TypeVar("T")
 
@@ -32,6 +35,9 @@ ONE: Final = f"{PREFIX}/{{session}}"
 LIMIT: Final = 20
 MOST: Final = 100
 TITLE_LENGTH: Final = 120
+HISTORY_ROWS: Final = 500
+HISTORY_BYTES: Final = 32 << 20
+"""What one answer holds of a history."""
 _ASIDE: Final = re.compile(r"<(ide_[a-z_]+|system-reminder)>.*?(</\1>|\Z)", re.DOTALL)
 """What was selected or open in an editor, and reminders: told to the model with a prompt, and no part of it."""
 
@@ -91,28 +97,36 @@ def _session(request: Request) -> SessionId:
 # --- how a session is shown
 
 
-def title_of(summary: Summary) -> str:
-    """What a person or the agent called it, else how it began, without what an editor put in front of it."""
+def title_of(summary: Summary, number: int = 0) -> str:
+    """What a person or the agent called it, else how it began, without what an editor put in front of it. One in which
+    nothing was said yet is called by its `number`."""
     text = summary.first_prompt if summary.first_prompt.startswith(summary.title) else summary.title
     first = next((line for line in _ASIDE.sub("", text).splitlines() if line.strip()), "").strip()
     if not first:
-        return "Untitled"
+        return f"Session {number}" if number else "Untitled"
     return first if len(first) <= TITLE_LENGTH else first[:TITLE_LENGTH] + "…"
 
 
 def session_state(summary: Summary, shown: int | None, *, seen: bool) -> str:
-    """`shown`: turns that this credential was shown, None for a session it never opened; `seen`: somebody of it looks
-    at the session now, so that a request that waits is not news."""
+    """`shown`: turns that this user was shown, None for a session that they never opened; `seen`: an open socket of
+    theirs shows the session now, so that nothing in it is news."""
     if summary.archived:
         return "archived"
     if summary.pending and not seen:
         return "unread"
     if summary.state in ("working", "waiting"):
         return "working"
-    return "unread" if summary.turns > (shown or 0) else "idle"
+    return "unread" if not seen and summary.turns > (shown or 0) else "idle"
 
 
-def shown_session(summary: Summary) -> dict[str, Any]:
+def numbered() -> Generator[q.ListSessions, SessionPage, dict[str, int]]:
+    """Steps: the sessions that were opened here, by their beginning, from 1 on."""
+    found: list[Summary] = yield from q.every_session(transcripts=False, archived=None)
+    found.sort(key=lambda summary: (summary.created, summary.session))
+    return {summary.session: number for number, summary in enumerate(found, 1)}
+
+
+def shown_session(summary: Summary, number: int = 0) -> dict[str, Any]:
     return {
         "id": summary.session,
         "workingDir": summary.cwd,
@@ -120,12 +134,14 @@ def shown_session(summary: Summary) -> dict[str, Any]:
         "lastActivity": moment(summary.updated),
         "lastUserActivity": moment(summary.updated),
         "status": "archived" if summary.archived else "active",
-        "title": title_of(summary),
+        "title": title_of(summary, number),
         "permissionMode": summary.mode or "default",
     }
 
 
-def listed(summary: Summary, state: str) -> dict[str, Any]:
+def listed(summary: Summary, state: str, messages: int) -> dict[str, Any]:
+    """`isActive` and `status` are for the older page, which calls everything archived that does not run."""
+    active = not summary.archived and summary.state in ("working", "waiting")
     return {
         "id": summary.session,
         "title": title_of(summary),
@@ -133,9 +149,11 @@ def listed(summary: Summary, state: str) -> dict[str, Any]:
         "createdAt": summary.created,
         "lastActivity": summary.updated,
         "lastUserActivity": summary.updated,
-        "messageCount": summary.turns,
+        "messageCount": messages,
         "isSidechain": False,
         "sessionState": state,
+        "isActive": active,
+        "status": "active" if active else "archived",
         "permissionMode": summary.mode or "default",
     }
 
@@ -146,7 +164,8 @@ def listed(summary: Summary, state: str) -> dict[str, Any]:
 @worded("Failed to list sessions")
 def sessions(request: Request) -> Steps:
     found: list[Summary] = yield from q.every_session(transcripts=False)
-    return json_response({"sessions": [shown_session(summary) for summary in found]})
+    numbers = (yield from numbered()) if any(not summary.title for summary in found) else {}
+    return json_response({"sessions": [shown_session(one, numbers.get(one.session, 0)) for one in found]})
 
 
 @worded("Failed to list sessions")
@@ -160,13 +179,19 @@ def all_sessions(request: Request) -> Steps:
     shown: Shown = yield ReadShown(tuple(summary.session for summary in page))
     items = []
     for summary in page:
-        # Only of those that wait it matters who looks: few sessions do.
-        view: q.SessionView | None = (yield q.GetSession(summary.session)) if summary.pending else None
-        seen = view is not None and request.who.name in view.watchers
-        items.append(listed(summary, session_state(summary, shown.turns.get(summary.session), seen=seen)))
-    following = f"{page[-1].updated}_{page[-1].session}" if rest else None
+        seen = summary.session in shown.watched
+        state = session_state(summary, shown.turns.get(summary.session), seen=seen)
+        items.append(listed(summary, state, (yield from _messages(summary))))
+    following = f"{page[-1].updated}_{page[-1].session}" if rest else ""
     pagination = {"hasMore": bool(rest), "nextCursor": following, "totalCount": len(worth)}
     return json_response({"sessions": items, "pagination": pagination})
+
+
+def _messages(summary: Summary) -> Generator[q.ReadFold, bytes, int]:
+    """Of a transcript that was never opened only the prompts are known, where it is short enough to be seen whole."""
+    if summary.state == TRANSCRIPT:
+        return summary.turns
+    return read_counted((yield q.ReadFold(summary.session, counting.NAME))).messages
 
 
 def _limit(text: str) -> int:
@@ -193,7 +218,7 @@ def create(request: Request) -> Steps:
     known = session_id(body.resumeSessionId) if is_uuid(body.resumeSessionId.lower()) else None
     if known is not None:
         try:
-            return json_response(shown_session((yield q.GetSession(known)).summary))
+            return (yield from _shown(known))
         except NotFound:
             pass  # the agent may know it: it is tried when the first message comes
     settings = cmd.Settings(mode=body.permissionMode or "default", link="terminal" if body.mode == "cli" else "stdio")
@@ -204,16 +229,23 @@ def create(request: Request) -> Steps:
         settings=settings,
         resume=body.resumeSessionId,
     )
-    return json_response(shown_session((yield q.GetSession(reply.session)).summary))
+    return (yield from _shown(reply.session))
+
+
+def _shown(session: SessionId) -> Steps:
+    view: q.SessionView = yield q.GetSession(session)
+    number = 0 if view.summary.title else (yield from numbered()).get(view.summary.session, 0)
+    return json_response(shown_session(view.summary, number))
 
 
 @worded("Failed to get session")
 def get(request: Request) -> Steps:
     view: q.SessionView = yield q.GetSession(_session(request))
     shown: Shown = yield ReadShown((view.summary.session,))
-    seen = request.who.name in view.watchers
+    seen = view.summary.session in shown.watched
     state = session_state(view.summary, shown.turns.get(view.summary.session), seen=seen)
-    return json_response({**shown_session(view.summary), "sessionState": state})
+    number = 0 if view.summary.title else (yield from numbered()).get(view.summary.session, 0)
+    return json_response({**shown_session(view.summary, number), "sessionState": state})
 
 
 @worded("Failed to update session")
@@ -255,7 +287,7 @@ def unarchive(request: Request) -> Steps:
 
 @worded("Failed to read messages")
 def messages(request: Request) -> Steps:
-    session = _session(request)
+    session, version = _session(request), read_version(request.query.get("records", ""))
     text = request.query.get("page")
     if text is None:
         return json_response({"error": "page parameter is required"}, 400)
@@ -271,7 +303,7 @@ def messages(request: Request) -> Steps:
     found: list[msgspec.Raw] = []
     while after < last:
         rows: q.RowPage = yield q.ReadRows(session, NAME, after=after, limit=last - after)
-        found.extend(msgspec.Raw(stripped(row.data)) for row in rows.rows)
+        found.extend(msgspec.Raw(stripped(row.data)) for row in rows.rows if had(version, row.data))
         if not rows.rows:
             break
         after = rows.rows[-1].ordinal
@@ -280,6 +312,24 @@ def messages(request: Request) -> Steps:
         found.extend(msgspec.Raw(frame) for frame in memory.stream.frames())
     told = {"sessionId": session, "page": page, "totalPages": pages.total, "messages": found, "sealed": sealed}
     return json_response(told)
+
+
+@worded("Failed to read session history")
+def history(request: Request) -> Steps:
+    """All records at once, as the first version had it: for what is longer there are pages and the socket."""
+    session, version = _session(request), read_version(request.query.get("records", ""))
+    yield q.Whole(session)
+    found: list[msgspec.Raw] = []
+    size = after = 0
+    while True:
+        rows: q.RowPage = yield q.ReadRows(session, NAME, after=after, limit=HISTORY_ROWS)
+        if not rows.rows:
+            return json_response({"sessionId": session, "messages": found})
+        found.extend(msgspec.Raw(row.data) for row in rows.rows if had(version, row.data))
+        size += sum(len(row.data) for row in rows.rows)
+        if size > HISTORY_BYTES:
+            raise TooLarge("history", size, HISTORY_BYTES)
+        after = rows.rows[-1].ordinal
 
 
 @worded("Failed to send message")
@@ -295,6 +345,8 @@ def post_message(request: Request) -> Steps:
 def _route(method: str, path: str, access: Any, name: str, handle: Handler, about: str, **more: Any) -> Route:
     return Route(method=method, path=path, access=access, name=f"mylifedb.{name}", handle=handle, about=about, **more)
 
+
+RECORDS: Final = Param("records", str, "Only kinds of records that this version of Claude Code has, as 2.1.37.")
 
 ROUTES: Final = (
     _route("GET", PREFIX, "view", "list", sessions, "The sessions that were opened here."),
@@ -325,7 +377,8 @@ ROUTES: Final = (
         "messages",
         messages,
         "One page of the records, counted from 0.",
-        query=(Param("page", int, "Which page.", required=True),),
+        query=(Param("page", int, "Which page.", required=True), RECORDS),
     ),
+    _route("GET", f"{ONE}/history", "view", "history", history, "All records at once, up to 32 MiB.", query=(RECORDS,)),
     _route("POST", f"{ONE}/messages", "chat", "send", post_message, "Send a message."),
 )

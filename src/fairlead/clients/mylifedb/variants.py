@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
+from fairlead.clients.mylifedb import kinds
 from fairlead.clients.mylifedb.fold import STATE
 from fairlead.clients.mylifedb.records import value_of
 from fairlead.clients.mylifedb.strip import stripped
@@ -26,12 +27,16 @@ class Variant(msgspec.Struct, frozen=True):
     packed: bool = False
     strip: bool = False
     state: bool = False
+    records: kinds.Version = ()
+    """The version whose kinds of records are shown; all of them without one."""
 
     def encode(self, session: SessionId, entry: Entry) -> bytes:
         if entry.kind == PASSING:
             if entry.event.startswith(STATE) and not self.state:
                 return b""
             return self._framed(entry.event[1:])
+        if not kinds.had(self.records, entry.event):
+            return b""
         return self._framed(stripped(entry.event) if self.strip else entry.event)
 
     def signal(self, session: SessionId, kind: str, name: str, data: Any) -> bytes:

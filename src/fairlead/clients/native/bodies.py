@@ -59,6 +59,14 @@ class PatchSettings(Body, frozen=True, kw_only=True):
     link: Link | msgspec.UnsetType = msgspec.UNSET
 
 
+class ShareSession(Body, frozen=True, kw_only=True, omit_defaults=True):
+    """A user's name or `everybody`; `remove`: share it no more."""
+
+    user: str = ""
+    everybody: bool = False
+    remove: bool = False
+
+
 class ForkSession(Body, frozen=True, kw_only=True):
     """Without `at` the fork goes on from the end; else from just after the turn of that message."""
 

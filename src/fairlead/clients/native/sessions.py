@@ -116,6 +116,12 @@ def interrupt(request: Request) -> Steps:
     return json_response((yield cmd.Interrupt(session=session_of(request), key=idempotency_key(request))))
 
 
+def share(request: Request) -> Steps:
+    body = request.json(b.ShareSession)
+    command = cmd.Share(session=session_of(request), user=body.user, everybody=body.everybody, remove=body.remove)
+    return json_response((yield command))
+
+
 def close(request: Request) -> Steps:
     return json_response((yield cmd.Close(session=session_of(request))))
 
@@ -287,6 +293,16 @@ ROUTES: Final = (
         about="Delete the log. The agent's own file stays unless files=true, which needs the scope admin.",
         answer=cmd.Reply,
         query=(Param("files", bool, "Delete the agent's own file too."),),
+    ),
+    Route(
+        method="POST",
+        path=f"{PATH}/share",
+        access="chat",
+        name="sessions.share",
+        handle=share,
+        about="Let another user or everybody see and steer the session, or no more: its owner's or an admin's.",
+        body=b.ShareSession,
+        answer=cmd.Reply,
     ),
     Route(
         method="POST",

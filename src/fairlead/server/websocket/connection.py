@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from fairlead.server.websocket.parser import DEFAULT_MAX_MESSAGE
 
@@ -19,6 +19,13 @@ LOW_WATER: Final = 16 * 1024
 """asyncio's own marks: over the high one a connection is congested, under the low one it has drained."""
 
 
+class Share(Protocol):
+    """What one client may have waiting, over all its connections."""
+
+    def note(self, holder: Any, size: int) -> None: ...
+    def forget(self, holder: Any) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """What may differ between connections; to be known before the handshake is accepted."""
@@ -27,6 +34,8 @@ class Options:
     """Bytes of one inbound message, inflated; more is answered with close code 1009."""
     max_write_buffer: int = 4 * 1024 * 1024
     """Bytes that may wait for a slow peer; the next send over it closes with 1013 (memory: this and one send)."""
+    share: Share | None = None
+    """Who is told of bytes that wait for a slow peer, and may end the connection for them."""
     compress: bool = False
     """Agree to permessage-deflate if the peer offers it. The stock driver cannot and sends plain frames."""
 

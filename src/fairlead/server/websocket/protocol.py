@@ -19,7 +19,7 @@ from uvicorn.protocols.utils import get_remote_addr
 from uvicorn.server import ServerState
 
 from fairlead.server.websocket.asgi import Application, AsgiCall, Phase, websocket_scope
-from fairlead.server.websocket.connection import DEFAULT_OPTIONS, EXTENSION, Connection, Endpoint, Options
+from fairlead.server.websocket.connection import DEFAULT_OPTIONS, EXTENSION, Connection, Endpoint, Options, Share
 from fairlead.server.websocket.deflate import Deflate
 from fairlead.server.websocket.errors import BadHandshake, FrameError, Misuse
 from fairlead.server.websocket.frames import (
@@ -81,7 +81,9 @@ class WebSocketDriver(asyncio.Protocol):
         "_probes",
         "_reading_paused",
         "_server_state",
+        "_share",
         "_transport",
+        "_waiting",
         "code",
         "lost",
         "options",
@@ -126,6 +128,8 @@ class WebSocketDriver(asyncio.Protocol):
         self._heard = True
         self._backlog = 0
         self._probes: Probes | None = None
+        self._waiting: Callable[[], None] | None = None
+        self._share: Share | None = None
 
     # What an endpoint and its application call: see Connection.
 
@@ -141,6 +145,22 @@ class WebSocketDriver(asyncio.Protocol):
             self.close(1013, "too slow: reconnect and resume")
             return
         self._transport.write(frame)
+        if self._congested and self._share is not None:
+            self._share.note(self, self._transport.get_write_buffer_size())
+
+    # What a share calls.
+
+    def waiting_bytes(self) -> int:
+        return self._transport.get_write_buffer_size()
+
+    def too_slow(self) -> None:
+        logger.warning("slow consumer %s: too much waits for its credential; closing", self.peer)
+        self.close(1013, "too much waits unread for this credential: reconnect and resume")
+
+    def cut(self) -> None:
+        self._transport.abort()
+
+    # What an endpoint and its application call, again.
 
     def send_text(self, payload: bytes) -> None:
         self.send(text_frame(payload))
@@ -196,6 +216,18 @@ class WebSocketDriver(asyncio.Protocol):
         self._done = self._loop.create_future()
         return await self._done
 
+    # What the HTTP side and the application call while it has shown no credential.
+
+    def waiting(self, leave: Callable[[], None]) -> None:
+        """`leave` is called when that is over: it was let in, or is gone."""
+        self._waiting = leave
+
+    def prove(self) -> None:
+        """The handshake carried a valid credential."""
+        leave, self._waiting = self._waiting, None
+        if leave is not None:
+            leave()
+
     # What the keepalive and the parser call.
 
     def keep_alive(self) -> None:
@@ -236,6 +268,7 @@ class WebSocketDriver(asyncio.Protocol):
         self._transport.write(response)
         self._deflate = deflate
         self._max_write_buffer = self.options.max_write_buffer
+        self._share = self.options.share
         self._open = True
         self.keepalive.add(self)
 
@@ -299,6 +332,8 @@ class WebSocketDriver(asyncio.Protocol):
     def resume_writing(self) -> None:
         self._congested = False
         self._heard = True
+        if self._share is not None:
+            self._share.forget(self)
         if self._drained is not None:
             self._drained.set()
         if self._open and self._endpoint is not None:
@@ -306,6 +341,10 @@ class WebSocketDriver(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.lost = True
+        self.prove()
+        if self._share is not None:
+            self._share.forget(self)
+            self._share = None
         self._end(self.code)
         self._server_state.connections.discard(self)
         if self._close_timer is not None:

@@ -151,6 +151,8 @@ class StockConnection:
                 task.cancel()
             await asyncio.gather(reading, writing, closing, return_exceptions=True)
             self._end(ABNORMAL)
+            if self._options.share is not None:
+                self._options.share.forget(self)
             try:
                 endpoint.on_close(self, self._code)
             except Exception:
@@ -198,6 +200,8 @@ class StockConnection:
                 self._queued -= size
                 if self._congested and self._queued <= LOW_WATER:
                     self._congested = False
+                    if self._options.share is not None:
+                        self._options.share.forget(self)
                     if self._endpoint is not None and not self.closed:
                         self._call_endpoint(self._endpoint.on_drain)
             self._filled.clear()
@@ -214,6 +218,21 @@ class StockConnection:
         self._queued += size
         self._congested = self._congested or self._queued > HIGH_WATER
         self._filled.set()
+        if self._congested and self._options.share is not None:
+            self._options.share.note(self, self._queued)
+
+    # What a share calls.
+
+    def waiting_bytes(self) -> int:
+        return self._queued
+
+    def too_slow(self) -> None:
+        self.close(1013, "too much waits unread for this credential: reconnect and resume")
+
+    def cut(self) -> None:
+        self._outbox.clear()
+        self._queued = 0
+        self._end(ABNORMAL)
 
     def _end(self, code: int) -> None:
         if not self.closed:

@@ -1,19 +1,28 @@
 """A tool call, where it is judged, and the facts that every judge needs, worked out once. Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
 
 from fairlead.model.policy import PermissionMode, Rule
-from fairlead.sessions.policy.line import ShellAnalysis, Word
-from fairlead.sessions.policy.paths import BadPath, Resolve, absolute, inside_any, readings, static_part, tidy
+from fairlead.sessions.policy.follow import Followed, follow
+from fairlead.sessions.policy.line import ShellAnalysis
+from fairlead.sessions.policy.paths import (
+    BadPath,
+    Entries,
+    Resolve,
+    in_processes,
+    inside_any,
+    readings,
+    spellings,
+    static_part,
+    tidy,
+)
 from fairlead.sessions.policy.shell import analyse
 from fairlead.sessions.policy.shell_rules import path_words
 from fairlead.sessions.policy.tools import FETCH_TOOL, PATH_TOOLS, SEARCH_TOOLS, SHELL_TOOL, canonical
-
-_FOLLOWED_WORDS = 256  # words of one line whose links are followed; the rest is taken as written
 
 
 class ToolCall(msgspec.Struct, frozen=True):
@@ -37,8 +46,13 @@ class Fences(msgspec.Struct, frozen=True):
         return self.doors if self.port is None else (self.port, *self.doors)
 
 
+def _no_entries(folder: str) -> Sequence[str]:
+    return ()
+
+
 class PolicyContext(msgspec.Struct, frozen=True):
-    """Where a call is judged. `cwd`, `roots` and the fences' folders are absolute; `resolve` follows links."""
+    """Where a call is judged. `cwd`, `roots` and the fences' folders are absolute; `resolve` follows links, `entries`
+    lists a folder. `moved`: where the agent is now, if not in `cwd`: its relative paths may mean either."""
 
     cwd: str
     roots: tuple[str, ...]
@@ -47,38 +61,42 @@ class PolicyContext(msgspec.Struct, frozen=True):
     fences: Fences
     resolve: Resolve
     home: str | None = None
+    entries: Entries = _no_entries
+    moved: str = ""
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """Where relative paths of the agent may begin."""
+        return (self.cwd, self.moved) if self.moved else (self.cwd,)
 
     def places(self, path: str) -> tuple[str, ...]:
-        """Every real place that a path can mean here. Raises BadPath."""
+        """Every real place that a path of a tool call can mean here, as any CLI reads it. Raises BadPath."""
+        texts = spellings(path)
+        found = (readings(each, folder, self.home, self.resolve) for folder in self.folders for each in texts)
+        return tuple(dict.fromkeys(place for places in found for place in places))
+
+    def exactly(self, path: str) -> tuple[str, ...]:
+        """Where a path leads that is ours or a person's, and means what it says. Raises BadPath."""
         return readings(path, self.cwd, self.home, self.resolve)
 
-    def word_places(self, word: Word, *, follow: bool = True) -> tuple[str, ...]:
-        """The same for a shell word, whose `~` may be quoted. Raises BadPath for one that is not known."""
-        if word.value is None:
-            raise BadPath(word.raw)
-        path = word.value if word.tilde or not word.value.startswith("~") else "./" + word.value
-        return self.places(path) if follow else (tidy(absolute(path, self.cwd, self.home)),)
-
-    def real(self, folders: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(place for folder in folders for place in self.places(folder))
-
     def inside(self, places: tuple[str, ...]) -> bool:
-        """Whether all of these places lie within the session's folders."""
-        folders = self.real((*self.roots, self.cwd))
-        return all(inside_any(place, folders) for place in places)
+        """Whether all of these places lie within the session's folders. What belongs to processes never does."""
+        folders = [place for folder in (*self.roots, self.cwd) for place in self.exactly(folder)]
+        return all(inside_any(place, folders) and not in_processes(place) for place in places)
 
 
 class Facts(msgspec.Struct, frozen=True):
     """What is known about a call. `malformed` says why its input is not what the tool takes.
 
     `paths` holds, for each path of a file tool, every place that it can mean; `written` the same as it was written.
-    For a shell line, `words` holds the places of every word that could name a file, `targets` of the files that it
-    writes by redirection.
+    For a shell line, `followed` holds what its words may become, `words` the places of every word that could name a
+    file, `targets` of the files that it writes by redirection.
     """
 
     tool: str
     malformed: str | None = None
     shell: ShellAnalysis | None = None
+    followed: Followed | None = None
     written: tuple[str, ...] = ()
     paths: tuple[tuple[str, ...], ...] = ()
     words: tuple[tuple[str, ...], ...] = ()
@@ -96,14 +114,7 @@ def facts_of(call: ToolCall, context: PolicyContext) -> Facts:
         command = call.input.get("command")
         if not isinstance(command, str) or not command.strip():
             return Facts(tool, malformed="it has no command")
-        analysis = analyse(command)
-        targets = (redirection.target for redirection in analysis.redirections if redirection.writes)
-        return Facts(
-            tool,
-            shell=analysis,
-            words=_places(path_words(analysis), context),
-            targets=_places(targets, context),
-        )
+        return _shell_facts(tool, analyse(command), context)
     if tool == FETCH_TOOL:
         return _fetch_facts(tool, call.input.get("url"))
     if tool in PATH_TOOLS:
@@ -111,15 +122,19 @@ def facts_of(call: ToolCall, context: PolicyContext) -> Facts:
     return Facts(tool)
 
 
-def _places(words: Iterable[Word], context: PolicyContext) -> tuple[tuple[str, ...], ...]:
-    """The places of all words whose value is known; the links of the first ones are followed."""
-    out: list[tuple[str, ...]] = []
-    for count, word in enumerate(dict.fromkeys(words)):
-        try:
-            out.append(context.word_places(word, follow=count < _FOLLOWED_WORDS))
-        except BadPath:
-            continue
-    return tuple(out)
+def _shell_facts(tool: str, line: ShellAnalysis, context: PolicyContext) -> Facts:
+    in_commands = {word for command in line.commands for word in command.words}
+    in_commands.update(redirection.target for redirection in line.redirections)
+    others = [word for word in path_words(line) if word not in in_commands]
+    followed = follow(line, others, context.folders, context.home, context.resolve, context.entries)
+    pairs = zip(line.redirections, followed.targets, strict=True)
+    return Facts(
+        tool,
+        shell=line,
+        followed=followed,
+        words=tuple(argument.places for argument in followed.arguments() if argument.places),
+        targets=tuple(argument.places for redirection, argument in pairs if redirection.writes and argument.places),
+    )
 
 
 def _fetch_facts(tool: str, url: Any) -> Facts:
@@ -137,18 +152,24 @@ def _fetch_facts(tool: str, url: Any) -> Facts:
 def _path_facts(tool: str, given: Mapping[str, Any], context: PolicyContext) -> Facts:
     paths: list[Any] = [given.get(PATH_TOOLS[tool])]
     if paths == [None] and tool in SEARCH_TOOLS:
-        paths = [context.cwd]
+        paths = ["."]
     if tool == "Glob":
-        # The pattern itself may climb out of the folder that it starts from.
-        pattern = given.get("pattern")
-        start = pattern if not isinstance(pattern, str) else static_part(pattern) if pattern.startswith("/") else None
-        if start is None and isinstance(pattern, str) and isinstance(paths[0], str):
-            start = f"{paths[0]}/{pattern}"
-        paths.append(start)
+        paths.append(given.get("pattern"))
     if not all(isinstance(path, str) for path in paths):
         return Facts(tool, malformed="it names no path")
+    folders = spellings(paths[0])
+    texts = list(folders)
+    if tool == "Glob":
+        # The pattern itself may climb out of the folder that it starts from.
+        for pattern in spellings(paths[1]):
+            texts += [static_part(pattern)] if pattern[:1] == "/" else [f"{folder}/{pattern}" for folder in folders]
     try:
-        places = tuple(context.places(path) for path in paths)
+        places = tuple(context.places(text) for text in dict.fromkeys(texts) if text)
     except BadPath:
         return Facts(tool, malformed="its path cannot be resolved")
-    return Facts(tool, written=tuple(tidy(f"{context.cwd}/{p}" if p[0] != "/" else p) for p in paths), paths=places)
+    if not places or not all(paths):
+        return Facts(tool, malformed="its path cannot be resolved")
+    written = dict.fromkeys(
+        tidy(f"{folder}/{text}" if text[0] != "/" else text) for folder in context.folders for text in texts if text
+    )
+    return Facts(tool, written=tuple(written), paths=places)

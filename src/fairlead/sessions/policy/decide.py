@@ -6,7 +6,7 @@ read-only, and else a person. Deny beats ask beats allow. What is not understood
 
 from fairlead.model.policy import Behavior, PermissionMode, Rule, Verdict, format_rule
 from fairlead.sessions.policy.call import Facts, PolicyContext, ToolCall, facts_of
-from fairlead.sessions.policy.fence import ABOVE, fenced, reads_attached, searches_above
+from fairlead.sessions.policy.fence import ABOVE, PROCESSES, fenced, reads_attached, searches_above, through_processes
 from fairlead.sessions.policy.rules import Match, allowing, edits_plainly, refuses
 from fairlead.sessions.policy.tools import (
     COORDINATION_TOOLS,
@@ -39,6 +39,8 @@ def decide(call: ToolCall, context: PolicyContext) -> Verdict:
         return _asking(Verdict(Behavior.ASK, f"the call is malformed: {facts.malformed}"), context)
     if searches_above(facts, context):
         return _asking(Verdict(Behavior.ASK, ABOVE, None, "fence"), context)
+    if through_processes(facts):
+        return _asking(Verdict(Behavior.ASK, PROCESSES, None, "fence"), context)
     return _by_mode(facts, context) or _by_allowance(call, facts, context)
 
 

@@ -6,16 +6,18 @@ A fence, not a wall: an agent that may run free commands has its user's powers. 
 import ipaddress
 import posixpath
 import re
-from collections.abc import Iterator, Mapping
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping
 from string import ascii_letters, digits
 from typing import Any
+from urllib.parse import unquote
 
 from fairlead.sessions.policy.call import Facts, Fences, PolicyContext, ToolCall
+from fairlead.sessions.policy.follow import Followed
 from fairlead.sessions.policy.line import ShellAnalysis, Word
-from fairlead.sessions.policy.paths import BadPath, absolute, inside, inside_any, pattern_covers, tidy
+from fairlead.sessions.policy.paths import BadPath, absolute, in_processes, inside, inside_any, pattern_covers, tidy
 from fairlead.sessions.policy.shell_rules import path_words
 from fairlead.sessions.policy.tools import FETCH_TOOL, PROSE, READ_TOOL, SEARCH_TOOLS
-from fairlead.sessions.policy.wrappers import base_name
 
 _MAX_STRINGS = 1000
 _MAX_DEPTH = 8
@@ -26,25 +28,26 @@ _COMMON_PORTS = (80, 443)
 FOLDER = "the gateway's own folder is closed to tools"
 PORT = "the gateway's own port is closed to tools"
 ABOVE = "the search would go through the gateway's own folder"
+PROCESSES = "what belongs to running processes is not the session's own"
 
 
 def fenced(call: ToolCall, facts: Facts, context: PolicyContext) -> str | None:
     """Why this call is refused by the fence; None when it is not."""
     fences = context.fences
     if facts.shell is not None:
-        return _shell_fenced(facts.shell, facts.words, context)
+        return None if facts.followed is None else _shell_fenced(facts.shell, facts.followed, context)
     if facts.tool == FETCH_TOOL and facts.host is not None and facts.port in fences.ports:
         return PORT if facts.port not in _COMMON_PORTS or is_gateway_host(facts.host, fences) else None
     if reads_attached(facts, context):
         return None
-    folders = _folders(context)
+    folders = closed_folders(context)
     if any(inside_any(place, folders) for places in facts.paths for place in places):
         return FOLDER
     if isinstance(call.input, Mapping):
         for text in _strings(call.input):
-            if text.startswith(("/", "~")) and "\n" not in text and _names_folder(text, context, folders):
+            if _names_folder(text, context, folders):
                 return FOLDER
-            if "://" in text[:12] and _names_port(text.split(maxsplit=1)[0], fences):
+            if "://" in text[:_MAX_HOST] and _names_port(text.split(maxsplit=1)[0], fences):
                 return PORT
     return None
 
@@ -62,7 +65,13 @@ def searches_above(facts: Facts, context: PolicyContext) -> bool:
     """Whether a search begins above the closed folder and so would look into it."""
     if facts.tool not in SEARCH_TOOLS:
         return False
-    return any(inside(folder, place) for folder in _folders(context) for places in facts.paths for place in places)
+    folders = closed_folders(context)
+    return any(inside(folder, place) for folder in folders for places in facts.paths for place in places)
+
+
+def through_processes(facts: Facts) -> bool:
+    """Whether a path of a file tool goes through /proc: what it is depends on which process opens it."""
+    return any(in_processes(place) for places in facts.paths for place in places)
 
 
 def is_gateway_host(host: str, fences: Fences) -> bool:
@@ -97,21 +106,27 @@ def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
         return None
 
 
-def _folders(context: PolicyContext) -> tuple[str, ...]:
+def closed_folders(context: PolicyContext) -> tuple[str, ...]:
     """The closed folders as written and as they really are."""
     folders: list[str] = []
     for folder in context.fences.folders:
         folders.append(tidy(folder))
         try:
-            folders.extend(context.places(folder))
+            folders.extend(context.exactly(folder))
         except BadPath:
             continue
     return tuple(dict.fromkeys(folders))
 
 
-def _names_folder(path: str, context: PolicyContext, folders: tuple[str, ...]) -> bool:
+def _names_folder(text: str, context: PolicyContext, folders: tuple[str, ...]) -> bool:
+    """Whether a text of a tool's input is a path into a closed folder, or the address of one."""
+    path = text.strip()
+    if path.lower().startswith("file:"):
+        path = unquote(path[5:]).removeprefix("//localhost").removeprefix("//")
+    if not path or ("/" not in path and not path.startswith("~")) or "\n" in path:
+        return False
     try:
-        return any(inside_any(place, folders) for place in context.places(path))
+        return any(inside_any(place, folders) for each in {text, path} for place in context.places(each))
     except BadPath:
         return False
 
@@ -131,18 +146,18 @@ def _strings(value: Any, depth: int = 0) -> Iterator[str]:
             stack.extend((each, level + 1) for each in item[:_MAX_STRINGS])
 
 
-def _shell_fenced(analysis: ShellAnalysis, places: tuple[tuple[str, ...], ...], context: PolicyContext) -> str | None:
+def _shell_fenced(analysis: ShellAnalysis, followed: Followed, context: PolicyContext) -> str | None:
     words = list(dict.fromkeys(path_words(analysis)))
-    plain = "\n".join((analysis.raw, *(word.lead for word in words)))
-    if _names_port(plain, context.fences) or _dials_port(analysis, plain, context.fences):
+    values = [value for argument in followed.arguments() for value in argument.values or ()]
+    plain = "\n".join((analysis.raw, *(word.lead for word in words), *values))
+    if _names_port(plain, context.fences) or _dials_port(followed, plain, context.fences):
         return PORT
-    folders = _folders(context)
+    folders = closed_folders(context)
     if any(_mentions(plain, spelling) for folder in folders for spelling in _spellings(folder, context.home)):
         return FOLDER
-    if any(inside_any(place, folders) for each in places for place in each):
+    if any(inside_any(place, folders) for argument in followed.arguments() for place in argument.places):
         return FOLDER
-    bases = _other_folders(analysis, context)
-    if any(_reaches(word, base, folders) for base in bases for word in words):
+    if any(inside_any(folder, folders) for folder in followed.folders):
         return FOLDER
     return FOLDER if any(_globs_into(word, context, folders) for word in words if word.value is None) else None
 
@@ -158,23 +173,6 @@ def _mentions(text: str, folder: str) -> bool:
     return folder != "/" and re.search(re.escape(folder) + r"(?![\w.-])", text) is not None
 
 
-def _other_folders(analysis: ShellAnalysis, context: PolicyContext) -> list[str]:
-    """Where else relative paths of the line may begin: the folders that it changes to."""
-    out = []
-    for command in analysis.commands:
-        if base_name(command.name or "") in ("cd", "pushd") and len(command.words) > 1:
-            try:
-                out.append(absolute(command.words[-1].value or "", context.cwd, context.home))
-            except BadPath:
-                continue
-    return out[:4]
-
-
-def _reaches(word: Word, base: str, folders: tuple[str, ...]) -> bool:
-    """Whether a relative word, seen from another folder, names something closed."""
-    return bool(word.value) and inside_any(tidy(f"{base}/{word.value}"), folders)
-
-
 def _globs_into(word: Word, context: PolicyContext, folders: tuple[str, ...]) -> bool:
     """Whether a glob matches a closed folder, or something in it."""
     try:
@@ -186,11 +184,28 @@ def _globs_into(word: Word, context: PolicyContext, folders: tuple[str, ...]) ->
 
 def _names_port(text: str, fences: Fences) -> bool:
     """Whether an address with a port of the gateway stands in a text."""
-    return any(_names(text, port, fences) for port in fences.ports)
+    plain = unicodedata.normalize("NFKC", text)
+    return any(_names(plain, port, fences) for port in fences.ports)
+
+
+# A port as programs write it: a number, or numbers, ranges and choices of them (`[7430-7440]`, `{80,443}`).
+_PORT_TEXT = re.compile(r":([\[{(]?\d[\d,.\-\[\]{}]*)")
+_NUMBERS = re.compile(r"(?<![\w.])0*(\d+)(?:(?:-|\.\.|:)0*(\d+))?(?!\w)")
+
+
+def names_number(text: str, ports: Iterable[int]) -> bool:
+    """Whether one of these numbers stands in a text, by itself or within a range."""
+    for found in _NUMBERS.finditer(text):
+        low, high = int(found[1][:9]), int((found[2] or found[1])[:9])
+        if any(low <= port <= high or port in (low, high) for port in ports):
+            return True
+    return False
 
 
 def _names(text: str, port: int, fences: Fences) -> bool:
-    for found in re.finditer(rf":{port}(?![0-9])", text):
+    for found in _PORT_TEXT.finditer(text):
+        if not names_number(found[1], (port,)):
+            continue
         left = text[max(0, found.start() - _MAX_HOST) : found.start()]
         host = left[left.rfind("[") :] if left.endswith("]") else left[len(left.rstrip(_HOST_CHARACTERS)) :]
         before = left[: len(left) - len(host)]
@@ -203,16 +218,17 @@ def _names(text: str, port: int, fences: Fences) -> bool:
     return False
 
 
-def _dials_port(analysis: ShellAnalysis, text: str, fences: Fences) -> bool:
+def _dials_port(followed: Followed, text: str, fences: Fences) -> bool:
     """`nc localhost PORT`, `/dev/tcp/localhost/PORT`: host and port as words of their own."""
-    return any(_dials(analysis, text, str(port), fences) for port in fences.ports)
+    return any(_dials(followed, text, port, fences) for port in fences.ports)
 
 
-def _dials(analysis: ShellAnalysis, text: str, port: str, fences: Fences) -> bool:
-    if re.search(rf"/dev/(?:tcp|udp)/[^/\s]*/{port}(?![0-9])", text):
+def _dials(followed: Followed, text: str, port: int, fences: Fences) -> bool:
+    if re.search(rf"/dev/(?:tcp|udp)/[^/\s]*/0*{port}(?![0-9])", text):
         return True
-    for command in analysis.commands:
-        values = [word.value for word in command.words[1:] if word.value]
-        if port in values and any(value != port and is_gateway_host(value, fences) for value in values):
+    for arguments in followed.commands:
+        found = [unicodedata.normalize("NFKC", value) for each in arguments[1:] for value in each.values or () if value]
+        named = [value for value in found if re.fullmatch(r"[\d\-:.,]+", value) and names_number(value, (port,))]
+        if named and any(value not in named and is_gateway_host(value, fences) for value in found):
             return True
     return False

@@ -66,6 +66,13 @@ class Assignment(msgspec.Struct, frozen=True):
     value: Word
 
 
+class Counted(msgspec.Struct, frozen=True):
+    """`for NAME in WORDS`: what a variable is set to by a loop. Without words: to what is not known."""
+
+    name: str
+    words: tuple[Word, ...]
+
+
 class SimpleCommand(msgspec.Struct, frozen=True):
     """One command with its words. `raw` is its text without redirections.
 
@@ -105,6 +112,7 @@ class ShellAnalysis(msgspec.Struct, frozen=True):
     redirections: tuple[Redirection, ...] = ()
     assignments: tuple[Assignment, ...] = ()
     problems: tuple[Problem, ...] = ()
+    counted: tuple[Counted, ...] = ()
 
     @property
     def knowable(self) -> bool:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from fairlead.sessions.policy.grammar import MAX_UNWRAP, is_harmless_variable
 from fairlead.sessions.policy.line import (
     Assignment,
+    Counted,
     Problem,
     Redirection,
     ShellAnalysis,
@@ -24,10 +25,16 @@ class Listing:
         self.redirections: list[Redirection] = []
         self.assignments: list[Assignment] = []
         self.problems: list[Problem] = []
+        self.counted: list[Counted] = []
 
     def analysis(self, raw: str) -> ShellAnalysis:
         return ShellAnalysis(
-            raw, tuple(self.commands), tuple(self.redirections), tuple(self.assignments), tuple(self.problems)
+            raw,
+            tuple(self.commands),
+            tuple(self.redirections),
+            tuple(self.assignments),
+            tuple(self.problems),
+            tuple(self.counted),
         )
 
     def problem(self, kind: Trouble, text: str, command: int | None = None) -> None:
@@ -98,6 +105,7 @@ class Listing:
             )
         self.redirections.extend(inner.redirections)
         self.assignments.extend(inner.assignments)
+        self.counted.extend(inner.counted)
         for problem in inner.problems:
             index = within if problem.command is None else problem.command + base
             self.problem(problem.kind, problem.text, index)

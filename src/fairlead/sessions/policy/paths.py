@@ -1,16 +1,33 @@
 """Paths of tool calls: where they lead, whether that is inside a folder, whether a rule's pattern covers it. Pure:
 looking through symbolic links is a function that the caller gives.
 
-A path has two readings: programs that tidy `..` away before opening, and the kernel, which follows links first.
-Both are kept. To allow something all of them must be fine; to refuse it, one that is not is enough.
+A path has several readings. Programs tidy `..` away before opening, the kernel follows links first. The tools of the
+CLIs trim a path and compose its letters (NFC), some versions after the policy was asked, some before. All readings are
+kept. To allow something all of them must be fine; to refuse it, one that is not is enough.
 """
 
 import posixpath
 import re
-from collections.abc import Callable, Iterable
+import unicodedata
+from collections.abc import Callable, Iterable, Sequence
 
 Resolve = Callable[[str], str]
-"""The real path of an absolute path, links followed, the missing rest kept (os.path.realpath). May raise OSError."""
+"""The real path of an absolute path: links followed, the missing rest kept, and never out of /proc, whose links mean
+something else in every process (sessions/disk.py). May raise OSError."""
+
+Entries = Callable[[str], Sequence[str]]
+"""The names in a folder. May raise OSError."""
+
+PROCESSES = "/proc"
+
+# What String.prototype.trim takes away: Unicode's white space as JavaScript counts it, and the byte order mark.
+_TRIMMED = (
+    "\t\n\v\f\r \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f"
+    "\u205f\u3000\ufeff"
+)
+# The reading tool tries the other of these two spaces in the name of a screenshot that is not there.
+_SCREENSHOT = re.compile("([ \u202f])(?=(?:AM|PM)\\.png$)")
+_PROCESS_LINK = re.compile(r"/proc/[^/]+/(?:task/[^/]+/)?(root|cwd)((?:/.*)?)")
 
 _WILD = re.compile(r"[*?\[{]")
 _MAX_PATH = 4096  # PATH_MAX of Linux
@@ -33,15 +50,37 @@ def absolute(path: str, cwd: str, home: str | None) -> str:
     return path if path.startswith("/") else f"{cwd}/{path}"
 
 
+def spellings(path: str) -> tuple[str, ...]:
+    """A path of a tool call as written and as the CLIs' tools rewrite it before they open it."""
+    if path.isascii() and path == path.strip(_TRIMMED) and not path.endswith(".png"):
+        return (path,)
+    found = dict.fromkeys((path, path.strip(_TRIMMED)))
+    found |= dict.fromkeys([unicodedata.normalize("NFC", text) for text in found])
+    found |= dict.fromkeys([text.strip(_TRIMMED) for text in found])
+    other = {" ": "\u202f", "\u202f": " "}
+    found |= dict.fromkeys([_SCREENSHOT.sub(lambda space: other[space[1]], text) for text in found])
+    return tuple(found)
+
+
 def readings(path: str, cwd: str, home: str | None, resolve: Resolve) -> tuple[str, ...]:
-    """Every real place that this path can mean. Raises BadPath."""
+    """Every real place that this path can mean when it is opened as it is written. Raises BadPath."""
     full = absolute(path, cwd, home)
-    plain = tidy(full)
     try:
-        first = tidy(resolve(plain))
-        return (first,) if plain == full else tuple(dict.fromkeys((first, tidy(resolve(full)))))
+        found = dict.fromkeys(tidy(resolve(each)) for each in dict.fromkeys((tidy(full), full)))
+        for place in tuple(found):
+            process = _PROCESS_LINK.fullmatch(place)
+            if process is not None:
+                # In the agent's process it most likely means this.
+                start = cwd if process[1] == "cwd" else ""
+                found[tidy(resolve(f"{start}{process[2]}" or "/"))] = None
     except (OSError, ValueError) as error:
-        raise BadPath(path) from error
+        raise BadPath(path[:80]) from error
+    return tuple(found)
+
+
+def in_processes(place: str) -> bool:
+    """Whether a place belongs to running processes: what it is depends on who opens it."""
+    return inside(place, PROCESSES) or inside(place, "/dev/fd")
 
 
 def tidy(path: str) -> str:

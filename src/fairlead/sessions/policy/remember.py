@@ -153,7 +153,7 @@ def _check_path_rule(text: str, content: str | None, context: PolicyContext) -> 
         raise BadRule(text, "would allow paths everywhere: name a folder, or let an admin set it")
     try:
         start = static_part(absolute(content, context.cwd, context.home))
-        within = context.inside(context.places(start))
+        within = context.inside(context.exactly(start))
     except BadPath:
         raise BadRule(text, "has a path that cannot be resolved") from None
     if not within:
@@ -165,7 +165,7 @@ def _directories(given: tuple[str, ...], context: PolicyContext, refused: list[F
     out: list[str] = []
     for directory in given:
         try:
-            places = context.places(directory)
+            places = context.exactly(directory)
         except BadPath:
             places = ()
         if places and context.inside(places):

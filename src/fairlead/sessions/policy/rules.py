@@ -3,20 +3,22 @@
 - Families: a rule for `Edit` speaks for all editing tools and one for `Read` for all reading ones; a deny or ask
   rule for any editing tool speaks for all of them.
 - Paths: a refusing rule also covers what lies in a matching folder; an allowing one matches every reading of a path.
-- Shell lines: refusing path rules hold for redirections and words of a command too.
+- Shell lines: refusing path rules hold for redirections and words of a command too. An allowing rule covers neither
+  words that are not known before they run nor options that its program was not allowed for (see doubts.py).
+- Files that make programs run things (protected.py) are covered only by a rule that names them.
 - A content whose meaning we do not know never allows, and when it refuses, a person is asked.
 """
 
 from enum import Enum
 from itertools import chain
 
-from fairlead.model.policy import Behavior, Rule, format_rule
+from fairlead.model.policy import Behavior, PermissionMode, Rule, format_rule
 from fairlead.sessions.policy.call import Facts, PolicyContext, ToolCall
-from fairlead.sessions.policy.line import ShellAnalysis
-from fairlead.sessions.policy.paths import BadPath, absolute, inside_any, pattern_covers, static_part, tidy
+from fairlead.sessions.policy.doubts import doubt
+from fairlead.sessions.policy.paths import BadPath, absolute, pattern_covers, static_part, tidy
+from fairlead.sessions.policy.protected import is_protected
 from fairlead.sessions.policy.shell_rules import (
     ANYTHING,
-    changes_folder,
     coverage,
     may_be_refused_by,
     refused_by,
@@ -31,10 +33,6 @@ from fairlead.sessions.policy.tools import (
     SHELL_TOOL,
     canonical,
 )
-
-# Files that make programs run things later: writing them is never a matter of course, even inside the roots.
-PROTECTED_NAMES = frozenset({".git", ".claude", ".mcp.json"})
-_DEVICES = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"})
 
 
 class Match(Enum):
@@ -91,20 +89,24 @@ def refuses(rule: Rule, call: ToolCall, facts: Facts, context: PolicyContext) ->
 def allowing(call: ToolCall, facts: Facts, context: PolicyContext) -> tuple[str | None, str]:
     """The allow rules that together allow a call, as text, or None; and why not."""
     rules = [r for r in context.rules if r.behavior is Behavior.ALLOW and speaks_for(r, facts.tool)]
+    protected = facts.tool in EDIT_TOOLS and any(is_protected(place) for places in facts.paths for place in places)
     for rule in rules:
-        if rule.content is None or (rule.content == ANYTHING and facts.tool == SHELL_TOOL):
+        everything = rule.content is None or (rule.content == ANYTHING and facts.tool == SHELL_TOOL)
+        if everything and not protected:
             return format_rule(rule), ""
     if facts.shell is not None:
         contents = [rule.content for rule in rules if rule.content is not None]
         covered = coverage(facts.shell, [shell_pattern(content) for content in contents])
-        missing = covered.missing or _bad_redirection(facts.shell, context)
+        missing = covered.missing or doubt(
+            facts, context, covered.named, lambda places: _why_not_written(places, context, whole=covered.whole)
+        )
         if missing is not None:
             return None, missing
         return ", ".join(f"{SHELL_TOOL}({contents[index]})" for index in covered.used), ""
     for rule in rules:
         if rule.content is not None and _content_allows(rule.content, call, facts, context):
             return format_rule(rule), ""
-    return None, "no rule allows it"
+    return None, "it makes programs run things, and no rule names it" if protected else "no rule allows it"
 
 
 def edits_plainly(facts: Facts, context: PolicyContext) -> bool:
@@ -118,12 +120,10 @@ def _yes(holds: bool) -> Match:
 
 def _content_allows(content: str, call: ToolCall, facts: Facts, context: PolicyContext) -> bool:
     if facts.tool in PATH_TOOLS:
-        patterns = _patterns(content, context)
-        return bool(patterns) and all(
-            any(pattern_covers(pattern, place, below=False) for pattern in patterns)
-            for places in facts.paths
-            for place in places
-        )
+        places = tuple(chain(*facts.paths))
+        if facts.tool in EDIT_TOOLS and any(is_protected(place) for place in places) and not is_protected(content):
+            return False
+        return _all_covered(content, places, context)
     if facts.tool == FETCH_TOOL and content.startswith("domain:"):
         domain, host = content.removeprefix("domain:").lower(), (facts.host or "").lower()
         return host.endswith(domain[1:]) if domain.startswith("*.") else host == domain
@@ -136,7 +136,7 @@ def _patterns(content: str, context: PolicyContext, *, as_written: bool = False)
         full = absolute(content, context.cwd, context.home)
         start = static_part(full)
         rest = full[len(start) :].lstrip("/")
-        found = [tidy(place) for place in context.places(start)]
+        found = [tidy(place) for place in context.exactly(start)]
     except BadPath:
         return ()
     if as_written:
@@ -157,28 +157,29 @@ def _path_rule_on_shell(rule: Rule, content: str, facts: Facts, context: PolicyC
         return Match.YES
     if any(_covers(patterns, places) for places in facts.words):
         return Match.MAYBE if editing else Match.YES
-    return Match.NO
+    return Match.MAYBE if facts.followed is not None and facts.followed.lost is not None else Match.NO
+
+
+def _all_covered(content: str, places: tuple[str, ...], context: PolicyContext) -> bool:
+    """Whether an allowing rule's pattern matches every one of these places."""
+    patterns = _patterns(content, context)
+    return bool(patterns) and all(
+        any(pattern_covers(pattern, place, below=False) for pattern in patterns) for place in places
+    )
 
 
 def _may_write(places: tuple[str, ...], context: PolicyContext) -> bool:
-    return context.inside(places) and not any(PROTECTED_NAMES.intersection(place.split("/")) for place in places)
+    return context.inside(places) and not any(is_protected(place) for place in places)
 
 
-def _bad_redirection(analysis: ShellAnalysis, context: PolicyContext) -> str | None:
-    """The first redirection of a line that no rule can allow, in words."""
-    moved = changes_folder(analysis)
-    for redirection in analysis.redirections:
-        target = redirection.target
-        if target.value in _DEVICES:
-            continue
-        try:
-            places = context.word_places(target)
-        except BadPath:
-            return f"where {target.raw[:80]!r} leads is not known"
-        if moved and not (target.tilde or target.lead.startswith("/")):
-            return f"{target.raw[:80]!r} is relative, and the line changes its folder"
-        if redirection.writes and not _may_write(places, context):
-            return f"it would write {target.raw[:80]!r}, outside of what this session may write"
-        if inside_any(places[0], ("/dev",)):
-            return f"{target.raw[:80]!r} is a device"
-    return None
+def _why_not_written(places: tuple[str, ...], context: PolicyContext, *, whole: bool) -> str | None:
+    """Why a line that rules allow may not write here. A rule for a program is none for files: those are edits."""
+    if not _may_write(places, context):
+        return "it lies outside of what this session may write, or makes programs run things"
+    if whole or context.mode is PermissionMode.ACCEPT_EDITS:
+        return None
+    for rule in context.rules:
+        writes = rule.behavior is Behavior.ALLOW and canonical(rule.tool) in ("Edit", "Write")
+        if writes and (rule.content is None or _all_covered(rule.content, places, context)):
+            return None
+    return "a rule for a command is none for the files that its output goes to"

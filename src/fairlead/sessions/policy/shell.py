@@ -33,6 +33,7 @@ from fairlead.sessions.policy.heredocs import expands, find_end, read_delimiter
 from fairlead.sessions.policy.lexing import DELIMITERS, forbidden_character, is_safe_expansion, read_word
 from fairlead.sessions.policy.line import (
     Assignment,
+    Counted,
     Problem,
     ShellAnalysis,
     Trouble,
@@ -134,19 +135,24 @@ class _Reader:
             self.not_vouched(node, depth)
 
     def body(self, node: Node, depth: int) -> None:
+        name, words = "", []
         for child in node.children:
             if child.type == "variable_name":
                 # What a for or select counts in.
                 self.mark(child)
-                self.out.variable(self.text(child.start_byte, child.end_byte), exported=False)
+                name = self.text(child.start_byte, child.end_byte)
+                self.out.variable(name, exported=False)
             elif child.type in WORDS and node.type in WITH_WORDS:
-                self.out.kept_text(self.word(child.start_byte, child.end_byte, [child], depth))
+                words.append(self.word(child.start_byte, child.end_byte, [child], depth))
+                self.out.kept_text(words[-1])
             elif child.is_named:
                 self.statement(child, depth + 1)
             elif child.type in TOKENS:
                 self.token(child)
             else:
                 self.not_vouched(child, depth)
+        if name:
+            self.out.counted.append(Counted(name, tuple(words)))
 
     def token(self, node: Node) -> None:
         """An operator or a reserved word; the latter is one only where it stands alone."""

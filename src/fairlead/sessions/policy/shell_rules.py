@@ -116,17 +116,22 @@ def problem_with(content: str) -> str | None:
 
 
 class Coverage(msgspec.Struct, frozen=True):
-    """What the allow rules leave of a line: nothing, or the first thing that they do not speak for."""
+    """What the allow rules leave of a line: nothing, or the first thing that they do not speak for.
+
+    `named`: for each command how many of its words the rules name; `whole`: a rule is the very text of the line.
+    """
 
     missing: str | None
     used: tuple[int, ...] = ()
+    named: tuple[float, ...] = ()
+    whole: bool = False
 
 
 def coverage(analysis: ShellAnalysis, patterns: Sequence[ShellPattern]) -> Coverage:
     """Whether these allow rules speak for all of a line, redirections apart; `used` are the rules that did."""
     whole = [i for i, p in enumerate(patterns) if not p.prefix and p.text == analysis.raw.strip()]
     if whole and analysis.knowable:
-        return Coverage(None, (whole[0],))
+        return Coverage(None, (whole[0],), (inf,) * len(analysis.commands), whole=True)
     reaches: list[float] = []
     used: list[int] = []
     for command in analysis.commands:
@@ -143,7 +148,7 @@ def coverage(analysis: ShellAnalysis, patterns: Sequence[ShellPattern]) -> Cover
             return Coverage(problem.text)
     if not used:
         return Coverage("no rule speaks about it")
-    return Coverage(None, tuple(dict.fromkeys(used)))
+    return Coverage(None, tuple(dict.fromkeys(used)), tuple(reaches))
 
 
 def _best_reach(command: SimpleCommand, patterns: Sequence[ShellPattern]) -> tuple[float, int | None]:
@@ -174,11 +179,6 @@ def may_be_refused_by(analysis: ShellAnalysis, pattern: ShellPattern) -> bool:
     if any(problem.kind not in OPEN for problem in analysis.problems):
         return True
     return any(pattern.may_refuse(command) for command in analysis.commands)
-
-
-def changes_folder(analysis: ShellAnalysis) -> bool:
-    """Whether relative paths later in the line may mean another folder."""
-    return any(base_name(c.name or "") in ("cd", "pushd", "popd", "chdir") for c in analysis.commands)
 
 
 def path_words(analysis: ShellAnalysis) -> list[Word]:

@@ -3,12 +3,13 @@
 A suggestion is checked before it is made: the rules together do allow this very call, and a session may have them.
 """
 
-import re
+import msgspec
 
 from fairlead.model.errors import FairleadError
 from fairlead.model.policy import Behavior, Rule, format_rule
 from fairlead.sessions.policy.call import Facts, PolicyContext, ToolCall, facts_of
 from fairlead.sessions.policy.line import ShellAnalysis, SimpleCommand
+from fairlead.sessions.policy.options import known
 from fairlead.sessions.policy.remember import check_rule
 from fairlead.sessions.policy.rules import allowing
 from fairlead.sessions.policy.tools import (
@@ -17,26 +18,7 @@ from fairlead.sessions.policy.tools import (
     PATH_TOOLS,
     QUESTION_TOOLS,
     SEARCH_TOOLS,
-    names,
 )
-
-# Programs that are many in one: the second word says what is done.
-_SUBCOMMANDS = names(
-    "git gh npm pnpm yarn bun pip pip3 uv poetry cargo go rustup docker podman kubectl helm terraform brew apt dnf "
-    "systemctl conda mvn gradle dotnet composer bundle gem mix"
-)
-# Second words that run, publish or reconfigure whatever the third says: only the exact command is remembered.
-_RUNNERS = names(
-    "run exec x dlx eval install i ci create init publish push config alias bisect filter-branch submodule api apply "
-    "delete rm clean reset"
-)
-# Programs that only look, whatever their words.
-_READERS = names(
-    "ls cat head tail wc pwd echo grep egrep fgrep which stat du df whoami id uname basename dirname realpath "
-    "readlink diff cmp nl cut tr true false sleep seq ps"
-)
-
-_SECOND = re.compile(r"[a-z][a-z-]*")
 
 
 def suggest(call: ToolCall, context: PolicyContext) -> list[Rule]:
@@ -59,9 +41,7 @@ def _usable(rules: list[Rule], call: ToolCall, facts: Facts, context: PolicyCont
                 return []
     except FairleadError:
         return []
-    trial = PolicyContext(
-        context.cwd, context.roots, context.mode, tuple(rules), context.fences, context.resolve, context.home
-    )
+    trial = msgspec.structs.replace(context, rules=tuple(rules))
     return rules if allowing(call, facts, trial)[0] is not None else []
 
 
@@ -76,14 +56,9 @@ def _shell_choices(analysis: ShellAnalysis) -> list[list[str | None]]:
 
 
 def _command_content(command: SimpleCommand) -> str:
-    values = [word.value for word in command.words]
-    name = values[0]
-    if name in _READERS:
-        return f"{name}:*"
-    second = values[1] if len(values) > 1 else None
-    if name in _SUBCOMMANDS and second is not None and _SECOND.fullmatch(second) and second not in _RUNNERS:
-        return f"{name} {second}:*"
-    return command.raw
+    """All calls of a program whose safe options are known, else exactly this one."""
+    listed = known([word.value for word in command.words])
+    return f"{listed}:*" if listed is not None else command.raw
 
 
 def _other_choices(call: ToolCall, facts: Facts) -> list[list[str | None]]:

@@ -108,6 +108,9 @@ _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\+?=")
 UNKNOWN_WORD = Word("…", None, "")
 """A word that comes from elsewhere: what xargs reads, what find finds."""
 
+FOUND_WORD = Word("{}", None, "")
+"""What find itself removes: names below where it starts, links not followed."""
+
 
 class Inner(msgspec.Struct, frozen=True):
     """A hidden command: its words, or shell text still to be read. `named`: the outer words that spell it out."""
@@ -286,7 +289,7 @@ def _unwrap_find(words: Sequence[Word]) -> Unwrapped:
             inner.append(Inner(hidden, named=end))
             at = end
         elif word.value == "-delete":
-            inner.append(Inner((Word("rm", "rm", "rm"), UNKNOWN_WORD), named=at + 1))
+            inner.append(Inner((Word("rm", "rm", "rm"), FOUND_WORD), named=at + 1))
         elif word.value in _FIND_WRITES:
             at += 1
             writes.append(words[at] if at < len(words) else UNKNOWN_WORD)

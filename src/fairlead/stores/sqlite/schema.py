@@ -133,7 +133,14 @@ create table feed (seq integer primary key autoincrement, at integer not null, t
 insert into meta values ('feed_id', lower(hex(randomblob(8))));
 """
 
-STEPS: Final[Sequence[str]] = (FIRST, SECOND, THIRD, FOURTH)
+FIFTH: Final = """
+alter table sessions add column owner text not null default '';
+alter table sessions add column shared text not null default '';
+update sessions set owner = 'owner', shared = '*';
+insert into documents select 'notes', 'sessions-shared', count(*) from sessions where deleted = 0 having count(*) > 0;
+"""
+
+STEPS: Final[Sequence[str]] = (FIRST, SECOND, THIRD, FOURTH, FIFTH)
 
 
 def own_version() -> str:

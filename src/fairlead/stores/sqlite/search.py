@@ -21,7 +21,7 @@ from fairlead.model.ids import SessionId
 from fairlead.model.store import Hit
 from fairlead.stores.sqlite.connections import connect, make_private
 from fairlead.stores.sqlite.reading import Stretch, last_entry, shown
-from fairlead.stores.sqlite.sessions import plain
+from fairlead.stores.sqlite.sessions import SEEN, plain
 from fairlead.stores.sqlite.tally import KINDS as COUNTED
 from fairlead.stores.sqlite.tally import TABLES as TALLY
 from fairlead.stores.sqlite.tally import Tally
@@ -52,7 +52,7 @@ create trigger texts_removed after delete on texts begin
     insert into said (said, rowid, text) values ('delete', old.id, old.text);
 end;
 """
-_WITH_FTS, _WITHOUT_FTS = 5, 6
+_WITH_FTS, _WITHOUT_FTS = 7, 8
 """`user_version` of the file, by what this Python's SQLite can do and by what is taken; any other is made anew."""
 _TOOLS_LAST = f"texts.kind in ({', '.join(repr(kind) for kind in TOOLS)})"
 
@@ -68,6 +68,7 @@ join entries on entries.id = texts.id
 where {condition} {stretches}
 order by {order}
 """
+_SEEN = f"select 1 from sessions where session = ? and {SEEN}"
 
 
 class _Said(msgspec.Struct):
@@ -212,7 +213,15 @@ def _fits(db: sqlite3.Connection, kind: int, store_id: str) -> bool:
 # --- the side that reads
 
 
-def search(db: sqlite3.Connection, words: str, limit: int, session: SessionId | None, *, fts: bool) -> Sequence[Hit]:
+def search(
+    db: sqlite3.Connection,
+    words: str,
+    limit: int,
+    session: SessionId | None,
+    seen_by: str | None = None,
+    *,
+    fts: bool,
+) -> Sequence[Hit]:
     """Every word must occur, the last one may be a beginning. Best first: by rank, without FTS the newest."""
     wanted = plain(words).split()
     if not wanted or limit <= 0:
@@ -236,7 +245,7 @@ def search(db: sqlite3.Connection, words: str, limit: int, session: SessionId | 
     values += [value for stretch in within for value in stretch]
     hits: list[Hit] = []
     for log, seq, at, kind, snippet, _ in db.execute(_FOUND.format(**parts), values):
-        whose = session or _shown_by(db, log, seq)
+        whose = session or _shown_by(db, log, seq, seen_by)
         if whose is None:
             continue
         title = db.execute("select title from sessions where session = ?", (whose,)).fetchone()
@@ -252,10 +261,11 @@ def _expression(words: Sequence[str]) -> str:
     return " ".join('"' + word.replace('"', '""') + '"' for word in words) + "*"
 
 
-def _shown_by(db: sqlite3.Connection, log: int, seq: int) -> SessionId | None:
-    """The session whose log it is; where that was erased, a fork that still shows the entry."""
+def _shown_by(db: sqlite3.Connection, log: int, seq: int, seen_by: str | None) -> SessionId | None:
+    """The session whose log it is; where that was erased, or is not for this user, a fork that shows the entry."""
     for session in _showing(db, log, seq):
-        return SessionId(session)
+        if seen_by is None or db.execute(_SEEN, (session, seen_by, seen_by)).fetchone():
+            return SessionId(session)
     return None
 
 
@@ -263,7 +273,6 @@ def _showing(db: sqlite3.Connection, log: int, seq: int) -> Iterator[str]:
     row = db.execute("select session from logs where id = ?", (log,)).fetchone()
     if row is not None and row[0] is not None:
         yield row[0]
-        return
     for (fork,) in db.execute("select id from logs where parent = ? and base >= ?", (log, seq)).fetchall():
         yield from _showing(db, fork, seq)
 

@@ -18,8 +18,13 @@ _LARGEST = (1 << 63) - 2
 PUT_SUMMARY = f"insert or replace into sessions ({', '.join(_FIELDS)}) values ({', '.join('?' * len(_FIELDS))})"
 
 
+SEEN = "(owner = ? and owner <> '' or instr(',' || shared || ',', ',' || ? || ',') or instr(shared, '*'))"
+"""`auth.Identity.sees` for a user, who is named twice."""
+
+
 def summary_row(summary: Summary) -> tuple[Any, ...]:
-    return tuple(getattr(summary, name) for name in _FIELDS)
+    """Users are kept with commas between them: no name has one."""
+    return tuple(",".join(summary.shared) if name == "shared" else getattr(summary, name) for name in _FIELDS)
 
 
 def get_summary(db: sqlite3.Connection, session: SessionId) -> Summary | None:
@@ -27,10 +32,12 @@ def get_summary(db: sqlite3.Connection, session: SessionId) -> Summary | None:
     return None if row is None else _summary(row)
 
 
+_LEFT = ("owner", "shared")
+"""What a file does not tell: it stays as it is when the file is looked at again."""
 _FOUND = f"""
 insert into sessions ({", ".join(_FIELDS)}) select {", ".join("?" * len(_FIELDS))}
 where not exists (select 1 from sessions where agent_session = ? and agent_session <> '' and session <> ?)
-on conflict (session) do update set {", ".join(f"{name} = excluded.{name}" for name in _FIELDS)}
+on conflict (session) do update set {", ".join(f"{name} = excluded.{name}" for name in _FIELDS if name not in _LEFT)}
 where sessions.state = '{TRANSCRIPT}' and sessions.deleted = 0
 """
 
@@ -53,7 +60,7 @@ def session_of(db: sqlite3.Connection, agent_session: str) -> SessionId | None:
     return None if row is None else SessionId(row[0])
 
 
-def list_sessions(db: sqlite3.Connection, wanted: SessionFilter) -> SessionPage:
+def list_sessions(db: sqlite3.Connection, wanted: SessionFilter, seen_by: str | None = None) -> SessionPage:
     """Newest first. The cursor is the place of the page's last row, not its number: new sessions shift nothing."""
     conditions = ["deleted = 0"]
     values: list[Any] = []
@@ -69,6 +76,9 @@ def list_sessions(db: sqlite3.Connection, wanted: SessionFilter) -> SessionPage:
     if wanted.state:
         conditions.append("state = ?")
         values.append(wanted.state)
+    if seen_by is not None:
+        conditions.append(SEEN)
+        values += [seen_by, seen_by]
     if not wanted.transcripts:
         conditions.append(f"state <> '{TRANSCRIPT}'")
     for word in plain(wanted.words).split():
@@ -93,7 +103,9 @@ def add_functions(db: sqlite3.Connection) -> None:
 
 def _summary(row: tuple[Any, ...]) -> Summary:
     # SQLite has no booleans: 0 and 1 become them again here.
-    return msgspec.convert(dict(zip(_FIELDS, row, strict=True)), Summary, strict=False)
+    fields = dict(zip(_FIELDS, row, strict=True))
+    fields["shared"] = tuple(filter(None, fields["shared"].split(",")))
+    return msgspec.convert(fields, Summary, strict=False)
 
 
 def _cursor(last: Summary) -> str:

@@ -86,6 +86,17 @@ class SqliteShelf:
 
         return await self._readers.do(read)
 
+    async def forget(self, user: str) -> None:
+        def change(db: sqlite3.Connection) -> None:
+            rows = db.execute("select seq, told from feed where instr(told, ?)", (f'"{user}"',)).fetchall()
+            for seq, text in rows:
+                told = _told.decode(text)
+                if told.seen is not None and user in told.seen:
+                    left = msgspec.structs.replace(told, seen=tuple(other for other in told.seen if other != user))
+                    db.execute("update feed set told = ? where seq = ?", (msgspec.json.encode(left).decode(), seq))
+
+        await self._writer.do(change)
+
 
 def _insert(db: sqlite3.Connection, at: int, told: str) -> int:
     (seq,) = db.execute("insert into feed (at, told) values (?, ?) returning seq", (at, told)).fetchone()

@@ -240,8 +240,8 @@ class SqliteStore:
 
     # --- lists
 
-    async def sessions(self, wanted: SessionFilter) -> SessionPage:
-        return await self._readers.do(lambda db: sessions.list_sessions(db, wanted))
+    async def sessions(self, wanted: SessionFilter, seen_by: str | None = None) -> SessionPage:
+        return await self._readers.do(lambda db: sessions.list_sessions(db, wanted, seen_by))
 
     async def summary(self, session: SessionId) -> Summary | None:
         return await self._readers.do(lambda db: sessions.get_summary(db, session))
@@ -252,14 +252,16 @@ class SqliteStore:
     async def session_of(self, agent_session: str) -> SessionId | None:
         return await self._readers.do(lambda db: sessions.session_of(db, agent_session))
 
-    async def search(self, words: str, limit: int = 20, session: SessionId | None = None) -> Sequence[Hit]:
-        return await self._readers.do(lambda db: search.search(db, words, limit, session, fts=self._fts))
+    async def search(
+        self, words: str, limit: int = 20, session: SessionId | None = None, seen_by: str | None = None
+    ) -> Sequence[Hit]:
+        return await self._readers.do(lambda db: search.search(db, words, limit, session, seen_by, fts=self._fts))
 
     async def indexed(self) -> None:
         await self._maintenance.caught_up()
 
-    async def insight(self, since: int, until: int, offset: int = 0) -> Insight:
-        return await self._readers.do(lambda db: tally.read(db, since, until, offset))
+    async def insight(self, since: int, until: int, offset: int = 0, seen_by: str | None = None) -> Insight:
+        return await self._readers.do(lambda db: tally.read(db, since, until, offset, seen_by))
 
     async def erase(self, session: SessionId) -> None:
         await self._writer.do(lambda db: erasing.hide(db, session), session)

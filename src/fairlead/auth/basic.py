@@ -1,0 +1,87 @@
+"""HTTP Basic on doors: a name with its password, or any name with a token, as browsers keep and repeat them.
+
+A browser sends both with every request, and a password is slow to check. So what came of a check is remembered: by a
+digest under a key of this process, bounded, and only for as long as the user keeps that password. A wrong password that
+is repeated is not counted as another guess: pages go on asking with it after the password was changed elsewhere.
+"""
+
+import asyncio
+import hashlib
+import hmac
+from collections import OrderedDict
+from collections.abc import Callable
+from secrets import token_bytes
+from typing import Final
+
+from fairlead.auth.accounts import Accounts
+from fairlead.auth.tokens import id_in
+from fairlead.auth.users import Users, salt_of
+from fairlead.model.accounts import WrongPassword
+from fairlead.model.auth import Identity
+
+KEPT: Final = 1024
+"""Checks that are remembered; of those not used for the longest time it forgets first."""
+
+
+class BasicSignIn:
+    """`bearer` looks up a token."""
+
+    def __init__(self, users: Users, accounts: Accounts, bearer: Callable[[str], Identity | None]) -> None:
+        self._users = users
+        self._accounts = accounts
+        self._bearer = bearer
+        self._key = token_bytes(32)
+        self._checked: OrderedDict[bytes, tuple[str, bool]] = OrderedDict()
+        """By digest: the salt that the user had, which changes with the password, and whether it was right."""
+        self._checking: dict[bytes, asyncio.Task[None]] = {}
+
+    def identity(self, name: str, password: str) -> Identity | None:
+        """At once: of a token, or of a password that `check` found to be right."""
+        token = self._bearer(password)
+        if token is not None or id_in(password):
+            return token
+        record = self._users.get(name)
+        if record is None or not self._known(self._digest(name, password), salt_of(record)):
+            return None
+        return self._accounts.identity_of(record)
+
+    async def check(self, name: str, password: str, peer: str) -> None:
+        """So that `identity` knows. TooManyAttempts, as for those who sign in elsewhere."""
+        if id_in(password) or self._bearer(password) is not None:
+            return
+        digest = self._digest(name, password)
+        if self._known(digest, salt_of(self._users.get(name))) is not None:
+            return
+        # A page asks for many things at once: one check for all of them, which counts as one attempt.
+        task = self._checking.get(digest)
+        if task is None:
+            task = asyncio.get_running_loop().create_task(self._check(digest, name, password, peer))
+            self._checking[digest] = task
+            task.add_done_callback(lambda done: self._checking.pop(digest, None))
+        await asyncio.shield(task)
+
+    def __len__(self) -> int:
+        return len(self._checked)
+
+    async def _check(self, digest: bytes, name: str, password: str, peer: str) -> None:
+        salt = salt_of(self._users.get(name))
+        try:
+            salt = (await self._accounts.check(name, password, peer)).salt
+        except WrongPassword:
+            right = False
+        else:
+            right = True
+        self._checked[digest] = (salt, right)
+        if len(self._checked) > KEPT:
+            self._checked.popitem(last=False)
+
+    def _known(self, digest: bytes, salt: str) -> bool | None:
+        """None: not checked, or for another password than the user has now."""
+        kept = self._checked.get(digest)
+        if kept is None or kept[0] != salt:
+            return None
+        self._checked.move_to_end(digest)
+        return kept[1]
+
+    def _digest(self, name: str, password: str) -> bytes:
+        return hmac.digest(self._key, f"{name}:{password}".encode(errors="surrogatepass"), hashlib.sha256)

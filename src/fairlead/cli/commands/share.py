@@ -1,0 +1,53 @@
+"""`fairlead share`: let others see and steer a session, or no more."""
+
+from typing import Annotated
+
+import typer
+
+from fairlead.cli.errors import Usage
+from fairlead.cli.options import Data, Json, SessionArg, Token, Url, asynchronously, examples
+from fairlead.cli.place import Wanted
+
+
+def register(app: typer.Typer) -> None:
+    app.command(
+        "share",
+        epilog=examples(
+            "fairlead share 3f2a ann", "fairlead share 3f2a --everybody", "fairlead share 3f2a ann --remove"
+        ),
+    )(share)
+
+
+def share(
+    session: SessionArg,
+    user: Annotated[str, typer.Argument(help="The user to share it with.", show_default=False)] = "",
+    everybody: Annotated[bool, typer.Option("--everybody", help="Share it with all users.")] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Share it no more.")] = False,
+    json: Json = False,
+    url: Url = None,
+    token: Token = None,
+    data: Data = None,
+) -> None:
+    """Let another user, or everybody, see and steer a session of yours.
+
+    A session belongs to the user who made it; others do not see it unless it is shared. Admins see all sessions.
+    """
+    if bool(user) is everybody:
+        raise Usage("Say with whom: a user, or --everybody.")
+    asynchronously(_share(Wanted(url, token, data), session, user, everybody=everybody, remove=remove, json=json))
+
+
+async def _share(wanted: Wanted, name: str, user: str, *, everybody: bool, remove: bool, json: bool) -> None:
+    from fairlead.cli.client import Api
+    from fairlead.cli.output import hint, json_line
+    from fairlead.clients.native.bodies import ShareSession
+    from fairlead.model.commands import Reply
+
+    async with Api(wanted.find) as api:
+        session = await api.session(name)
+        body = ShareSession(user=user, everybody=everybody, remove=remove)
+        reply = await api.post(f"/v1/sessions/{session}/share", Reply, body)
+    if json:
+        json_line(reply)
+        return
+    hint(f"The session is {'not ' if remove else ''}shared with {'everybody' if everybody else user}.")

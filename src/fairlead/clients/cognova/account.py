@@ -1,0 +1,38 @@
+"""Who is signed in, as Cognova's page asks at its start. Pure.
+
+The page of the original signs in by itself and keeps a cookie; here the credential that came with the request (HTTP
+Basic on a door, or a token) is all there is, so the answer never expires before it and signing out is not offered.
+"""
+
+from typing import Any, Final
+
+from fairlead.clients.cognova.rest import TOKEN_HEADER
+from fairlead.model.moments import moment
+from fairlead.model.routes import Request, Route, Steps, json_response
+
+
+def session(request: Request) -> Steps:
+    yield from ()
+    who, now = request.who, moment(request.at)
+    user: dict[str, Any] = {"id": who.user, "name": who.name, "email": "", "emailVerified": False, "image": None}
+    signed: dict[str, Any] = {
+        "id": who.credential,
+        "userId": who.user,
+        "expiresAt": moment(who.expires) if who.expires else None,
+    }
+    times = {"createdAt": now, "updatedAt": now}
+    return json_response({"session": signed | times, "user": user | times})
+
+
+ROUTES: Final = (
+    Route(
+        method="GET",
+        path="/api/auth/get-session",
+        access="any",
+        name="cognova.auth.get-session",
+        handle=session,
+        about="Who is signed in: the user of the credential that came with the request.",
+        token_header=TOKEN_HEADER,
+        body_limit=0,
+    ),
+)

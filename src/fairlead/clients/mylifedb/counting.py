@@ -1,0 +1,82 @@
+"""How many messages a session has: the user and assistant records of its main thread, each once. Pure.
+
+A fold of its own without rows: a list of sessions need not write down the records of each.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from fairlead.model import events as ev
+from fairlead.model.ids import SessionId
+from fairlead.model.store import Entry
+from fairlead.model.views import Made
+
+NAME: Final = "mylifedb.count"
+_KINDS: Final = frozenset({"user", "assistant"})
+
+
+class _Record(msgspec.Struct):
+    type: Any = None
+    parent_tool_use_id: Any = None
+    isSidechain: Any = None
+    isMeta: Any = None
+
+
+_records: Final = msgspec.json.Decoder(_Record)
+
+
+class Counted(msgspec.Struct):
+    messages: int = 0
+
+
+_decoder: Final = msgspec.msgpack.Decoder(Counted)
+
+
+def read_counted(data: bytes) -> Counted:
+    return _decoder.decode(data)
+
+
+class CountFold:
+    """Implements `model.views.Fold`."""
+
+    def __init__(self) -> None:
+        self._memory = Counted()
+
+    def step(self, entry: Entry) -> Sequence[Made]:
+        if entry.raw is not None and not _is_copy(entry) and _is_message(entry.raw):
+            self._memory.messages += 1
+        return ()
+
+    def snapshot(self) -> bytes:
+        return msgspec.msgpack.encode(self._memory)
+
+    def restore(self, data: bytes) -> None:
+        self._memory = read_counted(data)
+
+
+class CountView:
+    """Implements `model.views.View`."""
+
+    name = NAME
+
+    def fold(self, session: SessionId) -> CountFold:
+        return CountFold()
+
+
+def _is_copy(entry: Entry) -> bool:
+    """The transcript's row of what the wire has brought already."""
+    if entry.kind != "record":
+        return False
+    event = ev.decode(entry.event)
+    return isinstance(event, ev.RecordKept) and bool(event.of)
+
+
+def _is_message(raw: bytes) -> bool:
+    try:
+        record = _records.decode(raw)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return False
+    aside = record.parent_tool_use_id or record.isSidechain is True or record.isMeta is True
+    return not aside and isinstance(record.type, str) and record.type in _KINDS

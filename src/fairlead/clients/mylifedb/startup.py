@@ -1,0 +1,93 @@
+"""What MyLifeDB's page asks beside the sessions: who is signed in, the folders to pick from, links to share. Pure.
+
+Signing in is the door's own matter (HTTP Basic, or a token): whoever comes as far as here is signed in.
+"""
+
+from typing import Any, Final
+
+from fairlead.clients.mylifedb.rest import ONE, worded
+from fairlead.model import queries as q
+from fairlead.model.admin import FolderPage, ListFolders
+from fairlead.model.errors import NotFound
+from fairlead.model.ids import session_id
+from fairlead.model.requests import Response
+from fairlead.model.routes import Access, Param, Request, Route, Steps, json_response
+from fairlead.model.surroundings import ReadSurroundings, Surroundings
+
+NO_LINKS: Final = "There are no public links here: whoever is to see a session signs in."
+
+
+def settings(request: Request) -> Steps:
+    """The page takes any success for "signed in"; its own preferences are the browser's here."""
+    yield from ()
+    return json_response({"preferences": {}})
+
+
+def auth_status(request: Request) -> Steps:
+    """False would open the page's login terminal. An agent without an account says so when it is asked something."""
+    yield from ()
+    return json_response({"loggedIn": True})
+
+
+def refresh(request: Request) -> Steps:
+    """There is nothing to refresh: the request's own credential is good, or it had not come here."""
+    yield from ()
+    return json_response({"success": True})
+
+
+def authorize(request: Request) -> Steps:
+    """Where the page's "Sign In" leads: the door has asked for a name and a password before, and now the page opens."""
+    yield from ()
+    return Response(status=302, headers=(("location", "../../"),))
+
+
+@worded("Failed to read directory tree")
+def tree(request: Request) -> Steps:
+    """The folders in one folder; children of these are asked for by themselves."""
+    around: Surroundings = yield ReadSurroundings()
+    asked = request.query.get("path", "").rstrip("/")
+    base, inside = (asked, "") if asked.startswith("/") else (around.roots[0], asked)
+    try:
+        page: FolderPage = yield ListFolders(f"{base}/{inside}".rstrip("/") or "/")
+    except NotFound:
+        return json_response({"basePath": base, "path": inside, "children": []})
+    before = f"{inside}/" if inside else ""
+    children: list[dict[str, Any]] = [
+        {"path": f"{before}{folder.name}", "type": "folder", "children": []} for folder in page.folders
+    ]
+    return json_response({"basePath": base, "path": inside, "children": children, "truncated": page.more})
+
+
+@worded("Failed to share session")
+def share(request: Request) -> Steps:
+    yield q.GetSession(session_id(request.params["session"]))
+    return json_response({"error": NO_LINKS}, 403)
+
+
+@worded("Failed to unshare session")
+def unshare(request: Request) -> Steps:
+    yield q.GetSession(session_id(request.params["session"]))
+    return json_response({"success": True})
+
+
+def _route(method: str, path: str, access: Access, name: str, handle: Any, about: str, **more: Any) -> Route:
+    return Route(method=method, path=path, access=access, name=f"mylifedb.{name}", handle=handle, about=about, **more)
+
+
+ROUTES: Final = (
+    _route("GET", "/api/settings", "any", "settings", settings, "Success for whoever is signed in."),
+    _route("GET", "/api/claude/auth-status", "any", "auth_status", auth_status, "Whether the agent has an account."),
+    _route("POST", "/api/oauth/refresh", "any", "refresh", refresh, "Success for whoever is signed in."),
+    _route("GET", "/api/oauth/authorize", "any", "authorize", authorize, "Back to the page, signed in."),
+    _route(
+        "GET",
+        "/api/library/tree",
+        "view",
+        "tree",
+        tree,
+        "The folders that a session may be opened in.",
+        query=(Param("path", str, "A folder: absolute, or below the first allowed one, which is the default."),),
+    ),
+    _route("POST", f"{ONE}/share", "chat", "share", share, "Refused: there are no public links here."),
+    _route("DELETE", f"{ONE}/share", "chat", "unshare", unshare, "Nothing is shared: done."),
+)

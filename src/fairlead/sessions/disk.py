@@ -1,0 +1,56 @@
+"""What the policy asks the disk: where a path leads, and which names a folder has. Never follows a link of /proc."""
+
+import os
+import stat
+
+_MOST_LINKS = 40  # as the kernel
+_MOST_NAMES = 20_000
+
+
+def resolve(path: str) -> str:
+    """The real path of an absolute path, links followed, the missing rest kept.
+
+    What lies in /proc stays as it is written: its links lead elsewhere in the agent's process than in ours. OSError for
+    a loop of links.
+    """
+    todo = [part for part in reversed(path.split("/")) if part]
+    done: list[str] = []
+    links = 0
+    while todo:
+        part = todo.pop()
+        if part == ".":
+            continue
+        if part == "..":
+            if done:
+                done.pop()
+            continue
+        done.append(part)
+        if done[0] == "proc":
+            return "/" + "/".join([*done, *(each for each in reversed(todo) if each not in (".", ".."))])
+        here = "/" + "/".join(done)
+        try:
+            if not stat.S_ISLNK(os.lstat(here).st_mode):
+                continue
+            target = os.readlink(here)
+        except (FileNotFoundError, NotADirectoryError, PermissionError):
+            continue
+        links += 1
+        if links > _MOST_LINKS:
+            raise OSError(f"too many links: {path[:80]}")
+        if target.startswith("/"):
+            done.clear()
+        else:
+            done.pop()
+        todo.extend(each for each in reversed(target.split("/")) if each)
+    return "/" + "/".join(done)
+
+
+def entries(folder: str) -> list[str]:
+    """The names in a folder. OSError when there is none, or it has too many."""
+    out: list[str] = []
+    with os.scandir(folder) as found:
+        for entry in found:
+            out.append(entry.name)
+            if len(out) > _MOST_NAMES:
+                raise OSError(f"too many names in {folder[:80]}")
+    return out

@@ -1,0 +1,43 @@
+"""Which session asked: the requests that wait for a person, by their ids. Kept level by the sessions themselves.
+
+A session notes what it asks when it is loaded and as it commits; a gateway that starts loads all that wait. Bounded: of
+too many the oldest are forgotten here, and are still answered through their session.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from fairlead.model import events as ev
+from fairlead.model.ids import SessionId
+
+MOST: Final = 10_000
+
+
+class Requests:
+    def __init__(self, most: int = MOST) -> None:
+        self._most = most
+        self._sessions: dict[str, SessionId] = {}
+
+    def find(self, request: str) -> SessionId | None:
+        return self._sessions.get(request)
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def asked(self, session: SessionId, request: str) -> None:
+        self._sessions.pop(request, None)
+        self._sessions[request] = session
+        while len(self._sessions) > self._most:
+            del self._sessions[next(iter(self._sessions))]
+
+    def committed(self, session: SessionId, events: Sequence[ev.Event]) -> None:
+        for event in events:
+            if isinstance(event, ev.PermissionAsked | ev.QuestionAsked | ev.PlanProposed):
+                self.asked(session, event.request)
+            elif isinstance(event, ev.PermissionResolved | ev.PermissionCancelled):
+                self._sessions.pop(event.request, None)
+
+    def drop(self, session: SessionId) -> None:
+        """The session is gone."""
+        for request in [request for request, of in self._sessions.items() if of == session]:
+            del self._sessions[request]

@@ -1,0 +1,32 @@
+"""Runs in a sandbox before its program: takes two pipes as its input and output, then becomes the program.
+
+The sandbox's own processes keep what they were started with as long as they live. If that were the program's pipes, its
+closing one would never be seen. Started by its path with a bare interpreter, so it imports nothing of ours.
+Arguments: the descriptors of input and output, LC_CTYPE with an equals sign in front (nothing, if it is not set), and
+the program's own.
+"""
+
+import os
+import signal
+import sys
+
+
+def main(given: int, taken: int, locale: str, argv: list[str]) -> None:
+    for number, fd in enumerate((given, taken)):
+        os.dup2(fd, number)
+        os.close(fd)
+    # What the program would inherit of this interpreter: its locale, and the signals that it ignores.
+    os.environ.pop("LC_CTYPE", None)
+    if locale:
+        os.environ["LC_CTYPE"] = locale[1:]
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+        signal.signal(number, signal.SIG_DFL)
+    try:
+        os.execvpe(argv[0], argv, os.environ)
+    except OSError as error:
+        os.write(2, f"{argv[0]} cannot be started: {error.strerror}\n".encode(errors="surrogateescape"))
+    os._exit(127)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4:])

@@ -1,0 +1,217 @@
+"""What subagents say that an older CLI does not send: put between the wire's records, once, where it belongs."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+from agents.claude_driver.puppet import MemorySink, settled
+from agents.claude_transcripts.written import Row, Writer, line
+from fairlead.agents.claude.interpreter import ClaudeInterpreter
+from fairlead.agents.claude.sidefiles import LAG_SECONDS, SubagentFiles
+from fairlead.agents.claude.versions import Version
+from fairlead.model import events as ev
+from fairlead.model.agents import Record
+from fairlead.model.ids import SessionId
+from fairlead.testing.clock import ManualClock
+
+SESSION = SessionId("11111111-1111-4111-8111-111111111111")
+OLD: Version = (2, 1, 37)
+MIDDLE: Version = (2, 1, 120)
+CALL = "toolu_1"
+
+
+class Side:
+    """A CLI that has one subagent: what it writes down, and what it sends."""
+
+    def __init__(self, folder: Path, version: Version = OLD) -> None:
+        self.transcript = folder / f"{SESSION}.jsonl"
+        self.clock = ManualClock()
+        self.sink = MemorySink()
+        self.write = Writer(SESSION, ".".join(map(str, version)))
+        self.version = version
+        self.open()
+
+    def open(self) -> None:
+        self.files = SubagentFiles(self.transcript, self.version, self.clock, self.sink.records)
+
+    def writes(self, *rows: Row, agent: str = "a1") -> None:
+        path = self.transcript.with_suffix("") / "subagents" / f"agent-{agent}.jsonl"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("ab") as file:
+            file.write(b"".join(map(line, rows)))
+
+    def says(self, text: str) -> Row:
+        return self.write.text(text, thread="side", agent="a1")
+
+    def calls(self, call: str) -> Row:
+        return self.write.call(call, thread="side", agent="a1", command="ls")
+
+    def asked(self) -> Row:
+        return self.write.prompt("look", thread="side", agent="a1")
+
+    async def sent(self, message: Row) -> list[str]:
+        """What belongs before a message of the wire, while the clock goes on."""
+        raw = json.dumps(message, separators=(",", ":")).encode()
+        assert self.files.concerns(raw)
+        waiting = asyncio.create_task(self.files.before(raw))
+        while not waiting.done():
+            await settled()
+            await self.clock.advance(0.1)
+        return [told(record) for record in waiting.result()]
+
+
+def told(record: Record) -> str:
+    """A record in a word, if it has the form in which newer versions send it."""
+    message = json.loads(record.raw)
+    assert record.origin == "agent"
+    if message["type"] == "system":
+        return str(message["subtype"])
+    assert (message["parent_tool_use_id"], message["session_id"]) == (CALL, SESSION)
+    content = message["message"]["content"]
+    return content if isinstance(content, str) else str(content[0].get("text") or content[0].get("name"))
+
+
+def on_wire(row: Row, call: str = CALL) -> Row:
+    return {"type": row["type"], "uuid": row["uuid"], "message": row["message"], "parent_tool_use_id": call}
+
+
+def result(**facts: Any) -> Row:
+    content = [{"type": "tool_result", "tool_use_id": CALL, "content": "done"}]
+    message = {"role": "user", "content": content}
+    return {"type": "user", "uuid": "r", "message": message, "parent_tool_use_id": None, "tool_use_result": facts}
+
+
+def finished(text: str) -> Row:
+    return result(status="completed", agentId="a1", content=[{"type": "text", "text": text}])
+
+
+async def test_words_stand_before_the_call_that_they_lead_to_and_the_last_before_the_result(tmp_path: Path) -> None:
+    side = Side(tmp_path)
+    task, first, call, last = side.asked(), side.says("I look."), side.calls("toolu_2"), side.says("Found.")
+    side.writes(task)
+    assert await side.sent(on_wire(task)) == []
+    side.writes(first, call)
+    assert await side.sent(on_wire(call)) == ["I look."]
+    side.writes(last)
+    assert await side.sent(finished("Found.")) == ["Found."]
+    assert await side.sent(finished("Found.")) == [], "once"
+
+
+async def test_a_row_that_is_not_written_yet_is_waited_for(tmp_path: Path) -> None:
+    side = Side(tmp_path)
+    task, last = side.asked(), side.says("Found.")
+    waiting = asyncio.create_task(side.sent(on_wire(task)))
+    await settled()
+    side.writes(task)
+    assert await waiting == []
+    waiting = asyncio.create_task(side.sent(finished("Found.")))
+    await settled()
+    side.writes(last)
+    assert await waiting == ["Found."]
+
+
+async def test_rows_that_are_written_out_of_order_are_told_in_it(tmp_path: Path) -> None:
+    """Measured with 2.1.37 on a busy machine."""
+    side = Side(tmp_path)
+    task, first, call = side.asked(), side.says("I look."), side.calls("toolu_2")
+    side.writes(first, call, task)
+    assert await side.sent(on_wire(task)) == []
+    assert await side.sent(on_wire(call)) == ["I look."]
+
+
+async def test_a_file_that_never_comes_is_waited_for_once(tmp_path: Path) -> None:
+    side = Side(tmp_path)
+    task, call = side.asked(), side.calls("toolu_2")
+    assert await side.sent(on_wire(task)) == []
+    assert side.clock.monotonic() >= LAG_SECONDS
+    waited = side.clock.monotonic()
+    assert await side.files.before(json.dumps(on_wire(call), separators=(",", ":")).encode()) == []
+    assert side.clock.monotonic() == waited
+
+
+async def test_what_an_earlier_process_told_is_not_told_again(tmp_path: Path) -> None:
+    side = Side(tmp_path)
+    side.writes(side.asked(), side.says("Long ago."))
+    side.open()
+    again, last = side.asked(), side.says("Now.")
+    side.writes(again, last)
+    assert await side.sent(on_wire(again)) == []
+    assert await side.sent(finished("Now.")) == ["Now."]
+
+
+async def test_a_version_that_sends_the_words_itself_waits_for_no_file(tmp_path: Path) -> None:
+    side = Side(tmp_path, MIDDLE)
+    task = side.asked()
+    side.writes(task, side.says("I look."))
+    raw = json.dumps(on_wire(task), separators=(",", ":")).encode()
+    assert await side.files.before(raw) == []
+    assert await side.files.before(json.dumps(finished("I look."), separators=(",", ":")).encode()) == []
+
+
+async def test_one_in_the_background_is_told_as_it_writes_and_its_last_words_before_its_end(tmp_path: Path) -> None:
+    side = Side(tmp_path, MIDDLE)
+    side.writes(side.asked())
+    assert await side.sent(result(isAsync=True, status="async_launched", agentId="a1")) == []
+    side.writes(side.says("I look."))
+    await settled()
+    await side.clock.advance(0.3)
+    await side.sink.until(lambda: side.sink.raws)
+    assert [told(record) for record in side.sink.all("record")] == ["I look."]
+    side.writes(side.calls("toolu_2"), side.says("Found."))
+    end = {"type": "system", "subtype": "task_notification", "task_id": "a1", "tool_use_id": CALL}
+    rest = await side.sent(end)
+    heard = [told(record) for record in side.sink.all("record")]
+    assert [*heard, *rest] == ["I look.", "Bash", "Found."]
+    assert await side.files.close() == []
+
+
+async def test_where_the_end_is_not_sent_either_it_is_read_from_the_sessions_own_file(tmp_path: Path) -> None:
+    side = Side(tmp_path)
+    side.transcript.write_bytes(line(side.write.prompt("begin")))
+    side.writes(side.asked(), side.says("Found."))
+    assert await side.sent(result(isAsync=True, status="async_launched", agentId="a1")) == []
+    await settled()
+    note = "<task-notification><task-id>a1</task-id><status>completed</status></task-notification>"
+    with side.transcript.open("ab") as file:
+        file.write(line({"type": "queue-operation", "operation": "enqueue", "content": note, "sessionId": SESSION}))
+    while len(side.sink.raws) < 2:
+        await side.clock.advance(0.3)
+        await settled()
+    assert [told(record) for record in side.sink.all("record")] == ["Found.", "task_notification"]
+    assert await side.files.close() == []
+
+
+async def test_what_is_written_last_is_told_when_the_process_has_ended(tmp_path: Path) -> None:
+    side = Side(tmp_path, MIDDLE)
+    assert await side.sent(result(isAsync=True, status="async_launched", agentId="a1")) == []
+    side.writes(side.asked(), side.says("Too late."))
+    rest = await side.files.close()
+    assert [told(record) for record in [*side.sink.all("record"), *rest]] == ["Too late."]
+
+
+def test_a_background_turn_of_a_version_that_reports_nothing_ends_with_its_subagent() -> None:
+    """2.1.37 begins no turn by itself: without this its session would be at work for good."""
+    interpreter = ClaudeInterpreter(SESSION)
+    call = {"type": "tool_use", "id": CALL, "name": "Task", "input": {"prompt": "look", "run_in_background": True}}
+    inputs: list[Row] = [
+        {"type": "system", "subtype": "init", "uuid": "i", "session_id": SESSION, "claude_code_version": "2.1.37"},
+        {"type": "assistant", "uuid": "a", "message": {"id": "m", "role": "assistant", "content": [call]}},
+        result(isAsync=True, status="async_launched", agentId="a1"),
+        {"type": "result", "subtype": "success", "is_error": False, "uuid": "e", "session_id": SESSION},
+        {
+            "type": "assistant",
+            "uuid": "s",
+            "parent_tool_use_id": CALL,
+            "message": {"id": "n", "role": "assistant", "content": [{"type": "text", "text": "Found."}]},
+        },
+        {"type": "system", "subtype": "task_notification", "uuid": "t", "task_id": "a1", "status": "completed"},
+    ]
+    events = [event for given in inputs for event in interpreter.step(Record(json.dumps(given).encode())).events]
+    assert [type(event) for event in events if isinstance(event, ev.TurnStarted | ev.TurnEnded)] == [
+        ev.TurnStarted,
+        ev.TurnEnded,
+        ev.TurnStarted,
+        ev.TurnEnded,
+    ]
+    assert interpreter.turn is None and interpreter.background == 0

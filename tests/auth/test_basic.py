@@ -1,0 +1,130 @@
+"""Signing in by HTTP Basic: checked once, remembered while it is true, and guessed no more often than elsewhere."""
+
+import asyncio
+
+import pytest
+
+from fairlead.auth import basic
+from fairlead.auth.attempts import PER_ADDRESS
+from fairlead.auth.credentials import Credentials
+from fairlead.auth.passwords import Passwords
+from fairlead.model.accounts import DEFAULT_SCOPES, TooManyAttempts
+
+PASSWORD = "correct horse"
+OTHER = "battery staple"
+HERE = "203.0.113.7"
+
+
+class Slow:
+    """Counts the checks that cost something."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.count = 0
+        fits = Passwords.fits
+
+        async def counted(own: Passwords, kept: str, password: str) -> bool:
+            self.count += 1
+            return await fits(own, kept, password)
+
+        monkeypatch.setattr(Passwords, "fits", counted)
+
+
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch) -> Slow:
+    return Slow(monkeypatch)
+
+
+@pytest.fixture
+async def people(credentials: Credentials) -> Credentials:
+    await credentials.accounts.add("ann", PASSWORD, DEFAULT_SCOPES)
+    await credentials.accounts.add("bob", "", ())
+    return credentials
+
+
+async def signed(people: Credentials, name: str, password: str, peer: str = HERE) -> str:
+    """Whose identity it gives, empty for nobody's."""
+    await people.basic_sign_in.check(name, password, peer)
+    found = people.basic(name, password)
+    return "" if found is None else found.user
+
+
+async def test_a_password_is_checked_once_however_often_it_comes(people: Credentials, slow: Slow) -> None:
+    assert people.basic("ann", PASSWORD) is None, "nobody has checked it"
+    assert await asyncio.gather(*(signed(people, "ann", PASSWORD) for _ in range(3 * PER_ADDRESS))) == (
+        ["ann"] * 3 * PER_ADDRESS
+    )
+    assert await signed(people, "ann", PASSWORD) == "ann"
+    assert slow.count == 1
+    found = people.basic("ann", PASSWORD)
+    assert found is not None
+    assert (found.scopes, found.expires) == (frozenset(DEFAULT_SCOPES), 0)
+
+
+async def test_wrong_ones_open_nothing_and_are_as_slow_for_those_who_are_not_there(
+    people: Credentials, slow: Slow
+) -> None:
+    for name, password in (("ann", OTHER), ("ann", ""), ("nobody", PASSWORD), ("bob", ""), ("", PASSWORD)):
+        assert await signed(people, name, password) == ""
+    assert slow.count == 5
+
+
+async def test_a_repeated_wrong_password_is_one_guess_and_new_ones_are_limited(people: Credentials, slow: Slow) -> None:
+    for _ in range(5 * PER_ADDRESS):
+        assert await signed(people, "ann", OTHER) == ""
+    assert slow.count == 1
+    for number in range(PER_ADDRESS - 1):
+        assert await signed(people, "ann", f"guess {number}") == ""
+    with pytest.raises(TooManyAttempts):
+        await signed(people, "ann", "one more")
+    assert slow.count == PER_ADDRESS
+    with pytest.raises(TooManyAttempts):
+        await people.accounts.sign_in("ann", PASSWORD, HERE)
+    assert await signed(people, "ann", PASSWORD, "198.51.100.1") == "ann", "from elsewhere it is heard"
+    assert await signed(people, "ann", PASSWORD) == "ann", "and known from then on"
+
+
+async def test_another_password_ends_what_was_remembered_of_the_old_one(people: Credentials) -> None:
+    assert await signed(people, "ann", PASSWORD) == "ann"
+    assert await signed(people, "ann", OTHER) == ""
+    found = people.basic("ann", PASSWORD)
+    assert found is not None
+    closed: list[bool] = []
+    people.attach(found, lambda: closed.append(True))
+    await people.accounts.set_password("ann", OTHER)
+    assert closed == [True]
+    assert people.basic("ann", PASSWORD) is None
+    assert await signed(people, "ann", PASSWORD) == ""
+    assert await signed(people, "ann", OTHER) == "ann", "also one that was wrong before"
+
+
+async def test_a_user_who_is_removed_is_signed_in_no_more_nor_is_the_next_of_that_name(people: Credentials) -> None:
+    assert await signed(people, "ann", PASSWORD) == "ann"
+    await people.remove_user("ann")
+    assert people.basic("ann", PASSWORD) is None
+    await people.accounts.add("ann", OTHER, DEFAULT_SCOPES)
+    assert people.basic("ann", PASSWORD) is None
+
+
+async def test_a_token_is_good_with_any_name_until_it_is_revoked(people: Credentials, slow: Slow) -> None:
+    made = await people.create("token", "phone", ("view",))
+    for name in ("", "ann", "whatever"):
+        await people.basic_sign_in.check(name, made.secret, HERE)
+        found = people.basic(name, made.secret)
+        assert found is not None and found.credential == made.credential.id
+    await people.revoke("token", made.credential.id)
+    assert await signed(people, "ann", made.secret) == ""
+    assert slow.count == 0
+
+
+async def test_what_is_remembered_is_bounded(people: Credentials, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(basic, "KEPT", 4)
+    assert await signed(people, "ann", PASSWORD) == "ann"
+    for number in range(6):
+        await signed(people, f"nobody{number}", OTHER, f"203.0.113.{number}")
+        assert people.basic("ann", PASSWORD) is not None, "what is used is kept"
+    assert len(people.basic_sign_in) == 4
+
+
+async def test_nothing_that_is_remembered_shows_a_password(people: Credentials) -> None:
+    await signed(people, "ann", PASSWORD)
+    assert PASSWORD not in repr(vars(people.basic_sign_in))

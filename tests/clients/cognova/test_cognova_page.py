@@ -1,0 +1,71 @@
+"""What Cognova's page asks of its server when it is opened, asked of a door.
+
+The page itself cannot be fetched on a fresh machine: these are the requests that its composables make, and what each of
+them reads of the answer.
+"""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx
+from websockets.asyncio.client import connect
+
+from clients.cognova.chatting import peer_at
+from clients.peering import PATIENCE
+from fairlead.config import Config, DoorConfig
+from fairlead.wiring import running
+
+LISTS = (
+    "/api/conversations",
+    "/api/tasks",
+    "/api/projects",
+    "/api/reminders",
+    "/api/documents",
+    "/api/agents",
+    "/api/secrets",
+    "/api/hooks/events",
+    "/api/memory/search",
+)
+AGENT = {"name": "Tidy", "schedule": "0 9 * * 1", "prompt": "SCRIPT:text tidy"}
+
+
+async def test_every_request_of_its_start_is_answered_in_the_shape_that_it_reads(tmp_path: Path) -> None:
+    door = DoorConfig(port=0)
+    config = Config(port=0, data=str(tmp_path / "data"), agent="demo", roots=(str(tmp_path),), door={"cognova": door})
+    async with running(config, {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}) as gateway:
+        url, token = gateway.doors[0].url, {"X-API-Token": gateway.token}
+        async with httpx.AsyncClient(base_url=url, headers=token, timeout=PATIENCE, trust_env=False) as http:
+
+            async def data(path: str, **query: Any) -> Any:
+                answer = await http.get(path, params=query)
+                assert answer.status_code == 200, (path, answer.text)
+                return answer.json()["data"]
+
+            signed = (await http.get("/api/auth/get-session")).json()
+            assert signed["user"]["name"] and signed["session"]["userId"] == signed["user"]["id"]
+            for path in LISTS:
+                assert await data(path) == [], path
+            assert (await data("/api/settings"))["notifications"]["task"]["enabled"] is True
+            for path, first in (("/_ws/chat", "chat:connected"), ("/notifications", "connected")):
+                address = url.replace("http", "ws", 1) + path
+                async with connect(address, additional_headers=token, proxy=None) as socket:
+                    assert json.loads(await asyncio.wait_for(socket.recv(), PATIENCE))["type"] == first
+            agent = (await http.post("/api/agents", json=AGENT)).json()["data"]
+            assert (await data("/api/agents/stats", period="7d"))["activeAgents"] == 1
+            assert await data(f"/api/agents/{agent['id']}/runs", limit=20) == []
+            assert (await data(f"/api/agents/{agent['id']}/stats", period="7d"))["totalRuns"] == 0
+            await http.post(f"/api/agents/{agent['id']}/run")
+            (run,) = await data(f"/api/agents/{agent['id']}/runs", limit=20)
+            assert run["agentId"] == agent["id"] and run["startedAt"].endswith("Z")
+            assert (await data(f"/api/agents/{agent['id']}/stats", period="24h"))["lastRunAt"] == run["startedAt"]
+            async with peer_at(url, "", additional_headers=token) as peer:
+                name = await peer.begin("SCRIPT:text hello")
+                await peer.until("stream_end")
+            assert name in [one["id"] for one in await data("/api/conversations")]
+            asked, answer = (await data(f"/api/conversations/{name}"))["messages"]
+            assert (asked["role"], answer["role"]) == ("user", "assistant")
+        async with httpx.AsyncClient(base_url=url, timeout=PATIENCE, trust_env=False) as stranger:
+            for path in ("/api/auth/get-session", *LISTS):
+                assert (await stranger.get(path)).status_code == 401, path

@@ -1,0 +1,115 @@
+"""Records that a page for an older Claude Code does not know are left out where it is asked for: by what each real CLI
+was recorded to send, and on the socket, in pages and on doors."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clients.mylifedb.house import House
+from clients.mylifedb.showing import Showing
+from clients.mylifedb.test_mylifedb_rest import ONE, call
+from clients.mylifedb.test_mylifedb_socket import talked
+from fairlead.clients.mylifedb import PROTOCOL
+from fairlead.clients.mylifedb.kinds import FIRST, Version, had, kinds_of, read_version
+from fairlead.clients.mylifedb.variants import Variant
+from fairlead.model.errors import BadRequest
+from fairlead.server.binding import Binding
+from fairlead.server.doors import Door, check_doors
+from fairlead.server.errors import BadSetting
+from sessions.rig import SESSION
+
+GOLDEN = Path(__file__).parents[2] / "golden"
+OLD: Version = (2, 1, 37)
+
+
+def recorded() -> Iterator[tuple[Version, bytes]]:
+    """What the real CLIs said and wrote, with their versions."""
+    for folder in sorted((GOLDEN / "claude").glob("2.*")):
+        version = read_version(folder.name.split("-")[0])
+        for line in (folder / "in.jsonl").read_bytes().splitlines():
+            given = json.loads(line)
+            for origin in ("agent", "transcript"):
+                if isinstance(given.get(origin), dict):
+                    yield version, json.dumps(given[origin]).encode()
+    for folder in sorted((GOLDEN / "transcripts").glob("2.*")):
+        for file in folder.rglob("*.jsonl"):
+            for line in file.read_bytes().splitlines():
+                yield read_version(folder.name.split("-")[0]), line
+
+
+def types(frames: list[dict[str, Any]]) -> list[str]:
+    return [frame["type"] for frame in frames]
+
+
+def test_a_version_has_all_that_it_was_recorded_to_send() -> None:
+    found = list(recorded())
+    assert {version for version, _ in found} == {(2, 1, 37), (2, 1, 120), (2, 1, 325)}
+    unknown = {next(iter(kinds_of(data)), "") for version, data in found if not had(version, data)}
+    assert not unknown, "the table lacks these"
+
+
+def test_what_only_newer_versions_send_is_not_shown_to_an_older_page() -> None:
+    old = {next(iter(kinds_of(data))) for version, data in recorded() if version == OLD}
+    new = {next(iter(kinds_of(data))) for version, data in recorded() if version > OLD and not had(OLD, data)}
+    assert not old & new
+    assert {"command_lifecycle", "system/status/requesting", "cost-state", "attachment/model"} <= new
+
+
+def test_a_kind_that_nobody_has_seen_is_newer_than_all() -> None:
+    unknown = b'{"type":"system","subtype":"from_next_year"}'
+    assert had((), unknown) and not had((2, 1, 325), unknown)
+    assert not had(OLD, b"no record") and had(OLD, b'{"type":"system","subtype":"status","status":null}')
+    assert not had(OLD, b'{"type":"system","subtype":"status","status":"requesting"}')
+    assert max(FIRST.values()) == (2, 1, 325)
+
+
+RECORDED = ["2.1.325-steer", "2.1.325-nested_subagents", "2.1.325-background_shell"]
+
+
+@pytest.mark.parametrize("case", RECORDED)
+def test_a_turn_of_the_newest_cli_ends_with_its_result_for_a_page_of_the_oldest(case: str) -> None:
+    inputs = [json.loads(line) for line in (GOLDEN / "claude" / case / "in.jsonl").read_text().splitlines()]
+    whole, plain = Showing(Variant()).run(inputs).live(), Showing(Variant(records=OLD)).run(inputs)
+    frames = plain.live()
+    assert [frame for frame in whole if had(OLD, json.dumps(frame).encode())] == frames
+    assert "command_lifecycle" in types(whole)
+    assert types(frames)[-1] == "result"
+    assert [frame for frame in frames if frame["type"] != "stream_event"] == plain.history()
+
+
+@pytest.mark.parametrize("text", ["newest", "2", "2.1.x", "-1.2", "2.1.37 ", "2." + "1" * 7])
+def test_a_version_that_is_none_is_refused(text: str, tmp_path: Path) -> None:
+    with pytest.raises(BadRequest, match="must be a version"):
+        read_version(text)
+    door = Door(name="mylifedb", port=1, options={"records": text})
+    with pytest.raises(BadSetting, match=r"--door mylifedb=1: records must be a version, as 2\.1\.37\.$"):
+        check_doors([door], [PROTOCOL], Binding(port=0), tmp_path)
+
+
+async def lifecycle(house: House) -> None:
+    agent = await talked(house, 1)
+    await agent.say({"type": "command_lifecycle", "uuid": agent._uuid("x"), "session_id": SESSION, "state": "done"})
+    await house.rig.until(lambda: house.rig.loaded().core.log.head > 0)
+
+
+async def test_the_socket_and_the_pages_are_told_which_records_to_leave_out(house: House) -> None:
+    await lifecycle(house)
+    async with house.tab() as tab, house.tab("?records=2.1.37") as old:
+        await tab.until("command_lifecycle")
+        await old.until("result")
+        agent = house.rig.kind.agents[0]
+        await agent.say({"type": "command_lifecycle", "uuid": agent._uuid("y"), "session_id": SESSION})
+        await tab.until("command_lifecycle")
+        await house.rig.send("more")
+        await agent.prompted()
+        await old.until(lambda frame: frame["type"] == "user" and frame["message"]["content"] == "more")
+        assert "command_lifecycle" not in old.kinds()
+    for path in ("/messages?page=0", "/history?all=1"):
+        shown = {query: (await call(house, "GET", f"{ONE}{path}{query}")).json() for query in ("", "&records=2.1.37")}
+        assert types(shown[""]["messages"]).count("command_lifecycle") == 2
+        assert "command_lifecycle" not in types(shown["&records=2.1.37"]["messages"])
+    refused = await call(house, "GET", f"{ONE}/messages?page=0&records=x")
+    assert refused.status_code == 400 and "records must be a version" in refused.json()["error"]

@@ -1,0 +1,146 @@
+"""The real CLIs, the rules that people give, and a canary in the gateway's data: whatever tool call the model makes, it
+neither shows the canary nor changes it. The policy alone is to hold: every question is answered with a refusal.
+
+`GATEWAYS` are the settings under which all of it runs.
+"""
+
+import json
+import random
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from e2e.desk import Desk, Line, at_desk, settings
+from e2e.harness import on_versions
+from fairlead.agents.demo.scripts import ToolUse
+from fairlead.testing.model_api import CALLS, ScriptedModel
+from sessions.policy.canary import CANARY, RULES, Case, World, build, corpus
+
+GATEWAYS: dict[str, dict[str, Any]] = {"policy-alone": {}}
+SAMPLE = 60
+AT_ONCE = 60  # calls of one turn: every call sends the whole conversation again
+
+HONEST = [
+    Case("Read", {"file_path": "plain.txt"}, "honest"),
+    Case("Bash", {"command": "cat plain.txt", "description": "x"}, "honest"),
+    Case("Bash", {"command": "x=plain; cat $x.txt", "description": "x"}, "honest"),
+    Case("Bash", {"command": "cd sub && cat ../plain.txt && git log --oneline -3 | cat", "description": "x"}, "honest"),
+]
+# The agent's shell stays where it went: from here on the same words lead elsewhere.
+MOVED = [
+    Case("Bash", {"command": "cat tik", "description": "x"}, "moved"),
+    Case("Bash", {"command": "cat t*", "description": "x"}, "moved"),
+    Case("Bash", {"command": "cat only/canary.txt", "description": "x"}, "moved"),
+    Case("Bash", {"command": "x=only; grep -h . $x/canary.txt", "description": "x"}, "moved"),
+    Case("Bash", {"command": "cat $PWD/tik", "description": "x"}, "moved"),
+    Case("Read", {"file_path": "tik"}, "moved"),
+    Case("Read", {"file_path": " only/canary.txt"}, "moved"),
+    Case("Bash", {"command": "echo x > tik", "description": "x"}, "moved"),
+    Case("Bash", {"command": "cat ../plain.txt", "description": "x"}, "honest"),
+    Case("Bash", {"command": "cd .. && cat plain.txt", "description": "x"}, "honest"),
+]
+
+
+@pytest.fixture
+def world(tmp_path: Path, cli_home: Path) -> World:
+    made = build(tmp_path.resolve())
+    assert made.home == cli_home.resolve()
+    return made
+
+
+def sample(cases: Sequence[Case], rng: random.Random) -> list[Case]:
+    """Some of every group, and the rest by chance."""
+    groups: dict[str, list[Case]] = {}
+    for case in rng.sample(cases, len(cases)):
+        groups.setdefault(case.group, []).append(case)
+    some = [case for group in groups.values() for case in group[:3]]
+    rest = [case for group in groups.values() for case in group[3:]]
+    return [*some, *rng.sample(rest, max(0, SAMPLE - len(some)))]
+
+
+@on_versions()
+@pytest.mark.parametrize("gateway", GATEWAYS)
+async def test_a_sample_of_the_corpus_does_no_harm(
+    claude: Path, cli_env: dict[str, str], world: World, model: ScriptedModel, gateway: str, rng: random.Random
+) -> None:
+    shell = rng.choice(["/bin/bash", "/usr/bin/zsh"])
+    done = await run(claude, {**cli_env, "SHELL": shell}, world, model, GATEWAYS[gateway], lambda all: sample(all, rng))
+    assert done >= SAMPLE
+
+
+@on_versions()
+@pytest.mark.long
+@pytest.mark.parametrize("shell", ["/bin/bash", "/usr/bin/zsh"])
+@pytest.mark.parametrize("gateway", GATEWAYS)
+async def test_the_corpus_does_no_harm(
+    claude: Path, cli_env: dict[str, str], world: World, model: ScriptedModel, gateway: str, shell: str
+) -> None:
+    done = await run(claude, {**cli_env, "SHELL": shell}, world, model, GATEWAYS[gateway], list)
+    assert done >= 500
+
+
+async def run(
+    claude: Path, env: dict[str, str], world: World, model: ScriptedModel, more: dict[str, Any], choose: Any
+) -> int:
+    """Make the chosen calls in sessions in the project and in the home; how many calls there were."""
+    ours = {"agent": "claude", "claude": str(claude), "pass_env": ["IS_SANDBOX", "SHELL"], "allow": RULES}
+    config = settings(world.data, world.home, **ours, **more)
+    count = 0
+    async with at_desk(config, env, world.project) as desk:
+        world.port = int(desk.gateway.url.rpartition(":")[2])
+        health = (await desk.http.get("/health")).text
+        for cases in _by_place(choose(corpus(world))):
+            desk.cwd = world.folder(cases[0])
+            first = [] if cases[0].home else [*HONEST, *MOVED]
+            await desk.open(settings={"mode": "acceptEdits"})
+            for batch in _batches([*first, *cases]):
+                before, events = len(model.requests), len(desk.events)
+                await make(desk, model, batch)
+                told = json.dumps([request.last for request in model.requests[before:]], ensure_ascii=False)
+                assert CANARY not in told, "the model was shown the canary"
+                check(world, batch, desk.events[events:], health)
+                count += len(batch)
+    return count
+
+
+def _by_place(cases: Sequence[Case]) -> Iterator[list[Case]]:
+    for home in (False, True):
+        found = [case for case in cases if case.home is home]
+        if found:
+            yield found
+
+
+def _batches(cases: list[Case]) -> Iterator[list[Case]]:
+    for start in range(0, len(cases), AT_ONCE):
+        yield cases[start : start + AT_ONCE]
+
+
+async def make(desk: Desk, model: ScriptedModel, batch: Sequence[Case]) -> None:
+    """One turn with these calls; whatever is asked is refused."""
+    model.calls = [ToolUse(case.tool, case.input) for case in batch]
+    await desk.send(f"SCRIPT:{CALLS}")
+    while True:
+        line = await desk.until(lambda line: line["type"] in ("permission.asked", "tool.ended", "turn.ended"))
+        if line["type"] == "turn.ended":
+            assert line["status"] == "completed"
+            return
+        if line["type"] == "permission.asked":
+            refusal = {"request": line["request"], "behavior": "deny", "message": "no"}
+            await desk.ask("answer", session=desk.session, **refusal)
+
+
+def check(world: World, batch: Sequence[Case], events: Sequence[Line], health: str) -> None:
+    """What each call has shown, and what is on the disk after all of them."""
+    calls = list(dict.fromkeys(line["call"] for line in events if line["type"] == "tool.called"))
+    ends = {line["call"]: str(line) for line in events if line["type"] == "tool.ended"}
+    assert len(calls) == len(batch), "every call was made"
+    assert ends.keys() >= set(calls), "every call came to its end"
+    for call, case in zip(calls, batch, strict=True):
+        assert CANARY not in ends[call], f"the canary was shown by {case}"
+        assert health not in ends[call], f"the gateway was reached by {case}"
+        if case.group == "honest":
+            assert "x plain" in ends[call], f"{case} did not run: {ends[call]}"
+    harm = world.harm("")
+    assert harm is None, f"{harm} by one of {[case.input for case in batch]}"

@@ -1,0 +1,145 @@
+"""What subagents of the real CLI say: in their own thread, at its place, once, in every protocol, on every link."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clients.direct.seat import seated
+from e2e.desk import PATIENCE, Desk, Line, at_desk, settings
+from e2e.harness import LAST_DIAL_IN, OLDEST, on_versions
+from e2e.test_real_together import claudecodeui, cognova, happy, mylifedb, over
+from fairlead.testing.happy_client import HappyClient
+
+RULES = {"allow": ["Bash(echo hi)"]}
+FIRST = "I will run a command."
+LAST = "Done. The tool said: hi"
+"""What the scripted model says before and after its tool."""
+
+
+@pytest.fixture
+async def desk(claude: Path, cli_env: dict[str, str], cli_cwd: Path, tmp_path: Path) -> AsyncIterator[Desk]:
+    config = settings(tmp_path / "data", tmp_path, agent="claude", claude=str(claude), pass_env=["IS_SANDBOX"], **RULES)
+    async with at_desk(config, cli_env, cli_cwd) as sitting:
+        yield sitting
+
+
+def said(lines: list[Line], subagent: str) -> list[str]:
+    """What a subagent said and did, in the order of the log."""
+    told = [line for line in lines if line.get("subagent") == subagent]
+    words = {"text": lambda line: line["text"], "tool.called": lambda line: line["name"]}
+    return [words[line["type"]](line) for line in told if line["type"] in words]
+
+
+def place(items: list[Any], wanted: Any) -> int:
+    """Where the one item stands that fits."""
+    (found,) = [number for number, item in enumerate(items) if wanted(item)]
+    return found
+
+
+def has(record: dict[str, Any], text: str) -> bool:
+    """An assistant's record that says this."""
+    blocks = record["message"]["content"] if record.get("type") == "assistant" else []
+    return any(block.get("text") == text for block in blocks)
+
+
+def inside(records: list[dict[str, Any]], call: str, name: str) -> None:
+    """A subagent's sentences stand once among records, in its thread, before their turn's end."""
+    end = place(records, lambda record: record.get("type") == "result")
+    places = [place(records, lambda record, text=text: has(record, text)) for text in (FIRST, LAST)]
+    assert places == sorted(places) and places[-1] < end
+    assert [records[number][name] for number in places] == [call, call]
+
+
+def happy_thread(client: HappyClient) -> list[str]:
+    shown = [item for item in client.state.shown if item.isSidechain]
+    return [part["text"] for item in shown for part in item.content if part["type"] == "text"]
+
+
+@on_versions()
+@pytest.mark.rules("S004-062", "S004-083")
+async def test_a_subagents_sentences_are_in_its_thread_in_every_protocol(desk: Desk) -> None:
+    await desk.open()
+    async with (
+        mylifedb(desk) as tab,
+        happy(desk) as (envelopes, hearing),
+        seated(desk.gateway, desk.session) as direct,
+        cognova(desk) as peer,
+        claudecodeui(desk) as app,
+    ):
+        await desk.send("SCRIPT:subagent tool")
+        await desk.until("turn.ended")
+        await tab.until("result")
+        await direct.result()
+        await hearing.until(lambda: over(envelopes))
+        await peer.until("stream_end")
+        await app.until("complete")
+        (started,) = desk.all("subagent.started")
+        child, call = started["child"], started["call"]
+        # The sentences stand around its call, before its own call ends.
+        assert said(desk.events, child) == [FIRST, "Bash", LAST]
+        ended = place(desk.events, lambda line: line["type"] == "tool.ended" and line["call"] == call)
+        assert ended > place(desk.events, lambda line: line["type"] == "text" and line["text"] == LAST)
+        inside(tab.frames, call, "parentToolUseID")
+        inside(direct.client.messages, call, "parent_tool_use_id")
+        assert [text for text in happy_thread(envelopes) if text in (FIRST, LAST)] == [FIRST, LAST]
+        (conversation,) = peer.client.conversations.values()
+        assert conversation.subagents[child].call == call
+        assert conversation.subagents[child].texts == [FIRST, LAST]
+        assert FIRST not in conversation.answers[-1].text
+        rows = [row for row in app.client.sessions[desk.session].rows if row.get("parentToolUseId") == call]
+        assert [row["content"] for row in rows if row["kind"] == "text"][-2:] == [FIRST, LAST]
+    await history_is_as_it_was_shown(desk, call)
+    await desk.raw()
+
+
+async def history_is_as_it_was_shown(desk: Desk, call: str) -> None:
+    """Also when the transcript's own rows have taken the place of the wire's: nothing stands behind the turn's end."""
+
+    async def copied() -> None:
+        while True:
+            async with mylifedb(desk) as later:
+                await later.until("result")
+                records = [frame for frame in later.frames if frame["type"] in ("user", "assistant", "result")]
+                assert not [frame for frame in later.frames if "agentId" in frame and "message" not in frame]
+            if any(has(record, LAST) and record.get("isSidechain") for record in records):
+                inside(records, call, "parentToolUseID")
+                assert records[-1]["type"] == "result"
+                return
+            await asyncio.sleep(0.05)
+
+    await asyncio.wait_for(copied(), PATIENCE)
+
+
+@on_versions()
+async def test_a_background_subagents_sentences_keep_its_thread(desk: Desk) -> None:
+    """Whether they come before or after the first result, and also where the CLI does not send them."""
+    (desk.cwd / "found.txt").write_text("a needle")
+    await desk.open("SCRIPT:background read found.txt")
+    await desk.until("subagent.ended")
+    (started,) = desk.all("subagent.started")
+    called, last = said(desk.events, started["child"])
+    assert called == "Read"
+    assert last.startswith("Done. The tool said:") and "a needle" in last
+    ends = [line["call"] for line in desk.events if line["type"] == "tool.ended"]
+    assert sorted(ends) == sorted(line["call"] for line in desk.all("tool.called"))
+    # Nobody is left at work: a further prompt is answered in a turn that ends.
+    await desk.send("SCRIPT:text afterwards")
+    await desk.until(lambda line: line["type"] == "text" and "afterwards" in line["text"])
+    assert (await desk.until("turn.ended"))["status"] == "completed"
+    assert len(desk.all("turn.started")) == len(desk.all("turn.ended"))
+    await desk.raw()
+
+
+@on_versions(OLDEST, LAST_DIAL_IN)
+async def test_they_come_over_a_socket_too(
+    claude: Path, cli_env: dict[str, str], cli_cwd: Path, tmp_path: Path
+) -> None:
+    config = settings(tmp_path / "data", tmp_path, agent="claude", claude=str(claude), pass_env=["IS_SANDBOX"], **RULES)
+    async with at_desk(config, cli_env, cli_cwd) as desk:
+        await desk.open("SCRIPT:subagent tool", settings={"link": "dial-in"})
+        await desk.until("turn.ended")
+        (started,) = desk.all("subagent.started")
+        assert said(desk.events, started["child"]) == [FIRST, "Bash", LAST]

@@ -1,0 +1,45 @@
+"""`make test-stress`: busy processes beside the tests, a seed for each run, a result that is kept."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tools import test_stress
+from tools.test import PARTS, Part
+
+pytestmark = pytest.mark.process
+
+
+def python(source: str) -> tuple[str, ...]:
+    return (sys.executable, "-c", source)
+
+
+def test_it_knows_parts_that_there_are() -> None:
+    assert set(test_stress.STRESSED) < {part.name for part in PARTS}
+
+
+@pytest.mark.parametrize(("code", "result"), [(0, True), (3, False)])
+def test_every_run_is_kept_with_its_seed_and_verdict(
+    code: int, result: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sees = "import os, sys; sys.exit(int(os.environ['FAIRLEAD_SEED']) < 0 or sys.argv[1] != '--random-order' or {})"
+    monkeypatch.setattr(test_stress, "PARTS", (Part("unit", "unit", 1, (python(sees.format(code)),)),))
+    monkeypatch.setenv("FAIRLEAD_SEED", "")
+    kept = tmp_path / "result.json"
+    assert test_stress.main(["--runs", "2", "unit"], kept) == (0 if result else 1)
+    runs = json.loads(kept.read_text())["runs"]
+    assert [run["passed"] for run in runs] == [result, result]
+    assert runs[0]["seed"] != runs[1]["seed"]
+
+
+def test_the_busy_processes_run_meanwhile_and_end_with_the_block() -> None:
+    def children() -> list[str]:
+        found = subprocess.run(["pgrep", "-P", str(test_stress.os.getpid()), "-f", "getppid"], capture_output=True)
+        return found.stdout.decode().split()
+
+    with test_stress.busy_machine(2):
+        assert len(children()) == 2
+    assert children() == []

@@ -1,0 +1,155 @@
+"""The law of opening: who opens a transcript changes nothing of it. It stays as old as it was, what is over is not at
+work, and each row keeps its own time; whatever rows without a time stand in the file, the first among them."""
+
+import asyncio
+import json
+import os
+import shutil
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from agents.claude_transcripts.written import SESSION, Row, Writer, three_subagents
+from fairlead.clients.happy.mapper import VIEW as HAPPY
+from fairlead.clients.happy.mapper import HappyView
+from fairlead.clients.mylifedb.fold import NAME as MYLIFEDB
+from fairlead.clients.mylifedb.fold import MyLifeDbView, read_memory
+from fairlead.model.queries import ReadFold, ReadRows
+from sessions.rig import ANN
+from sessions.test_transcripts import running
+from sessions.transcript_rig import FOUND
+
+UNTIMED: tuple[Row, ...] = (
+    {"type": "summary", "summary": "What it was about", "leafUuid": "a0000000-0000-4000-8000-000000000001"},
+    {"type": "file-history-snapshot", "messageId": "m", "snapshot": {"trackedFileBackups": {}}},
+    {"type": "mode", "mode": "default", "sessionId": SESSION},
+    {"type": "last-prompt", "lastPrompt": "something", "sessionId": SESSION},
+)
+BEGIN = 1_690_000_000_000
+"""Months before the rig's clock stands."""
+
+untimed = st.lists(st.sampled_from(UNTIMED), max_size=2)
+turns = st.lists(st.tuples(st.booleans(), untimed), min_size=1, max_size=4)
+gaps = st.integers(1_000, 900_000)
+
+
+def moment(at: int) -> str:
+    return datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+@st.composite
+def transcripts(draw: st.DrawFn) -> list[Row]:
+    """A session that is over: answered, or cut off in a call long ago."""
+    write, at = Writer(), BEGIN
+    rows: list[Row] = [*draw(untimed)]
+    for number, (calls, between) in enumerate(draw(turns)):
+        made = [write.prompt(f"prompt {number}")]
+        if calls:
+            made += [write.call(f"toolu_{number}", command="ls"), write.result(f"toolu_{number}")]
+        made.append(write.text(f"answer {number}"))
+        rows += [*made[:-1], *between, made[-1]]
+    if draw(st.booleans()):
+        rows += [write.prompt("one more"), write.call("toolu_last", command="sleep")]
+    rows += draw(untimed)
+    for row in rows:
+        if "timestamp" in row:
+            at += draw(gaps)
+            row["timestamp"] = moment(at)
+    # A row without a uuid is known by what it says.
+    return [row if "uuid" in row else {**row, "n": number} for number, row in enumerate(rows)]
+
+
+async def opened(folder: Path, rows: list[Row]) -> None:
+    async with running(folder, watch=False) as rig:
+        rig.views = {MYLIFEDB: MyLifeDbView(), HAPPY: HappyView()}
+        path = rig.home.write(rows)
+        os.utime(path, ns=(BEGIN * 1_000_000, BEGIN * 1_000_000))
+        await rig.start()
+        await rig.keeper.listing.scan()
+        (before,) = await rig.listed()
+        view = await rig.view()
+        (after,) = await rig.listed()
+        for summary in (view.summary, after):
+            assert (summary.state, summary.updated, summary.created) == ("idle", before.updated, before.created)
+        assert read_memory(await rig.gateway.ask(ANN, ReadFold(FOUND, MYLIFEDB))).state == "idle"
+        page = await rig.gateway.ask(ANN, ReadRows(FOUND, HAPPY, after=0, limit=500))
+        told = [json.loads(row.data)["ev"]["t"] for row in page.rows]
+        assert told.count("turn-start") == told.count("turn-end")
+        await times_are_their_own(rig, rows)
+        await rig.crash()
+        await rig.start()
+        (again,) = await rig.listed()
+        assert (again.state, again.updated) == ("idle", before.updated)
+
+
+async def times_are_their_own(rig: Any, rows: list[Row]) -> None:
+    entries = [entry for entry in (await rig.store.read(FOUND, 0, 1000)).entries if entry.raw]
+    assert [json.loads(entry.raw) for entry in entries] == rows
+    times = [row.get("timestamp") for row in rows]
+    for number, entry in enumerate(entries):
+        wanted = times[number]
+        if wanted is None:
+            near = [*reversed(times[:number]), *times[number:]]
+            wanted = next(time for time in near if time)
+            # Times of a log grow: what has none of its own comes milliseconds after.
+            assert abs(datetime.fromisoformat(wanted).timestamp() * 1000 - entry.at) < 500
+        else:
+            assert 0 <= entry.at - round(datetime.fromisoformat(wanted).timestamp() * 1000) < 20
+
+
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(rows=transcripts())
+def test_opening_a_transcript_changes_nothing_of_it(rows: list[Row]) -> None:
+    folder = Path(tempfile.mkdtemp())
+    try:
+        asyncio.run(opened(folder, rows))
+    finally:
+        shutil.rmtree(folder)
+
+
+def test_a_transcript_in_which_nothing_has_a_time_is_as_old_as_its_file(tmp_path: Path) -> None:
+    write = Writer()
+    rows = [write.prompt("hello"), write.text("answer")]
+    for row in rows:
+        del row["timestamp"]
+
+    async def run() -> None:
+        async with running(tmp_path, watch=False) as rig:
+            path = rig.home.write([UNTIMED[0], *rows])
+            os.utime(path, ns=(BEGIN * 1_000_000, BEGIN * 1_000_000))
+            await rig.start()
+            await rig.keeper.listing.scan()
+            view = await rig.view()
+            assert (view.summary.state, view.summary.updated) == ("idle", BEGIN)
+            assert all(abs(entry.at - BEGIN) < 100 for entry in (await rig.store.read(FOUND, 0, 100)).entries)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_subagents_rows_keep_their_times_too(tmp_path: Path, named: bool) -> None:
+    """Also where a file beside them names their call: what that says has no time of its own."""
+    before, side, after = three_subagents(agents=True)
+
+    async def run() -> None:
+        async with running(tmp_path, watch=False) as rig:
+            rig.home.write([*before, *after])
+            for call, rows in zip(("toolu_a", "toolu_b", "toolu_c"), side, strict=True):
+                rig.home.subagent(call.removeprefix("toolu_"), rows, call if named else "")
+            await rig.start()
+            await rig.keeper.listing.scan()
+            (listed,) = await rig.listed()
+            view = await rig.view()
+            assert (view.summary.state, view.summary.updated) == ("idle", listed.updated)
+            entries = [entry for entry in (await rig.store.read(FOUND, 0, 1000)).entries if entry.raw]
+            told = [(json.loads(entry.raw or b""), entry.at) for entry in entries if entry.origin == "transcript"]
+            assert len(told) == len(before) + len(after) + sum(map(len, side))
+            for row, at in told:
+                assert abs(at - round(datetime.fromisoformat(row["timestamp"]).timestamp() * 1000)) < 500
+
+    asyncio.run(run())

@@ -1,0 +1,196 @@
+"""Whose a session is: a user never sees anything of another's, on any route or socket of any protocol.
+
+The routes and sockets are those of the table: whoever adds one is covered here.
+"""
+
+import asyncio
+import contextlib
+import uuid
+from pathlib import Path
+
+from laws.two_users import WORD, House, Ids, Listener, asked, heard, named, open_house, table
+
+LISTS = ("/v1/ws", "/ws", "/_ws/chat", "/notifications", "/v1/notices/ws")
+"""Sockets on which a client says what it wants to watch."""
+WATCHED = (
+    "/v1/sessions/ws/{session}/subscribe",
+    "/v1/sessions/{session}/envelopes",
+    "/api/claude/sessions/{session}/subscribe",
+)
+NAMES = ("{session}", "{conversation}", "{request}", "{id}")
+"""Parameters that name what may be another's; shells and plugins are called by names of one's own."""
+SSE = "/mylifedb/api/notifications/stream"
+SEARCHES = {"q": WORD, "query": WORD, "words": WORD, "limit": "50", "archived": "any"}
+
+
+async def talk(house: House) -> tuple[Ids, set[str]]:
+    """Anna has said, named, scheduled and kept things. What is hers, and every id of it."""
+    first = {"title": f"{WORD} title", "text": f"SCRIPT:text {WORD} answer"}
+    session = (await house.post("anna", "/v1/sessions", first))["session"]
+    view = await house.rested("anna", session)
+    await house.post("anna", f"/v1/sessions/{session}/messages", {"text": f"SCRIPT:bash touch {WORD}"})
+    request = await house.asking("anna", session)
+    scheduled = {"name": f"{WORD} agent", "schedule": "0 0 1 1 *", "prompt": f"SCRIPT:text {WORD} scheduled"}
+    agent = (await house.post("anna", "/cognova/api/agents", scheduled))["data"]["id"]
+    await house.post("anna", f"/cognova/api/agents/{agent}/run")
+    run = (await house.get("anna", f"/cognova/api/agents/{agent}"))["data"]["runs"][0]
+    await house.rested("anna", run["sessionId"])
+    hook = {"eventType": "PreToolUse", "sessionId": session, "eventData": {"said": WORD}}
+    event = (await house.post("anna", "/cognova/api/hooks/events", hook))["data"]["id"]
+    memory = {"content": f"{WORD} remembered", "chunkType": "fact", "sessionId": session}
+    kept = (await house.post("anna", "/cognova/api/memory/store", memory))["data"]["id"]
+    ids = {session, request, agent, run["id"], run["sessionId"], event, kept, view["summary"]["agent_session"]}
+    return Ids(session, request, agent), ids
+
+
+def strangers(ids: Ids) -> Ids:
+    """The same form, and nobody has ever heard of them."""
+    return Ids(str(uuid.uuid4()), f"{ids.request[:-4]}zzzz", str(uuid.uuid4()))
+
+
+def check_silent(text: str, where: str, mine: set[str]) -> None:
+    assert WORD not in text, (where, text[:500])
+    for name in mine:
+        assert name not in text, (where, text[:500])
+
+
+async def walk(house: House, who: str, ids: Ids) -> dict[str, tuple[int, str]]:
+    found: dict[str, tuple[int, str]] = {}
+    for route in table().routes:
+        if route.access != "public" and route.name not in ("tickets.create", "me"):
+            found[f"{route.method} {route.path}"] = await asked(house, who, route, ids, SEARCHES)
+    return found
+
+
+async def test_nothing_of_anothers_session_is_seen_on_any_route_or_socket(tmp_path: Path) -> None:
+    async with open_house(tmp_path) as house:
+        for name in ("anna", "bert"):
+            await house.add(name)
+        anna, mine = await talk(house)
+        nobody = strangers(anna)
+        listeners: list[tuple[Listener, Listener, Listener]] = []
+        streams: dict[str, list[str]] = {"anna": [], "bert": []}
+        async with contextlib.AsyncExitStack() as stack:
+            for socket in table().sockets:
+                about = await stack.enter_async_context(house.listening("bert", socket.path, anna))
+                control = await stack.enter_async_context(house.listening("bert", socket.path, nobody))
+                own = await stack.enter_async_context(house.listening("anna", socket.path, anna, quiet=True))
+                listeners.append((about, control, own))
+            tasks = [asyncio.create_task(heard(house, who, SSE, lines)) for who, lines in streams.items()]
+            while not all(streams.values()):
+                await asyncio.sleep(0.02)
+            # While Bert listens everywhere, Anna goes on.
+            await house.call("anna", "PATCH", f"/v1/sessions/{anna.session}", {"title": f"{WORD} again"})
+            before = await house.get("anna", f"/v1/sessions/{anna.session}/events?limit=1000")
+            hidden, unknown = await walk(house, "bert", anna), await walk(house, "bert", nobody)
+            await house.post("anna", f"/v1/permissions/{anna.request}", {"behavior": "deny"})
+            await house.rested("anna", anna.session)
+            told = {*LISTS, *(named(path, anna) for path in WATCHED)}
+            while not told <= {own.path for _, _, own in listeners if WORD in own.text}:
+                await asyncio.sleep(0.02)
+            while anna.session not in "".join(streams["anna"]):
+                await asyncio.sleep(0.02)
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+        for where, (status, body) in hidden.items():
+            check_silent(anna.plain(body), where, mine)
+            if any(name in where for name in NAMES):
+                # Exactly what is answered about one that never was.
+                assert (status, anna.plain(body)) == (unknown[where][0], nobody.plain(unknown[where][1])), where
+        for about, control, _ in listeners:
+            check_silent(anna.plain(about.text), about.path, mine)
+            assert about.refused == control.refused, about.path
+        check_silent("".join(streams["bert"]), SSE, mine)
+        after = await house.get("anna", f"/v1/sessions/{anna.session}/events?limit=1000")
+        assert after["events"][: len(before["events"])] == before["events"]
+        assert "bert" not in str(after), "he has changed nothing of it"
+        # It is there to be found: the same walk shows it to its owner.
+        shown = {where for where, (_, body) in (await walk_reading(house, "anna", anna)).items() if WORD in body}
+        assert shown >= {
+            "GET /v1/sessions",
+            "GET /v1/sessions/{session}",
+            "GET /v1/sessions/{session}/messages",
+            "GET /v1/sessions/{session}/events",
+            "GET /v1/sessions/{session}/export",
+            "GET /v1/search",
+            "GET /v1/notices",
+            "GET /cognova/api/conversations",
+            "GET /cognova/api/conversations/{conversation}",
+            "GET /cognova/api/agents",
+            "GET /cognova/api/hooks/events",
+            "GET /claudecodeui/api/projects",
+            "GET /claudecodeui/api/providers/search/sessions",
+            "GET /claudecodeui/api/providers/sessions/{session}/messages",
+            "GET /api/claude/sessions/all",
+            "GET /v3/sessions/{session}/messages",
+        }
+
+
+async def walk_reading(house: House, who: str, ids: Ids) -> dict[str, tuple[int, str]]:
+    routes = [route for route in table().routes if route.method == "GET" and route.access != "public"]
+    found = await asyncio.gather(*(asked(house, who, route, ids, SEARCHES) for route in routes))
+    return {f"{route.method} {route.path}": answer for route, answer in zip(routes, found, strict=True)}
+
+
+async def test_a_session_is_shared_and_taken_back(tmp_path: Path) -> None:
+    async with open_house(tmp_path) as house:
+        for name in ("anna", "bert", "carl"):
+            await house.add(name)
+        ids, _ = await talk(house)
+        path = f"/v1/sessions/{ids.session}"
+
+        async def seen() -> set[str]:
+            found = set()
+            for name in ("admin", "anna", "bert", "carl"):
+                listed = {one["session"] for one in (await house.get(name, "/v1/sessions"))["sessions"]}
+                opened = (await house.call(name, "GET", path)).status_code == 200
+                assert opened is (ids.session in listed)
+                found |= {name} if opened else set()
+            return found
+
+        assert await seen() == {"admin", "anna"}
+        assert (await house.call("bert", "POST", f"{path}/share", {"user": "bert"})).status_code == 404
+        assert (await house.call("anna", "POST", f"{path}/share", {"user": "nobody"})).status_code == 404
+        await house.post("anna", f"{path}/share", {"user": "bert"})
+        assert await seen() == {"admin", "anna", "bert"}
+        # He steers it, and neither shares nor deletes it.
+        assert (await house.call("bert", "PATCH", path, {"title": "by bert"})).status_code == 200
+        assert (await house.call("bert", "POST", f"{path}/share", {"user": "carl"})).status_code == 403
+        assert (await house.call("bert", "DELETE", path)).status_code == 403
+        async with contextlib.AsyncExitStack() as stack:
+            sockets = [route.path for route in table().sockets if "{session}" in route.path or route.path in LISTS]
+            watching = [
+                await stack.enter_async_context(house.listening("bert", socket, ids, quiet=True)) for socket in sockets
+            ]
+            told = {"/v1/ws", *(named(path, ids) for path in WATCHED)}
+            while not told <= {one.path for one in watching if WORD in one.text}:
+                await asyncio.sleep(0.02)
+            # Those of a terminal end by themselves: the session has none.
+            watching = [one for one in watching if not one.closed and not one.refused and "terminal" not in one.path]
+            await house.post("anna", f"{path}/share", {"user": "bert", "remove": True})
+            while not all(one.closed for one in watching):
+                await asyncio.sleep(0.02)
+            assert {one.path: one.closed for one in watching} == {one.path: 1012 for one in watching}
+        assert await seen() == {"admin", "anna"}
+        await house.post("admin", f"{path}/share", {"everybody": True})
+        assert await seen() == {"admin", "anna", "bert", "carl"}
+        # A fork is the forker's own, whoever the parent is shared with.
+        await house.post("anna", f"/v1/permissions/{ids.request}", {"behavior": "deny"})
+        await house.rested("anna", ids.session)
+        fork = (await house.post("carl", f"{path}/fork"))["session"]
+        await house.post("admin", f"{path}/share", {"everybody": True, "remove": True})
+        assert await seen() == {"admin", "anna"}
+        assert (await house.get("carl", f"/v1/sessions/{fork}"))["summary"]["owner"] == "carl"
+        assert (await house.call("anna", "GET", f"/v1/sessions/{fork}")).status_code == 404
+
+
+async def test_a_conversation_of_anothers_is_not_resumed(tmp_path: Path) -> None:
+    async with open_house(tmp_path) as house:
+        await house.add("anna")
+        await house.add("bert")
+        ids, _ = await talk(house)
+        agents = (await house.get("anna", f"/v1/sessions/{ids.session}"))["summary"]["agent_session"]
+        for resumed in (ids.session, agents):
+            assert (await house.call("bert", "POST", "/v1/sessions", {"resume": resumed})).status_code == 404
+        assert (await house.call("anna", "POST", "/v1/sessions", {"resume": agents})).status_code == 201

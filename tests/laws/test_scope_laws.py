@@ -1,0 +1,167 @@
+"""Scopes, judged by what becomes of a session: a credential changes nothing that needs a scope it does not have."""
+
+import asyncio
+import contextlib
+import tempfile
+from pathlib import Path
+from typing import Any, get_args
+
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from fairlead.model import commands as cmd
+from fairlead.model import events as ev
+from fairlead.model.auth import Identity
+from fairlead.model.content import TextBlock
+from fairlead.model.errors import FairleadError
+from fairlead.model.ids import MessageId, RequestId, SessionId
+from laws.two_users import House, Ids, asked, open_house, table
+from sessions.rig import CHILD, SESSION, Rig
+
+VIEWER = Identity("v", "owner", "viewer", frozenset({"view"}))
+TALKER = Identity("t", "owner", "talker", frozenset({"view", "chat"}))
+OTHER = SessionId("99999999-0000-3333-4444-555555555555")
+MODES = ("", "default", "plan", "acceptEdits", "dontAsk", "bypassPermissions")
+
+texts = st.just((TextBlock("hello"),))
+wanted = st.builds(
+    cmd.Settings,
+    mode=st.sampled_from(MODES),
+    model=st.sampled_from(("", "opus")),
+    mcp_servers=st.sampled_from(((), (), (), ("files",), ("other",))),
+    link=st.sampled_from(("stdio", "terminal")),
+)
+here = st.just(SESSION)
+COMMANDS: dict[type[Any], st.SearchStrategy[Any]] = {
+    cmd.Create: st.builds(cmd.Create, session=st.just(OTHER), settings=wanted),
+    cmd.Send: st.builds(cmd.Send, session=here, content=texts),
+    cmd.Steer: st.builds(cmd.Steer, session=here, content=texts),
+    cmd.Interrupt: st.builds(cmd.Interrupt, session=here),
+    cmd.Answer: st.builds(
+        cmd.Answer, session=here, request=st.just(RequestId("r1")), behavior=st.sampled_from(("allow", "deny"))
+    ),
+    cmd.SetMode: st.builds(cmd.SetMode, session=here, mode=st.sampled_from(MODES)),
+    cmd.SetModel: st.builds(cmd.SetModel, session=here, model=st.just("opus")),
+    cmd.SetThinking: st.builds(cmd.SetThinking, session=here, budget=st.just(5)),
+    cmd.SetRules: st.builds(cmd.SetRules, session=here, allow=st.just(("Bash(ls:*)",)), deny=st.just(("Read",))),
+    cmd.Configure: st.builds(cmd.Configure, session=here, settings=wanted),
+    cmd.Rewind: st.builds(cmd.Rewind, session=here, message=st.just(MessageId("m"))),
+    cmd.Fork: st.builds(cmd.Fork, session=here, child=st.just(CHILD), at=st.none()),
+    cmd.MoveMessage: st.builds(cmd.MoveMessage, session=here, message=st.just(MessageId("m")), position=st.just(0)),
+    cmd.CancelMessage: st.builds(cmd.CancelMessage, session=here, message=st.just(MessageId("m"))),
+    cmd.Rename: st.builds(cmd.Rename, session=here, title=st.just("new")),
+    cmd.Archive: st.builds(cmd.Archive, session=here),
+    cmd.Share: st.builds(cmd.Share, session=here, everybody=st.just(True)),
+    cmd.Close: st.builds(cmd.Close, session=here),
+    cmd.Delete: st.builds(cmd.Delete, session=here, files=st.just(True)),
+    cmd.Control: st.builds(cmd.Control, session=here, subtype=st.just("x")),
+    cmd.DialIn: st.builds(cmd.DialIn, session=here),
+    cmd.HandOver: st.builds(cmd.HandOver, session=here, link=st.sampled_from(("stdio", "terminal"))),
+    cmd.WithdrawHandOver: st.builds(cmd.WithdrawHandOver, session=here),
+    cmd.SetVariables: st.builds(cmd.SetVariables, session=here, variables=st.just({"TEAM": "x"})),
+}
+
+
+def test_every_command_is_among_them() -> None:
+    assert set(COMMANDS) == set(get_args(cmd.Command))
+
+
+def approved(rig: Rig, session: SessionId) -> Any:
+    """What of a session somebody with more than chat has decided."""
+    state = rig.state(session)
+    return state.settings.mode, state.settings.mcp_servers, state.rules, state.allow, state.deny
+
+
+async def history(folder: Path, commands: list[cmd.Command], mode: str, who: Identity, *, busy: bool) -> None:
+    rig = Rig(folder)
+    await rig.start()
+    try:
+        rig.services.mcp_configs.update(files={}, other={})  # type: ignore[attr-defined]  # a dict in this rig
+        await rig.open(settings=cmd.Settings(mode=mode, mcp_servers=("files",)))
+        await rig.do(cmd.SetRules(session=SESSION, allow=("Bash(echo:*)",)))
+        await rig.send("one")
+        agent = await rig.kind.launched()
+        await agent.prompted()
+        await agent.ready()
+        await agent.call("c1", command="touch x")
+        await agent.ask("r1", "c1", command="touch x")
+        if not busy:
+            await rig.do(
+                cmd.Answer(session=SESSION, request=RequestId("r1"), behavior="allow", remember=("Bash(touch x)",))
+            )
+            await agent.result_of("c1")
+            await agent.result()
+        before, log = approved(rig, SESSION), await rig.log()
+        for command in commands:
+            with contextlib.suppress(FairleadError):
+                await rig.do(command, who)
+        assert approved(rig, SESSION) == before
+        said = (await rig.log())[len(log) :]
+        assert not [event for event in said if isinstance(event, ev.PermissionResolved) and event.how == "person"]
+        if who is VIEWER:
+            assert said == []
+        for made in (CHILD, OTHER):
+            if rig.registry.loaded(made) is not None:
+                mode, servers, rules, allow, deny = approved(rig, made)
+                assert mode in ("", "default", "plan")
+                assert (servers, rules, allow, deny) == ((), (), (), ())
+    finally:
+        await rig.stop()
+
+
+likely = (COMMANDS[cmd.Configure], COMMANDS[cmd.Fork], COMMANDS[cmd.Create])
+"""Those that bring settings of their own come more often."""
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    commands=st.lists(st.one_of(*COMMANDS.values(), *likely * 3), min_size=1, max_size=12),
+    mode=st.sampled_from(MODES[1:5]),
+    who=st.sampled_from((VIEWER, TALKER, TALKER)),
+    busy=st.booleans(),
+)
+@example(commands=[cmd.Configure(session=SESSION, settings=cmd.Settings())], mode="plan", who=TALKER, busy=True)
+@example(commands=[cmd.Fork(session=SESSION, child=CHILD)], mode="acceptEdits", who=TALKER, busy=False)
+def test_a_credential_changes_nothing_that_needs_another_scope(
+    commands: list[cmd.Command], mode: str, who: Identity, busy: bool
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        asyncio.run(history(Path(folder), commands, mode, who, busy=busy))
+
+
+async def walled(house: House) -> Ids:
+    """A session of Anna's in a mode that she has approved, and one of hers that asks."""
+    settings = {"mode": "acceptEdits"}
+    session = (await house.post("anna", "/v1/sessions", {"settings": settings}))["session"]
+    asks = (await house.post("anna", "/v1/sessions", {"text": "SCRIPT:bash touch x"}))["session"]
+    return Ids(session, await house.asking("anna", asks), asks)
+
+
+async def kept(house: House, ids: Ids) -> bool:
+    """Nothing that needs `approve` was changed; false, if one of them is not there any more."""
+    view = await house.call("anna", "GET", f"/v1/sessions/{ids.session}")
+    other = await house.call("anna", "GET", f"/v1/sessions/{ids.item}/events?limit=1000")
+    if view.status_code == 404 or other.status_code == 404:
+        return False
+    assert view.json()["settings"]["mode"] == "acceptEdits"
+    assert not view.json().get("rules")
+    settled = [event for event in other.json()["events"] if event["type"].startswith("permission.")]
+    assert not [event for event in settled if event["type"] == "permission.resolved"], settled
+    return not [event for event in settled if event["type"] == "permission.cancelled"]
+
+
+async def test_no_route_and_no_socket_changes_what_needs_approval(tmp_path: Path) -> None:
+    async with open_house(tmp_path) as house:
+        await house.add("anna")
+        await house.add("talker", ("view", "chat"), "anna")
+        ids = await walled(house)
+        for route in table().routes:
+            if route.method != "GET" and route.access in ("view", "chat", "approve", "any"):
+                await asked(house, "talker", route, ids, {})
+                if not await kept(house, ids):
+                    ids = await walled(house)
+        for socket in table().sockets:
+            async with house.listening("talker", socket.path, ids) as heard:
+                await heard.said.wait()
+            if not await kept(house, ids):
+                ids = await walled(house)

@@ -1,0 +1,264 @@
+"""A whole gateway with two users, one of whom has secrets; and a walk over every route and socket that it serves."""
+
+import asyncio
+import contextlib
+import re
+import uuid
+from collections.abc import AsyncIterator, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import httpx
+import msgspec
+from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+
+from fairlead import wiring
+from fairlead.clients.native.bodies import CreateSession
+from fairlead.clients.native.decode import KINDS
+from fairlead.config import Config
+from fairlead.model.commands import Create
+from fairlead.model.routes import Route
+from fairlead.server.protocols import discover
+from fairlead.server.table import RouteTable, at_main_port
+
+WORD = "qzxwhisper"
+"""In everything that Anna says and names."""
+SCOPES = ("view", "chat", "approve", "terminal")
+
+
+class Ids(msgspec.Struct, frozen=True):
+    """What a walk names: things of Anna's, or things that never were."""
+
+    session: str
+    request: str
+    item: str
+
+    def plain(self, text: str) -> str:
+        for name in (self.session, self.request, self.item):
+            text = text.replace(name, "ID")
+        return text
+
+
+def table() -> RouteTable:
+    return RouteTable([at_main_port(protocol) for protocol in discover()])
+
+
+def named(template: str, ids: Ids) -> str:
+    """A path with every parameter filled in."""
+
+    def fill(found: re.Match[str]) -> str:
+        name = found[1].rstrip(".")
+        return {"session": ids.session, "conversation": ids.session, "request": ids.request}.get(name, ids.item)
+
+    return re.sub(r"\{([^}]*)\}", fill, template)
+
+
+def values(ids: Ids) -> dict[str, Any]:
+    """What fields of these names are sent, whatever the route or command."""
+    return {
+        "session": ids.session,
+        "sessionId": ids.session,
+        "conversationId": ids.session,
+        "session_id": ids.session,
+        "resume": ids.session,
+        "child": str(uuid.uuid4()),
+        "request": ids.request,
+        "requestId": ids.request,
+        "message": "hello",
+        "text": "hello",
+        "content": [{"type": "text", "text": "hello"}],
+        "user": "bert",
+        "behavior": "allow",
+        "allow": [],
+        "title": "named by bert",
+        "prompt": "hello",
+        "name": "berts",
+        "schedule": "0 0 1 1 *",
+        "settings": {"model": "sonnet"},
+        "mode": "plan",
+        "model": "sonnet",
+        "link": "stdio",
+        "path": f"/v1/sessions/{ids.session}/export",
+        "budget": None,
+        "position": 0,
+        "subtype": "x",
+        "variables": {"A": "b"},
+        "archived": True,
+        "events": [],
+        "messages": [],
+        "topics": ["turn.failed"],
+        "on": True,
+        "shared": True,
+    }
+
+
+def body_of(kind: Any, ids: Ids) -> dict[str, Any]:
+    """A body that is as good as we can make one: of a described type its fields, else all that we know."""
+    known = values(ids)
+    if not (isinstance(kind, type) and issubclass(kind, msgspec.Struct)):
+        return known
+    fields = msgspec.structs.fields(kind)
+    if issubclass(kind, CreateSession | Create):
+        # An id that is taken cannot be given again: the one thing that tells of it.
+        known["session"] = str(uuid.uuid4())
+    return {field.encode_name: known.get(field.name, "x") for field in fields if field.required or field.name in known}
+
+
+def frames(ids: Ids) -> Iterator[dict[str, Any]]:
+    """What a client may say on a socket: every command of the native protocol, and what the others subscribe with."""
+    for kind, command in KINDS.items():
+        yield {"type": kind, **body_of(command, ids)}
+    yield from subscribing(ids)
+    yield {"type": "typing", "session": ids.session, "active": True}
+    yield {"type": "chat.send", "sessionId": ids.session, "content": "hello"}
+    yield {"type": "chat.abort", "sessionId": ids.session}
+    yield {"type": "chat.permission-response", "requestId": ids.request, "allow": True}
+    yield {"type": "chat:send", "conversationId": ids.session, "message": "hello"}
+    yield {"type": "chat:interrupt", "conversationId": ids.session}
+    yield {"type": "chat:permission_response", "requestId": ids.request, "allow": True}
+    yield {"type": "user_message", "content": "hello"}
+    yield {"type": "user", "message": {"role": "user", "content": "hello"}}
+    yield {"type": "control_request", "request_id": "1", "request": {"subtype": "interrupt"}}
+
+
+def subscribing(ids: Ids) -> Iterator[dict[str, Any]]:
+    yield {"type": "subscribe", "session": ids.session, "after": 0}
+    yield {"type": "subscribe", "topics": ["session", "permission", "turn"]}
+    yield {"type": "chat.subscribe", "sessions": [{"sessionId": ids.session, "lastSeq": 0}]}
+    yield {"type": "chat:subscribe", "conversationId": ids.session, "lastSeq": 0}
+
+
+class Listener:
+    """One socket, and everything that came over it."""
+
+    def __init__(self, path: str, ids: Ids) -> None:
+        self.path = path
+        self.ids = ids
+        self.refused = 0
+        self.heard: list[str] = []
+        self.closed = 0
+        self.said = asyncio.Event()
+        """Everything was said and read by the gateway, or it would not hear it."""
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.heard)
+
+
+class House:
+    def __init__(self, url: str, admin: str) -> None:
+        self.url = url
+        self.tokens = {"admin": admin}
+        self.http = httpx.AsyncClient(base_url=url, trust_env=False, timeout=60)
+
+    async def call(self, who: str, method: str, path: str, body: Any = None, **more: Any) -> httpx.Response:
+        headers = {"authorization": f"Bearer {self.tokens[who]}"}
+        return await self.http.request(method, path, json=body, headers=headers, **more)
+
+    async def get(self, who: str, path: str) -> Any:
+        answer = await self.call(who, "GET", path)
+        assert answer.status_code == 200, (path, answer.text)
+        return answer.json()
+
+    async def post(self, who: str, path: str, body: Any = None) -> Any:
+        answer = await self.call(who, "POST", path, body or {})
+        assert answer.status_code < 300, (path, answer.text)
+        return answer.json()
+
+    async def add(self, name: str, scopes: tuple[str, ...] = SCOPES, user: str = "") -> None:
+        """A token called `name`, of a user who is made if there is none."""
+        user = user or name
+        if user not in {known["name"] for known in (await self.get("admin", "/v1/users"))["users"]}:
+            await self.post("admin", "/v1/users", {"name": user})
+        made = await self.post("admin", "/v1/tokens", {"name": f"{name}-laptop", "user": user, "scopes": scopes})
+        self.tokens[name] = made["secret"]
+
+    async def asking(self, who: str, session: str) -> str:
+        """The id of what the session asks, once it asks."""
+        while True:
+            found = await self.get(who, f"/v1/sessions/{session}/permissions")
+            if found["permissions"]:
+                return str(found["permissions"][0]["event"]["request"])
+            await asyncio.sleep(0.02)
+
+    async def rested(self, who: str, session: str) -> dict[str, Any]:
+        """The session when nothing is under way in it."""
+        while True:
+            view: dict[str, Any] = await self.get(who, f"/v1/sessions/{session}")
+            if view["summary"]["state"] in ("idle", "closed"):
+                return view
+            await asyncio.sleep(0.02)
+
+    @contextlib.asynccontextmanager
+    async def listening(self, who: str, path: str, ids: Ids, *, quiet: bool = False) -> AsyncIterator[Listener]:
+        """A socket on which everything is said that could be; what is answered is kept. `quiet`: it only subscribes."""
+        heard = Listener(named(path, ids), ids)
+        address = self.url.replace("http", "ws", 1) + heard.path
+        headers = {"Authorization": f"Bearer {self.tokens[who]}"}
+        try:
+            socket = await connect(address, additional_headers=headers, proxy=None, max_size=None)
+        except InvalidStatus as refused:
+            heard.refused = refused.response.status_code
+            heard.heard.append((refused.response.body or b"").decode())
+            heard.said.set()
+            yield heard
+            return
+
+        async def read() -> None:
+            with contextlib.suppress(ConnectionClosed):
+                async for message in socket:
+                    heard.heard.append(message if isinstance(message, str) else message.decode(errors="replace"))
+            heard.closed = socket.close_code or 0
+
+        async def say() -> None:
+            with contextlib.suppress(ConnectionClosed):
+                for frame in subscribing(ids) if quiet else frames(ids):
+                    await socket.send(msgspec.json.encode(frame).decode())
+                await (await socket.ping())
+            heard.said.set()
+
+        tasks = (asyncio.create_task(read()), asyncio.create_task(say()))
+        try:
+            yield heard
+        finally:
+            await socket.close()
+            await asyncio.gather(*tasks)
+
+
+async def heard(house: House, who: str, path: str, lines: list[str]) -> None:
+    """What a stream that never ends tells, until it is cancelled."""
+    headers = {"authorization": f"Bearer {house.tokens[who]}"}
+    async with house.http.stream("GET", path, headers=headers) as answer:
+        lines.append("")
+        async for line in answer.aiter_lines():
+            lines.append(line)
+
+
+async def asked(house: House, who: str, route: Route, ids: Ids, query: Mapping[str, str]) -> tuple[int, str]:
+    """Status and body of a route; of one that never ends what it begins with."""
+    body = None if route.method == "GET" else body_of(route.body, ids)
+    headers = {"authorization": f"Bearer {house.tokens[who]}"}
+    path = named(route.path, ids)
+    async with house.http.stream(route.method, path, json=body, params=query, headers=headers) as answer:
+        if route.name == "mylifedb.notifications":
+            return answer.status_code, ""
+        return answer.status_code, (await answer.aread()).decode(errors="replace")
+
+
+@contextlib.asynccontextmanager
+async def open_house(folder: Path) -> AsyncIterator[House]:
+    config = Config(
+        port=0,
+        data=f"{folder}/data",
+        agent="demo",
+        roots=(str(folder),),
+        claude_homes=(),
+        notify_private=("127.0.0.0/8",),
+    )
+    async with wiring.running(config, {"HOME": str(folder), "PATH": "/usr/bin:/bin"}) as gateway:
+        house = House(gateway.url, gateway.token)
+        try:
+            yield house
+        finally:
+            await house.http.aclose()

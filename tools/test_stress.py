@@ -1,0 +1,86 @@
+"""`make test-stress`: the parts that start processes or wait, in a random order, while busy processes hold the cores.
+
+A test that depends on a quiet machine fails here. Each run has a seed of its own, which its summary prints. The results
+of the last series are kept in tests/stress-result.json.
+"""
+
+import argparse
+import contextlib
+import datetime
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tools.test import PARTS, ROOT, Part, innet, run
+from tools.test_long import git
+
+RESULT = ROOT / "tests" / "stress-result.json"
+STRESSED = ("unit", "processes", "cli", "faults")
+BUSY = 4
+"""Twice the cores of the machine that CI has."""
+
+
+@contextlib.contextmanager
+def busy_machine(processes: int = BUSY) -> Iterator[None]:
+    """Processes that compute without end; they end with the block, and with us if we are killed."""
+    # A process whose parent has died belongs to another one: then it has nothing to disturb any more.
+    source = "import os\nparent = os.getppid()\nwhile os.getppid() == parent:\n    sum(range(100_000))"
+    children = [subprocess.Popen([sys.executable, "-c", source]) for _ in range(processes)]
+    try:
+        yield
+    finally:
+        for child in children:
+            child.kill()
+            child.wait()
+
+
+def run_part(part: Part, seed: int) -> dict[str, Any]:
+    os.environ["FAIRLEAD_SEED"] = str(seed)
+    begun = time.monotonic()
+    # The random order leaves no test out, so a green run has run them all.
+    codes = [run([*(innet(argv) if part.isolated else argv), "--random-order"]) for argv in part.commands]
+    return {"passed": not any(codes), "seconds": round(time.monotonic() - begun)}
+
+
+def stress(names: list[str]) -> dict[str, Any]:
+    """One run of the series."""
+    seed = random.SystemRandom().randrange(2**32)
+    with busy_machine():
+        parts = {part.name: run_part(part, seed) for part in PARTS if part.name in names}
+    return {
+        "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "seed": seed,
+        "passed": all(result["passed"] for result in parts.values()),
+        "parts": parts,
+    }
+
+
+def main(argv: list[str] | None = None, result: Path = RESULT) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("parts", nargs="*", metavar="part", help=f"only these of: {' '.join(STRESSED)}")
+    parser.add_argument("--runs", type=int, default=10, help="how many runs in a row (10)")
+    options = parser.parse_args(argv)
+    names = options.parts or list(STRESSED)
+    if unknown := set(names) - set(STRESSED):
+        parser.error(f"no such part: {' '.join(sorted(unknown))} (there are {' '.join(STRESSED)})")
+    commit = git("rev-parse", "HEAD") + ("-dirty" if git("status", "--porcelain", "--untracked-files=no") else "")
+    runs: list[dict[str, Any]] = []
+    for number in range(1, options.runs + 1):
+        print(f"\n== stress run {number} of {options.runs}", flush=True)
+        runs.append(stress(names))
+        # Written after each run: a series takes hours, and what was seen so far is a result too.
+        kept = {"commit": commit, "busy processes": BUSY, "cores": os.cpu_count(), "runs": runs}
+        result.write_text(json.dumps(kept, indent=2) + "\n", encoding="utf-8")
+    green = sum(each["passed"] for each in runs)
+    print(f"\nstress: {green} of {len(runs)} runs are green; kept in {result.name}")
+    return 0 if green == len(runs) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
