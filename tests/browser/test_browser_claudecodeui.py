@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from tools.clis import program_path
 
 HELLO = "Hello from the scripted model."
 WROTE = "Done. The tool said:"
+BEFORE = "I will run a command."
 
 
 def settle_in(home: Path, folder: Path) -> None:
@@ -174,6 +176,28 @@ async def test_a_tool_that_is_refused_is_not_run(house: CloudHouse) -> None:
     await tab.until(tab.ends, 1)
     await tab.visible("Allow once").wait_for(state="detached")
     assert not (house.gateway.cwd / "notes.txt").exists()
+
+
+@pytest.mark.parametrize("ahead", [0, 2])
+async def test_a_text_before_a_tool_is_shown_once_whatever_the_clock_of_the_page(house: CloudHouse, ahead: int) -> None:
+    """The app stamps prompts and streamed texts with its own clock and sorts all rows by time."""
+    tab = await house.signed_in()
+    await tab.page.clock.install(time=datetime.now(UTC) + timedelta(seconds=ahead))
+    await tab.page.reload()
+    await tab.visible("New Session").first.wait_for()
+    await tab.say("SCRIPT:text first")
+    await tab.answered(f"{HELLO} first")
+    await tab.until(tab.ends, 1)
+    # With a history there is something to sort by.
+    await tab.say("SCRIPT:tool")
+    await tab.visible("Allow once").wait_for()
+    assert await tab.words() == [f"{HELLO} first", BEFORE]
+    await tab.choose("Allow once")
+    await tab.until(tab.ends, 2)
+    wanted = [f"{HELLO} first", BEFORE, f"{WROTE} hi"]
+    await eventually(tab.words, lambda said: said == wanted)
+    await tab.page.reload()
+    await eventually(tab.words, lambda said: said == wanted)
 
 
 @pytest.mark.timeout(300)

@@ -67,7 +67,7 @@ async def test_a_run_streams_to_the_socket_that_sent_it(chats: ChatHouse) -> Non
         end = await peer.until("complete")
         run = peer.run()
         assert peer.said() == [
-            *["stream_delta", "stream_delta", "stream_end", "text", "tool_use", "tool_result", "text", "complete"]
+            *["stream_delta", "stream_delta", "stream_end", "tool_use", "tool_result", "text", "complete"]
         ]
         assert {frame["sessionId"] for frame in run} == {name}
         assert "session_created" not in peer.kinds()
