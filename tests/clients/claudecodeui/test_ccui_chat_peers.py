@@ -35,6 +35,7 @@ def _rows(name: str, *frames: Any) -> Any:
 
 
 @pytest.mark.rules("S003-045", "S003-065", "S003-068")
+@pytest.mark.rules("S003-026", "S003-027")
 async def test_each_session_of_a_subscribe_is_acknowledged_also_those_that_are_not_there(chats: ChatHouse) -> None:
     one, two = await chats.session(1), await chats.session(2)
     async with chats.peer() as peer:
@@ -242,6 +243,7 @@ async def test_subscribing_again_on_the_same_socket_tells_nothing_twice(chats: C
 
 
 @pytest.mark.rules("S003-062")
+@pytest.mark.rules("S003-137")
 async def test_sessions_do_not_mix(chats: ChatHouse) -> None:
     one, two = await chats.session(1), await chats.session(2)
     async with chats.peer() as peer, chats.peer() as other:
@@ -251,12 +253,20 @@ async def test_sessions_do_not_mix(chats: ChatHouse) -> None:
         second = await chats.agent(2)
         await first.text("1", "m1")
         await second.text("2", "m2")
+        # What one asks wrongly is an answer to it alone.
+        await peer.send("99999999-9999-4999-8999-999999999999", "nobody")
+        assert (await peer.until("protocol_error"))["code"] == "SESSION_NOT_FOUND"
         await first.result()
         await second.result()
         await peer.until("complete")
         await other.until("complete")
+        assert "protocol_error" not in other.kinds()
         assert {frame["sessionId"] for frame in peer.run()} == {one}
         assert {frame["sessionId"] for frame in other.run()} == {two}
+        async with chats.peer() as late:
+            await late.subscribe(two, 1)
+            await late.until("complete")
+            assert late.run() == other.run(), "nor is there anything of the other in a replay"
 
 
 @pytest.mark.rules("S003-048")

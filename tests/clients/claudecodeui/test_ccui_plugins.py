@@ -76,6 +76,7 @@ async def house(tmp_path: Path) -> AsyncIterator[House]:
 
 
 @pytest.mark.rules("S003-003", "S003-021", "S003-118", "S003-119", "S003-120")
+@pytest.mark.rules("S003-116")
 async def test_what_one_says_the_other_hears_as_it_was_said(house: House) -> None:
     async with house.join() as socket:
         said: list[str | bytes] = ["text", b"bytes", "", b"", "é\n", b"\xff\x00", "x" * 200_000, bytes(300_000)]
