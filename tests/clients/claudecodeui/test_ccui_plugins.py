@@ -215,6 +215,7 @@ async def test_the_subprotocol_is_the_one_that_the_plugin_chose(house: House) ->
         assert socket.subprotocol is None
 
 
+@pytest.mark.rules("S003-118")
 async def test_the_plugin_gets_the_query_and_some_headers_and_never_who_the_client_is(house: House) -> None:
     token = house.served.admin
     async with house.join(
