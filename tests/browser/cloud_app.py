@@ -97,6 +97,10 @@ class Tab:
         """What the assistant has said, a text each."""
         return await self._said("assistant")
 
+    async def words(self) -> list[str]:
+        """What the assistant has said, without its calls."""
+        return [text for text in await self.answers() if text]
+
     async def prompts(self) -> list[str]:
         """What the person has said."""
         return await self._said("user")
@@ -118,7 +122,7 @@ class Tab:
 
     def told(self) -> str:
         """The last whole text of the assistant that this tab was sent."""
-        texts = [frame["content"] for frame in self.frames if frame.get("kind") == "text" and frame["role"] != "user"]
+        texts = [frame["content"] for frame in self.frames if frame.get("role") == "assistant"]
         return str(texts[-1]).strip()
 
     async def ticks(self) -> int:

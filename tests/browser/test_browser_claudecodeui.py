@@ -19,6 +19,7 @@ from tools.clis import program_path
 
 HELLO = "Hello from the scripted model."
 WROTE = "Done. The tool said:"
+BEFORE = "I will run a command."
 
 
 def settle_in(home: Path, folder: Path) -> None:
@@ -177,6 +178,28 @@ async def test_a_tool_that_is_refused_is_not_run(house: CloudHouse) -> None:
     assert not (house.gateway.cwd / "notes.txt").exists()
 
 
+@pytest.mark.parametrize("ahead", [0, 2])
+async def test_a_text_before_a_tool_is_shown_once_whatever_the_clock_of_the_page(house: CloudHouse, ahead: int) -> None:
+    """The app stamps prompts and streamed texts with its own clock and sorts all rows by time."""
+    tab = await house.signed_in()
+    await tab.page.clock.install(time=datetime.now(UTC) + timedelta(seconds=ahead))
+    await tab.page.reload()
+    await tab.visible("New Session").first.wait_for()
+    await tab.say("SCRIPT:text first")
+    await tab.answered(f"{HELLO} first")
+    await tab.until(tab.ends, 1)
+    # With a history there is something to sort by.
+    await tab.say("SCRIPT:tool")
+    await tab.visible("Allow once").wait_for()
+    assert await tab.words() == [f"{HELLO} first", BEFORE]
+    await tab.choose("Allow once")
+    await tab.until(tab.ends, 2)
+    wanted = [f"{HELLO} first", BEFORE, f"{WROTE} hi"]
+    await eventually(tab.words, lambda said: said == wanted)
+    await tab.page.reload()
+    await eventually(tab.words, lambda said: said == wanted)
+
+
 @pytest.mark.timeout(300)
 async def test_a_day_with_the_real_program(real_house: CloudHouse) -> None:
     house = real_house
@@ -206,22 +229,3 @@ async def test_a_day_with_the_real_program(real_house: CloudHouse) -> None:
     await tab.choose("Chat")
     await eventually(tab.answers, lambda said: said[-1] == f"{HELLO} from the terminal")
     await eventually(tab.prompts, lambda said: said[-1] == "SCRIPT:text from the terminal")
-
-
-async def test_a_text_before_a_tool_is_shown_once_though_the_clock_is_ahead(house: CloudHouse) -> None:
-    person = await house.person()
-    # The app stamps what it was streamed with its own clock, and sorts by it once there is history.
-    await person.clock.install(time=datetime.now(UTC) + timedelta(seconds=2))
-    tab = await house.tab(person)
-    await tab.sign_in()
-    await tab.visible("New Session").first.wait_for()
-    await tab.say("SCRIPT:text first")
-    await tab.answered(f"{HELLO} first")
-    await tab.page.reload()
-    await tab.answered(f"{HELLO} first")
-    await tab.say("SCRIPT:tool")
-    await tab.visible("Allow once").wait_for()
-    assert await tab.answers() == [f"{HELLO} first", "I will run a command."], "while it waits"
-    await tab.choose("Allow once")
-    seen = await eventually(tab.answers, lambda seen: seen[-1:] and seen[-1].startswith(WROTE))
-    assert seen[:-1] == [f"{HELLO} first", "I will run a command."]

@@ -263,10 +263,7 @@ def test_whoever_reads_only_the_beginning_ends_the_command_quietly(server: Serve
     assert logs.stderr is not None
     logs.stdout.readline()
     logs.stdout.close()
-    assert (
-        fairlead("send", session, "SCRIPT:long 3000", "--data", str(server.data)).code
-        == 0
-    )
+    assert fairlead("send", session, "SCRIPT:long 3000", "--data", str(server.data)).code == 0
     with logs:
         assert logs.stderr.read() == ""
         assert logs.wait(PATIENCE) == 1

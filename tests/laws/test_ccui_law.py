@@ -25,6 +25,13 @@ KINDS = frozenset(
     | {"permission_request", "permission_cancelled", "task_notification"}
 )
 CARDS = frozenset({"permission_request", "permission_cancelled"})
+PIECES = frozenset({"stream_delta", "stream_end"})
+
+
+def words(frame: Frame) -> Frame:
+    """A frame without its number; the end of pieces that has a text is that text's row."""
+    row = {name: value for name, value in frame.items() if name != "seq"}
+    return {**row, "kind": "text"} if frame["kind"] == "stream_end" and "role" in frame else row
 
 
 def seen(client: Shown) -> Any:
@@ -49,17 +56,22 @@ def check(telling: Telling, cuts: list[tuple[int, int]]) -> None:
 
 
 def check_replay(telling: Telling) -> None:
-    """Frames of a replay are those that were live, but for the pieces of what is whole meanwhile, and their ends."""
+    """Frames of a replay are those that were live, but that a text without its pieces is a row."""
     live = {frame["seq"]: frame for frame in telling.live()}
+    ended = {frame["id"]: words(frame) for frame in live.values() if "content" in frame}
     for frame in telling.read(0):
-        assert frame["kind"] == "stream_end" or live[frame["seq"]] == frame
+        if frame["kind"] == "text":
+            assert words(frame) == ended[frame["id"]]
+        else:
+            assert frame["kind"] == "stream_end" or live[frame["seq"]] == frame
 
 
 def check_whole(telling: Telling) -> None:
-    """Who does not look at it is told the same, but for the pieces and their ends."""
+    """Who does not look at it is told the same, each text as a row and none in pieces."""
     frames = stepped(ChatVariant(whole=True), telling.memory().known, telling.published)
-    pieces = ("stream_delta", "stream_end")
-    assert frames == [frame for frame in telling.live() if frame["kind"] not in pieces]
+    told = [words(frame) for frame in telling.live() if frame["kind"] not in PIECES or "role" in frame]
+    assert [words(frame) for frame in frames] == told
+    assert not {frame["kind"] for frame in frames} & PIECES
 
 
 def check_runs(telling: Telling) -> None:
@@ -85,9 +97,9 @@ def check_history(telling: Telling, moments: list[int]) -> None:
         calls: dict[str, Frame] = {}
         for entry in telling.published[:moment]:
             for frame in telling.of(entry):
-                if frame["kind"] not in ("text", "thinking", "tool_use", "tool_result", "task_notification"):
+                row = words(frame)
+                if row["kind"] not in ("text", "thinking", "tool_use", "tool_result", "task_notification"):
                     continue
-                row = {name: value for name, value in frame.items() if name != "seq"}
                 if "parentToolUseId" in row:
                     continue
                 if row["kind"] == "tool_use":

@@ -34,8 +34,6 @@ class Shown(msgspec.Struct):
     errors: list[str] = []
     """Codes of what was wrong with what this client asked."""
     seq: int = 0
-    ended: int = 0
-    """The number of the end of the last text that came in pieces."""
 
     @property
     def merged(self) -> list[Frame]:
@@ -128,28 +126,21 @@ class ClaudeCodeUiClient:
         if kind == "stream_delta":
             shown.streaming += frame["content"]
         elif kind == "stream_end":
-            self._finish(shown)
+            self._finish(shown, frame if "content" in frame else None)
         elif kind == "permission_request":
             shown.requests[frame["requestId"]] = frame
         elif kind == "status":
             shown.budget = frame.get("tokenBudget", shown.budget)
         elif kind in ROWS:
-            self._row(shown, frame)
-
-    def _finish(self, shown: Shown) -> None:
-        if shown.streaming.strip():
-            shown.rows.append({"kind": "text", "role": "assistant", "content": shown.streaming})
-            shown.ended = shown.seq
-        shown.streaming = ""
-
-    def _row(self, shown: Shown, frame: Frame) -> None:
-        """A text whose pieces have just ended takes their place: it has the number behind their end."""
-        last = shown.rows[-1] if shown.rows else {"id": ""}
-        same = "id" not in last and frame["kind"] == "text" and frame["seq"] == shown.ended + 1
-        if same and frame["content"].strip() == last["content"].strip():
-            shown.rows[-1] = frame
-        else:
             shown.rows.append(frame)
+
+    def _finish(self, shown: Shown, whole: Frame | None = None) -> None:
+        """`whole`: the text that has ended, where it is one that history has too."""
+        if whole is not None:
+            shown.rows.append({**whole, "kind": "text"})
+        elif shown.streaming.strip():
+            shown.rows.append({"kind": "text", "role": "assistant", "content": shown.streaming})
+        shown.streaming = ""
 
     def loaded(self, session: str, messages: Sequence[Frame]) -> None:
         """The newest page of history, as REST gave it."""

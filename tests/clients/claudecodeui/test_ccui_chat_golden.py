@@ -22,7 +22,6 @@ ELSEWHERE = "transcript"
 ENVELOPE = ("id", "sessionId", "timestamp", "provider", "kind")
 FIELDS: dict[str, tuple[str, ...]] = {
     "stream_delta": ("content",),
-    "stream_end": (),
     "thinking": ("content",),
     "tool_use": ("toolName", "toolInput", "toolId"),
     "status": ("text", "tokenBudget"),
@@ -78,13 +77,15 @@ def test_a_case_comes_out_as_written(case: str) -> None:
 
 def test_a_streamed_answer_with_a_tool_between_its_texts() -> None:
     assert kinds("streamed-with-tool") == [
-        *["stream_delta", "stream_delta", "stream_end", "text", "tool_use", "tool_result"],
-        *["stream_delta", "stream_delta", "stream_end", "text", "complete"],
+        *["stream_delta", "stream_delta", "stream_end", "tool_use", "tool_result"],
+        *["stream_delta", "stream_delta", "stream_end", "complete"],
     ]
     stored = {row["id"]: row for row in rows("streamed-with-tool")}
     for frame in live("streamed-with-tool"):
-        if frame["kind"] in ("text", "tool_use"):
+        if frame["kind"] == "tool_use" or "role" in frame:
             assert frame["id"] in stored
+            assert frame.get("content") == stored[frame["id"]].get("content"), "the end of pieces has the whole text"
+    assert sum("role" in frame for frame in live("streamed-with-tool")) == 2
 
 
 def test_ids_are_of_the_records() -> None:

@@ -33,6 +33,7 @@ def answer(agent: SaidAgent, request: str) -> Decision:
 
 
 @pytest.mark.rules("S003-049", "S003-069")
+@pytest.mark.rules("S003-026", "S003-027")
 async def test_an_approval_is_asked_of_all_answered_once_and_told_to_all(chats: ChatHouse) -> None:
     async with chats.peer() as one, chats.peer() as two:
         name, agent, request = await asking(chats, one)

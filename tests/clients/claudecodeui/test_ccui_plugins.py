@@ -78,6 +78,7 @@ async def house(tmp_path: Path) -> AsyncIterator[House]:
 
 
 @pytest.mark.rules("S003-003", "S003-021", "S003-118", "S003-119", "S003-120")
+@pytest.mark.rules("S003-116")
 async def test_what_one_says_the_other_hears_as_it_was_said(house: House) -> None:
     async with house.join() as socket:
         said: list[str | bytes] = ["text", b"bytes", "", b"", "é\n", b"\xff\x00", "x" * 200_000, bytes(300_000)]
@@ -216,6 +217,7 @@ async def test_the_subprotocol_is_the_one_that_the_plugin_chose(house: House) ->
         assert socket.subprotocol is None
 
 
+@pytest.mark.rules("S003-118")
 async def test_the_plugin_gets_the_query_and_some_headers_and_never_who_the_client_is(house: House) -> None:
     token = house.served.admin
     async with house.join(

@@ -99,12 +99,14 @@ async def test_a_long_replay_is_one_bounded_piece(house: DeskHouse, tmp_path: Pa
         await back.hear()
         replay = (await back.hear())["data"]
         assert [int(found) for found in re.findall(r"line (\d+)", replay)] == list(range(1, 5001))
-        await back.type("head -c 3000000 /dev/zero | tr '\\0' x; echo; echo do''ne\r")
-        await back.said("done")
+        await back.type("head -c 3000000 /dev/zero | tr '\\0' x; echo; echo fini''shed\r")
+        await back.said("finished")
     async with house.sit() as last:
         await last.begin(tmp_path)
         await last.hear()
-        assert len((await last.hear())["data"]) < 512 * 1024
+        replay = (await last.hear())["data"]
+        assert len(replay) < 512 * 1024
+        assert "line 1\r" not in replay and "finished" in replay, "the oldest went, the newest is there"
 
 
 # --- who may

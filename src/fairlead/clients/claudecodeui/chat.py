@@ -27,6 +27,7 @@ from fairlead.model.halls import EnterHall
 from fairlead.model.ids import MessageId, RequestId, SessionId, is_uuid
 from fairlead.model.moments import moment
 from fairlead.model.sockets import Do, Enter, Opening, Run, SocketRoute, Subscribe, Write
+from fairlead.model.store import Summary
 from fairlead.model.uploads import Taken, TakeUploads
 
 WAITING: Final = 100
@@ -41,9 +42,10 @@ class Line:
     """What was asked of a session, the first of it being done.
 
     `since`: all that the log has after this place came, or comes, to this socket; None: it is not attached.
-    `whole`: its texts come whole, not in pieces; `stream` is what the client said of that."""
+    `whole`: its texts come whole, not in pieces; `stream` is what the client said of that. `last`: the number of the
+    last frame of a run when the client subscribed last."""
 
-    __slots__ = ("asked", "since", "stream", "tries", "whole")
+    __slots__ = ("asked", "last", "since", "stream", "tries", "whole")
 
     def __init__(self) -> None:
         self.asked: deque[Asked] = deque()
@@ -51,6 +53,7 @@ class Line:
         self.stream: bool | None = None
         self.whole = False
         self.tries = 0
+        self.last = 0
 
 
 class ChatConversation:
@@ -100,6 +103,8 @@ class ChatConversation:
                 return self._sent(session)
             case ("stopped" | "withdrawn", session):
                 return self._done(session)
+            case ("ended", session):
+                return (*self._upserted(answer.summary), *self._done(session))
             case ("whose", Decide() as given):
                 return (_answer(given, answer),)
             case _:
@@ -128,6 +133,8 @@ class ChatConversation:
                 return self._prepared(session, steps)
             case ("withdrawn", session) if isinstance(error, NotFound):
                 return self._again(session)
+            case ("ended", session):
+                return self._done(session)
             case (_, session, *_):
                 return (self._told(said.failed(error, session)), *self._done(session))
             case _:
@@ -234,7 +241,8 @@ class ChatConversation:
         return Subscribe(("joined", session, memory, place), session, cursor, ChatVariant(whole=line.whole))
 
     def _joined(self, session: SessionId, memory: Memory, place: int) -> Sequence[Do]:
-        self._lines[session].since = place
+        line = self._lines[session]
+        line.since, line.last = place, memory.last
         return self._attached(session, memory)
 
     def _attached(self, session: SessionId, memory: Memory) -> Sequence[Do]:
@@ -244,7 +252,13 @@ class ChatConversation:
                 told = self._subscribed(session, memory)
                 if asked.last and not _reaches(asked, memory):
                     told += self._error(said.replay_gap(session))
-                return (Write(told), *self._done(session))
+                line = self._lines[session]
+                if memory.processing or line.last == memory.last:
+                    return (Write(told), *self._done(session))
+                # It was there when a run ended. The app drops its own rows of that run when it reads history a second
+                # time; it does so when it hears of a change while nothing runs.
+                line.last = memory.last
+                return (Write(told), Run(("ended", session), q.GetSession(session), session))
             case Say():
                 return (Run(("settings", session), q.GetSession(session), session),)
             case Stop():
@@ -319,6 +333,10 @@ class ChatConversation:
             "pendingPermissions": pending,
             "timestamp": moment(self._now()),
         }
+
+    def _upserted(self, summary: Summary) -> Sequence[Do]:
+        told = CODEC.session(summary, self._now())
+        return (Write(told),) if told else ()
 
     def _told(self, error: ChatError) -> Write:
         return Write(self._error(error))

@@ -2,8 +2,8 @@
 
 A run is a turn: its frames lie between the turn's start and its end, whose `complete` is the last. Every frame has a
 `seq` that grows over the session's whole life: the frame in slot `k` of the log's entry `n` is `64 * n + k`, live and
-in every replay. A text that is streamed comes as pieces, an end, and then whole, under the id that history has; who
-resumes in the middle of it is first told the rest of the pieces.
+in every replay. A text that is streamed comes as pieces and an end, which has the text's id and words; who resumes in
+the middle of it is sent the rest of the pieces. To those who got no piece of it, it comes as a row.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,14 +23,14 @@ from fairlead.model.streaming import Pieces, streamed
 FRAMES: Final = 64
 """Numbers that an entry's frames have for themselves (design: views)."""
 REST, ENDED, ROW, AFTER = 0, 1, 2, 3
-"""The slots: pieces that a late one lacks (or the end of a text that was given up), the end of this one's pieces, the
-row itself, and what comes after it."""
+"""The slots: pieces that a late one lacks (or the end of a text that was given up), the end of what was cut off, the
+row itself or the end of its pieces, and what comes after it."""
 WINDOW: Final = 160_000
 """Tokens that a conversation may have, as the original tells it where nobody has set another number."""
 LATER_MS: Final = 3000
-"""How much later than it was a call is stamped live. The app sorts rows by their time, and gives a text that it was
-told in pieces its own clock's: with a call between that and the text's own row it would show both. History has the time
-that it was."""
+"""How much later than it was a call is stamped live. The app sorts rows by their time, and stamps a streamed text with
+its own clock when the text ends: a call that follows at once would be shown above it. History has the time that it
+was."""
 PARENTS: Final = 256
 """Subagents whose calls are remembered."""
 
@@ -109,7 +109,8 @@ class ChatVariant(msgspec.Struct, frozen=True):
             return known, b""
         event = ev.decode(entry.event)
         known = known.after(entry.seq, event)
-        return known, joined(numbered(session, entry.seq, event, known, streamed(event)), whole=self.whole)
+        told = 0 if self.whole else streamed(event)
+        return known, joined(numbered(session, entry.seq, event, known, told), whole=self.whole)
 
     def signal(self, session: SessionId, kind: str, name: str, data: object) -> bytes:
         return b""
@@ -138,7 +139,8 @@ class ChatReading:
             return known, b""
         event = ev.decode(entry.event)
         known = known.after(entry.seq, event)
-        frames = numbered(session, entry.seq, event, known, self._pieces.told(event))
+        told = 0 if self._whole else self._pieces.told(event)
+        frames = numbered(session, entry.seq, event, known, told)
         if number(entry.seq, 0) <= self._last:
             frames = [frame for frame in frames if frame["seq"] > self._last]
         return known, joined(frames, whole=self._whole)
@@ -170,7 +172,7 @@ def slots_of(session: SessionId, event: ev.Event, known: Known, told: int = 0) -
             # With its first piece a text that was given up before it is over.
             return (piece,) if event.offset else ((ENDED, _end(session, event)), piece)
         case ev.Text() | ev.Thinking() | ev.ToolCalled() | ev.ToolEnded() | ev.Notice() if event.turn:
-            return (*_stream(session, event, told), *_row(session, event, known), *_budget(session, event))
+            return (*_words(session, event, known, told), *_budget(session, event))
         case ev.PermissionAsked() | ev.QuestionAsked() | ev.PlanProposed():
             return ((ROW, _frame(session, event, "request", kind="permission_request", **request_fields(event))),)
         case ev.PermissionResolved(asked=True):
@@ -243,15 +245,17 @@ def _frame(session: SessionId, event: ev.Event, what: str, **fields: object) -> 
     return enveloped(session, event, f"{base_of(event)}_{what}", dict(fields))
 
 
-def _stream(session: SessionId, event: ev.Event, told: int) -> Slots:
-    """The end of the pieces, before the text itself. Of one that was not told in pieces: of whatever was given up."""
+def _words(session: SessionId, event: ev.Event, known: Known, told: int) -> Slots:
+    """A row; before a text the end of whatever was given up. A text that was told in pieces has no row: the app makes
+    one of the pieces, stamped with its own clock, and shows both where a row's time lies between the two."""
+    row = _row(session, event, known)
     if not isinstance(event, ev.Text) or event.subagent is not None:
-        return ()
-    if not told:
-        return ((REST, _end(session, event)),)
+        return row
+    if not told or not row:
+        return ((REST, _end(session, event)), *row)
     rest = event.text[told:]
     missing = ((REST, _frame(session, event, "rest", kind="stream_delta", content=rest)),) if rest else ()
-    return (*missing, (ENDED, _end(session, event)))
+    return (*missing, *((slot, {**fields, "kind": "stream_end"}) for slot, fields in row))
 
 
 def _end(session: SessionId, event: ev.Event) -> Fields:

@@ -1,0 +1,36 @@
+"""No click kills claudecodeui's app on our door: its buttons and tabs are clicked, each once, as they are found."""
+
+import pytest
+
+from browser.clicking import Clicker
+from browser.cloud_app import CloudHouse
+from browser.test_browser_claudecodeui import HELLO, house
+
+__all__ = ["house"]
+
+MOST = 120
+"""Clicks of one run: the panels' own tabs come first."""
+
+
+@pytest.mark.timeout(600)
+async def test_no_click_kills_the_app(house: CloudHouse) -> None:
+    tab = await house.signed_in()
+    await tab.say("SCRIPT:text hello")
+    await tab.answered(f"{HELLO} hello")
+    clicker = Clicker(tab.page, leave=frozenset({"Logout", "Log out", "Sign out"}))
+    await clicker.click_all(MOST)
+    assert clicker.died == []
+    assert {"Chat", "Shell", "Files", "Source Control", "Settings", "Plugins"} <= set(clicker.clicked)
+    # A button that wants words first.
+    await clicker.reload()
+    await tab.page.get_by_role("button", name="Settings", exact=True).first.click()
+    await tab.page.get_by_role("button", name="Plugins", exact=True).click()
+    await tab.page.get_by_placeholder("my-plugin").fill("https://example.invalid/some/plugin")
+    async with tab.page.expect_response(lambda answer: "/api/plugins/install" in answer.url):
+        await tab.page.get_by_role("button", name="Install", exact=True).first.click()
+    await clicker.settled()
+    assert clicker.failed == []
+    assert await clicker.is_alive()
+    # What the app remembers of all that does not keep it from coming up again.
+    await tab.page.reload()
+    await tab.visible("New Session").first.wait_for()
