@@ -230,11 +230,8 @@ async def test_beside_the_door_a_users_token_opens_this_protocol_and_nothing_els
         assert await handshake(signed, path, signed.token, main) == 401
 
 
-<<<<<<< HEAD
 @pytest.mark.process
-=======
 @pytest.mark.rules("S003-015")
->>>>>>> ccui
 async def test_what_a_user_may_is_said_by_their_scopes(signed: Signed) -> None:
     await signed.add("viewer", scopes=["view"])
     viewer = {"authorization": f"Bearer {await signed.sign_in('viewer')}"}
@@ -280,11 +277,8 @@ async def test_past_its_half_life_every_answer_brings_a_new_token(
     assert "x-refreshed-token" not in again.headers
 
 
-<<<<<<< HEAD
 @pytest.mark.process
-=======
 @pytest.mark.rules("S003-015")
->>>>>>> ccui
 @pytest.mark.parametrize("how", ["password", "removed"])
 async def test_what_a_user_has_open_ends_with_the_password_or_the_user(signed: Signed, how: str) -> None:
     await signed.add("bob")
