@@ -9,6 +9,8 @@ from websockets.asyncio.client import ClientConnection
 
 from fairlead.terminals.emulator import Emulator
 
+NARROW = 70
+"""Columns that every screen of a test has beside a prompt."""
 PATIENCE = 60.0
 CLEAN = "\x1b[?1049l"
 """What a redraw begins with."""
@@ -55,5 +57,11 @@ class OnSocket:
         await self.until(lambda: any(text in line for line in self.screen.lines()))
 
     async def said(self, line: str) -> None:
-        """A whole line of the screen, by itself or behind a prompt."""
-        await self.until(lambda: {line, f"$ {line}"} & set(self.screen.lines()))
+        """A whole line of the screen, by itself or behind a prompt; one that is too wide for it goes over several."""
+        wide = len(line) > NARROW
+
+        def shown() -> bool:
+            lines = self.screen.lines()
+            return bool({line, f"$ {line}"} & set(lines)) or (wide and line in "".join(lines))
+
+        await self.until(shown)
