@@ -196,13 +196,16 @@ async def test_a_background_subagent_reports_in_a_turn_of_its_own(desk: Desk) ->
 
 
 @on_versions(LAST_DIAL_IN, first="2.1.77", last="2.1.183")
-async def test_an_older_one_s_background_subagent_can_ask_nobody_and_reports_in_the_same_turn(desk: Desk) -> None:
+async def test_an_older_one_s_background_subagent_can_ask_nobody_and_reports_all_the_same(desk: Desk) -> None:
     """Measured: these CLIs refuse by themselves what a subagent in the background would have to ask for, whatever a
-    hook says, and tell the end of a turn only when all that runs in the background has ended."""
+    hook says. Most often they hold the end of the turn back until it has ended, but not always."""
     await desk.open(f"SCRIPT:background bash touch {desk.cwd / 'sub'}")
-    assert (await desk.until("turn.ended"))["status"] == "completed"
-    assert len(desk.all("turn.started")) == len(desk.all("subagent.ended")) == 1
-    assert "A background task ended" in desk.texts()[-1]
+    while not any("A background task ended" in text for text in desk.texts()):
+        await desk.until(lambda line: True)
+    while not desk.all("turn.ended") or len(desk.all("turn.ended")) < len(desk.all("turn.started")):
+        await desk.until("turn.ended")
+    assert {turn["status"] for turn in desk.all("turn.ended")} == {"completed"}
+    assert len(desk.all("subagent.ended")) == 1
     assert not (desk.cwd / "sub").exists() and desk.all("permission.asked") == []
 
 
