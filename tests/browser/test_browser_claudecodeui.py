@@ -70,6 +70,9 @@ async def test_who_signs_in_sees_projects_sessions_and_what_was_said(house: Clou
     await earlier.send("SCRIPT:text remembered")
     await earlier.until("turn.ended")
     await earlier.go()
+    async with house.gateway.http() as http:
+        shared = await http.post(f"/v1/sessions/{earlier.session}/share", json={"everybody": True})
+        assert shared.status_code == 200, shared.text
 
     tab = await house.tab(await house.person())
     await tab.sign_in("a wrong password")

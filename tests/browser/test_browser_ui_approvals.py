@@ -87,8 +87,8 @@ async def test_a_card_says_what_will_run_and_a_rule_what_it_covers_before_it_is_
     await save.click()
     told = await house.happened(session, "permission.resolved")
     assert told["remembered"] == ["Bash(make all:*)"]
-    await agent.call("c2", command="make all V=1")
-    await agent.ask("r2", "c2", command="make all V=1")
+    await agent.call("c2", command="make all docs")
+    await agent.ask("r2", "c2", command="make all docs")
     assert len(await answers(agent, 2)) == 2, "what the rule covers is not asked again"
 
 

@@ -166,7 +166,7 @@ async def test_a_push_message_answers_by_its_button_and_only_once(house: UiHouse
     assert "Bash waits" in notification["body"]
     await worker.evaluate(_CLICK, action)
     resolved = await house.happened(session, "permission.resolved")
-    assert (resolved["behavior"], resolved["by"]) == (action, "Ann's phone")
+    assert (resolved["behavior"], resolved["by"]) == (action, "owner (Ann's phone)")
     assert len(agent.answers) == 1
     # The same message once more: nothing is answered, and nobody is left to believe it was.
     await pushed(phone, told)
