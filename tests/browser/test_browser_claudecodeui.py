@@ -203,7 +203,6 @@ async def test_a_text_before_a_tool_is_shown_once_whatever_the_clock_of_the_page
     await eventually(tab.words, lambda said: said == wanted)
 
 
-@pytest.mark.timeout(300)
 async def test_a_day_with_the_real_program(real_house: CloudHouse) -> None:
     house = real_house
     tab = await house.signed_in()

@@ -1,7 +1,5 @@
 """No click kills claudecodeui's app on our door: its buttons and tabs are clicked, each once, as they are found."""
 
-import pytest
-
 from browser.clicking import Clicker
 from browser.cloud_app import CloudHouse
 from browser.test_browser_claudecodeui import HELLO, house
@@ -12,7 +10,6 @@ MOST = 120
 """Clicks of one run: the panels' own tabs come first."""
 
 
-@pytest.mark.timeout(600)
 async def test_no_click_kills_the_app(house: CloudHouse) -> None:
     tab = await house.signed_in()
     await tab.say("SCRIPT:text hello")

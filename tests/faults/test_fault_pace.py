@@ -12,7 +12,7 @@ from faults.ledger import check_log
 from faults.native_client import NativeClient, folded
 
 # Long ones: on a machine that does much else they may take minutes.
-pytestmark = [pytest.mark.fault, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.fault
 
 DELTAS = 200_000
 BURSTS = 10
