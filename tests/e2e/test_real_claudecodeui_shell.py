@@ -61,7 +61,7 @@ async def test_a_session_goes_on_in_the_shell_and_then_elsewhere(desk: Desk, mod
         await client.seen("SCRIPT:text two")
         await client.type("\r")
         assert (await desk.until("turn.ended"))["status"] == "completed"
-        asked = next(request for request in model.of("text") if request.argument == "two")
+        asked = next(request for request in model.of("text") if (request.kind, request.argument) == ("messages", "two"))
         # The same conversation: the first prompt and its answer came before.
         assert asked.messages >= 3
         await leave(client)

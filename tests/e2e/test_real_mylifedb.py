@@ -213,7 +213,7 @@ async def test_a_session_in_a_terminal_shows_the_transcripts_own_records(desk: D
                 screen += await raw.recv(decode=False)
 
 
-@on_versions(NEWEST)
+@on_versions(NEWEST, first=NEWEST)
 async def test_a_page_for_an_old_cli_is_clean_with_the_newest_one(desk: Desk) -> None:
     await desk.open()
     async with tab(desk) as whole, tab(desk, "?records=2.1.37") as old:

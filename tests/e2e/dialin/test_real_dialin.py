@@ -231,7 +231,7 @@ async def test_a_version_that_refuses_is_shown_in_its_own_words_with_advice(desk
     assert (await desk.turn("SCRIPT:text now"))["status"] == "completed"
 
 
-@on_versions(LAST_DIAL_IN, last=LAST_DIAL_IN)
+@on_versions(LAST_DIAL_IN, first=LAST_DIAL_IN, last=LAST_DIAL_IN)
 @pytest.mark.rules("S004-323")
 async def test_what_a_rule_allows_is_answered_with_the_input_that_was_asked_about(desk: Desk, relay: Relay) -> None:
     """This version asks in spite of the hook that has allowed it."""
