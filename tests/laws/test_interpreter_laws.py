@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from agents.claude.golden_claude import SESSION, Input, Log, cases, inputs, raw
@@ -263,30 +263,59 @@ def test_the_same_records_give_the_same_events(case: list[Input]) -> None:
     assert Log().run(case).told == Log().run(case).told
 
 
+def assistant(uuid: str, *content: dict[str, Any], parent: str | None = None) -> Input:
+    message = {"id": "msg_1", "model": "m", "content": list(content), "stop_reason": None}
+    return {"agent": {"uuid": uuid, "type": "assistant", "message": message, "parent_tool_use_id": parent}}
+
+
+LATE_ROW: list[Input] = [
+    assistant("u-0", {"type": "tool_use", "id": "toolu_1", "name": "Bash", "input": {"description": "d"}}),
+    {
+        "agent": {
+            "uuid": "u-1",
+            "type": "system",
+            "subtype": "task_started",
+            "task_id": "a1",
+            "tool_use_id": "toolu_1",
+            "task_type": "local_agent",
+            "is_backgrounded": True,
+        }
+    },
+    {"exit": "gone"},
+    {"transcript": assistant("u-2", {"type": "text", "text": "hello"}, parent="toolu_1")["agent"]},
+]
+"""A row of a subagent's own file, read after the turn of its call is over."""
+
+
 @settings(max_examples=200)
 @given(SESSIONS)
+@example(LATE_ROW)
 def test_every_session_is_well_formed(case: list[Input]) -> None:
-    """Whatever the agent says: ids once, one end a turn, at most one end a call, nothing of a turn outside it."""
-    log = Log().run([*case, {"exit": "the end"}])
-    ids = [event.id for event in log.events]
-    assert len(set(ids)) == len(ids)
+    """Whatever the agent says: ids once, one end a turn, at most one end a call, nothing of a turn outside it.
+
+    Only the rows of a subagent's own file keep the turn of its call when that is over."""
+    log = Log()
     current, over = None, set()
     called: set[str] = set()
     ended: set[str] = set()
-    for event in log.events:
-        if isinstance(event, ev.TurnStarted):
-            assert current is None and event.turn not in over
-            current = event.turn
-        assert event.turn == current
-        if isinstance(event, ev.TurnEnded):
-            over.add(current)
-            current = None
-        if isinstance(event, ev.ToolCalled):
-            assert event.call not in called
-            called.add(event.call)
-        if isinstance(event, ev.ToolEnded):
-            assert event.call not in ended
-            ended.add(event.call)
+    for given_ in [*case, {"exit": "the end"}]:
+        for event in log.add(given_).events:
+            if isinstance(event, ev.TurnStarted):
+                assert current is None and event.turn not in over
+                current = event.turn
+            late = "transcript" in given_ and event.subagent is not None and event.turn in over
+            assert late or event.turn == current
+            if isinstance(event, ev.TurnEnded):
+                over.add(current)
+                current = None
+            if isinstance(event, ev.ToolCalled):
+                assert event.call not in called
+                called.add(event.call)
+            if isinstance(event, ev.ToolEnded):
+                assert event.call not in ended
+                ended.add(event.call)
+    ids = [event.id for event in log.events]
+    assert len(set(ids)) == len(ids)
     assert current is None
     assert log.interpreter.turn is None
     assert log.interpreter.background == 0
