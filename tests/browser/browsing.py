@@ -9,10 +9,8 @@ from typing import TypeVar
 from playwright.async_api import Browser, async_playwright
 
 from e2e.harness import why_not_isolated
+from patience import PATIENCE
 from tools.browser import browser_arguments, browser_path, xterm_files
-
-PATIENCE = 60.0
-"""How long a page may take for one thing on a busy machine; nothing is asserted about the time itself."""
 
 PICTURES = Path(__file__).resolve().parents[2] / "build" / "browser"
 """What the pages of each test showed at its end, for a person to look at. Never committed."""

@@ -13,11 +13,12 @@ from typing import Any
 
 from playwright.async_api import Browser, BrowserContext, FilePayload, Locator, Page, Request, WebSocket
 
-from browser.browsing import PATIENCE, eventually
+from browser.browsing import eventually
 from fairlead.agents.claude import screens
 from fairlead.model.terminals import Screen, Size
 from fairlead.testing.claudecodeui_shell_client import ClaudeCodeUiShellClient
 from faults.gateway_process import GatewayProcess
+from patience import PATIENCE
 from tools.cloudcli_app import app_folder
 
 USER = "ann"

@@ -18,9 +18,10 @@ import httpx
 import pytest
 from playwright.async_api import Browser, Page
 
-from browser.browsing import PATIENCE, eventually
+from browser.browsing import eventually
 from fairlead.config import load
 from fairlead.wiring import running
+from patience import PATIENCE
 
 PAGES = Path(__file__).parent / "pages"
 ANN = {"username": "ann", "password": "correct horse"}

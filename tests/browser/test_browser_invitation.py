@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Browser
 
-from browser.browsing import PATIENCE
 from clients.claudecodeui.ccui_signing import Signed, signed_gateway
+from patience import PATIENCE
 
 APP = "<!doctype html><title>App</title><p>The app</p>"
 

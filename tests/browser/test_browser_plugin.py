@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Browser, Page
 
-from browser.browsing import PATIENCE, eventually
+from browser.browsing import eventually
 from browser.cloud_app import PASSWORD, USER, CloudHouse, why_no_app
 from faults.gateway_process import GatewayProcess
+from patience import PATIENCE
 from plugins.plugging import BOARD
 
 

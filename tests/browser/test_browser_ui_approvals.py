@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from playwright.async_api import Browser, expect
 
-from browser.browsing import PATIENCE, eventually
+from browser.browsing import eventually
 from browser.ui_house import HOSTILE, PHONE, Device, UiHouse, ui_house
+from patience import PATIENCE
 from sessions.rig import SaidAgent
 
 expect.set_options(timeout=PATIENCE * 1000)

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from playwright.async_api import Browser, expect
 
-from browser.browsing import PATIENCE, eventually
+from browser.browsing import eventually
 from browser.ui_house import HOSTILE, PHONE, UiHouse, ui_house
+from patience import PATIENCE
 
 expect.set_options(timeout=PATIENCE * 1000)
 

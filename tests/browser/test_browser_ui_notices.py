@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from playwright.async_api import Browser, Worker, expect
 
-from browser.browsing import PATIENCE, eventually
+from browser.browsing import eventually
 from browser.ui_house import HOSTILE, PHONE, Device, UiHouse, ui_house
 from notices.listening import Hook, listening
 from notices.test_answer_codes import Browser as PushBrowser
+from patience import PATIENCE
 from sessions.rig import SaidAgent
 
 expect.set_options(timeout=PATIENCE * 1000)

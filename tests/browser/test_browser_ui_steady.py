@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from playwright.async_api import Browser, Page, expect
 
-from browser.browsing import PATIENCE, eventually
+from browser.browsing import eventually
 from browser.ui_gateway import Gateway, shown_texts, told_texts
 from browser.ui_house import HOSTILE, Device, UiHouse, ui_house
+from patience import PATIENCE
 
 expect.set_options(timeout=PATIENCE * 1000)
 

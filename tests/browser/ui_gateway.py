@@ -12,7 +12,8 @@ from typing import Any
 import httpx
 from playwright.async_api import Browser, Page
 
-from browser.browsing import PATIENCE, eventually
+from browser.browsing import eventually
+from patience import PATIENCE
 from server.fakes import free_port
 
 TOKEN = "a-token-for-this-test-alone-0123456789"

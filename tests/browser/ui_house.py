@@ -16,12 +16,13 @@ import httpx
 import pytest
 from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Error, Page, Route
 
-from browser.browsing import PATIENCE, eventually
+from browser.browsing import eventually
 from fairlead import wiring
 from fairlead.config import Config
 from fairlead.model.agents import AgentInfo
 from fairlead.model.requests import Action
 from fairlead.server.shell import BUILT, WebShell
+from patience import PATIENCE
 from sessions.rig import SaidAgent, SaidKind
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -15,10 +15,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
+from patience import PATIENCE
+
 SGR = re.compile(r"\x1b\[[0-9;]*m")
 PASSING = re.compile(r"\r\x1b\[2K(?:[⠀-⣿][^\r\n]*)?")
-PATIENCE = 60.0
-"""Seconds that a test waits for a thing to happen before it fails; on an idle machine it takes one."""
 
 _PLAIN = "from fairlead.cli.main import main; main()"
 # Ctrl-C is the terminal's doing: it must be the process's own.

@@ -26,6 +26,7 @@ from fairlead.agents.claude.permits import denial
 from fairlead.cli import hook as program
 from fairlead.server.binding import Binding
 from fairlead.testing.clock import ManualClock
+from patience import PATIENCE
 
 TLS = Path(__file__).parents[1] / "server" / "tls"
 
@@ -62,7 +63,7 @@ async def home() -> AsyncIterator[House]:
 
 
 async def soon(event: asyncio.Event) -> None:
-    await asyncio.wait_for(event.wait(), 60)
+    await asyncio.wait_for(event.wait(), PATIENCE)
 
 
 async def in_a_shell(post: HookPost) -> HookProcess:
@@ -171,9 +172,9 @@ async def test_a_gateway_that_is_killed_while_it_is_asked_ends_in_a_denial() -> 
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
     )
     assert gateway.stdout is not None
-    variables = json.loads(await asyncio.wait_for(gateway.stdout.readline(), 60))
+    variables = json.loads(await asyncio.wait_for(gateway.stdout.readline(), PATIENCE))
     ran = await run_hook("pre-tool-use", tool_use(), variables, patience=0.5)
-    assert await asyncio.wait_for(gateway.stdout.readline(), 60) == b"asked\n"
+    assert await asyncio.wait_for(gateway.stdout.readline(), PATIENCE) == b"asked\n"
     gateway.kill()
     await gateway.communicate()
     code, answer = await ran.end()

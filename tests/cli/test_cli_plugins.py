@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from cli.conftest import Fairlead, House
-from plugins.plugging import BOARD, PATIENCE, write_plugin
+from patience import PATIENCE
+from plugins.plugging import BOARD, write_plugin
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from fairlead.terminals import TerminalActions, TerminalRegistry
 from fairlead.terminals.emulator import Emulator
 from fairlead.terminals.modes import DEFAULTS
 from fairlead.terminals.picture import picture
+from patience import PATIENCE
 from server.fakes import OTHER, SESSION, Served, serving
 
 CTRL_C, CTRL_BRACKET = b"\x03", b"\x1d"
@@ -66,7 +67,7 @@ async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
 
 
 async def until(terminal: Terminal, holds: Callable[[Screen], bool]) -> Screen:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         screen = terminal.screen
         while not holds(screen):
             assert terminal.running, screen

@@ -13,7 +13,8 @@ import httpx
 import pytest
 
 from cli.conftest import Fairlead
-from cli.terminals import PATIENCE, Terminal, background, environment
+from cli.terminals import Terminal, background, environment
+from patience import PATIENCE
 
 TLS = Path(__file__).resolve().parents[1] / "server" / "tls"
 

@@ -10,7 +10,8 @@ from typing import Any, Generic, Protocol, TypeVar
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 
-PATIENCE = 60.0
+from patience import PATIENCE
+
 Frame = dict[str, Any]
 Wanted = str | Callable[[Frame], bool]
 

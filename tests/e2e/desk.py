@@ -14,12 +14,10 @@ from fairlead.config import Config, load
 from fairlead.sessions.services import McpServer
 from fairlead.testing.fold import Fold, FoldState
 from fairlead.wiring import Running, running
+from patience import PATIENCE
 
 Line = dict[str, Any]
 Wanted = str | Callable[[Line], bool]
-
-PATIENCE = 60.0
-"""How long a real CLI may take for one thing on a busy machine; nothing is asserted about the time itself."""
 
 
 class Desk:

@@ -12,9 +12,10 @@ import pytest
 from websockets.asyncio.client import connect
 
 import fairlead.wiring
-from e2e.desk import PATIENCE, Desk, at_desk, settings
+from e2e.desk import Desk, at_desk, settings
 from e2e.harness import NEWEST, on_versions
 from fairlead.system.clock import SystemClock
+from patience import PATIENCE
 
 MINUTE = 60_000
 MINUTES = 3 * PATIENCE

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from e2e.desk import PATIENCE, Desk, at_desk, settings
+from e2e.desk import Desk, at_desk, settings
 from e2e.harness import API_KEY, LAST_DIAL_IN, NEWEST, on_versions, parameters
 from fairlead.testing.model_api import ScriptedModel
+from patience import PATIENCE
 
 elsewhere = pytest.mark.parametrize(
     ("version", "link"),

@@ -11,10 +11,11 @@ import pytest
 from websockets.asyncio.client import ClientConnection, connect
 
 from clients.happy.telling import assert_balanced, real_schema
-from e2e.desk import PATIENCE, Desk, at_desk, settings
+from e2e.desk import Desk, at_desk, settings
 from e2e.harness import NEWEST, on_versions
 from fairlead.testing.happy_client import HappyClient
 from fairlead.testing.mylifedb_client import MyLifeDbClient
+from patience import PATIENCE
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from e2e.test_real_permissions import Adder
 from e2e.wire import BASE, Message, RealCli, real_cli
 from fairlead.agents.claude import control
 from fairlead.testing.model_api import ScriptedModel
+from patience import PATIENCE
 
 Start = Callable[..., AbstractAsyncContextManager[RealCli]]
 
@@ -425,7 +426,7 @@ async def test_servers_are_set_toggled_and_told(start: Start, version: str, tmp_
 
         async def states(**wanted: str) -> dict[str, Message]:
             """What it says of its servers, once they are in these states."""
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(PATIENCE):
                 while True:
                     told = (await cli.got(control.McpStatus()))["mcpServers"]
                     servers = {server["name"]: server for server in told}

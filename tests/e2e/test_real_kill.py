@@ -13,6 +13,7 @@ from fairlead.testing.fold import Fold
 from faults.gateway_process import GatewayProcess
 from faults.gateway_process import _each as processes
 from faults.native_client import NativeClient
+from patience import PATIENCE
 
 Line = dict[str, Any]
 
@@ -30,7 +31,7 @@ def kinds(lines: list[Line], kind: str) -> list[Line]:
 
 
 async def after_the_turn(gateway: GatewayProcess, session: str) -> list[Line]:
-    async with asyncio.timeout(90):
+    async with asyncio.timeout(PATIENCE):
         while True:
             lines = await gateway.stored(session)
             if kinds(lines, "turn.ended") and kinds(lines, "agent.exited"):
@@ -84,7 +85,7 @@ def tool_runs(gateway: GatewayProcess) -> bool:
 async def test_killed_in_mid_tool(gateway: GatewayProcess) -> None:
     client = await at_work(gateway, "SCRIPT:slowtool 3")
     await client.until("permission.resolved")
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while not tool_runs(gateway):
             await asyncio.sleep(0.02)
     lines = await killed(gateway, client)

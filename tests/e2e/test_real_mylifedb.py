@@ -18,6 +18,7 @@ from e2e.desk import Desk, at_desk, settings
 from e2e.harness import API_KEY, NEWEST, on_versions
 from fairlead.clients.mylifedb.kinds import had, kinds_of
 from fairlead.testing.mylifedb_client import MyLifeDbClient
+from patience import PATIENCE
 
 CONVERSATION = ("user", "assistant")
 OURS = ("session_info", "todo_update", "typing", "ack", "error")
@@ -207,7 +208,7 @@ async def test_a_session_in_a_terminal_shows_the_transcripts_own_records(desk: D
         assert seat.client.published[-1:] == [False]
         url = desk.gateway.url.replace("http", "ws", 1) + f"/api/claude/sessions/{desk.session}/ws"
         headers = {"Authorization": f"Bearer {desk.gateway.token}"}
-        async with connect(url, additional_headers=headers, compression=None) as raw, asyncio.timeout(60):
+        async with connect(url, additional_headers=headers, compression=None) as raw, asyncio.timeout(PATIENCE):
             word, screen = answer["message"]["content"][0]["text"].split()[0].encode(), b""
             while word not in screen:  # what was not drawn yet when we came is drawn before us
                 screen += await raw.recv(decode=False)

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from clients.direct.seat import seated
-from e2e.desk import PATIENCE, Desk, Line, at_desk, settings
+from e2e.desk import Desk, Line, at_desk, settings
 from e2e.harness import LAST_DIAL_IN, OLDEST, on_versions
 from e2e.test_real_together import claudecodeui, cognova, happy, mylifedb, over
 from fairlead.testing.happy_client import HappyClient
+from patience import PATIENCE
 
 RULES = {"allow": ["Bash(echo hi)"]}
 FIRST = "I will run a command."

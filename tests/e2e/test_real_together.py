@@ -15,10 +15,11 @@ from clients.claudecodeui.ccui_chatting import peer_at as app_at
 from clients.cognova.chatting import Peer, peer_at
 from clients.direct.seat import seated
 from clients.mylifedb.house import Tab
-from e2e.desk import PATIENCE, Desk, at_desk, settings
+from e2e.desk import Desk, at_desk, settings
 from e2e.harness import NEWEST, OLDEST, on_versions
 from fairlead.testing.happy_client import HappyClient
 from fairlead.testing.mylifedb_client import MyLifeDbClient
+from patience import PATIENCE
 
 
 @pytest.fixture

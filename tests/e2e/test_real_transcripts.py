@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from e2e.desk import PATIENCE, Desk, at_desk, settings
+from e2e.desk import Desk, at_desk, settings
 from e2e.harness import NEWEST, on_versions
+from patience import PATIENCE
 
 
 @pytest.fixture
@@ -25,13 +26,13 @@ async def by_hand(claude: Path, env: dict[str, str], cwd: Path, *words: str) -> 
     process = await asyncio.create_subprocess_exec(
         *command, env=env, cwd=cwd, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE
     )
-    await asyncio.wait_for(process.communicate(), 60)
+    await asyncio.wait_for(process.communicate(), PATIENCE)
     assert process.returncode == 0
 
 
 async def found(desk: Desk) -> dict[str, Any]:
     """The session that is listed."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while True:
             rows: list[dict[str, Any]] = (await desk.http.get("/v1/sessions")).json()["sessions"]
             if rows:

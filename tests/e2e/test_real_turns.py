@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from e2e.desk import PATIENCE, Desk, at_desk, settings
+from e2e.desk import Desk, at_desk, settings
 from e2e.dialed import written_down
 from e2e.harness import NEWEST, OLDEST, on_versions
 from fairlead.testing.model_api import ScriptedModel
+from patience import PATIENCE
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from fairlead.agents.claude.sending import cancel_line
 from fairlead.agents.claude.versions import abilities, parse_version
 from fairlead.model.ids import is_uuid
 from fairlead.testing.model_api import ScriptedModel
+from patience import PATIENCE
 
 Start = Callable[..., AbstractAsyncContextManager[RealCli]]
 
@@ -70,7 +71,7 @@ async def _prompted(cli: RealCli, text: str) -> str:
 
 async def _written(cli: RealCli, uuids: set[str]) -> None:
     """The transcript has rows of these uuids; it lags behind the wire, and its last line may be half there."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while True:
             lines = cli.transcript().read_text().split("\n")[:-1]
             if uuids <= {json.loads(line).get("uuid") for line in lines if line}:

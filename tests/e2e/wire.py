@@ -12,9 +12,9 @@ import msgspec
 from fairlead.agents.claude import control
 from fairlead.agents.claude.lines import LineSplitter
 from fairlead.agents.claude.sending import user_line
+from patience import PATIENCE
 
 Message = dict[str, Any]
-PATIENCE = 60.0
 
 BASE = ("-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose")
 ASKING = ("--permission-prompt-tool", "stdio")

@@ -18,10 +18,9 @@ from typing import Any
 import httpx
 
 from fairlead.system.proctable import program_inside
+from patience import PATIENCE
 
 TOKEN = "fl_" + "faults" * 8
-PATIENCE = 60.0
-"""How long a thing may take on a busy machine; nothing is asserted about the time itself."""
 
 PROGRAM = Path(sys.executable).with_name("fairlead")
 

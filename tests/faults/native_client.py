@@ -11,8 +11,9 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidMessage
 
 from fairlead.testing.fold import Fold, FoldState
-from faults.gateway_process import PATIENCE, TOKEN, GatewayProcess
+from faults.gateway_process import TOKEN, GatewayProcess
 from faults.ledger import Line, is_prompt
+from patience import PATIENCE
 
 Wanted = Callable[[Line], bool]
 

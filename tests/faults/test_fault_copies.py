@@ -12,9 +12,10 @@ from typing import Literal
 import pytest
 
 from fairlead.system.proctable import start_mark
-from faults.gateway_process import PATIENCE, PROGRAM, GatewayProcess
+from faults.gateway_process import PROGRAM, GatewayProcess
 from faults.native_client import NativeClient
 from faults.test_fault_plugins import enable, view
+from patience import PATIENCE
 from plugins.plugging import write_plugin
 
 pytestmark = pytest.mark.fault

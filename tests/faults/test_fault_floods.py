@@ -16,8 +16,9 @@ import httpx
 import pytest
 from websockets.exceptions import InvalidStatus
 
-from faults.gateway_process import PATIENCE, TOKEN, GatewayProcess
+from faults.gateway_process import TOKEN, GatewayProcess
 from faults.native_client import Hangup, NativeClient
+from patience import PATIENCE
 
 pytestmark = pytest.mark.fault
 

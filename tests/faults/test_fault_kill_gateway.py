@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from faults.gateway_process import PATIENCE, GatewayProcess
+from faults.gateway_process import GatewayProcess
 from faults.ledger import ASKING, Ledger, Line, check_log, check_truth, ends, is_prompt, read_transcript
 from faults.native_client import Hangup, NativeClient, folded
+from patience import PATIENCE
 
 # Long ones: on a machine that does much else they may take minutes.
 pytestmark = pytest.mark.fault

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from faults.gateway_process import PATIENCE, GatewayProcess
+from faults.gateway_process import GatewayProcess
 from faults.ledger import check_log
 from faults.native_client import NativeClient, folded
+from patience import PATIENCE
 
 # Long ones: on a machine that does much else they may take minutes.
 pytestmark = pytest.mark.fault

@@ -9,7 +9,8 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
 from fairlead.system.proctable import start_mark
-from faults.gateway_process import PATIENCE, TOKEN, GatewayProcess
+from faults.gateway_process import TOKEN, GatewayProcess
+from patience import PATIENCE
 from plugins.plugging import BOARD, until, write_plugin
 
 

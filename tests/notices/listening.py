@@ -7,6 +7,8 @@ from typing import Any
 
 import msgspec
 
+from patience import PATIENCE
+
 
 class Taken(msgspec.Struct):
     path: str
@@ -31,7 +33,7 @@ class Hook:
         return f"http://127.0.0.1:{self.port}/hook"
 
     async def until(self, number: int) -> list[Taken]:
-        async with self._news, asyncio.timeout(60):
+        async with self._news, asyncio.timeout(PATIENCE):
             await self._news.wait_for(lambda: len(self.taken) >= number)
         return self.taken
 

@@ -14,6 +14,7 @@ from fairlead.model.ids import SessionId
 from fairlead.model.notices import Change, FeedEntry, Notice, read_cursor
 from fairlead.testing.notifications_client import NotificationsClient
 from notices.rigging import Rigged, Socket, rigged
+from patience import PATIENCE
 
 SESSION = SessionId("11111111-2222-3333-4444-555555555555")
 
@@ -31,7 +32,7 @@ def names(socket: Socket) -> list[str]:
 
 
 async def until(done: Callable[[], Any]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while not done():
             await asyncio.sleep(0)
 

@@ -22,6 +22,7 @@ from fairlead.notices.outgoing import PAUSES_S
 from fairlead.testing.clock import ManualClock
 from notices.listening import Hook, listening
 from notices.rigging import PUBLIC, Rigged, rigged
+from patience import PATIENCE
 
 SESSION = SessionId("11111111-2222-3333-4444-555555555555")
 PUBLIC_ADDRESS = "93.184.216.34"
@@ -55,7 +56,7 @@ def turn() -> Notice:
 
 
 async def until(done: Callable[[], Any]) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while not done():
             await asyncio.sleep(0)
 
@@ -71,7 +72,7 @@ async def kept(rig: Rigged) -> Target:
 
 async def handled(rig: Rigged, seq: int) -> Target:
     """The target when it is done with that entry."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while (await kept(rig)).seq < seq:
             await asyncio.sleep(0)
     return await kept(rig)
@@ -377,7 +378,7 @@ async def test_a_target_that_does_not_answer_is_given_its_time_and_no_more(rig: 
     server = await asyncio.start_server(silent, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     calling = asyncio.create_task(rig.caller().post(f"http://127.0.0.1:{port}/", b"{}", {}))
-    await asyncio.wait_for(called.wait(), 60)
+    await asyncio.wait_for(called.wait(), PATIENCE)
     await rig.clock.advance(10)
     with pytest.raises(TargetFailed, match="in time"):
         await calling
@@ -414,7 +415,7 @@ async def test_a_push_subscription_that_was_taken_back_is_forgotten(rig: Rigged,
     async def gone() -> bool:
         return await rig.room.desk.list(Target) == ()
 
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while not await gone():
             await asyncio.sleep(0)
 

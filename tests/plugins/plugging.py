@@ -15,10 +15,10 @@ from fairlead.model.auth import Identity
 from fairlead.model.plugins import EnablePlugin, ListPlugins, PluginView
 from fairlead.plugins import Plugins, PluginSettings, plugin_environment
 from fairlead.system.clock import Clock, SystemClock
+from patience import PATIENCE
 
 ADMIN = Identity("c1", "owner", "ann", frozenset({"admin"}))
 GUEST = Identity("c2", "guest", "bob", frozenset({"view", "terminal"}))
-PATIENCE = 60.0
 STRANGE = Path(__file__).with_name("strange_server.py")
 BOARD = Path(__file__).parents[2] / "examples" / "plugins" / "board"
 PROGRAMS = {".py": sys.executable}

@@ -35,6 +35,7 @@ from fairlead.server.runner import Runner
 from fairlead.server.shell import WebShell
 from fairlead.server.steps import trust_performers
 from fairlead.system.clock import SystemClock
+from patience import PATIENCE
 
 SESSION = SessionId("11111111-1111-4111-8111-111111111111")
 OTHER = SessionId("22222222-2222-4222-8222-222222222222")
@@ -310,7 +311,7 @@ async def raw_request(port: int, data: bytes) -> bytes:
     writer.write(data)
     await writer.drain()
     try:
-        return await asyncio.wait_for(reader.read(), 10)
+        return await asyncio.wait_for(reader.read(), PATIENCE)
     finally:
         writer.close()
         with contextlib.suppress(OSError):
@@ -325,6 +326,6 @@ def free_port() -> int:
 
 async def until(condition: Callable[[], bool]) -> None:
     """Wait for the thing itself; bounded, so that a test that fails ends."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         while not condition():
             await asyncio.sleep(0.005)

@@ -33,6 +33,7 @@ from fairlead.server.protocols import discover
 from fairlead.server.sockets import REVOKED
 from fairlead.server.static import ReadStatic, StaticFiles
 from fairlead.server.table import RouteTable, at_main_port
+from patience import PATIENCE
 from server.fakes import SESSION, Served, raw_request, serving
 
 TLS = Path(__file__).parent / "tls"
@@ -210,7 +211,7 @@ async def closed_with(port: int, path: str, token: str) -> bytes:
         f"X-Api-Key: {token}\r\n\r\n".encode()
     )
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             head = await reader.readuntil(b"\r\n\r\n")
             assert b" 101 " in head.splitlines()[0]
             _, length = await reader.readexactly(2)
@@ -384,7 +385,7 @@ async def upgraded(opened: Opened, *headers: str) -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", opened.port)
     writer.write(("\r\n".join(lines) + "\r\n\r\n").encode())
     try:
-        return await asyncio.wait_for(reader.readline(), 10)
+        return await asyncio.wait_for(reader.readline(), PATIENCE)
     finally:
         writer.close()
         with contextlib.suppress(OSError):

@@ -8,6 +8,7 @@ import pytest
 
 from fairlead.server.http import HEAD_LIMIT
 from fairlead.server.limits import Limits, backlog, storm
+from patience import PATIENCE
 from server.fakes import Served, raw_request, serving, until
 
 SMALL = Limits(waiting=40, waiting_per_address=20)
@@ -138,7 +139,7 @@ async def test_an_idle_connection_is_ended_after_its_time() -> None:
     async with serving(Limits(waiting_s=0.2)) as served:
         reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
         with contextlib.suppress(ConnectionError):
-            assert await asyncio.wait_for(reader.read(), 10) == b""
+            assert await asyncio.wait_for(reader.read(), PATIENCE) == b""
         writer.close()
         with contextlib.suppress(OSError):
             await writer.wait_closed()

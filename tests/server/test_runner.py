@@ -13,6 +13,7 @@ import pytest
 from fairlead.model import commands as cmd
 from fairlead.server.binding import Binding
 from fairlead.server.limits import Limits
+from patience import PATIENCE
 from server.fakes import SESSION, Served, serving, until
 
 TLS = Path(__file__).parent / "tls"
@@ -37,7 +38,7 @@ async def test_a_tls_handshake_that_does_not_come_is_not_waited_for() -> None:
     async with serving(Limits(waiting_s=0.1), binding) as served:
         reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
         with contextlib.suppress(ConnectionError):
-            assert await asyncio.wait_for(reader.read(), 10) == b""
+            assert await asyncio.wait_for(reader.read(), PATIENCE) == b""
         writer.close()
         with contextlib.suppress(OSError):
             await writer.wait_closed()
@@ -96,7 +97,7 @@ async def test_a_request_under_way_is_answered_before_the_end() -> None:
 async def test_a_signal_stops_it() -> None:
     async with serving(signals=True) as served:
         os.kill(os.getpid(), signal.SIGTERM)
-        await asyncio.wait_for(served.done, 10)
+        await asyncio.wait_for(served.done, PATIENCE)
 
 
 async def test_a_second_word_waits_for_nobody() -> None:

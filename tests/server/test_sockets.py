@@ -16,6 +16,7 @@ from fairlead.model import commands as cmd
 from fairlead.model.errors import Busy
 from fairlead.server.limits import Limits
 from fairlead.server.sockets import REVOKED
+from patience import PATIENCE
 from server.fakes import LOG_ID, OTHER, SESSION, Served, serving, until
 
 
@@ -35,7 +36,7 @@ class Client:
         await self.socket.send(json.dumps(frame))
 
     async def hear(self) -> Any:
-        return json.loads(await asyncio.wait_for(self.socket.recv(), 10))
+        return json.loads(await asyncio.wait_for(self.socket.recv(), PATIENCE))
 
     async def call(self, **frame: Any) -> Any:
         await self.ask(**frame)
@@ -337,7 +338,7 @@ async def test_a_message_over_the_limit_ends_the_connection(served: Served) -> N
     writer.write(head.encode())
     assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 101 ")
     writer.write(b"\x81\xff" + ((8 << 20) + 1).to_bytes(8, "big") + b"mask" + b"x" * 1000)
-    rest = await asyncio.wait_for(reader.read(), 10)
+    rest = await asyncio.wait_for(reader.read(), PATIENCE)
     assert b"\x88" + bytes([len(rest.rpartition(b"\x88")[2]) - 1]) + (1009).to_bytes(2, "big") in rest
     writer.close()
     await writer.wait_closed()

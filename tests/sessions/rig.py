@@ -40,6 +40,7 @@ from fairlead.sessions.services import Limits, PolicySettings, Services
 from fairlead.sessions.session import Session
 from fairlead.stores.sqlite import SqliteStore
 from fairlead.testing.clock import ManualClock
+from patience import PATIENCE
 
 ANN = Identity("cred-ann", "owner", "ann", frozenset({"admin"}))
 BOB = Identity("cred-bob", "owner", "bob", frozenset({"view", "chat", "approve"}))
@@ -165,7 +166,7 @@ class SaidAgent:
 
     async def prompted(self) -> str:
         """Wait for the next prompt; its text."""
-        await asyncio.wait_for(self._prompted.wait(), 10)
+        await asyncio.wait_for(self._prompted.wait(), PATIENCE)
         self._prompted.clear()
         return str(msgspec.json.decode(self.written[-1].raw)["message"]["content"])
 
@@ -288,7 +289,7 @@ class SaidKind:
         """Wait for the n-th process."""
         while len(self.agents) < number:
             self._launched.clear()
-            await asyncio.wait_for(self._launched.wait(), 10)
+            await asyncio.wait_for(self._launched.wait(), PATIENCE)
         return self.agents[number - 1]
 
 
@@ -377,11 +378,9 @@ class Rig:
 
     async def until(self, true: Callable[[], bool]) -> None:
         """Wait for something that follows by itself, bounded."""
-        for _ in range(10_000):
-            if true():
-                return
-            await asyncio.sleep(0.002)
-        raise AssertionError("it did not happen")
+        async with asyncio.timeout(PATIENCE):
+            while not true():
+                await asyncio.sleep(0.002)
 
     def loaded(self, session: SessionId = SESSION) -> Session:
         found = self.registry.loaded(session)

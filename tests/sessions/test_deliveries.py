@@ -9,6 +9,7 @@ from fairlead.model import queries as q
 from fairlead.model.content import TextBlock
 from fairlead.model.errors import AgentFailed, AgentMissing
 from fairlead.model.ids import MessageId
+from patience import PATIENCE
 from sessions.rig import ANN, SESSION, Rig
 
 FIRST = MessageId("aaaaaaaa-0000-0000-0000-000000000001")
@@ -29,7 +30,7 @@ async def test_a_message_that_waits_is_delivered_when_its_turn_comes(rig: Rig) -
     waiting = delivery(rig, SECOND)
     assert await rig.gateway.ask(ANN, q.ReadQueue(SESSION)) and not waiting.done()
     await agent.result()
-    await asyncio.wait_for(waiting, 10)
+    await asyncio.wait_for(waiting, PATIENCE)
 
 
 async def test_a_message_for_an_agent_that_cannot_be_started_fails_for_its_sender_and_later_askers(rig: Rig) -> None:
@@ -40,9 +41,9 @@ async def test_a_message_for_an_agent_that_cannot_be_started_fails_for_its_sende
     waiting = delivery(rig, FIRST)
     rig.kind.launch_when.set()
     with pytest.raises(AgentFailed, match=r"There is no claude\."):
-        await asyncio.wait_for(waiting, 10)
+        await asyncio.wait_for(waiting, PATIENCE)
     with pytest.raises(AgentFailed):
-        await asyncio.wait_for(delivery(rig, FIRST), 10)
+        await asyncio.wait_for(delivery(rig, FIRST), PATIENCE)
 
 
 async def test_a_message_that_is_withdrawn_is_waited_for_no_longer(rig: Rig) -> None:
@@ -51,4 +52,4 @@ async def test_a_message_that_is_withdrawn_is_waited_for_no_longer(rig: Rig) -> 
     waiting = delivery(rig, SECOND)
     await asyncio.sleep(0)
     await rig.gateway.command(ANN, cmd.CancelMessage(session=SESSION, message=SECOND))
-    await asyncio.wait_for(waiting, 10)
+    await asyncio.wait_for(waiting, PATIENCE)

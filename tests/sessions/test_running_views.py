@@ -9,6 +9,7 @@ import pytest
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Derived, Entry
 from fairlead.model.views import Made, Passing
+from patience import PATIENCE
 from sessions.test_feed import Socket
 from sessions.test_views import Desk, Tally, TallyFold, live, until
 
@@ -89,10 +90,10 @@ async def test_nobody_joins_while_the_fold_is_ahead_of_what_was_told(
 
     monkeypatch.setattr(desk.store, "derive", slowly)
     await desk.append("text", "delta", "delta")
-    await asyncio.wait_for(held.wait(), 20)
+    await asyncio.wait_for(held.wait(), PATIENCE)
     socket = Socket()
     watcher = desk.watch(socket, 0)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while not desk.projector.feed._joining:
             await asyncio.sleep(0.002)
     assert not watcher.live, "it is level, and waits"
@@ -116,10 +117,10 @@ async def test_one_who_leaves_while_it_waits_to_join_is_told_nothing(
 
     monkeypatch.setattr(desk.store, "derive", slowly)
     await desk.append("text", "delta")
-    await asyncio.wait_for(held.wait(), 20)
+    await asyncio.wait_for(held.wait(), PATIENCE)
     socket = Socket()
     watcher = desk.watch(socket, 1)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while not desk.projector.feed._joining:
             await asyncio.sleep(0.002)
     watcher.close()

@@ -23,6 +23,7 @@ from fairlead.model.ids import SessionId
 from fairlead.model.queries import Glance
 from fairlead.model.store import TRANSCRIPT
 from fairlead.testing.clock import ManualClock
+from patience import PATIENCE
 from sessions.rig import ANN
 from sessions.test_feed import Lines, Socket
 from sessions.transcript_rig import FOUND, TranscriptRig
@@ -44,12 +45,10 @@ async def running(folder: Path, **fields: Any) -> AsyncIterator[TranscriptRig]:
 
 async def eventually(true: Any) -> Any:
     """Wait for what another task does, bounded."""
-    for _ in range(3000):
-        found = await true()
-        if found:
-            return found
-        await asyncio.sleep(0.002)
-    raise AssertionError("it did not happen")
+    async with asyncio.timeout(PATIENCE):
+        while not (found := await true()):
+            await asyncio.sleep(0.002)
+    return found
 
 
 # --- lists -------------------------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ from fairlead.sessions.views import LET_GO_S, Projections, Projector, ViewFailed
 from fairlead.stores.sqlite import SqliteStore
 from fairlead.testing.clock import ManualClock
 from fairlead.testing.store_conformance import batch, new_session
+from patience import PATIENCE
 from sessions.rig import ANN, BOB, CHILD, SESSION, Rig
 from sessions.test_feed import Socket
 
@@ -138,7 +139,7 @@ class Desk:
             self.feed.publish(told)
 
     async def level(self) -> int:
-        return await asyncio.wait_for(self.projector.level(self.head, lambda level: level.head), 20)
+        return await asyncio.wait_for(self.projector.level(self.head, lambda level: level.head), PATIENCE)
 
     async def rows(self) -> list[tuple[int, int, bytes, str]]:
         await self.level()
@@ -170,14 +171,14 @@ async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
 
 async def live(*watchers: Watcher) -> None:
     """Until they have read history and are told what happens."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while not all(watcher.live for watcher in watchers):
             await asyncio.sleep(0.002)
 
 
 async def until(socket: Socket, end: bytes) -> list[str]:
     """What the socket got, once it ends so."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while not socket.sent.endswith(end):
             await asyncio.sleep(0.002)
     return socket.sent.decode().splitlines()
@@ -406,7 +407,7 @@ async def test_many_views_that_nobody_watches_are_not_all_kept(desk: Desk, monke
     for session in sessions:
         assert await projections.get(session, "tally").level(1, lambda level: level.head) == 1
         await desk.clock.advance(1)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while [session for session in sessions if not feeds[session].empty] != [sessions[0], *sessions[-3:]]:
             await asyncio.sleep(0.002)
     assert await projections.get(sessions[1], "tally").level(1, lambda level: level.head) == 1, "and come back"
@@ -549,7 +550,7 @@ async def test_the_law_a_cut_and_a_resume_give_what_a_full_replay_gives(
             await desk.append(*batch)
         last = await desk.level()
         desk.watch(whole_socket, 0)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             while (last > cut and ordinals(resumed)[-1:] != [last]) or (last and ordinals(whole_socket)[-1:] != [last]):
                 await asyncio.sleep(0.002)
         assert kept + ordinals(resumed) == ordinals(whole_socket) == list(range(1, last + 1))

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from fairlead.stores.sqlite import SqliteStore
+from patience import PATIENCE
 from sessions.rig import SESSION
 
 pytestmark = pytest.mark.fault
@@ -99,7 +100,7 @@ async def killed_while_sending(folder: Path, seconds: float) -> list[tuple[int, 
             sent.append((int(ordinal), data))
 
     listening = asyncio.ensure_future(listen())
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while not begun.is_set() or not sent:
             assert not listening.done(), "the process ended by itself"
             await asyncio.sleep(0.005)

@@ -17,6 +17,7 @@ from fairlead.model.ids import SessionId
 from fairlead.model.store import Batch, Entry, ForkPoint, Lease, NewEntry, Reset
 from fairlead.stores.sqlite import SqliteStore
 from fairlead.testing.store_conformance import new_session, refusal
+from patience import PATIENCE
 
 
 @dataclass(eq=False)
@@ -87,7 +88,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     def run(self, call: Any) -> Any:
         async def bounded() -> Any:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE):
                 return await call
 
         return self.runner.run(bounded())

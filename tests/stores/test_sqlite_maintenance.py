@@ -12,6 +12,7 @@ from fairlead.model.errors import NotFound, Unavailable
 from fairlead.model.store import Batch, Checkpoint, ForkPoint, KeptReply, Lease
 from fairlead.stores.sqlite import SqliteStore, erasing, maintenance
 from fairlead.testing.store_conformance import batch, entry, new_session, read_all, refusal, seqs
+from patience import PATIENCE
 
 
 @pytest.fixture
@@ -22,7 +23,7 @@ async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while not condition():
             await asyncio.sleep(0.01)
 
@@ -91,7 +92,7 @@ async def test_maintenance_that_fails_is_noted_and_tried_again(
     other.execute("rollback")
     other.close()
     await store.append(lease, batch(2), head)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while len(await store.search("entry")) < 2:
             await asyncio.sleep(0.01)
 

@@ -20,6 +20,7 @@ from fairlead.stores.sqlite import search as search_module
 from fairlead.stores.sqlite.opening import Opened, open_folder
 from fairlead.stores.sqlite.search import INDEXED, words_of
 from fairlead.testing.store_conformance import batch, entry, new_session, refusal
+from patience import PATIENCE
 
 
 @pytest.fixture
@@ -112,7 +113,7 @@ async def test_the_index_follows_without_being_asked(store: SqliteStore) -> None
     session = new_session()
     lease, _, head = await store.claim(session)
     await store.append(lease, Batch(entries=(entry(1, "unasked"),)), head)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while not await store.search("unasked"):
             await asyncio.sleep(0.02)
 

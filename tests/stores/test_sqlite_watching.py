@@ -5,6 +5,7 @@ import asyncio
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Entry, Page
 from fairlead.stores.sqlite.watching import Subscriptions
+from patience import PATIENCE
 
 SESSION = SessionId("s")
 
@@ -22,7 +23,7 @@ async def test_a_commit_during_a_read_is_not_slept_through() -> None:
 
     subscriptions = Subscriptions(read, shared=False)
     live = subscriptions.subscribe(SESSION, 0, None)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         got = [await anext(live) for _ in range(3)]
     assert got == stored
 

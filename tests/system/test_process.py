@@ -15,6 +15,7 @@ from fairlead.system.clock import SystemClock
 from fairlead.system.pipes import PipeClosed
 from fairlead.system.process import STDERR_TAIL, ChildHandle, ExitStatus, Patience, spawn
 from fairlead.system.proctable import Process, descendants, is_alive, kill, start_mark
+from patience import PATIENCE
 
 pytestmark = pytest.mark.process
 
@@ -51,11 +52,11 @@ async def first_line(child: ChildHandle) -> tuple[bytes, "asyncio.Task[bytes]"]:
         return bytes(seen)
 
     reading = asyncio.create_task(whole())
-    return await asyncio.wait_for(told, 30), reading
+    return await asyncio.wait_for(told, PATIENCE), reading
 
 
 async def eventually(true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         while not true():
             await asyncio.sleep(0.01)
 
@@ -196,8 +197,8 @@ async def test_a_grandchild_that_holds_the_pipe_open_does_not_keep_us_waiting() 
         "left = subprocess.Popen(['/bin/sleep', '300'], start_new_session=True)\n"
         "print(left.pid, flush=True)\n"
     )
-    told = await asyncio.wait_for(output_of(child), 30)
-    assert await asyncio.wait_for(child.wait(), 30) == ExitStatus(code=0)
+    told = await asyncio.wait_for(output_of(child), PATIENCE)
+    assert await asyncio.wait_for(child.wait(), PATIENCE) == ExitStatus(code=0)
     left = int(told)
     os.kill(left, signal.SIGKILL)
 
@@ -283,7 +284,7 @@ async def test_a_write_to_a_child_that_does_not_read_waits_and_fails_when_it_die
     os.kill(child.pid, signal.SIGKILL)
     for task in (writing, second):
         with pytest.raises(PipeClosed):
-            await asyncio.wait_for(task, 30)
+            await asyncio.wait_for(task, PATIENCE)
     with pytest.raises(PipeClosed):
         await child.write(b"late\n")
     await child.wait()
@@ -307,7 +308,7 @@ async def test_where_there_is_no_pidfd_a_thread_waits(monkeypatch: pytest.Monkey
     monkeypatch.delattr(os, "pidfd_open")
     child = start("raise SystemExit(3)")
     await output_of(child)
-    assert await asyncio.wait_for(child.wait(), 30) == ExitStatus(code=3)
+    assert await asyncio.wait_for(child.wait(), PATIENCE) == ExitStatus(code=3)
 
 
 async def test_a_pid_of_another_time_is_not_the_same_process() -> None:

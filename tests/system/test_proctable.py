@@ -12,6 +12,7 @@ from fairlead.system import proctable
 from fairlead.system.clock import SystemClock
 from fairlead.system.proctable import Process, gone, kill_group, start_mark
 from fairlead.testing.clock import ManualClock
+from patience import PATIENCE
 
 
 def sleeper() -> "subprocess.Popen[bytes]":
@@ -26,16 +27,16 @@ async def test_the_end_of_a_process_is_noticed() -> None:
     await asyncio.sleep(0)
     assert not waiting.done()
     assert kill_group(other.pid, signal.SIGKILL)
-    await asyncio.wait_for(waiting, 30)
+    await asyncio.wait_for(waiting, PATIENCE)
     # A zombie that its parent has not reaped yet counts as gone.
     assert start_mark(other.pid) == ""
     other.wait()
     assert not kill_group(other.pid, signal.SIGKILL)
-    await asyncio.wait_for(gone(named, SystemClock()), 30)
+    await asyncio.wait_for(gone(named, SystemClock()), PATIENCE)
 
 
 async def test_another_process_with_the_same_number_counts_as_gone() -> None:
-    await asyncio.wait_for(gone(Process(os.getpid(), "another/1"), SystemClock()), 30)
+    await asyncio.wait_for(gone(Process(os.getpid(), "another/1"), SystemClock()), PATIENCE)
 
 
 @pytest.mark.process
@@ -50,7 +51,7 @@ async def test_without_pidfd_it_is_looked_for(monkeypatch: pytest.MonkeyPatch) -
     assert proctable.kill(named, signal.SIGKILL)
     other.wait()
     await clock.advance(1)
-    await asyncio.wait_for(waiting, 30)
+    await asyncio.wait_for(waiting, PATIENCE)
     assert not proctable.kill(named, signal.SIGKILL)
 
 

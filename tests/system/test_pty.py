@@ -12,6 +12,7 @@ from fairlead.system.clock import SystemClock
 from fairlead.system.process import ExitStatus, Patience
 from fairlead.system.proctable import start_mark
 from fairlead.system.pty import PtyChild, spawn_on_pty
+from patience import PATIENCE
 
 pytestmark = pytest.mark.process
 
@@ -32,7 +33,7 @@ async def output_of(child: PtyChild) -> str:
     async def take(data: bytes) -> None:
         parts.append(data)
 
-    await asyncio.wait_for(child.read(take), 60)
+    await asyncio.wait_for(child.read(take), PATIENCE)
     return b"".join(parts).decode()
 
 
@@ -49,13 +50,13 @@ class Reader:
         self._more.set()
 
     async def until(self, text: str) -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             while text not in self.said:
                 self._more.clear()
                 await self._more.wait()
 
     async def end(self) -> str:
-        await asyncio.wait_for(self._task, 60)
+        await asyncio.wait_for(self._task, PATIENCE)
         return self.said
 
 
@@ -110,7 +111,7 @@ async def test_ctrl_c_is_the_terminals_doing() -> None:
     reader = Reader(child)
     await reader.until("ready")
     await child.write(b"\x03")
-    assert await asyncio.wait_for(child.wait(), 60) == ExitStatus(signal=signal.SIGINT)
+    assert await asyncio.wait_for(child.wait(), PATIENCE) == ExitStatus(signal=signal.SIGINT)
     await reader.end()
 
 
@@ -119,7 +120,7 @@ async def test_a_child_that_does_not_hear_is_killed() -> None:
     child = await python(stubborn + "time.sleep(600)")
     reader = Reader(child)
     await reader.until("ready")
-    assert await asyncio.wait_for(child.end(SHORT), 60) == ExitStatus(signal=signal.SIGKILL)
+    assert await asyncio.wait_for(child.end(SHORT), PATIENCE) == ExitStatus(signal=signal.SIGKILL)
     await reader.end()
     assert start_mark(child.pid) == ""
 
@@ -128,7 +129,7 @@ async def test_a_child_that_was_stopped_hears_that_it_is_to_end() -> None:
     child = await start("/bin/sh", "-c", "echo ready; kill -STOP $$; exit 3")
     reader = Reader(child)
     await reader.until("ready")
-    assert (await asyncio.wait_for(child.end(Patience(close=60, terminate=60)), 60)).signal == signal.SIGHUP
+    assert (await asyncio.wait_for(child.end(Patience(close=60, terminate=60)), PATIENCE)).signal == signal.SIGHUP
     await reader.end()
 
 

@@ -35,6 +35,7 @@ from fairlead.system.sandbox import (
     sandbox_of,
     shortcoming,
 )
+from patience import PATIENCE
 
 pytestmark = pytest.mark.process
 
@@ -163,7 +164,7 @@ async def said_by(sandbox: Sandbox, script: str, cwd: str = "/") -> str:
 
 
 async def eventually(true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while not true():
             await asyncio.sleep(0.01)
 

@@ -14,6 +14,7 @@ from fairlead.system import tail as tail_module
 from fairlead.system.clock import SystemClock
 from fairlead.system.tail import FileTail
 from fairlead.testing.clock import ManualClock
+from patience import PATIENCE
 
 
 def append(path: Path, data: bytes) -> None:
@@ -23,7 +24,7 @@ def append(path: Path, data: bytes) -> None:
 
 async def read_until(tail: FileTail, wanted: bytes, before: bytes = b"") -> None:
     seen = before
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         while seen != wanted:
             data = tail.read()
             seen += data

@@ -8,10 +8,10 @@ from typing import Any
 from websockets.asyncio.client import ClientConnection
 
 from fairlead.terminals.emulator import Emulator
+from patience import PATIENCE
 
 NARROW = 70
 """Columns that every screen of a test has beside a prompt."""
-PATIENCE = 60.0
 CLEAN = "\x1b[?1049l"
 """What a redraw begins with."""
 

@@ -20,10 +20,10 @@ from fairlead.terminals import TerminalRegistry
 from fairlead.terminals.emulator import Emulator
 from fairlead.terminals.terminal import MOST
 from fairlead.terminals.watcher import WAITING_BYTES
+from patience import PATIENCE
 
 pytestmark = pytest.mark.process
 
-PATIENCE = 60.0
 ENV = {"PATH": os.environ.get("PATH", os.defpath), "PS1": "$ ", "TERM": "xterm-256color"}
 SMALL = Size(40, 5)
 

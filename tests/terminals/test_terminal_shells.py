@@ -27,11 +27,11 @@ from fairlead.terminals.terminal import LAG_SECONDS
 from fairlead.terminals.watcher import LAGGING_BYTES, WAITING_BYTES
 from fairlead.testing.clock import ManualClock
 from fairlead.wiring import shell_settings
+from patience import PATIENCE
 from server.fakes import until
 
 pytestmark = pytest.mark.process
 
-PATIENCE = 60.0
 ENV = {"PATH": os.environ.get("PATH", os.defpath), "PS1": "$ ", "TERM": "xterm-256color"}
 SMALL = Size(40, 5)
 ANN = Identity("key", "ann", "Ann's browser", frozenset({"terminal"}))

@@ -25,6 +25,7 @@ from fairlead.system.process import Patience
 from fairlead.terminals import TerminalActions, TerminalRegistry
 from fairlead.terminals.emulator import Emulator
 from fairlead.terminals.joining import UNSENT_BYTES, UNTYPED_BYTES, Joined
+from patience import PATIENCE
 from server.fakes import OTHER, SESSION, Served, serving, until
 
 pytestmark = pytest.mark.process
@@ -64,7 +65,7 @@ class Client:
 
     async def hear(self) -> dict[str, Any] | None:
         """The next frame, if it is told in words."""
-        frame = await asyncio.wait_for(self.socket.recv(), 60)
+        frame = await asyncio.wait_for(self.socket.recv(), PATIENCE)
         if isinstance(frame, bytes):
             self.screen.feed(frame)
             return None
@@ -316,7 +317,7 @@ def opening() -> Opening:
 
 async def test_what_is_said_before_the_terminal_is_found_is_not_lost(house: House) -> None:
     terminal = await house.open()
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         await _early(terminal)
 
 

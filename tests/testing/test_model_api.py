@@ -15,6 +15,7 @@ import httpx
 import pytest
 
 from fairlead.testing.model_api import ModelRequest, ScriptedModel
+from patience import PATIENCE
 
 TOOLS: list[dict[str, Any]] = [{"name": name, "input_schema": {}} for name in ("Agent", "Bash", "Write")]
 
@@ -234,13 +235,13 @@ async def test_the_command_line_serves_until_it_is_stopped(tmp_path: Path) -> No
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
     try:
         assert process.stdout is not None
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             line = (await process.stdout.readline()).decode()
         async with httpx.AsyncClient() as client:
             answer = await client.post(f"{line.split()[-1]}/v1/messages", json=body("SCRIPT:text"))
         assert answer.status_code == 200
         process.send_signal(signal.SIGINT)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             assert await process.wait() == 0
         assert '"script": "text"' in _text(log)
     finally:

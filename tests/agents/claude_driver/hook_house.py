@@ -19,6 +19,7 @@ from fairlead.server.app import App, Parts
 from fairlead.server.binding import Binding, house_of, open_sockets
 from fairlead.server.runner import Runner
 from fairlead.system.clock import Clock, SystemClock
+from patience import PATIENCE
 from server.fakes import FakeGateway
 
 SESSION = SessionId("6a1f0b6e-5f5c-4c55-9a44-000000000001")
@@ -97,7 +98,7 @@ class HookProcess:
 
     async def end(self) -> tuple[int, Any]:
         """Its exit code, and what it printed, as JSON (None: nothing)."""
-        out, complaints = await asyncio.wait_for(asyncio.shield(self._done), 60)
+        out, complaints = await asyncio.wait_for(asyncio.shield(self._done), PATIENCE)
         assert b"Traceback" not in complaints, complaints.decode()
         assert self.process.returncode is not None
         return self.process.returncode, json.loads(out) if out else None

@@ -14,6 +14,7 @@ from fairlead.model.ids import RequestId, SessionId
 from fairlead.model.policy import Behavior, Verdict
 from fairlead.system.pipes import Take
 from fairlead.testing.clock import ManualClock
+from patience import PATIENCE
 
 
 class FakeLink:
@@ -134,7 +135,7 @@ class MemorySink:
         return [record.raw for record in self.all("record")]
 
     async def until(self, true: Callable[[], object]) -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             while not true():
                 self._news.clear()
                 await self._news.wait()

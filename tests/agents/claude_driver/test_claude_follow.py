@@ -32,6 +32,7 @@ from fairlead.system.clock import SystemClock
 from fairlead.system.process import Patience
 from fairlead.system.proctable import start_mark
 from fairlead.testing.clock import ManualClock
+from patience import PATIENCE
 
 SESSION = SessionId("6a1f0b6e-5f5c-4c55-9a44-000000000001")
 PROMPT = MessageId("6a1f0b6e-5f5c-4c55-9a44-00000000000a")
@@ -79,7 +80,7 @@ def dead(path: Path) -> Child:
 
 async def run(child: Child, after: MessageId | None = PROMPT, config: Path = Path("/nonexistent")) -> MemorySink:
     sink = MemorySink()
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         await follow(child, config, sink, after, SystemClock())
     assert sink.story[-1] == ("exited", Exit())
     assert len(sink.all("exited")) == 1
@@ -114,7 +115,7 @@ async def test_a_living_one_is_followed_until_it_is_gone(tmp_path: Path, sleeper
         # Its last word is written, then it dies: the word is not lost.
         file.write(said("last"))
         sleeper.kill()
-    await asyncio.wait_for(following, 60)
+    await asyncio.wait_for(following, PATIENCE)
     # The prompt itself may be among them, when the file came after we began to look: it is known by its uuid.
     told = [json.loads(raw)["uuid"] for raw in sink.raws]
     assert [name for name in told if name != PROMPT] == ["u-one", "u-two", "u-last"]
@@ -277,7 +278,7 @@ async def test_a_stubborn_one_is_killed_and_so_is_what_it_started() -> None:
     child = child_of(Path("/"), process.pid, start_mark(process.pid))
     await end(child, SystemClock(), Patience(terminate=0.05, kill=60))
     assert process.wait() == -signal.SIGKILL
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         while start_mark(tool):
             await asyncio.sleep(0.01)
 
@@ -301,7 +302,7 @@ async def test_one_that_dials_in_is_ended_when_it_writes_no_more(
     assert sleeper.poll() is None, "it was heard a moment ago"
     await clock.advance(2)
     assert await asyncio.to_thread(sleeper.wait, 30) == -signal.SIGTERM
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         while not following.done():
             await clock.advance(1)
     assert sink.all("exited") == [Exit()]

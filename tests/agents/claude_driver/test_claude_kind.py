@@ -251,7 +251,7 @@ async def test_one_that_outlived_its_gateway_is_followed_to_its_end(bench: Bench
     await bench.sink.until(lambda: len(bench.sink.all("check")) == 1)
     later = MemorySink()
     following = asyncio.create_task(bench.kind.follow(bench.child, later, message))
-    await asyncio.gather(agent.stop("as a dying gateway would"), asyncio.wait_for(following, 60))
+    await asyncio.gather(agent.stop("as a dying gateway would"), asyncio.wait_for(following, 300))
     rows = [json.loads(raw) for raw in later.raws]
     assert not any("before" in json.dumps(row) for row in rows)
     answers = [row for row in rows if row["type"] == "assistant"]

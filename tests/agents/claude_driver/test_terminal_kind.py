@@ -23,6 +23,7 @@ from fairlead.model.content import TextBlock
 from fairlead.model.errors import AgentGone, AgentRefused, BadId, BadRequest, Conflict
 from fairlead.model.ids import MessageId
 from fairlead.testing.clock import ManualClock
+from patience import PATIENCE
 
 pytestmark = pytest.mark.process
 
@@ -51,7 +52,7 @@ class House:
 
     async def open(self) -> Agent:
         opening = asyncio.create_task(self.kind.launch(self.launch, self.sink, self.sink))
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             while not self.terminals.opened and not opening.done():
                 await asyncio.sleep(0.01)  # the program is asked for its version
         if self.terminals.opened:

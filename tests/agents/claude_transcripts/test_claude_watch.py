@@ -18,6 +18,7 @@ from fairlead.agents.claude.watch import Watch
 from fairlead.model.ids import SessionId
 from fairlead.system.clock import SystemClock
 from fairlead.testing.clock import ManualClock
+from patience import PATIENCE
 
 
 class Told:
@@ -37,7 +38,7 @@ class Told:
         """Wait until exactly these were told, then begin anew."""
         while not {*sessions} <= self.sessions:
             self.news.clear()
-            await asyncio.wait_for(self.news.wait(), 10)
+            await asyncio.wait_for(self.news.wait(), PATIENCE)
         assert self.sessions == {*sessions}
         self.sessions = set()
 
@@ -47,7 +48,7 @@ async def watched(folder: Path) -> AsyncIterator[Told]:
     told, begun = Told(), asyncio.Event()
     task = asyncio.create_task(told.gather(Watch([folder], SystemClock()), begun))
     try:
-        await asyncio.wait_for(begun.wait(), 10)
+        await asyncio.wait_for(begun.wait(), PATIENCE)
         yield told
     finally:
         task.cancel()
@@ -260,7 +261,7 @@ async def test_a_folder_that_cannot_be_watched(tmp_path: Path, monkeypatch: pyte
     assert await anext(changes) == frozenset()
     if problem == errno.EACCES:
         home.write([Writer().text("more")])
-        assert await asyncio.wait_for(anext(changes), 60) == {SESSION}
+        assert await asyncio.wait_for(anext(changes), PATIENCE) == {SESSION}
     await changes.aclose()
 
 

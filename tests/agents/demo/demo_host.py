@@ -10,6 +10,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from patience import PATIENCE
+
 Record = dict[str, Any]
 
 FLAGS = ["-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose"]
@@ -59,7 +61,7 @@ class DemoHost:
 
     async def read(self) -> Record | None:
         """The next record, None at the end; answers permissions and hooks as this host was told to."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             line = await self._out.readline()
         if not line:
             return None
@@ -111,7 +113,7 @@ class DemoHost:
         self.close_stdin()
         while await self.read() is not None:
             continue
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             return await self.process.wait()
 
     async def errors(self) -> str:

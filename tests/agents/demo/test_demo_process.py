@@ -14,6 +14,7 @@ import pytest
 
 from agents.demo.demo_host import Record, allow, demo, deny
 from fairlead.agents.demo.scripts import catalogue
+from patience import PATIENCE
 
 pytestmark = pytest.mark.process
 
@@ -251,7 +252,7 @@ async def test_an_interrupt_in_mid_tool_kills_the_command(tmp_path: Path) -> Non
         host.permit = allow
         await host.prompt("SCRIPT:bash echo $$ > pid; sleep 60")
         await host.asked()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             while not (pid := _read(host.cwd / "pid")):
                 await asyncio.sleep(0.01)
         await host.control("interrupt")
@@ -490,12 +491,12 @@ async def test_sigterm_ends_it_and_its_command(tmp_path: Path) -> None:
         host.permit = allow
         await host.prompt("SCRIPT:bash echo $$ > pid; sleep 60")
         await host.asked()
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             while not (pid := _read(host.cwd / "pid")):
                 await asyncio.sleep(0.01)
         host.process.terminate()
         assert await host.process.wait() == 143
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             while _alive(int(pid)):
                 await asyncio.sleep(0.01)
 
@@ -512,7 +513,9 @@ async def test_sigint_interrupts_the_turn_and_ends(tmp_path: Path) -> None:
 
 def run(*flags: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "fairlead.agents.demo", *flags]
-    return subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=20, check=False)
+    return subprocess.run(
+        command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=PATIENCE, check=False
+    )
 
 
 def test_the_version_names_the_cli_it_plays() -> None:
@@ -529,7 +532,7 @@ def test_it_starts_without_the_servers_libraries() -> None:
         "import sys, fairlead.agents.demo.agent, fairlead.agents.demo.scripts;"
         "print([m for m in ('starlette', 'uvicorn', 'typer', 'httpx', 'rich') if m in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=20, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, check=True)
     assert done.stdout == "[]\n"
 
 

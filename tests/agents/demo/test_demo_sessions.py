@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from agents.demo.demo_host import allow, demo
+from patience import PATIENCE
 
 pytestmark = pytest.mark.process
 
@@ -199,7 +200,7 @@ async def test_a_host_that_dies_is_outlived_to_the_end_of_the_turn(prompt: str, 
         # Both pipes break at once, as they do when a gateway is killed.
         host.close_stdin()
         host.process._transport.get_pipe_transport(1).close()  # type: ignore[attr-defined]  # no public way
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             await host.process.wait()
         last = [r for r in host.transcript(session) if r["type"] == "assistant"][-1]
         assert last["message"]["stop_reason"] == "end_turn"

@@ -19,6 +19,7 @@ from fairlead.model.errors import AgentGone, AgentMissing, AgentTimeout, Busy
 from fairlead.system.clock import SystemClock
 from fairlead.system.process import Patience
 from fairlead.testing.clock import ManualClock
+from patience import PATIENCE
 
 TERMS = Terms(tries_s=6.0, close_code=4001)
 LINE = b'{"type":"user"}\n'
@@ -249,7 +250,7 @@ async def everything(link: DialInLink) -> bytes:
     async def arrived(arrival: Arrival) -> None:
         pass
 
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         await link.receive(take, arrived)
     return bytes(heard)
 

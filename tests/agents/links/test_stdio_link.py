@@ -11,6 +11,7 @@ from fairlead.model.errors import AgentGone, AgentMissing, AgentTimeout, BadRequ
 from fairlead.system.clock import Clock, SystemClock
 from fairlead.system.process import Patience
 from fairlead.testing.clock import ManualClock
+from patience import PATIENCE
 
 pytestmark = pytest.mark.process
 
@@ -34,7 +35,7 @@ async def test_bytes_go_both_ways_and_stop_tells_the_end() -> None:
 
     receiving = asyncio.create_task(link.receive(take))
     await link.send(b"hello\n")
-    await asyncio.wait_for(first.wait(), 30)
+    await asyncio.wait_for(first.wait(), PATIENCE)
     assert link.running
     assert link.started
     assert link.group == link.pid
@@ -68,4 +69,4 @@ async def test_an_agent_that_does_not_read_is_told_as_such() -> None:
         await sending
     stopping = asyncio.create_task(link.stop())
     await clock.advance(Patience().close + 0.1)
-    assert (await asyncio.wait_for(stopping, 30)).signal == 15
+    assert (await asyncio.wait_for(stopping, PATIENCE)).signal == 15

@@ -12,8 +12,8 @@ from websockets.asyncio.client import ClientConnection, connect
 
 from fairlead.config import load
 from fairlead.wiring import Running, running
+from patience import PATIENCE
 
-PATIENCE = 60.0
 PASSWORD = "correct horse"
 SESSIONS = "/api/providers/sessions"
 

@@ -16,6 +16,7 @@ from clients.mylifedb.house import open_house
 from fairlead.model.auth import OWNER
 from fairlead.model.uploads import FILE_BYTES, FILES
 from fairlead.stores.uploads import Uploads
+from patience import PATIENCE
 
 pytestmark = pytest.mark.process
 
@@ -108,7 +109,7 @@ async def begun(signed: Signed, length: int) -> tuple[asyncio.StreamReader, asyn
 
 async def test_a_form_that_says_that_it_is_too_long_is_not_read(signed: Signed) -> None:
     reader, writer = await begun(signed, 1 << 40)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         answer = await reader.read()
     writer.close()
     assert answer.startswith(b"HTTP/1.1 413 ") and b'{"error":"The form has 1099511627776 bytes;' in answer
@@ -134,7 +135,7 @@ async def test_what_is_no_form_with_files_is_refused(signed: Signed, given: Any)
 
 async def test_who_leaves_in_the_middle_leaves_nothing(signed: Signed) -> None:
     reader, writer = await begun(signed, 100_000)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while not stored(signed):
             await asyncio.sleep(0.01)
         assert stored(signed)[0].name.startswith("."), "it is not there before it is whole"

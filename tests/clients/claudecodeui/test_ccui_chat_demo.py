@@ -7,9 +7,9 @@ import pytest
 
 from clients.claudecodeui.ccui_chatting import peer_at
 from clients.claudecodeui.ccui_script import PLAYED, play
-from clients.peering import PATIENCE
 from fairlead.config import load
 from fairlead.wiring import running
+from patience import PATIENCE
 
 pytestmark = pytest.mark.process
 

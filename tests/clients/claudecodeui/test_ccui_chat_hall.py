@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from clients.claudecodeui.ccui_chatting import ChatHouse
-from clients.peering import PATIENCE
 from fairlead.clients.claudecodeui.chat_hall import CODEC, HALL, loading
 from fairlead.clients.claudecodeui.places import project_id
 from fairlead.model import commands as cmd
@@ -17,6 +16,7 @@ from fairlead.model.store import Summary
 from fairlead.sessions.halls import OWED, Halls
 from fairlead.sessions.news import NewsDesk
 from fairlead.testing.clock import ManualClock
+from patience import PATIENCE
 from sessions.rig import ANN
 
 
@@ -130,7 +130,7 @@ async def test_a_slow_socket_is_told_the_last_word_of_each_session_and_no_more_i
             summaries[name] = Summary(session=name, title=title)
             desk.tell(name, "updated")
         count = len(quick.got) + OWED + 10
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             while len(quick.got) < count:
                 await asyncio.sleep(0)
     assert slow.got == []

@@ -11,7 +11,6 @@ import pytest
 from clients.claudecodeui.ccui_chatting import peer_at
 from clients.claudecodeui.ccui_script import history
 from clients.mylifedb.test_mylifedb_transcripts import SESSION, Home, gateway, row
-from clients.peering import PATIENCE
 from fairlead.clients.claudecodeui.chat import ChatConversation
 from fairlead.clients.claudecodeui.history_pages import messages
 from fairlead.model import events as ev
@@ -21,6 +20,7 @@ from fairlead.model.ids import EventId, MessageId, SessionId
 from fairlead.model.requests import Head
 from fairlead.model.routes import Request
 from fairlead.model.sockets import Opening, Run
+from patience import PATIENCE
 
 WHO = Identity("c", "ann", "ann", frozenset({"admin"}))
 HEAD = Head(method="GET", path="/")

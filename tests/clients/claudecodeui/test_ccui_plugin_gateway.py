@@ -17,7 +17,8 @@ from fairlead.model.requests import Action
 from fairlead.model.routes import ClientProtocol
 from fairlead.model.sockets import Do, HangUp, Opening, Run, SocketRoute
 from fairlead.server.protocols import discover
-from plugins.plugging import BOARD, PATIENCE
+from patience import PATIENCE
+from plugins.plugging import BOARD
 from server.fakes import serving
 
 pytestmark = pytest.mark.process

@@ -16,7 +16,8 @@ from fairlead.clients.claudecodeui.plugins import offered, passed_headers, passe
 from fairlead.model.plugins import JoinPlugin
 from fairlead.model.requests import Head
 from fairlead.server.pages import page_performers
-from plugins.plugging import BOARD, PATIENCE, Desk, desk_of, ends, until, write_plugin
+from patience import PATIENCE
+from plugins.plugging import BOARD, Desk, desk_of, ends, until, write_plugin
 from server.fakes import Served, serving
 
 pytestmark = pytest.mark.process

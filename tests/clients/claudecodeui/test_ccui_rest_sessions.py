@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from clients.claudecodeui.ccui_signing import PATIENCE, SESSIONS, Signed, frames_until, signed_gateway
+from clients.claudecodeui.ccui_signing import SESSIONS, Signed, frames_until, signed_gateway
 from fairlead.clients.claudecodeui import search
 from fairlead.clients.claudecodeui.places import project_id
 from fairlead.model.ids import is_uuid
+from patience import PATIENCE
 
 pytestmark = pytest.mark.usefixtures("cheap_passwords")
 

@@ -15,7 +15,7 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from clients.claudecodeui.ccui_signing import PASSWORD, PATIENCE, Signed, signed_gateway
+from clients.claudecodeui.ccui_signing import PASSWORD, Signed, signed_gateway
 from fairlead.auth.accounts import LIFETIME_S
 from fairlead.auth.attempts import PER_PAIR
 from fairlead.clients.claudecodeui import PROTOCOL, invite
@@ -24,6 +24,7 @@ from fairlead.server.doors import Door, open_door
 from fairlead.server.logging import LineFormatter, Redactor
 from fairlead.system.clock import SystemClock
 from fairlead.wiring import invitations_page
+from patience import PATIENCE
 
 pytestmark = pytest.mark.usefixtures("cheap_passwords")
 

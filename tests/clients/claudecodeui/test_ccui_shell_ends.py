@@ -20,8 +20,9 @@ from fairlead.terminals.joining import UNSENT_BYTES
 from fairlead.terminals.shells import left_warning
 from fairlead.terminals.terminal import LiveTerminal
 from fairlead.testing.clock import ManualClock
+from patience import PATIENCE
 from server.fakes import until
-from terminals.on_socket import CLEAN, PATIENCE
+from terminals.on_socket import CLEAN
 
 pytestmark = pytest.mark.process
 

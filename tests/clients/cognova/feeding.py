@@ -24,9 +24,9 @@ from fairlead.server.limits import Limits
 from fairlead.server.runner import Runner
 from fairlead.server.steps import Performer
 from fairlead.system.clock import SystemClock
+from patience import PATIENCE
 from sessions.rig import Rig
 
-PATIENCE = 60.0
 Frame = dict[str, Any]
 
 

@@ -6,9 +6,9 @@ import httpx
 import pytest
 
 from clients.cognova.chatting import peer_at
-from clients.peering import PATIENCE
 from fairlead.config import load
 from fairlead.wiring import running
+from patience import PATIENCE
 
 pytestmark = pytest.mark.process
 

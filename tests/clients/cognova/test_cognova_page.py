@@ -14,9 +14,9 @@ import pytest
 from websockets.asyncio.client import connect
 
 from clients.cognova.chatting import peer_at
-from clients.peering import PATIENCE
 from fairlead.config import Config, DoorConfig
 from fairlead.wiring import running
+from patience import PATIENCE
 
 pytestmark = pytest.mark.process
 

@@ -21,8 +21,9 @@ from fairlead.system.proctable import is_alive
 from fairlead.terminals.shells import warning
 from fairlead.terminals.terminal import MOST
 from fairlead.testing.clock import ManualClock
+from patience import PATIENCE
 from server.fakes import until
-from terminals.on_socket import CLEAN, PATIENCE
+from terminals.on_socket import CLEAN
 
 pytestmark = pytest.mark.process
 

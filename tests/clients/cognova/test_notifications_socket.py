@@ -13,6 +13,7 @@ from websockets.exceptions import InvalidStatus
 from clients.cognova.feeding import FeedHouse, open_feed_house
 from fairlead.model import commands as cmd
 from fairlead.model.errors import AgentMissing
+from patience import PATIENCE
 from sessions.rig import ANN, SESSION
 
 TASK = {"title": "Fix login bug"}
@@ -146,7 +147,7 @@ def _request(text: str) -> Any:
 
 
 async def _notices(listener: Any, last: str) -> list[dict[str, Any]]:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while not any(one.get("kind") == last for one in listener.frames):
             await listener.settled()
     return [one for one in listener.frames if one["type"] == "notice"]
@@ -226,7 +227,7 @@ async def test_peers_that_left_or_were_cut_off_are_gone(house: FeedHouse) -> Non
         async with house.listener() as listener:
             await listener.until(1)
             listener.socket.transport.abort()
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while house.room.feed.peers:
             await asyncio.sleep(0)
 

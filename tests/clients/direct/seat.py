@@ -9,8 +9,7 @@ from websockets.asyncio.client import ClientConnection, connect
 
 from fairlead.testing.direct_client import DirectClient, Message
 from fairlead.wiring import Running
-
-PATIENCE = 60.0
+from patience import PATIENCE
 
 
 class Seat:

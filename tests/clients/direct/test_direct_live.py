@@ -11,10 +11,11 @@ import httpx
 import pytest
 from websockets.exceptions import InvalidStatus
 
-from clients.direct.seat import PATIENCE, Seat, seated
+from clients.direct.seat import Seat, seated
 from fairlead.config import load
 from fairlead.testing.direct_client import Message
 from fairlead.wiring import Running, running
+from patience import PATIENCE
 
 pytestmark = pytest.mark.process
 

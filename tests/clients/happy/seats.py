@@ -14,8 +14,8 @@ from clients.happy.telling import made
 from fairlead.config import load
 from fairlead.testing.happy_client import HappyClient
 from fairlead.wiring import Running, running
+from patience import PATIENCE
 
-PATIENCE = 30.0
 UNKNOWN = "99999999-9999-4999-8999-999999999999"
 
 

@@ -20,6 +20,7 @@ from fairlead.model.store import Entry
 from fairlead.model.views import Row
 from fairlead.sessions.log import Stage
 from fairlead.testing.happy_client import HappyClient
+from patience import PATIENCE
 from tools.happy_wire import WIRE
 
 SESSION = SessionId("11111111-1111-4111-8111-111111111111")
@@ -143,7 +144,7 @@ def real_schema() -> "Iterator[Schema]":
         yield Schema(process)
         assert process.stdin is not None
         process.stdin.close()
-        process.wait(timeout=30)
+        process.wait(timeout=PATIENCE)
 
 
 class Schema:

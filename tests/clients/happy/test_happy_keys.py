@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 from nacl.secret import SecretBox
 
-from clients.happy.seats import PATIENCE, UNKNOWN, House, over, said, words
+from clients.happy.seats import UNKNOWN, House, over, said, words
 from clients.happy.telling import Schema
 from fairlead.clients.happy.sealing import derive, seal, unseal
 from fairlead.model.keys import SessionKey
 from fairlead.testing.happy_client import HappyClient
+from patience import PATIENCE
 
 KEYS = [SessionKey("legacy", bytes(range(32))), SessionKey("dataKey", bytes(range(32)))]
 PIXEL = base64.b64encode(b"\x89PNG picture").decode()

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from websockets.exceptions import InvalidStatus
 
-from clients.happy.seats import PATIENCE, UNKNOWN, House, answer_all, at_home, over, said, waiting, words
+from clients.happy.seats import UNKNOWN, House, answer_all, at_home, over, said, waiting, words
 from clients.happy.telling import Schema
+from patience import PATIENCE
 
 
 @pytest.mark.rules("S001-001", "S001-003", "S001-019", "S001-124", "S001-143")

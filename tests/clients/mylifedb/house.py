@@ -27,9 +27,9 @@ from fairlead.sessions.news import NewsDesk
 from fairlead.sessions.shown import ShownBook
 from fairlead.system.clock import SystemClock
 from fairlead.testing.mylifedb_client import MyLifeDbClient
+from patience import PATIENCE
 from sessions.rig import SESSION, Rig
 
-PATIENCE = 20.0
 Frame = dict[str, Any]
 Wanted = str | Callable[[Frame], bool]
 

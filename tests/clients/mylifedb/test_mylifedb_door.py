@@ -9,6 +9,7 @@ from websockets.asyncio.client import connect
 
 from fairlead.config import Config, DoorConfig
 from fairlead.wiring import running
+from patience import PATIENCE
 
 pytestmark = pytest.mark.process
 
@@ -32,6 +33,6 @@ async def test_a_door_is_the_original_server_at_the_root(tmp_path: Path) -> None
         address = told.url.replace("http", "ws", 1).replace("127.0.0.1", "localhost")
         socket_url = f"{address}/api/claude/sessions/{made['id']}/subscribe?access_token={gateway.token}"
         async with connect(socket_url, proxy=None) as socket:
-            first = await asyncio.wait_for(socket.recv(), 20)
+            first = await asyncio.wait_for(socket.recv(), PATIENCE)
             assert first == '{"type":"session_info","totalPages":1,"lowestBurstPage":0}'
     assert PAGE.read_text().startswith("# The MyLifeDB protocol\n\nVersion 1.0 of")

@@ -18,6 +18,7 @@ from fairlead.model.ids import SessionId
 from fairlead.model.news import SessionNews
 from fairlead.sessions.news import NewsDesk
 from fairlead.testing.clock import ManualClock
+from patience import PATIENCE
 from sessions.rig import SESSION
 
 PATH = "/mylifedb/api/notifications/stream"
@@ -29,13 +30,13 @@ async def listening(house: House, token: str = "") -> AsyncIterator[AsyncIterato
         assert answer.status_code == 200, answer
         assert answer.headers["content-type"] == "text/event-stream"
         lines = answer.aiter_lines()
-        assert await asyncio.wait_for(anext(lines), 10) == ":"
+        assert await asyncio.wait_for(anext(lines), PATIENCE) == ":"
         yield lines
 
 
 async def news(lines: AsyncIterator[str], count: int) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         async for line in lines:
             if line.startswith("data: "):
                 told: dict[str, Any] = json.loads(line[6:])
@@ -89,12 +90,12 @@ async def test_it_ends_when_the_credential_does(house: House) -> None:
     made = await house.credentials.create("token", "bob", ("view",))
     async with listening(house, made.secret) as lines:
         await house.credentials.revoke("token", made.credential.id)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             assert [line async for line in lines] in ([], [""])
 
 
 async def test_a_gateway_that_stops_does_not_wait_for_listeners(tmp_path: Path) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         async with open_house(tmp_path) as house:
             client = house.http()
             request = client.build_request("GET", PATH)

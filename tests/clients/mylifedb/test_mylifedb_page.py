@@ -17,10 +17,10 @@ from websockets.asyncio.client import connect
 
 from fairlead.config import Config, DoorConfig
 from fairlead.wiring import Running, running
+from patience import PATIENCE
 
 pytestmark = pytest.mark.process
 
-PATIENCE = 60.0
 ITEM: dict[str, Any] = {
     "id": str,
     "title": str,

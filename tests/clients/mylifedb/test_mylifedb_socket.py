@@ -17,6 +17,7 @@ from fairlead.model.commands import Delete
 from fairlead.model.errors import AgentMissing, Unavailable
 from fairlead.model.ids import SessionId
 from fairlead.testing.mylifedb_client import MyLifeDbClient
+from patience import PATIENCE
 from sessions.rig import SESSION, SaidAgent
 
 OTHER = SessionId("22222222-2222-4222-8222-222222222222")
@@ -89,7 +90,7 @@ async def test_the_token_may_stand_in_the_query(house: House) -> None:
     await talked(house, 1)
     token = await house.token("view")
     async with connect(house.address(f"?access_token={token}"), proxy=None) as socket:
-        assert b'"type":"user"' in (await asyncio.wait_for(socket.recv(decode=False), 10))
+        assert b'"type":"user"' in (await asyncio.wait_for(socket.recv(decode=False), PATIENCE))
 
 
 @pytest.mark.rules("S000-222")

@@ -19,6 +19,7 @@ from fairlead.system.clock import SystemClock
 from fairlead.system.process import Patience
 from fairlead.terminals import TerminalActions, TerminalRegistry
 from fairlead.terminals.emulator import Emulator
+from patience import PATIENCE
 from sessions.rig import SESSION
 
 OTHER = "22222222-2222-4222-8222-222222222222"
@@ -46,7 +47,7 @@ def joining(house: House, token: str = "", session: str = SESSION) -> connect:
 
 async def seen(socket: ClientConnection, text: str) -> None:
     screen = Emulator(40, 5)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while not any(text in line for line in screen.lines()):
             data = await socket.recv()
             assert isinstance(data, bytes), "nothing but bytes"
@@ -70,7 +71,7 @@ async def test_bytes_go_both_ways_and_a_second_one_sees_the_same_screen(
 async def test_a_session_without_a_terminal_is_closed_and_an_unknown_one_refused(house: House) -> None:
     async with joining(house) as socket:
         with pytest.raises(ConnectionClosed) as closed:
-            await asyncio.wait_for(socket.recv(), 10)
+            await asyncio.wait_for(socket.recv(), PATIENCE)
         assert closed.value.rcvd is not None
         assert (closed.value.rcvd.code, closed.value.rcvd.reason) == (1011, "Failed to activate session")
     with pytest.raises(InvalidStatus) as refused:

@@ -17,6 +17,7 @@ from fairlead.agents.claude.rowfile import RowFile
 from fairlead.config import Config
 from fairlead.testing.mylifedb_client import MyLifeDbClient
 from fairlead.wiring import Running, running
+from patience import PATIENCE
 
 pytestmark = pytest.mark.process
 
@@ -69,7 +70,10 @@ async def gateway(home: Home, tmp_path: Path, listed: str = f"/{SESSION}") -> As
     )
     async with running(config, {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}) as told:
         headers = {"Authorization": f"Bearer {told.token}"}
-        async with httpx.AsyncClient(base_url=told.url, headers=headers, trust_env=False) as http, asyncio.timeout(20):
+        async with (
+            httpx.AsyncClient(base_url=told.url, headers=headers, trust_env=False) as http,
+            asyncio.timeout(PATIENCE),
+        ):
             # Files are looked for while the gateway answers already.
             while SESSION not in (await http.get(f"/api/claude/sessions{listed}")).text:
                 await asyncio.sleep(0.01)
@@ -144,7 +148,7 @@ async def test_a_read_that_fails_sends_nothing_and_the_next_one_goes_on(
         with monkeypatch.context() as patched:
             patched.setattr(RowFile, "fill", broken)
             home.write(row(2))
-            await asyncio.wait_for(failed.wait(), 20)
+            await asyncio.wait_for(failed.wait(), PATIENCE)
         home.write(row(3))
         await seat.until(last(3))
         assert seat.frames == [row(1), row(2), row(3)], "no error, and nothing lost"

@@ -19,10 +19,10 @@ from fairlead import wiring
 from fairlead.config import Config
 from notices.listening import Hook, listening
 from notices.test_answer_codes import Browser
+from patience import PATIENCE
 
 pytestmark = pytest.mark.process
 
-PATIENCE = 60.0
 PATH = os.environ.get("PATH", os.defpath)
 
 

@@ -15,6 +15,7 @@ from e2e.harness import LAST_DIAL_IN, NEWEST, OLDEST, on_versions, since
 from e2e.relay import Relay
 from fairlead.model.ids import is_uuid
 from fairlead.testing.model_api import ScriptedModel
+from patience import PATIENCE
 
 # --- turns
 
@@ -160,7 +161,7 @@ async def test_the_policy_denies_through_its_hook_and_nobody_is_asked(desk: Desk
 async def test_a_killed_cli_is_noticed_and_resumed(desk: Desk, relay: Relay, cli_home: Path) -> None:
     await desk.open("SCRIPT:text remember me")
     await desk.until("turn.ended")
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         while not written_down(cli_home, "Hello"):
             await asyncio.sleep(0.02)
     await desk.send("SCRIPT:slow 200")
@@ -331,7 +332,7 @@ async def test_a_permission_that_is_raised_while_down_is_told_and_an_interrupt_f
     await model.wait_for(lambda request: "SCRIPT:bash" in str(request.told))
     await relay.away()
     model.release()
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while not written_down(cli_home, '"tool_use"'):
             await asyncio.sleep(0.05)
     await asyncio.sleep(1.0)
@@ -379,7 +380,7 @@ async def test_the_last_that_dials_tries_for_much_longer(desk: Desk, relay: Rela
 async def test_it_pings_and_takes_a_line_without_pongs_for_dead(desk: Desk, relay: Relay) -> None:
     await desk.open("SCRIPT:text one")
     await desk.until("turn.ended")
-    async with asyncio.timeout(90):
+    async with asyncio.timeout(PATIENCE):
         while len(relay.pings) < 3:
             await asyncio.sleep(0.1)
     grows([later - before for before, later in itertools.pairwise(relay.pings)], 10, 10)
@@ -468,7 +469,7 @@ async def test_a_cli_that_is_started_by_hand_serves_the_session(
         assert len(relay.sockets()) == 1
         await desk.do("close")
         if since(version, "2.1.77"):
-            assert await asyncio.wait_for(process.wait(), 30) == 0
+            assert await asyncio.wait_for(process.wait(), PATIENCE) == 0
     finally:
         if process.returncode is None:
             process.kill()

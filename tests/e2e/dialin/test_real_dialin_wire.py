@@ -16,9 +16,9 @@ from e2e.dialed import dialing
 from e2e.harness import LAST_DIAL_IN, NEWEST, OLDEST, on_versions
 from e2e.wire import ASKING, BASE, real_cli
 from fairlead.testing.model_api import ScriptedModel
+from patience import PATIENCE
 
 Message = dict[str, Any]
-PATIENCE = 60.0
 WORDS = ("--print", "--output-format", "stream-json", "--verbose")
 
 

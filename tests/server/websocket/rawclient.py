@@ -10,7 +10,7 @@ from collections.abc import Callable
 from time import monotonic, sleep
 from types import TracebackType
 
-TIMEOUT = 10.0
+TIMEOUT = 300.0
 """Seconds until a wait is a failure: far more than anything here needs."""
 
 KEY = b64encode(bytes(range(16))).decode()

@@ -22,7 +22,7 @@ T = TypeVar("T")
 E = TypeVar("E", bound=FairleadError)
 
 # Seconds until a test that waits for something gives up; nothing here takes a tenth of it.
-PATIENCE = 20.0
+PATIENCE = 300.0
 
 
 class Stores(Protocol):
