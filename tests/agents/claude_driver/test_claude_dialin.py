@@ -77,7 +77,7 @@ class Room:
         await self.agent.write(Record(user_line("go", "", PROMPT)[:-1], "gateway"))
 
     async def heard(self, last: str) -> list[str]:
-        """What reached the core up to `last`: uuids, requests, and marks of ours. The transcript is read in a thread."""
+        """What reached the core up to `last`: uuids, requests and marks of ours. Transcripts are read in a thread."""
         await self.sink.until(lambda: self._names()[-1:] == [last])
         return self._names()
 
