@@ -194,7 +194,7 @@ async def test_a_text_before_a_tool_is_shown_once_whatever_the_clock_of_the_page
     # With a history there is something to sort by.
     await tab.say("SCRIPT:tool")
     await tab.visible("Allow once").wait_for()
-    assert await tab.words() == [f"{HELLO} first", BEFORE]
+    await eventually(tab.words, lambda said: said == [f"{HELLO} first", BEFORE])
     await tab.choose("Allow once")
     await tab.until(tab.ends, 2)
     wanted = [f"{HELLO} first", BEFORE, f"{WROTE} hi"]

@@ -17,7 +17,8 @@ from patience import PATIENCE
 
 expect.set_options(timeout=PATIENCE * 1000)
 
-TICKS = 16
+# Four a second: long enough for a page to load in their midst on a busy machine.
+TICKS = 40
 
 
 @pytest.fixture
