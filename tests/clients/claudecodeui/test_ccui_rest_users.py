@@ -28,7 +28,9 @@ from fairlead.wiring import invitations_page
 pytestmark = pytest.mark.usefixtures("cheap_passwords")
 
 SOCKETS: dict[str, int | str] = {
-    **{"/ws": "open", "/shell": "open", "/plugin-ws/board": 4404, "/plugin-ws/": 4400, "/plugin-ws/a/b": 4400},
+    **dict.fromkeys(("/ws", "/shell"), "open"),
+    "/plugin-ws/board": 4404,
+    **dict.fromkeys(("/plugin-ws/", "/plugin-ws/a/b"), 4400),
     **dict.fromkeys(("/nosuch", "/ws/x", "/wsx", "/shell/x", "/plugin-ws", "/x/ws"), 1005),
 }
 """What becomes of each path with a good token: only the whole pathname counts."""
