@@ -21,7 +21,7 @@ async def desk(claude: Path, cli_env: dict[str, str], cli_cwd: Path, tmp_path: P
 
 
 @on_versions()
-@pytest.mark.rules("S003-006", "S003-028", "S003-033", "S003-039", "S003-043", "S003-044", "S003-056")
+@pytest.mark.rules("S003-006", "S003-028", "S003-039", "S003-043", "S003-044", "S003-056", "S003-066")
 async def test_the_real_cli_plays_the_script_of_the_demo_agent(desk: Desk, model: ScriptedModel) -> None:
     gateway = desk.gateway
     assert await play(gateway.url, gateway.token, desk.http, desk.cwd) == PLAYED

@@ -46,7 +46,7 @@ async def leave(client: DeskClient) -> None:
 
 
 @on_versions(LAST_DIAL_IN, NEWEST)
-@pytest.mark.rules("S003-098", "S003-106")
+@pytest.mark.rules("S003-098", "S003-105", "S003-106")
 async def test_a_session_goes_on_in_the_shell_and_then_elsewhere(desk: Desk, model: ScriptedModel) -> None:
     await desk.open("SCRIPT:text one")
     assert (await desk.until("turn.ended"))["status"] == "completed"
@@ -75,7 +75,7 @@ async def test_a_session_goes_on_in_the_shell_and_then_elsewhere(desk: Desk, mod
 
 
 @on_versions(NEWEST)
-@pytest.mark.rules("S003-106")
+@pytest.mark.rules("S003-100", "S003-105", "S003-106")
 async def test_a_session_that_is_not_there_becomes_a_new_one(desk: Desk) -> None:
     async with shell(desk) as client:
         await claude_there(client, desk, "33333333-3333-4333-8333-333333333333")

@@ -126,7 +126,7 @@ def some(telling: Telling) -> list[tuple[int, int]]:
 
 
 @pytest.mark.rules("S003-047", "S003-048", "S003-051", "S003-052", "S003-053", "S003-054", "S003-058", "S003-059")
-@pytest.mark.rules("S003-060", "S003-007", "S003-031", "S003-034")
+@pytest.mark.rules("S003-060", "S003-061", "S003-031", "S003-034")
 @pytest.mark.parametrize("case", sorted({*cases()} - ALTERED))
 def test_every_recorded_session(case: str) -> None:
     telling = Telling().run(inputs(case))

@@ -1,5 +1,7 @@
 """A session that its agent knows by another id than ours is found by either, and answers by ours."""
 
+import pytest
+
 from fairlead.model import commands as cmd
 from fairlead.model import queries as q
 from fairlead.model.gateway import Cursor
@@ -35,3 +37,11 @@ async def test_watching_takes_either_id(rig: Rig) -> None:
     await rig.until(lambda: watch.live)
     assert watch.feed.session == SESSION
     watch.close()
+
+
+@pytest.mark.rules("S003-106")
+async def test_a_terminal_goes_on_with_the_agents_own_id(rig: Rig) -> None:
+    await renamed(rig)
+    await rig.do(cmd.HandOver(session=SESSION, link="terminal"))
+    on_screen = await rig.kind.launched(2)
+    assert (on_screen.launch.settings.link, on_screen.launch.resume) == ("terminal", AGENTS)

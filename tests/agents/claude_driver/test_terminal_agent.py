@@ -112,6 +112,7 @@ async def house(tmp_path: Path) -> AsyncIterator[House]:
 # --- starting
 
 
+@pytest.mark.rules("S003-105")
 async def test_it_is_started_with_hooks_by_environment_and_a_size(house: House) -> None:
     await house.open()
     name, program, _ = house.terminals.opened[0]

@@ -10,6 +10,7 @@ from fairlead.testing.claudecodeui_client import ClaudeCodeUiClient
 
 PROJECTS = "/claudecodeui/api/providers/sessions"
 SHAPE = ("actualSessionId", "exitCode", "success", "aborted")
+COMPLETE = ("id", "sessionId", "timestamp", "provider", "kind", *SHAPE, "seq")
 
 
 async def create(http: httpx.AsyncClient, folder: Path, words: str = "hello there") -> str:
@@ -56,6 +57,7 @@ async def play(url: str, token: str, http: httpx.AsyncClient, folder: Path) -> l
         async with peer_at(url, token, client) as peer:
             await peer.subscribe(name, client.sessions[name].seq)
             end = await peer.until("complete")
+            assert tuple(end) == COMPLETE
             assert {field: end[field] for field in SHAPE} == {
                 "actualSessionId": name,
                 "exitCode": 0,
@@ -92,6 +94,7 @@ async def play(url: str, token: str, http: httpx.AsyncClient, folder: Path) -> l
             await peer.until("stream_delta")
             await peer.say("chat.abort", sessionId=name)
             end = await peer.until("complete")
+            assert tuple(end) == COMPLETE
             assert (end["exitCode"], end["success"], end["aborted"]) == (0, False, True)
             await there.until(lambda frame: frame["kind"] == "complete" and frame["aborted"])
             await peer.send(name, "SCRIPT:text still here")

@@ -8,7 +8,9 @@ from websockets.exceptions import InvalidStatus
 
 from clients.claudecodeui.ccui_chatting import ChatHouse, chat_house
 from clients.cognova.chatting import stream
+from fairlead.model import commands as cmd
 from fairlead.model.agents import Exit
+from fairlead.model.auth import Identity
 from fairlead.model.errors import AgentMissing
 from fairlead.server.limits import Limits
 from sessions.rig import Rig
@@ -53,8 +55,7 @@ async def test_a_revoked_token_closes_its_sockets(chats: ChatHouse) -> None:
         assert await peer.closed() == 4401
 
 
-@pytest.mark.rules("S003-005", "S003-026", "S003-034", "S003-036", "S003-039", "S003-042", "S003-055", "S003-061")
-@pytest.mark.rules("S003-027")
+@pytest.mark.rules("S003-026", "S003-027", "S003-036", "S003-039", "S003-042", "S003-055")
 async def test_a_run_streams_to_the_socket_that_sent_it(chats: ChatHouse) -> None:
     name = await chats.session()
     async with chats.peer() as peer:
@@ -71,7 +72,8 @@ async def test_a_run_streams_to_the_socket_that_sent_it(chats: ChatHouse) -> Non
             *["stream_delta", "stream_delta", "stream_end", "tool_use", "tool_result", "text", "complete"]
         ]
         assert {frame["sessionId"] for frame in run} == {name}
-        assert "session_created" not in peer.kinds()
+        rest = [frame["kind"] for frame in peer.frames if "seq" not in frame]
+        assert set(rest) <= {"session_upserted"}, "no acknowledgement, and no session_created"
         numbers = [frame["seq"] for frame in run]
         assert numbers == sorted(set(numbers))
         for frame in run:
@@ -132,6 +134,36 @@ async def test_what_cannot_be_done_is_answered_with_its_code_and_starts_nothing(
     assert chats.rig.kind.agents == []
 
 
+@pytest.mark.rules("S003-136", "S003-137")
+async def test_a_runtime_that_breaks_is_answered_and_ends_neither_the_socket_nor_another_run(
+    chats: ChatHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = await chats.session(1), await chats.session(2)
+    works = chats.rig.gateway.command
+
+    async def breaks(who: Identity, command: cmd.Command) -> cmd.Reply:
+        if isinstance(command, cmd.Send):
+            raise RuntimeError("nobody thought of this")
+        return await works(who, command)
+
+    async with chats.peer() as peer:
+        await peer.send(one, "a")
+        first = await chats.agent(1)
+        with monkeypatch.context() as broken:
+            broken.setattr(chats.rig.gateway, "command", breaks)
+            await peer.send(two, "b")
+            told = await peer.until("protocol_error")
+        assert (told["code"], told["sessionId"]) == ("INTERNAL_ERROR", two)
+        assert "nobody thought" not in told["error"], "what broke is for the log"
+        await first.text("On.", "m1")
+        await first.result()
+        assert (await peer.until("complete"))["sessionId"] == one
+        await peer.send(two, "again")
+        second = await chats.agent(2)
+        await second.result()
+        assert (await peer.until("complete"))["sessionId"] == two
+
+
 @pytest.mark.rules("S003-025", "S003-037", "S003-038")
 @pytest.mark.parametrize("payload", ["", " ", "{", "[]", "7", '"chat.send"', "null", b"\xff", b"[]"])
 async def test_what_is_no_object_is_answered_and_the_socket_lives_on(chats: ChatHouse, payload: Any) -> None:
@@ -139,15 +171,16 @@ async def test_what_is_no_object_is_answered_and_the_socket_lives_on(chats: Chat
         await peer.socket.send(payload)
         told = await peer.until("protocol_error")
         assert (told["code"], told["error"]) == ("INTERNAL_ERROR", "Invalid websocket payload")
-        await peer.settled()
+        assert (await peer.subscribe(UNKNOWN))["sessionId"] == UNKNOWN
         await peer.socket.send(json.dumps({"type": "y"}).encode())
-        assert (await peer.until("protocol_error"))["code"] == "UNKNOWN_MESSAGE_TYPE"
+        assert (await peer.until("protocol_error"))["code"] == "UNKNOWN_MESSAGE_TYPE", "bytes are taken like text"
 
 
-@pytest.mark.rules("S003-039")
+@pytest.mark.rules("S003-039", "S003-136", "S003-137")
 async def test_a_second_send_while_a_run_is_on_is_refused_or_queued_if_asked(chats: ChatHouse) -> None:
     name = await chats.session()
-    async with chats.peer() as peer:
+    async with chats.peer() as peer, chats.peer() as other:
+        await other.subscribe(name)
         await peer.send(name, "one")
         await peer.send(name, "at once")
         told = await peer.until("protocol_error")
@@ -163,6 +196,10 @@ async def test_a_second_send_while_a_run_is_on_is_refused_or_queued_if_asked(cha
         await agent.result()
         await peer.until("complete")
         assert peer.client.sessions[name].errors == ["RUN_IN_PROGRESS"] * 2
+        assert len(agent.written) == 2, "what was refused never runs"
+        await other.until("complete")
+        await other.until("complete")
+        assert "protocol_error" not in other.kinds(), "an error is an answer to the socket that asked"
 
 
 async def test_of_two_sends_in_the_same_moment_one_runs(chats: ChatHouse) -> None:
@@ -196,7 +233,7 @@ async def test_a_message_with_an_id_is_acknowledged_and_runs_once_however_often_
     assert len(agent.written) == 1
 
 
-@pytest.mark.rules("S003-043", "S003-044", "S003-054", "S003-058")
+@pytest.mark.rules("S003-043", "S003-044", "S003-054")
 @pytest.mark.rules("S003-026", "S003-027")
 async def test_an_abort_ends_the_run_with_one_complete_and_nothing_after_it(chats: ChatHouse) -> None:
     name = await chats.session()
@@ -215,10 +252,34 @@ async def test_an_abort_ends_the_run_with_one_complete_and_nothing_after_it(chat
         await peer.until("complete")
         await peer.say("chat.abort", sessionId=name)
         assert (await peer.until("protocol_error"))["code"] == "NO_ACTIVE_RUN"
-        kinds = [frame["kind"] for frame in peer.run()]
-        first = kinds.index("complete")
-        assert kinds[:first].count("text") == 0
-        assert kinds[first + 1 :][-1] == "complete", "what the agent says by itself is a run of its own"
+        assert peer.said() == [
+            *["stream_delta", "stream_end", "complete"],
+            *["text", "complete"],  # what the agent says by itself is a run of its own
+        ]
+
+
+@pytest.mark.rules("S003-058")
+async def test_an_end_that_is_told_again_ends_nothing(chats: ChatHouse) -> None:
+    name = await chats.session()
+    async with chats.peer() as peer:
+        await peer.send(name, "one")
+        agent = await chats.agent()
+        first = "0b0b0b0b-0000-4000-8000-00000000000b"
+        for _ in range(2):
+            await agent.result(uuid=first)
+        await peer.until("complete")
+        await peer.send(name, "two")
+        await agent.prompted()
+        await agent.result(uuid=first)
+        await agent.text("Still at it.", "m2")
+        await peer.until("text")
+        assert (await peer.subscribe(name))["isProcessing"] is True, "the late end of the first run is not the second's"
+        await agent.result()
+        await peer.until("complete")
+        await agent.die(Exit(code=1))
+        await chats.rig.until(lambda: chats.rig.loaded(name).runner.agent is None)
+        assert (await peer.subscribe(name))["isProcessing"] is False
+        assert peer.said() == ["complete", "text", "complete"]
 
 
 @pytest.mark.rules("S003-043")
@@ -239,12 +300,16 @@ async def test_an_abort_before_the_agent_is_up_takes_the_message_back(chats: Cha
 
 
 @pytest.mark.rules("S003-057", "S003-054")
-async def test_an_agent_that_dies_or_cannot_start_ends_its_run_with_an_error_and_one_complete(chats: ChatHouse) -> None:
+@pytest.mark.parametrize("exit", [Exit(code=3), Exit(signal=9), Exit(code=0), Exit()], ids=repr)
+async def test_an_agent_that_dies_or_cannot_start_ends_its_run_with_an_error_and_one_complete(
+    chats: ChatHouse, exit: Exit
+) -> None:
     name = await chats.session()
     async with chats.peer() as peer:
         await peer.send(name, "one")
         agent = await chats.agent()
-        await agent.die(Exit(code=3))
+        await agent.die(exit)
+        await peer.until("error")
         end = await peer.until("complete")
         assert (end["exitCode"], end["success"], end["aborted"]) == (1, False, False)
         chats.rig.kind.failures.append(AgentMissing("There is no claude on this machine."))
@@ -261,7 +326,8 @@ async def test_a_client_chooses_neither_the_folder_nor_the_provider(chats: ChatH
         options = {"cwd": "/", "projectPath": "/", "resume": "x", "env": {"A": "b"}, "provider": "codex"}
         await peer.say("chat.send", sessionId=name, content="x", provider="codex", options=options)
         agent = await chats.agent()
-        assert agent.launch.cwd == str(chats.rig.cwd)
+        assert (agent.launch.cwd, agent.launch.resume) == (str(chats.rig.cwd), "")
+        assert agent.launch.settings == cmd.Settings()
         await agent.result()
         assert (await peer.until("complete"))["provider"] == "claude"
 

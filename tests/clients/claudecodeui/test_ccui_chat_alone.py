@@ -16,11 +16,12 @@ from fairlead.clients.claudecodeui.chat import ChatConversation
 from fairlead.clients.claudecodeui.chat_frames import frame
 from fairlead.clients.claudecodeui.history import NAME, Memory
 from fairlead.model import commands as cmd
+from fairlead.model import events as ev
 from fairlead.model import queries as q
 from fairlead.model.auth import Identity
 from fairlead.model.errors import AgentGone, Busy, FairleadError, NotFound, Unavailable
 from fairlead.model.halls import EnterHall
-from fairlead.model.ids import MessageId, SessionId
+from fairlead.model.ids import CallId, EventId, MessageId, RequestId, SessionId
 from fairlead.model.requests import Head
 from fairlead.model.sockets import Do, Opening, Run, Subscribe, Write
 
@@ -41,6 +42,9 @@ class Talk:
         self.memory = Memory(session=S, seq=7, **memory)
         self.frames: list[dict[str, Any]] = []
         self.commands: list[Any] = []
+        self.steps: list[str] = []
+        """Everything it wanted done, by name, in order."""
+        self.pending: q.PendingView | None = None
         self.fails: dict[type, FairleadError] = {}
 
     def say(self, **message: Any) -> "Talk":
@@ -55,9 +59,11 @@ class Talk:
         if isinstance(thing, Write):
             self.frames.extend(unframed(thing.frames))
         elif isinstance(thing, Subscribe):
+            self.steps.append("Subscribe")
             self.do(self.chat.answered(thing.tag, None))
         else:
             assert isinstance(thing, Run)
+            self.steps.append(type(thing.step).__name__)
             if isinstance(thing.step, cmd.Base):
                 self.commands.append(thing.step)
             error = self.fails.get(type(thing.step))
@@ -73,6 +79,8 @@ class Talk:
                 return msgspec.msgpack.encode(self.memory)
             case q.GetSession():
                 return type("View", (), {"settings": {}})()
+            case q.FindPermission():
+                return self.pending
             case _:
                 return cmd.Reply(session=S)
 
@@ -82,6 +90,31 @@ def test_a_prompt_is_handed_to_what_was_handed_in() -> None:
     talk = Talk().say(type="chat.send", sessionId=S, content="hi")
     (sent,) = talk.commands
     assert isinstance(sent, cmd.Send) and (sent.session, sent.wait) == (S, False)
+    assert talk.frames == []
+    assert talk.steps == ["Whole", "ReadFold", "Subscribe", "GetSession", "Send"], "looked up, attached, then started"
+
+
+@pytest.mark.rules("S003-040")
+@pytest.mark.parametrize("step", [q.Whole, q.ReadFold])
+def test_nothing_is_started_for_a_session_that_is_not_found(step: type) -> None:
+    talk = Talk()
+    talk.fails[step] = NotFound("session", S)
+    talk.say(type="chat.send", sessionId=S, content="hi")
+    assert [told["code"] for told in talk.frames] == ["SESSION_NOT_FOUND"]
+    assert talk.commands == []
+
+
+@pytest.mark.rules("S003-008", "S003-049")
+def test_an_approval_is_handed_to_what_was_handed_in() -> None:
+    talk = Talk()
+    asked = ev.PermissionAsked(
+        id=EventId("e1"), request=RequestId("r1"), call=CallId("c1"), tool="Bash", input={"command": "make"}
+    )
+    talk.pending = q.PendingView(session=S, seq=7, event=msgspec.Raw(ev.encode(asked)))
+    talk.say(type="chat.permission-response", requestId="r1", allow=True, updatedInput={"command": "ls"})
+    (given,) = talk.commands
+    assert isinstance(given, cmd.Answer)
+    assert (given.session, given.request, given.behavior, given.updated_input) == (S, "r1", "allow", {"command": "ls"})
     assert talk.frames == []
 
 
@@ -149,10 +182,11 @@ def test_only_the_chat_is_told_what_is_told_to_all() -> None:
 
 
 def imports(folder: Path) -> Iterator[tuple[Path, str]]:
+    """Each file with each name that it imports, in full."""
     for path in sorted(folder.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ImportFrom) and node.module:
-                yield path, node.module
+                yield from ((path, f"{node.module}.{name.name}") for name in node.names)
             elif isinstance(node, ast.Import):
                 yield from ((path, name.name) for name in node.names)
 
@@ -166,8 +200,11 @@ def test_sockets_do_not_know_agents_nor_agents_sockets() -> None:
 
 @pytest.mark.rules("S003-141")
 def test_the_protocol_has_one_entry() -> None:
-    inner = "fairlead.clients.claudecodeui."
+    inner, folder = "fairlead.clients.claudecodeui.", SOURCE / "clients" / "claudecodeui"
+    files = {path.stem for path in folder.glob("*.py")}
     for path, module in imports(SOURCE):
-        assert not module.startswith(inner) or path.parent.name == "claudecodeui", f"{path} imports {module}"
-    entry = ast.parse((SOURCE / "clients" / "claudecodeui" / "__init__.py").read_text())
-    assert not any(isinstance(node, ast.FunctionDef | ast.ClassDef) for node in entry.body)
+        is_file = module.startswith(inner) and module.removeprefix(inner).partition(".")[0] in files
+        assert not is_file or path.parent == folder, f"{path} imports {module}"
+    entry = ast.parse((folder / "__init__.py").read_text())
+    made = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda
+    assert not any(isinstance(node, made) for node in ast.walk(entry))

@@ -14,7 +14,7 @@ from patience import PATIENCE
 pytestmark = pytest.mark.process
 
 
-@pytest.mark.rules("S003-005", "S003-006", "S003-028", "S003-056", "S003-066", "S003-033", "S003-135")
+@pytest.mark.rules("S003-005", "S003-006", "S003-028", "S003-056", "S003-066")
 async def test_the_demo_agent_plays_the_script(tmp_path: Path) -> None:
     given = {"data": str(tmp_path / "data"), "port": 0, "roots": [str(tmp_path)], "agent": "demo", "claude_homes": []}
     config = load({"HOME": str(tmp_path)}, {**given, "door": {"claudecodeui": {"port": 0}}}).config

@@ -6,9 +6,11 @@ from typing import Any
 import pytest
 
 from clients.claudecodeui.ccui_chatting import ChatHouse
+from clients.cognova.chatting import stream
 from fairlead.clients.claudecodeui.chat_hall import CODEC, HALL, loading
 from fairlead.clients.claudecodeui.places import project_id
 from fairlead.model import commands as cmd
+from fairlead.model.agents import Exit
 from fairlead.model.auth import Identity
 from fairlead.model.halls import EnterHall, TellHall
 from fairlead.model.ids import SessionId
@@ -16,11 +18,15 @@ from fairlead.model.store import Summary
 from fairlead.sessions.halls import OWED, Halls
 from fairlead.sessions.news import NewsDesk
 from fairlead.testing.clock import ManualClock
+from laws.test_ccui_law import KINDS
 from patience import PATIENCE
 from sessions.rig import ANN
 
+GATEWAY = frozenset({"chat_subscribed", "session_upserted", "loading_progress", "protocol_error"})
+"""What the gateway itself says, of no run."""
 
-@pytest.mark.rules("S003-023", "S003-127", "S003-130", "S003-131", "S003-035")
+
+@pytest.mark.rules("S003-023", "S003-127", "S003-130", "S003-131", "S003-035", "S003-036")
 async def test_a_session_that_changes_is_told_to_every_socket_at_once(chats: ChatHouse) -> None:
     async with chats.peer() as one, chats.peer() as two:
         await one.settled()
@@ -90,6 +96,33 @@ async def test_whoever_makes_a_list_tells_how_far_it_is(chats: ChatHouse) -> Non
             assert last["phase"] == "complete"
             assert len(peer.client.progress) == 2
         assert await doer.do(ANN, TellHall("nobody", b"")) == 0
+
+
+@pytest.mark.rules("S003-051", "S003-052", "S003-053")
+async def test_whatever_a_chat_socket_is_sent_has_a_kind_of_the_list_and_no_type(chats: ChatHouse) -> None:
+    name = await chats.session()
+    async with chats.peer() as peer:
+        await peer.subscribe(name)
+        await chats.house.app.doer.do(ANN, TellHall(HALL, loading(1, 1)))
+        await peer.send(name, "go")
+        agent = await chats.agent()
+        await stream(agent, "Hel", "lo.")
+        await agent.call("toolu_1", command="make")
+        await agent.ask("req-1", "toolu_1", command="make")
+        await peer.until("permission_request")
+        for request in ("req-1", "nobody's"):
+            await peer.say("chat.permission-response", requestId=request, allow=True)
+            await peer.until("permission_cancelled")
+        await agent.result_of("toolu_1")
+        await agent.die(Exit(code=1))
+        await peer.until("complete")
+        await peer.say("chat.abort", sessionId=name)
+        await peer.until("protocol_error")
+        kinds = set(peer.kinds())
+        assert kinds >= GATEWAY | {"stream_delta", "tool_use", "tool_result", "error", "complete"}
+        assert kinds <= GATEWAY | KINDS
+        assert not any("type" in frame for frame in peer.frames)
+        assert all("seq" not in frame for frame in peer.frames if frame["kind"] in GATEWAY)
 
 
 class Slow:

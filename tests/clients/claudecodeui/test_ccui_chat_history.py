@@ -59,7 +59,6 @@ async def test_a_long_history_is_read_in_pieces_and_an_answer_has_an_end(
     assert (cut["messages"], cut["hasMore"], cut["total"]) == (rows[-2:], True, 9)
 
 
-@pytest.mark.rules("S003-007")
 async def test_live_and_stored_rows_are_the_same(chats: ChatHouse) -> None:
     name = await chats.session()
     async with chats.peer() as peer:

@@ -95,11 +95,13 @@ async def test_who_has_nothing_gets_the_run_that_goes_on_and_nothing_of_those_th
         await agent.prompted()
         await agent.text("two", "m2")
         await idle.until("text")
-        async with chats.peer() as late:
-            assert (await late.subscribe(name, None))["isProcessing"] is True
-            assert (await late.until("text"))["content"] == "two"
-            await agent.result()
-            await late.until("complete")
+        # What is no number counts as 0, and so does what is missing.
+        for entry in ({}, {"lastSeq": None}, {"lastSeq": "7"}, {"lastSeq": True}, {"lastSeq": -1}):
+            async with chats.peer() as late:
+                await late.say("chat.subscribe", sessions=[{"sessionId": name, **entry}])
+                assert (await late.until("chat_subscribed"))["isProcessing"] is True
+                assert (await late.until("text"))["content"] == "two", entry
+        await agent.result()
         await idle.until("complete")
         assert [frame["content"] for frame in idle.run() if frame["kind"] == "text"] == ["two"]
 
@@ -127,7 +129,7 @@ async def test_numbers_grow_over_runs_so_that_a_remembered_one_is_always_right(c
     assert len(chats.rig.kind.agents) == 1, "one process for all turns; the original starts one for each"
 
 
-@pytest.mark.rules("S003-064", "S003-047", "S003-060")
+@pytest.mark.rules("S003-064", "S003-047", "S003-060", "S003-005")
 async def test_a_restart_of_the_gateway_loses_no_event_and_no_number(tmp_path: Path) -> None:
     client = ClaudeCodeUiClient()
     async with chat_house(tmp_path) as chats:
@@ -149,6 +151,14 @@ async def test_a_restart_of_the_gateway_loses_no_event_and_no_number(tmp_path: P
         assert [row["id"] for row in rows if row["role"] == "assistant"] == [
             row["id"] for row in client.sessions[name].rows
         ]
+        assert all(frame["seq"] > place for frame in peer.run())
+        await peer.send(name, "more")
+        agent = await chats.agent()
+        await agent.text("On.", "m3")
+        await agent.result()
+        assert (await peer.until("complete"))["seq"] > end["seq"]
+        numbers = [frame["seq"] for frame in peer.run()]
+        assert numbers == sorted(set(numbers))
 
 
 @pytest.mark.rules("S003-054", "S003-057")
@@ -242,8 +252,7 @@ async def test_subscribing_again_on_the_same_socket_tells_nothing_twice(chats: C
         assert numbers == sorted(set(numbers))
 
 
-@pytest.mark.rules("S003-062")
-@pytest.mark.rules("S003-137")
+@pytest.mark.rules("S003-062", "S003-065", "S003-136", "S003-137")
 async def test_sessions_do_not_mix(chats: ChatHouse) -> None:
     one, two = await chats.session(1), await chats.session(2)
     async with chats.peer() as peer, chats.peer() as other:
@@ -267,6 +276,14 @@ async def test_sessions_do_not_mix(chats: ChatHouse) -> None:
             await late.subscribe(two, 1)
             await late.until("complete")
             assert late.run() == other.run(), "nor is there anything of the other in a replay"
+        async with chats.peer() as both:
+            place = other.run()[0]["seq"]
+            entries = [{"sessionId": one, "lastSeq": 1}, {"sessionId": two, "lastSeq": place}]
+            await both.say("chat.subscribe", sessions=entries)
+            for _ in entries:
+                await both.until("complete")
+            assert both.run(one) == peer.run()
+            assert both.run(two) == other.run()[1:], "each from its own place"
 
 
 @pytest.mark.rules("S003-048")
@@ -312,22 +329,7 @@ async def test_a_subscribe_at_any_moment_of_a_stream_misses_nothing_and_doubles_
         assert seen == [whole] * 6
 
 
-async def test_a_session_is_known_by_its_agents_own_id_too_and_answers_by_ours(chats: ChatHouse) -> None:
-    name = await chats.session()
-    await chats.rig.send("go", name)
-    agent = await chats.rig.kind.launched()
-    await agent.prompted()
-    native = "0a0a0a0a-0000-4000-8000-00000000000a"
-    await agent.say({"type": "system", "subtype": "init", "session_id": native, "uuid": UNKNOWN, "tools": []})
-    await agent.result()
-    await chats.rig.until(lambda: chats.rig.state(name).agent_session == native)
-    async with chats.peer() as peer:
-        assert (await peer.subscribe(native, 1))["sessionId"] == name
-        end = await peer.until("complete")
-        assert end["actualSessionId"] == name
-        assert native not in str(peer.run())
-
-
+@pytest.mark.rules("S003-064")
 async def test_a_reader_that_does_not_read_costs_the_others_nothing_and_little_memory(chats: ChatHouse) -> None:
     """5,000 events of 100 kB are half a gigabyte: the original keeps them all, here nothing waits for anybody."""
     name = await chats.session()

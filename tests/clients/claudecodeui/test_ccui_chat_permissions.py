@@ -65,6 +65,7 @@ async def test_an_approval_is_asked_of_all_answered_once_and_told_to_all(chats: 
         await one.say("chat.permission-response", requestId=request, allow=False)
         late = await one.until(lambda frame: frame["kind"] == "permission_cancelled" and "seq" not in frame)
         assert (late["requestId"], late["reason"]) == (request, "cancelled")
+        assert [decision.behavior for _, decision in agent.answers] == ["allow"], "the first answer wins"
         assert (await two.subscribe(name))["pendingPermissions"] == []
 
 
@@ -130,6 +131,7 @@ async def test_who_may_not_approve_does_not(chats: ChatHouse) -> None:
         assert agent.answers == []
 
 
+@pytest.mark.rules("S003-049")
 async def test_a_remembered_rule_allows_what_it_says_and_not_what_is_chained_to_it(chats: ChatHouse) -> None:
     """In the original `Bash(echo:*)` allowed `echo hi; touch chained.txt` with no question."""
     async with chats.peer() as peer:

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
@@ -62,6 +63,27 @@ async def test_one_board_on_both_ports_and_its_page_for_the_app(signed: Signed) 
         async with joined(signed.door, "/plugin-ws/board", "x.y.z"):
             pass
     assert refused.value.response.status_code == 401 and refused.value.response.body == b"Unauthorized"
+
+
+@pytest.mark.rules("S003-001", "S003-002", "S003-003", "S003-004", "S003-019", "S003-020", "S003-021")
+@pytest.mark.parametrize("where", ["door", "main"])
+async def test_the_three_sockets_are_on_the_port_of_http_and_each_speaks_its_own_way(
+    signed: Signed, where: str
+) -> None:
+    url = {"door": signed.door, "main": signed.gateway.url}[where]
+    async with (
+        joined(url, "/ws", signed.token) as chat,
+        joined(url, "/shell", signed.token) as shell,
+        joined(url, "/plugin-ws/board", signed.token) as plugin,
+        httpx.AsyncClient(base_url=url, timeout=PATIENCE, trust_env=False) as http,
+    ):
+        assert (await http.get("/health")).status_code == 200
+        for socket in (chat, shell, plugin):
+            await socket.send("no object")
+        assert json.loads(await hear(chat))["kind"] == "protocol_error"
+        told = json.loads(await hear(shell))
+        assert (told["type"], "Invalid websocket payload" in told["data"]) == ("output", True)
+        assert await hear(plugin) == "no object"
 
 
 @pytest.mark.rules("S003-125")

@@ -128,7 +128,7 @@ async def test_a_client_that_leaves_before_its_plugin_has_answered_leaves_nothin
         assert ends(house.plugin) == [[1001, "the client is gone"]] and reader.at_eof()
 
 
-@pytest.mark.rules("S003-113", "S003-114", "S003-115")
+@pytest.mark.rules("S003-113", "S003-114", "S003-115", "S003-008")
 @pytest.mark.parametrize("name", ["bad!name", "", "a/b", "bad%20name", "%2e%2e", "strange/"])
 async def test_what_is_no_name_is_told_and_nobody_is_asked(name: str) -> None:
     async with serving(performers={JoinPlugin: _never}) as served:

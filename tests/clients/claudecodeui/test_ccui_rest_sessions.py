@@ -98,6 +98,7 @@ async def test_the_agents_own_id_is_told_by_one_call_and_finds_the_session(signe
 
 
 @pytest.mark.process
+@pytest.mark.rules("S003-063")
 async def test_what_runs_is_listed_while_it_runs(signed: Signed) -> None:
     session = await signed.create("slow")
     assert await signed.data(f"{SESSIONS}/running") == {"sessions": []}
@@ -306,7 +307,7 @@ async def test_a_fresh_gateway_offers_its_roots_and_folders_that_were_listed(sig
 
 
 @pytest.mark.process
-@pytest.mark.rules("S003-129")
+@pytest.mark.rules("S003-126", "S003-129")
 async def test_a_list_of_projects_is_told_twice_however_long_it_is(signed: Signed) -> None:
     """Theirs tells every project to every socket."""
     for number in range(12):

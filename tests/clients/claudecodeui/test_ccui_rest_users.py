@@ -15,7 +15,7 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from clients.claudecodeui.ccui_signing import PASSWORD, Signed, signed_gateway
+from clients.claudecodeui.ccui_signing import PASSWORD, Signed, frames_until, signed_gateway
 from fairlead.auth.accounts import LIFETIME_S
 from fairlead.auth.attempts import PER_PAIR
 from fairlead.clients.claudecodeui import PROTOCOL, invite
@@ -28,7 +28,13 @@ from patience import PATIENCE
 
 pytestmark = pytest.mark.usefixtures("cheap_passwords")
 
-SOCKETS = ("/ws", "/shell", "/plugin-ws/board", "/nosuch", "/ws/x")
+SOCKETS: dict[str, int | str] = {
+    **dict.fromkeys(("/ws", "/shell"), "open"),
+    "/plugin-ws/board": 4404,
+    **dict.fromkeys(("/plugin-ws/", "/plugin-ws/a/b"), 4400),
+    **dict.fromkeys(("/nosuch", "/ws/x", "/wsx", "/shell/x", "/plugin-ws", "/x/ws"), 1005),
+}
+"""What becomes of each path with a good token: only the whole pathname counts."""
 
 
 def stranger(signed: Signed) -> httpx.AsyncClient:
@@ -192,7 +198,7 @@ def test_the_page_runs_its_own_script_and_nothing_else() -> None:
 
 
 @pytest.mark.process
-@pytest.mark.rules("S003-004", "S003-010", "S003-016", "S003-017", "S003-018", "S003-019", "S003-020", "S003-021")
+@pytest.mark.rules("S003-010", "S003-016", "S003-017", "S003-018", "S003-019", "S003-020", "S003-021")
 async def test_no_socket_opens_without_a_good_token(signed: Signed, monkeypatch: pytest.MonkeyPatch) -> None:
     header = {"Authorization": f"Bearer {signed.token}"}
     for path in SOCKETS:
@@ -200,7 +206,7 @@ async def test_no_socket_opens_without_a_good_token(signed: Signed, monkeypatch:
             assert await handshake(signed, path, token) == 401
         assert await handshake(signed, path) == 401
         assert await handshake(signed, path, f"{signed.token}&x=1", origin="http://evil.example") == 403
-    for path, expected in zip(SOCKETS, ("open", "open", 4404, 1005, 1005), strict=True):
+    for path, expected in SOCKETS.items():
         assert await handshake(signed, path, f"{signed.token}&x=1") == expected
         assert await handshake(signed, path, additional_headers=header) == expected
     later(monkeypatch, LIFETIME_S + 1)
@@ -209,11 +215,12 @@ async def test_no_socket_opens_without_a_good_token(signed: Signed, monkeypatch:
 
 
 @pytest.mark.process
-@pytest.mark.rules("S003-013", "S003-014", "S003-022")
+@pytest.mark.rules("S003-013", "S003-014", "S003-018", "S003-022")
 async def test_the_querys_token_counts_before_the_headers(signed: Signed) -> None:
     good, bad = {"Authorization": f"Bearer {signed.token}"}, {"Authorization": "Bearer a.b.c"}
     assert await handshake(signed, "/nosuch", signed.token, additional_headers=bad) == 1005
     assert await handshake(signed, "/nosuch", "a.b.c", additional_headers=good) == 401
+    assert await handshake(signed, "/nosuch", f"{signed.token}&path=/ws&url=/shell") == 1005
     assert await handshake(signed, "/nosuch", additional_headers={"Authorization": f"Token {signed.token}"}) == 1005
 
 
@@ -229,6 +236,26 @@ async def test_beside_the_door_a_users_token_opens_this_protocol_and_nothing_els
         assert await handshake(signed, path, signed.token, main) == "open"
     for path in ("/v1/ws", "/notifications", "/terminal", "/nosuch"):
         assert await handshake(signed, path, signed.token, main) == 401
+
+
+@pytest.mark.process
+@pytest.mark.rules("S003-015")
+async def test_a_socket_is_the_users_of_its_token(signed: Signed) -> None:
+    await signed.add("bob")
+    bob = await signed.sign_in("bob")
+    session = await signed.create("ann's own")
+    await signed.run(session, "SCRIPT:text hello")
+    said = json.dumps({"type": "chat.subscribe", "sessions": [{"sessionId": session}]})
+    places = {}
+    for name, token in (("ann", signed.token), ("bob", bob)):
+        async with signed.chat(token) as socket:
+            await socket.send(said)
+            *_, ack = await frames_until(socket, lambda frame: frame["kind"] == "chat_subscribed")
+            places[name] = ack["lastSeq"]
+            await socket.send(json.dumps({"type": "chat.send", "sessionId": session, "content": "SCRIPT:text more"}))
+            *_, last = await frames_until(socket, lambda frame: frame["kind"] in ("complete", "protocol_error"))
+            assert last.get("code") == (None if name == "ann" else "SESSION_NOT_FOUND")
+    assert places["ann"] > 0 and places["bob"] == 0, "what is ann's is not there for bob"
 
 
 @pytest.mark.process

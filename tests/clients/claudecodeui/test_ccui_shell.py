@@ -28,7 +28,7 @@ async def house(tmp_path: Path) -> AsyncIterator[DeskHouse]:
 # --- the beginning
 
 
-@pytest.mark.rules("S003-002", "S003-020", "S003-079", "S003-080", "S003-086", "S003-089", "S003-097")
+@pytest.mark.rules("S003-002", "S003-020", "S003-079", "S003-080", "S003-086", "S003-089", "S003-097", "S003-105")
 async def test_an_init_starts_a_shell_in_the_folder(house: DeskHouse, tmp_path: Path) -> None:
     (inner,) = folders(tmp_path, "inner")
     async with house.sit() as client:
@@ -64,12 +64,13 @@ async def test_what_is_no_frame_is_told_in_red(house: DeskHouse, tmp_path: Path,
         await client.socket.send(frame)
         told = await client.hear()
         assert told == {"type": "output", "data": "\r\n\x1b[31mError: Invalid websocket payload\x1b[0m\r\n"}
+        assert house.terminals.names() == ()
         await client.begin(tmp_path)
         await client.type("echo on $((40 + 2))\r")
         await client.said("on 42")
 
 
-@pytest.mark.rules("S003-082", "S003-083", "S003-084", "S003-085", "S003-138")
+@pytest.mark.rules("S003-081", "S003-082", "S003-083", "S003-084", "S003-085", "S003-138")
 async def test_an_error_is_told_twice_and_the_next_init_works(house: DeskHouse, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "away").symlink_to("/etc")
@@ -124,6 +125,7 @@ async def test_a_program_that_cannot_start_is_told(tmp_path: Path, monkeypatch: 
         await client.said("on 42")
 
 
+@pytest.mark.rules("S003-102")
 async def test_without_a_path_it_is_the_first_root(house: DeskHouse, tmp_path: Path) -> None:
     async with house.sit() as client:
         await client.say(type="init", isPlainShell=True)
@@ -166,7 +168,7 @@ async def test_who_comes_back_finds_it_all_as_it_was_left(house: DeskHouse, tmp_
         await narrow.said("still here")
 
 
-@pytest.mark.rules("S003-072", "S003-074")
+@pytest.mark.rules("S003-072", "S003-074", "S003-098")
 async def test_folder_session_command_and_user_make_the_key(house: DeskHouse, tmp_path: Path) -> None:
     """Fault 17: commands with the same beginning are two commands."""
     (inner,) = folders(tmp_path, "inner")

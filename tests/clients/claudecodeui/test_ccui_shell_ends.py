@@ -36,7 +36,7 @@ async def house(tmp_path: Path) -> AsyncIterator[DeskHouse]:
 # --- how it ends
 
 
-@pytest.mark.rules("S003-091")
+@pytest.mark.rules("S003-080", "S003-091")
 async def test_the_end_is_told_and_the_socket_stays(house: DeskHouse, tmp_path: Path) -> None:
     async with house.sit() as client, house.sit() as other:
         await client.begin(tmp_path)

@@ -24,7 +24,7 @@ async def shell(url: str, token: str, origin: str | None = None) -> AsyncIterato
         yield DeskClient(socket)
 
 
-@pytest.mark.rules("S003-002", "S003-004", "S003-071")
+@pytest.mark.rules("S003-002", "S003-071")
 async def test_a_shell_is_the_same_on_both_ports_and_ends_with_the_gateway(
     tmp_path: Path, cheap_passwords: None
 ) -> None:

@@ -139,6 +139,7 @@ def test_a_url_is_remembered_as_told_within_bounds() -> None:
         assert b"auth_url" in told
 
 
+@pytest.mark.rules("S003-008")
 def test_what_comes_before_somebody_holds_the_socket_is_bounded() -> None:
     who = Identity("c", "u", "n", frozenset({"terminal"}))
     talk = ShellConversation(Opening(head=Head(method="GET", path="/"), who=who, version="1", fresh=lambda: "f"))

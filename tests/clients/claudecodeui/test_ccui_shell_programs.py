@@ -71,13 +71,18 @@ async def test_a_login_or_a_forced_restart_begins_anew(house: DeskHouse, tmp_pat
         assert "the old one" not in client.text and not client.reconnects
 
 
-@pytest.mark.rules("S003-076")
+@pytest.mark.rules("S003-076", "S003-101")
 async def test_other_commands_are_found_again(house: DeskHouse, tmp_path: Path) -> None:
+    command = "echo lo''gin; cat"
     async with house.sit() as first, house.sit() as second:
-        await first.begin(tmp_path, initialCommand="echo login; cat")
-        await first.seen("login")
-        await second.begin(tmp_path, initialCommand="echo login; cat")
+        await first.begin(tmp_path, initialCommand=command)
+        await first.until(lambda: "login\r\n" in first.text)
+        await second.begin(tmp_path, initialCommand=command)
         await second.until(lambda: second.reconnects)
+        await second.type("go on\r")
+        # Once as it is typed, once by the program.
+        await first.until(lambda: first.text.count("go on") == 2)
+        assert first.text.count(command) == 1, "what runs is not typed again"
 
 
 async def test_a_command_is_typed_although_its_client_has_left(house: DeskHouse, tmp_path: Path) -> None:

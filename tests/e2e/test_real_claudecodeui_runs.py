@@ -1,0 +1,146 @@
+"""Runs of the real CLI behind claudecodeui's chat: how they end, and what they go on with."""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clients.claudecodeui.ccui_chatting import Peer, peer_at
+from clients.claudecodeui.ccui_script import COMPLETE, allow, create, history
+from e2e.desk import Desk, at_desk, settings
+from e2e.harness import on_versions
+from e2e.test_real_transcripts import by_hand, written
+from fairlead.testing.model_api import ScriptedModel
+from patience import PATIENCE
+
+
+@pytest.fixture
+async def desk(claude: Path, cli_env: dict[str, str], cli_cwd: Path, tmp_path: Path) -> AsyncIterator[Desk]:
+    config = settings(tmp_path / "data", cli_cwd, agent="claude", claude=str(claude), pass_env=["IS_SANDBOX"])
+    async with at_desk(config, cli_env, cli_cwd) as sitting:
+        yield sitting
+
+
+async def run(peer: Peer, session: str, prompt: str) -> dict[str, Any]:
+    await peer.send(session, prompt)
+    return await peer.until("complete")
+
+
+async def knew(model: ScriptedModel, argument: str) -> str:
+    """All that the model was told with the prompt `SCRIPT:text <argument>`."""
+    asked = await model.wait_for(lambda request: (request.kind, request.argument) == ("messages", argument))
+    return str(asked.conversation)
+
+
+def rows_of(env: dict[str, str], session: str) -> list[tuple[str, str, str]]:
+    """What the CLI's own file has of words: id, who said it, and what."""
+    (rows,) = written(env, session)
+    found = []
+    for row in rows:
+        if row["type"] not in ("user", "assistant") or not row.get("uuid"):
+            continue
+        content = row["message"]["content"]
+        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        found += [(row["uuid"], row["type"], block["text"]) for block in blocks if block["type"] == "text"]
+    return found
+
+
+@on_versions()
+@pytest.mark.rules("S003-007", "S003-030", "S003-130")
+async def test_a_session_of_another_program_is_in_history_as_in_its_file_and_goes_on(
+    desk: Desk, claude: Path, cli_env: dict[str, str], model: ScriptedModel
+) -> None:
+    async with peer_at(desk.gateway.url, desk.gateway.token) as peer:
+        await peer.settled()
+        await by_hand(claude, cli_env, desk.cwd, "SCRIPT:text one")
+        name = (await peer.until("session_upserted"))["sessionId"]
+        async with asyncio.timeout(PATIENCE):
+            # That its turn is over is known when its file has been quiet for a while.
+            while (await peer.subscribe(name))["isProcessing"] or not (await history(desk.http, name))["messages"]:
+                await asyncio.sleep(0.05)
+        kept = (await history(desk.http, name))["messages"]
+        said = rows_of(cli_env, name)
+        assert [(row["role"], row["content"]) for row in kept] == [(who, text) for _, who, text in said]
+        assert [row["id"].rpartition("_")[0] for row in kept] == [row for row, _, _ in said]
+        end = await run(peer, name, "SCRIPT:text two")
+        assert (end["success"], end["sessionId"], end["actualSessionId"]) == (True, name, name)
+    assert "SCRIPT:text one" in await knew(model, "two")
+    prompts = [row["content"] for row in (await history(desk.http, name))["messages"] if row["role"] == "user"]
+    assert prompts == ["SCRIPT:text one", "SCRIPT:text two"]
+
+
+@on_versions()
+@pytest.mark.rules("S003-005", "S003-033")
+async def test_the_next_process_goes_on_with_the_same_conversation(desk: Desk, model: ScriptedModel) -> None:
+    async with peer_at(desk.gateway.url, desk.gateway.token) as peer:
+        name = await create(desk.http, desk.cwd)
+        assert (await run(peer, name, "SCRIPT:text one"))["success"] is True
+        await desk.watch(name)
+        await desk.do("close")
+        await desk.until("session.closed")
+        assert (await run(peer, name, "SCRIPT:text two"))["success"] is True
+        assert {frame["sessionId"] for frame in peer.frames} == {name}
+        await desk.until(lambda line: line["type"] == "turn.ended" and len(desk.all("turn.ended")) == 2)
+    assert len({line["pid"] for line in desk.all("agent.started")}) == 2
+    assert "SCRIPT:text one" in await knew(model, "two")
+
+
+@on_versions()
+@pytest.mark.rules("S003-043", "S003-044")
+async def test_an_abort_stops_the_tool_that_runs(desk: Desk) -> None:
+    pipe = desk.cwd / "pipe"
+    os.mkfifo(pipe)
+    reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+
+    async def read(wanted: bytes) -> None:
+        """Nothing comes while nobody has the other end open."""
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                try:
+                    if os.read(reading, 100) == wanted:
+                        return
+                except BlockingIOError:
+                    pass
+                await asyncio.sleep(0.02)
+
+    try:
+        async with peer_at(desk.gateway.url, desk.gateway.token) as peer:
+            name = await create(desk.http, desk.cwd)
+            await peer.send(name, f"SCRIPT:bash (echo up; sleep 600) > {pipe}")
+            await allow(peer)
+            await read(b"up\n")
+            await peer.say("chat.abort", sessionId=name)
+            end = await peer.until("complete")
+            assert (end["aborted"], end["success"], end["exitCode"]) == (True, False, 0)
+            await read(b"")
+            await peer.settled()
+            assert peer.run()[-1] == end, "nothing of the run comes after its end"
+    finally:
+        os.close(reading)
+
+
+@on_versions()
+@pytest.mark.rules("S003-054", "S003-055", "S003-057")
+async def test_a_cli_that_is_killed_in_its_run_leaves_one_complete(desk: Desk) -> None:
+    async with peer_at(desk.gateway.url, desk.gateway.token) as peer:
+        name = await create(desk.http, desk.cwd)
+        await peer.send(name, "SCRIPT:slow 400")
+        await peer.until("stream_delta")
+        await desk.watch(name)
+        started = await desk.until("agent.started")
+        os.kill(started["pid"], signal.SIGKILL)
+        await peer.until("error")
+        end = await peer.until("complete")
+        assert tuple(end) == COMPLETE
+        assert (end["exitCode"], end["success"], end["aborted"]) == (1, False, False)
+        await desk.until("agent.exited")
+        assert (await peer.subscribe(name))["isProcessing"] is False
+        assert peer.kinds().count("complete") == 1
+        await peer.send(name, "SCRIPT:text still here")
+        # 2.1.37 left nothing that it can resume, and says so before it starts afresh.
+        await peer.until(lambda frame: frame["kind"] == "complete" and frame["success"])
+        assert peer.client.sessions[name].rows[-1]["content"].endswith("still here")
