@@ -375,7 +375,7 @@ class Gateway:
         """Without the agents' own files: conversations are read through their sessions, which have owners."""
         config, env = self.config, self._env
         homes = (*default_homes(env, config.claude_home), *default_homes(env, ""), *config.claude_homes)
-        agents = [os.path.expanduser(home) for home in homes]
+        agents = [os.path.expanduser(str(home)) for home in homes]
         return Workspace(roots, resolve, (*closed, *agents), settings_files(env, config.claude_home))
 
     def _describe(self, folder: str) -> FolderReport:
