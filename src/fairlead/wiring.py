@@ -16,7 +16,7 @@ import msgspec
 
 from fairlead.agents.claude import trust
 from fairlead.agents.claude.kind import ClaudeKind, ClaudeSettings
-from fairlead.agents.claude.transcripts import ClaudeTranscripts, default_homes
+from fairlead.agents.claude.transcripts import ClaudeTranscripts, default_homes, settings_files
 from fairlead.agents.demo.kind import DemoKind
 from fairlead.auth.actions import CredentialActions
 from fairlead.auth.bootstrap import bootstrap_admin
@@ -247,7 +247,7 @@ class Gateway:
             **desks.performers(),
             **FolderBook(store.documents, services.policy, gateway.resolve_folder).performers(),
             **Folders(services.policy.roots, gateway.resolve_folder).performers(),
-            **Workspace(services.policy.roots, gateway.resolve_folder, fences.folders).performers(),
+            **self._workspace(services.policy.roots, gateway.resolve_folder, fences.folders).performers(),
             **notices.performers(),
             **plugins.performers(),
             **page_performers(plugins),
@@ -370,6 +370,13 @@ class Gateway:
         return ClaudeTranscripts(
             homes or default_homes(self._env, config.claude_home), self._clock, str(data / "oversize")
         )
+
+    def _workspace(self, roots: Sequence[str], resolve: Callable[[str], str], closed: Sequence[str]) -> Workspace:
+        """Without the agents' own files: conversations are read through their sessions, which have owners."""
+        config, env = self.config, self._env
+        homes = (*default_homes(env, config.claude_home), *default_homes(env, ""), *config.claude_homes)
+        agents = [os.path.expanduser(str(home)) for home in homes]
+        return Workspace(roots, resolve, (*closed, *agents), settings_files(env, config.claude_home))
 
     def _describe(self, folder: str) -> FolderReport:
         return trust.describe(folder, self.config.claude_home or self._env.get("HOME", ""))

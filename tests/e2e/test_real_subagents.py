@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from clients.direct.seat import seated
+from e2e.all_clients import all_clients, mylifedb, over
 from e2e.desk import Desk, Line, at_desk, settings
 from e2e.harness import LAST_DIAL_IN, OLDEST, on_versions
-from e2e.test_real_together import claudecodeui, cognova, happy, mylifedb, over
 from fairlead.testing.happy_client import HappyClient
 from patience import PATIENCE
 
@@ -63,13 +62,9 @@ def happy_thread(client: HappyClient) -> list[str]:
 @pytest.mark.rules("S004-062", "S004-083")
 async def test_a_subagents_sentences_are_in_its_thread_in_every_protocol(desk: Desk) -> None:
     await desk.open()
-    async with (
-        mylifedb(desk) as tab,
-        happy(desk) as (envelopes, hearing),
-        seated(desk.gateway, desk.session) as direct,
-        cognova(desk) as peer,
-        claudecodeui(desk) as app,
-    ):
+    async with all_clients(desk) as clients:
+        tab, envelopes, hearing = clients.tab, clients.envelopes, clients.hearing
+        direct, peer, app = clients.direct, clients.peer, clients.app
         await desk.send("SCRIPT:subagent tool")
         await desk.until("turn.ended")
         await tab.until("result")
@@ -137,12 +132,8 @@ async def test_a_background_subagents_sentences_keep_its_thread(desk: Desk) -> N
 
 
 @on_versions(OLDEST, LAST_DIAL_IN)
-async def test_they_come_over_a_socket_too(
-    claude: Path, cli_env: dict[str, str], cli_cwd: Path, tmp_path: Path
-) -> None:
-    config = settings(tmp_path / "data", tmp_path, agent="claude", claude=str(claude), pass_env=["IS_SANDBOX"], **RULES)
-    async with at_desk(config, cli_env, cli_cwd) as desk:
-        await desk.open("SCRIPT:subagent tool", settings={"link": "dial-in"})
-        await desk.until("turn.ended")
-        (started,) = desk.all("subagent.started")
-        assert said(desk.events, started["child"]) == [FIRST, "Bash", LAST]
+async def test_they_come_over_a_socket_too(desk: Desk) -> None:
+    await desk.open("SCRIPT:subagent tool", settings={"link": "dial-in"})
+    await desk.until("turn.ended")
+    (started,) = desk.all("subagent.started")
+    assert said(desk.events, started["child"]) == [FIRST, "Bash", LAST]

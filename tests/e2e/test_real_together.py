@@ -1,25 +1,13 @@
 """One live session of the real CLI, open at once in a client of each protocol: all see the same."""
 
-import asyncio
-import contextlib
-import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from websockets.asyncio.client import connect
 
-from clients.claudecodeui.ccui_chatting import Peer as AppPeer
-from clients.claudecodeui.ccui_chatting import peer_at as app_at
-from clients.cognova.chatting import Peer, peer_at
-from clients.direct.seat import seated
-from clients.mylifedb.house import Tab
+from e2e.all_clients import all_clients, happy_words, over
 from e2e.desk import Desk, at_desk, settings
 from e2e.harness import NEWEST, OLDEST, on_versions
-from fairlead.testing.happy_client import HappyClient
-from fairlead.testing.mylifedb_client import MyLifeDbClient
-from patience import PATIENCE
 
 
 @pytest.fixture
@@ -29,92 +17,14 @@ async def desk(claude: Path, cli_env: dict[str, str], cli_cwd: Path, tmp_path: P
         yield sitting
 
 
-class Listener:
-    """Takes every frame of a socket as it comes; `until` waits for what they make true."""
-
-    def __init__(self, take: Callable[[Any], None]) -> None:
-        self._take = take
-        self._news = asyncio.Condition()
-
-    async def listen(self, socket: Any) -> None:
-        async for frame in socket:
-            async with self._news:
-                self._take(json.loads(frame))
-                self._news.notify_all()
-
-    async def until(self, true: Callable[[], Any]) -> None:
-        async with asyncio.timeout(PATIENCE), self._news:
-            await self._news.wait_for(true)
-
-
-@contextlib.asynccontextmanager
-async def happy(desk: Desk) -> AsyncIterator[tuple[HappyClient, Listener]]:
-    client = HappyClient()
-
-    def take(frame: Any) -> None:
-        if "content" in frame:
-            assert client.receive(frame["meta"]["seq"], frame)
-
-    listener = Listener(take)
-    url = f"{desk.gateway.url.replace('http', 'ws', 1)}/v1/sessions/{desk.session}/envelopes"
-    async with connect(url, additional_headers={"Authorization": f"Bearer {desk.gateway.token}"}) as socket:
-        listening = asyncio.create_task(listener.listen(socket))
-        try:
-            yield client, listener
-        finally:
-            listening.cancel()
-            await asyncio.wait({listening})
-
-
-@contextlib.asynccontextmanager
-async def mylifedb(desk: Desk) -> AsyncIterator[Tab]:
-    url = f"{desk.gateway.url.replace('http', 'ws', 1)}/api/claude/sessions/{desk.session}/subscribe"
-    headers = {"Authorization": f"Bearer {desk.gateway.token}"}
-    async with connect(url, additional_headers=headers, max_size=None) as socket:
-        tab = Tab(socket, MyLifeDbClient(), patience=PATIENCE)
-        listening = asyncio.create_task(tab.listen())
-        try:
-            yield tab
-        finally:
-            await socket.close()
-            await asyncio.wait({listening})
-
-
-@contextlib.asynccontextmanager
-async def cognova(desk: Desk) -> AsyncIterator[Peer]:
-    async with peer_at(desk.gateway.url, desk.gateway.token) as peer:
-        await peer.say("chat:subscribe", conversationId=desk.session)
-        await peer.until("subscribed")
-        yield peer
-
-
-@contextlib.asynccontextmanager
-async def claudecodeui(desk: Desk) -> AsyncIterator[AppPeer]:
-    async with app_at(desk.gateway.url, desk.gateway.token) as peer:
-        await peer.subscribe(desk.session)
-        yield peer
-
-
-def happy_words(client: HappyClient) -> list[str]:
-    return [part.get("text", "") for shown in client.state.shown for part in shown.content if part["type"] == "text"]
-
-
-def over(client: HappyClient) -> list[str]:
-    return [turn.status for turn in client.state.turns if turn.status]
-
-
 @on_versions(NEWEST)
 @pytest.mark.parametrize("answering", ["native", "mylifedb", "direct", "cognova", "claudecodeui"])
 async def test_a_permission_that_is_answered_on_one_is_seen_as_answered_on_all(desk: Desk, answering: str) -> None:
     await desk.open()
     target = desk.cwd / "made"
-    async with (
-        mylifedb(desk) as tab,
-        happy(desk) as (envelopes, hearing),
-        seated(desk.gateway, desk.session) as direct,
-        cognova(desk) as peer,
-        claudecodeui(desk) as app,
-    ):
+    async with all_clients(desk) as clients:
+        tab, envelopes, hearing = clients.tab, clients.envelopes, clients.hearing
+        direct, peer, app = clients.direct, clients.peer, clients.app
         await desk.send(f"SCRIPT:bash touch {target}")
         asked = await desk.until("permission.asked")
         shown = await tab.until("control_request")
@@ -176,13 +86,9 @@ async def test_a_permission_that_is_answered_on_one_is_seen_as_answered_on_all(d
 @on_versions(OLDEST, NEWEST)
 async def test_each_of_them_says_something_and_all_hear_it(desk: Desk) -> None:
     await desk.open()
-    async with (
-        mylifedb(desk) as tab,
-        happy(desk) as (envelopes, hearing),
-        seated(desk.gateway, desk.session) as direct,
-        cognova(desk) as peer,
-        claudecodeui(desk) as app,
-    ):
+    async with all_clients(desk) as clients:
+        tab, envelopes, hearing = clients.tab, clients.envelopes, clients.hearing
+        direct, peer, app = clients.direct, clients.peer, clients.app
         await desk.turn("SCRIPT:text native")
         await tab.say(type="user_message", content="SCRIPT:text mylifedb")
         await desk.until("turn.ended")

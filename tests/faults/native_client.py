@@ -208,3 +208,13 @@ def folded(lines: list[Line]) -> FoldState:
     for line in lines:
         fold.apply(line)
     return fold.state
+
+
+async def after_a_turn(gateway: GatewayProcess) -> tuple[NativeClient, int]:
+    """A client that watches a new session, after its first turn, and the pid of the session's agent."""
+    client = NativeClient(await gateway.create())
+    await client.come(gateway)
+    await client.send("SCRIPT:text")
+    await client.until("turn.ended")
+    (agent,) = gateway.agents(client.session)
+    return client, agent

@@ -13,7 +13,7 @@ import pytest
 
 from fairlead.system.proctable import start_mark
 from faults.gateway_process import PROGRAM, GatewayProcess
-from faults.native_client import NativeClient
+from faults.native_client import after_a_turn
 from faults.test_fault_plugins import enable, view
 from patience import PATIENCE
 from plugins.plugging import write_plugin
@@ -44,11 +44,7 @@ async def test_a_copy_leaves_the_agents_of_the_original_alone(
     tmp_path: Path, how: Literal["copied", "restored"]
 ) -> None:
     async with GatewayProcess(tmp_path) as gateway:
-        client = NativeClient(await gateway.create())
-        await client.come(gateway)
-        await client.send("SCRIPT:text")
-        await client.until("turn.ended")
-        (agent,) = gateway.agents(client.session)
+        client, agent = await after_a_turn(gateway)
         mark = start_mark(agent)
         data = tmp_path / "other"
         await asyncio.to_thread(copied if how == "copied" else restored, gateway, data)

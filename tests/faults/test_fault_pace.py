@@ -9,7 +9,7 @@ import pytest
 
 from faults.gateway_process import GatewayProcess
 from faults.ledger import check_log
-from faults.native_client import NativeClient, folded
+from faults.native_client import NativeClient, after_a_turn, folded
 from patience import PATIENCE
 
 # Long ones: on a machine that does much else they may take minutes.
@@ -45,11 +45,8 @@ class Memory:
 
 async def test_a_client_that_does_not_read_is_nobody_elses_matter(tmp_path: Path) -> None:
     async with GatewayProcess(tmp_path) as gateway:
-        session = await gateway.create()
-        quick, slow = NativeClient(session), NativeClient(session)
-        await quick.come(gateway)
-        await quick.send("SCRIPT:text")
-        await quick.until("turn.ended")
+        quick, _ = await after_a_turn(gateway)
+        slow = NativeClient(quick.session)
         await slow.come(gateway)
         slow.stop_reading()
         async with Memory(gateway) as memory:
@@ -68,7 +65,7 @@ async def test_a_client_that_does_not_read_is_nobody_elses_matter(tmp_path: Path
                 await slow.passed(quick.seq)
                 break
             assert (await slow.come(gateway))["verdict"] == "ok"
-        stored = await gateway.stored(session)
+        stored = await gateway.stored(quick.session)
         check_log(stored, idle=True)
         whole = folded(stored)
         assert quick.folded() == whole
@@ -80,11 +77,7 @@ async def test_a_client_that_does_not_read_is_nobody_elses_matter(tmp_path: Path
 async def test_an_agent_is_as_fast_as_the_store(tmp_path: Path) -> None:
     """The store takes nothing for a while: the agent waits in its own write, and the gateway holds a few batches."""
     async with GatewayProcess(tmp_path) as gateway:
-        client = NativeClient(await gateway.create())
-        await client.come(gateway)
-        await client.send("SCRIPT:text")
-        await client.until("turn.ended")
-        (agent,) = gateway.agents(client.session)
+        client, agent = await after_a_turn(gateway)
         said = written_by(agent)
         sent = await client.send(f"SCRIPT:burst {WORDS}")
         await client.until("text.delta", since=sent["seq"])

@@ -50,10 +50,10 @@ def place(tmp_path: Path) -> Place:
     return Place(tmp_path)
 
 
-def run(folder: Path, *words: str, check: bool = True) -> None:
+def run(folder: Path, *words: str, check: bool = True) -> bytes:
     env = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(folder), "GIT_CONFIG_NOSYSTEM": "1"}
     who = ("-c", "user.name=Ann", "-c", "user.email=ann@example.org")
-    subprocess.run(("git", *who, *words), cwd=folder, env=env, check=check, capture_output=True)
+    return subprocess.run(("git", *who, *words), cwd=folder, env=env, check=check, capture_output=True).stdout
 
 
 def repository(folder: Path) -> None:
@@ -105,7 +105,7 @@ async def test_a_file_is_read_wherever_it_lies_inside_the_roots(place: Place) ->
 
 
 OUTSIDE = ("../data/admin-token", "gateway/admin-token", "../../outside", "/etc/passwd", "/proc/self/environ")
-NO_FILE = ("none", ".", "", "pipe", ".ssh/id", "/proc/self/cwd")
+NO_FILE = ("none", ".", "", "pipe", ".ssh/id", ".git/index", "/proc/self/cwd")
 
 
 @pytest.mark.parametrize("path", [*OUTSIDE, *NO_FILE])
@@ -113,6 +113,8 @@ async def test_what_is_outside_closed_or_no_file_is_not_there(place: Place, path
     (place.project / "gateway").symlink_to(place.closed)
     (place.project / ".ssh").mkdir()
     (place.project / ".ssh" / "id").write_text("key")
+    (place.project / ".git").mkdir()
+    (place.project / ".git" / "index").write_text("which objects there are")
     os.mkfifo(place.project / "pipe")
     with pytest.raises(NotFound):
         await place.file(path)
@@ -231,3 +233,46 @@ async def test_a_repository_cannot_point_elsewhere(place: Place, tmp_path: Path)
     run(place.project, "config", "core.worktree", "/etc")
     told = await place.git("status")
     assert isinstance(told, GitText) and b"hostname" not in told.data
+
+
+@pytest.mark.process
+async def test_git_tells_nothing_of_closed_files_that_a_repository_has(place: Place) -> None:
+    odd = place.project / "a[b]*"
+    for folder in (odd, place.project / "data", place.project / "deep" / ".ssh"):
+        folder.mkdir(parents=True)
+    closed = [odd / "settings", odd / "settings.old", place.project / "data" / "log", place.project / "deep/.ssh/id"]
+    shown = [place.project / "ab" / "settings", place.project / "data.txt", place.project / "deep" / "id"]
+    (place.project / "ab").mkdir()
+    for path in closed:
+        path.write_text("closed\n")
+    for path in shown:
+        path.write_text("shown\n")
+    place.does = Workspace(
+        [str(place.root)], resolve, [str(place.project / "data")], [str(odd / "settings")]
+    ).performers()
+    repository(place.project)
+    log = await place.git("log", count=1)
+    assert isinstance(log, GitText)
+    commit = await place.git("commit", log.data.split(b"\0")[0].decode())
+    assert isinstance(commit, GitText) and commit.ok
+    assert (commit.data.count(b"+shown"), commit.data.count(b"+closed")) == (len(shown), 0)
+    for path in (*closed, *shown):
+        path.write_text("changed\n")
+    status = await place.git("status")
+    assert isinstance(status, GitText)
+    assert {line.rpartition(b" ")[2] for line in status.data.split(b"\0") if line.startswith(b"1 ")} == {
+        str(path.relative_to(place.project)).encode() for path in shown
+    }
+    diff = await place.git("diff", ".")
+    assert isinstance(diff, GitText) and diff.data.count(b"+changed") == len(shown)
+    for path in closed:
+        for what in ("diff", "old"):
+            with pytest.raises(NotFound):
+                await place.git(what, str(path.relative_to(place.project)))
+    # Nor by the hash of what a file holds: that is no commit.
+    blob = run(place.project, "rev-parse", "HEAD:data/log").strip().decode()
+    told = await place.git("commit", blob)
+    assert isinstance(told, GitText) and not told.ok and told.data == b""
+    # A name is a name, not a pattern.
+    nothing = await place.git("diff", ":(glob)**")
+    assert isinstance(nothing, GitText) and nothing.data == b""

@@ -27,17 +27,30 @@ LEFT_OUT: Final = frozenset({".git", "node_modules", "__pycache__", ".venv"})
 SECRET: Final = frozenset({".ssh", ".gnupg", ".aws", ".netrc", ".git-credentials"})
 """Names that hold keys: neither they nor what is in them is shown, wherever they are."""
 _COMMIT: Final = re.compile(r"[0-9a-f]{7,64}")
+_WILD: Final = re.compile(r"[][*?\\]")
+_ESCAPED: Final = r"\\\g<0>"
 _DIFF: Final = ("--no-ext-diff", "--no-textconv", "--ignore-submodules=all", "--no-color")
 _LOG: Final = "--format=%H%x00%an%x00%ae%x00%aI%x00%s%x00"
 
 
 class Workspace:
-    """`resolve` turns a folder from the wire into one inside the roots, or raises; `closed` are the gateway's own."""
+    """`resolve` turns a folder from the wire into one inside the roots, or raises. `closed` are folders of the gateway
+    and of the agents, where conversations would be read around their owners; `beginnings` are such files: the paths
+    that begin with these."""
 
-    def __init__(self, roots: Sequence[str], resolve: Callable[[str], str], closed: Sequence[str]) -> None:
+    def __init__(
+        self,
+        roots: Sequence[str],
+        resolve: Callable[[str], str],
+        closed: Sequence[str],
+        beginnings: Sequence[str] = (),
+    ) -> None:
         self._roots = tuple(os.path.realpath(root) for root in roots)
         self._resolve = resolve
         self._closed = tuple(os.path.realpath(folder) for folder in closed)
+        self._beginnings = tuple(
+            os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path)) for path in beginnings
+        )
 
     def performers(self) -> Mapping[type[Action], Callable[[Identity, Any], Awaitable[Any]]]:
         return {ReadTree: self._read_tree, ReadFile: self._read_file, ReadGit: self._read_git}
@@ -64,6 +77,7 @@ class Workspace:
         return (
             inside_any(real, self._roots)
             and not inside_any(real, self._closed)
+            and not real.startswith(self._beginnings)
             and not SECRET.intersection(real.split("/"))
             and not inside(real, "/proc")
         )
@@ -106,7 +120,8 @@ class Workspace:
             raise BadRequest("A path has no NUL character.")
         try:
             real = os.path.realpath(path, strict=True)
-            if not self._open(real) or not stat.S_ISREG(os.stat(real).st_mode):
+            # What git keeps is read through git, which leaves out what is closed.
+            if not self._open(real) or ".git" in real.split("/") or not stat.S_ISREG(os.stat(real).st_mode):
                 raise NotFound("file", named)
             with open(real, "rb", opener=_opened) as opened:
                 about = os.fstat(opened.fileno())
@@ -154,14 +169,24 @@ class Workspace:
                     "-z",
                     "--ignore-submodules=all",
                     "--untracked-files=all",
+                    "--",
+                    *self._below_top(top, "."),
                 )
             case "diff":
-                return ("diff", *_DIFF, "HEAD", "--", self._inside(folder, top, action.name))
+                return ("diff", *_DIFF, "HEAD", "--", *self._below_top(top, self._inside(folder, top, action.name)))
             case "log":
                 count = max(1, min(action.count, COMMITS))
                 return ("log", f"-{count}", "--no-show-signature", _LOG, "--shortstat", *_DIFF)
             case "commit":
-                return ("show", "--no-show-signature", *_DIFF, "--format=", _commit(action.name), "--")
+                return (
+                    "show",
+                    "--no-show-signature",
+                    *_DIFF,
+                    "--format=",
+                    _commit(action.name),
+                    "--",
+                    *self._below_top(top, "."),
+                )
             case "old":
                 return ("cat-file", "blob", f"HEAD:{self._inside(folder, top, action.name)}")
             case "branches":
@@ -174,9 +199,22 @@ class Workspace:
     def _inside(self, folder: str, top: str, name: str) -> str:
         """A file's name as git has it, from the top."""
         path = os.path.normpath(os.path.join(folder, name))
-        if "\0" in name or not name or not inside(path, top):
+        if "\0" in name or not name or not inside(path, top) or not self._open(path):
             raise NotFound("file", name)
         return os.path.relpath(path, top)
+
+    def _below_top(self, top: str, name: str) -> tuple[str, ...]:
+        """Pathspecs: what has this name, `.` being everything, without closed files that the repository has in it."""
+        closed = [
+            f":(top,exclude,literal){os.path.relpath(folder, top)}" for folder in self._closed if inside(folder, top)
+        ]
+        begun = [
+            f":(top,exclude,glob){_WILD.sub(_ESCAPED, os.path.relpath(path, top))}*"
+            for path in self._beginnings
+            if inside(path, top)
+        ]
+        secret = [f":(top,exclude,glob)**/{word}{below}" for word in sorted(SECRET) for below in ("", "/**")]
+        return (":(top)" if name == "." else f":(top,literal){name}", *closed, *begun, *secret)
 
 
 def _opened(path: str, flags: int) -> int:
@@ -186,7 +224,7 @@ def _opened(path: str, flags: int) -> int:
 def _commit(name: str) -> str:
     if not _COMMIT.fullmatch(name):
         raise BadRequest("A commit is named by its hash.")
-    return name
+    return f"{name}^{{commit}}"
 
 
 def _git_dir(marker: str) -> str:

@@ -92,7 +92,6 @@ async def _run(top: str, arguments: Sequence[str], env: Mapping[str, str], secon
         "git",
         "--no-pager",
         "--no-optional-locks",
-        "--literal-pathspecs",
         *arguments,
         cwd=top,
         env=dict(env),

@@ -55,6 +55,42 @@ async def test_files_are_listed_and_read_and_never_changed(signed: Signed, proje
 
 
 @pytest.mark.process
+async def test_no_conversation_is_read_around_its_owner_from_the_agents_own_files(signed: Signed) -> None:
+    """A home folder that is a root has them in it; a session is its owner's there too."""
+    home = signed.project.parent
+    own = (".claude/projects/-project/s.jsonl", ".claude/.credentials.json", ".claude.json", ".claude.json.backup")
+    for name in own:
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text("what ann said")
+    (signed.project / ".claude").mkdir()
+    (signed.project / ".claude" / "settings.json").write_text("{}")
+    await signed.add("bob", scopes=["view"])
+    signed.http.headers["authorization"] = f"Bearer {await signed.sign_in('bob')}"
+    tree = f"/api/file-tree/projects/{project_id(str(home))}"
+    for name in own:
+        await get(signed, f"{tree}/file?filePath={name}", 404)
+    shown = {one["name"]: one for one in await get(signed, f"{tree}/files")}
+    assert not {".claude", ".claude.json", ".claude.json.backup"} & shown.keys()
+    # What a project has for its agents is a part of the project.
+    assert (await get(signed, f"{tree}/file?filePath=project/.claude/settings.json"))["content"] == "{}"
+    run(home, "init", "-b", "main")
+    run(home, "add", "-f", ".claude", ".claude.json", "project")
+    run(home, "commit", "-m", "all of it")
+    (home / own[0]).write_text("what ann said next")
+    query = f"project={project_id(str(home))}"
+    (commit,) = (await get(signed, f"/api/git/commits?{query}&limit=10"))["commits"]
+    diff: str = (await get(signed, f"/api/git/commit-diff?{query}&commit={commit['hash']}"))["diff"]
+    assert "settings.json" in diff and "what ann said" not in diff
+    (signed.project / ".claude" / "settings.json").write_text("{} ")
+    assert (await get(signed, f"/api/git/status?{query}"))["modified"] == ["project/.claude/settings.json"]
+    diff = (await get(signed, f"/api/git/diff?{query}&file=."))["diff"]
+    assert "settings.json" in diff and "what ann said" not in diff
+    for name in own:
+        for path in ("diff", "file-with-diff"):
+            await get(signed, f"/api/git/{path}?{query}&file={name}", 404)
+
+
+@pytest.mark.process
 async def test_folders_are_browsed_inside_the_roots(signed: Signed) -> None:
     found = await get(signed, "/api/file-tree/browse-filesystem?path=~")
     assert str(signed.project) in [folder["path"] for folder in found["suggestions"]]

@@ -11,6 +11,8 @@ interface Page {
 }
 
 const PAGE = 100;
+/** As many as the gateway gives at once. */
+const PAGE_AT_MOST = 1000;
 const SEEN = "fairlead.seen";
 const SEEN_AT_MOST = 2000;
 const SINCE = "fairlead.since";
@@ -51,19 +53,19 @@ function readSeen(): Record<string, number> {
   }
 }
 
-async function page(before: string): Promise<Page> {
+async function page(before: string, limit = PAGE): Promise<Page> {
   const archived = showArchived.value ? "any" : "false";
-  return rest.get<Page>(`/v1/sessions${query({ limit: PAGE, archived, before })}`);
+  return rest.get<Page>(`/v1/sessions${query({ limit, archived, before })}`);
 }
 
 let loading = 0;
 
 /** The first page anew; what was loaded beyond it stays, unless it moved to the front. */
-export async function refresh(): Promise<void> {
+export async function refresh(limit = PAGE): Promise<void> {
   if (!key.value) return;
   const turn = ++loading;
   try {
-    const first = await page("");
+    const first = await page("", limit);
     if (turn !== loading) return;
     const ids = new Set(first.sessions.map((one) => one.session));
     const oldest = first.sessions.at(-1)?.updated ?? 0;
@@ -101,8 +103,14 @@ export function setArchivedShown(shown: boolean): void {
 
 const SOON_MS = 150;
 let soon: ReturnType<typeof setTimeout> | undefined;
+let reconnected = false;
 
-onNews(() => {
+onNews((sessions) => {
+  // After a new connection any of those that are shown may be gone, not shared any more for instance.
+  reconnected ||= !sessions.length;
   clearTimeout(soon);
-  soon = setTimeout(() => void refresh(), SOON_MS);
+  soon = setTimeout(() => {
+    void refresh(reconnected ? Math.min(PAGE_AT_MOST, Math.max(PAGE, summaries.peek().length)) : PAGE);
+    reconnected = false;
+  }, SOON_MS);
 });

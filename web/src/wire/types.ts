@@ -29,6 +29,8 @@ export interface Summary {
   parent: string | null;
   first_prompt: string;
   branch: string;
+  owner: string;
+  shared: string[];
 }
 
 export interface Settings {

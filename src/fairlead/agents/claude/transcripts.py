@@ -29,6 +29,12 @@ def default_homes(env: Mapping[str, str], agents_home: str) -> list[Path]:
     return [Path(folder) for folder in dict.fromkeys(folders)]
 
 
+def settings_files(env: Mapping[str, str], agents_home: str) -> list[str]:
+    """Claude Code's files next to those folders. They hold prompts and keys; copies of them begin with their name."""
+    homes = dict.fromkeys(home for home in (agents_home, env.get("HOME", "")) if home)
+    return [os.path.join(home, ".claude.json") for home in homes]
+
+
 class ClaudeTranscripts:
     def __init__(self, homes: Sequence[Path], clock: Clock, spill: str = "") -> None:
         self._homes = tuple(homes)

@@ -9,20 +9,23 @@ import { Field } from "../../parts/field";
 import { Menu, type MenuItem } from "../../parts/menu";
 import { toast, toastError } from "../../parts/toast";
 import { go } from "../../router";
+import { mayShare } from "../../state/sharing";
 import { amount, money, oneLine } from "../../state/text";
 import { relatives } from "../../state/tree";
-import { may } from "../../wire/login";
+import { may, me } from "../../wire/login";
 import { rest } from "../../wire/rest";
 import type { Summary } from "../../wire/types";
 import { titleOf } from "./list";
+import { ShareDialog } from "./share";
 
-type Asking = "rename" | "delete" | "";
+type Asking = "rename" | "share" | "delete" | "";
 
 export function Header({ live, title, onFind }: { live: LiveSession; title: string; onFind: () => void }) {
   const [asking, setAsking] = useState<Asking>("");
   const { cwd, context, window, archived } = live.facts.value;
   const listed = summaries.value.find((one) => one.session === live.id);
-  const cost = listed?.cost_usd ?? live.view.value?.summary.cost_usd ?? 0;
+  const summary = listed ?? live.view.value?.summary;
+  const cost = summary?.cost_usd ?? 0;
   const watchers = live.watchers.value.length;
   const done = (told: string) => () => {
     toast(told);
@@ -35,6 +38,8 @@ export function Header({ live, title, onFind }: { live: LiveSession; title: stri
   ];
   if (live.view.value?.settings?.link === "terminal" && may("terminal"))
     items.unshift({ label: "Its terminal", icon: "terminal", onChoose: () => go(`/app/terminals/session/${live.id}`) });
+  if (summary && mayShare(me.value, summary.owner))
+    items.push({ label: "Share…", icon: "people", onChoose: () => setAsking("share") });
   if (may("chat"))
     items.push(
       { label: "Rename…", icon: "edit", onChoose: () => setAsking("rename") },
@@ -79,6 +84,7 @@ export function Header({ live, title, onFind }: { live: LiveSession; title: stri
       {context > 0 && <Filled context={context} window={window} />}
       <Menu label="This session" icon="more" bare items={items} />
       {asking === "rename" && <Rename live={live} title={title} onClose={() => setAsking("")} />}
+      {asking === "share" && <ShareDialog live={live} onClose={() => setAsking("")} />}
       {asking === "delete" && (
         <Confirm
           title="Delete this session?"

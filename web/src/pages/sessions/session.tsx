@@ -82,12 +82,14 @@ export function Session({ id }: { id: string }) {
   );
 
   const error = live.error.value;
-  if (error && !live.loaded.value)
+  // What one no longer sees is not left on the screen.
+  const gone = error?.code === "not_found";
+  if (error && (gone || !live.loaded.value))
     return (
       <main class="desk-main empty">
         <h1>This session cannot be shown</h1>
         <p>
-          {error.message} {advice(error.code)}
+          {gone ? "It is not there: it was deleted, or it is not shared with you." : `${error.message} ${advice(error.code)}`}
         </p>
         <Button label="Try again" icon="refresh" onClick={() => void live.open()} />
         <Button label="To the sessions" kind="quiet" onClick={() => go("/app")} />

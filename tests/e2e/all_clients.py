@@ -1,0 +1,119 @@
+"""One session of a gateway, open at once in a client of each protocol."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from websockets.asyncio.client import connect
+
+from clients.claudecodeui.ccui_chatting import Peer as AppPeer
+from clients.claudecodeui.ccui_chatting import peer_at as app_at
+from clients.cognova.chatting import Peer, peer_at
+from clients.direct.seat import Seat, seated
+from clients.mylifedb.house import Tab
+from e2e.desk import Desk
+from fairlead.testing.happy_client import HappyClient
+from fairlead.testing.mylifedb_client import MyLifeDbClient
+from patience import PATIENCE
+
+
+class Listener:
+    """Takes every frame of a socket as it comes; `until` waits for what they make true."""
+
+    def __init__(self, take: Callable[[Any], None]) -> None:
+        self._take = take
+        self._news = asyncio.Condition()
+
+    async def listen(self, socket: Any) -> None:
+        async for frame in socket:
+            async with self._news:
+                self._take(json.loads(frame))
+                self._news.notify_all()
+
+    async def until(self, true: Callable[[], Any]) -> None:
+        async with asyncio.timeout(PATIENCE), self._news:
+            await self._news.wait_for(true)
+
+
+@contextlib.asynccontextmanager
+async def happy(desk: Desk) -> AsyncIterator[tuple[HappyClient, Listener]]:
+    client = HappyClient()
+
+    def take(frame: Any) -> None:
+        if "content" in frame:
+            assert client.receive(frame["meta"]["seq"], frame)
+
+    listener = Listener(take)
+    url = f"{desk.gateway.url.replace('http', 'ws', 1)}/v1/sessions/{desk.session}/envelopes"
+    async with connect(url, additional_headers={"Authorization": f"Bearer {desk.gateway.token}"}) as socket:
+        listening = asyncio.create_task(listener.listen(socket))
+        try:
+            yield client, listener
+        finally:
+            listening.cancel()
+            await asyncio.wait({listening})
+
+
+@contextlib.asynccontextmanager
+async def mylifedb(desk: Desk) -> AsyncIterator[Tab]:
+    url = f"{desk.gateway.url.replace('http', 'ws', 1)}/api/claude/sessions/{desk.session}/subscribe"
+    headers = {"Authorization": f"Bearer {desk.gateway.token}"}
+    async with connect(url, additional_headers=headers, max_size=None) as socket:
+        tab = Tab(socket, MyLifeDbClient(), patience=PATIENCE)
+        listening = asyncio.create_task(tab.listen())
+        try:
+            yield tab
+        finally:
+            await socket.close()
+            await asyncio.wait({listening})
+
+
+@contextlib.asynccontextmanager
+async def cognova(desk: Desk) -> AsyncIterator[Peer]:
+    async with peer_at(desk.gateway.url, desk.gateway.token) as peer:
+        await peer.say("chat:subscribe", conversationId=desk.session)
+        await peer.until("subscribed")
+        yield peer
+
+
+@contextlib.asynccontextmanager
+async def claudecodeui(desk: Desk) -> AsyncIterator[AppPeer]:
+    async with app_at(desk.gateway.url, desk.gateway.token) as peer:
+        await peer.subscribe(desk.session)
+        yield peer
+
+
+def happy_words(client: HappyClient) -> list[str]:
+    return [part.get("text", "") for shown in client.state.shown for part in shown.content if part["type"] == "text"]
+
+
+def over(client: HappyClient) -> list[str]:
+    return [turn.status for turn in client.state.turns if turn.status]
+
+
+@dataclass
+class Clients:
+    """`tab` is MyLifeDB's, `envelopes` Happy's with `hearing` to wait for them, `peer` Cognova's, `app`
+    claudecodeui's."""
+
+    tab: Tab
+    envelopes: HappyClient
+    hearing: Listener
+    direct: Seat
+    peer: Peer
+    app: AppPeer
+
+
+@contextlib.asynccontextmanager
+async def all_clients(desk: Desk) -> AsyncIterator[Clients]:
+    async with (
+        mylifedb(desk) as tab,
+        happy(desk) as (envelopes, hearing),
+        seated(desk.gateway, desk.session) as direct,
+        cognova(desk) as peer,
+        claudecodeui(desk) as app,
+    ):
+        yield Clients(tab, envelopes, hearing, direct, peer, app)

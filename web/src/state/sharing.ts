@@ -1,0 +1,58 @@
+// Whose a session is and with whom it is shared: the gateway's rule, as far as the UI needs it to show the right controls.
+
+import type { Me, Summary } from "../wire/types";
+
+/** Stands among the names for all users; no user can have this name. */
+const EVERYBODY = "*";
+
+export interface Sharing {
+  /** Empty once that user was removed. */
+  owner: string;
+  everybody: boolean;
+  users: string[];
+}
+
+/** The fields of a `share` command. */
+export interface Share {
+  user?: string;
+  everybody?: true;
+  remove?: true;
+}
+
+export function sharingOf({ owner, shared }: Pick<Summary, "owner" | "shared">): Sharing {
+  return {
+    owner,
+    everybody: shared.includes(EVERYBODY),
+    users: shared.filter((name) => name !== EVERYBODY).sort(),
+  };
+}
+
+/** Only the owner and admins decide about it, and a device that may only look decides nothing. */
+export function mayShare(me: Me | null, owner: string): boolean {
+  if (!me) return false;
+  return me.scopes.includes("admin") || (me.scopes.includes("chat") && me.user !== "" && me.user === owner);
+}
+
+/** Why sharing with this user would change nothing; empty if it would. */
+export function alreadySees(sharing: Sharing, user: string): string {
+  if (user === sharing.owner) return `${user} is the owner and sees it already.`;
+  return sharing.users.includes(user) ? `It is shared with ${user} already.` : "";
+}
+
+/** One after the other they end all sharing. */
+export function withdrawals(sharing: Sharing): Share[] {
+  const named = sharing.users.map((user): Share => ({ user, remove: true }));
+  return sharing.everybody ? [{ everybody: true, remove: true }, ...named] : named;
+}
+
+export function done({ user, remove }: Share): string {
+  return `${remove ? "No longer shared" : "Shared"} with ${user ?? "everybody"}.`;
+}
+
+/** What the gateway refused, in words for the one who shares. */
+export function refused(error: { code: string; message: string; data: Record<string, unknown> }): string {
+  if (error.code !== "not_found") return error.message;
+  return error.data["what"] === "user"
+    ? `There is no user called “${String(error.data["given"])}”. Check the spelling, or ask an admin for the name.`
+    : "This session was deleted, or you no longer see it.";
+}
