@@ -80,7 +80,7 @@ def test_an_allow_that_opens_everything_needs_an_admin(tool: str, content: str |
 @pytest.mark.parametrize("tool", EDIT_TOOLS)
 def test_the_bare_name_of_an_editing_tool_means_the_sessions_folder_and_never_the_gateways_own(tool: str) -> None:
     """Even where the session's folder is the whole home, with the gateway's data and settings in it."""
-    home = {"cwd": "/home/me", "roots": ()}
+    home: dict[str, Any] = {"cwd": "/home/me", "roots": ()}
     narrowed = format_rule(check_or_narrow(tool, Behavior.ALLOW, place(**home)))
     assert narrowed == f"{tool}(./**)"
 
