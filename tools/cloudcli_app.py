@@ -9,6 +9,7 @@ import base64
 import hashlib
 import sys
 import tarfile
+from functools import partial
 from pathlib import Path
 
 from tools.clis import InstallFailed, attempt, cache_folder
@@ -17,31 +18,41 @@ from tools.npm_locked import fill_once, npm
 PACKAGE = "@cloudcli-ai/cloudcli"
 VERSION = "1.37.2"
 INTEGRITY = "sha512-jwhcx2fbX9dALdH99v/WX4fYgO13cqm97c3K1ibwCoNHtw4iwIV5stBif/t6vVB7MU/LVcYmT+vli5cCiO1O6A=="
+OTHERS = {
+    "1.36.1": "sha512-Ta0QDmmuoBq7UC8/U5y08uACEp71VVIU3DZwnrFQMHLPekrD08ED6WMgJzv5OmvWnjyweW28V/LsQsr2LWg5BA==",
+    "1.37.3": "sha512-z9ewBL8imlK2IgfuribkbE2N/7XCV6z6cSevQFxaIAP3UdA3gzSI41MLMb+2RBEyiYgCAU6hPRPN7O1ZyK8RNw==",
+}
+"""The oldest that works on our door, and the newest: a conversation each."""
 INSIDE = "package/dist/"
 """Where an npm archive has the front end."""
 
 
-def app_folder() -> Path:
+def app_folder(version: str = VERSION) -> Path:
     """The built front end, whether or not it is there yet: what `--door claudecodeui=PORT,static=DIR` takes."""
-    return cache_folder() / "cloudcli" / VERSION / "dist"
+    return cache_folder() / "cloudcli" / version / "dist"
 
 
-def fetch_app() -> None:
-    fill_once(app_folder().parent, "claudecodeui's app", "5 MB", _unpack)
+def fetch_app(version: str = VERSION) -> None:
+    fill_once(app_folder(version).parent, f"claudecodeui's app {version}", "5 MB", partial(_unpack, version))
 
 
-def _unpack(folder: Path) -> None:
-    npm(folder, f"{PACKAGE}@{VERSION}", "pack", f"{PACKAGE}@{VERSION}", "--pack-destination", str(folder))
+def fetch_apps() -> None:
+    for version in (VERSION, *OTHERS):
+        fetch_app(version)
+
+
+def _unpack(version: str, folder: Path) -> None:
+    npm(folder, f"{PACKAGE}@{version}", "pack", f"{PACKAGE}@{version}", "--pack-destination", str(folder))
     (archive,) = folder.glob("*.tgz")
-    check_integrity(archive)
+    check_integrity(version, archive)
     take_out(archive, folder / "dist")
     archive.unlink()
 
 
-def check_integrity(archive: Path) -> None:
+def check_integrity(version: str, archive: Path) -> None:
     found = "sha512-" + base64.b64encode(hashlib.sha512(archive.read_bytes()).digest()).decode()
-    if found != INTEGRITY:
-        raise InstallFailed(f"{PACKAGE}@{VERSION} has the hash {found}, not the pinned one: not installed")
+    if found != (INTEGRITY if version == VERSION else OTHERS[version]):
+        raise InstallFailed(f"{PACKAGE}@{version} has the hash {found}, not the pinned one: not installed")
 
 
 def take_out(archive: Path, folder: Path) -> None:
@@ -58,4 +69,4 @@ def take_out(archive: Path, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(0 if attempt(fetch_app) else 1)
+    sys.exit(0 if attempt(fetch_apps) else 1)

@@ -54,6 +54,7 @@ from fairlead.sessions.gateway import SessionGateway
 from fairlead.sessions.halls import Halls
 from fairlead.sessions.news import NewsDesk
 from fairlead.sessions.policy import Fences
+from fairlead.sessions.preferences import PreferenceBook
 from fairlead.sessions.registry import Registry
 from fairlead.sessions.services import Limits, McpServer, PolicySettings, Services
 from fairlead.sessions.shown import ShownBook
@@ -228,11 +229,14 @@ class Gateway:
         inbound.append(shell.protocol())
         people = CredentialActions(credentials, page).performers()
         owning = gateway.owning
+        folders = FolderBook(store.documents, services.policy, gateway.resolve_folder)
+        preferences = PreferenceBook(store.documents)
+        kept = (shown.forget, preferences.forget)
         leaving = Leaving(
             store.documents,
             services.is_user,
-            (notices.revoked, gateway.revoked, shown.forget),
-            (owning.forget, shells.forget, uploads.forget, notices.forget, shown.forget),
+            (notices.revoked, gateway.revoked, *kept),
+            (owning.forget, shells.forget, uploads.forget, notices.forget, folders.forget, *kept),
         )
         performers: dict[type[Action], Performer] = {
             **leaving.performers(people),
@@ -245,7 +249,8 @@ class Gateway:
             **TerminalActions(terminals).performers(),
             **shells.performers(),
             **desks.performers(),
-            **FolderBook(store.documents, services.policy, gateway.resolve_folder).performers(),
+            **folders.performers(),
+            **preferences.performers(),
             **Folders(services.policy.roots, gateway.resolve_folder).performers(),
             **self._workspace(services.policy.roots, gateway.resolve_folder, fences.folders).performers(),
             **notices.performers(),

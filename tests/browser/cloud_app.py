@@ -10,8 +10,19 @@ import json
 import socket
 from collections.abc import Awaitable, Callable
 from typing import Any
+from urllib.parse import urlsplit
 
-from playwright.async_api import Browser, BrowserContext, FilePayload, Locator, Page, Request, WebSocket
+from playwright.async_api import (
+    Browser,
+    BrowserContext,
+    ConsoleMessage,
+    FilePayload,
+    Locator,
+    Page,
+    Request,
+    Response,
+    WebSocket,
+)
 
 from browser.browsing import eventually
 from fairlead.agents.claude import screens
@@ -19,10 +30,12 @@ from fairlead.model.terminals import Screen, Size
 from fairlead.testing.claudecodeui_shell_client import ClaudeCodeUiShellClient
 from faults.gateway_process import GatewayProcess
 from patience import PATIENCE
-from tools.cloudcli_app import app_folder
+from tools.cloudcli_app import VERSION, app_folder
 
 USER = "ann"
 PASSWORD = "correct horse battery"
+
+COMPOSER = "textarea[data-slot=prompt-input-textarea]"
 
 Frame = dict[str, Any]
 
@@ -33,20 +46,25 @@ def dot_png() -> tuple[str, str, bytes]:
     return "dot.png", "image/png", base64.b64decode(head)
 
 
-def why_no_app() -> str | None:
-    folder = app_folder()
+def why_no_app(version: str = VERSION) -> str | None:
+    folder = app_folder(version)
     return None if folder.exists() else f"claudecodeui's app is not in {folder}: `make clis` fetches it"
 
 
 class Tab:
-    """One tab with the app. `frames` is what its chat socket was sent, `shell` what its terminal shows."""
+    """One tab with the app. `frames` is what its chat socket was sent, `shell` what its terminal shows, `missed` the
+    calls that were answered with an error, `complaints` the errors in its console."""
 
     def __init__(self, page: Page) -> None:
         self.page = page
         self.frames: list[Frame] = []
+        self.missed: list[str] = []
+        self.complaints: list[str] = []
         self.shell = ClaudeCodeUiShellClient()
         page.set_default_timeout(PATIENCE * 1000)
         page.on("websocket", self._listen)
+        page.on("response", self._answered)
+        page.on("console", self._complained)
 
     def _listen(self, opened: WebSocket) -> None:
         if "/shell?" in opened.url:
@@ -58,6 +76,14 @@ class Tab:
     def _sized(self, frame: Frame) -> None:
         if frame["type"] in ("init", "resize"):
             self.shell.resize(frame["cols"], frame["rows"])
+
+    def _answered(self, answer: Response) -> None:
+        if answer.status >= 400:
+            self.missed.append(f"{answer.status} {answer.request.method} {urlsplit(answer.url).path}")
+
+    def _complained(self, message: ConsoleMessage) -> None:
+        if message.type == "error":
+            self.complaints.append(message.text)
 
     # --- doing
 
@@ -71,8 +97,13 @@ class Tab:
         await self.visible(words).first.click()
 
     async def say(self, text: str) -> None:
-        await self.page.fill("textarea[data-slot=prompt-input-textarea]", text)
+        await self.page.fill(COMPOSER, text)
         await self.page.keyboard.press("Enter")
+
+    async def write(self, text: str) -> None:
+        """Key by key, and not sent."""
+        await self.page.locator(COMPOSER).click()
+        await self.page.keyboard.type(text)
 
     async def attach(self, *files: tuple[str, str, bytes]) -> None:
         """Name, type and bytes of each, as chosen from the disk."""
@@ -90,6 +121,17 @@ class Tab:
         await self.page.keyboard.press("Escape")
 
     # --- seeing
+
+    async def written(self) -> str:
+        """What stands in the composer."""
+        return await self.page.locator(COMPOSER).input_value()
+
+    async def allowed_tools(self) -> list[str]:
+        """What the app has put away of its settings."""
+        kept: list[str] = await self.page.evaluate(
+            "() => JSON.parse(localStorage.getItem('claude-settings') ?? '{}').allowedTools ?? []"
+        )
+        return kept
 
     def visible(self, words: str) -> Locator:
         return self.page.get_by_text(words, exact=True).locator("visible=true")
@@ -158,7 +200,7 @@ class Tab:
 class CloudHouse:
     """`fairlead serve --door claudecodeui=PORT,static=DIR` and a browser in front of it."""
 
-    def __init__(self, browser: Browser, gateway: GatewayProcess) -> None:
+    def __init__(self, browser: Browser, gateway: GatewayProcess, version: str = VERSION) -> None:
         self.browser = browser
         self.gateway = gateway
         with socket.create_server(("127.0.0.1", 0)) as free:
@@ -167,7 +209,7 @@ class CloudHouse:
         self.strangers: list[Request] = []
         """What pages wanted from elsewhere."""
         self._stopped: list[Request] = []
-        gateway.arguments = ("--door", f"claudecodeui={self.port},static={app_folder()}")
+        gateway.arguments = ("--door", f"claudecodeui={self.port},static={app_folder(version)}")
 
     async def start(self) -> None:
         await self.gateway.start()

@@ -16,6 +16,7 @@ from fairlead.testing.model_api import ScriptedModel
 from faults.gateway_process import GatewayProcess
 from faults.native_client import NativeClient
 from tools.clis import program_path
+from tools.cloudcli_app import VERSION
 
 HELLO = "Hello from the scripted model."
 WROTE = "Done. The tool said:"
@@ -32,10 +33,10 @@ def settle_in(home: Path, folder: Path) -> None:
     (home / ".claude.json").write_text(json.dumps(answers))
 
 
-async def open_house(browser: Browser, gateway: GatewayProcess) -> AsyncIterator[CloudHouse]:
-    if reason := why_no_app():
+async def open_house(browser: Browser, gateway: GatewayProcess, version: str = VERSION) -> AsyncIterator[CloudHouse]:
+    if reason := why_no_app(version):
         pytest.skip(reason)
-    house = CloudHouse(browser, gateway)
+    house = CloudHouse(browser, gateway, version)
     try:
         await house.start()
         yield house

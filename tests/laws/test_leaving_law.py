@@ -109,6 +109,10 @@ class World:
     async def prefer(self) -> None:
         answer = await self.house.call("anna", "PUT", "/cognova/api/settings", {"theme": "dark"})
         assert answer.status_code < 500
+        answer = await self.house.call("anna", "PATCH", "/claudecodeui/api/user/preferences", {"theme": "dark"})
+        assert answer.status_code == 200, answer.text
+        for project in await self.house.get("anna", "/claudecodeui/api/projects"):
+            await self.house.post("anna", f"/claudecodeui/api/projects/{project['projectId']}/toggle-star")
 
     async def remember(self) -> None:
         await self.house.post("anna", "/cognova/api/memory/store", {"content": "hers", "chunkType": "fact"})
@@ -170,6 +174,8 @@ async def history(folder: Path, deeds: list[str], terminals: list[TerminalRegist
         assert (await house.get("anna", "/v1/sessions"))["sessions"] == []
         assert (await house.get("anna", "/cognova/api/agents"))["data"] == []
         assert (await house.get("anna", "/v1/terminals"))["terminals"] == []
+        assert (await house.get("anna", "/claudecodeui/api/user/preferences"))["preferences"] == {}
+        assert not any(project["isStarred"] for project in await house.get("anna", "/claudecodeui/api/projects"))
 
 
 @pytest.fixture(scope="module")

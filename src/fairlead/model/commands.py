@@ -93,7 +93,8 @@ class SetThinking(Base, frozen=True, kw_only=True, tag="set_thinking"):
 
 class SetRules(Base, frozen=True, kw_only=True, tag="set_rules"):
     """The rules for tools that a client keeps and brings along, in place of those that were brought before. What may
-    not be a session's rule is left out, and named in the answer's data as `refused`."""
+    not be a session's rule is left out: the answer's data has it in `refused`, with the reason. A tool of files
+    without a path (`Write`) means the session's folder: `narrowed` has the rule that stands for it."""
 
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()

@@ -53,12 +53,14 @@ VerdictBy = Literal["rule", "mode", "fence", "default"]
 
 
 class BadRule(BadRequest):
-    """A rule that cannot be read, or may not be remembered. `data["rule"]` is the text that is wrong."""
+    """A rule that cannot be read, or may not be remembered. `data["rule"]` is the text that is wrong, `data["instead"]`
+    the narrower rule that a session may have in its place, where there is one."""
 
     code = "bad_rule"
 
-    def __init__(self, text: str, problem: str) -> None:
-        super().__init__(f"The rule {text[:200]!r} {problem}.", rule=text[:200], problem=problem)
+    def __init__(self, text: str, problem: str, instead: str = "") -> None:
+        narrower = {"instead": instead} if instead else {}
+        super().__init__(f"The rule {text[:200]!r} {problem}.", rule=text[:200], problem=problem, **narrower)
 
 
 class Rule(msgspec.Struct, frozen=True):

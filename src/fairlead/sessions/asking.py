@@ -15,12 +15,12 @@ from fairlead.model.agents import Agent, Ask, ToolCheck
 from fairlead.model.commands import Answer, Reply
 from fairlead.model.errors import AgentGone, FairleadError
 from fairlead.model.ids import CallId, RequestId, event_id
-from fairlead.model.policy import Behavior, Verdict, format_rule, parse_mode, parse_rule
+from fairlead.model.policy import BadRule, Behavior, Verdict, format_rule, parse_mode, parse_rule
 from fairlead.sessions import decide
 from fairlead.sessions.core import Core
 from fairlead.sessions.policy import ModePolicy, PolicyContext, ToolCall
 from fairlead.sessions.policy import decide as judge
-from fairlead.sessions.policy.remember import Memory, check_rule, remember
+from fairlead.sessions.policy.remember import Memory, check_or_narrow, remember
 from fairlead.sessions.policy.suggest import suggest
 
 MOST_BROUGHT = 100
@@ -30,6 +30,15 @@ MOST_FOLDERS = 256
 """Calls at once whose folder is remembered."""
 
 logger = logging.getLogger("fairlead.permission")
+
+
+class Brought(msgspec.Struct, frozen=True):
+    """`kept`: the rules that are the session's now, each once. `narrowed`: which of them stands for a wider one that
+    was asked for. `refused`: the others, and why."""
+
+    kept: tuple[str, ...]
+    narrowed: dict[str, str]
+    refused: dict[str, str]
 
 
 class Asking:
@@ -81,16 +90,22 @@ class Asking:
             raise outcome.refused[0]
         return tuple(format_rule(rule) for rule in outcome.memory.rules)
 
-    def brought(self, rules: Sequence[str], behavior: Behavior, *, admin: bool) -> tuple[tuple[str, ...], list[str]]:
-        """Of rules that a client brings along those that a session may have, each once, and the others."""
+    def brought(self, rules: Sequence[str], behavior: Behavior, *, admin: bool) -> Brought:
+        """What becomes of the rules of one kind that a client brings along."""
         kept: dict[str, None] = {}
-        refused = [*rules[MOST_BROUGHT:]]
+        narrowed: dict[str, str] = {}
+        refused = dict.fromkeys(rules[MOST_BROUGHT:], f"only the first {MOST_BROUGHT} rules of a kind are taken")
+        context = self.context()
         for text in rules[:MOST_BROUGHT]:
             try:
-                kept[format_rule(check_rule(text, behavior, self.context(), admin=admin))] = None
-            except FairleadError:
-                refused.append(text)
-        return tuple(kept), refused
+                rule = format_rule(check_or_narrow(text, behavior, context, admin=admin))
+            except FairleadError as error:
+                refused[text] = str(error.data["problem"]) if isinstance(error, BadRule) else error.message
+                continue
+            kept[rule] = None
+            if rule != text.strip():
+                narrowed[text] = rule
+        return Brought(tuple(kept), narrowed, refused)
 
     async def check(self, call: ToolCheck) -> Verdict:
         """Before the agent's own rules: what we deny is denied there, whatever a project's settings say."""

@@ -257,17 +257,19 @@ class Session:
         )
 
     async def _set_rules(self, command: cmd.SetRules, by: str, *, admin: bool) -> cmd.Reply:
-        allow, no_allow = self.asking.brought(command.allow, Behavior.ALLOW, admin=admin)
-        deny, no_deny = self.asking.brought(command.deny, Behavior.DENY, admin=admin)
-        state = self.core.state
-        reply = await self._log(
-            command,
-            lambda cause: (
-                None if (allow, deny) == (state.allow, state.deny) else _changed(cause, by, allow=allow, deny=deny)
-            ),
-        )
-        refused = [*no_allow, *no_deny]
-        return msgspec.structs.replace(reply, data={"refused": refused}) if refused else reply
+        allow = self.asking.brought(command.allow, Behavior.ALLOW, admin=admin)
+        deny = self.asking.brought(command.deny, Behavior.DENY, admin=admin)
+        core = self.core
+
+        def decided(cause: str) -> ev.SessionChanged | None:
+            if (allow.kept, deny.kept) == (core.state.allow, core.state.deny):
+                return None
+            return _changed(cause, by, allow=allow.kept, deny=deny.kept)
+
+        reply = await self._log(command, decided)
+        told = {"narrowed": allow.narrowed | deny.narrowed, "refused": allow.refused | deny.refused}
+        data = {name: rules for name, rules in told.items() if rules}
+        return msgspec.structs.replace(reply, data=data) if data else reply
 
     async def _configure(self, command: cmd.Configure, who: Identity) -> cmd.Reply:
         """The new settings are the session's from now on; the agent gets them before its next turn."""

@@ -56,6 +56,12 @@ class FolderBook:
             raise TooMany(f"One user marks at most {MOST_MARKS} folders.")
         await self._documents.put(MARKS, key, msgspec.to_builtins(action.marks))
 
+    async def forget(self, user: str) -> None:
+        """The user is no more: the next one of that name marks folders anew."""
+        for key in await self._documents.list(MARKS):
+            if key.startswith(f"{user}\0"):
+                await self._documents.delete(MARKS, key)
+
     async def _list(self, who: Identity, action: ListFolder) -> str:
         _check(who)
         folder = self._resolve(action.path)

@@ -33,6 +33,8 @@ class Shown(msgspec.Struct):
     gaps: int = 0
     errors: list[str] = []
     """Codes of what was wrong with what this client asked."""
+    notes: list[str] = []
+    """What this client alone was told, beside the runs."""
     seq: int = 0
 
     @property
@@ -105,6 +107,8 @@ class ClaudeCodeUiClient:
         if frame["kind"] == "chat_subscribed":
             shown.processing = frame["isProcessing"]
             shown.requests = {asked["requestId"]: asked for asked in frame["pendingPermissions"]}
+        elif frame["kind"] in ROWS and frame.get("seq") is None:
+            shown.notes.append(frame["content"])
         elif frame.get("seq") is None:
             shown.requests.pop(frame.get("requestId", ""), None)
         elif frame["seq"] > shown.seq:

@@ -32,6 +32,15 @@ def answer(agent: SaidAgent, request: str) -> Decision:
     return found
 
 
+async def only_in_the_sessions_folder(agent: SaidAgent, tool: str) -> None:
+    async def verdict(path: str) -> str:
+        return (await agent.check("toolu_9", tool, file_path=path, content="x")).behavior
+
+    assert await verdict("notes.txt") == await verdict("deep/down/notes.txt") == "allow"
+    outside = ("/etc/hosts", "../notes.txt", "~/notes.txt", ".git/hooks/post-commit", ".claude/settings.json", ".envrc")
+    assert {path: await verdict(path) for path in outside} == dict.fromkeys(outside, "ask")
+
+
 @pytest.mark.rules("S003-049", "S003-069")
 @pytest.mark.rules("S003-026", "S003-027")
 async def test_an_approval_is_asked_of_all_answered_once_and_told_to_all(chats: ChatHouse) -> None:
@@ -153,6 +162,21 @@ async def test_a_rule_that_cannot_be_remembered_leaves_the_answer_standing(chats
         await chats.rig.until(lambda: answered(agent, "req-1"))
         assert answer(agent, "req-1").behavior == "allow"
         assert chats.rig.state(name).rules == ()
+        (note,) = peer.client.sessions[name].notes
+        assert note.startswith("Your answer counts this once and is not remembered. The rule '((' does not begin with")
+
+
+async def test_a_file_tool_that_is_remembered_by_its_name_is_allowed_in_the_sessions_folder(chats: ChatHouse) -> None:
+    """The app's *Allow & remember* sends the bare name of every tool but Bash."""
+    token = await chats.house.token("view", "chat", "approve")
+    async with chats.peer(token=token) as peer:
+        name, agent, request = await asking(chats, peer, "Write", file_path="notes.txt", content="hello")
+        await peer.say("chat.permission-response", requestId=request, allow=True, rememberEntry="Write")
+        await peer.until("permission_cancelled")
+        await chats.rig.until(lambda: answered(agent, "req-1"))
+        assert chats.rig.state(name).rules == ("Write(./**)",)
+        assert peer.client.sessions[name].notes == []
+        await only_in_the_sessions_folder(agent, "Write")
 
 
 async def test_a_request_that_ends_with_its_run_goes_with_it(chats: ChatHouse) -> None:
@@ -200,13 +224,64 @@ async def test_who_may_not_approve_brings_no_rules_along_and_may_send_all_the_sa
         agent = await chats.agent()
         assert chats.rig.state(name).allow == ()
         assert (await agent.check("t1", command="make")).behavior == "ask"
+        await agent.result()
+        await peer.until("complete")
+        (note,) = peer.client.sessions[name].notes
+        assert "Bash(make:*): " in note and "scope approve" in note
+
+
+async def test_a_file_tool_that_the_app_allows_by_its_name_is_allowed_in_the_sessions_folder(chats: ChatHouse) -> None:
+    """Names are what the app's list of tools has."""
+    name = await chats.session()
+    token = await chats.house.token("view", "chat", "approve")
+    async with chats.peer(token=token) as peer:
+        await peer.send(name, "go", {"toolsSettings": {"allowedTools": ["Write"], "disallowedTools": []}})
+        agent = await chats.agent()
+        assert chats.rig.state(name).allow == ("Write(./**)",)
+        await only_in_the_sessions_folder(agent, "Write")
+        await agent.result()
+        await peer.until("complete")
+        assert peer.client.sessions[name].notes == []
+
+
+async def test_what_the_app_allows_and_may_not_is_told_in_words_and_once(chats: ChatHouse) -> None:
+    name = await chats.session()
+    token = await chats.house.token("view", "chat", "approve")
+    async with chats.peer(token=token) as peer:
+        wide = {"toolsSettings": {"allowedTools": ["Bash", "Write"], "disallowedTools": []}}
+        for _ in range(2):
+            await peer.send(name, "go", wide)
+            agent = await chats.agent()
+            await agent.result()
+            await peer.until("complete")
+        shown = peer.client.sessions[name]
+        (note,) = shown.notes
+        assert note == (
+            "These tool permissions of your settings do not count here:\n"
+            "Bash: would allow every command: name one, or let an admin set it."
+        )
+        assert shown.errors == [], "the app would take the run for ended"
+        many = {"toolsSettings": {"allowedTools": [f"Bash(({number}" for number in range(30)]}}
+        await peer.send(name, "go", many)
+        agent = await chats.agent()
+        await agent.result()
+        await peer.until("complete")
+        assert shown.notes[1].endswith("And 20 more.")
 
 
 async def test_what_a_session_may_have_of_rules_is_told(chats: ChatHouse) -> None:
     name = await chats.session()
     many = tuple(f"Bash(make {number}:*)" for number in range(MOST_BROUGHT + 1))
     reply = await chats.rig.do(cmd.SetRules(session=name, allow=("Bash", "Bash(ls:*)"), deny=many), BOB)
-    assert reply.data == {"refused": ["Bash", many[-1]]}
+    assert reply.data == {
+        "refused": {
+            "Bash": "would allow every command: name one, or let an admin set it",
+            many[-1]: "only the first 100 rules of a kind are taken",
+        }
+    }
+    narrowed = await chats.rig.do(cmd.SetRules(session=name, allow=("Write", "Bash(ls:*)"), deny=many[:-1]), BOB)
+    assert narrowed.data == {"narrowed": {"Write": "Write(./**)"}}
+    await chats.rig.do(cmd.SetRules(session=name, allow=("Bash(ls:*)",), deny=many[:-1]), BOB)
     before = await chats.rig.kinds(name)
     await chats.rig.do(cmd.SetRules(session=name, allow=("Bash(ls:*)",), deny=many[:-1]), BOB)
     assert await chats.rig.kinds(name) == before, "what is so already is not told again"

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from fairlead.model.errors import BadMode, OutsideRoots
 from fairlead.model.policy import BadRule, Behavior, PermissionMode, Rule, format_rule, parse_rule
 from fairlead.sessions.policy import Memory, ModePolicy, ToolCall, decide, remember, suggest
-from fairlead.sessions.policy.remember import BadUpdate
+from fairlead.sessions.policy.remember import BadUpdate, check_or_narrow, check_rule
+from fairlead.sessions.policy.tools import EDIT_TOOLS
 from sessions.policy.attacks import ALLOWED, ATTACKS, HONEST
-from sessions.policy.place import place
+from sessions.policy.place import DATA, place
 
 SESSION = "session"
 
@@ -74,6 +75,43 @@ def test_an_allow_that_opens_everything_needs_an_admin(tool: str, content: str |
     assert len(after(wire((tool, content)), admin=True).memory.rules) == 1
     # To refuse everything is anybody's right.
     assert len(after(wire((tool, content), behavior="deny")).memory.rules) == 1
+
+
+@pytest.mark.parametrize("tool", EDIT_TOOLS)
+def test_the_bare_name_of_an_editing_tool_means_the_sessions_folder_and_never_the_gateways_own(tool: str) -> None:
+    """Even where the session's folder is the whole home, with the gateway's data and settings in it."""
+    home: dict[str, Any] = {"cwd": "/home/me", "roots": ()}
+    narrowed = format_rule(check_or_narrow(tool, Behavior.ALLOW, place(**home)))
+    assert narrowed == f"{tool}(./**)"
+
+    def verdict(path: str) -> Behavior:
+        return decide(ToolCall(tool, {EDIT_TOOLS[tool]: path}), place(allow=[narrowed], **home)).behavior
+
+    assert verdict("/home/me/notes.txt") is verdict("deep/down/notes.txt") is Behavior.ALLOW
+    assert verdict(f"{DATA}/fairlead.db") is verdict(f"{DATA}/../fairlead/keys") is Behavior.DENY
+    asked = ("/home/me/.config/fairlead/config.toml", "../other/notes.txt", "/etc/hosts", ".bashrc", ".git/config")
+    assert {path: verdict(path) for path in asked} == dict.fromkeys(asked, Behavior.ASK)
+
+
+def test_a_bare_name_is_not_narrowed_to_a_folder_whose_own_name_has_a_wildcard() -> None:
+    with pytest.raises(OutsideRoots):
+        check_or_narrow("Write", Behavior.ALLOW, place(cwd="/srv/a*b", roots=()))
+
+
+@pytest.mark.parametrize("text", ["Bash", "Bash(*)", "Write(/etc/**)", "Write(", "Edit(../**)"])
+def test_what_has_no_narrower_form_stays_refused(text: str) -> None:
+    with pytest.raises((BadRule, OutsideRoots)):
+        check_or_narrow(text, Behavior.ALLOW, place())
+
+
+def test_who_is_refused_a_bare_name_is_told_what_a_session_may_have_instead() -> None:
+    with pytest.raises(BadRule) as refused:
+        check_rule("Write", Behavior.ALLOW, place())
+    assert refused.value.data["instead"] == "Write(./**)"
+    assert "name a folder (Write(./**))" in refused.value.message
+    # An admin's rule and a rule that denies are what they say.
+    assert check_or_narrow("Write", Behavior.ALLOW, place(), admin=True) == rule("Write")
+    assert check_or_narrow("Write", Behavior.DENY, place()) == rule("Write", Behavior.DENY)
 
 
 @pytest.mark.parametrize(

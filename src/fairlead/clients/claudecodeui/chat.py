@@ -15,17 +15,17 @@ from fairlead.clients.claudecodeui import chat_messages as said
 from fairlead.clients.claudecodeui.chat_frames import FRAMES, ChatVariant, frame, number
 from fairlead.clients.claudecodeui.chat_hall import CODEC
 from fairlead.clients.claudecodeui.chat_messages import ChatError, Decide, Join, JoinAll, Said, Say, Stop
-from fairlead.clients.claudecodeui.chat_prompts import prompt, wishes
+from fairlead.clients.claudecodeui.chat_prompts import decision, prompt, wishes
 from fairlead.clients.claudecodeui.history import NAME, Memory, read_memory
-from fairlead.clients.claudecodeui.places import Fields
+from fairlead.clients.claudecodeui.places import PROVIDER, Fields
 from fairlead.model import commands as cmd
-from fairlead.model import events as ev
 from fairlead.model import queries as q
-from fairlead.model.errors import BadRequest, Busy, FairleadError, NotAllowed, NotFound, Stale
+from fairlead.model.errors import Busy, FairleadError, NotAllowed, NotFound, OutsideRoots, Stale
 from fairlead.model.gateway import Cursor
 from fairlead.model.halls import EnterHall
-from fairlead.model.ids import MessageId, RequestId, SessionId, is_uuid
+from fairlead.model.ids import MessageId, SessionId, is_uuid
 from fairlead.model.moments import moment
+from fairlead.model.policy import BadRule
 from fairlead.model.sockets import Do, Enter, Opening, Run, SocketRoute, Subscribe, Write
 from fairlead.model.store import Summary
 from fairlead.model.uploads import Taken, TakeUploads
@@ -43,9 +43,10 @@ class Line:
 
     `since`: all that the log has after this place came, or comes, to this socket; None: it is not attached.
     `whole`: its texts come whole, not in pieces; `stream` is what the client said of that. `last`: the number of the
-    last frame of a run when the client subscribed last."""
+    last frame of a run when the client subscribed last. `refused`: the rules that the client was last told of as not
+    taken, and why."""
 
-    __slots__ = ("asked", "last", "since", "stream", "tries", "whole")
+    __slots__ = ("asked", "last", "refused", "since", "stream", "tries", "whole")
 
     def __init__(self) -> None:
         self.asked: deque[Asked] = deque()
@@ -54,17 +55,19 @@ class Line:
         self.whole = False
         self.tries = 0
         self.last = 0
+        self.refused: dict[str, str] = {}
 
 
 class ChatConversation:
     """A step's tag is `(what for, session, ...)`."""
 
-    __slots__ = ("_focus", "_lines", "_now")
+    __slots__ = ("_focus", "_lines", "_notes", "_now")
 
     def __init__(self, opening: Opening) -> None:
         self._now = opening.now
         self._focus: frozenset[str] = frozenset()
         self._lines: dict[SessionId, Line] = {}
+        self._notes = 0
 
     # --- the conversation's port
 
@@ -95,8 +98,11 @@ class ChatConversation:
                 return self._attached(session, memory)
             case ("settings", session):
                 return self._configure(session, msgspec.convert(answer.settings, cmd.Settings))
-            case ("set" | "brought", session, list() as steps):
+            case ("set", session, list() as steps):
                 return self._prepared(session, steps)
+            case ("brought", session, list() as steps):
+                refused = (answer.data or {}).get("refused", {})
+                return (*self._left_out(session, refused), *self._prepared(session, steps))
             case ("taken", session):
                 return self._send(session, answer)
             case ("sent", session):
@@ -118,7 +124,7 @@ class ChatConversation:
                 stale = isinstance(error, NotFound)
                 return (self._stale(given, None, error) if stale else self._told(said.failed(error, None)),)
             case ("decided", session, Decide() as given, pending):
-                return (self._undecided(session, given, pending, error),)
+                return self._undecided(session, given, pending, error)
             case ("left", _):
                 return ()
             case (_, session, *_) if not self._lines[session].asked:
@@ -130,7 +136,7 @@ class ChatConversation:
                 return (self._told(said.in_progress(session)), *self._done(session))
             case ("brought", session, list() as steps) if isinstance(error, NotAllowed):
                 # Who may not approve brings no rules along; the prompt is theirs to send all the same.
-                return self._prepared(session, steps)
+                return (*self._left_out(session, self._brought(session, error)), *self._prepared(session, steps))
             case ("withdrawn", session) if isinstance(error, NotFound):
                 return self._again(session)
             case ("ended", session):
@@ -283,6 +289,20 @@ class ChatConversation:
             return (Run(("taken", session), TakeUploads(asked.uploads), session),)
         return self._send(session, ())
 
+    def _brought(self, session: SessionId, error: FairleadError) -> dict[str, str]:
+        """The rules that came with the prompt, none of which is taken."""
+        asked = self._lines[session].asked[0]
+        assert isinstance(asked, Say)
+        return {} if asked.rules is None else dict.fromkeys((*asked.rules.allow, *asked.rules.deny), error.message)
+
+    def _left_out(self, session: SessionId, refused: dict[str, str]) -> Sequence[Do]:
+        """The app sends its rules with every prompt: of the same ones it is told once."""
+        line = self._lines[session]
+        if line.refused == refused:
+            return ()
+        line.refused = refused
+        return (self._noted(session, said.left_out(refused)),) if refused else ()
+
     def _send(self, session: SessionId, taken: tuple[Taken, ...]) -> Sequence[Do]:
         asked = self._lines[session].asked[0]
         assert isinstance(asked, Say)
@@ -345,13 +365,23 @@ class ChatConversation:
         told = {"kind": "protocol_error", "code": error.word, "error": error.message, "sessionId": error.session}
         return frame({**told, "timestamp": moment(self._now())})
 
-    def _undecided(self, session: SessionId, given: Decide, pending: q.PendingView, error: FairleadError) -> Do:
+    def _noted(self, session: SessionId, words: str) -> Write:
+        """A row for this client alone. A `protocol_error` would end the run in the app's eyes."""
+        self._notes += 1
+        told = {"kind": "error", "id": f"note-{self._now()}-{self._notes}", "sessionId": session, "provider": PROVIDER}
+        return Write(frame({**told, "content": words, "timestamp": moment(self._now())}))
+
+    def _undecided(
+        self, session: SessionId, given: Decide, pending: q.PendingView, error: FairleadError
+    ) -> Sequence[Do]:
         if isinstance(error, NotFound | Stale):
-            return self._stale(given, session, error)
-        if given.remember and isinstance(error, BadRequest | NotAllowed):
+            return (self._stale(given, session, error),)
+        if given.remember and isinstance(error, BadRule | OutsideRoots):
             # What cannot be remembered is no reason to leave the question open.
-            return _answer(msgspec.structs.replace(given, remember=""), pending)
-        return self._told(said.failed(error, session))
+            instead = error.data.get("instead", "")
+            again = _answer(msgspec.structs.replace(given, remember=instead), pending)
+            return (again,) if instead else (self._noted(session, said.not_remembered(error)), again)
+        return (self._told(said.failed(error, session)),)
 
     def _stale(self, given: Decide, session: SessionId | None, error: FairleadError) -> Write:
         """An answer that decided nothing: the card is to go, and why is said; no run is over for it."""
@@ -372,18 +402,7 @@ def _wanted(asked: Join, memory: Memory) -> int:
 
 
 def _answer(given: Decide, pending: q.PendingView) -> Run:
-    question = isinstance(ev.decode(pending.event), ev.QuestionAsked)
-    answers = (given.input or {}).get("answers") if question else None
-    step = cmd.Answer(
-        session=pending.session,
-        request=RequestId(given.request),
-        behavior="allow" if given.allow else "deny",
-        message=given.message,
-        updated_input=given.input,
-        answers=answers if isinstance(answers, dict) else None,
-        remember=(given.remember,) if given.remember and given.allow else (),
-    )
-    return Run(("decided", pending.session, given, pending), step, given.request)
+    return Run(("decided", pending.session, given, pending), decision(given, pending), given.request)
 
 
 SOCKET: Final = SocketRoute(

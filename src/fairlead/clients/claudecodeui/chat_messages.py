@@ -20,6 +20,9 @@ MOST_SEQ: Final = 2**53
 MOST_SESSIONS: Final = 200
 """Sessions that one subscribe may name; each is read for it."""
 
+MOST_NAMED: Final = 10
+"""Rules that one note names."""
+
 
 class Rules(msgspec.Struct, frozen=True):
     """What the client's own settings say of tools."""
@@ -106,6 +109,17 @@ def replay_gap(session: str) -> ChatError:
 def failed(error: FairleadError, session: str | None) -> ChatError:
     """What the gateway refused, as this protocol says it."""
     return ChatError("INTERNAL_ERROR", error.message, session)
+
+
+def left_out(refused: Mapping[str, str]) -> str:
+    """Which of the client's own rules for tools do not count, for the person who set them."""
+    named = [f"{rule[:80]}: {why.rstrip('.')[:200]}." for rule, why in refused.items()][:MOST_NAMED]
+    more = [f"And {len(refused) - MOST_NAMED} more."] if len(refused) > MOST_NAMED else []
+    return "\n".join(["These tool permissions of your settings do not count here:", *named, *more])
+
+
+def not_remembered(error: FairleadError) -> str:
+    return f"Your answer counts this once and is not remembered. {error.message}"
 
 
 def read(data: bytes) -> Said | None:

@@ -1,11 +1,13 @@
-"""A prompt as commands: what the client wants to be otherwise first, then the message with what goes with it. Pure."""
+"""Prompts and answers as commands. With a prompt, what the client wants to be otherwise comes first. Pure."""
 
 from msgspec import structs
 
 from fairlead.clients.claudecodeui.attachments import content
-from fairlead.clients.claudecodeui.chat_messages import Say
+from fairlead.clients.claudecodeui.chat_messages import Decide, Say
 from fairlead.model import commands as cmd
-from fairlead.model.ids import MessageId
+from fairlead.model import events as ev
+from fairlead.model import queries as q
+from fairlead.model.ids import MessageId, RequestId
 from fairlead.model.uploads import Taken
 
 
@@ -30,4 +32,18 @@ def prompt(asked: Say, taken: tuple[Taken, ...]) -> cmd.Send:
         content=content(asked.text, taken),
         message=MessageId(asked.message) if asked.message else None,
         wait=asked.queue,
+    )
+
+
+def decision(given: Decide, pending: q.PendingView) -> cmd.Answer:
+    question = isinstance(ev.decode(pending.event), ev.QuestionAsked)
+    answers = (given.input or {}).get("answers") if question else None
+    return cmd.Answer(
+        session=pending.session,
+        request=RequestId(given.request),
+        behavior="allow" if given.allow else "deny",
+        message=given.message,
+        updated_input=given.input,
+        answers=answers if isinstance(answers, dict) else None,
+        remember=(given.remember,) if given.remember and given.allow else (),
     )

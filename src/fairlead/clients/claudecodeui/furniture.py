@@ -197,6 +197,11 @@ def task_master(request: Request) -> Steps:
     return json_response({"success": True, "installation": {"isInstalled": False}, "isReady": False})
 
 
+def task_server(request: Request) -> Steps:
+    yield from ()
+    return json_response({"hasMCPServer": False, "isConfigured": False})
+
+
 def project_tasks(request: Request) -> Steps:
     yield from ()
     return json_response({"projectId": request.params["project"], "taskmaster": None})
@@ -228,6 +233,8 @@ ROUTES: Final = (
     route("GET", "/api/taskmaster/tasks/{project}", "view", "tasks", tasks, "None."),
     route("GET", "/api/providers/{provider}/skills", "view", "skills", skills, "None of our own."),
     route("GET", "/api/taskmaster/installation-status", "view", "task_master", task_master, "It is not there."),
+    route("GET", "/api/taskmaster/mcp-status", "view", "task_server", task_server, "It is not there."),
+    route("GET", "/api/mcp-utils/taskmaster-server", "view", "task_server.1_36", task_server, "So asks 1.36."),
     route("GET", "/api/projects/{project}/taskmaster", "view", "project_tasks", project_tasks, "None."),
     route("GET", "/api/browser-use/settings", "view", "browser", browser, "It is off."),
 )

@@ -18,7 +18,7 @@ from fairlead.model import queries as q
 from fairlead.model.errors import NotFound
 from fairlead.model.ids import SessionId, session_id
 from fairlead.model.moments import moment
-from fairlead.model.routes import Param, Request, Steps
+from fairlead.model.routes import Param, Request, Steps, json_response
 from fairlead.model.store import Summary
 
 PATH: Final = "/api/providers/sessions"
@@ -129,13 +129,22 @@ def provider_id(request: Request) -> Steps:
 
 
 def token_usage(request: Request) -> Steps:
+    return ok((yield from _tokens(request)))
+
+
+def token_usage_1_36(request: Request) -> Steps:
+    return json_response((yield from _tokens(request)))
+
+
+def _tokens(request: Request) -> Any:
+    """Steps: what the last `token_budget` of the chat told."""
     session = named_session(request)
     if (yield q.Whole(session, wait=False)):
         tokens = read_memory((yield q.ReadFold(session, NAME))).tokens
     else:
         # Its file is long and still being read: the end of it says as much.
         tokens = last_held((yield q.Glance(session, GLANCED)))
-    return ok(budget(tokens or ev.Tokens()))
+    return budget(tokens or ev.Tokens())
 
 
 def rename(request: Request) -> Steps:
@@ -170,6 +179,14 @@ ROUTES: Final = (
     route("GET", ONE, "view", "sessions.get", details, "One session, by our id or its agent's."),
     route("GET", f"{ONE}/provider-id", "view", "sessions.provider_id", provider_id, "The agent's own id of it."),
     route("GET", f"{ONE}/token-usage", "view", "sessions.token_usage", token_usage, "What its context holds now."),
+    route(
+        "GET",
+        "/api/projects/{project}/sessions/{session}/token-usage",
+        "view",
+        "sessions.token_usage.1_36",
+        token_usage_1_36,
+        "So asks 1.36.",
+    ),
     route("PUT", ONE, "chat", "sessions.rename", rename, "Another title.", body_limit=SMALL),
     route(
         "DELETE",

@@ -6,14 +6,18 @@ from typing import Any, Final
 from fairlead.clients.claudecodeui.git_text import branches_of, commits_of, status_of
 from fairlead.clients.claudecodeui.places import Fields
 from fairlead.clients.claudecodeui.projects import folder_of
-from fairlead.clients.claudecodeui.rest import SMALL, refused, route
+from fairlead.clients.claudecodeui.rest import SMALL, Handler, refused, route
 from fairlead.model.admin import FolderPage, ListFolders
 from fairlead.model.errors import NotFound
 from fairlead.model.requests import Response
-from fairlead.model.routes import Param, Request, Steps, json_response
+from fairlead.model.routes import Param, Request, Route, Steps, json_response
 from fairlead.model.workspace import FileEntry, GitText, NotRepository, ReadFile, ReadGit, ReadTree
 
-TREE: Final = "/api/file-tree/projects/{project}"
+TREES: Final = (
+    ("/api/file-tree", "/api/file-tree/projects/{project}", ""),
+    ("/api", "/api/projects/{project}", ".1_36"),
+)
+"""Where files are: of folders, of one project, and what is behind the routes' names. The second is where 1.36 asks."""
 GIT: Final = "/api/git"
 NO_REPOSITORY: Final = "This folder is not in a git repository."
 READ_ONLY: Final = "Here files and changes are shown and not changed: ask the agent, or use the shell."
@@ -156,11 +160,27 @@ def read_only(request: Request) -> Steps:
 _PROJECT: Final = Param("project", str, "The project's id.", required=True)
 _FILE: Final = Param("file", str, "The file, from the project's folder.")
 
+
+def _files(folders: str, tree: str, mark: str) -> tuple[Route, ...]:
+    def at(method: str, path: str, name: str, handle: Handler, about: str, **more: Any) -> Route:
+        return route(method, path, "view", name + mark, handle, about, **more)
+
+    no = "Nothing is changed."
+    return (
+        at("GET", f"{tree}/files", "files", files, "What is in a project's folder."),
+        at("GET", f"{tree}/file", "files.text", text, "A file, as text.", query=(Param("filePath"),)),
+        at("GET", f"{tree}/files/content", "files.content", content, "A file's bytes.", query=(Param("path"),)),
+        at("GET", f"{folders}/browse-filesystem", "folders", browse, "Folders.", query=(Param("path"),)),
+        at("PUT", f"{tree}/file", "files.save", read_only, no),
+        at("DELETE", f"{tree}/files", "files.delete", read_only, no, body_limit=SMALL),
+        at("POST", f"{tree}/files/{{what}}", "files.make", read_only, no),
+        at("PUT", f"{tree}/files/{{what}}", "files.move", read_only, no, body_limit=SMALL),
+        at("POST", f"{folders}/create-folder", "folders.make", read_only, "No.", body_limit=SMALL),
+    )
+
+
 ROUTES: Final = (
-    route("GET", f"{TREE}/files", "view", "files", files, "What is in a project's folder."),
-    route("GET", f"{TREE}/file", "view", "files.text", text, "A file, as text.", query=(Param("filePath"),)),
-    route("GET", f"{TREE}/files/content", "view", "files.content", content, "A file's bytes.", query=(Param("path"),)),
-    route("GET", "/api/file-tree/browse-filesystem", "view", "folders", browse, "Folders.", query=(Param("path"),)),
+    *(one for trees in TREES for one in _files(*trees)),
     route("GET", f"{GIT}/status", "view", "git.status", status, "What is not committed.", query=(_PROJECT,)),
     route("GET", f"{GIT}/diff", "view", "git.diff", diff, "Of one file.", query=(_PROJECT, _FILE)),
     route("GET", f"{GIT}/commits", "view", "git.commits", commits, "The last ones.", query=(_PROJECT, Param("limit"))),
@@ -169,9 +189,4 @@ ROUTES: Final = (
     route("GET", f"{GIT}/remote-status", "view", "git.remote", remote, "Nothing is fetched.", query=(_PROJECT,)),
     route("GET", f"{GIT}/file-with-diff", "view", "git.both", both, "Before and now.", query=(_PROJECT, _FILE)),
     route("POST", f"{GIT}/{{what}}", "view", "git.change", read_only, "Nothing is changed.", body_limit=SMALL),
-    route("PUT", f"{TREE}/file", "view", "files.save", read_only, "Nothing is changed."),
-    route("DELETE", f"{TREE}/files", "view", "files.delete", read_only, "Nothing is changed.", body_limit=SMALL),
-    route("POST", f"{TREE}/files/{{what}}", "view", "files.make", read_only, "Nothing is changed."),
-    route("PUT", f"{TREE}/files/{{what}}", "view", "files.move", read_only, "Nothing is changed.", body_limit=SMALL),
-    route("POST", "/api/file-tree/create-folder", "view", "folders.make", read_only, "No.", body_limit=SMALL),
 )

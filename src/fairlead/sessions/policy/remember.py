@@ -18,6 +18,8 @@ from fairlead.sessions.policy.shell_rules import ANYTHING, problem_with
 from fairlead.sessions.policy.tools import PATH_TOOLS, SHELL_TOOL, canonical
 
 _MAX_UPDATES = 64  # the CLI suggests one or two; a person adds few
+HERE = "./**"
+"""Everything in the session's folder, but for what a rule must name (protected.py)."""
 
 
 class BadUpdate(BadRequest):
@@ -144,15 +146,26 @@ def check_rule(text: str, behavior: Behavior, context: PolicyContext, *, admin: 
     if tool == SHELL_TOOL and rule.content in (None, ANYTHING):
         raise BadRule(text, "would allow every command: name one, or let an admin set it")
     if tool in PATH_TOOLS:
-        _check_path_rule(text, rule.content, context)
+        _check_path_rule(text, rule, context)
     return rule
 
 
-def _check_path_rule(text: str, content: str | None, context: PolicyContext) -> None:
-    if content is None:
-        raise BadRule(text, "would allow paths everywhere: name a folder, or let an admin set it")
+def check_or_narrow(text: str, behavior: Behavior, context: PolicyContext, *, admin: bool = False) -> Rule:
+    """As `check_rule`, for clients that know only the names of tools: `Write` means the session's folder."""
     try:
-        start = static_part(absolute(content, context.cwd, context.home))
+        return check_rule(text, behavior, context, admin=admin)
+    except BadRule as error:
+        if "instead" not in error.data:
+            raise
+        return check_rule(error.data["instead"], behavior, context, admin=admin)
+
+
+def _check_path_rule(text: str, rule: Rule, context: PolicyContext) -> None:
+    if rule.content is None:
+        instead = f"{rule.tool}({HERE})"
+        raise BadRule(text, f"would allow paths everywhere: name a folder ({instead}), or let an admin set it", instead)
+    try:
+        start = static_part(absolute(rule.content, context.cwd, context.home))
         within = context.inside(context.exactly(start))
     except BadPath:
         raise BadRule(text, "has a path that cannot be resolved") from None

@@ -1,0 +1,54 @@
+"""What clients keep for their users: one document for each user and client, bounded, and gone with the user."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from fairlead.model.auth import Identity
+from fairlead.model.errors import NotAllowed, TooLarge
+from fairlead.model.preferences import ReadPreferences, SavePreferences
+from fairlead.model.requests import Action
+from fairlead.model.store import Documents
+from fairlead.sessions.shown import reader_of
+
+SPACE: Final = "preferences"
+"""By user and client, with a NUL between."""
+LIMIT: Final = 64 << 10
+"""Bytes of one user's settings of one client."""
+
+
+class PreferenceBook:
+    def __init__(self, documents: Documents) -> None:
+        self._documents = documents
+        self._lock = asyncio.Lock()
+
+    def performers(self) -> Mapping[type[Action], Callable[[Identity, Any], Awaitable[Any]]]:
+        return {ReadPreferences: self._read, SavePreferences: self._save}
+
+    async def _read(self, who: Identity, action: ReadPreferences) -> dict[str, Any]:
+        found: dict[str, Any] = await self._documents.get(SPACE, _key(who, action.client)) or {}
+        return found
+
+    async def _save(self, who: Identity, action: SavePreferences) -> None:
+        # A client may keep its rules for tools here, and bring them along with the user's next prompt.
+        if not who.may("approve"):
+            raise NotAllowed("This needs the scope approve, which your credential does not have.", scope="approve")
+        key = _key(who, action.client)
+        async with self._lock:
+            kept = {**(await self._documents.get(SPACE, key) or {}), **action.changes}
+            if (size := len(msgspec.json.encode(kept))) > LIMIT:
+                raise TooLarge("settings of this client", size, LIMIT)
+            await self._documents.put(SPACE, key, kept)
+
+    async def forget(self, user: str) -> None:
+        """A user was removed, or a credential that belongs to no user was revoked."""
+        async with self._lock:
+            for key in await self._documents.list(SPACE):
+                if key.startswith(f"{user}\0"):
+                    await self._documents.delete(SPACE, key)
+
+
+def _key(who: Identity, client: str) -> str:
+    return f"{reader_of(who)}\0{client}"

@@ -1,0 +1,100 @@
+"""Versions of claudecodeui's app on our door, from the oldest that works to the newest: one conversation each."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Browser, Response
+
+from browser.browsing import eventually
+from browser.cloud_app import CloudHouse, Tab, dot_png
+from browser.test_browser_claudecodeui import HELLO, WROTE, house, open_house
+from faults.gateway_process import GatewayProcess
+from tools.cloudcli_app import OTHERS, VERSION
+
+__all__ = ["house"]
+
+VERSIONS = sorted((VERSION, *OTHERS))
+SETTINGS_ON_SERVER = "1.37.3"
+"""From here on the app's settings are kept by the server, and what the server has not is forgotten."""
+ELSEWHERE = "/api/providers/"
+"""The app asks for the models of agents that there are none of, and takes the answer for what it is."""
+
+
+@pytest.fixture(params=VERSIONS)
+async def any_house(chromium: Browser, tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[CloudHouse]:
+    async for opened in open_house(chromium, GatewayProcess(tmp_path), request.param):
+        yield opened
+
+
+async def remembered(tab: Tab, version: str) -> None:
+    """*Allow & remember*, until the app has put it away."""
+
+    def kept(answer: Response) -> bool:
+        return answer.request.method == "PATCH" and '"Write"' in (answer.request.post_data or "")
+
+    if version < SETTINGS_ON_SERVER:
+        await tab.choose("Allow & remember")
+        return
+    async with tab.page.expect_response(kept):
+        await tab.choose("Allow & remember")
+
+
+async def test_a_conversation_with_a_file_a_picture_and_a_tool_that_is_allowed_for_good(
+    any_house: CloudHouse, request: pytest.FixtureRequest
+) -> None:
+    house, version = any_house, request.node.callspec.params["any_house"]
+    source = house.gateway.cwd / "src"
+    source.mkdir()
+    await asyncio.to_thread((source / "main.py").write_text, "print('hi')\n")
+    tab = await house.signed_in()
+    tab.missed.clear()
+
+    # A file by its name.
+    await tab.write("SCRIPT:text see @mai")
+    await tab.visible("main.py").wait_for()
+    await tab.page.keyboard.press("Enter")
+    await eventually(tab.written, lambda text: text == "SCRIPT:text see src/main.py ")
+    await tab.page.keyboard.press("Enter")
+    await tab.answered(f"{HELLO} see src/main.py")
+    await tab.until(tab.ends, 1)
+
+    # A picture.
+    await tab.attach(dot_png())
+    await tab.say("SCRIPT:text seen")
+    await tab.answered(f"{HELLO} see src/main.py", f"{HELLO} seen")
+    await eventually(tab.pictures, lambda widths: widths == [1])
+    await tab.until(tab.ends, 2)
+
+    # A tool. What the app remembers holds in the next session too, in the project's folder.
+    await tab.say("SCRIPT:write notes.txt")
+    await remembered(tab, version)
+    await tab.until(tab.ends, 3)
+    tab.frames.clear()
+    await tab.page.goto(house.address)
+    await tab.visible("New Session").first.wait_for()
+    await tab.choose("New Session")
+    await tab.say("SCRIPT:write more.txt")
+    await eventually(tab.words, lambda said: len(said) == 1 and said[0].startswith(WROTE))
+    assert not any(frame.get("kind") == "permission_request" for frame in tab.frames)
+    assert (house.gateway.cwd / "more.txt").read_text() == "hello\nworld\n"
+    assert [call for call in tab.missed if ELSEWHERE not in call] == []
+
+
+async def test_a_tool_that_may_not_be_allowed_by_its_name_is_shown_as_such(house: CloudHouse) -> None:
+    tab = await house.signed_in()
+    await tab.page.get_by_role("button", name="Settings", exact=True).first.click()
+    await tab.choose("Permissions")
+    await tab.page.get_by_placeholder("Write").fill("Bash")
+    await tab.page.keyboard.press("Enter")
+    await eventually(tab.allowed_tools, lambda tools: tools == ["Bash"])
+    await tab.page.reload()
+    await tab.visible("New Session").first.wait_for()
+    await tab.say("SCRIPT:slow 240")
+    note = tab.page.get_by_text("Bash: would allow every command")
+    await note.wait_for()
+    # The run goes on, and can be stopped.
+    await tab.until(tab.ticks, 2)
+    await tab.stop()
+    await tab.until(tab.ends, 1)
