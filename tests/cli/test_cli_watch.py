@@ -102,6 +102,18 @@ async def test_a_connection_that_was_closed_in_order_is_opened_again() -> None:
         assert seqs(await told(fake, until=2)) == [1, 2]
 
 
+async def test_who_has_seen_enough_closes_in_order() -> None:
+    codes: list[int | None] = []
+
+    async def stays(socket: ServerConnection) -> None:
+        await says(subscribed(), event(1), stay=True)(socket)
+        codes.append(socket.close_code)
+
+    async with gateway(stays) as fake:
+        await told(fake, until=1)
+    assert codes == [1000]
+
+
 async def test_an_event_that_comes_twice_is_told_once() -> None:
     async with gateway(breaks, says(subscribed(), event(1), event(2), event(3), stay=True)) as fake:
         assert seqs(await told(fake, until=3)) == [1, 2, 3]

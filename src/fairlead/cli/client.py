@@ -299,13 +299,18 @@ class Watch:
             cause: Exception = EOFError("it closed the connection")
             try:
                 async with self._connect() as socket, aclosing(self._subscribed(socket)) as events:
-                    async for told in events:
-                        attempt = 0
-                        if lost:
-                            lost = False
-                            yield Note("back", "The gateway is back.")
-                        if told is not None:
-                            yield told
+                    try:
+                        async for told in events:
+                            attempt = 0
+                            if lost:
+                                lost = False
+                                yield Note("back", "The gateway is back.")
+                            if told is not None:
+                                yield told
+                    except GeneratorExit:
+                        # The reader has all it wants. Left to the connection, this would close as an error (1011).
+                        await socket.close()
+                        raise
             except InvalidStatus as error:
                 status = error.response.status_code
                 if status < 500 and status != 429:
