@@ -128,6 +128,18 @@ def the_stream_of_a_block_comes_before_its_record_and_its_stop_after(turn: Said)
     assert short == ["message_start", *block, *block, "message_delta", "message_stop"]
 
 
+def the_stream_of_a_text_is_the_events_of_the_model_api(turn: Said) -> None:
+    """Of one answer that is one text."""
+    events = [message["event"] for message in some(turn, "stream_event")]
+    kinds = [event["type"] for event in events]
+    assert kinds[:2] == ["message_start", "content_block_start"]
+    assert kinds[-3:] == ["content_block_stop", "message_delta", "message_stop"]
+    assert set(kinds[2:-3]) == {"content_block_delta"}
+    assert set(events[2]) == {"type", "index", "delta"} and events[2]["delta"]["type"] == "text_delta"
+    text = "".join(event["delta"]["text"] for event in events[2:-3])
+    assert text == of(turn, "assistant")[-1]["message"]["content"][0]["text"]
+
+
 def content_blocks_have_the_shapes_of_the_seed(said: Said) -> None:
     for block in blocks(said, "assistant", "text"):
         assert (set(block), type(block["text"])) == ({"type", "text"}, str)
