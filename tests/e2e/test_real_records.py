@@ -45,7 +45,8 @@ def deny(request: Message) -> control.Deny:
 async def test_a_conversation_and_its_limits_after_a_resume(
     start: Start, version: str, cli_cwd: Path, tmp_path: Path
 ) -> None:
-    async with start("--include-partial-messages") as cli:
+    # Some versions between the pinned ones begin in another mode.
+    async with start("--include-partial-messages", "--permission-mode", "default") as cli:
         await cli.set_up()
         await initialized_again(cli, version)
         await said_and_called(cli)

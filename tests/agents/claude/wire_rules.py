@@ -28,7 +28,13 @@ MODEL_USAGE = {
 }
 ERRORS = {"error_during_execution", "error_max_turns", "error_max_budget_usd"}
 API_ERRORS = {"authentication_failed", "billing_error", "rate_limit", "invalid_request", "server_error", "unknown"}
-CARRIES_TOTALS_OVER = (2, 1, 325)
+
+# The oldest versions that were seen to do so.
+TELLS_MODES = "2.1.77"
+TELLS_ERRORS = "2.1.90"
+DESCRIBES_CALLS = "2.1.120"
+CARRIES_TOTALS_OVER = "2.1.280"
+HAS_USAGE_OF_QUERY = "2.1.310"
 
 
 def of(said: Said, kind: str, subtype: str | None = None) -> list[Message]:
@@ -57,9 +63,10 @@ def blocks(said: Said, kind: str, block: str) -> list[Message]:
     return found
 
 
-def newer_than_oldest(version: str) -> bool:
-    """Much of what the seed says came after 2.1.37."""
-    return parse_version(version) != (2, 1, 37)
+def since(version: str, first: str) -> bool:
+    this, other = parse_version(version), parse_version(first)
+    assert this is not None and other is not None
+    return this >= other
 
 
 # --- init, answers, streams -----------------------------------------------------------------------------------
@@ -221,16 +228,14 @@ def usage_is_of_the_query_and_cost_and_the_usage_of_models_run_on(first: Message
 
 def after_a_resume_totals_begin_again_or_go_on(before: Message, after: Message, version: str) -> None:
     """The last result of a process that ended cleanly, and the first of the process that resumed its session."""
-    known = parse_version(version)
-    assert known is not None
-    carried = known >= CARRIES_TOTALS_OVER
+    carried = since(version, CARRIES_TOTALS_OVER)
     assert (after["total_cost_usd"] > before["total_cost_usd"]) is carried
-    assert ("model_usage_since_last_result" in after) is carried
     (name,) = after["modelUsage"]
     assert (after["modelUsage"][name]["outputTokens"] > 42) is carried
-    if carried:
-        since = after["model_usage_since_last_result"]
-        assert {model: used["outputTokens"] for model, used in since.items()} == {name: 42}
+    of_query = after.get("model_usage_since_last_result")
+    assert (of_query is not None) is since(version, HAS_USAGE_OF_QUERY)
+    if of_query is not None:
+        assert {model: used["outputTokens"] for model, used in of_query.items()} == {name: 42}
 
 
 def an_error_result_has_no_text_and_all_else(said: Said, version: str) -> None:
@@ -241,7 +246,7 @@ def an_error_result_has_no_text_and_all_else(said: Said, version: str) -> None:
         an_error_has_its_fields(result)
         assert all(isinstance(error, str) for error in result["errors"])
         if result["subtype"].startswith("error_max"):
-            assert result["is_error"] is bool(result["errors"]) is newer_than_oldest(version)
+            assert result["is_error"] is bool(result["errors"]) is since(version, TELLS_ERRORS)
 
 
 def an_error_has_its_fields(result: Message) -> None:
@@ -267,7 +272,7 @@ def a_state_carries_the_mode_when_it_changed_except_in_the_oldest(said: Said, ve
     states = of(said, "system", "status")
     assert all(is_uuid(state["uuid"]) and is_uuid(state["session_id"]) for state in states)
     modes = [state["permissionMode"] for state in states if "permissionMode" in state]
-    assert modes[: len(changes)] == ([*changes] if newer_than_oldest(version) else [])
+    assert modes[: len(changes)] == ([*changes] if since(version, TELLS_MODES) else [])
     assert set(modes) <= MODES
 
 
@@ -292,7 +297,7 @@ def a_permission_that_is_asked_for_has_its_tool_and_what_else_the_version_says(s
         assert all("type" in update for update in request.get("permission_suggestions", []))
     for name in ("permission_suggestions", "blocked_path"):
         assert len([request for request in found if name in request]) in range(1, len(found)), name
-    assert any("description" in request for request in found) is newer_than_oldest(version)
+    assert any("description" in request for request in found) is since(version, DESCRIBES_CALLS)
 
 
 def what_a_subagent_says_and_asks_names_the_call_that_began_it(turn: Said) -> None:
