@@ -17,6 +17,7 @@ from tools.pytest_house import NoSkips, ProcessGuard, RandomOrder, RuleResults, 
 
 # The suites' asserts explain themselves like those of any test; this must be said before anybody imports one.
 pytest.register_assert_rewrite("fairlead.testing.store_conformance", "fairlead.testing.derived_conformance")
+pytest.register_assert_rewrite("agents.claude.wire_rules")
 
 # A shared machine says nothing about our speed: no example fails for being slow.
 settings.register_profile("fairlead", deadline=None, suppress_health_check=[HealthCheck.too_slow])

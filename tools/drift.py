@@ -29,7 +29,7 @@ SCENARIOS = (
     "tests/e2e/test_harness.py",
     *(
         f"tests/e2e/test_real_{name}.py"
-        for name in ("turns", "permissions", "hooks", "wire", "terminal", "handover", "transcripts")
+        for name in ("turns", "permissions", "hooks", "wire", "records", "terminal", "handover", "transcripts")
     ),
     "tests/e2e/dialin",
 )

@@ -13,7 +13,9 @@ from websockets.asyncio.client import ClientConnection, connect
 from clients.happy.telling import assert_balanced, real_schema
 from e2e.desk import Desk, at_desk, settings
 from e2e.harness import NEWEST, on_versions
+from fairlead.agents.demo.scripts import Text, ToolUse
 from fairlead.testing.happy_client import HappyClient
+from fairlead.testing.model_api import ANSWERS, ScriptedModel
 from fairlead.testing.mylifedb_client import MyLifeDbClient
 from patience import PATIENCE
 
@@ -77,7 +79,8 @@ async def pages(desk: Desk) -> list[dict[str, Any]]:
 
 @on_versions()
 @pytest.mark.rules("S001-019", "S001-021", "S001-022", "S001-081", "S001-085", "S001-125", "S001-143")
-async def test_several_turns_and_processes_as_envelopes(desk: Desk) -> None:
+@pytest.mark.rules("S001-065")
+async def test_several_turns_and_processes_as_envelopes(desk: Desk, model: ScriptedModel) -> None:
     await desk.open()
     async with phone(desk) as seat:
         await desk.send(f"SCRIPT:bash touch {desk.cwd / 'made'}")
@@ -100,6 +103,7 @@ async def test_several_turns_and_processes_as_envelopes(desk: Desk) -> None:
         await desk.do("close")
         await desk.send("SCRIPT:text another process")
         assert (await seat.turns(4))[-1] == "completed"
+        await example_1(desk, seat, model)
 
         await desk.send(f"SCRIPT:subagent bash touch {desk.cwd / 'sub'}")
         await desk.answer(await desk.until("permission.asked"))
@@ -113,6 +117,24 @@ async def test_several_turns_and_processes_as_envelopes(desk: Desk) -> None:
     await asyncio.to_thread(check, seat.envelopes)
     assert_balanced(await pages(desk))
     assert (await pages(desk))[: len(seat.envelopes)] == seat.envelopes
+
+
+async def example_1(desk: Desk, seat: Phone, model: ScriptedModel) -> None:
+    """A sentence, a call, and no word after its result. The newest CLI then asks the model for one, in vain: what it
+    asks is no person's."""
+    (desk.cwd / "auth.py").write_text("the tide is high")
+    call = ToolUse("Read", {"file_path": str(desk.cwd / "auth.py")})
+    model.answers = [[Text("I will inspect auth files."), call], []]
+    before = len(seat.envelopes)
+    await desk.send(f"SCRIPT:{ANSWERS}")
+    assert (await seat.turns(5))[-1] == "completed"
+    prompt, *example = seat.envelopes[before:]
+    assert (prompt["role"], prompt["ev"]["t"]) == ("user", "text")
+    kinds = [envelope["ev"]["t"] for envelope in example]
+    assert kinds == ["turn-start", "text", "tool-call-start", "tool-call-end", "turn-end"]
+    assert {envelope["role"] for envelope in example} == {"agent"}
+    assert len({envelope["turn"] for envelope in example}) == 1
+    assert not [envelope for envelope in example if "subagent" in envelope]
 
 
 def check(envelopes: list[dict[str, Any]]) -> None:

@@ -52,21 +52,6 @@ async def test_a_prompt_is_a_string_or_blocks_and_a_keep_alive_between_them_does
 
 
 @on_versions()
-@pytest.mark.rules("S004-086")
-async def test_a_stream_event_is_an_event_of_the_model_api(start: Start) -> None:
-    async with start("--include-partial-messages") as cli:
-        await cli.turn("SCRIPT:long 3")
-        events = [m["event"] for m in cli.all("stream_event")]
-    kinds = [event["type"] for event in events]
-    assert kinds[:2] == ["message_start", "content_block_start"]
-    assert kinds[-3:] == ["content_block_stop", "message_delta", "message_stop"]
-    assert set(kinds[2:-3]) == {"content_block_delta"}
-    assert set(events[2]) == {"type", "index", "delta"} and events[2]["delta"]["type"] == "text_delta"
-    text = "".join(event["delta"]["text"] for event in events[2:-3])
-    assert text == cli.all("assistant")[-1]["message"]["content"][0]["text"]
-
-
-@on_versions()
 @pytest.mark.rules("S004-130", "S004-131", "S004-165")
 async def test_an_interrupt_withdraws_the_permission_that_waits_and_is_answered_by_an_empty_success(
     start: Start, version: str

@@ -16,8 +16,10 @@ from clients.mylifedb.house import Frame, Tab
 from clients.mylifedb.test_mylifedb_socket import level
 from e2e.desk import Desk, at_desk, settings
 from e2e.harness import API_KEY, NEWEST, on_versions
+from e2e.test_real_transcripts import by_hand
 from fairlead.clients.mylifedb.kinds import had, kinds_of
-from fairlead.testing.mylifedb_client import MyLifeDbClient
+from fairlead.sessions.threads import walk
+from fairlead.testing.mylifedb_client import MyLifeDbClient, build_tree
 from patience import PATIENCE
 
 CONVERSATION = ("user", "assistant")
@@ -69,7 +71,10 @@ async def copied(desk: Desk, uuid: str) -> None:
 @on_versions()
 @pytest.mark.rules("S000-016", "S000-017", "S000-018", "S000-019", "S000-034", "S000-046", "S000-055", "S000-056")
 @pytest.mark.rules("S000-064", "S000-129", "S000-146", "S000-186", "S000-188", "S000-189", "S000-214", "S000-237")
-async def test_a_turn_with_a_tool_live_and_from_the_transcript(desk: Desk, cli_home: Path) -> None:
+@pytest.mark.rules("S000-190")
+async def test_a_turn_with_a_tool_live_and_from_the_transcript(
+    desk: Desk, cli_home: Path, claude: Path, cli_env: dict[str, str]
+) -> None:
     await desk.open()
     async with tab(desk) as seat:
         assert [line["type"] for line in await desk.log()] == ["session.opened"], "connecting starts no process"
@@ -102,6 +107,15 @@ async def test_a_turn_with_a_tool_live_and_from_the_transcript(desk: Desk, cli_h
         if frame["type"] in CONVERSATION:
             assert frame == by_uuid[frame["uuid"]], "history has the transcript's own record"
     assert conversation(list(by_uuid.values())) == conversation(live)
+    # Somebody goes back to the call and on from there, in the same session.
+    await desk.do("close")
+    await desk.until("session.closed")
+    at = ("--resume", desk.session, "--resume-session-at", said[1]["uuid"])
+    await by_hand(claude, cli_env, desk.cwd, "SCRIPT:text instead", *at)
+    async with tab(desk) as branched:
+        other = await branched.until(lambda frame: "SCRIPT:text instead" in str(frame.get("message")))
+        (parent,) = [node for node in walk(build_tree(branched.frames)) if node.uuid == said[1]["uuid"]]
+        assert [child.uuid for child in parent.children] == [said[2]["uuid"], other["uuid"]]
 
 
 @on_versions(NEWEST)

@@ -1,8 +1,10 @@
 """The real CLI behind the whole gateway, over stdio: turns, streams, the queue, interrupts, settings, errors."""
 
 import asyncio
+import fcntl
 import os
 import signal
+import termios
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import pytest
 from e2e.desk import Desk, at_desk, settings
 from e2e.dialed import written_down
 from e2e.harness import NEWEST, OLDEST, on_versions
+from fairlead.system.proctable import program_inside
 from fairlead.testing.model_api import ScriptedModel
 from patience import PATIENCE
 
@@ -143,7 +146,17 @@ async def test_the_limit_of_turns_is_a_failed_turn(desk: Desk) -> None:
     assert "max_turns" in end["reason"] or "turns" in " ".join(end.get("errors", []))
 
 
+def waits_in_its_input(pid: int) -> bool:
+    """A process that is stopped was sent something that it did not read."""
+    pipe = os.open(f"/proc/{pid}/fd/0", os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        return fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)) != bytes(4)
+    finally:
+        os.close(pipe)
+
+
 @on_versions(NEWEST)
+@pytest.mark.rules("S004-299")
 async def test_resume_after_the_cli_was_killed(desk: Desk, model: ScriptedModel, cli_home: Path) -> None:
     """What it had written down is shown to the model again. Versions up to 2.1.140 write a prompt late: one that they
     are killed over may be lost to the model, and is in our log as a failed turn."""
@@ -154,7 +167,16 @@ async def test_resume_after_the_cli_was_killed(desk: Desk, model: ScriptedModel,
             await asyncio.sleep(0.02)
     await desk.send("SCRIPT:slow 200")
     await desk.until("text.delta")
-    os.kill(desk.all("agent.started")[0]["pid"], signal.SIGKILL)
+    pid = desk.all("agent.started")[0]["pid"]
+    program = inside.pid if (inside := program_inside(pid)) else pid
+    os.kill(program, signal.SIGSTOP)
+    waiting = asyncio.create_task(desk.ask("set_model", session=desk.session, model="claude-haiku-4-5"))
+    async with asyncio.timeout(PATIENCE):
+        while not waits_in_its_input(program):
+            await asyncio.sleep(0.02)
+    os.kill(pid, signal.SIGKILL)
+    refused = await waiting
+    assert (refused["type"], refused["code"]) == ("error", "agent_gone"), "what it was asked and did not answer"
     end = await desk.until("turn.ended")
     assert end["status"] == "failed"
     exited = await desk.until("agent.exited")

@@ -207,14 +207,6 @@ async def test_a_fork_has_its_own_id_and_leaves_the_original_alone(start: Start,
 
 
 @on_versions()
-@pytest.mark.rules("S004-016", "S004-267")
-async def test_the_limit_of_turns_ends_the_query(start: Start) -> None:
-    async with start("--max-turns", "2") as cli:
-        result = await cli.turn("SCRIPT:loop")
-        assert (result["subtype"], result["num_turns"]) == ("error_max_turns", 3)
-
-
-@on_versions()
 @pytest.mark.rules("S004-245", "S004-246", "S004-247")
 async def test_a_prompt_whose_uuid_was_seen_is_skipped(start: Start, model: ScriptedModel) -> None:
     async with start("--replay-user-messages") as cli:
@@ -327,35 +319,12 @@ async def test_model_and_thinking_are_set_by_request(start: Start, model: Script
 
 
 @on_versions()
-@pytest.mark.rules("S004-094", "S004-150")
-async def test_a_second_initialize_and_the_usage_of_a_query(start: Start, version: str) -> None:
-    async with start() as cli:
-        await cli.set_up()
-        again = await cli.ask(control.Initialize())
-        if since(version, "2.1.170"):
-            assert again["subtype"] == "success"
-        else:
-            assert (again["subtype"], again["error"]) == ("error", "Already initialized")
-        usage = (await cli.turn("SCRIPT:text"))["usage"]
-        for name in ("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"):
-            assert isinstance(usage[name], int)
-
-
-@on_versions()
 @pytest.mark.rules("S004-339")
 async def test_the_mode_delegate_is_known_to_old_versions_alone(start: Start, version: str) -> None:
     async with start() as cli:
         await cli.set_up()
         answer = await cli.ask(control.SetPermissionMode(mode="delegate"))
         assert answer["subtype"] == ("error" if since(version, "2.1.220") else "success")
-
-
-@on_versions()
-@pytest.mark.rules("S004-330")
-async def test_an_api_error_is_a_result_with_is_error(start: Start) -> None:
-    async with start() as cli:
-        result = await cli.turn("SCRIPT:error 400")
-        assert (result["subtype"], result["is_error"]) == ("success", True)
 
 
 @on_versions()

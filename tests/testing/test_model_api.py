@@ -14,7 +14,8 @@ from typing import Any
 import httpx
 import pytest
 
-from fairlead.testing.model_api import ModelRequest, ScriptedModel
+from fairlead.agents.demo.scripts import Text, ToolUse
+from fairlead.testing.model_api import ANSWERS, ModelRequest, ScriptedModel
 from patience import PATIENCE
 
 TOOLS: list[dict[str, Any]] = [{"name": name, "input_schema": {}} for name in ("Agent", "Bash", "Write")]
@@ -62,6 +63,21 @@ async def test_a_held_model_takes_a_request_and_answers_it_when_released(model: 
     assert not answering.done()
     model.release()
     assert "hello" in (await answering).text
+
+
+async def test_answers_that_a_test_sets_come_one_after_another_and_may_say_nothing(model: ScriptedModel) -> None:
+    model.answers = [[Text("Looking."), ToolUse("Bash", {"command": "ls"})], []]
+    prompt = f"SCRIPT:{ANSWERS}"
+    first = (await post(model, body(prompt))).json()
+    assert [block["type"] for block in first["content"]] == ["text", "tool_use"]
+    result = {"type": "tool_result", "tool_use_id": first["content"][1]["id"], "content": "a.txt"}
+    told: list[dict[str, Any]] = [
+        {"role": "assistant", "content": first["content"]},
+        {"role": "user", "content": [result]},
+    ]
+    last = (await post(model, body(prompt, *told))).json()
+    assert (last["content"], last["stop_reason"]) == ([], "end_turn")
+    assert kinds(await stream(model, body(prompt, *told))) == ["message_start", "ping", "message_delta", "message_stop"]
 
 
 async def test_a_text_streams_in_the_order_of_the_messages_api(model: ScriptedModel) -> None:

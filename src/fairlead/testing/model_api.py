@@ -38,6 +38,8 @@ from fairlead.testing.model_stream import CutHere, Piece, answer, new_id, server
 
 CALLS = "calls"
 """The name of the script whose tool calls a test sets (`ScriptedModel.calls`)."""
+ANSWERS = "answers"
+"""The name of the script whose answers a test sets (`ScriptedModel.answers`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,9 @@ class ScriptedModel:
         self.requests: list[ModelRequest] = []
         self.calls: list[ToolUse] = []
         """What a prompt `SCRIPT:calls` makes the model call, one after another."""
+        self.answers: list[list[Block]] = []
+        """What the model answers a prompt `SCRIPT:answers` with, and then the results of the tools that it called. One
+        without blocks is an answer that says nothing, as models give it too."""
         self.url = ""
         self._port = port
         self._log_path = log
@@ -173,7 +178,9 @@ class ScriptedModel:
         call, kind = self._understand(body)
         await self._note(_describe(request, body, call, kind))
         await self._answering.wait()
-        blocks = self._calls(call) if (call.name, kind) == (CALLS, "messages") else _blocks(call, kind)
+        blocks = self._set_by_a_test(call) if kind == "messages" else None
+        if blocks is None:
+            blocks = _blocks(call, kind)
         request_id = new_id("req_")
         refused = next((b for b in blocks if isinstance(b, ApiError)), None)
         if refused is not None:
@@ -183,8 +190,12 @@ class ScriptedModel:
             return JSONResponse(answer(blocks, model), headers={"request-id": request_id})
         return _EventStream(server_events(blocks, model), request_id, self._delta_delay)
 
-    def _calls(self, call: Call) -> list[Block]:
-        return [*self.calls[call.step : call.step + 1]] or [Text("Done.")]
+    def _set_by_a_test(self, call: Call) -> list[Block] | None:
+        if call.name == CALLS:
+            return [*self.calls[call.step : call.step + 1]] or [Text("Done.")]
+        if call.name == ANSWERS:
+            return self.answers[call.step] if call.step < len(self.answers) else [Text("Done.")]
+        return None
 
     def _understand(self, body: dict[str, Any]) -> tuple[Call, str]:
         tools = frozenset(str(t.get("name")) for t in body.get("tools") or [])

@@ -63,7 +63,7 @@ async def level(tab: Tab) -> None:
 # --- connecting
 
 
-@pytest.mark.rules("S000-197", "S000-211", "S000-212")
+@pytest.mark.rules("S000-197", "S000-198", "S000-211", "S000-212")
 @pytest.mark.parametrize("session", [OTHER, "no-uuid", SESSION[:-1]])
 async def test_an_unknown_session_is_404_before_the_upgrade(house: House, session: str) -> None:
     headers = {"authorization": f"Bearer {house.admin}"}
