@@ -13,6 +13,7 @@ import pytest
 from fairlead.model import commands as cmd
 from fairlead.server.binding import Binding
 from fairlead.server.limits import Limits
+from fairlead.server.runner import KEEP_ALIVE_S
 from patience import PATIENCE
 from server.fakes import SESSION, Served, serving, until
 
@@ -92,6 +93,12 @@ async def test_a_request_under_way_is_answered_before_the_end() -> None:
             served.runner.stop()
             served.gateway.release.set()
             assert (await asking).status_code == 200
+
+
+def test_an_idle_connection_is_given_up_by_the_client_first() -> None:
+    """Else a request may cross the server's close and be lost."""
+    expiry = httpx.Limits().keepalive_expiry
+    assert expiry is not None and expiry * 2 < KEEP_ALIVE_S
 
 
 async def test_a_signal_stops_it() -> None:

@@ -23,6 +23,9 @@ log = logging.getLogger("fairlead.server")
 
 GRACE_S: Final = 5
 """Seconds for requests under way when the server stops; sockets are told at once."""
+KEEP_ALIVE_S: Final = 20
+"""An idle HTTP connection is closed after so long. Clients have to give theirs up first (httpx after 5 s, uvicorn's
+own default): a request that crosses the close is lost."""
 
 
 class _Server(uvicorn.Server):
@@ -90,6 +93,7 @@ class Runner:
             proxy_headers=bool(binding.trusted_proxies),
             forwarded_allow_ips=list(binding.trusted_proxies),
             timeout_graceful_shutdown=GRACE_S,
+            timeout_keep_alive=KEEP_ALIVE_S,
             backlog=backlog(limits),
             ssl_certfile=binding.tls_cert,
             ssl_keyfile=binding.tls_key,
