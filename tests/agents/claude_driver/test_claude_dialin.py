@@ -362,6 +362,7 @@ def test_the_agent_cannot_speak_with_our_marks() -> None:
 # --- variables
 
 
+@pytest.mark.rules("S004-125")
 async def test_variables_are_sent_where_they_have_an_effect_and_refused_elsewhere(tmp_path: Path) -> None:
     room = await Room(tmp_path, OLD).start()
     await room.agent.set_variables({"TEAM": "blue"})
