@@ -184,18 +184,26 @@ async def test_a_tool_that_is_refused_is_not_run(house: CloudHouse) -> None:
 
 @pytest.mark.parametrize("ahead", [0, 2])
 async def test_a_text_before_a_tool_is_shown_once_whatever_the_clock_of_the_page(house: CloudHouse, ahead: int) -> None:
-    """The app stamps prompts and streamed texts with its own clock and sorts all rows by time."""
+    """The app stamps prompts and streamed texts with its own clock and sorts all rows by time.
+
+    The clock is set at each step and stands in between: how long the page takes has no part in it."""
     tab = await house.signed_in()
-    await tab.page.clock.install(time=datetime.now(UTC) + timedelta(seconds=ahead))
+
+    async def set_clock() -> None:
+        await tab.page.clock.set_fixed_time(datetime.now(UTC) + timedelta(seconds=ahead))
+
     await tab.page.reload()
     await tab.visible("New Session").first.wait_for()
+    await set_clock()
     await tab.say("SCRIPT:text first")
     await tab.answered(f"{HELLO} first")
     await tab.until(tab.ends, 1)
     # With a history there is something to sort by.
+    await set_clock()
     await tab.say("SCRIPT:tool")
     await tab.visible("Allow once").wait_for()
     await eventually(tab.words, lambda said: said == [f"{HELLO} first", BEFORE])
+    await set_clock()
     await tab.choose("Allow once")
     await tab.until(tab.ends, 2)
     wanted = [f"{HELLO} first", BEFORE, f"{WROTE} hi"]
