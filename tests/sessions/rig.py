@@ -382,6 +382,11 @@ class Rig:
             while not true():
                 await asyncio.sleep(0.002)
 
+    async def all_live(self) -> None:
+        """Wait until each watcher is live. One that still reads history gets a text whole, without its pieces."""
+        feeds = self.registry._feeds
+        await self.until(lambda: all(watcher.live for feed in feeds.values() for watcher in feed._watchers()))
+
     def loaded(self, session: SessionId = SESSION) -> Session:
         found = self.registry.loaded(session)
         assert found is not None

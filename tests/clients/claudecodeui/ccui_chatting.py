@@ -107,13 +107,8 @@ class ChatHouse:
         agent = await self.rig.kind.launched(number)
         await agent.prompted()
         await agent.ready()
-        await self.all_live()
+        await self.rig.all_live()
         return agent
-
-    async def all_live(self) -> None:
-        """Wait until each watcher is live. One that still reads history gets a text whole, without its pieces."""
-        feeds = self.rig.registry._feeds
-        await self.rig.until(lambda: all(watcher.live for feed in feeds.values() for watcher in feed._watchers()))
 
     async def messages(self, session: str, query: str = "", token: str = "") -> Any:
         path = f"/claudecodeui/api/providers/sessions/{session}/messages{query}"

@@ -383,7 +383,7 @@ async def test_pieces_come_of_the_session_that_is_looked_at_and_whole_texts_of_t
         # It is looked at again: from the next run on it is streamed again.
         await peer.send(one, "c")
         await first.prompted()
-        await chats.all_live()
+        await chats.rig.all_live()
         await stream(first, "Back", ".", message="m4")
         await first.result()
         await peer.until(lambda frame: frame["sessionId"] == one and frame["kind"] == "complete")

@@ -84,6 +84,7 @@ class ChatHouse:
         agent = await self.rig.kind.launched(number)
         await agent.prompted()
         await agent.ready()
+        await self.rig.all_live()
         return agent
 
     async def interrupted(self, agent: SaidAgent, times: int = 1) -> None:

@@ -72,6 +72,8 @@ async def test_who_comes_back_gets_exactly_what_it_missed(chats: ChatHouse, away
             name = await peer.begin("tell")
             agent = await chats.agent()
             await there.say("chat:subscribe", conversationId=name, lastSeq=0)
+            await there.until("subscribed")
+            await chats.rig.all_live()
             await stream(agent, "Once ", "upon ", whole=False)
             await peer.until(lambda frame: frame.get("delta") == "upon ")
             await there.until(lambda frame: frame.get("delta") == "upon ")
