@@ -105,6 +105,8 @@ class Piece(msgspec.Struct):
     call: str = ""
     name: str = ""
     length: int = 0
+    checksum: int = 0
+    """Of the text streamed so far: a block is recognised by it."""
     marks: list[tuple[int, int]] = []
     told: bool = False
 
