@@ -61,7 +61,7 @@ async def test_a_session_started_by_hand_appears_and_is_followed(
     assert len(set(ids)) == len(ids)
 
 
-@on_versions()
+@on_versions(core=True)
 @pytest.mark.rules("S000-199")
 async def test_it_goes_on_here_and_then_there_again(
     desk: Desk, claude: Path, cli_env: dict[str, str], cli_cwd: Path

@@ -34,6 +34,17 @@ def test_every_run_is_kept_with_its_seed_and_verdict(
     assert runs[0]["seed"] != runs[1]["seed"]
 
 
+def test_both_versions_of_the_real_cli_have_every_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = tmp_path / "told"
+    sees = f"import os; open({str(told)!r}, 'a').write(os.environ.get('FAIRLEAD_CLIS', 'nothing') + ' ')"
+    parts = tuple(Part(name, name, 1, (python(sees),)) for name in ("unit", "cli"))
+    monkeypatch.setattr(test_stress, "PARTS", parts)
+    monkeypatch.setenv("FAIRLEAD_SEED", "")
+    monkeypatch.delenv("FAIRLEAD_CLIS", raising=False)
+    assert test_stress.main(["--runs", "1", "unit", "cli"], tmp_path / "result.json") == 0
+    assert told.read_text() == "nothing both "
+
+
 def test_the_busy_processes_run_meanwhile_and_end_with_the_block() -> None:
     def children() -> int:
         return sum(len(path.read_text().split()) for path in Path("/proc/self/task").glob("*/children"))
