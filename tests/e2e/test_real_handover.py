@@ -12,11 +12,11 @@ from e2e.harness import API_KEY, LAST_DIAL_IN, NEWEST, dials_in, on_versions, pa
 from fairlead.testing.model_api import ScriptedModel
 from patience import PATIENCE
 
-elsewhere = pytest.mark.parametrize(
-    ("version", "link"),
-    [*parameters(core=True, more=["terminal"]), *parameters(last=LAST_DIAL_IN, more=["dial-in"])],
-)
-"""Where a session goes from stdio."""
+
+def elsewhere(core: bool = False) -> pytest.MarkDecorator:
+    """Where a session goes from stdio. The core is the terminal, which every version has."""
+    dialed_in = parameters(last=LAST_DIAL_IN, more=["dial-in"])
+    return pytest.mark.parametrize(("version", "link"), [*parameters(core=core, more=["terminal"]), *dialed_in])
 
 
 @pytest.fixture(autouse=True)
@@ -80,24 +80,9 @@ def answers(desk: Desk) -> list[str]:
     return [text.removeprefix("Hello from the scripted model. ") for text in desk.texts()]
 
 
-@elsewhere
-@pytest.mark.rules("S001-123", "S001-143", "S001-012")
-async def test_one_session_goes_there_and_back(desk: Desk, version: str, link: str, model: ScriptedModel) -> None:
-    """Each scene finds it on stdio; the last leaves it in the terminal."""
-    await there_and_back_with_the_history(desk, link, model)
-    desk.scene()
-    await now_in_mid_stream_and_now_back(desk, link, model)
-    if link == "terminal":
-        if not dials_in(version):
-            desk.scene()
-            await a_version_that_does_not_dial_in_stays_where_it_was(desk, model)
-        desk.scene()
-        await a_request_is_answered_and_a_mode_taken_along(desk)
-        desk.scene()
-        await at_the_turns_end_before_the_queue(desk, model)
-
-
-async def there_and_back_with_the_history(desk: Desk, link: str, model: ScriptedModel) -> None:
+@elsewhere(core=True)
+@pytest.mark.rules("S001-123", "S001-143")
+async def test_there_and_back_with_the_history(desk: Desk, link: str, model: ScriptedModel) -> None:
     await desk.open("SCRIPT:text one")
     await desk.until("turn.ended")
     for place in (link, "stdio"):
@@ -115,6 +100,21 @@ async def there_and_back_with_the_history(desk: Desk, link: str, model: Scripted
     await told_once(desk)
 
 
+@elsewhere()
+@pytest.mark.rules("S001-012")
+async def test_a_session_moves_at_any_time(desk: Desk, version: str, link: str, model: ScriptedModel) -> None:
+    """Each scene finds it on stdio; the last leaves it in the terminal."""
+    await now_in_mid_stream_and_now_back(desk, link, model)
+    if link == "terminal":
+        if not dials_in(version):
+            desk.scene()
+            await a_version_that_does_not_dial_in_stays_where_it_was(desk, model)
+        desk.scene()
+        await a_request_is_answered_and_a_mode_taken_along(desk)
+        desk.scene()
+        await at_the_turns_end_before_the_queue(desk, model)
+
+
 async def at_the_turns_end_before_the_queue(desk: Desk, model: ScriptedModel) -> None:
     await desk.send("SCRIPT:slow 20")
     await desk.until("text.delta")
@@ -130,7 +130,7 @@ async def at_the_turns_end_before_the_queue(desk: Desk, model: ScriptedModel) ->
 
 
 async def now_in_mid_stream_and_now_back(desk: Desk, link: str, model: ScriptedModel) -> None:
-    await desk.send("SCRIPT:slow 200")
+    await desk.open("SCRIPT:slow 200")
     await desk.until("text.delta")
     assert (await desk.do("hand_over", link=link, when="now"))["data"]["state"] == "moved"
     assert (await desk.until("turn.ended"))["status"] == "cancelled"
