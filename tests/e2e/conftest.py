@@ -2,12 +2,14 @@
 
 import json
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
 from e2e import harness
+from fairlead.agents.claude.probe import Prober
+from fairlead.agents.claude.versions import Version
 from fairlead.testing.model_api import ScriptedModel
 from tools.clis import program_path
 
@@ -38,6 +40,24 @@ def real_cli_is_safe_here(request: pytest.FixtureRequest) -> None:
         reason = harness.why_not_isolated() or harness.why_not_installed(mark.args[0])
         if reason:
             pytest.skip(reason)
+
+
+TOLD: dict[tuple[tuple[str, ...], int], Version] = {}
+"""What the programs of this worker said of their versions."""
+
+
+@pytest.fixture(autouse=True)
+def each_program_is_asked_once_for_its_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each gateway asks, and the oldest CLI needs half a second for its answer: one gateway of a worker does."""
+    asks = Prober._ask
+
+    async def ask(prober: Prober, command: Sequence[str], env: Mapping[str, str]) -> Version:
+        key = (tuple(command), os.stat(command[0]).st_mtime_ns)
+        if key not in TOLD:
+            TOLD[key] = await asks(prober, command, env)
+        return TOLD[key]
+
+    monkeypatch.setattr(Prober, "_ask", ask)
 
 
 @pytest.fixture
