@@ -119,7 +119,7 @@ def turns(*usual: str, **how: Any) -> dict[object, int]:
         given.values[0]: mark.kwargs["turns"]
         for given in parameters(*usual, **how)
         for mark in given.marks
-        if isinstance(mark, pytest.Mark | pytest.MarkDecorator) and mark.name == "cli"
+        if mark.name == "cli"
     }
 
 
@@ -150,7 +150,7 @@ def test_versions_are_asked_for_by_name(monkeypatch: pytest.MonkeyPatch) -> None
     assert chosen(VERSIONS, "2.1.200, 2.1.77", 0) == ["2.1.77", "2.1.200"]
     monkeypatch.setenv("FAIRLEAD_CLIS", "2.1.77,2.1.200")
 
-    def taken(**bounds: str) -> list[object]:
+    def taken(**bounds: Any) -> list[object]:
         return [parameter.values[0] for parameter in parameters(**bounds)]
 
     assert taken() == ["2.1.77", "2.1.200"]
