@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,14 +21,23 @@ Line = dict[str, Any]
 Wanted = str | Callable[[Line], bool]
 
 
+UNUSED_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+"""Gateways here speak plain HTTP: without this each client would read all certificates of the machine."""
+
+
 class Desk:
-    """One socket on one gateway. Events are kept as they come; `until` waits for one."""
+    """One socket on one gateway. Events are kept as they come; `until` waits for one.
+
+    A start of the CLI costs more than a turn, so a test may go through several scenes on one process: in each,
+    `events` starts empty. `folded` and `raw` are always about the whole session.
+    """
 
     def __init__(self, gateway: Running, http: httpx.AsyncClient, socket: ClientConnection, cwd: Path) -> None:
         self.gateway = gateway
         self.http = http
         self.cwd = cwd
         self.events: list[Line] = []
+        self.earlier: list[Line] = []
         self.session = ""
         self.settings: Line = {}
         self._socket = socket
@@ -85,6 +95,12 @@ class Desk:
     async def answer(self, asked: Line, behavior: str = "allow", **fields: Any) -> Line:
         return await self.do("answer", request=asked["request"], behavior=behavior, **fields)
 
+    def scene(self) -> None:
+        """What came so far belongs to an earlier scene of the test."""
+        self.earlier.extend(self.events)
+        self.events.clear()
+        self._taken = 0
+
     # --- waiting
 
     async def until(self, wanted: Wanted, *, timeout: float = PATIENCE) -> Line:
@@ -125,7 +141,7 @@ class Desk:
 
     def folded(self) -> FoldState:
         fold = Fold()
-        for line in self.events:
+        for line in (*self.earlier, *self.events):
             fold.apply(line)
         return fold.state
 
@@ -167,7 +183,7 @@ async def sitting(gateway: Running, cwd: Path) -> AsyncIterator[Desk]:
     headers = {"Authorization": f"Bearer {gateway.token}"}
     address = gateway.url.replace("http", "ws", 1) + "/v1/ws"
     async with (
-        httpx.AsyncClient(base_url=gateway.url, headers=headers, timeout=PATIENCE) as http,
+        httpx.AsyncClient(base_url=gateway.url, headers=headers, timeout=PATIENCE, verify=UNUSED_TLS) as http,
         connect(address, additional_headers=headers, max_size=None) as socket,
     ):
         desk = Desk(gateway, http, socket, cwd)

@@ -9,10 +9,12 @@ from e2e.desk import Desk, Line
 from e2e.harness import LAST_DIAL_IN, on_versions
 
 dialing = on_versions(last=LAST_DIAL_IN)
+dialing_core = on_versions(last=LAST_DIAL_IN, core=True)
 
 
 def pid(desk: Desk) -> int:
-    return int(desk.all("agent.started")[-1]["pid"])
+    started = [line for line in (*desk.earlier, *desk.events) if line["type"] == "agent.started"]
+    return int(started[-1]["pid"])
 
 
 def gone(process: int) -> bool:

@@ -3,14 +3,17 @@
 Everything here keeps one promise: the real program gets an environment built from nothing, a made-up key, a HOME of
 its own, and a network that is loopback alone. Tests choose versions with `on_versions`; fixtures are in conftest.py.
 
-Which versions a run takes: every test runs on the newest version that it is for, and on one other, which changes from
-day to day. FAIRLEAD_CLIS names others: "2.1.77", "2.1.37,2.1.325", or "all" for every pinned one.
+Which versions a run takes: every test runs on the newest version that it is for. One other version, which changes from
+day to day, takes a third of the tests, which also changes, and always the core scenarios (`core`): so every test meets
+every pinned version within six days. FAIRLEAD_CLIS=both gives every test to both versions of the day; it also names
+versions that take every test: "2.1.77", "2.1.37,2.1.325", or "all" for every pinned one.
 """
 
 import datetime
 import os
 import shutil
 import socket
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -23,6 +26,14 @@ OLDEST, LAST_DIAL_IN, NEWEST = (release.version for release in RELEASES)
 VERSIONS = (OLDEST, LAST_DIAL_IN, NEWEST)
 
 API_KEY = "made-up-key-of-the-tests"
+
+SPARED = Path(__file__).parent / "bin"
+"""First in the CLI's PATH: programs that it starts for nothing that a test looks at."""
+
+# Inherited by the worker processes of a run, which must agree also when midnight passes.
+DAY = int(os.environ.setdefault("PYTEST_RUN_DAY", str(datetime.datetime.now(datetime.UTC).toordinal())))
+PARTS = 3
+"""The other version takes one of so many parts of the tests each time that its day comes."""
 
 
 def _numbers(version: str) -> tuple[int, ...]:
@@ -39,28 +50,38 @@ def dials_in(version: str) -> bool:
 
 
 def chosen(usual: Sequence[str], asked: str, day: int) -> list[str]:
-    """The versions of a run, oldest first: those asked for, else the newest of the usual ones and one other by the day.
+    """The versions of a run, oldest first: those asked for, else both: the newest of the usual ones and one other by
+    the day.
 
     All that a test is for are among the usual ones, so each runs on at least one version, whatever the day is.
     """
     if asked == "all":
         return sorted(usual, key=_numbers)
-    if asked:
+    if asked not in ("", "both"):
         return sorted(asked.replace(",", " ").split(), key=_numbers)
     *others, newest = sorted(usual, key=_numbers)
     return [others[day % len(others)], newest] if others else [newest]
 
 
-def on_versions(*usual: str, first: str = "", last: str = "") -> pytest.MarkDecorator:
+def has_its_turn(test: str, versions: int, day: int) -> bool:
+    """Whether a test runs on the other version of the day, of so many other versions: each has it in turn, whatever
+    its name is."""
+    return (zlib.crc32(test.encode()) + day // versions) % PARTS == 0
+
+
+def on_versions(*usual: str, first: str = "", last: str = "", core: bool = False) -> pytest.MarkDecorator:
     """Runs a test on real CLIs; it takes the argument `version` (or the fixture `claude`).
 
     `usual` are the pinned versions that are worth a run, all of them unless said otherwise. `first` and `last` are the
-    oldest and the newest version for which the test is true: FAIRLEAD_CLIS never takes it beyond them.
+    oldest and the newest version for which the test is true: FAIRLEAD_CLIS never takes it beyond them. A scenario of
+    the `core` also runs on the other version of the day when it is not this test's turn.
     """
-    return pytest.mark.parametrize("version", parameters(*usual, first=first, last=last))
+    return pytest.mark.parametrize("version", parameters(*usual, first=first, last=last, core=core))
 
 
-def parameters(*usual: str, first: str = "", last: str = "", more: Sequence[object] = ()) -> list[ParameterSet]:
+def parameters(
+    *usual: str, first: str = "", last: str = "", core: bool = False, more: Sequence[object] = ()
+) -> list[ParameterSet]:
     """The values of `on_versions`, for tests with further parameters."""
     unknown = set(usual) - set(VERSIONS)
     assert not unknown, f"no such CLI in tools/clis.py: {unknown}"
@@ -71,14 +92,27 @@ def parameters(*usual: str, first: str = "", last: str = "", more: Sequence[obje
     pinned = [version for version in usual or VERSIONS if fits(version)]
     assert pinned, "a test that is for no pinned version would never run"
     versions = [version for version in of_today(pinned) if fits(version)]
-    return [pytest.param(version, *more, marks=pytest.mark.cli(version)) for version in versions] or [
+    # How many versions take turns in this place; none where it is always taken.
+    turns = {version: 0 if core or asked() or version == versions[-1] else len(pinned) - 1 for version in versions}
+    return [pytest.param(name, *more, marks=pytest.mark.cli(name, turns=count)) for name, count in turns.items()] or [
         pytest.param("none", *more, marks=pytest.mark.skip(reason="not for the versions of this run"))
     ]
 
 
+def asked() -> str:
+    """The versions that somebody wants, as they were named; nothing for the usual choice."""
+    return os.environ.get("FAIRLEAD_CLIS", "")
+
+
 def of_today(usual: Sequence[str] = VERSIONS) -> list[str]:
     """The versions that this run takes for a test that is for all of these."""
-    return chosen(usual, os.environ.get("FAIRLEAD_CLIS", ""), datetime.datetime.now(datetime.UTC).toordinal())
+    return chosen(usual, asked(), DAY)
+
+
+def left_for_another_day(test: str, mark: pytest.Mark) -> bool:
+    """Whether this version of the test, named without its parameters, is not for today."""
+    turns = mark.kwargs.get("turns", 0)
+    return turns > 0 and not has_its_turn(test, turns, DAY)
 
 
 def why_not_isolated() -> str | None:
@@ -106,6 +140,7 @@ def cli_env(home: Path, base_url: str) -> dict[str, str]:
     folders = ["/usr/local/bin", "/usr/bin", "/bin"]
     if node and str(Path(node).parent) not in folders:
         folders.insert(0, str(Path(node).parent))
+    folders.insert(0, str(SPARED))
     return {
         "PATH": ":".join(folders),
         "HOME": str(home),

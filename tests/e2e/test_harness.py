@@ -12,9 +12,12 @@ from e2e.harness import (
     LAST_DIAL_IN,
     NEWEST,
     OLDEST,
+    PARTS,
     VERSIONS,
     chosen,
     cli_env,
+    has_its_turn,
+    left_for_another_day,
     on_versions,
     parameters,
     why_not_isolated,
@@ -51,7 +54,7 @@ def names(folder: Path, pattern: str) -> list[str]:
     return [path.name for path in folder.glob(pattern)]
 
 
-@on_versions()
+@on_versions(core=True)
 async def test_each_real_cli_answers_from_the_scripted_model(
     claude: Path,
     version: str,
@@ -97,12 +100,57 @@ def test_each_test_runs_on_the_newest_it_is_for_and_on_another_by_the_day() -> N
     assert all(chosen([only], "", day) == [only] for only in VERSIONS for day in range(3)), "whatever the day is"
 
 
+def test_in_a_few_days_each_test_meets_every_version() -> None:
+    """The newest has all tests on every day; each of the others takes about a third of them when its day comes."""
+    tests = [f"tests/e2e/test_file.py::test_{number}" for number in range(300)]
+    for others in (1, 2, 3):
+        met = {test: set[int]() for test in tests}
+        for day in range(10**5, 10**5 + others * PARTS):
+            today = [test for test in tests if has_its_turn(test, others, day)]
+            assert 0.2 < len(today) / len(tests) < 0.5, "no day has them all, none has nothing"
+            for test in today:
+                met[test].add(day % others)
+        assert all(versions == {*range(others)} for versions in met.values())
+
+
+def turns(*usual: str, **how: Any) -> dict[object, int]:
+    """How many versions take turns in the place of each version of this run; 0: it always runs."""
+    return {
+        given.values[0]: mark.kwargs["turns"]
+        for given in parameters(*usual, **how)
+        for mark in given.marks
+        if mark.name == "cli"
+    }
+
+
+def test_the_newest_that_a_test_is_for_and_the_core_are_never_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FAIRLEAD_CLIS", raising=False)
+    other, newest = turns().items()
+    assert (other[1], newest) == (2, (NEWEST, 0)), "two others take turns"
+    assert turns(last=LAST_DIAL_IN) == {OLDEST: 1, LAST_DIAL_IN: 0}
+    assert turns(OLDEST) == {OLDEST: 0}
+    assert set(turns(core=True).values()) == {0}
+    monkeypatch.setenv("FAIRLEAD_CLIS", "all")
+    assert turns() == dict.fromkeys(VERSIONS, 0), "versions that are asked for have every test"
+    monkeypatch.setenv("FAIRLEAD_CLIS", "both")
+    assert turns() == {other[0]: 0, NEWEST: 0}
+
+
+def test_only_what_has_its_turn_is_left_for_another_day() -> None:
+    tests = [f"tests/e2e/test_file.py::test_{number}" for number in range(30)]
+    always, sometimes = pytest.mark.cli(NEWEST, turns=0).mark, pytest.mark.cli(OLDEST, turns=2).mark
+    assert not any(left_for_another_day(test, always) for test in tests)
+    assert not any(left_for_another_day(test, pytest.mark.cli(NEWEST).mark) for test in tests)
+    left = [test for test in tests if left_for_another_day(test, sometimes)]
+    assert 0 < len(left) < len(tests)
+
+
 def test_versions_are_asked_for_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     assert chosen(VERSIONS, "all", 0) == [*VERSIONS]
     assert chosen(VERSIONS, "2.1.200, 2.1.77", 0) == ["2.1.77", "2.1.200"]
     monkeypatch.setenv("FAIRLEAD_CLIS", "2.1.77,2.1.200")
 
-    def taken(**bounds: str) -> list[object]:
+    def taken(**bounds: Any) -> list[object]:
         return [parameter.values[0] for parameter in parameters(**bounds)]
 
     assert taken() == ["2.1.77", "2.1.200"]

@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from e2e.desk import Desk, at_desk, settings
-from e2e.harness import API_KEY, LAST_DIAL_IN, NEWEST, on_versions, parameters
+from e2e.harness import API_KEY, LAST_DIAL_IN, NEWEST, dials_in, on_versions, parameters
 from fairlead.testing.model_api import ScriptedModel
 from patience import PATIENCE
 
-elsewhere = pytest.mark.parametrize(
-    ("version", "link"),
-    [*parameters(more=["terminal"]), *parameters(last=LAST_DIAL_IN, more=["dial-in"])],
-)
-"""Where a session goes from stdio."""
+
+def elsewhere(core: bool = False) -> pytest.MarkDecorator:
+    """Where a session goes from stdio. The core is the terminal, which every version has."""
+    dialed_in = parameters(last=LAST_DIAL_IN, more=["dial-in"])
+    return pytest.mark.parametrize(("version", "link"), [*parameters(core=core, more=["terminal"]), *dialed_in])
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +45,8 @@ async def desk(claude: Path, cli_env: dict[str, str], cli_cwd: Path, tmp_path: P
 
 def alive(desk: Desk) -> list[int]:
     """The processes of the session that still run."""
-    return [line["pid"] for line in desk.all("agent.started") if _runs(line["pid"])]
+    started = [line["pid"] for line in (*desk.earlier, *desk.events) if line["type"] == "agent.started"]
+    return [pid for pid in started if _runs(pid)]
 
 
 def _runs(pid: int) -> bool:
@@ -79,7 +80,7 @@ def answers(desk: Desk) -> list[str]:
     return [text.removeprefix("Hello from the scripted model. ") for text in desk.texts()]
 
 
-@elsewhere
+@elsewhere(core=True)
 @pytest.mark.rules("S001-123", "S001-143")
 async def test_there_and_back_with_the_history(desk: Desk, link: str, model: ScriptedModel) -> None:
     await desk.open("SCRIPT:text one")
@@ -99,10 +100,23 @@ async def test_there_and_back_with_the_history(desk: Desk, link: str, model: Scr
     await told_once(desk)
 
 
-@on_versions()
+@elsewhere()
 @pytest.mark.rules("S001-012")
-async def test_at_the_turns_end_before_the_queue(desk: Desk, model: ScriptedModel) -> None:
-    await desk.open("SCRIPT:slow 20")
+async def test_a_session_moves_at_any_time(desk: Desk, version: str, link: str, model: ScriptedModel) -> None:
+    """Each scene finds it on stdio; the last leaves it in the terminal."""
+    await now_in_mid_stream_and_now_back(desk, link, model)
+    if link == "terminal":
+        if not dials_in(version):
+            desk.scene()
+            await a_version_that_does_not_dial_in_stays_where_it_was(desk, model)
+        desk.scene()
+        await a_request_is_answered_and_a_mode_taken_along(desk)
+        desk.scene()
+        await at_the_turns_end_before_the_queue(desk, model)
+
+
+async def at_the_turns_end_before_the_queue(desk: Desk, model: ScriptedModel) -> None:
+    await desk.send("SCRIPT:slow 20")
     await desk.until("text.delta")
     reply = await desk.do("hand_over", link="terminal")
     assert reply["data"] == {"state": "waiting", "link": "terminal", "waits_for": ["a running turn"]}
@@ -115,9 +129,7 @@ async def test_at_the_turns_end_before_the_queue(desk: Desk, model: ScriptedMode
     await told_once(desk)
 
 
-@elsewhere
-@pytest.mark.rules("S001-012")
-async def test_now_in_mid_stream_and_now_back(desk: Desk, link: str, model: ScriptedModel) -> None:
+async def now_in_mid_stream_and_now_back(desk: Desk, link: str, model: ScriptedModel) -> None:
     await desk.open("SCRIPT:slow 200")
     await desk.until("text.delta")
     assert (await desk.do("hand_over", link=link, when="now"))["data"]["state"] == "moved"
@@ -142,11 +154,10 @@ async def test_before_anything_was_said(desk: Desk) -> None:
     await told_once(desk)
 
 
-@on_versions()
-async def test_a_request_is_answered_and_a_mode_taken_along(desk: Desk) -> None:
+async def a_request_is_answered_and_a_mode_taken_along(desk: Desk) -> None:
     """What was remembered and chosen on the one side holds on the other."""
     first, second = desk.cwd / "first", desk.cwd / "second"
-    await desk.open(f"SCRIPT:bash touch {first}")
+    await desk.send(f"SCRIPT:bash touch {first}")
     asked = await desk.until("permission.asked")
     assert (await desk.do("hand_over", link="terminal"))["data"]["state"] == "waiting"
     await desk.answer(asked, remember=["Bash(touch:*)"])
@@ -161,10 +172,7 @@ async def test_a_request_is_answered_and_a_mode_taken_along(desk: Desk) -> None:
     await told_once(desk)
 
 
-@on_versions(NEWEST, first="2.1.121")
-async def test_a_version_that_does_not_dial_in_stays_where_it_was(desk: Desk, model: ScriptedModel) -> None:
-    await desk.open("SCRIPT:text one")
-    await desk.until("turn.ended")
+async def a_version_that_does_not_dial_in_stays_where_it_was(desk: Desk, model: ScriptedModel) -> None:
     before = known(model)
     reply = await desk.ask("hand_over", session=desk.session, link="dial-in")
     assert reply["type"] == "error" and "stdio" in reply["message"]

@@ -13,6 +13,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from clients.happy.telling import assert_balanced, real_schema
 from e2e.desk import Desk, at_desk, settings
 from e2e.harness import NEWEST, on_versions
+from e2e.test_real_transcripts import WHOLE
 from fairlead.agents.demo.scripts import Text, ToolUse
 from fairlead.testing.happy_client import HappyClient
 from fairlead.testing.model_api import ANSWERS, ScriptedModel
@@ -183,7 +184,11 @@ async def test_one_session_on_three_protocols_and_an_answer_on_one_is_seen_on_al
 async def by_hand(claude: Path, env: dict[str, str], cwd: Path, *words: str) -> None:
     """The CLI as a person calls it, without a gateway."""
     process = await asyncio.create_subprocess_exec(
-        str(claude), "-p", *words, env=env, cwd=cwd, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE
+        *(str(claude), "-p", *words),
+        env={**env, **WHOLE},
+        cwd=cwd,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
     )
     await asyncio.wait_for(process.communicate(), PATIENCE)
     assert process.returncode == 0

@@ -43,85 +43,88 @@ def callbacks(cli: RealCli) -> list[Message]:
 
 @on_versions()
 @pytest.mark.rules("S004-033", "S004-034", "S004-035", "S004-151", "S004-158", "S004-160", "S004-218", "S004-221")
-async def test_an_allowed_tool_runs_unchanged_and_the_turn_goes_on(start: Start, cli_cwd: Path) -> None:
-    async with start() as cli:
-        cli.permission = None
-        await cli.prompt(f"SCRIPT:bash touch {cli_cwd / 'a'}")
-        asked = await cli.until(lambda m: m.get("request", {}).get("subtype") == "can_use_tool")
-        assert not (cli_cwd / "a").exists(), "the turn waits"
-        said = len(cli.all("assistant"))
-        call = cli.all("assistant")[-1]["message"]["content"][0]
-        request = {name: asked["request"][name] for name in ("tool_name", "input", "tool_use_id")}
-        assert request == {"tool_name": "Bash", "input": call["input"], "tool_use_id": call["id"]}
-        allow = control.Allow(updatedInput=request["input"], toolUseID=call["id"])
-        await cli.write(control.answer_line(asked["request_id"], allow))
-        decision = {"behavior": "allow", "updatedInput": request["input"], "toolUseID": call["id"]}
-        answer = {"subtype": "success", "request_id": asked["request_id"], "response": decision}
-        assert json.loads(cli.sent[-1]) == {"type": "control_response", "response": answer}
-        await cli.until("result")
-        assert (cli_cwd / "a").exists()
-        assert len(cli.all("assistant")) > said
-
-
-@on_versions()
-@pytest.mark.rules("S004-161", "S004-163", "S004-219")
-async def test_a_denial_blocks_the_tool_and_its_words_reach_the_model(
+@pytest.mark.rules("S004-161", "S004-163", "S004-219", "S004-162", "S004-220", "S004-222", "S004-223")
+@pytest.mark.rules("S004-159", "S004-224", "S004-225", "S004-228")
+async def test_a_person_allows_denies_aborts_changes_and_remembers(
     start: Start, cli_cwd: Path, model: ScriptedModel
 ) -> None:
     async with start() as cli:
-        cli.permission = lambda request: control.Deny(message="the moon is wrong", toolUseID=request["tool_use_id"])
-        await cli.turn(f"SCRIPT:bash touch {cli_cwd / 'a'}")
-        assert not (cli_cwd / "a").exists()
-        told = [message["content"] for message in model.of("bash")[-1].told if message["role"] == "user"]
-        results = [block for content in told for block in content if block["type"] == "tool_result"]
-        assert "the moon is wrong" in str(results), "as the result of the tool"
-
-
-@on_versions()
-@pytest.mark.rules("S004-162")
-async def test_a_denial_can_abort_the_whole_run(start: Start, model: ScriptedModel) -> None:
-    async with start() as cli:
-        cli.permission = lambda request: control.Deny(message="stop", interrupt=True)
-        await cli.turn("SCRIPT:bash touch a")
-        assert [request.step for request in model.of("bash")] == [0], "the model was not asked again"
-        assert (await cli.turn("SCRIPT:text"))["subtype"] == "success"
-
-
-@on_versions()
-@pytest.mark.rules("S004-220", "S004-222", "S004-223")
-async def test_a_changed_input_is_the_one_that_runs(start: Start, cli_cwd: Path) -> None:
-    (cli_cwd / "everything").mkdir()
-    async with start() as cli:
         await cli.set_up(**hooked("PostToolUse"))
-        cli.permission = lambda request: control.Allow(updatedInput={"command": 'echo "blocked"'})
-        await cli.turn("SCRIPT:bash rm -rf ./everything")
-        assert [m for m in cli.all("user") if "blocked" in str(m)], "the changed command ran"
-        assert (cli_cwd / "everything").exists()
-        (ran,) = callbacks(cli)
-        assert ran["input"]["tool_input"] == {"command": 'echo "blocked"'}, "the description that was left out is gone"
-        moved = cli_cwd / "moved.txt"
-        cli.permission = lambda request: control.Allow(updatedInput={**request["input"], "file_path": str(moved)})
-        await cli.turn(f"SCRIPT:write {cli_cwd / 'asked.txt'}")
-        assert moved.exists()
-        assert not (cli_cwd / "asked.txt").exists()
+        await an_allowed_tool_runs_unchanged_and_the_turn_goes_on(cli, cli_cwd)
+        for scene in (
+            a_denial_blocks_the_tool_and_its_words_reach_the_model,
+            a_denial_can_abort_the_whole_run,
+            a_changed_input_is_the_one_that_runs,
+            updated_permissions_hold_for_the_session,
+        ):
+            cli.scene()
+            model.requests.clear()
+            await scene(cli, cli_cwd, model)
 
 
-@on_versions()
-@pytest.mark.rules("S004-159", "S004-224", "S004-225", "S004-228")
-async def test_updated_permissions_hold_for_the_session(start: Start, cli_cwd: Path) -> None:
-    async with start() as cli:
-        rule = control.AddRules(
-            rules=(control.PermissionRule("Bash", "python3:*"),), behavior="allow", destination="session"
-        )
-        cli.permission = lambda request: control.Allow(updatedInput=request["input"], updatedPermissions=(rule,))
-        await cli.turn("SCRIPT:bash python3 one.py")
-        await cli.turn("SCRIPT:bash python3 two.py")
-        assert cli.asked() == ["Bash"]
-        mode = control.SetMode(mode="acceptEdits", destination="session")
-        cli.permission = lambda request: control.Allow(updatedInput=request["input"], updatedPermissions=(mode,))
-        await cli.turn(f"SCRIPT:write {cli_cwd / 'a.txt'}")
-        await cli.turn(f"SCRIPT:write {cli_cwd / 'b.txt'}")
-        assert cli.asked() == ["Bash", "Write"]
+async def an_allowed_tool_runs_unchanged_and_the_turn_goes_on(cli: RealCli, cwd: Path) -> None:
+    cli.permission = None
+    await cli.prompt(f"SCRIPT:bash touch {cwd / 'allowed'}")
+    asked = await cli.until(lambda m: m.get("request", {}).get("subtype") == "can_use_tool")
+    assert not (cwd / "allowed").exists(), "the turn waits"
+    said = len(cli.all("assistant"))
+    call = cli.all("assistant")[-1]["message"]["content"][0]
+    request = {name: asked["request"][name] for name in ("tool_name", "input", "tool_use_id")}
+    assert request == {"tool_name": "Bash", "input": call["input"], "tool_use_id": call["id"]}
+    allow = control.Allow(updatedInput=request["input"], toolUseID=call["id"])
+    await cli.write(control.answer_line(asked["request_id"], allow))
+    decision = {"behavior": "allow", "updatedInput": request["input"], "toolUseID": call["id"]}
+    answer = {"subtype": "success", "request_id": asked["request_id"], "response": decision}
+    assert json.loads(cli.sent[-1]) == {"type": "control_response", "response": answer}
+    await cli.until("result")
+    assert (cwd / "allowed").exists()
+    assert len(cli.all("assistant")) > said
+
+
+async def a_denial_blocks_the_tool_and_its_words_reach_the_model(cli: RealCli, cwd: Path, model: ScriptedModel) -> None:
+    cli.permission = lambda request: control.Deny(message="the moon is wrong", toolUseID=request["tool_use_id"])
+    await cli.turn(f"SCRIPT:bash touch {cwd / 'denied'}")
+    assert not (cwd / "denied").exists()
+    told = [message["content"] for message in model.of("bash")[-1].told if message["role"] == "user"]
+    results = [block for content in told for block in content if block["type"] == "tool_result"]
+    assert "the moon is wrong" in str(results), "as the result of the tool"
+
+
+async def a_denial_can_abort_the_whole_run(cli: RealCli, cwd: Path, model: ScriptedModel) -> None:
+    cli.permission = lambda request: control.Deny(message="stop", interrupt=True)
+    await cli.turn("SCRIPT:bash touch aborted")
+    assert [request.step for request in model.of("bash")] == [0], "the model was not asked again"
+    assert (await cli.turn("SCRIPT:text"))["subtype"] == "success"
+
+
+async def a_changed_input_is_the_one_that_runs(cli: RealCli, cwd: Path, model: ScriptedModel) -> None:
+    (cwd / "everything").mkdir()
+    cli.permission = lambda request: control.Allow(updatedInput={"command": 'echo "blocked"'})
+    await cli.turn("SCRIPT:bash rm -rf ./everything")
+    assert [m for m in cli.all("user") if "blocked" in str(m)], "the changed command ran"
+    assert (cwd / "everything").exists()
+    (ran,) = callbacks(cli)
+    assert ran["input"]["tool_input"] == {"command": 'echo "blocked"'}, "the description that was left out is gone"
+    moved = cwd / "moved.txt"
+    cli.permission = lambda request: control.Allow(updatedInput={**request["input"], "file_path": str(moved)})
+    await cli.turn(f"SCRIPT:write {cwd / 'asked.txt'}")
+    assert moved.exists()
+    assert not (cwd / "asked.txt").exists()
+
+
+async def updated_permissions_hold_for_the_session(cli: RealCli, cwd: Path, model: ScriptedModel) -> None:
+    rule = control.AddRules(
+        rules=(control.PermissionRule("Bash", "python3:*"),), behavior="allow", destination="session"
+    )
+    cli.permission = lambda request: control.Allow(updatedInput=request["input"], updatedPermissions=(rule,))
+    await cli.turn("SCRIPT:bash python3 one.py")
+    await cli.turn("SCRIPT:bash python3 two.py")
+    assert cli.asked() == ["Bash"]
+    mode = control.SetMode(mode="acceptEdits", destination="session")
+    cli.permission = lambda request: control.Allow(updatedInput=request["input"], updatedPermissions=(mode,))
+    await cli.turn(f"SCRIPT:write {cwd / 'a.txt'}")
+    await cli.turn(f"SCRIPT:write {cwd / 'b.txt'}")
+    assert cli.asked() == ["Bash", "Write"]
 
 
 @on_versions()
@@ -183,63 +186,6 @@ async def test_a_hook_allows_denies_or_leaves_it_to_the_next_layer(
 
 
 @on_versions()
-@pytest.mark.rules("S004-197", "S004-201", "S004-202")
-async def test_a_hook_blocks_changes_the_input_and_adds_context(
-    start: Start, cli_cwd: Path, model: ScriptedModel
-) -> None:
-    async with start() as cli:
-        await cli.set_up(**hooked())
-        cli.hook = lambda request: control.HookAnswer(decision="block", reason="blocked here")
-        await cli.turn(f"SCRIPT:bash touch {cli_cwd / 'a'}")
-        assert not (cli_cwd / "a").exists()
-        changed = {"command": f"touch {cli_cwd / 'changed'}"}
-        cli.hook = lambda request: deciding("allow", updatedInput=changed)
-        await cli.turn(f"SCRIPT:bash touch {cli_cwd / 'b'}")
-        assert (cli_cwd / "changed").exists()
-        assert not (cli_cwd / "b").exists()
-    async with start() as cli:
-        await cli.set_up(**hooked("UserPromptSubmit"))
-        output = control.HookOutput(hookEventName="UserPromptSubmit", additionalContext="the tide is high")
-        cli.hook = lambda request: control.HookAnswer(hookSpecificOutput=output)
-        await cli.turn("SCRIPT:text x")
-        assert "the tide is high" in str(model.of("text")[-1].told)
-
-
-@on_versions()
-@pytest.mark.rules("S004-196", "S004-197")
-async def test_every_field_of_a_hooks_answer_may_be_left_out_or_said(start: Start, cli_cwd: Path) -> None:
-    async with start() as cli:
-        await cli.set_up(**hooked())
-        cli.hook = lambda request: control.HookAnswer()
-        await cli.turn(f"SCRIPT:bash touch {cli_cwd / 'a'}")
-        assert cli.asked() == ["Bash"], "an empty answer decides nothing"
-        assert (cli_cwd / "a").exists()
-        cli.hook = lambda request: control.HookAnswer(
-            continue_=True,
-            suppressOutput=True,
-            stopReason="not now",
-            decision="approve",
-            reason="it is harmless",
-            systemMessage="a note",
-        )
-        await cli.turn(f"SCRIPT:bash touch {cli_cwd / 'b'}")
-        assert cli.asked() == ["Bash"], "approved"
-        assert (cli_cwd / "b").exists()
-
-
-@on_versions()
-@pytest.mark.rules("S004-204")
-async def test_an_async_answer_of_a_hook_does_not_hold_the_tool_up(start: Start, cli_cwd: Path) -> None:
-    async with start() as cli:
-        await cli.set_up(**hooked())
-        for name, answer in (("a", control.AsyncHookAnswer()), ("b", control.AsyncHookAnswer(asyncTimeout=5000))):
-            cli.hook = lambda request, answer=answer: answer
-            assert (await cli.turn(f"SCRIPT:bash touch {cli_cwd / name}"))["subtype"] == "success"
-            assert (cli_cwd / name).exists()
-        assert len(callbacks(cli)) == 2
-
-
-@on_versions()
 @pytest.mark.rules("S004-195")
 async def test_a_hook_that_is_not_answered_in_its_time_is_not_waited_for(start: Start, cli_cwd: Path) -> None:
     async with start() as cli:
@@ -249,57 +195,112 @@ async def test_a_hook_that_is_not_answered_in_its_time_is_not_waited_for(start: 
         assert len(callbacks(cli)) == 1
 
 
+OF_TOOLS = {"PreToolUse", "PermissionRequest", "PostToolUse", "PostToolUseFailure"}
+EVENTS = OF_TOOLS | {"UserPromptSubmit", "Stop", "SubagentStart", "SubagentStop"}
+
+
+def answering(event: str, answer: control.HookAnswer | control.AsyncHookAnswer) -> Callable[[Message], Any]:
+    """What decides about one event and leaves the others as they are."""
+    return lambda request: answer if request["callback_id"] == event else control.HookAnswer()
+
+
 @on_versions()
+@pytest.mark.rules("S004-342", "S004-193", "S004-197", "S004-201", "S004-202", "S004-196", "S004-204", "S004-203")
 @pytest.mark.rules("S004-198")
-async def test_a_hook_can_stop_the_run(start: Start, model: ScriptedModel) -> None:
+async def test_hooks_of_every_event_are_told_and_decide(start: Start, cli_cwd: Path, model: ScriptedModel) -> None:
     async with start() as cli:
-        await cli.set_up(**hooked("PostToolUse"))
-        cli.hook = lambda request: control.HookAnswer(continue_=False, stopReason="enough")
-        await cli.turn("SCRIPT:tool")
-        assert [request.step for request in model.of("tool")] == [0], "the model was not asked again"
+        await cli.set_up(hooks={event: (control.HookMatcher(hookCallbackIds=(event,)),) for event in EVENTS})
+        await the_events_are_told_by_their_names(cli)
+        for scene in (
+            a_hook_blocks_changes_the_input_and_adds_context,
+            every_field_of_an_answer_may_be_left_out_or_said,
+            an_async_answer_does_not_hold_the_tool_up,
+            a_permission_request_hook_decides_the_request,
+            a_hook_can_stop_the_run,
+        ):
+            cli.scene()
+            model.requests.clear()
+            await scene(cli, cli_cwd, model)
 
 
-@on_versions()
-@pytest.mark.rules("S004-203")
-async def test_a_permission_request_hook_decides_the_request(start: Start, cli_cwd: Path, model: ScriptedModel) -> None:
-    async with start() as cli:
-        await cli.set_up(**hooked("PermissionRequest"))
-        decision = {"behavior": "allow", "updatedInput": {"command": f"touch {cli_cwd / 'a'}"}}
-        output = control.HookOutput(hookEventName="PermissionRequest", decision=decision)
-        cli.hook = lambda request: control.HookAnswer(hookSpecificOutput=output)
-        cli.permission = None
-        await cli.turn(f"SCRIPT:bash touch {cli_cwd / 'a'}")
-        assert (cli_cwd / "a").exists()
-        no = control.HookOutput(
-            hookEventName="PermissionRequest", decision={"behavior": "deny", "message": "the moon is wrong"}
-        )
-        cli.hook = lambda request: control.HookAnswer(hookSpecificOutput=no)
-        await cli.turn(f"SCRIPT:bash touch {cli_cwd / 'b'}")
-        assert not (cli_cwd / "b").exists()
-        assert "the moon is wrong" in str(model.of("bash")[-1].told)
+async def the_events_are_told_by_their_names(cli: RealCli) -> None:
+    await cli.turn("SCRIPT:subagent bash touch made")
+    await cli.turn("SCRIPT:bash python3 -c 'raise SystemExit(1)'")
+    told = {request["input"]["hook_event_name"] for request in callbacks(cli)}
+    assert told == EVENTS
+    for request in callbacks(cli):
+        assert request["callback_id"] == request["input"]["hook_event_name"]
+        assert ("tool_name" in request["input"]) == (request["callback_id"] in OF_TOOLS)
 
 
-@on_versions()
-@pytest.mark.rules("S004-342", "S004-193")
-async def test_the_hook_events_are_told_by_their_names(start: Start) -> None:
-    of_tools = {"PreToolUse", "PermissionRequest", "PostToolUse", "PostToolUseFailure"}
-    events = of_tools | {"UserPromptSubmit", "Stop", "SubagentStart", "SubagentStop"}
-    async with start() as cli:
-        await cli.set_up(hooks={event: (control.HookMatcher(hookCallbackIds=(event,)),) for event in events})
-        await cli.turn("SCRIPT:subagent bash touch made")
-        await cli.turn("SCRIPT:bash python3 -c 'raise SystemExit(1)'")
-        told = {request["input"]["hook_event_name"] for request in callbacks(cli)}
-        assert told == events
-        for request in callbacks(cli):
-            assert request["callback_id"] == request["input"]["hook_event_name"]
-            assert ("tool_name" in request["input"]) == (request["callback_id"] in of_tools)
+async def a_hook_blocks_changes_the_input_and_adds_context(cli: RealCli, cwd: Path, model: ScriptedModel) -> None:
+    cli.hook = answering("PreToolUse", control.HookAnswer(decision="block", reason="blocked here"))
+    await cli.turn(f"SCRIPT:bash touch {cwd / 'a'}")
+    assert not (cwd / "a").exists()
+    cli.hook = answering("PreToolUse", deciding("allow", updatedInput={"command": f"touch {cwd / 'changed'}"}))
+    await cli.turn(f"SCRIPT:bash touch {cwd / 'b'}")
+    assert (cwd / "changed").exists()
+    assert not (cwd / "b").exists()
+    output = control.HookOutput(hookEventName="UserPromptSubmit", additionalContext="the tide is high")
+    cli.hook = answering("UserPromptSubmit", control.HookAnswer(hookSpecificOutput=output))
+    await cli.turn("SCRIPT:text x")
+    assert "the tide is high" in str(model.of("text")[-1].told)
+
+
+async def every_field_of_an_answer_may_be_left_out_or_said(cli: RealCli, cwd: Path, model: ScriptedModel) -> None:
+    cli.hook = answering("PreToolUse", control.HookAnswer())
+    await cli.turn(f"SCRIPT:bash touch {cwd / 'left-out'}")
+    assert cli.asked() == ["Bash"], "an empty answer decides nothing"
+    assert (cwd / "left-out").exists()
+    every = control.HookAnswer(
+        continue_=True,
+        suppressOutput=True,
+        stopReason="not now",
+        decision="approve",
+        reason="it is harmless",
+        systemMessage="a note",
+    )
+    cli.hook = answering("PreToolUse", every)
+    await cli.turn(f"SCRIPT:bash touch {cwd / 'said'}")
+    assert cli.asked() == ["Bash"], "approved"
+    assert (cwd / "said").exists()
+
+
+async def an_async_answer_does_not_hold_the_tool_up(cli: RealCli, cwd: Path, model: ScriptedModel) -> None:
+    for name, answer in (("c", control.AsyncHookAnswer()), ("d", control.AsyncHookAnswer(asyncTimeout=5000))):
+        cli.hook = answering("PreToolUse", answer)
+        assert (await cli.turn(f"SCRIPT:bash touch {cwd / name}"))["subtype"] == "success"
+        assert (cwd / name).exists()
+    assert [request["callback_id"] for request in callbacks(cli)].count("PreToolUse") == 2
+
+
+async def a_permission_request_hook_decides_the_request(cli: RealCli, cwd: Path, model: ScriptedModel) -> None:
+    decision = {"behavior": "allow", "updatedInput": {"command": f"touch {cwd / 'e'}"}}
+    output = control.HookOutput(hookEventName="PermissionRequest", decision=decision)
+    cli.hook = answering("PermissionRequest", control.HookAnswer(hookSpecificOutput=output))
+    cli.permission = None
+    await cli.turn(f"SCRIPT:bash touch {cwd / 'e'}")
+    assert (cwd / "e").exists()
+    no = control.HookOutput(
+        hookEventName="PermissionRequest", decision={"behavior": "deny", "message": "the moon is wrong"}
+    )
+    cli.hook = answering("PermissionRequest", control.HookAnswer(hookSpecificOutput=no))
+    await cli.turn(f"SCRIPT:bash touch {cwd / 'f'}")
+    assert not (cwd / "f").exists()
+    assert "the moon is wrong" in str(model.of("bash")[-1].told)
+
+
+async def a_hook_can_stop_the_run(cli: RealCli, cwd: Path, model: ScriptedModel) -> None:
+    cli.hook = answering("PostToolUse", control.HookAnswer(continue_=False, stopReason="enough"))
+    await cli.turn("SCRIPT:tool")
+    assert [request.step for request in model.of("tool")] == [0], "the model was not asked again"
 
 
 # --- the CLI's own rules ---------------------------------------------------------------------------------------
 
 
 @on_versions()
-@pytest.mark.rules("S004-210", "S004-211", "S004-212", "S004-214", "S004-215", "S004-340")
+@pytest.mark.rules("S004-210", "S004-211", "S004-212", "S004-214", "S004-215", "S004-340", "S004-213", "S004-337")
 async def test_its_own_rules_deny_before_they_ask_and_ask_before_they_allow(start: Start, cli_cwd: Path) -> None:
     touch, make = "Bash(touch:*)", "Bash(python3:*)"
     rules = {"deny": [touch], "ask": [touch, "Write"], "allow": [touch, "Write", make]}
@@ -322,6 +323,9 @@ async def test_its_own_rules_deny_before_they_ask_and_ask_before_they_allow(star
         await cli.turn(f"SCRIPT:bash touch {cli_cwd / 'a'}")
         assert cli.asked() == []
         assert not (cli_cwd / "a").exists(), "a rule denies before the mode allows"
+        await cli.turn(f"SCRIPT:bash mkdir {cli_cwd / 'f'}")
+        assert cli.asked() == [], "bypass asks nobody"
+        assert (cli_cwd / "f").exists()
 
 
 # --- prompts, agents, schemas --------------------------------------------------------------------------------

@@ -35,61 +35,101 @@ def blocks_told(model: ScriptedModel, script: str) -> list[dict[str, Any]]:
 
 
 @on_versions()
-@pytest.mark.rules("S004-054", "S004-059", "S004-060")
-async def test_a_prompt_is_a_string_or_blocks_and_a_keep_alive_between_them_does_no_harm(
-    start: Start, model: ScriptedModel
-) -> None:
-    async with start() as cli:
-        await cli.turn("SCRIPT:text as a string")
-        await cli.write(keep_alive_line())
-        source = {"type": "base64", "media_type": "image/png", "data": DOT}
-        await cli.turn([{"type": "image", "source": source}, {"type": "text", "text": "SCRIPT:text as blocks"}])
-        assert [request.argument for request in model.of("text")] == ["as a string", "as blocks"]
-        assert [block["type"] for block in blocks_told(model, "text")].count("image") == 1
-        await cli.turn("SCRIPT:tool")
-        (told,) = [m["message"]["content"] for m in cli.all("user") if isinstance(m["message"]["content"], list)]
-        assert [block["type"] for block in told] == ["tool_result"]
-
-
-@on_versions()
-@pytest.mark.rules("S004-130", "S004-131", "S004-165")
-async def test_an_interrupt_withdraws_the_permission_that_waits_and_is_answered_by_an_empty_success(
-    start: Start, version: str
+@pytest.mark.rules("S004-054", "S004-059", "S004-060", "S004-130", "S004-131", "S004-165", "S004-129", "S004-133")
+@pytest.mark.rules("S004-124", "S004-125", "S004-158", "S004-190")
+async def test_what_it_takes_on_one_process_and_what_it_answers(
+    start: Start, version: str, cli_cwd: Path, model: ScriptedModel
 ) -> None:
     async with start() as cli:
         await cli.set_up()
-        cli.permission = None
-        await cli.prompt("SCRIPT:bash touch never")
-        asked = await cli.until(asks_permission)
-        if not since(version, "2.1.170"):
-            again = await cli.ask(control.Initialize())
-            assert (again["subtype"], again["pending_permission_requests"]) == ("error", [asked])
-        answer = await cli.got(control.Interrupt())
-        assert answer in ({}, {"still_queued": []})
-        assert (await cli.until("result"))["subtype"] == "error_during_execution"
-        (withdrawn,) = cli.all("control_cancel_request")
-        assert withdrawn == {"type": "control_cancel_request", "request_id": asked["request_id"]}
-        said = [number for number, m in enumerate(cli.seen) if "[Request interrupted" in str(m.get("message"))]
-        assert said and said[-1] < cli.seen.index(cli.all("result")[0])
+        await a_prompt_is_a_string_or_blocks_and_a_keep_alive_between_them_does_no_harm(cli, model)
+        cli.scene()
+        await an_interrupt_withdraws_the_permission_that_waits_and_is_answered_by_an_empty_success(cli, version)
+        cli.scene()
+        await a_request_that_it_does_not_know_is_an_error_or_never_answered(cli, version)
+        cli.scene()
+        await variables_reach_a_tool_of_the_versions_that_take_them(cli, version, model)
+        cli.scene()
+        await an_allow_without_an_input_is_refused_by_older_versions(cli, version, cli_cwd)
+        cli.scene()
+        await without_its_variable_nothing_is_rewound(cli, cli_cwd)
+
+
+async def a_prompt_is_a_string_or_blocks_and_a_keep_alive_between_them_does_no_harm(
+    cli: RealCli, model: ScriptedModel
+) -> None:
+    await cli.turn("SCRIPT:text as a string")
+    await cli.write(keep_alive_line())
+    source = {"type": "base64", "media_type": "image/png", "data": DOT}
+    await cli.turn([{"type": "image", "source": source}, {"type": "text", "text": "SCRIPT:text as blocks"}])
+    assert [request.argument for request in model.of("text")] == ["as a string", "as blocks"]
+    assert [block["type"] for block in blocks_told(model, "text")].count("image") == 1
+    await cli.turn("SCRIPT:tool")
+    (told,) = [m["message"]["content"] for m in cli.all("user") if isinstance(m["message"]["content"], list)]
+    assert [block["type"] for block in told] == ["tool_result"]
+
+
+async def an_interrupt_withdraws_the_permission_that_waits_and_is_answered_by_an_empty_success(
+    cli: RealCli, version: str
+) -> None:
+    cli.permission = None
+    await cli.prompt("SCRIPT:bash touch never")
+    asked = await cli.until(asks_permission)
+    if not since(version, "2.1.170"):
+        again = await cli.ask(control.Initialize())
+        assert (again["subtype"], again["pending_permission_requests"]) == ("error", [asked])
+    answer = await cli.got(control.Interrupt())
+    assert answer in ({}, {"still_queued": []})
+    assert (await cli.until("result"))["subtype"] == "error_during_execution"
+    (withdrawn,) = cli.all("control_cancel_request")
+    assert withdrawn == {"type": "control_cancel_request", "request_id": asked["request_id"]}
+    said = [number for number, m in enumerate(cli.seen) if "[Request interrupted" in str(m.get("message"))]
+    assert said and said[-1] < cli.seen.index(cli.all("result")[0])
+    await cli.got(control.Interrupt())
+    assert (await cli.turn("SCRIPT:text after"))["subtype"] == "success"
+    assert len(cli.all("result")) == 2, "an interrupt of nothing has no result"
+
+
+async def a_request_that_it_does_not_know_is_an_error_or_never_answered(cli: RealCli, version: str) -> None:
+    if since(version, "2.1.77"):
+        answer = await cli.ask(control.OtherRequest(subtype="made_up"))
+        assert set(answer) >= {"subtype", "request_id", "error"}
+        assert (answer["subtype"], answer["error"]) == ("error", "Unsupported control request subtype: made_up")
+    else:
+        await cli.write(control.request_line("r-unknown", control.OtherRequest(subtype="made_up")))
+        await cli.turn("SCRIPT:text")
         await cli.got(control.Interrupt())
-        assert (await cli.turn("SCRIPT:text after"))["subtype"] == "success"
-        assert len(cli.all("result")) == 2, "an interrupt of nothing has no result"
+        assert "r-unknown" not in [m["response"]["request_id"] for m in cli.all("control_response")]
 
 
-@on_versions()
-@pytest.mark.rules("S004-129", "S004-133")
-async def test_a_request_that_it_does_not_know_is_an_error_or_never_answered(start: Start, version: str) -> None:
-    async with start() as cli:
-        await cli.set_up()
-        if since(version, "2.1.77"):
-            answer = await cli.ask(control.OtherRequest(subtype="made_up"))
-            assert set(answer) >= {"subtype", "request_id", "error"}
-            assert (answer["subtype"], answer["error"]) == ("error", "Unsupported control request subtype: made_up")
-        else:
-            await cli.write(control.request_line("r-unknown", control.OtherRequest(subtype="made_up")))
-            await cli.turn("SCRIPT:text")
-            await cli.got(control.Interrupt())
-            assert "r-unknown" not in [m["response"]["request_id"] for m in cli.all("control_response")]
+async def variables_reach_a_tool_of_the_versions_that_take_them(
+    cli: RealCli, version: str, model: ScriptedModel
+) -> None:
+    await cli.write(environment_line({"TEAM": "blue"}))
+    await cli.turn("SCRIPT:bash echo team=$TEAM.")
+    told = "team=." if since(version, "2.1.200") else "team=blue."
+    assert told in str([block for block in blocks_told(model, "bash") if block["type"] == "tool_result"])
+
+
+async def an_allow_without_an_input_is_refused_by_older_versions(cli: RealCli, version: str, cwd: Path) -> None:
+    cli.permission = None
+    await cli.prompt(f"SCRIPT:bash touch {cwd / 'a'}")
+    asked = await cli.until(asks_permission)
+    inner = {"subtype": "success", "request_id": asked["request_id"], "response": {"behavior": "allow"}}
+    await cli.write(json.dumps({"type": "control_response", "response": inner}).encode() + b"\n")
+    await cli.until("result")
+    taken = since(version, "2.1.200")
+    assert (cwd / "a").exists() is taken
+    assert ("ZodError" in str(cli.all("user"))) is not taken
+
+
+async def without_its_variable_nothing_is_rewound(cli: RealCli, cwd: Path) -> None:
+    target = cwd / "a.txt"
+    name = await cli.prompt(f"SCRIPT:write {target}")
+    assert (await cli.until("result"))["subtype"] == "success"
+    answer = await cli.ask(control.RewindFiles(user_message_id=name))
+    assert (answer["subtype"], answer["error"]) == ("error", "File rewinding is not enabled.")
+    assert target.exists()
 
 
 @on_versions(OLDEST, last=OLDEST)
@@ -100,33 +140,3 @@ async def test_a_blank_line_and_a_type_that_is_not_in_the_list_end_the_oldest(st
         await cli.set_up()
         await cli.write(line)
         assert await cli.ended() == 1
-
-
-@on_versions()
-@pytest.mark.rules("S004-124", "S004-125")
-async def test_variables_reach_a_tool_of_the_versions_that_take_them(
-    start: Start, version: str, model: ScriptedModel
-) -> None:
-    async with start() as cli:
-        await cli.set_up()
-        await cli.write(environment_line({"TEAM": "blue"}))
-        await cli.turn("SCRIPT:bash echo team=$TEAM.")
-        told = "team=." if since(version, "2.1.200") else "team=blue."
-        assert told in str([block for block in blocks_told(model, "bash") if block["type"] == "tool_result"])
-
-
-@on_versions()
-@pytest.mark.rules("S004-158")
-async def test_an_allow_without_an_input_is_refused_by_older_versions(
-    start: Start, version: str, cli_cwd: Path
-) -> None:
-    async with start() as cli:
-        cli.permission = None
-        await cli.prompt(f"SCRIPT:bash touch {cli_cwd / 'a'}")
-        asked = await cli.until(asks_permission)
-        inner = {"subtype": "success", "request_id": asked["request_id"], "response": {"behavior": "allow"}}
-        await cli.write(json.dumps({"type": "control_response", "response": inner}).encode() + b"\n")
-        await cli.until("result")
-        taken = since(version, "2.1.200")
-        assert (cli_cwd / "a").exists() is taken
-        assert ("ZodError" in str(cli.all("user"))) is not taken

@@ -58,7 +58,7 @@ def happy_thread(client: HappyClient) -> list[str]:
     return [part["text"] for item in shown for part in item.content if part["type"] == "text"]
 
 
-@on_versions()
+@on_versions(core=True)
 @pytest.mark.rules("S004-062", "S004-083")
 async def test_a_subagents_sentences_are_in_its_thread_in_every_protocol(desk: Desk) -> None:
     await desk.open()
@@ -109,7 +109,7 @@ async def history_is_as_it_was_shown(desk: Desk, call: str) -> None:
     await asyncio.wait_for(copied(), PATIENCE)
 
 
-@on_versions()
+@on_versions(core=True)
 async def test_a_background_subagents_sentences_keep_its_thread(desk: Desk) -> None:
     """Whether they come before or after the first result, and also where the CLI does not send them."""
     (desk.cwd / "found.txt").write_text("a needle")

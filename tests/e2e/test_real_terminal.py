@@ -85,8 +85,28 @@ def pid(desk: Desk) -> int:
 # --- prompts
 
 
+@on_versions(core=True)
+async def test_turns_and_tools_in_one_terminal(desk: Desk, version: str, model: ScriptedModel, agreed: None) -> None:
+    await a_plain_turn(desk, version)
+    desk.scene()
+    await a_tool_is_allowed_denied_changed_and_remembered(desk, model)
+    desk.scene()
+    await a_subagents_work_is_told_inside_it(desk)
+
+
 @on_versions()
-async def test_a_plain_turn(desk: Desk, version: str, agreed: None) -> None:
+@pytest.mark.rules("S000-039", "S000-041", "S001-011")
+async def test_prompts_interrupts_and_a_person_in_one_terminal(
+    desk: Desk, model: ScriptedModel, person: Person, agreed: None
+) -> None:
+    await what_a_person_sends_is_text_and_no_command(desk, model)
+    desk.scene()
+    await interrupts(desk, model)
+    desk.scene()
+    await a_person_types_in_the_terminal(desk, person)
+
+
+async def a_plain_turn(desk: Desk, version: str) -> None:
     await desk.open("SCRIPT:text one")
     end = await desk.until("turn.ended")
     assert end["status"] == "completed"
@@ -113,9 +133,7 @@ AWKWARD = (
 )
 
 
-@on_versions()
-@pytest.mark.rules("S000-039", "S000-041")
-async def test_what_a_person_sends_is_text_and_no_command(desk: Desk, model: ScriptedModel, agreed: None) -> None:
+async def what_a_person_sends_is_text_and_no_command(desk: Desk, model: ScriptedModel) -> None:
     """A queue of awkward prompts: each is a turn of its own, and the model gets its words."""
     await desk.open("SCRIPT:text first")
     for text in AWKWARD:
@@ -149,12 +167,10 @@ async def test_an_image_is_refused_and_a_steer_too(desk: Desk, agreed: None) -> 
 # --- interrupts
 
 
-@on_versions()
-@pytest.mark.rules("S001-011")
-async def test_interrupts(desk: Desk, model: ScriptedModel, agreed: None) -> None:
+async def interrupts(desk: Desk, model: ScriptedModel) -> None:
     """Before the first word, in mid-stream and in mid-tool; each time the session goes on."""
     model.hold()
-    await desk.open("SCRIPT:text never")
+    await desk.send("SCRIPT:text never")
     await model.wait_for(lambda request: request.argument == "never", timeout=PATIENCE)
     await desk.do("interrupt")
     assert (await desk.until("turn.ended"))["status"] == "cancelled"
@@ -180,10 +196,9 @@ async def test_interrupts(desk: Desk, model: ScriptedModel, agreed: None) -> Non
 # --- permissions
 
 
-@on_versions()
-async def test_a_tool_is_allowed_denied_changed_and_remembered(desk: Desk, model: ScriptedModel, agreed: None) -> None:
+async def a_tool_is_allowed_denied_changed_and_remembered(desk: Desk, model: ScriptedModel) -> None:
     made = [desk.cwd / name for name in ("allowed", "denied", "asked", "changed", "always")]
-    await desk.open(f"SCRIPT:bash touch {made[0]}")
+    await desk.send(f"SCRIPT:bash touch {made[0]}")
     asked = await desk.until("permission.asked")
     assert asked["call"] == desk.all("tool.called")[0]["call"], "the call is told before anybody is asked about it"
     await desk.answer(asked)
@@ -265,9 +280,8 @@ async def test_a_hostile_project_allows_itself_nothing(desk: Desk, agreed: None)
     assert not target.exists()
 
 
-@on_versions()
-async def test_a_subagents_work_is_told_inside_it(desk: Desk, agreed: None) -> None:
-    await desk.open(f"SCRIPT:subagent bash touch {desk.cwd / 'sub'}")
+async def a_subagents_work_is_told_inside_it(desk: Desk) -> None:
+    await desk.send(f"SCRIPT:subagent bash mkdir {desk.cwd / 'sub'}")
     asked = await desk.until("permission.asked")
     assert asked["subagent"] == desk.all("subagent.started")[0]["child"]
     await desk.answer(asked)
@@ -325,11 +339,9 @@ async def test_a_fork_goes_its_own_way(desk: Desk, version: str, model: Scripted
 # --- a person at the terminal
 
 
-@on_versions()
-async def test_a_person_types_in_the_terminal(desk: Desk, person: Person, agreed: None) -> None:
+async def a_person_types_in_the_terminal(desk: Desk, person: Person) -> None:
     """Their prompt is a turn; their half a thought is never typed over; /exit is an end like any other."""
-    await desk.open("SCRIPT:text zero")
-    await desk.until("turn.ended")
+    await desk.turn("SCRIPT:text zero")
     await person.types("SCRIPT:text mine", "\r")
     assert (await desk.until("turn.ended"))["status"] == "completed"
     assert messages(desk) == ["SCRIPT:text zero", "SCRIPT:text mine"]

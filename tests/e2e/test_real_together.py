@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from e2e.all_clients import all_clients, happy_words, over
+from e2e.all_clients import Clients, all_clients, happy_words, over
 from e2e.desk import Desk, at_desk, settings
 from e2e.harness import NEWEST, OLDEST, on_versions
 
@@ -18,69 +18,80 @@ async def desk(claude: Path, cli_env: dict[str, str], cli_cwd: Path, tmp_path: P
 
 
 @on_versions(NEWEST)
-@pytest.mark.parametrize("answering", ["native", "mylifedb", "direct", "cognova", "claudecodeui"])
-async def test_a_permission_that_is_answered_on_one_is_seen_as_answered_on_all(desk: Desk, answering: str) -> None:
+async def test_a_permission_that_is_answered_on_one_is_seen_as_answered_on_all(desk: Desk) -> None:
     await desk.open()
-    target = desk.cwd / "made"
+    requests: list[str] = []
     async with all_clients(desk) as clients:
-        tab, envelopes, hearing = clients.tab, clients.envelopes, clients.hearing
-        direct, peer, app = clients.direct, clients.peer, clients.app
-        await desk.send(f"SCRIPT:bash touch {target}")
-        asked = await desk.until("permission.asked")
-        shown = await tab.until("control_request")
-        await direct.until(lambda client: client.pending)
-        await hearing.until(lambda: any("Bash" in str(item.content) for item in envelopes.state.shown))
-        chatted = await peer.until("permission_request")
-        in_app = await app.until("permission_request")
-        requests = {
-            shown["request_id"],
-            asked["request"],
-            *direct.client.pending,
-            chatted["requestId"],
-            in_app["requestId"],
-        }
-        assert len(requests) == 1
-        match answering:
-            case "native":
-                await desk.answer(asked)
-            case "mylifedb":
-                answer = {"subtype": "success", "response": {"behavior": "allow"}}
-                await tab.say(type="control_response", request_id=asked["request"], response=answer)
-            case "direct":
-                direct.client.respond_to_permission(asked["request"], "allow")
-                await direct.flush()
-            case "cognova":
-                await peer.say("chat:permission_response", requestId=asked["request"], allow=True)
-            case "claudecodeui":
-                await app.say("chat.permission-response", requestId=asked["request"], allow=True)
-        resolved = await desk.until("permission.resolved")
-        assert (resolved["request"], resolved["behavior"]) == (asked["request"], "allow")
-        assert (await tab.until("control_response"))["behavior"] == "allow"
-        assert (await direct.result())["subtype"] == "success"
-        assert direct.client.pending == {}
-        await tab.until("result")
-        assert (await desk.until("turn.ended"))["status"] == "completed"
-        await hearing.until(lambda: over(envelopes))
-        assert over(envelopes) == ["completed"]
-        await peer.until("stream_end")
-        settled = await app.until("permission_cancelled")
-        assert (settled["requestId"], settled["reason"], settled["allow"]) == (asked["request"], "answered", True)
-        assert (await app.until("complete"))["success"] is True
-        (conversation,) = peer.client.conversations.values()
-        assert (conversation.requests, conversation.settled) == ({}, [asked["request"]])
-        assert target.exists()
-        (words,) = desk.texts()
-        assert words in happy_words(envelopes)
-        assert words in conversation.answers[-1].text
-        rows = app.client.sessions[desk.session].rows
-        assert words in [row["content"] for row in rows if row["kind"] == "text"]
-        for messages in (tab.frames, direct.client.messages):
-            said = [message for message in messages if message["type"] == "assistant"]
-            assert words in str([block.get("text") for message in said for block in message["message"]["content"]])
-        calls = {line["call"] for line in desk.all("tool.called")}
-        assert calls == set(envelopes.state.results) == set(conversation.answers[-1].tools)
-        assert calls == {row["toolId"] for row in rows if row["kind"] == "tool_result"}
-        assert envelopes.state.calls == {}
+        for answering in ("native", "mylifedb", "direct", "cognova", "claudecodeui"):
+            desk.scene()
+            await answered_on_one(desk, clients, answering, requests)
+
+
+async def answered_on_one(desk: Desk, clients: Clients, answering: str, earlier: list[str]) -> None:
+    """The requests of `earlier` turns were settled before; this one comes to them."""
+    target = desk.cwd / answering
+    tab, envelopes, hearing = clients.tab, clients.envelopes, clients.hearing
+    direct, peer, app = clients.direct, clients.peer, clients.app
+    await desk.send(f"SCRIPT:bash touch {target}")
+    asked = await desk.until("permission.asked")
+    shown = await tab.until("control_request")
+    await direct.until(lambda client: client.pending)
+    await hearing.until(lambda: any(str(target) in str(item.content) for item in envelopes.state.shown))
+    chatted = await peer.until("permission_request")
+    in_app = await app.until("permission_request")
+    requests = {
+        shown["request_id"],
+        asked["request"],
+        *direct.client.pending,
+        chatted["requestId"],
+        in_app["requestId"],
+    }
+    assert len(requests) == 1
+    match answering:
+        case "native":
+            await desk.answer(asked)
+        case "mylifedb":
+            answer = {"subtype": "success", "response": {"behavior": "allow"}}
+            await tab.say(type="control_response", request_id=asked["request"], response=answer)
+        case "direct":
+            direct.client.respond_to_permission(asked["request"], "allow")
+            await direct.flush()
+        case "cognova":
+            await peer.say("chat:permission_response", requestId=asked["request"], allow=True)
+        case "claudecodeui":
+            await app.say("chat.permission-response", requestId=asked["request"], allow=True)
+    resolved = await desk.until("permission.resolved")
+    assert (resolved["request"], resolved["behavior"]) == (asked["request"], "allow")
+    assert (await tab.until("control_response"))["behavior"] == "allow"
+    assert (await direct.result())["subtype"] == "success"
+    assert direct.client.pending == {}
+    await tab.until("result")
+    assert (await desk.until("turn.ended"))["status"] == "completed"
+    earlier.append(asked["request"])
+    await hearing.until(lambda: len(over(envelopes)) == len(earlier))
+    assert over(envelopes) == ["completed"] * len(earlier)
+    await peer.until("stream_end")
+    settled = await app.until("permission_cancelled")
+    assert (settled["requestId"], settled["reason"], settled["allow"]) == (asked["request"], "answered", True)
+    assert (await app.until("complete"))["success"] is True
+    (conversation,) = peer.client.conversations.values()
+    assert (conversation.requests, conversation.settled) == ({}, earlier)
+    assert target.exists()
+    (words,) = desk.texts()
+    # The model says the same in each turn: each client has it once a turn.
+    assert happy_words(envelopes).count(words) == len(earlier)
+    assert words in conversation.answers[-1].text and len(conversation.answers) == len(earlier)
+    rows = app.client.sessions[desk.session].rows
+    assert [row["content"] for row in rows if row["kind"] == "text"].count(words) == len(earlier)
+    for messages in (tab.frames, direct.client.messages):
+        said = [message for message in messages if message["type"] == "assistant"]
+        texts = [block.get("text") for message in said for block in message["message"]["content"]]
+        assert texts.count(words) == len(earlier)
+    assert {line["call"] for line in desk.all("tool.called")} == set(conversation.answers[-1].tools)
+    calls = {line["call"] for line in (*desk.earlier, *desk.events) if line["type"] == "tool.called"}
+    assert calls == set(envelopes.state.results)
+    assert calls == {row["toolId"] for row in rows if row["kind"] == "tool_result"}
+    assert envelopes.state.calls == {}
 
 
 @on_versions(OLDEST, NEWEST)

@@ -50,25 +50,47 @@ async def test_a_plain_turn_with_deltas(desk: Desk, version: str) -> None:
 
 
 @on_versions(NEWEST)
-async def test_turns_are_one_session_and_each_costs_its_own_part(desk: Desk, model: ScriptedModel) -> None:
+@pytest.mark.rules("S004-235", "S004-330")
+async def test_turns_of_one_session(desk: Desk, model: ScriptedModel) -> None:
+    await three_turns_are_one_session_with_one_process(desk, model)
+    for scene in (
+        a_queue_of_three_prompts_is_three_turns,
+        an_interrupt_in_mid_stream,
+        an_interrupt_in_mid_tool,
+        an_interrupt_with_a_permission_pending_cancels_it,
+        an_api_error_is_a_failed_turn,
+        steering_reaches_the_model,
+        thinking_is_streamed_and_whole,
+        mode_and_model_change_while_it_runs,
+        compaction_is_told,
+        a_turn_after_a_resume_costs_its_own_part,
+    ):
+        desk.scene()
+        await scene(desk, model)
+
+
+async def three_turns_are_one_session_with_one_process(desk: Desk, model: ScriptedModel) -> None:
     await desk.open("SCRIPT:text one")
     await desk.until("turn.ended")
     await desk.turn("SCRIPT:text two")
     await desk.turn("SCRIPT:echo")
     assert len(desk.all("agent.started")) == 1
     assert int(desk.texts()[-1].split()[2]) >= 5, "the model was shown both turns before"
-    # From 2.1.280 on the totals of the session go on in the process that resumes it.
-    await desk.do("close")
-    await desk.until("session.closed")
-    await desk.turn("SCRIPT:text four")
-    assert len(desk.all("agent.started")) == 2
     costs = [line["cost_usd"] for line in desk.all("turn.ended")]
     assert max(costs) < 2 * min(costs), "each turn costs its own part, not the sum"
 
 
-@on_versions(NEWEST)
-async def test_a_queue_of_three_prompts_is_three_turns(desk: Desk) -> None:
-    await desk.open("SCRIPT:slow 4")
+async def a_turn_after_a_resume_costs_its_own_part(desk: Desk, model: ScriptedModel) -> None:
+    """From 2.1.280 on the totals of a session go on in the process that resumes it."""
+    before = await desk.turn("SCRIPT:text before")
+    await desk.do("close")
+    await desk.until("session.closed")
+    after = await desk.turn("SCRIPT:text after")
+    assert after["cost_usd"] < 2 * before["cost_usd"]
+
+
+async def a_queue_of_three_prompts_is_three_turns(desk: Desk, model: ScriptedModel) -> None:
+    await desk.send("SCRIPT:slow 4")
     await desk.send("SCRIPT:text two")
     await desk.send("SCRIPT:text three")
     for _ in range(3):
@@ -78,9 +100,8 @@ async def test_a_queue_of_three_prompts_is_three_turns(desk: Desk) -> None:
     assert len(set(prompts)) == 3
 
 
-@on_versions(NEWEST)
-async def test_an_interrupt_in_mid_stream(desk: Desk) -> None:
-    await desk.open("SCRIPT:slow 200")
+async def an_interrupt_in_mid_stream(desk: Desk, model: ScriptedModel) -> None:
+    await desk.send("SCRIPT:slow 200")
     await desk.until("text.delta")
     await desk.do("interrupt")
     end = await desk.until("turn.ended")
@@ -89,9 +110,8 @@ async def test_an_interrupt_in_mid_stream(desk: Desk) -> None:
     await desk.raw()
 
 
-@on_versions(NEWEST)
-async def test_an_interrupt_in_mid_tool(desk: Desk) -> None:
-    await desk.open("SCRIPT:slowtool 60")
+async def an_interrupt_in_mid_tool(desk: Desk, model: ScriptedModel) -> None:
+    await desk.send("SCRIPT:slowtool 60")
     await desk.answer(await desk.until("permission.asked"))
     await desk.until(lambda line: line["type"] == "permission.resolved")
     await asyncio.sleep(0.5)
@@ -103,10 +123,8 @@ async def test_an_interrupt_in_mid_tool(desk: Desk) -> None:
     assert (await desk.turn("SCRIPT:text after"))["status"] == "completed"
 
 
-@on_versions(NEWEST)
-@pytest.mark.rules("S004-235")
-async def test_an_interrupt_with_a_permission_pending_cancels_it(desk: Desk) -> None:
-    await desk.open("SCRIPT:bash touch x")
+async def an_interrupt_with_a_permission_pending_cancels_it(desk: Desk, model: ScriptedModel) -> None:
+    await desk.send("SCRIPT:bash touch x")
     asked = await desk.until("permission.asked")
     await desk.do("interrupt")
     cancelled = await desk.until("permission.cancelled")
@@ -114,9 +132,31 @@ async def test_an_interrupt_with_a_permission_pending_cancels_it(desk: Desk) -> 
     assert (await desk.until("turn.ended"))["status"] == "cancelled"
 
 
-@on_versions(NEWEST)
-async def test_mode_and_model_change_while_it_runs(desk: Desk, model: ScriptedModel) -> None:
-    await desk.open("SCRIPT:text one")
+async def an_api_error_is_a_failed_turn(desk: Desk, model: ScriptedModel) -> None:
+    for status in (400, 429, 529):
+        await desk.send(f"SCRIPT:error {status}")
+        end = await desk.until("turn.ended")
+        assert end["status"] == "failed"
+        assert (await desk.turn("SCRIPT:text after"))["status"] == "completed"
+
+
+async def steering_reaches_the_model(desk: Desk, model: ScriptedModel) -> None:
+    await desk.send("SCRIPT:slowtool 2")
+    await desk.answer(await desk.until("permission.asked"))
+    await desk.do("steer", content=[{"type": "text", "text": "and mind the gap"}])
+    await desk.until("turn.ended")
+    assert desk.all("user.message")[-1]["via"] == "steer"
+    await model.wait_for(lambda request: "mind the gap" in str(request.told))
+
+
+async def thinking_is_streamed_and_whole(desk: Desk, model: ScriptedModel) -> None:
+    await desk.send("SCRIPT:think")
+    await desk.until("turn.ended")
+    assert "".join(line.get("text", "") for line in desk.all("thinking.delta")) == desk.all("thinking")[0]["text"]
+
+
+async def mode_and_model_change_while_it_runs(desk: Desk, model: ScriptedModel) -> None:
+    await desk.send("SCRIPT:text one")
     await desk.until("turn.ended")
     await desk.do("set_model", model="claude-haiku-4-5")
     await desk.do("set_mode", mode="acceptEdits")
@@ -130,14 +170,13 @@ async def test_mode_and_model_change_while_it_runs(desk: Desk, model: ScriptedMo
     assert desk.all("permission.asked") == []
 
 
-@on_versions(NEWEST)
-@pytest.mark.rules("S004-330")
-@pytest.mark.parametrize("status", ["400", "429", "529"])
-async def test_an_api_error_is_a_failed_turn(desk: Desk, status: str) -> None:
-    await desk.open(f"SCRIPT:error {status}")
-    end = await desk.until("turn.ended")
-    assert end["status"] == "failed"
-    assert (await desk.turn("SCRIPT:text after"))["status"] == "completed"
+async def compaction_is_told(desk: Desk, model: ScriptedModel) -> None:
+    await desk.send("SCRIPT:text one")
+    await desk.until("turn.ended")
+    await desk.turn("SCRIPT:text two")
+    await desk.send("/compact")
+    await desk.until(lambda line: line["type"] == "compaction" and line["phase"] == "boundary")
+    assert "started" in [line["phase"] for line in desk.all("compaction")]
 
 
 @on_versions()
@@ -216,33 +255,6 @@ async def test_a_fork_goes_its_own_way(desk: Desk, model: ScriptedModel) -> None
     desk.session = parent
     after = [line for line in await desk.log() if line["type"] != "record"]
     assert after == before, "the parent is as it was"
-
-
-@on_versions(NEWEST)
-async def test_steering_reaches_the_model(desk: Desk, model: ScriptedModel) -> None:
-    await desk.open("SCRIPT:slowtool 2")
-    await desk.answer(await desk.until("permission.asked"))
-    await desk.do("steer", content=[{"type": "text", "text": "and mind the gap"}])
-    await desk.until("turn.ended")
-    assert desk.all("user.message")[-1]["via"] == "steer"
-    await model.wait_for(lambda request: "mind the gap" in str(request.told))
-
-
-@on_versions(NEWEST)
-async def test_compaction_is_told(desk: Desk) -> None:
-    await desk.open("SCRIPT:text one")
-    await desk.until("turn.ended")
-    await desk.turn("SCRIPT:text two")
-    await desk.send("/compact")
-    await desk.until(lambda line: line["type"] == "compaction" and line["phase"] == "boundary")
-    assert "started" in [line["phase"] for line in desk.all("compaction")]
-
-
-@on_versions(NEWEST)
-async def test_thinking_is_streamed_and_whole(desk: Desk) -> None:
-    await desk.open("SCRIPT:think")
-    await desk.until("turn.ended")
-    assert "".join(line.get("text", "") for line in desk.all("thinking.delta")) == desk.all("thinking")[0]["text"]
 
 
 @on_versions(OLDEST)

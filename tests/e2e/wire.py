@@ -25,20 +25,30 @@ def allow(request: Message) -> control.Allow | control.Deny:
 
 
 class RealCli:
-    """One process. Requests of its own are answered by `permission`, `hook` and `mcp`, unless they are None."""
+    """One process. Requests of its own are answered by `permission`, `hook` and `mcp`, unless they are None.
+
+    A start costs more than a turn, so a test may go through several scenes on one process: in each, `seen` and `sent`
+    start empty, and requests are answered as at first."""
 
     def __init__(self, program: Path, env: dict[str, str], cwd: Path) -> None:
         self.program = program
         self.env = env
         self.cwd = cwd
-        self.seen: list[Message] = []
-        self.sent: list[bytes] = []
+        self.seen: list[Message]
+        self.sent: list[bytes]
         self.stderr = ""
-        self.permission: Callable[[Message], Any] | None = allow
-        self.hook: Callable[[Message], Any] | None = lambda request: control.HookAnswer()
+        self.permission: Callable[[Message], Any] | None
+        self.hook: Callable[[Message], Any] | None
         self.mcp: Callable[[Message], Message] = lambda message: {}
-        self._taken = 0
         self._news = asyncio.Condition()
+        self.scene()
+
+    def scene(self) -> None:
+        """What was said so far belongs to an earlier scene of the test."""
+        self.seen, self.sent = [], []
+        self._taken = 0
+        self.permission = allow
+        self.hook = lambda request: control.HookAnswer()
 
     async def start(self, *arguments: str, base: tuple[str, ...] = (*BASE, *ASKING)) -> None:
         pipe = asyncio.subprocess.PIPE

@@ -27,11 +27,23 @@ def test_every_run_is_kept_with_its_seed_and_verdict(
     sees = "import os, sys; sys.exit(int(os.environ['FAIRLEAD_SEED']) < 0 or sys.argv[1] != '--random-order' or {})"
     monkeypatch.setattr(test_stress, "PARTS", (Part("unit", "unit", 1, (python(sees.format(code)),)),))
     monkeypatch.setenv("FAIRLEAD_SEED", "")
+    monkeypatch.setenv("PYTEST_RUN_DAY", "")
     kept = tmp_path / "result.json"
     assert test_stress.main(["--runs", "2", "unit"], kept) == (0 if result else 1)
     runs = json.loads(kept.read_text())["runs"]
     assert [run["passed"] for run in runs] == [result, result]
     assert runs[0]["seed"] != runs[1]["seed"]
+
+
+def test_each_run_counts_as_another_day(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    days = tmp_path / "days"
+    notes = f"import os; open({str(days)!r}, 'a').write(os.environ['PYTEST_RUN_DAY'] + ' ')"
+    monkeypatch.setattr(test_stress, "PARTS", (Part("cli", "cli", 1, (python(notes),)),))
+    monkeypatch.setenv("FAIRLEAD_SEED", "")
+    monkeypatch.setenv("PYTEST_RUN_DAY", "")
+    assert test_stress.main(["--runs", "2", "cli"], tmp_path / "result.json") == 0
+    first, second = map(int, days.read_text().split())
+    assert second == first + 1
 
 
 def test_the_busy_processes_run_meanwhile_and_end_with_the_block() -> None:

@@ -172,14 +172,70 @@ async def test_where_the_end_is_not_sent_either_it_is_read_from_the_sessions_own
     side.writes(side.asked(), side.says("Found."))
     assert await side.sent(result(isAsync=True, status="async_launched", agentId="a1")) == []
     await settled()
-    note = "<task-notification><task-id>a1</task-id><status>completed</status></task-notification>"
-    with side.transcript.open("ab") as file:
-        file.write(line({"type": "queue-operation", "operation": "enqueue", "content": note, "sessionId": SESSION}))
+    ended_in(side.transcript)
     while len(side.sink.raws) < 2:
         await side.clock.advance(0.3)
         await settled()
     assert [told(record) for record in side.sink.all("record")] == ["Found.", "task_notification"]
     assert await side.files.close() == []
+
+
+def ended_in(transcript: Path) -> None:
+    """What 2.1.37 writes into the session's own file when a background subagent has ended."""
+    note = "<task-notification><task-id>a1</task-id><status>completed</status></task-notification>"
+    with transcript.open("ab") as file:
+        file.write(line({"type": "queue-operation", "operation": "enqueue", "content": note, "sessionId": SESSION}))
+
+
+async def test_an_end_that_was_written_before_anybody_looked_is_told(tmp_path: Path) -> None:
+    """On a busy machine a short subagent is over before its start has been read from the wire."""
+    side = Side(tmp_path)
+    side.transcript.write_bytes(line(side.write.prompt("begin")))
+    side.writes(side.asked(), side.says("Found."))
+    ended_in(side.transcript)
+    assert await side.sent(result(isAsync=True, status="async_launched", agentId="a1")) == []
+    while len(side.sink.raws) < 2:
+        assert side.clock.monotonic() < 60, "its end never comes"
+        await side.clock.advance(0.3)
+        await settled()
+    assert [told(record) for record in side.sink.all("record")] == ["Found.", "task_notification"]
+    assert await side.files.close() == []
+
+
+async def test_an_end_of_an_earlier_process_is_no_end_of_this_one(tmp_path: Path) -> None:
+    side = Side(tmp_path)
+    side.transcript.write_bytes(line(side.write.prompt("begin")))
+    ended_in(side.transcript)
+    side.open()
+    side.writes(side.asked(), side.says("Again."))
+    assert await side.sent(result(isAsync=True, status="async_launched", agentId="a1")) == []
+    for _ in range(10):
+        await side.clock.advance(0.3)
+        await settled()
+    assert [told(record) for record in side.sink.all("record")] == ["Again."]
+    await side.files.close()
+
+
+async def test_last_words_that_are_written_after_the_end_are_told_before_it(tmp_path: Path) -> None:
+    """Two files, two writers: the session's own may be the faster one."""
+    side = Side(tmp_path)
+    side.transcript.write_bytes(line(side.write.prompt("begin")))
+    task, first, call = side.asked(), side.says("I look."), side.calls("toolu_2")
+    side.writes(task, first, call)
+    assert await side.sent(result(isAsync=True, status="async_launched", agentId="a1")) == []
+    await settled()
+    await side.clock.advance(0.3)
+    await side.sink.until(lambda: len(side.sink.raws) == 2)
+    ended_in(side.transcript)
+    await side.clock.advance(0.3)
+    await settled()
+    side.writes(side.says("Found."))
+    while len(side.sink.raws) < 4:
+        assert side.clock.monotonic() < 60, "its end never comes"
+        await side.clock.advance(0.1)
+        await settled()
+    heard = [told(record) for record in side.sink.all("record")]
+    assert heard == ["I look.", "Bash", "Found.", "task_notification"]
 
 
 async def test_what_is_written_last_is_told_when_the_process_has_ended(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from e2e.desk import Desk
-from e2e.dialed import by_hand, dialing, gone, grows, pid, written_down
+from e2e.dialed import by_hand, dialing, dialing_core, gone, grows, pid, written_down
 from e2e.harness import LAST_DIAL_IN, NEWEST, OLDEST, on_versions, since
 from e2e.relay import Relay
 from fairlead.model.ids import is_uuid
@@ -20,10 +20,33 @@ from patience import PATIENCE
 # --- turns
 
 
-@dialing
+@dialing_core
 @pytest.mark.rules("S004-001", "S004-004", "S004-017", "S004-020", "S004-029", "S004-038", "S004-039")
 @pytest.mark.rules("S004-041", "S004-291", "S004-324")
-async def test_a_plain_turn_with_deltas(desk: Desk, version: str, relay: Relay, model: ScriptedModel) -> None:
+@pytest.mark.rules("S004-063", "S004-064", "S004-065", "S004-134", "S004-250", "S004-330")
+@pytest.mark.rules("S004-050", "S004-124", "S004-125")
+async def test_turns_and_permissions_on_one_connection(
+    desk: Desk, version: str, relay: Relay, model: ScriptedModel
+) -> None:
+    await a_plain_turn_with_deltas(desk, version, relay, model)
+    for scene in (
+        a_queue_of_three_prompts_is_three_turns_on_one_connection,
+        an_interrupt_in_mid_stream_and_after_it_the_next_prompt,
+        an_api_error_is_a_failed_turn,
+        a_variable_is_set_while_it_runs,
+        a_tool_is_allowed_denied_and_changed,
+        a_subagents_work_is_told_inside_it,
+        the_policy_denies_through_its_hook_and_nobody_is_asked,
+        a_question_is_answered_and_a_plan_approved,
+        mode_and_model_change_while_it_runs,
+    ):
+        desk.scene()
+        await scene(desk, relay, model)
+    assert len(relay.sockets()) == 1
+    await desk.raw()
+
+
+async def a_plain_turn_with_deltas(desk: Desk, version: str, relay: Relay, model: ScriptedModel) -> None:
     await desk.open("SCRIPT:long 40")
     end = await desk.until("turn.ended")
     assert end["status"] == "completed"
@@ -39,27 +62,28 @@ async def test_a_plain_turn_with_deltas(desk: Desk, version: str, relay: Relay, 
     await desk.raw()
 
 
-@dialing
-@pytest.mark.rules("S004-063", "S004-064", "S004-065", "S004-134", "S004-250")
-async def test_a_queue_of_three_prompts_is_three_turns_on_one_connection(desk: Desk, relay: Relay) -> None:
-    await desk.open("SCRIPT:slow 4")
+async def a_queue_of_three_prompts_is_three_turns_on_one_connection(
+    desk: Desk, relay: Relay, model: ScriptedModel
+) -> None:
+    await desk.send("SCRIPT:slow 4")
     await desk.send("SCRIPT:text two")
     await desk.send("SCRIPT:text three")
     for _ in range(3):
         assert (await desk.until("turn.ended"))["status"] == "completed"
     assert [text.split()[-1] for text in desk.texts()] == ["tick", "two", "three"]
-    assert len(desk.all("agent.started")) == len(relay.sockets()) == 1
+    assert (desk.all("agent.started"), len(relay.sockets())) == ([], 1), "the process of the turn before"
     first, *others = relay.lines()
     assert first["request"]["subtype"] == "initialize"
     prompts = [line for line in others if line["type"] == "user"]
-    assert [line["session_id"] for line in prompts] == ["", desk.session, desk.session]
-    assert len({line["uuid"] for line in prompts if is_uuid(line["uuid"])}) == 3
+    assert [line["session_id"] for line in prompts] == ["", desk.session, desk.session, desk.session]
+    assert len({line["uuid"] for line in prompts if is_uuid(line["uuid"])}) == 4
     assert not gone(pid(desk)), "it waits for more"
 
 
-@dialing
-async def test_an_interrupt_in_mid_stream_and_after_it_the_next_prompt(desk: Desk) -> None:
-    await desk.open("SCRIPT:slow 200")
+async def an_interrupt_in_mid_stream_and_after_it_the_next_prompt(
+    desk: Desk, relay: Relay, model: ScriptedModel
+) -> None:
+    await desk.send("SCRIPT:slow 200")
     await desk.until("text.delta")
     await desk.do("interrupt")
     assert (await desk.until("turn.ended"))["status"] == "cancelled"
@@ -67,10 +91,7 @@ async def test_an_interrupt_in_mid_stream_and_after_it_the_next_prompt(desk: Des
     await desk.raw()
 
 
-@dialing
-async def test_mode_and_model_change_while_it_runs(desk: Desk, model: ScriptedModel) -> None:
-    await desk.open("SCRIPT:text one")
-    await desk.until("turn.ended")
+async def mode_and_model_change_while_it_runs(desk: Desk, relay: Relay, model: ScriptedModel) -> None:
     await desk.do("set_model", model="claude-haiku-4-5")
     await desk.do("set_mode", mode="acceptEdits")
     target = desk.cwd / "new.txt"
@@ -79,30 +100,30 @@ async def test_mode_and_model_change_while_it_runs(desk: Desk, model: ScriptedMo
     assert target.exists() and desk.all("permission.asked") == []
 
 
-@dialing
-@pytest.mark.rules("S004-330")
-async def test_an_api_error_is_a_failed_turn(desk: Desk) -> None:
-    await desk.open("SCRIPT:error 529")
+async def an_api_error_is_a_failed_turn(desk: Desk, relay: Relay, model: ScriptedModel) -> None:
+    await desk.send("SCRIPT:error 529")
     assert (await desk.until("turn.ended"))["status"] == "failed"
     assert (await desk.turn("SCRIPT:text after"))["status"] == "completed"
 
 
-@dialing
-async def test_the_limit_of_turns_is_a_failed_turn(desk: Desk) -> None:
-    await desk.open(settings={"max_turns": 2})
-    await desk.send("SCRIPT:loop")
-    for _ in range(2):
-        await desk.answer(await desk.until("permission.asked"))
-    assert (await desk.until("turn.ended"))["status"] == "failed"
+async def a_variable_is_set_while_it_runs(desk: Desk, relay: Relay, model: ScriptedModel) -> None:
+    url = f"/v1/sessions/{desk.session}/environment"
+    assert (await desk.http.post(url, json={"variables": {"TEAM": "blue"}})).status_code == 200
+    assert (await desk.http.post(url, json={"variables": {"PATH": "/tmp"}})).status_code == 403
+    await desk.send("SCRIPT:bash echo team=$TEAM")
+    await desk.answer(await desk.until("permission.asked"))
+    await desk.until("turn.ended")
+    assert "team=blue" in str(desk.all("tool.ended")[-1]["content"])
+    kinds = {line["type"] for line in relay.lines()}
+    assert kinds == {"user", "control_request", "control_response", "update_environment_variables"}
 
 
 # --- permissions
 
 
-@dialing
-async def test_a_tool_is_allowed_denied_and_changed(desk: Desk, model: ScriptedModel) -> None:
+async def a_tool_is_allowed_denied_and_changed(desk: Desk, relay: Relay, model: ScriptedModel) -> None:
     made = [desk.cwd / name for name in ("allowed", "denied", "asked", "changed")]
-    await desk.open(f"SCRIPT:bash touch {made[0]}")
+    await desk.send(f"SCRIPT:bash touch {made[0]}")
     await desk.answer(await desk.until("permission.asked"))
     await desk.until("turn.ended")
     await desk.send(f"SCRIPT:bash touch {made[1]}")
@@ -117,9 +138,8 @@ async def test_a_tool_is_allowed_denied_and_changed(desk: Desk, model: ScriptedM
     await desk.raw()
 
 
-@dialing
-async def test_a_question_is_answered_and_a_plan_approved(desk: Desk, model: ScriptedModel) -> None:
-    await desk.open("SCRIPT:question")
+async def a_question_is_answered_and_a_plan_approved(desk: Desk, relay: Relay, model: ScriptedModel) -> None:
+    await desk.send("SCRIPT:question")
     asked = await desk.until("question.asked")
     question = asked["questions"][0]
     label = question["options"][1]["label"]
@@ -132,9 +152,8 @@ async def test_a_question_is_answered_and_a_plan_approved(desk: Desk, model: Scr
     assert (await desk.until("turn.ended"))["status"] == "completed"
 
 
-@dialing
-async def test_a_subagents_work_is_told_inside_it(desk: Desk) -> None:
-    await desk.open(f"SCRIPT:subagent bash touch {desk.cwd / 'sub'}")
+async def a_subagents_work_is_told_inside_it(desk: Desk, relay: Relay, model: ScriptedModel) -> None:
+    await desk.send(f"SCRIPT:subagent bash touch {desk.cwd / 'sub'}")
     asked = await desk.until("permission.asked")
     assert asked["subagent"] == desk.all("subagent.started")[0]["child"]
     await desk.answer(asked)
@@ -144,16 +163,26 @@ async def test_a_subagents_work_is_told_inside_it(desk: Desk) -> None:
     await desk.raw()
 
 
-@dialing
-async def test_the_policy_denies_through_its_hook_and_nobody_is_asked(desk: Desk) -> None:
+async def the_policy_denies_through_its_hook_and_nobody_is_asked(
+    desk: Desk, relay: Relay, model: ScriptedModel
+) -> None:
     """The data folder is fenced off, whatever a person or a project would say."""
-    await desk.open(f"SCRIPT:bash cat {desk.gateway.data}/server.json")
+    await desk.send(f"SCRIPT:bash cat {desk.gateway.data}/server.json")
     await desk.until("turn.ended")
     (resolved,) = desk.all("permission.resolved")
     assert (resolved["behavior"], resolved.get("asked", True)) == ("deny", False)
 
 
 # --- the process
+
+
+@dialing
+async def test_the_limit_of_turns_is_a_failed_turn(desk: Desk) -> None:
+    await desk.open(settings={"max_turns": 2})
+    await desk.send("SCRIPT:loop")
+    for _ in range(2):
+        await desk.answer(await desk.until("permission.asked"))
+    assert (await desk.until("turn.ended"))["status"] == "failed"
 
 
 @dialing
@@ -252,18 +281,33 @@ async def test_what_a_rule_allows_is_answered_with_the_input_that_was_asked_abou
 # --- the socket drops
 
 
-async def lost_and_back(relay: Relay, count: int) -> dict[str, str]:
+async def lost_and_back(relay: Relay) -> dict[str, str]:
+    count = len(relay.sockets())
     await relay.cut()
-    await relay.connections(count)
-    return relay.sockets()[count - 1]
+    await relay.connections(count + 1)
+    return relay.sockets()[count]
 
 
 @dialing
-@pytest.mark.rules("S004-040", "S004-276", "S004-277")
-async def test_cut_at_idle_it_comes_back_and_goes_on(desk: Desk, relay: Relay) -> None:
+@pytest.mark.rules("S004-040", "S004-276", "S004-277", "S004-279", "S004-331", "S004-236")
+async def test_a_line_that_is_cut_again_and_again(
+    desk: Desk, relay: Relay, model: ScriptedModel, cli_home: Path
+) -> None:
     await desk.open("SCRIPT:text one")
     await desk.until("turn.ended")
-    upgrade = await lost_and_back(relay, 2)
+    await cut_at_idle_it_comes_back_and_goes_on(desk, relay)
+    desk.scene()
+    await cut_in_mid_stream_the_answer_is_whole_and_there_once(desk, relay)
+    desk.scene()
+    await what_is_said_while_the_line_is_down_is_not_lost(desk, relay, model)
+    desk.scene()
+    await a_permission_that_is_raised_while_down_is_told_and_an_interrupt_frees_it(desk, relay, model, cli_home)
+    desk.scene()
+    await a_permission_that_was_pending_at_the_drop_is_still_answered(desk, relay)
+
+
+async def cut_at_idle_it_comes_back_and_goes_on(desk: Desk, relay: Relay) -> None:
+    upgrade = await lost_and_back(relay)
     said_last = desk.all("turn.ended")[-1]["id"].partition("/")[0]
     assert upgrade["x-last-request-id"] == said_last, "the uuid of its result"
     assert (await desk.turn("SCRIPT:text two"))["status"] == "completed"
@@ -273,60 +317,50 @@ async def test_cut_at_idle_it_comes_back_and_goes_on(desk: Desk, relay: Relay) -
     await desk.raw()
 
 
-@dialing
-@pytest.mark.rules("S004-276", "S004-279", "S004-331")
-async def test_cut_in_mid_stream_the_answer_is_whole_and_there_once(desk: Desk, relay: Relay) -> None:
-    await desk.open("SCRIPT:slow 24")
+async def cut_in_mid_stream_the_answer_is_whole_and_there_once(desk: Desk, relay: Relay) -> None:
+    await desk.send("SCRIPT:slow 24")
     await desk.until("text.delta")
-    await lost_and_back(relay, 2)
+    await lost_and_back(relay)
     assert (await desk.until("turn.ended"))["status"] == "completed"
     assert desk.texts() == ["tick " * 24]
     assert (await desk.turn("SCRIPT:text after"))["status"] == "completed"
-    assert len(desk.all("agent.started")) == 1
+    assert desk.all("agent.started") == []
     await desk.raw()
 
 
-@dialing
-@pytest.mark.rules("S004-279", "S004-331")
-async def test_what_is_said_while_the_line_is_down_is_not_lost(desk: Desk, relay: Relay, model: ScriptedModel) -> None:
+async def what_is_said_while_the_line_is_down_is_not_lost(desk: Desk, relay: Relay, model: ScriptedModel) -> None:
     """The turn ends while nobody can be told: 2.1.120 says it again, of 2.1.37 the transcript tells."""
-    await desk.open("SCRIPT:text zero")
-    await desk.until("turn.ended")
     await desk.send("SCRIPT:slow 8")
     await desk.until("text.delta")
     await relay.away()
-    await model.wait_for(lambda request: "SCRIPT:slow" in str(request.told))
+    await model.wait_for(lambda request: "SCRIPT:slow 8" in str(request.told))
     await asyncio.sleep(2.0)
     await relay.listen()
     assert (await desk.until("turn.ended"))["status"] == "completed"
     assert desk.texts()[-1] == "tick " * 8
     assert (await desk.turn("SCRIPT:text after"))["status"] == "completed"
-    assert len(desk.all("agent.started")) == 1
+    assert desk.all("agent.started") == []
     await desk.raw()
 
 
-@dialing
-@pytest.mark.rules("S004-236", "S004-331")
-async def test_a_permission_that_was_pending_at_the_drop_is_still_answered(desk: Desk, relay: Relay) -> None:
+async def a_permission_that_was_pending_at_the_drop_is_still_answered(desk: Desk, relay: Relay) -> None:
     target = desk.cwd / "made"
-    await desk.open(f"SCRIPT:bash touch {target}")
+    await desk.send(f"SCRIPT:bash touch {target}")
     asked = await desk.until("permission.asked")
+    count = len(relay.sockets())
     await relay.cut()
     await desk.answer(asked)
-    await relay.connections(2)
+    await relay.connections(count + 1)
     assert (await desk.until("turn.ended"))["status"] == "completed"
     assert target.exists()
     assert desk.all("permission.cancelled") == []
     await desk.raw()
 
 
-@dialing
-async def test_a_permission_that_is_raised_while_down_is_told_and_an_interrupt_frees_it(
+async def a_permission_that_is_raised_while_down_is_told_and_an_interrupt_frees_it(
     desk: Desk, relay: Relay, model: ScriptedModel, cli_home: Path
 ) -> None:
-    """What the CLI asks then is lost for ever, in both versions."""
-    await desk.open("SCRIPT:text zero")
-    await desk.until("turn.ended")
+    """What the CLI asks then is lost for ever, in both versions. No tool was called before."""
     model.hold()
     await desk.send(f"SCRIPT:bash touch {desk.cwd / 'never'}")
     await model.wait_for(lambda request: "SCRIPT:bash" in str(request.told))
@@ -427,22 +461,6 @@ async def test_the_runners_version_is_in_a_header(desk: Desk, relay: Relay) -> N
     await desk.open("SCRIPT:text")
     await desk.until("turn.ended")
     assert relay.sockets()[0]["x-environment-runner-version"] == "9.9"
-
-
-@dialing
-@pytest.mark.rules("S004-050", "S004-124", "S004-125")
-async def test_a_variable_is_set_while_it_runs(desk: Desk, relay: Relay) -> None:
-    await desk.open("SCRIPT:text")
-    await desk.until("turn.ended")
-    url = f"/v1/sessions/{desk.session}/environment"
-    assert (await desk.http.post(url, json={"variables": {"TEAM": "blue"}})).status_code == 200
-    assert (await desk.http.post(url, json={"variables": {"PATH": "/tmp"}})).status_code == 403
-    await desk.send("SCRIPT:bash echo team=$TEAM")
-    await desk.answer(await desk.until("permission.asked"))
-    await desk.until("turn.ended")
-    assert "team=blue" in str(desk.all("tool.ended")[-1]["content"])
-    kinds = {line["type"] for line in relay.lines()}
-    assert kinds == {"user", "control_request", "control_response", "update_environment_variables"}
 
 
 @on_versions(NEWEST, first="2.1.200")

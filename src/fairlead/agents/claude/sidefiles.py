@@ -81,6 +81,7 @@ class _Words:
         self._goes_on = place.offset > 0
         self._waiting: dict[str, _Row] = {}
         self._parents: dict[str, str] = {}
+        self._spoken: set[str] = set()
         self._file = RowFile(path, path.name, place)
 
     def fill(self) -> None:
@@ -91,6 +92,8 @@ class _Words:
             self._parents[row.uuid] = row.parentUuid if isinstance(row.parentUuid, str) else ""
             if row.type in CONVERSATION and row.isMeta is not True:
                 self._waiting[row.uuid] = row
+                if row.type == "assistant" and b'"text"' in bytes(row.message):
+                    self._spoken.add(row.uuid)
 
     def has(self, uuid: str) -> bool:
         """Its row is there, and all that it follows."""
@@ -121,7 +124,11 @@ class _Words:
         return list(line)
 
     def said_something(self) -> bool:
-        return any(row.type == "assistant" and b'"text"' in bytes(row.message) for row in self._waiting.values())
+        return not self._spoken.isdisjoint(self._waiting)
+
+    def has_last_words(self) -> bool:
+        """Nothing follows what it said: a subagent that is not stopped ends so."""
+        return not self._spoken.issubset(self._parents.values())
 
     def _record(self, row: _Row) -> Record:
         told = {
@@ -152,6 +159,7 @@ class SubagentFiles:
         """The CLI's ids of background subagents, to the call that started each."""
         self._following: dict[str, asyncio.Task[None]] = {}
         # Of a conversation that goes on: what is there was said before.
+        self._transcript_before = self._end_of_transcript()
         self._before = {path: place_at(path, path.stat().st_size) for path in self._paths()}
 
     def concerns(self, raw: bytes) -> bool:
@@ -261,7 +269,8 @@ class SubagentFiles:
         return words
 
     async def _live(self, agent: str, call: str) -> None:
-        main = None if self._able.reports_tasks else RowFile(self._transcript, "", self._end_of_transcript())
+        # From the start of the process: on a busy machine the end is written before anybody looks for it here.
+        main = None if self._able.reports_tasks else RowFile(self._transcript, "", self._transcript_before)
         while True:
             async with self._lock:
                 words = self._in_background(agent)
@@ -273,7 +282,7 @@ class SubagentFiles:
                     noted = None if main is None else _noted(main, agent, call)
                     if noted is not None:
                         words.over = True
-                        words.fill()
+                        await self._last_words(words)
                         told += [*words.rest(with_task=False), noted]
                     if told:
                         await self._give(told)
@@ -293,10 +302,17 @@ class SubagentFiles:
             if words is None or words.over:
                 return []
             words.over = True
-            words.fill()
-            if not words.said_something():
-                await self._wait(words.call, lambda: words if _grown(words) else None)
+            await self._last_words(words)
             return words.rest(with_task=False)
+
+    async def _last_words(self, words: _Words) -> None:
+        """Wait for them: they may be written after the end of the subagent is."""
+
+        def there() -> _Words | None:
+            words.fill()
+            return words if words.has_last_words() else None
+
+        await self._wait(words.call, there)
 
     # --- files
 
@@ -338,11 +354,6 @@ def _new_rows(file: RowFile) -> Iterable[bytes]:
 def _done(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and task.exception() is not None:
         logger.error("a subagent's file could not be followed", exc_info=task.exception())
-
-
-def _grown(words: _Words) -> bool:
-    words.fill()
-    return words.said_something()
 
 
 def _answered(message: UserRecord) -> str:
