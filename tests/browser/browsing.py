@@ -1,11 +1,13 @@
 """A real browser for tests: the Chromium of this machine, driven over a pipe, with nothing but loopback to talk to."""
 
 import asyncio
+import functools
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
 
+import pytest_asyncio
 from playwright.async_api import Browser, async_playwright
 
 from e2e.harness import why_not_isolated
@@ -13,7 +15,10 @@ from patience import PATIENCE
 from tools.browser import browser_arguments, browser_path, xterm_files
 
 PICTURES = Path(__file__).resolve().parents[2] / "build" / "browser"
-"""What the pages of each test showed at its end, for a person to look at. Never committed."""
+"""What the pages of a test showed when it failed, for a person to look at. Never committed."""
+
+async_fixture = functools.partial(pytest_asyncio.fixture, loop_scope="session")
+"""On the event loop of the browser, which outlives a test."""
 
 Seen = TypeVar("Seen")
 

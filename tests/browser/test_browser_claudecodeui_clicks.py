@@ -1,13 +1,25 @@
 """No click kills claudecodeui's app on our door: its buttons and tabs are clicked, each once, as they are found."""
 
-from browser.clicking import Clicker
-from browser.cloud_app import CloudHouse
-from browser.test_browser_claudecodeui import HELLO, house
+from collections.abc import AsyncIterator
+from pathlib import Path
 
-__all__ = ["house"]
+from playwright.async_api import Browser
+
+from browser.browsing import async_fixture
+from browser.clicking import Clicker
+from browser.cloud_app import CloudDoor, CloudHouse, open_house
+from browser.test_browser_claudecodeui import HELLO
+from faults.gateway_process import GatewayProcess
 
 MOST = 120
 """Clicks of one run: the panels' own tabs come first."""
+
+
+@async_fixture
+async def house(chromium: Browser, tmp_path: Path) -> AsyncIterator[CloudHouse]:
+    """On a gateway of its own: nobody knows what the buttons do there."""
+    async with CloudDoor(GatewayProcess(tmp_path)) as door, open_house(chromium, door) as opened:
+        yield opened
 
 
 async def test_no_click_kills_the_app(house: CloudHouse) -> None:

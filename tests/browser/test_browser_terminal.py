@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-import pytest
 from playwright.async_api import Browser, Page
 
-from browser.browsing import eventually
+from browser.browsing import async_fixture, eventually
 from fairlead.config import load
 from fairlead.wiring import running
 from tools.browser import xterm_files
@@ -108,7 +107,7 @@ async def desk_of(browser: Browser, folder: Path) -> AsyncIterator[Desk]:
         yield Desk(browser, gateway.doors[0].url, gateway.token, root)
 
 
-@pytest.fixture
+@async_fixture
 async def desk(chromium: Browser, tmp_path: Path) -> AsyncIterator[Desk]:
     async with desk_of(chromium, tmp_path) as desk:
         yield desk

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 from playwright.async_api import Browser, expect
 
-from browser.browsing import eventually
-from browser.ui_house import HOSTILE, PHONE, Device, UiHouse, ui_house
+from browser.browsing import async_fixture, eventually
+from browser.ui_house import HOSTILE, PHONE, UiHouse, ui_house
 from patience import PATIENCE
 from sessions.rig import SaidAgent
 
 expect.set_options(timeout=PATIENCE * 1000)
 
 
-@pytest.fixture
+@async_fixture
 async def house(chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[UiHouse]:
     async with ui_house(chromium, tmp_path, monkeypatch) as made:
         yield made
@@ -201,36 +201,41 @@ async def test_what_waits_is_answered_inside_its_conversation_too(house: UiHouse
     await expect(desk.page.get_by_text("Allowed by owner (Desk)")).to_be_visible()
 
 
-async def shown_as_letters(device: Device) -> None:
-    await device.unharmed()
-    await device.accessible()
+def said_in(place: str, evil: str, folder: Path) -> tuple[str, dict[str, Any]]:
+    """A tool's name and its input, of which one part is what somebody else wrote."""
+    match place:
+        case "tool":
+            return f"mcp__x__{evil}", {evil: evil}
+        case "file":
+            return "Write", {"file_path": f"{folder}/{evil.replace('/', '_')}", "content": evil}
+        case "question":
+            question = {"question": evil, "header": evil, "options": [{"label": evil, "description": evil}]}
+            return "AskUserQuestion", {"questions": [question]}
+        case "plan":
+            return "ExitPlanMode", {"plan": f"# {evil}\n\n{evil}\n\n[x]({evil})\n\n<b>{evil}</b>"}
+    return "Bash", {"command": f"echo '{evil}'", "description": evil}
 
 
-@pytest.mark.parametrize("place", ["tool", "input", "file", "question", "plan"])
-async def test_nothing_that_an_agent_says_becomes_more_than_its_letters(house: UiHouse, place: str) -> None:
+async def test_nothing_that_an_agent_says_becomes_more_than_its_letters(house: UiHouse) -> None:
     device = await house.device()
     await device.open("/app/approvals")
-    session = await house.session("do it", title=HOSTILE[0])
-    agent = await house.agent()
-    for number, evil in enumerate(HOSTILE):
-        tool = "Bash"
-        given: dict[str, Any] = {"command": f"echo '{evil}'", "description": evil}
-        if place == "tool":
-            tool, given = f"mcp__x__{evil}", {evil: evil}
-        elif place == "file":
-            tool, given = "Write", {"file_path": f"{house.folder}/{evil.replace('/', '_')}", "content": evil}
-        elif place == "question":
-            question = {"question": evil, "header": evil, "options": [{"label": evil, "description": evil}]}
-            tool, given = "AskUserQuestion", {"questions": [question]}
-        elif place == "plan":
-            tool, given = "ExitPlanMode", {"plan": f"# {evil}\n\n{evil}\n\n[x]({evil})\n\n<b>{evil}</b>"}
-        await agent.call(f"c{number}", tool, **given)
-        await agent.ask(f"r{number}", f"c{number}", tool, **given)
-    await house.asked(len(HOSTILE))
-    await expect(device.page.get_by_role("article")).to_have_count(len(HOSTILE))
-    if place in ("tool", "input"):
-        await expect(device.page.get_by_text("<script>window.pwned='script'</script>").first).to_be_visible()
-    await shown_as_letters(device)
-    await device.open(f"/app/s/{session}")
-    await device.page.wait_for_timeout(0)
-    await device.unharmed()
+    cards = device.page.get_by_role("article")
+    sessions: list[str] = []
+    for place in ("tool", "input", "file", "question", "plan"):
+        sessions.append(await house.session("do it", title=HOSTILE[0]))
+        agent = await house.agent(len(sessions))
+        for number, evil in enumerate(HOSTILE):
+            tool, given = said_in(place, evil, house.folder)
+            await agent.call(f"{place}-c{number}", tool, **given)
+            await agent.ask(f"{place}-r{number}", f"{place}-c{number}", tool, **given)
+        await house.asked(len(sessions) * len(HOSTILE))
+        await expect(cards).to_have_count(len(sessions) * len(HOSTILE))
+        await device.unharmed()
+    letters = cards.filter(has_text="<script>window.pwned='script'</script>")
+    await expect(letters.filter(has_text="mcp__x__").first).to_be_visible()
+    await expect(letters.filter(has_text="echo").first).to_be_visible()
+    await device.accessible()
+    for session in sessions:
+        await device.open(f"/app/s/{session}")
+        await expect(device.page.locator(".truth")).to_have_attribute("data-following", "live")
+        await device.unharmed()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.async_api import Browser, Worker, expect
 
-from browser.browsing import eventually
+from browser.browsing import async_fixture, eventually
 from browser.ui_house import HOSTILE, PHONE, Device, UiHouse, ui_house
 from notices.listening import Hook, listening
 from notices.test_answer_codes import Browser as PushBrowser
@@ -18,13 +18,13 @@ from sessions.rig import SaidAgent
 expect.set_options(timeout=PATIENCE * 1000)
 
 
-@pytest.fixture
+@async_fixture
 async def house(chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[UiHouse]:
     async with ui_house(chromium, tmp_path, monkeypatch, notify_private=("127.0.0.1/32",)) as made:
         yield made
 
 
-@pytest.fixture
+@async_fixture
 async def hook() -> AsyncIterator[Hook]:
     async with listening() as made:
         yield made

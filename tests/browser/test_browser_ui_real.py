@@ -1,4 +1,5 @@
-"""The real CLI's sessions in real browsers: a whole life, two who answer at once, a gateway that dies in mid-stream."""
+"""Sessions of the real CLI in real browsers: a whole life, two who answer at once, a gateway that dies in mid-stream, a
+phone that is offline for a while."""
 
 import asyncio
 import signal
@@ -120,16 +121,17 @@ async def test_two_answer_at_once_and_a_gateway_killed_in_mid_stream_loses_nothi
             await gateway.http.aclose()
 
 
-@pytest.mark.cli(NEWEST)
+@pytest.mark.parametrize("agent", ["demo", pytest.param("claude", marks=[pytest.mark.long, pytest.mark.cli(NEWEST)])])
 async def test_a_phone_with_keys_alone_offline_and_back_and_hostile_words(
-    chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, agent: str
 ) -> None:
-    if reason := why_not_installed(NEWEST):
+    """All of this is the page's own doing: the demo agent shows it as well as the CLI does, and sooner."""
+    if agent == "claude" and (reason := why_not_installed(NEWEST)):
         pytest.skip(reason)
     home = tmp_path / "home"
     home.mkdir()
     async with ScriptedModel() as model:
-        config = {"agent": "claude", "claude": str(program_path(NEWEST)), "pass_env": ("IS_SANDBOX",)}
+        config = {"agent": agent, "claude": str(program_path(NEWEST)), "pass_env": ("IS_SANDBOX",)}
         env = cli_env(home, model.url)
         async with ui_house(chromium, tmp_path, monkeypatch, said=False, env=env, **config) as house:
             session = await house.session("SCRIPT:write notes.txt")

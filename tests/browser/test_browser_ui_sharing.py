@@ -7,7 +7,7 @@ from typing import Literal
 import pytest
 from playwright.async_api import Browser, Locator, expect
 
-from browser.browsing import PICTURES
+from browser.browsing import PICTURES, async_fixture
 from browser.ui_house import PHONE, Device, UiHouse, ui_house
 from patience import PATIENCE
 
@@ -16,7 +16,7 @@ expect.set_options(timeout=PATIENCE * 1000)
 USER = ("view", "chat", "approve")
 
 
-@pytest.fixture
+@async_fixture
 async def house(chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[UiHouse]:
     async with ui_house(chromium, tmp_path, monkeypatch, said=False) as made:
         yield made

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from playwright.async_api import Browser, Page, expect
 
-from browser.browsing import eventually
+from browser.browsing import async_fixture, eventually
 from browser.ui_gateway import Gateway, shown_texts, told_texts
 from browser.ui_house import HOSTILE, Device, UiHouse, ui_house
 from patience import PATIENCE
@@ -21,13 +21,13 @@ expect.set_options(timeout=PATIENCE * 1000)
 TICKS = 40
 
 
-@pytest.fixture
+@async_fixture
 async def house(chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[UiHouse]:
     async with ui_house(chromium, tmp_path, monkeypatch, said=False) as made:
         yield made
 
 
-@pytest.fixture
+@async_fixture
 async def spoken(chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[UiHouse]:
     async with ui_house(chromium, tmp_path, monkeypatch) as made:
         yield made
