@@ -1,12 +1,13 @@
 """Fetches what the browser tests need: a Chromium, and xterm.js for the page that shows a terminal.
 
-Chromium's headless shell is the same engine without the windows of a desktop, and takes a quarter of the CPU time per
-page: it is used where it is there, and installed from Debian when we may. Else any Chromium or Chrome of the machine is
+Chromium's headless shell is the same engine without the windows of a desktop, and opens a page in a quarter of the CPU
+time: it is used where it is there, and installed from Debian when we may. Else any Chromium or Chrome of the machine is
 used. Playwright drives it over a pipe and never fetches a browser of its own. Standard library only.
 """
 
 import os
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -42,8 +43,20 @@ def browser_arguments() -> list[str]:
 
 
 def fetch_browser() -> None:
-    if browser_path() is None and not apt_install("chromium"):
-        raise InstallFailed("no browser, and it cannot be installed: run `apt-get install chromium` as root")
+    found = browser_path()
+    if found is not None and (found.name == SHELL or not apt_has(SHELL)):
+        return
+    # The shell is of the newer Debians only; where there is none, the whole browser does.
+    if not (apt_install(SHELL) or found or apt_install("chromium")):
+        raise InstallFailed(f"no browser, and it cannot be installed: run `apt-get install {SHELL}` as root")
+
+
+def apt_has(package: str) -> bool:
+    """We may install it, and the package lists of this machine have it."""
+    if os.geteuid() != 0 or not shutil.which("apt-cache"):
+        return False
+    asked = subprocess.run(["apt-cache", "show", package], check=False, capture_output=True)
+    return asked.returncode == 0
 
 
 def xterm_files() -> tuple[Path, ...]:

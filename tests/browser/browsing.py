@@ -26,7 +26,7 @@ Seen = TypeVar("Seen")
 def why_no_browser() -> str | None:
     """Why a browser test cannot run here, or None."""
     if browser_path() is None:
-        return "there is no Chromium: `make clis` installs it, or `apt-get install chromium`"
+        return "there is no Chromium: `make clis` installs it, or `apt-get install chromium-headless-shell`"
     missing = [str(path) for path in xterm_files() if not path.exists()]
     return f"{missing[0]} is missing: `make clis` fetches it" if missing else why_not_isolated()
 
