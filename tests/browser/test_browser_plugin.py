@@ -9,6 +9,7 @@ from playwright.async_api import Browser, Page
 from browser.browsing import async_fixture, eventually
 from browser.cloud_app import CloudDoor, CloudHouse, open_house
 from faults.gateway_process import GatewayProcess
+from patience import PATIENCE
 from plugins.plugging import BOARD
 
 
@@ -30,7 +31,9 @@ async def house(chromium: Browser, tmp_path: Path) -> AsyncIterator[CloudHouse]:
 
 
 async def open_board(house: CloudHouse) -> Page:
-    page = (await house.signed_in()).page
+    page = await (await house.known_person()).new_page()
+    page.set_default_timeout(PATIENCE * 1000)
+    await page.goto(f"{house.address}/")
     await page.get_by_text("New Session", exact=True).locator("visible=true").first.click()
     await page.get_by_role("tab", name="Board").click()
     return page

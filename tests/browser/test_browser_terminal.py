@@ -13,6 +13,7 @@ from playwright.async_api import Browser, Page
 from browser.browsing import async_fixture, eventually
 from fairlead.config import load
 from fairlead.wiring import running
+from patience import PATIENCE
 from tools.browser import xterm_files
 
 PAGES = Path(__file__).with_name("pages")
@@ -79,6 +80,7 @@ class Desk:
     async def open(self, size: tuple[int, int], **query: str) -> Screen:
         context = await self._browser.new_context(viewport={"width": size[0], "height": size[1]})
         page = await context.new_page()
+        page.set_default_timeout(PATIENCE * 1000)
         asked = urlencode({"token": self._token, "size": "1", **query})
         await page.goto(f"{self._address}/terminal.html#{asked}")
         return Screen(page)

@@ -40,9 +40,8 @@ async def answers(agent: SaidAgent, number: int = 1) -> list[tuple[str, Any]]:
 
 
 async def test_two_devices_answer_at_once_and_one_answer_counts(house: UiHouse) -> None:
-    desk, phone = await house.device("Ann's desk"), await house.device("Bob's phone", PHONE, has_touch=True)
-    for device in (desk, phone):
-        await device.open("/app/approvals")
+    desk = await house.device("Ann's desk", at="/app/approvals")
+    phone = await house.device("Bob's phone", PHONE, has_touch=True, at="/app/approvals")
     session, agent = await asking(house, command="touch x")
     allow = desk.page.get_by_role("button", name="Allow once")
     await expect(allow).to_be_enabled()
@@ -62,8 +61,7 @@ async def test_two_devices_answer_at_once_and_one_answer_counts(house: UiHouse) 
 
 
 async def test_a_card_says_what_will_run_and_a_rule_what_it_covers_before_it_is_saved(house: UiHouse) -> None:
-    desk = await house.device()
-    await desk.open("/app/approvals")
+    desk = await house.device(at="/app/approvals")
     session, agent = await asking(house, command="make all && sh -c 'rm -rf dist' > log.txt")
     card = desk.page.get_by_role("article")
     await expect(card.get_by_label("The command")).to_have_text("make all && sh -c 'rm -rf dist' > log.txt")
@@ -96,8 +94,7 @@ async def test_a_card_says_what_will_run_and_a_rule_what_it_covers_before_it_is_
 async def test_a_change_of_a_file_is_shown_as_a_diff_and_can_be_changed_before_it_is_allowed(house: UiHouse) -> None:
     file = house.folder / "notes.txt"
     file.write_text("one\ntwo\nthree\n")
-    phone = await house.device("Phone", PHONE, has_touch=True)
-    await phone.open("/app/approvals")
+    phone = await house.device("Phone", PHONE, has_touch=True, at="/app/approvals")
     given = {"file_path": str(file), "old_string": "two", "new_string": "zwei"}
     _, agent = await asking(house, "Edit", **given)
     card = phone.page.get_by_role("article")
@@ -118,8 +115,7 @@ async def test_a_change_of_a_file_is_shown_as_a_diff_and_can_be_changed_before_i
 
 
 async def test_a_denial_tells_the_agent_why(house: UiHouse) -> None:
-    desk = await house.device()
-    await desk.open("/app/approvals")
+    desk = await house.device(at="/app/approvals")
     _, agent = await asking(house, command="rm -rf /")
     await desk.page.get_by_role("button", name="Deny").click()
     await desk.page.get_by_label("Why not, and what instead").fill("Use git clean.")
@@ -130,8 +126,7 @@ async def test_a_denial_tells_the_agent_why(house: UiHouse) -> None:
 
 
 async def test_questions_and_plans_are_answered_by_keyboard_alone(house: UiHouse) -> None:
-    desk = await house.device()
-    await desk.open("/app/approvals")
+    desk = await house.device(at="/app/approvals")
     options = [{"label": "Red", "description": "warm"}, {"label": "Blue", "description": "cool"}]
     questions = [
         {"question": "Which colour?", "header": "Colour", "options": options, "multiSelect": False},
@@ -183,17 +178,15 @@ async def test_questions_and_plans_are_answered_by_keyboard_alone(house: UiHouse
 
 
 async def test_a_device_that_may_not_approve_sees_it_and_answers_nothing(house: UiHouse) -> None:
-    viewer = await house.device("Viewer", scopes=("view",))
-    await viewer.open("/app/approvals")
+    viewer = await house.device("Viewer", scopes=("view",), at="/app/approvals")
     await asking(house, command="touch x")
     await expect(viewer.page.get_by_role("article")).to_contain_text("may look, but not answer")
     assert await viewer.page.get_by_role("button", name="Allow once").count() == 0
 
 
 async def test_what_waits_is_answered_inside_its_conversation_too(house: UiHouse) -> None:
-    desk = await house.device()
     session, agent = await asking(house, command="touch x")
-    await desk.open(f"/app/s/{session}")
+    desk = await house.device(at=f"/app/s/{session}")
     allow = desk.page.get_by_role("button", name="Allow once").first
     await expect(allow).to_be_enabled()
     await allow.click()
@@ -217,8 +210,7 @@ def said_in(place: str, evil: str, folder: Path) -> tuple[str, dict[str, Any]]:
 
 
 async def test_nothing_that_an_agent_says_becomes_more_than_its_letters(house: UiHouse) -> None:
-    device = await house.device()
-    await device.open("/app/approvals")
+    device = await house.device(at="/app/approvals")
     cards = device.page.get_by_role("article")
     sessions: list[str] = []
     for place in ("tool", "input", "file", "question", "plan"):

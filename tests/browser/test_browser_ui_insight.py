@@ -81,8 +81,7 @@ async def test_usage_is_shown_as_charts_with_their_tables(house: UiHouse) -> Non
 
 async def test_hostile_names_of_models_and_tools_stay_names(house: UiHouse) -> None:
     await worked(house, model=HOSTILE[0], tool=HOSTILE[1])
-    device = await house.device()
-    await device.open("/app/insight")
+    device = await house.device(at="/app/insight")
     await expect(device.page.get_by_role("row", name="<img src=x")).to_be_visible()
     await expect(device.page.get_by_role("row", name="<script>")).to_be_visible()
     await device.unharmed()
@@ -90,8 +89,7 @@ async def test_hostile_names_of_models_and_tools_stay_names(house: UiHouse) -> N
 
 
 async def test_a_phone_is_signed_in_by_a_code_once_and_can_be_revoked(house: UiHouse, chromium: Browser) -> None:
-    desk = await house.device("Ann's desk")
-    await desk.open("/app/settings")
+    desk = await house.device("Ann's desk", at="/app/settings")
     await desk.accessible()
     await desk.page.get_by_role("button", name="Add a phone").click()
     await desk.page.get_by_label("What it is called").fill("Ann's phone")
@@ -102,6 +100,7 @@ async def test_a_phone_is_signed_in_by_a_code_once_and_can_be_revoked(house: UiH
     assert await desk.page.evaluate("document.querySelector('.qr img').naturalWidth") > 0
     await desk.accessible()
     context = await chromium.new_context(viewport={"width": PHONE[0], "height": PHONE[1]})
+    context.set_default_timeout(PATIENCE * 1000)
     page = await context.new_page()
     await page.goto(link["url"])
     await page.get_by_role("navigation", name="Pages").wait_for()
@@ -125,8 +124,7 @@ async def test_a_folder_is_trusted_after_what_it_would_run_was_shown(house: UiHo
     settings.parent.mkdir()
     hook = {"hooks": [{"type": "command", "command": f"echo {HOSTILE[0]}"}]}
     settings.write_text(json.dumps({"hooks": {"PreToolUse": [hook]}, "env": {"EVIL": HOSTILE[1]}}))
-    phone = await house.device("Phone", PHONE, has_touch=True)
-    await phone.open("/app/settings")
+    phone = await house.device("Phone", PHONE, has_touch=True, at="/app/settings")
     await phone.page.get_by_role("textbox", name="Folder").fill("/etc")
     await phone.page.get_by_role("button", name="Show what it would run").click()
     await expect(phone.page.locator(".wrong")).to_contain_text("outside")
@@ -154,8 +152,7 @@ async def test_a_folder_is_trusted_after_what_it_would_run_was_shown(house: UiHo
 
 
 async def test_the_keyboard_goes_everywhere_and_has_a_sheet(house: UiHouse) -> None:
-    desk = await house.device()
-    await desk.open("/app/settings")
+    desk = await house.device(at="/app/settings")
     keys = desk.page.keyboard
     await keys.press("?")
     sheet = desk.page.get_by_role("dialog", name="Keyboard")
@@ -179,8 +176,7 @@ async def test_the_keyboard_goes_everywhere_and_has_a_sheet(house: UiHouse) -> N
 
 
 async def test_colours_are_chosen_and_kept(house: UiHouse) -> None:
-    desk = await house.device()
-    await desk.open("/app/settings")
+    desk = await house.device(at="/app/settings")
     await desk.page.get_by_label("Colours").select_option("dark")
     await desk.page.reload()
     await expect(desk.page.locator("html")).to_have_attribute("data-theme", "dark")

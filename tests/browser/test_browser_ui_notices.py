@@ -40,8 +40,7 @@ async def asking(house: UiHouse, title: str = "The task") -> tuple[str, SaidAgen
 
 
 async def test_what_happens_elsewhere_is_told_and_kept(house: UiHouse) -> None:
-    desk = await house.device()
-    await desk.open("/app/insight")
+    desk = await house.device(at="/app/insight")
     session, agent = await asking(house)
     note = desk.page.locator(".toast", has_text="Bash waits for an answer")
     await expect(note).to_be_visible()
@@ -62,8 +61,7 @@ async def test_what_happens_elsewhere_is_told_and_kept(house: UiHouse) -> None:
 
 
 async def test_kinds_that_a_device_does_not_want_are_not_toasted(house: UiHouse) -> None:
-    phone = await house.device("Phone", PHONE, has_touch=True)
-    await phone.open("/app/notices")
+    phone = await house.device("Phone", PHONE, has_touch=True, at="/app/notices")
     await phone.page.get_by_text("What this device is told").click()
     await phone.accessible()
     await phone.fits()
@@ -219,8 +217,7 @@ async def test_it_can_be_installed(house: UiHouse) -> None:
 
 
 async def test_hostile_words_in_notices_stay_words(house: UiHouse) -> None:
-    desk = await house.device()
-    await desk.open("/app/notices")
+    desk = await house.device(at="/app/notices")
     for evil in HOSTILE:
         await house.http.post("/cognova/api/reminders", json={"message": evil, "remindAt": "2020-01-01T00:00:00Z"})
     await house.session("hello", title=HOSTILE[0])

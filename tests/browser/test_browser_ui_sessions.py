@@ -129,9 +129,8 @@ async def test_the_whole_life_of_a_session(house: UiHouse, tmp_path: Path) -> No
 
 
 async def test_while_it_works_messages_wait_can_be_changed_and_steer(house: UiHouse) -> None:
-    desk = await house.device()
     session = await house.session("SCRIPT:slow 2000")
-    await desk.open(f"/app/s/{session}")
+    desk = await house.device(at=f"/app/s/{session}")
     await expect(said(desk, "tick tick")).to_be_visible()
     for text in ("SCRIPT:text one", "SCRIPT:text two"):
         await say(desk, text)
@@ -154,9 +153,8 @@ async def test_while_it_works_messages_wait_can_be_changed_and_steer(house: UiHo
 
 
 async def test_mode_model_and_commands_from_the_composer(house: UiHouse) -> None:
-    desk = await house.device()
     session = await house.session("SCRIPT:text hello")
-    await desk.open(f"/app/s/{session}")
+    desk = await house.device(at=f"/app/s/{session}")
     await expect(ended(desk)).to_have_count(1)
     await desk.page.get_by_role("button", name="Ask first").click()
     await desk.accessible()
@@ -176,9 +174,8 @@ async def test_mode_model_and_commands_from_the_composer(house: UiHouse) -> None
 
 
 async def test_attachments_by_file_and_by_paste(house: UiHouse, tmp_path: Path) -> None:
-    desk = await house.device()
     session = await house.session("SCRIPT:text hello")
-    await desk.open(f"/app/s/{session}")
+    desk = await house.device(at=f"/app/s/{session}")
     await expect(ended(desk)).to_have_count(1)
     notes = tmp_path / "notes.md"
     notes.write_text("some words")

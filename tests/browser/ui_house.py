@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -68,6 +69,7 @@ class Device:
         self.base = base
         self.problems: list[str] = []
         self.strayed: list[str] = []
+        page.set_default_timeout(PATIENCE * 1000)
         page.on("console", self._console)
         page.on("pageerror", self._error)
 
@@ -119,7 +121,8 @@ class UiHouse:
     async def device(
         self, name: str = "Desk", size: tuple[int, int] = DESK, *, scopes: tuple[str, ...] = ("admin",), **more: Any
     ) -> Device:
-        user = more.pop("user", "")
+        """Signed in by a link, and on the page `at`."""
+        user, at = more.pop("user", ""), more.pop("at", "/app")
         if user:
             await self.http.post("/v1/users", json={"name": user})
         body = {"name": name, "scopes": list(scopes), "user": user}
@@ -136,8 +139,11 @@ class UiHouse:
         # Only listened to: a browser whose requests are routed keeps no cache.
         context.on("request", asked)
         self.devices.append(made)
-        await made.page.goto(link)
-        await made.page.get_by_role("navigation", name="Pages").wait_for()
+        # The code in the fragment is good on every page.
+        await made.open(f"{at}#{urlsplit(link).fragment}")
+        assert await made.page.evaluate("localStorage.getItem('fairlead.key')"), (
+            "the page is drawn when it is signed in"
+        )
         return made
 
     async def session(self, text: str, title: str = "", **more: Any) -> str:
