@@ -47,5 +47,6 @@ async def eventually(look: Callable[[], Awaitable[Seen]], holds: Callable[[Seen]
     deadline = asyncio.get_running_loop().time() + PATIENCE
     while not holds(seen := await look()):
         assert asyncio.get_running_loop().time() < deadline, f"it did not come to be; there is {str(seen)[:4000]}"
-        await asyncio.sleep(0.02)
+        # Each look is work for three processes.
+        await asyncio.sleep(0.1)
     return seen

@@ -141,9 +141,7 @@ class UiHouse:
         self.devices.append(made)
         # The code in the fragment is good on every page.
         await made.open(f"{at}#{urlsplit(link).fragment}")
-        assert await made.page.evaluate("localStorage.getItem('fairlead.key')"), (
-            "the page is drawn when it is signed in"
-        )
+        assert await made.page.evaluate("localStorage.getItem('fairlead.key')"), "it is signed in before it is drawn"
         return made
 
     async def session(self, text: str, title: str = "", **more: Any) -> str:
