@@ -36,8 +36,9 @@ def pictured(item: pytest.Function) -> Callable[..., Awaitable[None]]:
             await test(**given)
         except Exception:
             name = re.sub(r"[^\w-]", "-", item.name)
-            contexts = item.funcargs["chromium"].contexts
-            for number, page in enumerate(page for context in contexts for page in context.pages):
+            browser = item.funcargs["chromium"]
+            assert isinstance(browser, Browser)
+            for number, page in enumerate(page for context in browser.contexts for page in context.pages):
                 await page.screenshot(path=PICTURES / f"{name}-{number}.png")
             raise
 

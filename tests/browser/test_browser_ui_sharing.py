@@ -7,7 +7,7 @@ from typing import Literal
 import pytest
 from playwright.async_api import Browser, Locator, expect
 
-from browser.browsing import PICTURES, async_fixture
+from browser.browsing import async_fixture
 from browser.ui_house import PHONE, Device, UiHouse, ui_house
 from patience import PATIENCE
 
@@ -154,4 +154,3 @@ async def test_the_dialog_on_a_phone_and_on_a_desk(house: UiHouse, colours: Lite
         await expect(sharing(device).get_by_role("list", name="Shared with").get_by_role("listitem")).to_have_count(2)
         await device.accessible()
         await device.fits()
-        await device.page.screenshot(path=PICTURES / f"sharing-{place}-{colours}.png")
