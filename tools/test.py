@@ -42,6 +42,12 @@ def pytest(*arguments: str, workers: int = 1) -> tuple[str, ...]:
     return (PYTHON, *QUIET_PYTEST, *spread, *arguments)
 
 
+def files_with(mark: str) -> tuple[str, ...]:
+    """The files that have tests with that mark: to find them, pytest would import the tests of the whole project."""
+    files = (ROOT / "tests").rglob("test_*.py")
+    return tuple(sorted(str(file.relative_to(ROOT)) for file in files if f"mark.{mark}" in file.read_text("utf-8")))
+
+
 @dataclass(frozen=True)
 class Part:
     """One step: its name on the command line, its title, the seconds it should take, and its commands in order."""
@@ -73,11 +79,11 @@ PARTS = (
     Part(
         "browser",
         "real browser",
-        80,
+        85,
         (pytest("tests/browser", "-m", "not fault and not long", workers=3),),
         isolated=True,
     ),
-    Part("faults", "faults", 75, (pytest("tests", "-m", "fault and not long", workers=2),), isolated=True),
+    Part("faults", "faults", 70, (pytest(*files_with("fault"), "-m", "fault and not long", workers=4),), isolated=True),
     Part("rules", "rules shown", 5, ((PYTHON, "-m", "tools.rules"),)),
     Part(
         "coverage",

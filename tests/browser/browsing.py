@@ -1,11 +1,13 @@
 """A real browser for tests: the Chromium of this machine, driven over a pipe, with nothing but loopback to talk to."""
 
 import asyncio
+import functools
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
 
+import pytest_asyncio
 from playwright.async_api import Browser, async_playwright
 
 from e2e.harness import why_not_isolated
@@ -13,7 +15,10 @@ from patience import PATIENCE
 from tools.browser import browser_arguments, browser_path, xterm_files
 
 PICTURES = Path(__file__).resolve().parents[2] / "build" / "browser"
-"""What the pages of each test showed at its end, for a person to look at. Never committed."""
+"""What the pages of a test showed when it failed, for a person to look at. Never committed."""
+
+async_fixture = functools.partial(pytest_asyncio.fixture, loop_scope="session")
+"""On the event loop of the browser, which outlives a test."""
 
 Seen = TypeVar("Seen")
 
@@ -21,7 +26,7 @@ Seen = TypeVar("Seen")
 def why_no_browser() -> str | None:
     """Why a browser test cannot run here, or None."""
     if browser_path() is None:
-        return "there is no Chromium: `make clis` installs it, or `apt-get install chromium`"
+        return "there is no Chromium: `make clis` installs it, or `apt-get install chromium-headless-shell`"
     missing = [str(path) for path in xterm_files() if not path.exists()]
     return f"{missing[0]} is missing: `make clis` fetches it" if missing else why_not_isolated()
 
@@ -42,5 +47,6 @@ async def eventually(look: Callable[[], Awaitable[Seen]], holds: Callable[[Seen]
     deadline = asyncio.get_running_loop().time() + PATIENCE
     while not holds(seen := await look()):
         assert asyncio.get_running_loop().time() < deadline, f"it did not come to be; there is {str(seen)[:4000]}"
-        await asyncio.sleep(0.02)
+        # Each look is work for three processes.
+        await asyncio.sleep(0.1)
     return seen

@@ -69,18 +69,20 @@ class Clicker:
 
     async def click_all(self, most: int) -> None:
         """Until nothing new is on the page, also after it was loaded again; at most so many clicks."""
-        fresh = 0
-        while len(self.clicked) < most and fresh < 2:
+        fresh = False
+        while len(self.clicked) < most:
             wanted = await self._unseen()
             if wanted is not None:
                 await self._click(wanted)
-                fresh = 0
+                fresh = False
                 continue
             # Behind what lies on top of everything there may be more.
             await self.page.keyboard.press("Escape")
             if await self._unseen() is None:
+                if fresh:
+                    return
                 await self.reload()
-                fresh += 1
+                fresh = True
 
     async def reload(self) -> None:
         await self.page.reload()

@@ -8,10 +8,12 @@ import asyncio
 import base64
 import json
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
+import pytest
 from playwright.async_api import (
     Browser,
     BrowserContext,
@@ -21,6 +23,7 @@ from playwright.async_api import (
     Page,
     Request,
     Response,
+    StorageState,
     WebSocket,
 )
 
@@ -32,7 +35,6 @@ from faults.gateway_process import GatewayProcess
 from patience import PATIENCE
 from tools.cloudcli_app import VERSION, app_folder
 
-USER = "ann"
 PASSWORD = "correct horse battery"
 
 COMPOSER = "textarea[data-slot=prompt-input-textarea]"
@@ -55,8 +57,9 @@ class Tab:
     """One tab with the app. `frames` is what its chat socket was sent, `shell` what its terminal shows, `missed` the
     calls that were answered with an error, `complaints` the errors in its console."""
 
-    def __init__(self, page: Page) -> None:
+    def __init__(self, page: Page, user: str) -> None:
         self.page = page
+        self.user = user
         self.frames: list[Frame] = []
         self.missed: list[str] = []
         self.complaints: list[str] = []
@@ -88,7 +91,7 @@ class Tab:
     # --- doing
 
     async def sign_in(self, password: str = PASSWORD) -> None:
-        await self.page.fill("#username", USER)
+        await self.page.fill("#username", self.user)
         await self.page.fill("#password", password)
         await self.page.keyboard.press("Enter")
 
@@ -197,42 +200,86 @@ class Tab:
         return self.shell.screen.lines()
 
 
-class CloudHouse:
-    """`fairlead serve --door claudecodeui=PORT,static=DIR` and a browser in front of it."""
+class CloudDoor:
+    """`fairlead serve --door claudecodeui=PORT,static=DIR`: a gateway, with the app on a port of its own."""
 
-    def __init__(self, browser: Browser, gateway: GatewayProcess, version: str = VERSION) -> None:
-        self.browser = browser
+    def __init__(self, gateway: GatewayProcess, version: str = VERSION) -> None:
         self.gateway = gateway
+        self.version = version
+        self.users = 0
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = free.getsockname()[1]
         self.address = f"http://127.0.0.1:{self.port}"
-        self.strangers: list[Request] = []
-        """What pages wanted from elsewhere."""
-        self._stopped: list[Request] = []
         gateway.arguments = ("--door", f"claudecodeui={self.port},static={app_folder(version)}")
 
-    async def start(self) -> None:
+    async def __aenter__(self) -> "CloudDoor":
+        if reason := why_no_app(self.version):
+            pytest.skip(reason)
         await self.gateway.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.gateway.clean_up()
+
+    async def new_user(self) -> str:
+        """Somebody of whom the gateway has not heard before; their name."""
+        self.users += 1
+        name = f"ann{self.users}"
         async with self.gateway.http() as http:
             scopes = ["view", "chat", "approve", "terminal"]
-            answer = await http.post("/v1/users", json={"name": USER, "password": PASSWORD, "scopes": scopes})
+            answer = await http.post("/v1/users", json={"name": name, "password": PASSWORD, "scopes": scopes})
             assert answer.status_code == 201, answer.text
+        return name
 
-    async def person(self) -> BrowserContext:
-        """A browser profile of its own."""
-        context = await self.browser.new_context(viewport={"width": 1280, "height": 900})
+    async def token_of(self, user: str) -> str:
+        """What the app keeps of somebody who has signed in."""
+        async with self.gateway.http() as http:
+            given = {"username": user, "password": PASSWORD}
+            answer = await http.post(f"{self.address}/api/auth/login", json=given, headers={"authorization": ""})
+            assert answer.status_code == 200, answer.text
+            return str(answer.json()["token"])
+
+
+class CloudHouse:
+    """A door, a user of their own, and a browser in front of it."""
+
+    def __init__(self, browser: Browser, door: CloudDoor, user: str) -> None:
+        self.browser = browser
+        self.gateway = door.gateway
+        self.address = door.address
+        self.user = user
+        self.strangers: list[Request] = []
+        """What pages wanted from elsewhere."""
+        self._door = door
+        self._stopped: list[Request] = []
+
+    async def person(self, token: str = "") -> BrowserContext:
+        """A browser profile of its own, which keeps the token of a visit before."""
+        kept: StorageState = {"cookies": [], "origins": []}
+        if token:
+            kept["origins"] = [{"origin": self.address, "localStorage": [{"name": "auth-token", "value": token}]}]
+        # What is drawn costs CPU time here: nothing moves by itself, and a pixel stands for four.
+        context = await self.browser.new_context(
+            viewport={"width": 1280, "height": 900},
+            device_scale_factor=0.5,
+            reduced_motion="reduce",
+            storage_state=kept,
+        )
         context.on("request", self._asked)
         context.on("requestfailed", self._failed)
         return context
 
     async def tab(self, context: BrowserContext, path: str = "/") -> Tab:
-        tab = Tab(await context.new_page())
+        tab = Tab(await context.new_page(), self.user)
         await tab.page.goto(f"{self.address}{path}")
         return tab
 
+    async def known_person(self) -> BrowserContext:
+        """A browser profile of somebody who has signed in before."""
+        return await self.person(await self._door.token_of(self.user))
+
     async def signed_in(self) -> Tab:
-        tab = await self.tab(await self.person())
-        await tab.sign_in()
+        tab = await self.tab(await self.known_person())
         await tab.visible("New Session").first.wait_for()
         return tab
 
@@ -247,3 +294,10 @@ class CloudHouse:
     def nothing_left(self) -> None:
         """The page's own policy has stopped every request that would have left the door."""
         assert [request.url for request in self.strangers if request not in self._stopped] == []
+
+
+@asynccontextmanager
+async def open_house(browser: Browser, door: CloudDoor) -> AsyncIterator[CloudHouse]:
+    house = CloudHouse(browser, door, await door.new_user())
+    yield house
+    house.nothing_left()

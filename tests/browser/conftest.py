@@ -1,20 +1,68 @@
-"""Fixtures for tests with a real browser: the browser itself, and pictures of what its pages showed at the end."""
+"""Fixtures for tests with a real browser: one browser for all tests of a process, and pictures of what failed.
 
+All tests of this folder, and their fixtures, run on one event loop, which is the browser's.
+"""
+
+import functools
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.async_api import Browser
 
-from browser.browsing import PICTURES, browsing, why_no_browser
+from browser.browsing import PICTURES, async_fixture, browsing, why_no_browser
+from browser.cloud_app import CloudDoor
+from faults.gateway_process import GatewayProcess
+
+HERE = Path(__file__).parent
 
 
-@pytest.fixture
-async def chromium(request: pytest.FixtureRequest) -> AsyncIterator[Browser]:
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if isinstance(item, pytest.Function) and HERE in item.path.parents:
+            item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
+            item.obj = pictured(item)
+
+
+def pictured(item: pytest.Function) -> Callable[..., Awaitable[None]]:
+    """The test, which leaves pictures of its pages when it fails, before its fixtures take them away."""
+    test = item.obj
+
+    @functools.wraps(test)
+    async def run(**given: Any) -> None:
+        try:
+            await test(**given)
+        except Exception:
+            name = re.sub(r"[^\w-]", "-", item.name)
+            browser = item.funcargs["chromium"]
+            assert isinstance(browser, Browser)
+            for number, page in enumerate(page for context in browser.contexts for page in context.pages):
+                await page.screenshot(path=PICTURES / f"{name}-{number}.png")
+            raise
+
+    return run
+
+
+@async_fixture(scope="session")
+async def one_chromium() -> AsyncIterator[Browser]:
     if reason := why_no_browser():
         pytest.skip(reason)
-    name = re.sub(r"[^\w-]", "-", request.node.name)
     async with browsing() as browser:
         yield browser
-        for number, page in enumerate(page for context in browser.contexts for page in context.pages):
-            await page.screenshot(path=PICTURES / f"{name}-{number}.png")
+
+
+@async_fixture
+async def chromium(one_chromium: Browser) -> AsyncIterator[Browser]:
+    """Without the profiles of any other test."""
+    yield one_chromium
+    for context in one_chromium.contexts:
+        await context.close()
+
+
+@async_fixture(scope="session")
+async def cloud_door(one_chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[CloudDoor]:
+    """claudecodeui's app on a gateway with the demo agent, for all tests that need no more than a user of their own."""
+    async with CloudDoor(GatewayProcess(tmp_path_factory.mktemp("cloud"))) as door:
+        yield door

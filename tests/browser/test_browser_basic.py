@@ -18,7 +18,7 @@ import httpx
 import pytest
 from playwright.async_api import Browser, Page
 
-from browser.browsing import eventually
+from browser.browsing import async_fixture, eventually
 from fairlead.config import load
 from fairlead.wiring import running
 from patience import PATIENCE
@@ -64,7 +64,7 @@ async def door_of(browser: Browser, folder: Path, name: str) -> AsyncIterator[Si
             yield Signed(browser, name, gateway.doors[0].url, gateway.token, admin)
 
 
-@pytest.fixture(params=["mylifedb", "cognova"])
+@async_fixture(params=["mylifedb", "cognova"])
 async def door(request: pytest.FixtureRequest, chromium: Browser, tmp_path: Path) -> AsyncIterator[Signed]:
     async with door_of(chromium, tmp_path, request.param) as found:
         yield found

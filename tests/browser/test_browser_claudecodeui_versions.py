@@ -2,14 +2,16 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from playwright.async_api import Browser, Response
 
-from browser.browsing import eventually
-from browser.cloud_app import CloudHouse, Tab, dot_png
-from browser.test_browser_claudecodeui import HELLO, WROTE, house, open_house
+from browser.browsing import async_fixture, eventually
+from browser.cloud_app import CloudDoor, CloudHouse, Tab, dot_png, open_house
+from browser.test_browser_claudecodeui import HELLO, WROTE, house
+from e2e import harness
 from faults.gateway_process import GatewayProcess
 from tools.cloudcli_app import OTHERS, VERSION
 
@@ -22,9 +24,16 @@ ELSEWHERE = "/api/providers/"
 """The app asks for the models of agents that there are none of, and takes the answer for what it is."""
 
 
-@pytest.fixture(params=VERSIONS)
+OF_TODAY = harness.chosen(VERSIONS, "", datetime.now(UTC).toordinal())
+"""The newest, and one other by the day; `make test-long` has them all."""
+
+
+@async_fixture(
+    params=[pytest.param(version, marks=() if version in OF_TODAY else pytest.mark.long) for version in VERSIONS]
+)
 async def any_house(chromium: Browser, tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[CloudHouse]:
-    async for opened in open_house(chromium, GatewayProcess(tmp_path), request.param):
+    gateway = GatewayProcess(tmp_path)
+    async with CloudDoor(gateway, request.param) as door, open_house(chromium, door) as opened:
         yield opened
 
 

@@ -4,26 +4,22 @@ import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import pytest
 from playwright.async_api import Browser, Page
 
-from browser.browsing import eventually
-from browser.cloud_app import PASSWORD, USER, CloudHouse, why_no_app
+from browser.browsing import async_fixture, eventually
+from browser.cloud_app import CloudDoor, CloudHouse, open_house
 from faults.gateway_process import GatewayProcess
 from patience import PATIENCE
 from plugins.plugging import BOARD
 
 
-@pytest.fixture
+@async_fixture
 async def house(chromium: Browser, tmp_path: Path) -> AsyncIterator[CloudHouse]:
     """With the sample enabled, and a session."""
-    if reason := why_no_app():
-        pytest.skip(reason)
     shutil.copytree(BOARD, tmp_path / "plugins" / "board", ignore=shutil.ignore_patterns("__pycache__"))
-    house = CloudHouse(chromium, GatewayProcess(tmp_path, plugins=tmp_path / "plugins"))
-    try:
-        await house.start()
-        async with house.gateway.http() as http:
+    gateway = GatewayProcess(tmp_path, plugins=tmp_path / "plugins")
+    async with CloudDoor(gateway) as door, open_house(chromium, door) as house:
+        async with gateway.http() as http:
             (shown,) = (await http.get("/v1/plugins")).json()["plugins"]
             await http.post("/v1/plugins/board", json={"digest": shown["digest"]})
 
@@ -32,23 +28,13 @@ async def house(chromium: Browser, tmp_path: Path) -> AsyncIterator[CloudHouse]:
 
             await eventually(state, lambda seen: seen == "running")
         yield house
-        house.nothing_left()
-    finally:
-        await house.gateway.clean_up()
 
 
 async def open_board(house: CloudHouse) -> Page:
-    page = await (await house.person()).new_page()
+    page = await (await house.known_person()).new_page()
     page.set_default_timeout(PATIENCE * 1000)
     await page.goto(f"{house.address}/")
-    await page.fill("#username", USER)
-    await page.fill("#password", PASSWORD)
-    await page.keyboard.press("Enter")
-    new = page.get_by_text("New Session", exact=True).locator("visible=true").first
-    await new.wait_for()
-    # The app asks for plugins when it is loaded, and not again when somebody has signed in.
-    await page.reload()
-    await new.click()
+    await page.get_by_text("New Session", exact=True).locator("visible=true").first.click()
     await page.get_by_role("tab", name="Board").click()
     return page
 

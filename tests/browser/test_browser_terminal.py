@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-import pytest
 from playwright.async_api import Browser, Page
 
-from browser.browsing import eventually
+from browser.browsing import async_fixture, eventually
 from fairlead.config import load
 from fairlead.wiring import running
+from patience import PATIENCE
 from tools.browser import xterm_files
 
 PAGES = Path(__file__).with_name("pages")
@@ -80,6 +80,7 @@ class Desk:
     async def open(self, size: tuple[int, int], **query: str) -> Screen:
         context = await self._browser.new_context(viewport={"width": size[0], "height": size[1]})
         page = await context.new_page()
+        page.set_default_timeout(PATIENCE * 1000)
         asked = urlencode({"token": self._token, "size": "1", **query})
         await page.goto(f"{self._address}/terminal.html#{asked}")
         return Screen(page)
@@ -108,7 +109,7 @@ async def desk_of(browser: Browser, folder: Path) -> AsyncIterator[Desk]:
         yield Desk(browser, gateway.doors[0].url, gateway.token, root)
 
 
-@pytest.fixture
+@async_fixture
 async def desk(chromium: Browser, tmp_path: Path) -> AsyncIterator[Desk]:
     async with desk_of(chromium, tmp_path) as desk:
         yield desk

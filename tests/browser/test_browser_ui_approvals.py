@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 from playwright.async_api import Browser, expect
 
-from browser.browsing import eventually
-from browser.ui_house import HOSTILE, PHONE, Device, UiHouse, ui_house
+from browser.browsing import async_fixture, eventually
+from browser.ui_house import HOSTILE, PHONE, UiHouse, ui_house
 from patience import PATIENCE
 from sessions.rig import SaidAgent
 
 expect.set_options(timeout=PATIENCE * 1000)
 
 
-@pytest.fixture
+@async_fixture
 async def house(chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[UiHouse]:
     async with ui_house(chromium, tmp_path, monkeypatch) as made:
         yield made
@@ -40,9 +40,8 @@ async def answers(agent: SaidAgent, number: int = 1) -> list[tuple[str, Any]]:
 
 
 async def test_two_devices_answer_at_once_and_one_answer_counts(house: UiHouse) -> None:
-    desk, phone = await house.device("Ann's desk"), await house.device("Bob's phone", PHONE, has_touch=True)
-    for device in (desk, phone):
-        await device.open("/app/approvals")
+    desk = await house.device("Ann's desk", at="/app/approvals")
+    phone = await house.device("Bob's phone", PHONE, has_touch=True, at="/app/approvals")
     session, agent = await asking(house, command="touch x")
     allow = desk.page.get_by_role("button", name="Allow once")
     await expect(allow).to_be_enabled()
@@ -62,8 +61,7 @@ async def test_two_devices_answer_at_once_and_one_answer_counts(house: UiHouse) 
 
 
 async def test_a_card_says_what_will_run_and_a_rule_what_it_covers_before_it_is_saved(house: UiHouse) -> None:
-    desk = await house.device()
-    await desk.open("/app/approvals")
+    desk = await house.device(at="/app/approvals")
     session, agent = await asking(house, command="make all && sh -c 'rm -rf dist' > log.txt")
     card = desk.page.get_by_role("article")
     await expect(card.get_by_label("The command")).to_have_text("make all && sh -c 'rm -rf dist' > log.txt")
@@ -96,8 +94,7 @@ async def test_a_card_says_what_will_run_and_a_rule_what_it_covers_before_it_is_
 async def test_a_change_of_a_file_is_shown_as_a_diff_and_can_be_changed_before_it_is_allowed(house: UiHouse) -> None:
     file = house.folder / "notes.txt"
     file.write_text("one\ntwo\nthree\n")
-    phone = await house.device("Phone", PHONE, has_touch=True)
-    await phone.open("/app/approvals")
+    phone = await house.device("Phone", PHONE, has_touch=True, at="/app/approvals")
     given = {"file_path": str(file), "old_string": "two", "new_string": "zwei"}
     _, agent = await asking(house, "Edit", **given)
     card = phone.page.get_by_role("article")
@@ -118,8 +115,7 @@ async def test_a_change_of_a_file_is_shown_as_a_diff_and_can_be_changed_before_i
 
 
 async def test_a_denial_tells_the_agent_why(house: UiHouse) -> None:
-    desk = await house.device()
-    await desk.open("/app/approvals")
+    desk = await house.device(at="/app/approvals")
     _, agent = await asking(house, command="rm -rf /")
     await desk.page.get_by_role("button", name="Deny").click()
     await desk.page.get_by_label("Why not, and what instead").fill("Use git clean.")
@@ -130,8 +126,7 @@ async def test_a_denial_tells_the_agent_why(house: UiHouse) -> None:
 
 
 async def test_questions_and_plans_are_answered_by_keyboard_alone(house: UiHouse) -> None:
-    desk = await house.device()
-    await desk.open("/app/approvals")
+    desk = await house.device(at="/app/approvals")
     options = [{"label": "Red", "description": "warm"}, {"label": "Blue", "description": "cool"}]
     questions = [
         {"question": "Which colour?", "header": "Colour", "options": options, "multiSelect": False},
@@ -183,17 +178,15 @@ async def test_questions_and_plans_are_answered_by_keyboard_alone(house: UiHouse
 
 
 async def test_a_device_that_may_not_approve_sees_it_and_answers_nothing(house: UiHouse) -> None:
-    viewer = await house.device("Viewer", scopes=("view",))
-    await viewer.open("/app/approvals")
+    viewer = await house.device("Viewer", scopes=("view",), at="/app/approvals")
     await asking(house, command="touch x")
     await expect(viewer.page.get_by_role("article")).to_contain_text("may look, but not answer")
     assert await viewer.page.get_by_role("button", name="Allow once").count() == 0
 
 
 async def test_what_waits_is_answered_inside_its_conversation_too(house: UiHouse) -> None:
-    desk = await house.device()
     session, agent = await asking(house, command="touch x")
-    await desk.open(f"/app/s/{session}")
+    desk = await house.device(at=f"/app/s/{session}")
     allow = desk.page.get_by_role("button", name="Allow once").first
     await expect(allow).to_be_enabled()
     await allow.click()
@@ -201,36 +194,40 @@ async def test_what_waits_is_answered_inside_its_conversation_too(house: UiHouse
     await expect(desk.page.get_by_text("Allowed by owner (Desk)")).to_be_visible()
 
 
-async def shown_as_letters(device: Device) -> None:
-    await device.unharmed()
-    await device.accessible()
-
-
-@pytest.mark.parametrize("place", ["tool", "input", "file", "question", "plan"])
-async def test_nothing_that_an_agent_says_becomes_more_than_its_letters(house: UiHouse, place: str) -> None:
-    device = await house.device()
-    await device.open("/app/approvals")
-    session = await house.session("do it", title=HOSTILE[0])
-    agent = await house.agent()
-    for number, evil in enumerate(HOSTILE):
-        tool = "Bash"
-        given: dict[str, Any] = {"command": f"echo '{evil}'", "description": evil}
-        if place == "tool":
-            tool, given = f"mcp__x__{evil}", {evil: evil}
-        elif place == "file":
-            tool, given = "Write", {"file_path": f"{house.folder}/{evil.replace('/', '_')}", "content": evil}
-        elif place == "question":
+def said_in(place: str, evil: str, folder: Path) -> tuple[str, dict[str, Any]]:
+    """A tool's name and its input, of which one part is what somebody else wrote."""
+    match place:
+        case "tool":
+            return f"mcp__x__{evil}", {evil: evil}
+        case "file":
+            return "Write", {"file_path": f"{folder}/{evil.replace('/', '_')}", "content": evil}
+        case "question":
             question = {"question": evil, "header": evil, "options": [{"label": evil, "description": evil}]}
-            tool, given = "AskUserQuestion", {"questions": [question]}
-        elif place == "plan":
-            tool, given = "ExitPlanMode", {"plan": f"# {evil}\n\n{evil}\n\n[x]({evil})\n\n<b>{evil}</b>"}
-        await agent.call(f"c{number}", tool, **given)
-        await agent.ask(f"r{number}", f"c{number}", tool, **given)
-    await house.asked(len(HOSTILE))
-    await expect(device.page.get_by_role("article")).to_have_count(len(HOSTILE))
-    if place in ("tool", "input"):
-        await expect(device.page.get_by_text("<script>window.pwned='script'</script>").first).to_be_visible()
-    await shown_as_letters(device)
-    await device.open(f"/app/s/{session}")
-    await device.page.wait_for_timeout(0)
-    await device.unharmed()
+            return "AskUserQuestion", {"questions": [question]}
+        case "plan":
+            return "ExitPlanMode", {"plan": f"# {evil}\n\n{evil}\n\n[x]({evil})\n\n<b>{evil}</b>"}
+    return "Bash", {"command": f"echo '{evil}'", "description": evil}
+
+
+async def test_nothing_that_an_agent_says_becomes_more_than_its_letters(house: UiHouse) -> None:
+    device = await house.device(at="/app/approvals")
+    cards = device.page.get_by_role("article")
+    sessions: list[str] = []
+    for place in ("tool", "input", "file", "question", "plan"):
+        sessions.append(await house.session("do it", title=HOSTILE[0]))
+        agent = await house.agent(len(sessions))
+        for number, evil in enumerate(HOSTILE):
+            tool, given = said_in(place, evil, house.folder)
+            await agent.call(f"{place}-c{number}", tool, **given)
+            await agent.ask(f"{place}-r{number}", f"{place}-c{number}", tool, **given)
+        await house.asked(len(sessions) * len(HOSTILE))
+        await expect(cards).to_have_count(len(sessions) * len(HOSTILE))
+        await device.unharmed()
+    letters = cards.filter(has_text="<script>window.pwned='script'</script>")
+    await expect(letters.filter(has_text="mcp__x__").first).to_be_visible()
+    await expect(letters.filter(has_text="echo").first).to_be_visible()
+    await device.accessible()
+    for session in sessions:
+        await device.open(f"/app/s/{session}")
+        await expect(device.page.locator(".truth")).to_have_attribute("data-following", "live")
+        await device.unharmed()

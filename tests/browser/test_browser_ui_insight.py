@@ -2,20 +2,21 @@
 
 import json
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.async_api import Browser, expect
 
-from browser.browsing import eventually
+from browser.browsing import async_fixture, eventually
 from browser.ui_house import HOSTILE, PHONE, UiHouse, ui_house
 from patience import PATIENCE
 
 expect.set_options(timeout=PATIENCE * 1000)
 
 
-@pytest.fixture
+@async_fixture
 async def house(chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[UiHouse]:
     async with ui_house(chromium, tmp_path, monkeypatch) as made:
         yield made
@@ -51,34 +52,36 @@ async def worked(house: UiHouse, model: str = "opus", tool: str = "Bash") -> Non
     await eventually(counted, bool)
 
 
-@pytest.mark.parametrize("size", [PHONE, (768, 900), (1400, 900)])
-async def test_usage_is_shown_as_charts_with_their_tables(house: UiHouse, size: tuple[int, int]) -> None:
+async def test_usage_is_shown_as_charts_with_their_tables(house: UiHouse) -> None:
     await worked(house)
-    device = await house.device(size=size)
-    await device.open("/app/insight")
-    tables = device.page.get_by_role("table")
-    await expect(tables).to_have_count(5)
-    assert await device.page.locator(".chart canvas").count() == 5
-    await expect(device.page.locator(".totals")).to_contain_text("$1.25")
-    model = device.page.get_by_role("row", name="opus")
-    await expect(model).to_contain_text("1.2K")
-    await expect(device.page.get_by_role("row", name="Bash")).to_contain_text("1")
-    await expect(device.page.get_by_role("row", name=str(house.folder))).to_contain_text("$1.25")
-    await expect(device.page.get_by_text("80 % used")).to_be_visible()
-    await device.fits()
-    await device.accessible()
-    await device.page.get_by_label("Span").select_option("7")
-    await expect(device.page.locator(".totals")).to_contain_text("$1.25")
-    await device.page.emulate_media(color_scheme="dark")
-    await device.accessible()
-    # What a canvas paints follows the colours too: on dark paper it is light.
-    await eventually(lambda: device.page.locator(".chart canvas").first.evaluate(BRIGHTEST), lambda seen: seen > 150)
+    device = await house.device()
+    for width, height in (PHONE, (768, 900), (1400, 900)):
+        await device.page.set_viewport_size({"width": width, "height": height})
+        await device.page.emulate_media(color_scheme="light")
+        await device.open("/app/insight")
+        tables = device.page.get_by_role("table")
+        await expect(tables).to_have_count(5)
+        assert await device.page.locator(".chart canvas").count() == 5
+        await expect(device.page.locator(".totals")).to_contain_text("$1.25")
+        model = device.page.get_by_role("row", name="opus")
+        await expect(model).to_contain_text("1.2K")
+        await expect(device.page.get_by_role("row", name="Bash")).to_contain_text("1")
+        await expect(device.page.get_by_role("row", name=str(house.folder))).to_contain_text("$1.25")
+        await expect(device.page.get_by_text("80 % used")).to_be_visible()
+        await device.fits()
+        await device.accessible()
+        await device.page.get_by_label("Span").select_option("7")
+        await expect(device.page.locator(".totals")).to_contain_text("$1.25")
+        await device.page.emulate_media(color_scheme="dark")
+        await device.accessible()
+        # What a canvas paints follows the colours too: on dark paper it is light.
+        chart = device.page.locator(".chart canvas").first
+        await eventually(partial(chart.evaluate, BRIGHTEST), lambda seen: seen > 150)
 
 
 async def test_hostile_names_of_models_and_tools_stay_names(house: UiHouse) -> None:
     await worked(house, model=HOSTILE[0], tool=HOSTILE[1])
-    device = await house.device()
-    await device.open("/app/insight")
+    device = await house.device(at="/app/insight")
     await expect(device.page.get_by_role("row", name="<img src=x")).to_be_visible()
     await expect(device.page.get_by_role("row", name="<script>")).to_be_visible()
     await device.unharmed()
@@ -86,8 +89,7 @@ async def test_hostile_names_of_models_and_tools_stay_names(house: UiHouse) -> N
 
 
 async def test_a_phone_is_signed_in_by_a_code_once_and_can_be_revoked(house: UiHouse, chromium: Browser) -> None:
-    desk = await house.device("Ann's desk")
-    await desk.open("/app/settings")
+    desk = await house.device("Ann's desk", at="/app/settings")
     await desk.accessible()
     await desk.page.get_by_role("button", name="Add a phone").click()
     await desk.page.get_by_label("What it is called").fill("Ann's phone")
@@ -98,6 +100,7 @@ async def test_a_phone_is_signed_in_by_a_code_once_and_can_be_revoked(house: UiH
     assert await desk.page.evaluate("document.querySelector('.qr img').naturalWidth") > 0
     await desk.accessible()
     context = await chromium.new_context(viewport={"width": PHONE[0], "height": PHONE[1]})
+    context.set_default_timeout(PATIENCE * 1000)
     page = await context.new_page()
     await page.goto(link["url"])
     await page.get_by_role("navigation", name="Pages").wait_for()
@@ -113,7 +116,7 @@ async def test_a_phone_is_signed_in_by_a_code_once_and_can_be_revoked(house: UiH
     await expect(page.get_by_label("Login link")).to_be_visible()
     await expect(desk.page.locator(".rows li", has_text="Ann's phone")).to_have_count(0)
     for one in (page, other):
-        await one.goto("about:blank")
+        await one.context.close()
 
 
 async def test_a_folder_is_trusted_after_what_it_would_run_was_shown(house: UiHouse) -> None:
@@ -121,8 +124,7 @@ async def test_a_folder_is_trusted_after_what_it_would_run_was_shown(house: UiHo
     settings.parent.mkdir()
     hook = {"hooks": [{"type": "command", "command": f"echo {HOSTILE[0]}"}]}
     settings.write_text(json.dumps({"hooks": {"PreToolUse": [hook]}, "env": {"EVIL": HOSTILE[1]}}))
-    phone = await house.device("Phone", PHONE, has_touch=True)
-    await phone.open("/app/settings")
+    phone = await house.device("Phone", PHONE, has_touch=True, at="/app/settings")
     await phone.page.get_by_role("textbox", name="Folder").fill("/etc")
     await phone.page.get_by_role("button", name="Show what it would run").click()
     await expect(phone.page.locator(".wrong")).to_contain_text("outside")
@@ -150,8 +152,7 @@ async def test_a_folder_is_trusted_after_what_it_would_run_was_shown(house: UiHo
 
 
 async def test_the_keyboard_goes_everywhere_and_has_a_sheet(house: UiHouse) -> None:
-    desk = await house.device()
-    await desk.open("/app/settings")
+    desk = await house.device(at="/app/settings")
     keys = desk.page.keyboard
     await keys.press("?")
     sheet = desk.page.get_by_role("dialog", name="Keyboard")
@@ -175,8 +176,7 @@ async def test_the_keyboard_goes_everywhere_and_has_a_sheet(house: UiHouse) -> N
 
 
 async def test_colours_are_chosen_and_kept(house: UiHouse) -> None:
-    desk = await house.device()
-    await desk.open("/app/settings")
+    desk = await house.device(at="/app/settings")
     await desk.page.get_by_label("Colours").select_option("dark")
     await desk.page.reload()
     await expect(desk.page.locator("html")).to_have_attribute("data-theme", "dark")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.async_api import Browser, Worker, expect
 
-from browser.browsing import eventually
+from browser.browsing import async_fixture, eventually
 from browser.ui_house import HOSTILE, PHONE, Device, UiHouse, ui_house
 from notices.listening import Hook, listening
 from notices.test_answer_codes import Browser as PushBrowser
@@ -18,13 +18,13 @@ from sessions.rig import SaidAgent
 expect.set_options(timeout=PATIENCE * 1000)
 
 
-@pytest.fixture
+@async_fixture
 async def house(chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[UiHouse]:
     async with ui_house(chromium, tmp_path, monkeypatch, notify_private=("127.0.0.1/32",)) as made:
         yield made
 
 
-@pytest.fixture
+@async_fixture
 async def hook() -> AsyncIterator[Hook]:
     async with listening() as made:
         yield made
@@ -40,8 +40,7 @@ async def asking(house: UiHouse, title: str = "The task") -> tuple[str, SaidAgen
 
 
 async def test_what_happens_elsewhere_is_told_and_kept(house: UiHouse) -> None:
-    desk = await house.device()
-    await desk.open("/app/insight")
+    desk = await house.device(at="/app/insight")
     session, agent = await asking(house)
     note = desk.page.locator(".toast", has_text="Bash waits for an answer")
     await expect(note).to_be_visible()
@@ -62,8 +61,7 @@ async def test_what_happens_elsewhere_is_told_and_kept(house: UiHouse) -> None:
 
 
 async def test_kinds_that_a_device_does_not_want_are_not_toasted(house: UiHouse) -> None:
-    phone = await house.device("Phone", PHONE, has_touch=True)
-    await phone.open("/app/notices")
+    phone = await house.device("Phone", PHONE, has_touch=True, at="/app/notices")
     await phone.page.get_by_text("What this device is told").click()
     await phone.accessible()
     await phone.fits()
@@ -219,8 +217,7 @@ async def test_it_can_be_installed(house: UiHouse) -> None:
 
 
 async def test_hostile_words_in_notices_stay_words(house: UiHouse) -> None:
-    desk = await house.device()
-    await desk.open("/app/notices")
+    desk = await house.device(at="/app/notices")
     for evil in HOSTILE:
         await house.http.post("/cognova/api/reminders", json={"message": evil, "remindAt": "2020-01-01T00:00:00Z"})
     await house.session("hello", title=HOSTILE[0])

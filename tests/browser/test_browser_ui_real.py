@@ -1,4 +1,5 @@
-"""The real CLI's sessions in real browsers: a whole life, two who answer at once, a gateway that dies in mid-stream."""
+"""Sessions of the real CLI in real browsers: a whole life, two who answer at once, a gateway that dies in mid-stream, a
+phone that is offline for a while."""
 
 import asyncio
 import signal
@@ -29,9 +30,8 @@ async def test_a_life_with_the_real_cli(chromium: Browser, tmp_path: Path, monke
         config = {"agent": "claude", "claude": str(program_path(NEWEST)), "pass_env": ("IS_SANDBOX",)}
         env = cli_env(home, model.url)
         async with ui_house(chromium, tmp_path, monkeypatch, said=False, env=env, **config) as house:
-            desk = await house.device()
+            desk = await house.device(at="/app/new")
             page = desk.page
-            await desk.open("/app/new")
             await page.get_by_label("First message").fill("SCRIPT:write notes.txt")
             await page.get_by_role("button", name="Begin").click()
             await page.get_by_role("button", name="Allow once").click()
@@ -69,6 +69,8 @@ async def test_a_life_with_the_real_cli(chromium: Browser, tmp_path: Path, monke
             await expect(page.get_by_role("option").first).to_contain_text("/compact")
 
 
+# Each half is shown with the demo agent too, in every run: test_browser_ui_approvals.py and test_browser_ui_steady.py.
+@pytest.mark.long
 @pytest.mark.cli(NEWEST)
 async def test_two_answer_at_once_and_a_gateway_killed_in_mid_stream_loses_nothing(
     chromium: Browser, tmp_path: Path
@@ -120,23 +122,23 @@ async def test_two_answer_at_once_and_a_gateway_killed_in_mid_stream_loses_nothi
             await gateway.http.aclose()
 
 
-@pytest.mark.cli(NEWEST)
+@pytest.mark.parametrize("agent", ["demo", pytest.param("claude", marks=[pytest.mark.long, pytest.mark.cli(NEWEST)])])
 async def test_a_phone_with_keys_alone_offline_and_back_and_hostile_words(
-    chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, agent: str
 ) -> None:
-    if reason := why_not_installed(NEWEST):
+    """All of this is the page's own doing: the demo agent shows it as well as the CLI does, and sooner."""
+    if agent == "claude" and (reason := why_not_installed(NEWEST)):
         pytest.skip(reason)
     home = tmp_path / "home"
     home.mkdir()
     async with ScriptedModel() as model:
-        config = {"agent": "claude", "claude": str(program_path(NEWEST)), "pass_env": ("IS_SANDBOX",)}
+        config = {"agent": agent, "claude": str(program_path(NEWEST)), "pass_env": ("IS_SANDBOX",)}
         env = cli_env(home, model.url)
         async with ui_house(chromium, tmp_path, monkeypatch, said=False, env=env, **config) as house:
             session = await house.session("SCRIPT:write notes.txt")
             # With keys of its own: under a thumb Enter is a new line.
-            phone = await house.device("Phone", PHONE)
+            phone = await house.device("Phone", PHONE, at=f"/app/s/{session}")
             page, keys = phone.page, phone.page.keyboard
-            await phone.open(f"/app/s/{session}")
             allow = page.get_by_role("button", name="Allow once")
             await expect(allow).to_be_enabled()
             await phone.fits()

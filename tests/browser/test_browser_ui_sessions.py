@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Browser, Locator, expect
 
-from browser.browsing import eventually
+from browser.browsing import async_fixture, eventually
 from browser.ui_house import PHONE, Device, UiHouse, ui_house
 from patience import PATIENCE
 
@@ -16,7 +16,7 @@ DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAW
 """A picture of one pixel."""
 
 
-@pytest.fixture
+@async_fixture
 async def house(chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[UiHouse]:
     async with ui_house(chromium, tmp_path, monkeypatch, said=False) as made:
         yield made
@@ -129,9 +129,8 @@ async def test_the_whole_life_of_a_session(house: UiHouse, tmp_path: Path) -> No
 
 
 async def test_while_it_works_messages_wait_can_be_changed_and_steer(house: UiHouse) -> None:
-    desk = await house.device()
     session = await house.session("SCRIPT:slow 2000")
-    await desk.open(f"/app/s/{session}")
+    desk = await house.device(at=f"/app/s/{session}")
     await expect(said(desk, "tick tick")).to_be_visible()
     for text in ("SCRIPT:text one", "SCRIPT:text two"):
         await say(desk, text)
@@ -154,9 +153,8 @@ async def test_while_it_works_messages_wait_can_be_changed_and_steer(house: UiHo
 
 
 async def test_mode_model_and_commands_from_the_composer(house: UiHouse) -> None:
-    desk = await house.device()
     session = await house.session("SCRIPT:text hello")
-    await desk.open(f"/app/s/{session}")
+    desk = await house.device(at=f"/app/s/{session}")
     await expect(ended(desk)).to_have_count(1)
     await desk.page.get_by_role("button", name="Ask first").click()
     await desk.accessible()
@@ -176,9 +174,8 @@ async def test_mode_model_and_commands_from_the_composer(house: UiHouse) -> None
 
 
 async def test_attachments_by_file_and_by_paste(house: UiHouse, tmp_path: Path) -> None:
-    desk = await house.device()
     session = await house.session("SCRIPT:text hello")
-    await desk.open(f"/app/s/{session}")
+    desk = await house.device(at=f"/app/s/{session}")
     await expect(ended(desk)).to_have_count(1)
     notes = tmp_path / "notes.md"
     notes.write_text("some words")

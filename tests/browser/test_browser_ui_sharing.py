@@ -7,7 +7,7 @@ from typing import Literal
 import pytest
 from playwright.async_api import Browser, Locator, expect
 
-from browser.browsing import PICTURES
+from browser.browsing import async_fixture
 from browser.ui_house import PHONE, Device, UiHouse, ui_house
 from patience import PATIENCE
 
@@ -16,7 +16,7 @@ expect.set_options(timeout=PATIENCE * 1000)
 USER = ("view", "chat", "approve")
 
 
-@pytest.fixture
+@async_fixture
 async def house(chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[UiHouse]:
     async with ui_house(chromium, tmp_path, monkeypatch, said=False) as made:
         yield made
@@ -110,8 +110,7 @@ async def test_everybody_and_all_names_go_at_once_by_an_admins_hand(house: UiHou
     ann = await house.device("Ann's desk", scopes=USER, user="ann")
     bob = await house.device("Bob's desk", scopes=USER, user="bob")
     session = await begin(ann, "SCRIPT:text of ann")
-    admin = await house.device("Admin's desk")
-    await admin.open(f"/app/s/{session}")
+    admin = await house.device("Admin's desk", at=f"/app/s/{session}")
     field = await open_dialog(admin)
     await expect(sharing(admin)).to_contain_text("The owner is ann.")
     names = admin.page.locator("datalist option")
@@ -148,10 +147,10 @@ async def test_the_dialog_on_a_phone_and_on_a_desk(house: UiHouse, colours: Lite
         shared = await house.http.post(f"/v1/sessions/{session}/share", json={"user": name})
         assert shared.status_code == 200, shared.text
     for place, size in (("phone", PHONE), ("desk", (1400, 900))):
-        device = await house.device(place, size, color_scheme=colours, has_touch=place == "phone")
-        await device.open(f"/app/s/{session}")
+        device = await house.device(
+            place, size, color_scheme=colours, has_touch=place == "phone", at=f"/app/s/{session}"
+        )
         await open_dialog(device)
         await expect(sharing(device).get_by_role("list", name="Shared with").get_by_role("listitem")).to_have_count(2)
         await device.accessible()
         await device.fits()
-        await device.page.screenshot(path=PICTURES / f"sharing-{place}-{colours}.png")

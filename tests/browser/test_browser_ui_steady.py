@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from playwright.async_api import Browser, Page, expect
 
-from browser.browsing import eventually
+from browser.browsing import async_fixture, eventually
 from browser.ui_gateway import Gateway, shown_texts, told_texts
 from browser.ui_house import HOSTILE, Device, UiHouse, ui_house
 from patience import PATIENCE
@@ -21,13 +21,13 @@ expect.set_options(timeout=PATIENCE * 1000)
 TICKS = 40
 
 
-@pytest.fixture
+@async_fixture
 async def house(chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[UiHouse]:
     async with ui_house(chromium, tmp_path, monkeypatch, said=False) as made:
         yield made
 
 
-@pytest.fixture
+@async_fixture
 async def spoken(chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[UiHouse]:
     async with ui_house(chromium, tmp_path, monkeypatch) as made:
         yield made
@@ -248,8 +248,7 @@ async def test_nothing_that_is_said_becomes_more_than_its_letters(spoken: UiHous
     everything = " ".join(HOSTILE) + " [x](javascript:window.pwned=1) ![y](http://evil.test/y.png) <b>bold</b>"
     session = await spoken.session(everything, title=everything[:200])
     agent = await spoken.agent()
-    desk = await spoken.device()
-    await desk.open(f"/app/s/{session}")
+    desk = await spoken.device(at=f"/app/s/{session}")
     await agent.text(everything)
     await agent.text(
         f"```{HOSTILE[0]}\n{everything}\n```\n\n```html\n{everything}\n```\n\n| a |\n|---|\n| {everything} |"
@@ -289,5 +288,4 @@ async def test_nothing_that_is_said_becomes_more_than_its_letters(spoken: UiHous
     await expect(desk.page.locator(".hit").first).to_be_visible()
     await hostile(desk)
     other = await spoken.device(HOSTILE[0])
-    await other.open("/app")
     await hostile(other)

@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Browser, expect
 
-from browser.browsing import eventually
+from browser.browsing import async_fixture, eventually
 from browser.ui_house import HOSTILE, PHONE, Device, UiHouse, ui_house
 from patience import PATIENCE
 
 expect.set_options(timeout=PATIENCE * 1000)
 
 
-@pytest.fixture
+@async_fixture
 async def house(chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[UiHouse]:
     async with ui_house(chromium, tmp_path, monkeypatch) as made:
         yield made
@@ -39,8 +39,7 @@ async def typed(device: Device, keys: str) -> None:
 
 
 async def test_a_shell_is_opened_found_again_as_it_was_and_ended(house: UiHouse) -> None:
-    desk = await house.device()
-    await desk.open("/app/terminals")
+    desk = await house.device(at="/app/terminals")
     await desk.accessible()
     await desk.page.get_by_role("button", name="New terminal").click()
     await desk.accessible()
@@ -69,11 +68,10 @@ async def test_a_shell_is_opened_found_again_as_it_was_and_ended(house: UiHouse)
 
 
 async def test_a_persons_devices_share_a_shell_and_one_that_watches_types_nothing(house: UiHouse) -> None:
-    desk, phone = await house.device("Desk"), await house.device("Phone", PHONE, has_touch=True)
-    await desk.open("/app/terminals/main")
+    desk = await house.device("Desk", at="/app/terminals/main")
     await typed(desk, "echo from the $((1))st\n")
     await says(desk, "from the 1st")
-    await phone.open("/app/terminals/main")
+    phone = await house.device("Phone", PHONE, has_touch=True, at="/app/terminals/main")
     await says(phone, "from the 1st")
     await phone.fits()
     await phone.accessible()
@@ -89,12 +87,10 @@ async def test_a_persons_devices_share_a_shell_and_one_that_watches_types_nothin
 
 
 async def test_another_person_watches_what_is_shared_and_no_longer_than_that(house: UiHouse) -> None:
-    ann = await house.device("Ann's desk")
-    bob = await house.device("Bob's desk", scopes=("view", "terminal"), user="bob")
-    await ann.open("/app/terminals/main")
+    ann = await house.device("Ann's desk", at="/app/terminals/main")
     await typed(ann, "echo hello $((1))\n")
     await says(ann, "hello 1")
-    await bob.open("/app/terminals")
+    bob = await house.device("Bob's desk", scopes=("view", "terminal"), user="bob", at="/app/terminals")
     await expect(bob.page.get_by_text("No terminal runs.")).to_be_visible()
     await ann.page.get_by_label("Shared: others may watch").check()
     await expect(ann.page.get_by_label("Shared: others may watch")).to_be_checked()
@@ -131,8 +127,7 @@ async def test_what_a_program_prints_is_never_more_than_a_picture(house: UiHouse
 
 
 async def test_who_may_not_use_terminals_is_told_so(house: UiHouse) -> None:
-    viewer = await house.device("Viewer", scopes=("view",))
-    await viewer.open("/app/terminals/main")
+    viewer = await house.device("Viewer", scopes=("view",), at="/app/terminals/main")
     await expect(viewer.page.get_by_text("lacks the scope “terminal”")).to_be_visible()
     assert await viewer.page.get_by_role("link", name="Shells").count() == 0
 
@@ -140,8 +135,7 @@ async def test_who_may_not_use_terminals_is_told_so(house: UiHouse) -> None:
 async def test_a_session_on_a_terminal_leads_to_it(house: UiHouse) -> None:
     on_one = await house.session("hello", settings={"link": "terminal"})
     beside = await house.session("hello")
-    desk = await house.device()
-    await desk.open(f"/app/s/{beside}")
+    desk = await house.device(at=f"/app/s/{beside}")
     await desk.page.get_by_role("button", name="This session").click()
     await expect(desk.page.get_by_role("menuitem", name="Rename…")).to_be_visible()
     await expect(desk.page.get_by_role("menuitem", name="Its terminal")).to_have_count(0)

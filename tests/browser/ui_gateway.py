@@ -57,7 +57,8 @@ class Gateway:
     async def page(self, browser: Browser, name: str = "Desk") -> Page:
         """A device of its own, signed in."""
         link = (await self.http.post("/v1/login-codes", json={"name": name})).json()["url"]
-        page = await (await browser.new_context()).new_page()
+        page = await (await browser.new_context(reduced_motion="reduce")).new_page()
+        page.set_default_timeout(PATIENCE * 1000)
         await page.goto(link)
         await page.get_by_role("navigation", name="Pages").wait_for()
         return page

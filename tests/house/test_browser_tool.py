@@ -23,9 +23,20 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_without_a_browser_one_line_says_what_to_install(asked: list[str]) -> None:
-    with pytest.raises(InstallFailed, match="apt-get install chromium"):
+    with pytest.raises(InstallFailed, match="apt-get install chromium-headless-shell"):
         browser.fetch_browser()
-    assert asked == ["chromium"]
+    assert asked == ["chromium-headless-shell", "chromium"]
+
+
+def test_the_shell_is_installed_beside_a_whole_browser_where_debian_has_it(
+    asked: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "chromium").write_text("#!/bin/sh\n")
+    (tmp_path / "chromium").chmod(0o755)
+    monkeypatch.setattr(browser, "apt_has", lambda package: package == browser.SHELL)
+    browser.fetch_browser()
+    assert asked == [browser.SHELL]
+    assert browser.browser_path() == tmp_path / "chromium", "it could not be installed, and the other one does"
 
 
 @pytest.mark.parametrize("name", browser.PROGRAMS)
