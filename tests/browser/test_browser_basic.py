@@ -74,6 +74,7 @@ async def said(page: Page, *lines: str) -> None:
     await eventually(page.locator("#said li").all_text_contents, lambda seen: seen == list(lines))
 
 
+@pytest.mark.rules("S000-201")
 async def test_who_signs_in_holds_a_conversation(door: Signed) -> None:
     page = await door.page(**ANN)
     await page.goto(door.url)
