@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from agents.claude_driver.puppet import MemorySink, can_use, settled, success
+from agents.claude_driver.puppet import MemorySink, can_use, success
 from agents.links.socketless import Agent
 from fairlead.agents.claude.agent import ClaudeAgent
 from fairlead.agents.claude.dialin import HYBRID_SECONDS, KEEP_ALIVE_SECONDS, SETTLING_SECONDS, ClaudeDialIn, Sieve
@@ -22,6 +22,7 @@ from fairlead.model.commands import Settings
 from fairlead.model.errors import AgentRefused
 from fairlead.model.ids import RequestId, SessionId
 from fairlead.testing.clock import ManualClock
+from patience import settled
 
 SESSION = SessionId("6a1f0b6e-5f5c-4c55-9a44-000000000001")
 OLD, NEW = (2, 1, 37), (2, 1, 120)
