@@ -27,8 +27,8 @@ pytest.register_assert_rewrite("agents.claude.wire_rules")
 settings.register_profile("fairlead", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("fairlead")
 
-# Every client of httpx reads the authorities that it would trust, all of the web's, and tests make thousands of clients.
-# They speak plain HTTP or name the certificate that they trust: one authority is enough.
+# Every client of httpx reads all authorities of the web, to trust them, and tests make thousands of clients. They speak
+# plain HTTP or name the certificate that they trust: one authority is enough.
 pytest.MonkeyPatch().setattr(certifi, "where", lambda: str(ROOT / "tests/server/tls/cert.pem"))
 
 # Taken out of the environment: a gateway under test would refuse it as a setting that it does not know. The worker
