@@ -25,6 +25,7 @@ pytest.register_assert_rewrite("agents.claude.wire_rules")
 
 # A shared machine says nothing about our speed: no example fails for being slow.
 settings.register_profile("fairlead", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("long", settings.get_profile("fairlead"))
 settings.load_profile("fairlead")
 
 # Every client of httpx reads all authorities of the web, to trust them, and tests make thousands of clients. They speak

@@ -65,7 +65,7 @@ PARTS = (
     ),
     Part("check", "lint, types, imports", 60, (("make", "--no-print-directory", "check"),)),
     Part("web", "the web UI, built", 30, ((PYTHON, "-m", "tools.web", "test"),)),
-    Part("unit", "unit, golden, laws", 120, (pytest("tests", *ELSEWHERE, "-m", UNIT, workers=2),)),
+    Part("unit", "unit, golden, laws", 110, (pytest("tests", *ELSEWHERE, "-m", UNIT, "--in-memory", workers=2),)),
     # Much of what follows is waiting: for a process to start, for one to end.
     Part("processes", "with processes", 60, (pytest("tests", *ELSEWHERE, "-m", PROCESSES, workers=4),)),
     Part("wheel", "the wheel, installed", 20, ((PYTHON, "-m", "tools.wheel"),)),
