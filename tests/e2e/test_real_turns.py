@@ -50,13 +50,18 @@ async def test_a_plain_turn_with_deltas(desk: Desk, version: str) -> None:
 
 
 @on_versions(NEWEST)
-async def test_three_turns_are_one_session_with_one_process(desk: Desk, model: ScriptedModel) -> None:
+async def test_turns_are_one_session_and_each_costs_its_own_part(desk: Desk, model: ScriptedModel) -> None:
     await desk.open("SCRIPT:text one")
     await desk.until("turn.ended")
     await desk.turn("SCRIPT:text two")
     await desk.turn("SCRIPT:echo")
     assert len(desk.all("agent.started")) == 1
     assert int(desk.texts()[-1].split()[2]) >= 5, "the model was shown both turns before"
+    # From 2.1.280 on the totals of the session go on in the process that resumes it.
+    await desk.do("close")
+    await desk.until("session.closed")
+    await desk.turn("SCRIPT:text four")
+    assert len(desk.all("agent.started")) == 2
     costs = [line["cost_usd"] for line in desk.all("turn.ended")]
     assert max(costs) < 2 * min(costs), "each turn costs its own part, not the sum"
 

@@ -40,6 +40,27 @@ def test_a_new_process_counts_from_nothing() -> None:
     assert (again.cost_usd, again.usage["a"].input, again.api_ms) == (0.5, 10, 90)
 
 
+def test_where_totals_are_carried_over_the_first_turn_after_a_resume_counts_alone() -> None:
+    """Seen on 2.1.280 and 2.1.300: the totals of the session go on, and no result has the turn's own numbers."""
+    _, base = ending(result(0.5, {"a": used(10, 0.5)}, duration_api_ms=100), Base(), False, carries_totals=True)
+    both = {"a": used(13, 0.6), "b": used(2, 0.1)}
+    carried = result(0.7, both, duration_api_ms=140)
+    first, after = ending(carried, next_process(base), False, carries_totals=True)
+    assert (first.cost_usd, first.usage["a"].input, first.usage["b"].input, first.api_ms) == (0.2, 3, 2, 40)
+    second, _ = ending(result(0.8, {**both, "b": used(5, 0.2)}, duration_api_ms=150), after, False, carries_totals=True)
+    assert (second.cost_usd, second.usage["b"].input, second.api_ms) == (0.1, 3, 10)
+    # Two processes later, the one between having said nothing of its costs.
+    third, _ = ending(carried, next_process(next_process(base)), False, carries_totals=True)
+    assert third.cost_usd == 0.2
+
+
+def test_where_totals_are_carried_over_a_killed_process_stored_none() -> None:
+    _, base = ending(result(0.5, {"a": used(10, 0.5)}), Base(), False, carries_totals=True)
+    smaller = result(0.7, {"a": used(9, 0.7)})
+    first, _ = ending(smaller, next_process(base), False, carries_totals=True)
+    assert (first.cost_usd, first.usage["a"].input) == (0.7, 9)
+
+
 def test_what_the_cli_says_of_the_turn_is_taken_where_it_says_it() -> None:
     since = {"a": used(3, 0.125)}
     told, base = ending(result(9.0, {"a": used(900, 9.0)}, model_usage_since_last_result=since), Base(), False)

@@ -209,9 +209,11 @@ async def test_of_two_sends_in_the_same_moment_one_runs(chats: ChatHouse) -> Non
         await one.send(name, "a")
         await two.send(name, "a")
         agent = await chats.agent()
-        await agent.result()
-        await one.until("complete") if one.client.sessions.get(name) else await two.until("complete")
+        # Wait for the refusal first: a send that arrives after the run has ended would start a run of its own.
         await chats.rig.until(lambda: any("RUN_IN_PROGRESS" in str(peer.frames) for peer in (one, two)))
+        (runs,) = [peer for peer in (one, two) if "RUN_IN_PROGRESS" not in str(peer.frames)]
+        await agent.result()
+        await runs.until("complete")
         assert len(agent.written) == 1
 
 

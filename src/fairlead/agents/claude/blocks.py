@@ -5,6 +5,7 @@ them names them in its marks and lets them go from the log.
 """
 
 import hashlib
+import zlib
 from typing import Any, Final
 
 import msgspec
@@ -135,10 +136,21 @@ def _streamed_index(step: Step, message: str, thread: str, kind: str, block: dic
     stream = step.state.streams.get(thread)
     if stream is None or stream.message != message:
         return None
-    for index, piece in sorted(stream.pieces.items()):
-        if not piece.told and piece.kind == kind and (kind != "tool_use" or piece.call == block["id"]):
-            return index
-    return None
+    open_ = [(index, piece) for index, piece in sorted(stream.pieces.items()) if not piece.told and piece.kind == kind]
+    if kind == "tool_use":
+        return next((index for index, piece in open_ if piece.call == block["id"]), None)
+    # The block that begins with what was streamed, and with most of it: another one was left out.
+    whole = _string(block.get("text") if kind == "text" else block.get("thinking"))
+    return max(open_, key=lambda found: _streamed_part(found[1], whole), default=(None,))[0]
+
+
+def _streamed_part(piece: Piece, whole: str) -> int:
+    """How much of the text was streamed as this piece; -1 if something else was."""
+    return piece.length if _checksum(whole[: piece.length]) == piece.checksum else -1
+
+
+def _checksum(text: str, before: int = 0) -> int:
+    return zlib.crc32(text.encode(errors="surrogatepass"), before)
 
 
 def _marks(step: Step, message: str, thread: str, index: int, length: int | None) -> tuple[tuple[int, int], ...]:
@@ -239,6 +251,7 @@ def _delta(step: Step, stream: Stream, index: int, delta: dict[str, Any] | None,
         step.tell(ThinkingDelta, thread=thread, signature=piece_text, **where)
         return True
     piece.length += len(piece_text)
+    piece.checksum = _checksum(piece_text, piece.checksum)
     if piece.kind == "text":
         step.tell(TextDelta, thread=thread, text=piece_text, **where)
     elif piece.kind == "thinking":

@@ -1,7 +1,7 @@
 """What a turn cost. The CLI's totals run on within a process; a turn's own are differences. Pure functions.
 
-`model_usage_since_last_result` is used where it is present; else the difference to the result before, the first
-result of a process counting from 0.
+`model_usage_since_last_result` is used where it is present; else the difference to the result before. The first
+result of a process counts from 0, or from the totals of the process before it where the version carries them over.
 """
 
 from typing import Any, Final
@@ -23,13 +23,22 @@ _NOISE: Final = "[ede_diagnostic]"
 """Begins what the CLI says to its makers in `errors`, not to people."""
 
 
-def ending(result: ResultRecord, base: Base, cancelled: bool, error: str = "") -> tuple[Ending, Base]:
+def ending(
+    result: ResultRecord, base: Base, cancelled: bool, error: str = "", *, carries_totals: bool = False
+) -> tuple[Ending, Base]:
     """How the turn ended that `result` ends, and the totals to count the next from.
 
-    `error` is the kind of error that the agent's last words had."""
+    `error` is the kind of error that the agent's last words had; `carries_totals` is an ability of its version."""
     totals = _numbers(result.modelUsage)
     since = None if result.model_usage_since_last_result is None else _numbers(result.model_usage_since_last_result)
     total = result.total_cost_usd or 0.0
+    if carries_totals and since is None and not base.models and _covers(total, totals, base):
+        base = msgspec.structs.replace(
+            base,
+            cost=base.cost or base.cost_before,
+            api_ms=base.api_ms or base.api_before,
+            models=base.models_before,
+        )
     if since is not None:
         models = since
         cost = sum((model.get("costUSD", 0.0) for model in since.values()), 0.0)
@@ -62,9 +71,21 @@ def ending(result: ResultRecord, base: Base, cancelled: bool, error: str = "") -
         cost=total,
         api_ms=max(api_ms, base.api_ms),
         models=totals,
+        cost_before=base.cost_before,
         api_before=base.api_before,
+        models_before=base.models_before,
     )
     return told, after
+
+
+def _covers(total: float, totals: dict[str, dict[str, float]], base: Base) -> bool:
+    """The totals of the process before are in these. A process that was killed stored none, so the next one starts
+    from 0: that shows unless its first turn used more of everything than all the turns before."""
+    return total >= base.cost_before and all(
+        totals.get(name, {}).get(key, 0.0) >= value
+        for name, numbers in base.models_before.items()
+        for key, value in numbers.items()
+    )
 
 
 def count(step: Step, told: int, usage: Any) -> None:
@@ -108,7 +129,11 @@ def _count(value: Any) -> int | None:
 
 def next_process(base: Base) -> Base:
     """The totals that a new process begins with."""
-    return Base(api_before=max(base.api_ms, base.api_before))
+    return Base(
+        cost_before=base.cost or base.cost_before,
+        api_before=max(base.api_ms, base.api_before),
+        models_before=base.models or base.models_before,
+    )
 
 
 def _status(result: ResultRecord, cancelled: bool, error: str) -> tuple[TurnStatus, str]:

@@ -48,6 +48,7 @@ from fairlead.agents.claude.state import RECORDS_SEEN, STREAMED_SEEN, Held, Stat
 from fairlead.agents.claude.step import Step
 from fairlead.agents.claude.transcript import decode_row, in_sidechain, parent_uuid
 from fairlead.agents.claude.turns import Ending, Phase, Signal
+from fairlead.agents.claude.versions import abilities, parse_version
 from fairlead.model.agents import Outcome, Record
 from fairlead.model.events import Compaction, Delta, Event, ModeChanged, Notice, RateLimit, RecordKept
 from fairlead.model.ids import SessionId, TurnId
@@ -319,7 +320,9 @@ class ClaudeInterpreter:
     def _result(self, step: Step, message: ResultRecord) -> None:
         state = self._state
         cancelled, error = (state.turn.cancelled, state.turn.error) if state.turn is not None else (False, "")
-        ending, state.base = costs.ending(message, state.base, cancelled, error)
+        version = parse_version(state.ready.get("version", ""))
+        carries = version is not None and abilities(version).carries_totals
+        ending, state.base = costs.ending(message, state.base, cancelled, error, carries_totals=carries)
         turns.signal(step, Signal.RESULT, ending)
 
     def _unknown(self, step: Step, message: UnknownRecord) -> None:

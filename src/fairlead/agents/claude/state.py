@@ -105,6 +105,8 @@ class Piece(msgspec.Struct):
     call: str = ""
     name: str = ""
     length: int = 0
+    checksum: int = 0
+    """Of the text streamed so far: a block is recognised by it."""
     marks: list[tuple[int, int]] = []
     told: bool = False
 
@@ -138,12 +140,14 @@ class Orphan(msgspec.Struct):
 
 
 class Base(msgspec.Struct):
-    """The running totals of a process as of its last result; `before` those of the process before it."""
+    """The running totals of a process as of its last result; `..._before` are those of the process before it."""
 
     cost: float = 0.0
     api_ms: float = 0.0
     models: dict[str, dict[str, float]] = {}
+    cost_before: float = 0.0
     api_before: float = 0.0
+    models_before: dict[str, dict[str, float]] = {}
 
 
 class State(msgspec.Struct):
