@@ -1,5 +1,6 @@
 """What every test gets: the house's own pytest plugins, hypothesis without clocks, and one printed seed."""
 
+import functools
 import gc
 import os
 import random
@@ -45,6 +46,7 @@ MEMORY_BYTES = 4 << 30
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--random-order", action="store_true", help="run files and the tests in each in a random order")
     parser.addoption("--in-memory", action="store_true", help="temporary files on /dev/shm, if there is room")
+    parser.addoption("--only-processes", action="store_true", help="read only files whose tests are marked `process`")
     parser.addoption("--rules-file", default=str(rules.RESULTS), help="where the rules that tests show are noted")
 
 
@@ -66,6 +68,26 @@ def use_memory() -> None:
     folder = Path("/dev/shm")
     if os.access(folder, os.W_OK) and shutil.disk_usage(folder).free > MEMORY_BYTES:
         tempfile.tempdir = str(folder)
+
+
+@functools.cache
+def names_processes(file: Path) -> bool:
+    """Whether the mark stands in this file of tests, or in a conftest above it."""
+    above = [folder / "conftest.py" for folder in file.parents if ROOT / "tests" in folder.parents]
+    return any("mark.process" in place.read_text() for place in (file, *above) if place.exists())
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Four workers that read every file take longer for that than for many of the tests."""
+    test = collection_path.suffix == ".py" and collection_path.name.startswith("test_")
+    return True if test and config.getoption("--only-processes") and not names_processes(collection_path) else None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("process") and not names_processes(item.path):
+            raise pytest.UsageError(f"{item.nodeid}: the mark `process` must stand in its file or in a conftest")
 
 
 def pytest_collection_finish() -> None:
