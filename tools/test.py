@@ -63,7 +63,7 @@ PARTS = (
         60,
         tuple((sys.executable, "-m", f"tools.{name}") for name in FETCHERS),
     ),
-    Part("check", "lint, types, imports", 60, (("make", "--no-print-directory", "check"),)),
+    Part("check", "lint, types, imports", 45, (("make", "--no-print-directory", "check"),)),
     Part("web", "the web UI, built", 30, ((PYTHON, "-m", "tools.web", "test"),)),
     Part("unit", "unit, golden, laws", 110, (pytest("tests", *ELSEWHERE, "-m", UNIT, "--in-memory", workers=2),)),
     # Much of what follows is waiting: for a process to start, for one to end.
