@@ -4,7 +4,6 @@
 VENV := .venv
 BIN := $(VENV)/bin
 RUN = py=$$(tools/find-python) && exec "$$py"
-SOURCES = $(wildcard src tests bench tools)
 
 .DEFAULT_GOAL := help
 .PHONY: help install clis serve web check format test test-long test-stress drift bench screenshots coverage rules lock clean
@@ -26,9 +25,7 @@ web: ## build the web UI where its sources changed; needs npm, and says so where
 	@$(RUN) -m tools.web
 
 check: install ## lint, formatting, types, and who may import whom
-	@failed=0; for tool in "ruff check" "ruff format --check" "mypy $(SOURCES)" "lint-imports --no-cache"; do \
-	    echo "$$tool"; $(BIN)/$$tool || failed=1; \
-	done; exit $$failed
+	@$(RUN) -m tools.check
 
 format: install ## let ruff write the formatting and the easy fixes
 	$(BIN)/ruff check --fix

@@ -69,11 +69,16 @@ PARTS = (
         60,
         tuple((sys.executable, "-m", f"tools.{name}") for name in FETCHERS),
     ),
-    Part("check", "lint, types, imports", 60, (("make", "--no-print-directory", "check"),)),
+    Part("check", "lint, types, imports", 45, (("make", "--no-print-directory", "check"),)),
     Part("web", "the web UI, built", 30, ((PYTHON, "-m", "tools.web", "test"),)),
-    Part("unit", "unit, golden, laws", 120, (pytest("tests", *ELSEWHERE, "-m", UNIT, workers=2),)),
+    Part("unit", "unit, golden, laws", 110, (pytest("tests", *ELSEWHERE, "--in-memory", "-m", UNIT, workers=2),)),
     # Much of what follows is waiting: for a process to start, for one to end.
-    Part("processes", "with processes", 60, (pytest("tests", *ELSEWHERE, "-m", PROCESSES, workers=4),)),
+    Part(
+        "processes",
+        "with processes",
+        80,
+        (pytest("tests", *ELSEWHERE, "--only-processes", "-m", PROCESSES, workers=4),),
+    ),
     Part("wheel", "the wheel, installed", 20, ((PYTHON, "-m", "tools.wheel"),)),
     Part("cli", "real CLI", 210, (pytest("tests/e2e", "-m", "not fault and not long", workers=4),), isolated=True),
     Part(

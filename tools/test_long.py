@@ -33,6 +33,10 @@ def main() -> int:
     pytest = ["tools/innet", sys.executable, "-m", "pytest"]
     long = [*pytest, "-m", "long", "--timeout=0", f"--rules-file={RULES}", "tests"]
     code = subprocess.run(long, cwd=ROOT, env=env, check=False).returncode
+    # The laws, with all their examples.
+    laws = [*pytest, "-q", "-m", "not long", "--hypothesis-profile=long", f"--rules-file={BUILD / 'laws-rules.json'}"]
+    laws += ["tests/laws", "tests/server/websocket"]
+    code = subprocess.run(laws, cwd=ROOT, env=env, check=False).returncode or code
     # These show their rules in every `make test`: what is kept here is that all versions passed.
     versions = [*pytest, "-q", "-m", "not long", f"--rules-file={BUILD / 'versions-rules.json'}", "tests/e2e"]
     code = subprocess.run(versions, cwd=ROOT, env=env, check=False).returncode or code

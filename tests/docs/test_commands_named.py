@@ -1,10 +1,13 @@
 """Every `fairlead` command and option that a document names exists: its help is asked for, in this process."""
 
+import functools
 import importlib
 import importlib.util
+import io
 import re
 import sys
 from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout
 
 import pytest
 
@@ -15,8 +18,13 @@ OPTION = re.compile(r"(?<=\s)--[a-z][a-z-]*")
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 
-def named() -> Iterator[tuple[str, tuple[str, ...], tuple[str, ...]]]:
+@functools.cache
+def named() -> tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...]:
     """(document, words of the command, its options) for each command line in a document."""
+    return tuple(read())
+
+
+def read() -> Iterator[tuple[str, tuple[str, ...], tuple[str, ...]]]:
     for path in documents():
         for piece in code(path.read_text()):
             if match := COMMAND.search(piece):
@@ -25,15 +33,17 @@ def named() -> Iterator[tuple[str, tuple[str, ...], tuple[str, ...]]]:
                 yield name(path), tuple(match[1].split()), tuple(OPTION.findall(rest))
 
 
-def help_of(words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
+@functools.cache
+def help_of(words: tuple[str, ...]) -> str:
     main = importlib.import_module("fairlead.cli.main").main
-    monkeypatch.setattr(sys, "argv", ["fairlead", *words, "--help"])
-    monkeypatch.setenv("COLUMNS", "200")
-    with pytest.raises(SystemExit) as ended:
-        main()
-    shown = capsys.readouterr()
-    assert ended.value.code == 0, f"fairlead {' '.join(words)}: {shown.err}"
-    return ANSI.sub("", shown.out)
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.setattr(sys, "argv", ["fairlead", *words, "--help"])
+        patch.setenv("COLUMNS", "200")
+        with pytest.raises(SystemExit) as ended:
+            main()
+    assert ended.value.code == 0, f"fairlead {' '.join(words)}: {err.getvalue()}"
+    return ANSI.sub("", out.getvalue())
 
 
 def test_documents_name_commands() -> None:
@@ -41,14 +51,9 @@ def test_documents_name_commands() -> None:
 
 
 @pytest.mark.parametrize(("words", "where"), sorted({(words, where) for where, words, _ in named()}))
-def test_every_command_named_exists_with_its_options(
-    words: tuple[str, ...],
-    where: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_every_command_named_exists_with_its_options(words: tuple[str, ...], where: str) -> None:
     if importlib.util.find_spec("fairlead.cli") is None:
         return
-    shown = help_of(words, monkeypatch, capsys)
+    shown = help_of(words)
     options = {option for place, other, options in named() if (place, other) == (where, words) for option in options}
     assert [option for option in sorted(options) if option not in shown] == [], f"{where}: fairlead {' '.join(words)}"

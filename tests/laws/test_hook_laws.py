@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.claude_driver.hook_house import decided
-from agents.claude_driver.puppet import settled
 from fairlead.agents.claude.control import HookAnswer, HookOutput
 from fairlead.agents.claude.hooks import GONE_SECONDS, HookPost
 from fairlead.testing.clock import ManualClock
+from patience import settled
 
 CALLS = ("a", "b", "c")
 ALLOW = HookAnswer(hookSpecificOutput=HookOutput(hookEventName="PreToolUse", permissionDecision="allow"))

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from agents.claude.golden_claude import SESSION, Input, Log, cases, inputs, raw
@@ -18,6 +18,7 @@ from fairlead.model.agents import Outcome, Record
 from fairlead.model.ids import EventId
 from fairlead.model.store import Origin
 from fairlead.testing.fold import Fold, FoldState
+from sizing import examples
 
 CASES = {case: inputs(case) for case in cases()}
 A_CASE = st.sampled_from(sorted(CASES))
@@ -176,7 +177,7 @@ def cut(log: Log) -> Log:
     return log
 
 
-@settings(max_examples=150)
+@examples(50, 150)
 @given(SESSIONS, st.data())
 def test_a_cut_changes_nothing(case: list[Input], data: st.DataObject) -> None:
     cuts = data.draw(st.sets(st.integers(0, len(case)), max_size=5))
@@ -228,7 +229,7 @@ class Store:
         return fresh
 
 
-@settings(max_examples=200)
+@examples(60, 200)
 @given(SESSIONS, st.data())
 def test_a_restart_from_an_older_checkpoint_and_the_log_changes_nothing(case: list[Input], data: st.DataObject) -> None:
     # A row that was known already is not stored; a restarted gateway reads the transcript again instead. And what was
@@ -257,7 +258,7 @@ def _without_cause(event: ev.Event) -> ev.Event:
     return msgspec.structs.replace(event, id=EventId("")) if event.id.startswith("exit-") else event
 
 
-@settings(max_examples=100)
+@examples(40, 100)
 @given(SESSIONS)
 def test_the_same_records_give_the_same_events(case: list[Input]) -> None:
     assert Log().run(case).told == Log().run(case).told
@@ -302,7 +303,7 @@ HELD_ROW: list[Input] = [
 """Such a row of a call that nobody knows: it is held, and told when the process is gone."""
 
 
-@settings(max_examples=200)
+@examples(60, 200)
 @given(SESSIONS)
 @example(LATE_ROW)
 @example(HELD_ROW)
@@ -366,7 +367,7 @@ TYPES = st.sampled_from(
 OBJECTS = st.builds(lambda kind, fields: {**fields, "type": kind}, TYPES, st.dictionaries(FIELDS, ANY, max_size=5))
 
 
-@settings(max_examples=200)
+@examples(60, 200)
 @given(st.lists(OBJECTS | ANY, max_size=6))
 def test_no_line_makes_it_raise_and_none_is_lost(lines: list[Any]) -> None:
     log = Log()
@@ -386,7 +387,7 @@ def test_a_record_of_an_unknown_type_is_kept(fields: dict[str, Any]) -> None:
 
 
 @pytest.mark.rules("S004-002", "S004-024")
-@settings(max_examples=60)
+@examples(30, 60)
 @given(A_CASE, st.lists(st.integers(1, 4000), min_size=1, max_size=20))
 def test_any_cut_of_the_bytes_gives_the_same_events(case: str, sizes: list[int]) -> None:
     """The wire's lines as one run of bytes, read in pieces of any size, as a pipe or a socket gives them."""
@@ -415,7 +416,7 @@ def from_log(log: Log) -> list[dict[str, Any]]:
     return [line for line in log.lines() if line["seq"] not in log.dropped]
 
 
-@settings(max_examples=150)
+@examples(50, 150)
 @given(SESSIONS)
 def test_a_client_that_saw_the_deltas_ends_like_one_that_did_not(case: list[Input]) -> None:
     log = Log().run(case)
@@ -434,7 +435,7 @@ def catch_up(block: dict[str, Any], after: int) -> list[dict[str, Any]]:
     return [{**common, **delta, "text": block["text"][offset:]}]
 
 
-@settings(max_examples=200)
+@examples(60, 200)
 @given(SESSIONS, st.data())
 def test_a_client_cut_anywhere_and_resumed_from_the_log_ends_the_same(case: list[Input], data: st.DataObject) -> None:
     log = Log().run(case)

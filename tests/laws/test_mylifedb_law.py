@@ -56,25 +56,29 @@ def last_uuid(frames: list[Frame], showing: Showing) -> tuple[str, int]:
 
 
 def check(showing: Showing, cuts: list[tuple[int, int]]) -> None:
-    there = watching(showing.live())
+    # Read once: clients keep frames and change none.
+    live = showing.live()
+    there = watching(live)
     assert seen(watching(showing.history()), passing=False) == seen(there, passing=False), "one who comes at the end"
+    expected = seen(there)
     end = len(showing.places)
     for cut, back in cuts:
-        sent = showing.places[cut - 1][1] if cut else 0
-        before = showing.live()[:sent]
+        before = live[: showing.places[cut - 1][1] if cut else 0]
+        since = live[showing.places[back - 1][1] if back else 0 :]
         uuid, after = last_uuid(before, showing)
         resume = [{"type": "resume", "verdict": "ok" if uuid else "gap", "fromUuid": uuid}]
-        resumed = watching(before, resume, showing.resumed(after, back), showing.since(back))
-        assert seen(resumed) == seen(there), f"cut at {cut}, back at {back} from {uuid or 'the beginning'} of {end}"
+        resumed = watching(before, resume, showing.resumed(after, back), since)
+        assert seen(resumed) == expected, f"cut at {cut}, back at {back} from {uuid or 'the beginning'} of {end}"
         whole = watching(before)
         whole.closed()
         whole.opened()
-        for frame in [*showing.resumed(0, back), *showing.since(back)]:
+        for frame in [*showing.resumed(0, back), *since]:
             whole.apply(frame)
-        assert seen(whole) == seen(there), f"cut at {cut}, all again at {back} of {end}"
+        assert seen(whole) == expected, f"cut at {cut}, all again at {back} of {end}"
         rows = showing.places[cut - 1][0] if cut else 0
-        slow = watching(before, showing.resumed(rows, back, anew=False), showing.since(back))
-        assert seen(slow) == seen(there), f"slow from {cut} to {back} of {end}"
+        slow = watching(before, showing.resumed(rows, back, anew=False), since)
+        assert seen(slow) == expected, f"slow from {cut} to {back} of {end}"
+    assert live == showing.live(), "a client changed a frame that others were sent too"
 
 
 def some(end: int) -> list[tuple[int, int]]:

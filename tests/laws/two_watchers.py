@@ -2,13 +2,11 @@
 away. The feed and the watchers are the core's own; the log loses its deltas when the core drops them.
 """
 
-import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
-from agents.claude.golden_claude import Input
 from clients.mylifedb.showing import Showing, unframed
 from fairlead.clients.claudecodeui.chat_frames import FRAMES, ChatVariant
 from fairlead.clients.claudecodeui.history import HistoryFold, Memory, read_memory
@@ -37,6 +35,7 @@ from fairlead.testing.happy_client import HappyClient
 from fairlead.testing.mylifedb_client import MyLifeDbClient
 from laws.test_cognova_law import seen as cognova_seen
 from laws.test_mylifedb_law import seen as mylifedb_seen
+from patience import settled
 
 SESSION = SessionId("11111111-1111-4111-8111-111111111111")
 ANN = Identity("c1", "ann", "ann", frozenset({"view"}))
@@ -66,8 +65,8 @@ class Socket:
 class LogScene:
     """A session's log, published an entry at a time. Entries that the core drops are gone from then on."""
 
-    def __init__(self, made: Iterable[Input]) -> None:
-        self._told = Showing().run(made)
+    def __init__(self, told: Showing) -> None:
+        self._told = told
         self.end = len(self._told.entries)
         self.moment = 0
         self.feed = Feed(SESSION, self)
@@ -88,8 +87,8 @@ class LogScene:
 class ViewScene:
     """The rows of a view, told as a projector tells them."""
 
-    def __init__(self, made: Iterable[Input], fold: MyLifeDbFold | HappyFold) -> None:
-        self._told = Showing().run(made)
+    def __init__(self, told: Showing, fold: MyLifeDbFold | HappyFold) -> None:
+        self._told = told
         self.end = len(self._told.entries)
         self.moment = 0
         self.feed = Feed(SESSION, self)
@@ -132,8 +131,8 @@ class Seat:
         self.watcher: Watcher | None = None
 
     @classmethod
-    def scene_of(cls, made: Iterable[Input]) -> Scene:
-        return LogScene(made)
+    def scene_of(cls, told: Showing) -> Scene:
+        return LogScene(told)
 
     def variant(self) -> Variant:
         raise AssertionError("each protocol has its own")
@@ -244,8 +243,8 @@ class MyLifeDbSeat(Seat):
         self.client.opened()
 
     @classmethod
-    def scene_of(cls, made: Iterable[Input]) -> Scene:
-        return ViewScene(made, MyLifeDbView().fold(SESSION))
+    def scene_of(cls, told: Showing) -> Scene:
+        return ViewScene(told, MyLifeDbView().fold(SESSION))
 
     def variant(self) -> Variant:
         return MyLifeDbVariant(packed=self.packed, state=True)
@@ -267,8 +266,8 @@ class HappySeat(Seat):
         self.client = HappyClient()
 
     @classmethod
-    def scene_of(cls, made: Iterable[Input]) -> Scene:
-        return ViewScene(made, HappyFold(SESSION))
+    def scene_of(cls, told: Showing) -> Scene:
+        return ViewScene(told, HappyFold(SESSION))
 
     def variant(self) -> Variant:
         return OpenVariant()
@@ -365,14 +364,8 @@ Plan = list[tuple[int, int, str]]
 """Spans of moments, one after the other, in which the second client is not level with the first."""
 
 
-async def settled() -> None:
-    for _ in range(30):
-        await asyncio.sleep(0)
-
-
-async def play(kind: type[Seat], made: list[Input], plan: Plan) -> tuple[Any, Any, Any]:
+async def play(kind: type[Seat], scene: Scene, plan: Plan) -> tuple[Any, Any, Any]:
     """What the first holds at the end, what the second holds, and what one holds who reads it all then."""
-    scene = kind.scene_of(made)
     first, second = kind(scene), kind(scene)
     first.open(first.cursor(0), ANN)
     second.open(second.cursor(0))

@@ -161,15 +161,23 @@ async def test_idle_files_cost_nothing(tmp_path: Path, monkeypatch: pytest.Monke
                 session = f"{name:08}-1111-4111-8111-111111111111"
                 rig.home.write(conversation("idle", session), session)
             await rig.start()
-            await _pass(rig, 60)
+            await _asleep(rig)
+            await rig.clock.advance(60)
+            await _asleep(rig)
             waiting.append(rig.clock.waiting)
             touched: list[str] = []
             for call in ("stat", "scandir", "open", "pread"):
                 monkeypatch.setattr(os, call, noting(getattr(os, call), touched))
-            await _pass(rig, 86_400)
+            await rig.clock.advance(86_400)
+            await _asleep(rig)
             monkeypatch.undo()
             assert [given for given in touched if ".claude" in given] == []
     assert waiting[0] == waiting[1]
+
+
+async def _asleep(rig: TranscriptRig) -> None:
+    """Both that are done from time to time sleep: the sweep of idle sessions, and the look at the archive."""
+    await rig.until(lambda: rig.clock.waiting >= 2)
 
 
 # --- opening -----------------------------------------------------------------------------------------------
@@ -572,7 +580,7 @@ async def test_a_turn_is_over_when_its_answer_was_final_and_nothing_follows(tmp_
         await eventually(lambda: _has(rig, FOUND, "> two"))
         await _pass(rig, 4)
         assert (await rig.view()).summary.state == "working"
-        for _ in range(3):
+        for _ in range(2):
             await _pass(rig, 300)
         ended = [event for event in await rig.log(FOUND) if isinstance(event, ev.TurnEnded)][-1]
         assert (ended.status, ended.reason) == ("failed", "nothing more was written")
@@ -609,12 +617,12 @@ async def _resolved(rig: TranscriptRig) -> bool:
 
 
 async def _pass(rig: TranscriptRig, seconds: float) -> None:
-    """Let time go by, and let those who wait for it do what they do."""
-    for _ in range(20):
-        await asyncio.sleep(0.001)
+    """Let time go by for a session whose rest is waited for, until all that was begun by it is done."""
+    await rig.until(lambda: FOUND in rig.keeper.settling._due)
+    working = set(rig.keeper._tasks)
     await rig.clock.advance(seconds)
-    for _ in range(20):
-        await asyncio.sleep(0.002)
+    if begun := rig.keeper._tasks - working:
+        await asyncio.wait(begun)
 
 
 def test_the_end_of_a_turn_has_the_same_id_whoever_notices_it() -> None:

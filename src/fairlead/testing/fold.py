@@ -122,6 +122,12 @@ class FoldState(msgspec.Struct, kw_only=True):
     errors: list[tuple[str, str]] = []
 
 
+class _Line(msgspec.Struct):
+    """msgspec keeps what it knows of a struct, and works out a bare union again at every call."""
+
+    event: ev.Event
+
+
 class Fold:
     """`state` is all that a client would show; `seq` is the cursor to resume from."""
 
@@ -135,7 +141,7 @@ class Fold:
         """One event line. A kind that this client does not know is passed over."""
         seq = line["seq"]
         try:
-            event = msgspec.convert(line, ev.Event)
+            event = msgspec.convert({"event": line}, _Line).event
         except msgspec.ValidationError:
             event = None
         self.seq = max(self.seq, seq)

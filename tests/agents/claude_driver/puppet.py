@@ -14,7 +14,7 @@ from fairlead.model.ids import RequestId, SessionId
 from fairlead.model.policy import Behavior, Verdict
 from fairlead.system.pipes import Take
 from fairlead.testing.clock import ManualClock
-from patience import PATIENCE
+from patience import PATIENCE, settled
 
 
 class FakeLink:
@@ -173,12 +173,6 @@ class MemorySink:
 
     async def exited(self, exit: Exit) -> None:
         self._note("exited", exit)
-
-
-async def settled() -> None:
-    """Let all tasks run until each waits for something from outside."""
-    for _ in range(20):
-        await asyncio.sleep(0)
 
 
 NEW = (2, 1, 325)

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from agents.claude_driver.puppet import MCP_TOOL, NEW, OLD, SESSION, Rig, answers, asks, can_use, hook, settled, success
+from agents.claude_driver.puppet import MCP_TOOL, NEW, OLD, SESSION, Rig, answers, asks, can_use, hook, success
 from fairlead.agents.claude import serving
 from fairlead.agents.claude.lines import RECORD_LIMIT
 from fairlead.agents.claude.sending import user_line
@@ -21,6 +21,7 @@ from fairlead.model.errors import (
 )
 from fairlead.model.ids import RequestId, is_uuid
 from fairlead.model.policy import Behavior, Verdict
+from patience import settled
 
 
 async def test_initialize_comes_first_and_once_with_the_policy_hook_for_every_tool() -> None:

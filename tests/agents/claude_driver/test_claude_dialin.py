@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from agents.claude_driver.puppet import MemorySink, can_use, settled, success
+from agents.claude_driver.puppet import MemorySink, can_use, success
 from agents.links.socketless import Agent
 from fairlead.agents.claude.agent import ClaudeAgent
 from fairlead.agents.claude.dialin import HYBRID_SECONDS, KEEP_ALIVE_SECONDS, SETTLING_SECONDS, ClaudeDialIn, Sieve
@@ -22,6 +22,7 @@ from fairlead.model.commands import Settings
 from fairlead.model.errors import AgentRefused
 from fairlead.model.ids import RequestId, SessionId
 from fairlead.testing.clock import ManualClock
+from patience import PATIENCE, settled
 
 SESSION = SessionId("6a1f0b6e-5f5c-4c55-9a44-000000000001")
 OLD, NEW = (2, 1, 37), (2, 1, 120)
@@ -76,10 +77,20 @@ class Room:
     async def prompted(self) -> None:
         await self.agent.write(Record(user_line("go", "", PROMPT)[:-1], "gateway"))
 
-    async def heard(self) -> list[str]:
-        """What reached the core: uuids, requests, and marks of ours."""
-        for _ in range(50):
-            await asyncio.sleep(0.001)  # the transcript is read in a thread
+    async def heard(self, last: str) -> list[str]:
+        """What reached the core up to `last` and right after it: uuids, requests, and marks of ours."""
+        await self.sink.until(lambda: self._names()[-1:] == [last])
+        await settled()
+        return self._names()
+
+    async def filled(self) -> None:
+        """The link is back, and the transcript was read as far as it has to be: only now do its seconds begin to count.
+        The other timer is that of the keep-alive."""
+        async with asyncio.timeout(PATIENCE):
+            while self.clock.waiting < 2:
+                await asyncio.sleep(0.001)
+
+    def _names(self) -> list[str]:
         found = []
         for record in self.sink.all("record"):
             body = msgspec.json.decode(record.raw)
@@ -109,7 +120,7 @@ async def test_what_is_said_again_after_a_return_is_heard_once(tmp_path: Path) -
     await room.back("b")
     room.says(text("a"), text("b"), text("c"))
     room.says(text("c"))
-    assert await room.heard() == ["a", "b", "c"]
+    assert await room.heard("c") == ["a", "b", "c"]
     await room.end()
 
 
@@ -146,7 +157,7 @@ async def test_keep_alive_goes_both_ways_and_is_nobodys_business(tmp_path: Path)
     await room.clock.advance(KEEP_ALIVE_SECONDS)
     room.cli = Agent(room.wire)
     assert room.cli.wire.sent == [], "it is not kept for later"
-    assert (await room.heard())[0] == "a"
+    assert (await room.heard("b"))[0] == "a"
     await room.end()
 
 
@@ -205,9 +216,10 @@ async def test_an_id_that_never_came_is_a_gap_and_the_transcript_fills_it(tmp_pa
     room.writes(text("a"), text("lost"), {"type": "progress"})
     await room.back("lost")
     room.says(text("c"))
-    assert await room.heard() == ["a", "gateway:gap", "transcript:a", "transcript:lost", "transcript:progress", "c"]
+    assert await room.heard("c") == ["a", "gateway:gap", "transcript:a", "transcript:lost", "transcript:progress", "c"]
+    await room.filled()
     await room.clock.advance(SETTLING_SECONDS)
-    assert (await room.heard())[-1] == "gateway:back"
+    assert (await room.heard("gateway:back"))[-1] == "gateway:back"
     await room.end()
 
 
@@ -218,8 +230,9 @@ async def test_no_gap_no_filling(tmp_path: Path, version: tuple[int, int, int]) 
     room.writes(text("a"), text("not asked for"))
     await room.back("a")
     await room.back("")
+    await room.filled()
     await room.clock.advance(SETTLING_SECONDS)
-    assert await room.heard() == ["a", "gateway:back"]
+    assert await room.heard("gateway:back") == ["a", "gateway:back"]
     await room.end()
 
 
@@ -230,8 +243,9 @@ async def test_a_version_that_says_it_again_needs_no_transcript(tmp_path: Path) 
     room.writes(text("a"), text("lost"))
     await room.back("lost")
     room.says(text("a"), text("lost"))
+    await room.filled()
     await room.clock.advance(SETTLING_SECONDS)
-    assert await room.heard() == ["a", "lost", "gateway:back"]
+    assert await room.heard("gateway:back") == ["a", "lost", "gateway:back"]
     await room.end()
 
 
@@ -244,7 +258,7 @@ async def test_more_lost_than_the_cli_keeps_is_a_gap_that_is_filled_before_the_r
     room.writes(text("a"), *lost)
     await room.back("lost-1099")
     room.says(*lost[100:])
-    heard = await room.heard()
+    heard = await room.heard("lost-1099")
     assert heard[:2] == ["a", "gateway:gap"]
     filled = [name.removeprefix("transcript:") for name in heard if name.startswith("transcript:lost")]
     assert filled == [row["uuid"] for row in lost], "all 1,100, in order"
@@ -258,8 +272,9 @@ async def test_a_version_that_says_nothing_again_though_it_should_is_filled_afte
     room.says(text("a"))
     room.writes(text("a"), text("lost"))
     await room.back("a-result")
+    await room.filled()
     await room.clock.advance(SETTLING_SECONDS)
-    heard = await room.heard()
+    heard = await room.heard("gateway:over")
     assert heard == ["a", "gateway:gap", "transcript:a", "transcript:lost", "gateway:over"]
     await room.end()
 
@@ -269,17 +284,19 @@ async def test_a_result_that_was_lost_is_told_only_if_nothing_more_is_said(tmp_p
     await room.prompted()
     room.writes(text("lost"))
     await room.back("a-piece-of-a-message")
-    await room.heard()
+    await room.filled()
     room.says(text("goes-on"))
+    await room.heard("goes-on")
     await room.clock.advance(SETTLING_SECONDS)
-    assert (await room.heard())[-1] == "gateway:back", "it was no result: the turn is not over"
+    assert (await room.heard("gateway:back"))[-1] == "gateway:back", "it was no result: the turn is not over"
     await room.end()
 
 
 async def test_a_missing_transcript_fills_nothing(tmp_path: Path) -> None:
     room = await Room(tmp_path, OLD).start()
     await room.back("lost")
-    assert await room.heard() == ["gateway:gap"]
+    await room.filled()
+    assert await room.heard("gateway:gap") == ["gateway:gap"]
     await room.end()
 
 

@@ -13,7 +13,6 @@ import msgspec
 import pytest
 
 from agents.claude_driver.hook_house import SESSION, House, decided, house, tool_use
-from agents.claude_driver.puppet import settled
 from fairlead.agents.claude import hooks
 from fairlead.agents.claude.control import HookAnswer
 from fairlead.agents.claude.hooks import EVENTS, HookDesk, HookPost, command, settings_json
@@ -24,6 +23,7 @@ from fairlead.model.ids import SessionId
 from fairlead.system.clock import SystemClock
 from fairlead.testing.clock import ManualClock
 from fairlead.wiring import agent_kinds
+from patience import settled
 
 TLS = Path(__file__).parents[2] / "server" / "tls"
 ALLOW = msgspec.convert({"hookSpecificOutput": {"hookEventName": "PreToolUse"}}, HookAnswer)

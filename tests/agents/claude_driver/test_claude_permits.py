@@ -7,12 +7,13 @@ import msgspec
 import pytest
 
 from agents.claude_driver.hook_house import decided, tool_use
-from agents.claude_driver.puppet import NEW, OLD, MemorySink, settled
+from agents.claude_driver.puppet import NEW, OLD, MemorySink
 from fairlead.agents.claude.permits import HookPermits
 from fairlead.model.agents import Ask, Decision, ToolCheck
 from fairlead.model.errors import Stale
 from fairlead.model.ids import CallId, RequestId
 from fairlead.model.policy import Behavior, Verdict, VerdictBy
+from patience import settled
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from agents.claude_driver.puppet import MCP_TOOL, OLD, Rig, asks, can_use, hook, settled, success
+from agents.claude_driver.puppet import MCP_TOOL, OLD, Rig, asks, can_use, hook, success
 from fairlead.agents.claude import serving
 from fairlead.model.agents import Ask, Decision, ToolCheck
 from fairlead.model.errors import (
@@ -12,6 +12,7 @@ from fairlead.model.errors import (
 )
 from fairlead.model.ids import CallId, RequestId
 from fairlead.model.policy import Behavior, Verdict, VerdictBy
+from patience import settled
 
 # --- the policy's hook --------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from agents.claude_driver.puppet import MemorySink, settled
+from agents.claude_driver.puppet import MemorySink
 from agents.claude_transcripts.written import Row, Writer, line
 from fairlead.agents.claude.interpreter import ClaudeInterpreter
 from fairlead.agents.claude.sidefiles import LAG_SECONDS, SubagentFiles
@@ -14,6 +14,7 @@ from fairlead.model import events as ev
 from fairlead.model.agents import Record
 from fairlead.model.ids import SessionId
 from fairlead.testing.clock import ManualClock
+from patience import settled
 
 SESSION = SessionId("11111111-1111-4111-8111-111111111111")
 OLD: Version = (2, 1, 37)

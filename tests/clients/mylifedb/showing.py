@@ -131,11 +131,6 @@ class Showing:
             frames += self._shown(passing_entry(rows, 0, passing.data))
         return frames
 
-    def since(self, place: int) -> list[Frame]:
-        """What is sent live after `place` entries."""
-        sent = self.places[place - 1][1] if place else 0
-        return [self._read(payload) for _, payload in self.sent[sent:]]
-
     def _shown(self, entry: Entry) -> list[Frame]:
         return [self._read(payload) for payload in unframed(self.variant.encode(SESSION, entry))]
 

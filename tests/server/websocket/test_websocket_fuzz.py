@@ -14,6 +14,7 @@ from websockets.server import ServerProtocol
 
 from server.websocket.events import Event, Fault, Message, PeerClose, Ping, Pong, parse
 from server.websocket.rawclient import KEY, masked_frame
+from sizing import examples
 
 MAX_MESSAGE = 400
 LONGEST_FRAGMENT = 60
@@ -161,14 +162,14 @@ def cut(data: bytes, places: list[int]) -> list[bytes]:
     return [data[a:b] for a, b in pairwise(marks)]
 
 
-@settings(max_examples=400)
+@examples(120, 400)
 @given(data=streams(deflate=False))
 @example(data=masked_frame(1, "é".encode()[:1], fin=False) + masked_frame(0, "é".encode()[1:]))
 def test_the_parser_says_what_websockets_says(data: bytes) -> None:
     assert parse([data], max_message=MAX_MESSAGE) == oracle(data, deflate=False)
 
 
-@settings(max_examples=300)
+@examples(90, 300)
 @given(data=streams(deflate=True))
 def test_with_compression_too(data: bytes) -> None:
     ours = parse([data], max_message=MAX_MESSAGE, inflate=True)
@@ -180,7 +181,7 @@ def test_with_compression_too(data: bytes) -> None:
         assert ours == theirs
 
 
-@settings(max_examples=300)
+@examples(90, 300)
 @given(data=streams(deflate=True), places=st.lists(st.integers(0, 2000), max_size=8))
 def test_any_cut_into_reads_gives_the_same_events(data: bytes, places: list[int]) -> None:
     expected = parse([data], max_message=MAX_MESSAGE, inflate=True)
@@ -195,7 +196,7 @@ def test_reads_of_single_bytes_give_the_same_events(data: bytes) -> None:
     assert parse(reads, max_message=MAX_MESSAGE, inflate=True) == expected
 
 
-@settings(max_examples=300)
+@examples(90, 300)
 @given(reads=st.lists(st.binary(max_size=200), max_size=4))
 def test_noise_never_does_worse_than_a_fault(reads: list[bytes]) -> None:
     parse(reads, max_message=MAX_MESSAGE, inflate=True)

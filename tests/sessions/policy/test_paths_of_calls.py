@@ -1,6 +1,8 @@
 """Paths: where they lead, also through real links, and what patterns cover."""
 
 import os
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -99,17 +101,22 @@ class TestRealLinks:
     """With real files: a link is judged by where it leads."""
 
     @pytest.fixture
-    def tree(self, tmp_path: Path) -> Path:
+    def tree(self) -> Iterator[Path]:
+        # Not in memory (/dev/shm): to the policy all below /dev is a device.
+        with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+            yield self.planted(Path(folder))
+
+    def planted(self, at: Path) -> Path:
         for folder in ("project/src", "project/deep/er", "outside", "data"):
-            (tmp_path / folder).mkdir(parents=True)
-        (tmp_path / "project/out").symlink_to(tmp_path / "outside")
-        (tmp_path / "project/token").symlink_to(tmp_path / "data/token")
-        (tmp_path / "project/in").symlink_to("src")
-        (tmp_path / "project/down").symlink_to(tmp_path / "outside/sub")
-        (tmp_path / "outside/sub").mkdir()
-        (tmp_path / "project/loop").symlink_to("loop")
-        (tmp_path / "alias").symlink_to("project")
-        return tmp_path
+            (at / folder).mkdir(parents=True)
+        (at / "project/out").symlink_to(at / "outside")
+        (at / "project/token").symlink_to(at / "data/token")
+        (at / "project/in").symlink_to("src")
+        (at / "project/down").symlink_to(at / "outside/sub")
+        (at / "outside/sub").mkdir()
+        (at / "project/loop").symlink_to("loop")
+        (at / "alias").symlink_to("project")
+        return at
 
     def read(self, tree: Path, path: str, **more: object) -> Behavior:
         where = {"cwd": str(tree / "project"), "roots": (str(tree / "project"),), "resolve": os.path.realpath, **more}
