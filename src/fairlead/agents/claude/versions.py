@@ -23,7 +23,8 @@ _BACKGROUND_SINCE: Final[Version] = (2, 1, 170)
 """How subagents are told: seen on these, and not on 2.1.37, 2.1.118 (it lacks the word) and 2.1.156."""
 
 _CARRIES_SINCE: Final[Version] = (2, 1, 280)
-"""Not on 2.1.260. From 2.1.310 on a result has the turn's own numbers as well."""
+_COUNTS_TURNS_SINCE: Final[Version] = (2, 1, 310)
+"""Totals: not carried over by 2.1.260. From 2.1.310 on a result has the turn's own numbers as well."""
 
 _PATTERN: Final = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 
@@ -67,7 +68,8 @@ class Abilities(msgspec.Struct, frozen=True, kw_only=True):
     forwards_background: bool
     """What a subagent says and does in the background is sent; else it is in its file alone."""
     carries_totals: bool
-    """The totals of a session's cost and tokens go on in the process that resumes it; else they start from 0."""
+    """The totals of a session's cost and tokens go on in the process that resumes it, and they are all that is sent;
+    else they start from 0, or a result has the turn's own numbers."""
 
 
 _MODES: Final = ("default", "acceptEdits", "bypassPermissions", "plan", "dontAsk")
@@ -91,5 +93,5 @@ def abilities(version: Version) -> Abilities:
         reports_tasks=version >= _REPORTS_SINCE,
         forwards_subagents=version >= _FORWARDS_SINCE,
         forwards_background=version >= _BACKGROUND_SINCE,
-        carries_totals=version >= _CARRIES_SINCE,
+        carries_totals=_CARRIES_SINCE <= version < _COUNTS_TURNS_SINCE,
     )
