@@ -71,8 +71,8 @@ PARTS = (
     ),
     Part("check", "lint, types, imports", 45, (("make", "--no-print-directory", "check"),)),
     Part("web", "the web UI, built", 30, ((PYTHON, "-m", "tools.web", "test"),)),
-    Part("unit", "unit, golden, laws", 110, (pytest("tests", *ELSEWHERE, "--in-memory", "-m", UNIT, workers=2),)),
-    # Much of what follows is waiting: for a process to start, for one to end.
+    # More workers than cores: a third of the time is waiting, for a server or a process to start and to end.
+    Part("unit", "unit, golden, laws", 110, (pytest("tests", *ELSEWHERE, "--in-memory", "-m", UNIT, workers=3),)),
     Part(
         "processes",
         "with processes",
@@ -184,6 +184,9 @@ def main(argv: list[str] | None = None) -> int:
         parser.error(f"no such part: {' '.join(sorted(unknown))} (there are {' '.join(names)})")
     chosen = [part for part in PARTS if part.name in wanted]
 
+    # A shell that starts us in the background has SIGINT ignored, and what ignores it hands that on: tests end programs
+    # with it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     forget_last_run(chosen)
     begun = time.monotonic()
     results: list[Result] = []

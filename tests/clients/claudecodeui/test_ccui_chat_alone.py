@@ -1,6 +1,7 @@
 """The chat without a gateway: whatever it needs is handed in, and answered by the test. And what it may import."""
 
 import ast
+import functools
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -181,14 +182,20 @@ def test_only_the_chat_is_told_what_is_told_to_all() -> None:
 # --- who imports whom
 
 
+@functools.cache
+def imported(path: Path) -> list[str]:
+    """Each name that a file imports, in full."""
+    names: list[str] = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names += (f"{node.module}.{name.name}" for name in node.names)
+        elif isinstance(node, ast.Import):
+            names += (name.name for name in node.names)
+    return names
+
+
 def imports(folder: Path) -> Iterator[tuple[Path, str]]:
-    """Each file with each name that it imports, in full."""
-    for path in sorted(folder.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ImportFrom) and node.module:
-                yield from ((path, f"{node.module}.{name.name}") for name in node.names)
-            elif isinstance(node, ast.Import):
-                yield from ((path, name.name) for name in node.names)
+    return ((path, name) for path in sorted(folder.rglob("*.py")) for name in imported(path))
 
 
 @pytest.mark.rules("S003-009")
