@@ -14,6 +14,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from fairlead.config import Config, load
 from fairlead.sessions.services import McpServer
 from fairlead.testing.fold import Fold, FoldState
+from fairlead.testing.model_api import ScriptedModel
 from fairlead.wiring import Running, running
 from patience import PATIENCE
 
@@ -193,3 +194,14 @@ async def sitting(gateway: Running, cwd: Path) -> AsyncIterator[Desk]:
         finally:
             listening.cancel()
             await asyncio.wait({listening})
+
+
+async def a_question_is_answered(desk: Desk, model: ScriptedModel) -> None:
+    """A scene of every link: the answer reaches the model."""
+    await desk.send("SCRIPT:question")
+    asked = await desk.until("question.asked")
+    question = asked["questions"][0]
+    label = question["options"][1]["label"]
+    await desk.answer(asked, answers={question["question"]: label})
+    assert (await desk.until("turn.ended"))["status"] == "completed"
+    assert label in str(model.of("question")[-1].told)

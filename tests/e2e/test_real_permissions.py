@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from e2e.desk import Desk, at_desk, settings
+from e2e.desk import Desk, a_question_is_answered, at_desk, settings
 from e2e.harness import LAST_DIAL_IN, NEWEST, on_versions, since
 from fairlead.testing.model_api import ScriptedModel
 
@@ -131,16 +131,6 @@ async def a_changed_input_is_what_runs(desk: Desk, model: ScriptedModel) -> None
     await desk.answer(asked, updated_input={**asked["input"], "command": f"touch {place / 'changed'}"})
     await desk.until("turn.ended")
     assert [path.name for path in place.iterdir()] == ["changed"]
-
-
-async def a_question_is_answered(desk: Desk, model: ScriptedModel) -> None:
-    await desk.send("SCRIPT:question")
-    asked = await desk.until("question.asked")
-    question = asked["questions"][0]
-    label = question["options"][1]["label"]
-    await desk.answer(asked, answers={question["question"]: label})
-    assert (await desk.until("turn.ended"))["status"] == "completed"
-    assert label in str(model.of("question")[-1].told)
 
 
 async def a_subagents_work_is_told_inside_it(desk: Desk, model: ScriptedModel) -> None:

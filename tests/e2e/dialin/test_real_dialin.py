@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from e2e.desk import Desk
+from e2e.desk import Desk, a_question_is_answered
 from e2e.dialed import by_hand, dialing, dialing_core, gone, grows, pid, written_down
 from e2e.harness import LAST_DIAL_IN, NEWEST, OLDEST, on_versions, since
 from e2e.relay import Relay
@@ -139,13 +139,7 @@ async def a_tool_is_allowed_denied_and_changed(desk: Desk, relay: Relay, model: 
 
 
 async def a_question_is_answered_and_a_plan_approved(desk: Desk, relay: Relay, model: ScriptedModel) -> None:
-    await desk.send("SCRIPT:question")
-    asked = await desk.until("question.asked")
-    question = asked["questions"][0]
-    label = question["options"][1]["label"]
-    await desk.answer(asked, answers={question["question"]: label})
-    assert (await desk.until("turn.ended"))["status"] == "completed"
-    assert label in str(model.of("question")[-1].told)
+    await a_question_is_answered(desk, model)
     await desk.do("set_mode", mode="plan")
     await desk.send("SCRIPT:plan")
     await desk.answer(await desk.until("plan.proposed"))
