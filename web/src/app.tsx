@@ -73,6 +73,8 @@ function Shown({ page, params }: { page: Page; params: Record<string, string> })
     if (!loaded.peek().has(page)) void load(page);
     document.title = `${page.title} · Fairlead`;
   }, [page]);
+  // A page that needs a scope asks for nothing before it is known whether this device has it.
+  if (Component && (!page.scope || may(page.scope))) return <Component params={params} />;
   if (page.scope && me.value && !may(page.scope))
     return (
       <main class="empty">
@@ -80,7 +82,6 @@ function Shown({ page, params }: { page: Page; params: Record<string, string> })
         <p>This device may not open this page: its credential lacks the scope “{page.scope}”.</p>
       </main>
     );
-  if (Component) return <Component params={params} />;
   if (failed.value === page)
     return (
       <main class="empty">

@@ -10,7 +10,7 @@ import "./style/tokens.css";
 import "./style/base.css";
 import "./style/parts.css";
 import "./style/frame.css";
-import { learnMe, signIn, takeCode } from "./wire/login";
+import { learnMe, me, signIn, takeCode } from "./wire/login";
 import { key } from "./wire/rest";
 import { wire } from "./wire/socket";
 
@@ -31,6 +31,10 @@ async function start(): Promise<void> {
       wire.start();
       learnMe().catch(toastError);
     } else wire.stop();
+  });
+  // A page that was opened while the gateway was away asks again when it is back.
+  effect(() => {
+    if (wire.status.value === "live" && !me.peek()) learnMe().catch(toastError);
   });
   render(<App />, document.getElementById("app")!);
   registerWorker().catch(() => undefined);
