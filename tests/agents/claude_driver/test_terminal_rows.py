@@ -152,6 +152,17 @@ async def test_of_a_fork_only_its_own_rows(path: Path, tmp_path: Path, ordered: 
     assert names(reading.told) == ["c", "d"]
 
 
+async def test_a_fork_that_writes_its_answer_before_the_copies_repeats_none_of_them(path: Path, tmp_path: Path) -> None:
+    """So do 2.1.140 to 2.1.200."""
+    parent = tmp_path / "parent.jsonl"
+    write(parent, row("a", None), row("b", "a"))
+    reading = Reading(path, ordered=False)
+    reading.rows.pass_over_copies(parent)
+    write(path, row("d", "c", "assistant"), row("a", None), row("b", "a"), row("c", "b"))
+    await reading.rows.look()
+    assert names(reading.told) == ["c", "d"]
+
+
 async def test_it_is_followed_into_another_file(path: Path, tmp_path: Path) -> None:
     reading = Reading(path)
     following = asyncio.create_task(reading.rows.follow())

@@ -1,7 +1,7 @@
 """The transcript of a CLI in a terminal, handed on as it grows: its own rows and its subagents', each once.
 
-Where the file is not there yet (the CLI makes it at the first prompt), it is waited for. A fork's file begins with a
-copy of its parent's rows, by the same ids: those are passed over.
+Where the file is not there yet (the CLI makes it at the first prompt), it is waited for. A fork's file has a copy of
+its parent's rows, by the same ids: those are passed over.
 """
 
 import asyncio
@@ -47,7 +47,8 @@ class TranscriptRows:
         self._clock = clock
         self._give = give
         self._spill = spill
-        self._copied: frozenset[str] = frozenset()
+        self._copied: set[str] | None = None
+        self._has_own = False
         self._late = False
         self._looking = asyncio.Lock()
         self._wanted = asyncio.Event()
@@ -65,7 +66,7 @@ class TranscriptRows:
                 self._order = Order(last_rows(self.path, REMEMBERED))
 
     def pass_over_copies(self, parent: Path) -> None:
-        """The rows of `parent` that stand at the beginning are known."""
+        """The rows of `parent` are known."""
         self._copied = _ids(parent)
 
     def move(self, path: Path) -> None:
@@ -161,20 +162,25 @@ class TranscriptRows:
         self.nudge()
 
     def _is_copy(self, record: Record) -> bool:
-        if not self._copied:
+        """Some versions write a row of their own before the copies, so each copy is known by its id."""
+        if self._copied is None:
             return False
         row = named(record.raw)
-        if row is not None and isinstance(row.uuid, str) and row.uuid and row.uuid not in self._copied:
-            self._copied = frozenset()
-        elif self._order is not None:
+        if row is not None and isinstance(row.uuid, str) and row.uuid:
+            copied = row.uuid in self._copied
+            self._copied.discard(row.uuid)
+            self._has_own = self._has_own or not copied
+        else:
+            copied = not self._has_own
+        if copied and self._order is not None:
             self._order.know(record)
-        return bool(self._copied)
+        return copied
 
 
-def _ids(path: Path) -> frozenset[str]:
+def _ids(path: Path) -> set[str]:
     try:
         with path.open("rb") as file:
             rows = [named(line) for line in file]
     except OSError:
-        return frozenset()
-    return frozenset(row.uuid for row in rows if row is not None and isinstance(row.uuid, str))
+        return set()
+    return {row.uuid for row in rows if row is not None and isinstance(row.uuid, str)}
