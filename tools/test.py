@@ -121,6 +121,12 @@ def run(argv: Sequence[str]) -> int:
         end_group(child)
 
 
+def restore_sigint() -> None:
+    """A shell that starts us in the background has SIGINT ignored, and children inherit that: tests end programs with
+    it."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def end_group(child: subprocess.Popen[bytes]) -> None:
     """Ends whatever the command left behind, so that no process outlives its part.
 
@@ -184,9 +190,7 @@ def main(argv: list[str] | None = None) -> int:
         parser.error(f"no such part: {' '.join(sorted(unknown))} (there are {' '.join(names)})")
     chosen = [part for part in PARTS if part.name in wanted]
 
-    # A shell that starts us in the background has SIGINT ignored, and what ignores it hands that on: tests end programs
-    # with it.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    restore_sigint()
     forget_last_run(chosen)
     begun = time.monotonic()
     results: list[Result] = []

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tools.test import PARTS, ROOT, Part, innet, run
+from tools.test import PARTS, ROOT, Part, innet, restore_sigint, run
 from tools.test_long import git
 
 RESULT = ROOT / "tests" / "stress-result.json"
@@ -73,6 +73,7 @@ def main(argv: list[str] | None = None, result: Path = RESULT) -> int:
     if unknown := set(names) - set(STRESSED):
         parser.error(f"no such part: {' '.join(sorted(unknown))} (there are {' '.join(STRESSED)})")
     commit = git("rev-parse", "HEAD") + ("-dirty" if git("status", "--porcelain", "--untracked-files=no") else "")
+    restore_sigint()
     runs: list[dict[str, Any]] = []
     for number in range(1, options.runs + 1):
         print(f"\n== stress run {number} of {options.runs}", flush=True)

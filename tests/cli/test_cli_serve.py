@@ -272,16 +272,18 @@ def test_whoever_reads_only_the_beginning_ends_the_command_quietly(server: Serve
 
 def test_a_follower_without_a_keyboard_leaves_the_turn_alone(server: Server, fairlead: Fairlead) -> None:
     server.start()
-    run = background(server.env, server.project, "run", "--json", "SCRIPT:slow 12")
+    run = background(server.env, server.project, "run", "--json", "SCRIPT:bash echo one")
     assert run.stdout is not None
     session = json.loads(run.stdout.readline())["session"]
     attach = background(server.env, server.project, "attach", session, "--json")
     assert attach.stdout is not None
-    while json.loads(attach.stdout.readline())["type"] != "text.delta":
+    # The turn waits here for as long as the other process takes to start.
+    while json.loads(attach.stdout.readline())["type"] != "permission.asked":
         pass
     attach.send_signal(signal.SIGINT)
     attach.communicate(timeout=PATIENCE)
     assert attach.returncode == 130
+    assert fairlead("permit", session, "--allow", "--data", str(server.data)).code == 0
     code, lines, err = lines_of(run)
     assert code == 0, err
     assert lines[-1]["status"] == "completed"

@@ -48,7 +48,7 @@ async def play(url: str, token: str, http: httpx.AsyncClient, folder: Path) -> l
     async with peer_at(url, token) as there:
         async with peer_at(url, token, client) as peer:
             name = await create(http, folder)
-            await peer.send(name, "SCRIPT:slow 8", {"model": "default", "permissionMode": "default"})
+            await peer.send(name, "SCRIPT:slow 20", {"model": "default", "permissionMode": "default"})
             await peer.until("stream_delta")
             ack = await there.subscribe(name)
             assert ack["isProcessing"] is True
@@ -87,7 +87,7 @@ async def play(url: str, token: str, http: httpx.AsyncClient, folder: Path) -> l
             (call,) = [row for row in stored if row["kind"] == "tool_use"]
             assert call["toolResult"]["isError"] is False
             assert [row["content"] for row in stored if row.get("role") == "user"] == [
-                "SCRIPT:slow 8",
+                "SCRIPT:slow 20",
                 f"SCRIPT:bash touch {made}",
             ]
             await peer.send(name, "SCRIPT:slow 400")
