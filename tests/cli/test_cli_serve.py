@@ -272,7 +272,7 @@ def test_whoever_reads_only_the_beginning_ends_the_command_quietly(server: Serve
 
 def test_a_follower_without_a_keyboard_leaves_the_turn_alone(server: Server, fairlead: Fairlead) -> None:
     server.start()
-    run = background(server.env, server.project, "run", "--json", "SCRIPT:bash echo one")
+    run = background(server.env, server.project, "run", "--json", "--wait", "SCRIPT:bash echo one")
     assert run.stdout is not None
     session = json.loads(run.stdout.readline())["session"]
     attach = background(server.env, server.project, "attach", session, "--json")
