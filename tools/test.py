@@ -2,7 +2,8 @@
 
 A budget is printed and never enforced: a slow machine must not fail a test. Only a single hung test is ended, by
 pytest's `timeout` (pyproject.toml). All parts run even when one fails (only a failed install ends the run), and the
-summary at the end says which did. Standard library only: it runs before .venv exists.
+summary at the end says which did. Parts that mostly keep one core busy run one after another in the background while
+the others run; what they print is shown when they have ended. Standard library only: it runs before .venv exists.
 """
 
 import argparse
@@ -11,15 +12,20 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 ROOT = Path(__file__).resolve().parent.parent
 BIN = ROOT / ".venv" / "bin"
 BUILD = ROOT / "build"
 COVERAGE_DATA = BUILD / "coverage"
+
+RUNNING: list[subprocess.Popen[bytes]] = []
+"""The commands that run now; they are ended with us."""
 
 PYTEST_FOUND_NOTHING = 5
 PYTHON = str(BIN / "python")
@@ -60,6 +66,10 @@ class Part:
     """Runs where loopback is the only network (tools/innet), if this machine allows that."""
     optional: bool = False
     """Runs only when it is named."""
+    background: bool = False
+    """Runs while parts in the foreground do."""
+    needs: tuple[str, ...] = ()
+    """Background parts that must have ended before it starts."""
 
 
 PARTS = (
@@ -69,8 +79,8 @@ PARTS = (
         60,
         tuple((sys.executable, "-m", f"tools.{name}") for name in FETCHERS),
     ),
-    Part("check", "lint, types, imports", 45, (("make", "--no-print-directory", "check"),)),
-    Part("web", "the web UI, built", 30, ((PYTHON, "-m", "tools.web", "test"),)),
+    Part("check", "lint, types, imports", 45, (("make", "--no-print-directory", "check"),), background=True),
+    Part("web", "the web UI, built", 30, ((PYTHON, "-m", "tools.web", "test"),), background=True),
     # More workers than cores: a third of the time is waiting, for a server or a process to start and to end.
     Part("unit", "unit, golden, laws", 110, (pytest("tests", *ELSEWHERE, "--in-memory", "-m", UNIT, workers=3),)),
     Part(
@@ -79,7 +89,7 @@ PARTS = (
         80,
         (pytest("tests", *ELSEWHERE, "--only-processes", "-m", PROCESSES, workers=4),),
     ),
-    Part("wheel", "the wheel, installed", 20, ((PYTHON, "-m", "tools.wheel"),)),
+    Part("wheel", "the wheel, installed", 20, ((PYTHON, "-m", "tools.wheel"),), background=True),
     Part("cli", "real CLI", 210, (pytest("tests/e2e", "-m", "not fault and not long", workers=4),), isolated=True),
     Part(
         "browser",
@@ -87,6 +97,7 @@ PARTS = (
         85,
         (pytest("tests/browser", "-m", "not fault and not long", workers=3),),
         isolated=True,
+        needs=("web",),
     ),
     Part("faults", "faults", 70, (pytest(*files_with("fault"), "-m", "fault and not long", workers=4),), isolated=True),
     Part("rules", "rules shown", 5, ((PYTHON, "-m", "tools.rules"),)),
@@ -110,15 +121,17 @@ class Result:
     failed: bool
 
 
-def run(argv: Sequence[str]) -> int:
+def run(argv: Sequence[str], output: IO[bytes] | None = None) -> int:
     """The exit code; what the command left running is ended, also when we are interrupted."""
     # Tests start hundreds of Python processes: without compiled files on disk each would compile all that it imports.
     env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    child = subprocess.Popen(argv, cwd=ROOT, env=env, start_new_session=True)
+    child = subprocess.Popen(argv, cwd=ROOT, env=env, start_new_session=True, stdout=output, stderr=output)
+    RUNNING.append(child)
     try:
         return child.wait()
     finally:
         end_group(child)
+        RUNNING.remove(child)
 
 
 def restore_sigint() -> None:
@@ -151,18 +164,58 @@ def innet(argv: Sequence[str]) -> Sequence[str]:
     return [wrapper, *argv] if allowed else argv
 
 
-def run_part(part: Part) -> Result:
-    print(f"\n== {part.title} (budget {part.budget} s)", flush=True)
+def run_part(part: Part, output: IO[bytes] | None = None) -> Result:
     begun = time.monotonic()
     failed = False
     for argv in part.commands:
-        code = run(innet(argv) if part.isolated else argv)
+        code = run(innet(argv) if part.isolated else argv, output)
         if code == PYTEST_FOUND_NOTHING and "pytest" in argv:
             print("test: this part has no test, so it shows nothing: that is a failure", flush=True)
         failed = failed or code != 0
-    result = Result(part, time.monotonic() - begun, failed)
+    return Result(part, time.monotonic() - begun, failed)
+
+
+def run_in_foreground(part: Part) -> Result:
+    print(f"\n== {part.title} (budget {part.budget} s)", flush=True)
+    result = run_part(part)
     print(f"== {describe(result)}", flush=True)
     return result
+
+
+class Background:
+    """Runs its parts one after another in a thread, and keeps their output until the foreground has a pause."""
+
+    def __init__(self, parts: Sequence[Part]) -> None:
+        self.results: list[Result] = []
+        self._ended = {part.name: threading.Event() for part in parts}
+        self._output = {part.name: BUILD / "parts" / f"{part.name}.txt" for part in parts}
+        self._printed = 0
+        self._thread = threading.Thread(target=self._run, args=(parts,), daemon=True)
+        (BUILD / "parts").mkdir(parents=True, exist_ok=True)
+        self._thread.start()
+
+    def _run(self, parts: Sequence[Part]) -> None:
+        for part in parts:
+            with self._output[part.name].open("wb") as output:
+                self.results.append(run_part(part, output))
+            self._ended[part.name].set()
+
+    def print_ended(self) -> None:
+        """What has ended since the last call."""
+        for result in self.results[self._printed :]:
+            self._printed += 1
+            print(f"\n== {result.part.title}, in the background (budget {result.part.budget} s)")
+            print(self._output[result.part.name].read_text(encoding="utf-8", errors="replace"), end="")
+            print(f"== {describe(result)}", flush=True)
+
+    def wait_for(self, names: Sequence[str]) -> None:
+        for name in names:
+            if name in self._ended:
+                self._ended[name].wait()
+
+    def finish(self) -> None:
+        self._thread.join()
+        self.print_ended()
 
 
 def describe(result: Result) -> str:
@@ -193,15 +246,32 @@ def main(argv: list[str] | None = None) -> int:
     restore_sigint()
     forget_last_run(chosen)
     begun = time.monotonic()
-    results: list[Result] = []
-    for part in chosen:
-        results.append(run_part(part))
-        if part.name == "install" and not (BIN / "pytest").exists():
-            break
+    try:
+        results = run_all(chosen)
+    finally:
+        for child in list(RUNNING):
+            end_group(child)
     seconds = time.monotonic() - begun
     print("\n" + "\n".join(describe(result) for result in results))
     print(f"{'total':<22} {seconds:6.0f} s of {sum(part.budget for part in chosen):4} s")
     return 1 if any(result.failed for result in results) else 0
+
+
+def run_all(parts: Sequence[Part]) -> list[Result]:
+    results: list[Result] = []
+    if parts and parts[0].name == "install":
+        results.append(run_in_foreground(parts[0]))
+        if not (BIN / "pytest").exists():
+            return results
+        parts = parts[1:]
+    background = Background([part for part in parts if part.background])
+    for part in parts:
+        if not part.background:
+            background.wait_for(part.needs)
+            background.print_ended()
+            results.append(run_in_foreground(part))
+    background.finish()
+    return [*results, *background.results]
 
 
 if __name__ == "__main__":

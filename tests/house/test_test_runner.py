@@ -69,6 +69,38 @@ def test_a_failed_part_fails_the_run_and_the_next_part_still_runs(
     assert out.count("next part") == 2
 
 
+def test_a_background_part_runs_beside_the_others_and_is_waited_for_by_what_needs_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Each of the first two parts waits for a file of the other."""
+    waits = """
+import pathlib, sys, time
+mine, other = map(pathlib.Path, sys.argv[1:])
+mine.touch()
+while not other.exists():
+    time.sleep(0.01)
+print("met", mine.name)
+"""
+    left, right, done = (str(tmp_path / name) for name in ("left", "right", "done"))
+    built = f"import pathlib; pathlib.Path({done!r}).touch(); print('built'); raise SystemExit(3)"
+    look = f"import pathlib; print('it is there:', pathlib.Path({done!r}).exists())"
+    parts = (
+        Part("lint", "lint", 10, ((*python(waits), right, left), python(built)), background=True),
+        Part("unit", "unit", 10, ((*python(waits), left, right),)),
+        Part("pages", "pages", 10, (python(look),), needs=("lint",)),
+    )
+    monkeypatch.setattr(runner, "PARTS", parts)
+    assert runner.main([]) == 1
+    lines = [line.split("  ")[0] for line in capfd.readouterr().out.splitlines() if line]
+    assert [line for line in lines if line in ("met left", "met right", "built", "it is there: True")] == [
+        "met left",
+        "met right",
+        "built",
+        "it is there: True",
+    ]
+    assert lines[-4:] == ["unit", "pages", "lint", "total"]
+
+
 def test_an_unknown_part_is_refused_by_name(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stopped:
         runner.main(["unit", "nonsense"])
