@@ -4,8 +4,8 @@ Everything here keeps one promise: the real program gets an environment built fr
 its own, and a network that is loopback alone. Tests choose versions with `on_versions`; fixtures are in conftest.py.
 
 Which versions a run takes: every test runs on the newest version that it is for. One other version, which changes from
-day to day, takes a third of the tests, which also changes, and always the core scenarios (`core`): so every test meets
-every pinned version within six days. FAIRLEAD_CLIS=both gives every test to both versions of the day; it also names
+day to day, takes a sixth of the tests, which also changes, and always the core scenarios (`core`): so every test meets
+every pinned version within twelve days. FAIRLEAD_CLIS=both gives every test to both versions of the day; it also names
 versions that take every test: "2.1.77", "2.1.37,2.1.325", or "all" for every pinned one.
 """
 
@@ -32,7 +32,7 @@ SPARED = Path(__file__).parent / "bin"
 
 # Inherited by the worker processes of a run, which must agree also when midnight passes.
 DAY = int(os.environ.setdefault("PYTEST_RUN_DAY", str(datetime.datetime.now(datetime.UTC).toordinal())))
-PARTS = 3
+PARTS = 6
 """The other version takes one of so many parts of the tests each time that its day comes."""
 
 
