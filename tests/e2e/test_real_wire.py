@@ -285,6 +285,7 @@ async def rewinding_puts_the_files_back(cli: RealCli, cwd: Path) -> None:
 @on_versions()
 @pytest.mark.rules("S004-014", "S004-015", "S004-239", "S004-253", "S004-256", "S004-257", "S004-327")
 @pytest.mark.rules("S004-254", "S004-237", "S004-258", "S004-259", "S004-260", "S004-261", "S004-262", "S004-252")
+@pytest.mark.rules("S004-308")
 async def test_resume_continue_and_fork_go_on_with_a_conversation(start: Start, model: ScriptedModel) -> None:
     async with start() as cli:
         await cli.turn("SCRIPT:text an older session of the folder")
