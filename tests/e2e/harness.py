@@ -69,18 +69,27 @@ def has_its_turn(test: str, versions: int, day: int) -> bool:
     return (zlib.crc32(test.encode()) + day // versions) % PARTS == 0
 
 
-def on_versions(*usual: str, first: str = "", last: str = "", core: bool = False) -> pytest.MarkDecorator:
+def on_versions(
+    *usual: str, first: str = "", last: str = "", core: bool = False, daily: bool = True
+) -> pytest.MarkDecorator:
     """Runs a test on real CLIs; it takes the argument `version` (or the fixture `claude`).
 
     `usual` are the pinned versions that are worth a run, all of them unless said otherwise. `first` and `last` are the
     oldest and the newest version for which the test is true: FAIRLEAD_CLIS never takes it beyond them. A scenario of
-    the `core` also runs on the other version of the day when it is not this test's turn.
+    the `core` also runs on the other version of the day when it is not this test's turn. One that is not `daily` waits
+    for its turn on every version: it is for old ones alone, and no rule needs it each day.
     """
-    return pytest.mark.parametrize("version", parameters(*usual, first=first, last=last, core=core))
+    versions = parameters(*usual, first=first, last=last, core=core, daily=daily)
+    return pytest.mark.parametrize("version", versions)
 
 
 def parameters(
-    *usual: str, first: str = "", last: str = "", core: bool = False, more: Sequence[object] = ()
+    *usual: str,
+    first: str = "",
+    last: str = "",
+    core: bool = False,
+    daily: bool = True,
+    more: Sequence[object] = (),
 ) -> list[ParameterSet]:
     """The values of `on_versions`, for tests with further parameters."""
     unknown = set(usual) - set(VERSIONS)
@@ -93,7 +102,9 @@ def parameters(
     assert pinned, "a test that is for no pinned version would never run"
     versions = [version for version in of_today(pinned) if fits(version)]
     # How many versions take turns in this place; none where it is always taken.
-    turns = {version: 0 if core or asked() or version == versions[-1] else len(pinned) - 1 for version in versions}
+    others = len(pinned) - (1 if daily else 0)
+    always = {*versions} if core or asked() else {*versions[-1:]} if daily else set[str]()
+    turns = {version: 0 if version in always else others for version in versions}
     return [pytest.param(name, *more, marks=pytest.mark.cli(name, turns=count)) for name, count in turns.items()] or [
         pytest.param("none", *more, marks=pytest.mark.skip(reason="not for the versions of this run"))
     ]

@@ -129,6 +129,8 @@ def test_the_newest_that_a_test_is_for_and_the_core_are_never_left_out(monkeypat
     assert (other[1], newest) == (2, (NEWEST, 0)), "two others take turns"
     assert turns(last=LAST_DIAL_IN) == {OLDEST: 1, LAST_DIAL_IN: 0}
     assert turns(OLDEST) == {OLDEST: 0}
+    assert turns(OLDEST, daily=False) == {OLDEST: 1}, "unless it waits for its turn"
+    assert turns(OLDEST) == {OLDEST: 0}
     assert set(turns(core=True).values()) == {0}
     monkeypatch.setenv("FAIRLEAD_CLIS", "all")
     assert turns() == dict.fromkeys(VERSIONS, 0), "versions that are asked for have every test"

@@ -215,13 +215,17 @@ async def test_a_fork_of_the_cli_s_own_tells_nothing_again(
 ) -> None:
     """What the forked file repeats is its beginning, each record once; whoever watches the first hears nothing more."""
     await by_hand(claude, cli_env, cli_cwd, "SCRIPT:text one")
-    (desk.session,) = await listed(desk, 1)
-    first = desk.session
+    (first,) = await listed(desk, 1)
+    await desk.watch(first)
+    await desk.until("turn.ended")
     before = await pages(desk)
     assert said(before) == ["SCRIPT:text one"]
     await by_hand(claude, cli_env, cli_cwd, "SCRIPT:text two", "--resume", first, "--fork-session")
     (fork,) = {*await listed(desk, 2)} - {first}
-    desk.session = fork
+    places = {line["seq"] for line in desk.events}
+    await desk.leave()
+    await desk.watch(fork)
+    await it_shows_its_parents_beginning_without_copying_it(desk, first, places)
     async with phone(desk) as seat:
         await seat.until(lambda: len(said(seat.envelopes)) == 2)
     assert said(seat.envelopes) == ["SCRIPT:text one", "SCRIPT:text two"]
@@ -233,3 +237,13 @@ async def test_a_fork_of_the_cli_s_own_tells_nothing_again(
         await seat.until(lambda: len(said(seat.envelopes)) == 2)
     assert said(seat.envelopes) == ["SCRIPT:text one", "SCRIPT:text three"]
     assert (await pages(desk))[: len(before)] == before
+
+
+async def it_shows_its_parents_beginning_without_copying_it(desk: Desk, parent: str, places: set[int]) -> None:
+    """What is shared has the parent's places in the log; each event is told once."""
+    await desk.until(lambda line: line["type"] == "text" and "two" in line["text"])
+    (forked,) = desk.all("session.forked")
+    assert forked["parent"] == parent
+    assert [line["content"][0]["text"] for line in desk.all("user.message")] == ["SCRIPT:text one", "SCRIPT:text two"]
+    assert {line["seq"] for line in desk.events if line["seq"] < forked["seq"]} <= places
+    assert len({line["id"] for line in desk.events}) == len(desk.events)

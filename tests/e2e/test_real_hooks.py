@@ -186,13 +186,13 @@ async def test_a_hook_allows_denies_or_leaves_it_to_the_next_layer(
         await cli.turn(f"SCRIPT:write {cli_cwd / 'd.txt'}")
         assert len(callbacks(cli)) == count, "the matcher names another tool"
         cli.scene()
-        await a_hook_that_is_not_answered_in_its_time_is_not_waited_for(cli, cli_cwd / "e.txt")
+        await a_hook_that_is_not_answered_in_its_time_is_not_waited_for(cli, cli_cwd)
 
 
-async def a_hook_that_is_not_answered_in_its_time_is_not_waited_for(cli: RealCli, file: Path) -> None:
-    file.write_text("the tide is high")
+async def a_hook_that_is_not_answered_in_its_time_is_not_waited_for(cli: RealCli, cwd: Path) -> None:
+    (cwd / "e.txt").write_text("the tide is high")
     cli.hook = None
-    assert (await cli.turn(f"SCRIPT:read {file}"))["subtype"] == "success"
+    assert (await cli.turn(f"SCRIPT:read {cwd / 'e.txt'}"))["subtype"] == "success"
     assert [request["callback_id"] for request in callbacks(cli)] == ["slow"]
 
 

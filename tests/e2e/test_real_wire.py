@@ -192,7 +192,7 @@ async def the_withdrawal_of_a_request_ends_an_old_version_and_no_new_one(
         assert await cli.ended() == 1
 
 
-@on_versions(OLDEST)
+@on_versions(OLDEST, daily=False)
 async def test_another_output_format_ends_it_with_its_own_words(start: Start) -> None:
     base = tuple("text" if BASE[place - 1] == "--output-format" else word for place, word in enumerate(BASE))
     async with start(base=(*base, *ASKING)) as cli:
