@@ -128,8 +128,11 @@ async def updated_permissions_hold_for_the_session(cli: RealCli, cwd: Path, mode
 
 
 @on_versions()
-@pytest.mark.rules("S004-006", "S004-224")
-async def test_updated_permissions_in_the_settings_hold_for_the_next_process(start: Start) -> None:
+@pytest.mark.rules("S004-006", "S004-217", "S004-224")
+async def test_updated_permissions_in_the_settings_hold_for_a_process_that_asks_nobody(
+    start: Start, cli_cwd: Path
+) -> None:
+    """Without its flag it asks nobody over stdio: it runs what the settings allow, and denies what they do not."""
     rule = control.AddRules(
         rules=(control.PermissionRule("Bash", "python3:*"),), behavior="allow", destination="userSettings"
     )
@@ -137,15 +140,8 @@ async def test_updated_permissions_in_the_settings_hold_for_the_next_process(sta
         cli.permission = lambda request: control.Allow(updatedInput=request["input"], updatedPermissions=(rule,))
         await cli.turn("SCRIPT:bash python3 one.py")
         assert cli.asked() == ["Bash"]
-    async with start() as cli:
-        await cli.turn("SCRIPT:bash python3 two.py")
-        assert cli.asked() == []
-
-
-@on_versions()
-@pytest.mark.rules("S004-217")
-async def test_over_stdio_nobody_is_asked_without_the_flag(start: Start, cli_cwd: Path) -> None:
     async with start(base=BASE) as cli:
+        assert (await cli.turn("SCRIPT:bash python3 two.py"))["permission_denials"] == []
         result = await cli.turn(f"SCRIPT:write {cli_cwd / 'a.txt'}")
         assert cli.asked() == []
         assert [denial["tool_name"] for denial in result["permission_denials"]] == ["Write"]
