@@ -23,6 +23,7 @@ from e2e.harness import (
     why_not_isolated,
 )
 from fairlead.testing.model_api import ScriptedModel
+from patience import PATIENCE
 
 FLAGS = ["-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose"]
 PROMPT = "SCRIPT:text the harness works"
@@ -41,7 +42,7 @@ async def one_turn(claude: Path, cwd: Path, env: dict[str, str], prompt: str) ->
     )
     line = json.dumps({"type": "user", "message": {"role": "user", "content": prompt}})
     try:
-        out, err = await asyncio.wait_for(child.communicate(line.encode() + b"\n"), timeout=60)
+        out, err = await asyncio.wait_for(child.communicate(line.encode() + b"\n"), timeout=PATIENCE)
     finally:
         if child.returncode is None:
             child.kill()

@@ -32,7 +32,8 @@ async def run(peer: Peer, session: str, prompt: str) -> dict[str, Any]:
 
 async def knew(model: ScriptedModel, argument: str) -> str:
     """All that the model was told with the prompt `SCRIPT:text <argument>`."""
-    asked = await model.wait_for(lambda request: (request.kind, request.argument) == ("messages", argument))
+    wanted = ("messages", argument)
+    asked = await model.wait_for(lambda request: (request.kind, request.argument) == wanted, PATIENCE)
     return str(asked.conversation)
 
 

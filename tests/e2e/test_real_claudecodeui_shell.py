@@ -11,6 +11,7 @@ from clients.claudecodeui.desking import DeskClient
 from e2e.desk import Desk, at_desk, settings
 from e2e.harness import LAST_DIAL_IN, NEWEST, OLDEST, on_versions
 from fairlead.testing.model_api import ScriptedModel
+from patience import PATIENCE
 
 
 @pytest.fixture
@@ -93,7 +94,7 @@ async def test_a_session_that_is_not_there_becomes_a_new_one(desk: Desk) -> None
 async def while_a_turn_runs_there_is_no_second_writer(desk: Desk, model: ScriptedModel) -> None:
     model.hold()
     await desk.open("SCRIPT:text one")
-    await model.wait_for(lambda request: request.argument == "one", timeout=60)
+    await model.wait_for(lambda request: request.argument == "one", timeout=PATIENCE)
     async with shell(desk) as client:
         await claude_there(client, desk, desk.session)
         await client.until(lambda: client.errors)

@@ -39,7 +39,7 @@ async def tab(desk: Desk, query: str = "", client: MyLifeDbClient | None = None)
     url = desk.gateway.url.replace("http", "ws", 1) + f"/api/claude/sessions/{desk.session}/subscribe{query}"
     headers = {"Authorization": f"Bearer {desk.gateway.token}"}
     async with connect(url, additional_headers=headers, max_size=None, compression=None) as socket:
-        opened = Tab(socket, client or MyLifeDbClient(), patience=60)
+        opened = Tab(socket, client or MyLifeDbClient(), patience=PATIENCE)
         listening = asyncio.create_task(opened.listen())
         try:
             yield opened

@@ -147,7 +147,7 @@ async def steering_reaches_the_model(desk: Desk, model: ScriptedModel) -> None:
     await desk.do("steer", content=[{"type": "text", "text": "and mind the gap"}])
     await desk.until("turn.ended")
     assert desk.all("user.message")[-1]["via"] == "steer"
-    await model.wait_for(lambda request: "mind the gap" in str(request.told))
+    await model.wait_for(lambda request: "mind the gap" in str(request.told), PATIENCE)
 
 
 async def thinking_is_streamed_and_whole(desk: Desk, model: ScriptedModel) -> None:

@@ -342,7 +342,7 @@ async def what_is_said_while_the_line_is_down_is_not_lost(desk: Desk, relay: Rel
     await desk.send("SCRIPT:slow 8")
     await desk.until("text.delta")
     await relay.away()
-    await model.wait_for(lambda request: "SCRIPT:slow 8" in str(request.told))
+    await model.wait_for(lambda request: "SCRIPT:slow 8" in str(request.told), PATIENCE)
     await asyncio.sleep(2.0)
     await relay.listen()
     assert (await desk.until("turn.ended"))["status"] == "completed"
@@ -372,7 +372,7 @@ async def a_permission_that_is_raised_while_down_is_told_and_an_interrupt_frees_
     """What the CLI asks then is lost for ever, in both versions. No tool was called before."""
     model.hold()
     await desk.send(f"SCRIPT:bash touch {desk.cwd / 'never'}")
-    await model.wait_for(lambda request: "SCRIPT:bash" in str(request.told))
+    await model.wait_for(lambda request: "SCRIPT:bash" in str(request.told), PATIENCE)
     await relay.away()
     model.release()
     async with asyncio.timeout(PATIENCE):
@@ -447,7 +447,7 @@ async def test_hybrid_it_hears_by_its_socket_and_speaks_by_post(desk: Desk, rela
     assert (await desk.turn("SCRIPT:long 20"))["status"] == "completed"
     relay.fail = 500
     await desk.send("SCRIPT:text again")
-    await relay.tried(2, 60)
+    await relay.tried(2)
     relay.fail = 0
     assert (await desk.until("turn.ended"))["status"] == "completed", "a POST that fails is tried again"
     assert relay.spoken == 0, "it says nothing on its socket"
