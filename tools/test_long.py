@@ -1,5 +1,5 @@
 """`make test-long`: the long forms of the tests, with a new seed, and every test of the real CLI on every pinned
-version (`make test` runs all on the newest and a third of them on one other); the last result is kept in the
+version (`make test` runs all on the newest and a sixth of them on one other); the last result is kept in the
 repository."""
 
 import datetime

@@ -1,8 +1,8 @@
 """`make test-stress`: the parts that start processes or wait, in a random order, while busy processes hold the cores.
 
 A test that depends on a quiet machine fails here. Each run has a seed of its own, which its summary prints. The results
-of the last series are kept in tests/stress-result.json. Each run counts as another day: in six of them every test of
-the real CLI runs on every pinned version.
+of the last series are kept in tests/stress-result.json. Each run counts as another day: in twelve of them every test
+of the real CLI runs on every pinned version.
 """
 
 import argparse

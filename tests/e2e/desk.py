@@ -96,6 +96,12 @@ class Desk:
     async def answer(self, asked: Line, behavior: str = "allow", **fields: Any) -> Line:
         return await self.do("answer", request=asked["request"], behavior=behavior, **fields)
 
+    async def leave(self) -> None:
+        """Another session will be watched: nothing of this one comes any more, and what came is forgotten."""
+        await self.do("unsubscribe")
+        self.scene()
+        self.earlier.clear()
+
     def scene(self) -> None:
         """What came so far belongs to an earlier scene of the test."""
         self.earlier.extend(self.events)

@@ -4,8 +4,8 @@ Everything here keeps one promise: the real program gets an environment built fr
 its own, and a network that is loopback alone. Tests choose versions with `on_versions`; fixtures are in conftest.py.
 
 Which versions a run takes: every test runs on the newest version that it is for. One other version, which changes from
-day to day, takes a third of the tests, which also changes, and always the core scenarios (`core`): so every test meets
-every pinned version within six days. FAIRLEAD_CLIS=both gives every test to both versions of the day; it also names
+day to day, takes a sixth of the tests, which also changes, and always the core scenarios (`core`): so every test meets
+every pinned version within twelve days. FAIRLEAD_CLIS=both gives every test to both versions of the day; it also names
 versions that take every test: "2.1.77", "2.1.37,2.1.325", or "all" for every pinned one.
 """
 
@@ -32,7 +32,7 @@ SPARED = Path(__file__).parent / "bin"
 
 # Inherited by the worker processes of a run, which must agree also when midnight passes.
 DAY = int(os.environ.setdefault("PYTEST_RUN_DAY", str(datetime.datetime.now(datetime.UTC).toordinal())))
-PARTS = 3
+PARTS = 6
 """The other version takes one of so many parts of the tests each time that its day comes."""
 
 
@@ -69,18 +69,27 @@ def has_its_turn(test: str, versions: int, day: int) -> bool:
     return (zlib.crc32(test.encode()) + day // versions) % PARTS == 0
 
 
-def on_versions(*usual: str, first: str = "", last: str = "", core: bool = False) -> pytest.MarkDecorator:
+def on_versions(
+    *usual: str, first: str = "", last: str = "", core: bool = False, daily: bool = True
+) -> pytest.MarkDecorator:
     """Runs a test on real CLIs; it takes the argument `version` (or the fixture `claude`).
 
     `usual` are the pinned versions that are worth a run, all of them unless said otherwise. `first` and `last` are the
     oldest and the newest version for which the test is true: FAIRLEAD_CLIS never takes it beyond them. A scenario of
-    the `core` also runs on the other version of the day when it is not this test's turn.
+    the `core` also runs on the other version of the day when it is not this test's turn. One that is not `daily` waits
+    for its turn on every version: it is for old ones alone, and no rule needs it each day.
     """
-    return pytest.mark.parametrize("version", parameters(*usual, first=first, last=last, core=core))
+    versions = parameters(*usual, first=first, last=last, core=core, daily=daily)
+    return pytest.mark.parametrize("version", versions)
 
 
 def parameters(
-    *usual: str, first: str = "", last: str = "", core: bool = False, more: Sequence[object] = ()
+    *usual: str,
+    first: str = "",
+    last: str = "",
+    core: bool = False,
+    daily: bool = True,
+    more: Sequence[object] = (),
 ) -> list[ParameterSet]:
     """The values of `on_versions`, for tests with further parameters."""
     unknown = set(usual) - set(VERSIONS)
@@ -93,7 +102,9 @@ def parameters(
     assert pinned, "a test that is for no pinned version would never run"
     versions = [version for version in of_today(pinned) if fits(version)]
     # How many versions take turns in this place; none where it is always taken.
-    turns = {version: 0 if core or asked() or version == versions[-1] else len(pinned) - 1 for version in versions}
+    others = len(pinned) - (1 if daily else 0)
+    always = {*versions} if core or asked() else {*versions[-1:]} if daily else set[str]()
+    turns = {version: 0 if version in always else others for version in versions}
     return [pytest.param(name, *more, marks=pytest.mark.cli(name, turns=count)) for name, count in turns.items()] or [
         pytest.param("none", *more, marks=pytest.mark.skip(reason="not for the versions of this run"))
     ]

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
+from patience import PATIENCE
+
 REFUSAL = b"HTTP/1.1 %d Not now\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 
 
@@ -79,7 +81,7 @@ class Relay:
         """Every message that the gateway sent over a socket."""
         return [json.loads(line) for line in re.findall(rb'{"type":.*?\n', bytes(self.told))]
 
-    async def connections(self, count: int, timeout: float = 60.0) -> None:
+    async def connections(self, count: int, timeout: float = PATIENCE) -> None:
         """Wait for so many upgrades in all."""
         async with asyncio.timeout(timeout), self._came:
             while len(self.sockets()) < count:
@@ -87,7 +89,7 @@ class Relay:
 
     # --- inside
 
-    async def tried(self, count: int, timeout: float) -> list[float]:
+    async def tried(self, count: int, timeout: float = PATIENCE) -> list[float]:
         """The seconds between so many tries that came to nothing."""
         async with asyncio.timeout(timeout), self._came:
             while len(self.tries) < count:

@@ -29,32 +29,16 @@ async def test_the_real_cli_plays_the_script_of_the_demo_agent(desk: Desk, model
     assert first < last, "a later run knows the earlier ones"
 
 
-@on_versions(NEWEST)
-@pytest.mark.rules("S003-049", "S003-069")
-async def test_permissions_denied_changed_and_found_again_after_a_reconnect(desk: Desk) -> None:
-    url, token = desk.gateway.url, desk.gateway.token
-    async with peer_at(url, token) as peer:
-        name = await create(desk.http, desk.cwd)
-        await peer.send(name, f"SCRIPT:bash touch {desk.cwd / 'never'}")
-        await peer.until("permission_request")
-    async with peer_at(url, token) as peer:
-        (pending,) = (await peer.subscribe(name))["pendingPermissions"]
-        await peer.say("chat.permission-response", requestId=pending["requestId"], allow=False, message="no")
-        result = await peer.until("tool_result")
-        assert result["isError"] is True and "no" in result["content"]
-        await peer.until("complete")
-        assert not (desk.cwd / "never").exists()
-        await peer.send(name, f"SCRIPT:bash touch {desk.cwd / 'one'}")
-        await allow(peer, updatedInput={"command": f"touch {desk.cwd / 'two'}", "description": "x"})
-        await peer.until("complete")
-        assert (desk.cwd / "two").exists() and not (desk.cwd / "one").exists()
-
-
 @on_versions(NEWEST, first="2.1.186")
-@pytest.mark.rules("S003-054")
-async def test_work_that_wakes_up_after_a_run_is_a_run_of_its_own(desk: Desk) -> None:
+@pytest.mark.rules("S003-049", "S003-054", "S003-069")
+async def test_work_that_wakes_up_and_permissions_found_again_after_a_reconnect(desk: Desk) -> None:
+    name = await create(desk.http, desk.cwd)
+    await work_that_wakes_up_after_a_run_is_a_run_of_its_own(desk, name)
+    await permissions_are_denied_changed_and_found_again(desk, name)
+
+
+async def work_that_wakes_up_after_a_run_is_a_run_of_its_own(desk: Desk, name: str) -> None:
     async with peer_at(desk.gateway.url, desk.gateway.token) as peer:
-        name = await create(desk.http, desk.cwd)
         await peer.send(name, "SCRIPT:background slowtool 1")
         # Whether the background asks before or after the run ends is the scheduler's affair.
         both = ("permission_request", "complete")
@@ -70,6 +54,24 @@ async def test_work_that_wakes_up_after_a_run_is_a_run_of_its_own(desk: Desk) ->
         rows = (await history(desk.http, name))["messages"]
         assert len({row["id"] for row in rows}) == len(rows)
         assert sum(row.get("role") == "user" for row in rows) == 1
+
+
+async def permissions_are_denied_changed_and_found_again(desk: Desk, name: str) -> None:
+    url, token = desk.gateway.url, desk.gateway.token
+    async with peer_at(url, token) as peer:
+        await peer.send(name, f"SCRIPT:bash touch {desk.cwd / 'never'}")
+        await peer.until("permission_request")
+    async with peer_at(url, token) as peer:
+        (pending,) = (await peer.subscribe(name))["pendingPermissions"]
+        await peer.say("chat.permission-response", requestId=pending["requestId"], allow=False, message="no")
+        result = await peer.until("tool_result")
+        assert result["isError"] is True and "no" in result["content"]
+        await peer.until("complete")
+        assert not (desk.cwd / "never").exists()
+        await peer.send(name, f"SCRIPT:bash touch {desk.cwd / 'one'}")
+        await allow(peer, updatedInput={"command": f"touch {desk.cwd / 'two'}", "description": "x"})
+        await peer.until("complete")
+        assert (desk.cwd / "two").exists() and not (desk.cwd / "one").exists()
 
 
 DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="

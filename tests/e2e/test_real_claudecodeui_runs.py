@@ -32,7 +32,8 @@ async def run(peer: Peer, session: str, prompt: str) -> dict[str, Any]:
 
 async def knew(model: ScriptedModel, argument: str) -> str:
     """All that the model was told with the prompt `SCRIPT:text <argument>`."""
-    asked = await model.wait_for(lambda request: (request.kind, request.argument) == ("messages", argument))
+    wanted = ("messages", argument)
+    asked = await model.wait_for(lambda request: (request.kind, request.argument) == wanted, PATIENCE)
     return str(asked.conversation)
 
 
@@ -74,24 +75,20 @@ async def test_a_session_of_another_program_is_in_history_as_in_its_file_and_goe
 
 
 @on_versions()
-@pytest.mark.rules("S003-005", "S003-033")
-async def test_the_next_process_goes_on_with_the_same_conversation(desk: Desk, model: ScriptedModel) -> None:
+@pytest.mark.rules("S003-043", "S003-044", "S003-054", "S003-055", "S003-057", "S003-005", "S003-033")
+async def test_after_an_abort_a_kill_and_a_close_the_same_conversation_goes_on(
+    desk: Desk, model: ScriptedModel
+) -> None:
+    name = await create(desk.http, desk.cwd)
     async with peer_at(desk.gateway.url, desk.gateway.token) as peer:
-        name = await create(desk.http, desk.cwd)
-        assert (await run(peer, name, "SCRIPT:text one"))["success"] is True
-        await desk.watch(name)
-        await desk.do("close")
-        await desk.until("session.closed")
-        assert (await run(peer, name, "SCRIPT:text two"))["success"] is True
+        await an_abort_stops_the_tool_that_runs(desk, peer, name)
+    async with peer_at(desk.gateway.url, desk.gateway.token) as peer:
+        await a_cli_that_is_killed_in_its_run_leaves_one_complete(desk, peer, name)
+        await the_next_process_goes_on_with_the_same_conversation(desk, peer, name, model)
         assert {frame["sessionId"] for frame in peer.frames} == {name}
-        await desk.until(lambda line: line["type"] == "turn.ended" and len(desk.all("turn.ended")) == 2)
-    assert len({line["pid"] for line in desk.all("agent.started")}) == 2
-    assert "SCRIPT:text one" in await knew(model, "two")
 
 
-@on_versions()
-@pytest.mark.rules("S003-043", "S003-044")
-async def test_an_abort_stops_the_tool_that_runs(desk: Desk) -> None:
+async def an_abort_stops_the_tool_that_runs(desk: Desk, peer: Peer, name: str) -> None:
     pipe = desk.cwd / "pipe"
     os.mkfifo(pipe)
     reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
@@ -108,39 +105,46 @@ async def test_an_abort_stops_the_tool_that_runs(desk: Desk) -> None:
                 await asyncio.sleep(0.02)
 
     try:
-        async with peer_at(desk.gateway.url, desk.gateway.token) as peer:
-            name = await create(desk.http, desk.cwd)
-            await peer.send(name, f"SCRIPT:bash (echo up; sleep 600) > {pipe}")
-            await allow(peer)
-            await read(b"up\n")
-            await peer.say("chat.abort", sessionId=name)
-            end = await peer.until("complete")
-            assert (end["aborted"], end["success"], end["exitCode"]) == (True, False, 0)
-            await read(b"")
-            await peer.settled()
-            assert peer.run()[-1] == end, "nothing of the run comes after its end"
+        await peer.send(name, f"SCRIPT:bash (echo up; sleep 600) > {pipe}")
+        await allow(peer)
+        await read(b"up\n")
+        await peer.say("chat.abort", sessionId=name)
+        end = await peer.until("complete")
+        assert (end["aborted"], end["success"], end["exitCode"]) == (True, False, 0)
+        await read(b"")
+        await peer.settled()
+        assert peer.run()[-1] == end, "nothing of the run comes after its end"
     finally:
         os.close(reading)
 
 
-@on_versions()
-@pytest.mark.rules("S003-054", "S003-055", "S003-057")
-async def test_a_cli_that_is_killed_in_its_run_leaves_one_complete(desk: Desk) -> None:
-    async with peer_at(desk.gateway.url, desk.gateway.token) as peer:
-        name = await create(desk.http, desk.cwd)
-        await peer.send(name, "SCRIPT:slow 400")
-        await peer.until("stream_delta")
-        await desk.watch(name)
-        started = await desk.until("agent.started")
-        os.kill(started["pid"], signal.SIGKILL)
-        await peer.until("error")
-        end = await peer.until("complete")
-        assert tuple(end) == COMPLETE
-        assert (end["exitCode"], end["success"], end["aborted"]) == (1, False, False)
-        await desk.until("agent.exited")
-        assert (await peer.subscribe(name))["isProcessing"] is False
-        assert peer.kinds().count("complete") == 1
-        await peer.send(name, "SCRIPT:text still here")
-        # 2.1.37 left nothing that it can resume, and says so before it starts afresh.
-        await peer.until(lambda frame: frame["kind"] == "complete" and frame["success"])
-        assert peer.client.sessions[name].rows[-1]["content"].endswith("still here")
+async def a_cli_that_is_killed_in_its_run_leaves_one_complete(desk: Desk, peer: Peer, name: str) -> None:
+    await peer.send(name, "SCRIPT:slow 400")
+    await peer.until("stream_delta")
+    await desk.watch(name)
+    started = await desk.until("agent.started")
+    os.kill(started["pid"], signal.SIGKILL)
+    await peer.until("error")
+    end = await peer.until("complete")
+    assert tuple(end) == COMPLETE
+    assert (end["exitCode"], end["success"], end["aborted"]) == (1, False, False)
+    await desk.until("agent.exited")
+    assert (await peer.subscribe(name))["isProcessing"] is False
+    assert peer.kinds().count("complete") == 1
+    await peer.send(name, "SCRIPT:text still here")
+    # 2.1.37 may have left nothing that it can resume, and says so before it starts afresh.
+    await peer.until(lambda frame: frame["kind"] == "complete" and frame["success"])
+    assert peer.client.sessions[name].rows[-1]["content"].endswith("still here")
+
+
+async def the_next_process_goes_on_with_the_same_conversation(
+    desk: Desk, peer: Peer, name: str, model: ScriptedModel
+) -> None:
+    await desk.do("close")
+    await desk.until("session.closed")
+    desk.scene()
+    assert (await run(peer, name, "SCRIPT:text two"))["success"] is True
+    await desk.until("turn.ended")
+    (started,) = desk.all("agent.started")
+    assert started["pid"] not in {line["pid"] for line in desk.earlier if line["type"] == "agent.started"}
+    assert "SCRIPT:text still here" in await knew(model, "two")

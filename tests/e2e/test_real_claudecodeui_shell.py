@@ -11,6 +11,7 @@ from clients.claudecodeui.desking import DeskClient
 from e2e.desk import Desk, at_desk, settings
 from e2e.harness import LAST_DIAL_IN, NEWEST, OLDEST, on_versions
 from fairlead.testing.model_api import ScriptedModel
+from patience import PATIENCE
 
 
 @pytest.fixture
@@ -48,8 +49,7 @@ async def leave(client: DeskClient) -> None:
 @on_versions(LAST_DIAL_IN, NEWEST)
 @pytest.mark.rules("S003-098", "S003-105", "S003-106")
 async def test_a_session_goes_on_in_the_shell_and_then_elsewhere(desk: Desk, model: ScriptedModel) -> None:
-    await desk.open("SCRIPT:text one")
-    assert (await desk.until("turn.ended"))["status"] == "completed"
+    await while_a_turn_runs_there_is_no_second_writer(desk, model)
     async with shell(desk) as client:
         await claude_there(client, desk, desk.session)
         await client.until(lambda: "Resuming Claude session" in client.text)
@@ -91,11 +91,10 @@ async def test_a_session_that_is_not_there_becomes_a_new_one(desk: Desk) -> None
         await leave(client)
 
 
-@on_versions(NEWEST)
-async def test_while_a_turn_runs_there_is_no_second_writer(desk: Desk, model: ScriptedModel) -> None:
+async def while_a_turn_runs_there_is_no_second_writer(desk: Desk, model: ScriptedModel) -> None:
     model.hold()
     await desk.open("SCRIPT:text one")
-    await model.wait_for(lambda request: request.argument == "one", timeout=60)
+    await model.wait_for(lambda request: request.argument == "one", timeout=PATIENCE)
     async with shell(desk) as client:
         await claude_there(client, desk, desk.session)
         await client.until(lambda: client.errors)

@@ -78,8 +78,8 @@ async def test_three_turns_with_a_tool(desk: Desk, model: ScriptedModel) -> None
 
 
 @on_versions()
-@pytest.mark.rules("S002-018", "S002-050", "S002-051")
-async def test_an_interrupt_in_the_middle_of_a_text_and_of_a_tool(desk: Desk) -> None:
+@pytest.mark.rules("S002-018", "S002-050", "S002-051", "S002-053")
+async def test_interrupts_an_error_and_attachments_in_one_conversation(desk: Desk, model: ScriptedModel) -> None:
     client = CognovaClient()
     async with peer_at(desk.gateway.url, desk.gateway.token, client) as peer:
         name = await peer.begin("SCRIPT:slow 600")
@@ -104,6 +104,44 @@ async def test_an_interrupt_in_the_middle_of_a_text_and_of_a_tool(desk: Desk) ->
         await peer.send("SCRIPT:text still here", name)
         await peer.until("stream_end")
         assert "still here" in client.conversations[name].answers[-1].text
+        await an_error_of_the_api_is_told_and_a_second_message_waits_its_turn(peer, name)
+        await what_is_attached_reaches_the_model(desk, peer, name, model)
+
+
+async def an_error_of_the_api_is_told_and_a_second_message_waits_its_turn(peer: Peer, name: str) -> None:
+    before = len(peer.kinds())
+    await peer.send("SCRIPT:error 400", name)
+    await peer.send("SCRIPT:text after", name)
+    error = await peer.until("error")
+    assert error["conversationId"] == name and "400" in error["message"]
+    await peer.until("stream_end")
+    await peer.until("stream_end")
+    order = [kind for kind in peer.kinds()[before:] if kind in ("stream_start", "stream_end")]
+    assert order == ["stream_start", "stream_end"] * 2
+    assert "after" in peer.client.conversations[name].answers[-1].text
+
+
+DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+"""A picture of one point."""
+
+
+async def what_is_attached_reaches_the_model(desk: Desk, peer: Peer, name: str, model: ScriptedModel) -> None:
+    image = {"type": "base64", "media_type": "image/png", "data": DOT}
+    notes = {"type": "text", "media_type": "text/plain", "data": "words of a note"}
+    attached = {
+        "attachments": [{"type": "image", "source": image}],
+        "documents": [{"type": "document", "source": notes, "title": "notes"}],
+    }
+    await peer.send("SCRIPT:text seen", name, **attached)
+    await peer.until("stream_end")
+    assert "seen" in peer.client.conversations[name].answers[-1].text
+    asked = model.of("text")[-1]
+    blocks = [block for message in asked.told if isinstance(message["content"], list) for block in message["content"]]
+    kinds = [block["type"] for block in blocks if block["type"] != "text"]
+    assert kinds == ["image", "document"]
+    assert "words of a note" in str(asked.told)
+    stored_kinds = [block["type"] for block in (await stored(desk, name))["messages"][-2]["content"]]
+    assert stored_kinds == ["image", "document", "text"]
 
 
 @on_versions(NEWEST)
@@ -123,43 +161,3 @@ async def test_a_peer_that_was_away_and_one_that_was_there(desk: Desk) -> None:
             await peer.until("stream_end")
         assert client.conversations[name].answers == there.client.conversations[name].answers
         assert texts((await stored(desk, name))["messages"][1]) == client.conversations[name].answers[0].text
-
-
-@on_versions(NEWEST)
-@pytest.mark.rules("S002-053")
-async def test_an_error_of_the_api_is_told_and_a_second_message_waits_its_turn(desk: Desk) -> None:
-    async with peer_at(desk.gateway.url, desk.gateway.token) as peer:
-        name = await peer.begin("SCRIPT:error 400")
-        await peer.send("SCRIPT:text after", name)
-        error = await peer.until("error")
-        assert error["conversationId"] == name and "400" in error["message"]
-        await peer.until("stream_end")
-        await peer.until("stream_end")
-        order = [kind for kind in peer.kinds() if kind in ("stream_start", "stream_end")]
-        assert order == ["stream_start", "stream_end"] * 2
-        assert "after" in peer.client.conversations[name].answers[1].text
-
-
-DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-"""A picture of one point."""
-
-
-@on_versions()
-async def test_what_is_attached_reaches_the_model(desk: Desk, model: ScriptedModel) -> None:
-    image = {"type": "base64", "media_type": "image/png", "data": DOT}
-    notes = {"type": "text", "media_type": "text/plain", "data": "words of a note"}
-    attached = {
-        "attachments": [{"type": "image", "source": image}],
-        "documents": [{"type": "document", "source": notes, "title": "notes"}],
-    }
-    async with peer_at(desk.gateway.url, desk.gateway.token) as peer:
-        name = await peer.begin("SCRIPT:text seen", **attached)
-        await peer.until("stream_end")
-        assert "seen" in peer.client.conversations[name].answers[0].text
-    (asked,) = model.of("text")
-    blocks = [block for message in asked.told if isinstance(message["content"], list) for block in message["content"]]
-    kinds = [block["type"] for block in blocks if block["type"] != "text"]
-    assert kinds == ["image", "document"]
-    assert "words of a note" in str(asked.told)
-    stored_kinds = [block["type"] for block in (await stored(desk, name))["messages"][0]["content"]]
-    assert stored_kinds == ["image", "document", "text"]

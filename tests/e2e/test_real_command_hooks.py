@@ -29,6 +29,7 @@ from fairlead.sessions.transcript_actions import TranscriptActions
 from fairlead.testing.clock import ManualClock
 from fairlead.testing.model_api import ScriptedModel
 from fairlead.wiring import running
+from patience import PATIENCE
 
 Start = Callable[..., AbstractAsyncContextManager[RealCli]]
 
@@ -95,7 +96,8 @@ def project(cwd: Path, told: Any) -> None:
 async def test_the_cli_waits_for_the_person_and_does_what_they_say(
     start: Start, cli_cwd: Path, version: str, model: ScriptedModel
 ) -> None:
-    async with house() as home:
+    clock = ManualClock()
+    async with house(clock) as home:
         desk = Desk(home, version)
         flag, env = desk.arguments()
         async with start(flag, env=env) as cli:
@@ -118,10 +120,26 @@ async def test_the_cli_waits_for_the_person_and_does_what_they_say(
             await cli.until("result")
             assert (cli_cwd / "changed").exists()
             assert not (cli_cwd / "c").exists()
-        assert desk.told[0] == "SessionStart"
-        assert desk.told.count("UserPromptSubmit") == desk.told.count("Stop") == 3
-        assert desk.told.count("PostToolUse") == 2, "of the tools that ran"
+            assert desk.told[0] == "SessionStart"
+            assert desk.told.count("UserPromptSubmit") == desk.told.count("Stop") == 3
+            assert desk.told.count("PostToolUse") == 2, "of the tools that ran"
+
+            await an_interrupt_withdraws_the_question(cli, cli_cwd, desk, clock)
+        assert not (cli_cwd / "d").exists()
         await desk.close()
+
+
+async def an_interrupt_withdraws_the_question(cli: RealCli, cwd: Path, desk: Desk, clock: ManualClock) -> None:
+    await cli.prompt(f"SCRIPT:bash touch {cwd / 'd'}")
+    ask = await desk.asked(4)
+    await cli.got(control.Interrupt())
+    assert (await cli.until("result"))["subtype"] == "error_during_execution"
+    async with asyncio.timeout(PATIENCE):
+        while not clock.waiting:
+            await asyncio.sleep(0.01)
+    await clock.advance(hooks.GONE_SECONDS)
+    await desk.sink.until(lambda: desk.sink.all("cancelled"))
+    assert desk.sink.all("cancelled") == [ask.request]
 
 
 @on_versions()
@@ -178,26 +196,6 @@ async def test_a_hook_that_cannot_ask_denies(
         assert not (cli_cwd / "b").exists()
         assert "/nowhere/python" in str(model.of("bash")[-1].told)
         assert desk.sink.story == []
-        await desk.close()
-
-
-@on_versions()
-async def test_an_interrupt_withdraws_the_question(start: Start, cli_cwd: Path, version: str) -> None:
-    clock = ManualClock()
-    async with house(clock) as home:
-        desk = Desk(home, version)
-        flag, env = desk.arguments()
-        async with start(flag, env=env, base=(*BASE, *ASKING)) as cli:
-            await cli.prompt(f"SCRIPT:bash touch {cli_cwd / 'a'}")
-            ask = await desk.asked(1)
-            await cli.got(control.Interrupt())
-            assert (await cli.until("result"))["subtype"] == "error_during_execution"
-            while not clock.waiting:
-                await asyncio.sleep(0.01)
-            await clock.advance(hooks.GONE_SECONDS)
-            await desk.sink.until(lambda: desk.sink.all("cancelled"))
-            assert desk.sink.all("cancelled") == [ask.request]
-        assert not (cli_cwd / "a").exists()
         await desk.close()
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from clients.direct.seat import seated
 from e2e.desk import Desk, at_desk, settings
-from e2e.harness import NEWEST, dials_in, on_versions
+from e2e.harness import dials_in, on_versions
 
 
 @pytest.fixture
@@ -22,9 +22,25 @@ async def desk(
 
 
 @on_versions()
-@pytest.mark.rules("S004-027", "S004-028", "S004-310", "S004-311", "S004-313", "S004-314")
-async def test_two_direct_clients_drive_one_session(desk: Desk) -> None:
+@pytest.mark.rules("S004-027", "S004-028", "S004-310", "S004-311", "S004-313", "S004-314", "S004-315")
+async def test_one_leaves_and_is_back_and_two_direct_clients_drive_one_session(desk: Desk) -> None:
     await desk.open()
+    await one_leaves_in_mid_turn_and_the_session_goes_on(desk)
+    await two_direct_clients_drive_one_session(desk)
+
+
+async def one_leaves_in_mid_turn_and_the_session_goes_on(desk: Desk) -> None:
+    async with seated(desk.gateway, desk.session) as seat:
+        await seat.prompt("SCRIPT:slow 30")
+        await seat.until(lambda client: "tick" in str(client.messages[-1:]))
+    assert (await desk.until("turn.ended"))["status"] == "completed"
+    async with seated(desk.gateway, desk.session) as seat:
+        await seat.until(lambda client: client.init)
+        await seat.prompt("SCRIPT:text back")
+        assert (await seat.result())["subtype"] == "success"
+
+
+async def two_direct_clients_drive_one_session(desk: Desk) -> None:
     target = desk.cwd / "made"
     async with seated(desk.gateway, desk.session) as one, seated(desk.gateway, desk.session) as two:
         await one.prompt(f"SCRIPT:bash touch {target}")
@@ -49,17 +65,3 @@ async def test_two_direct_clients_drive_one_session(desk: Desk) -> None:
         await desk.until(lambda line: line["type"] == "turn.ended" and line["status"] == "cancelled")
         shared = [frame for frame in one.frames if "control_response" not in frame]
         assert shared == [frame for frame in two.frames if "control_response" not in frame]
-
-
-@on_versions(NEWEST)
-@pytest.mark.rules("S004-315")
-async def test_one_leaves_in_mid_turn_and_the_session_goes_on(desk: Desk) -> None:
-    await desk.open()
-    async with seated(desk.gateway, desk.session) as seat:
-        await seat.prompt("SCRIPT:slow 30")
-        await seat.until(lambda client: "tick" in str(client.messages[-1:]))
-    assert (await desk.until("turn.ended"))["status"] == "completed"
-    async with seated(desk.gateway, desk.session) as seat:
-        await seat.until(lambda client: client.init)
-        await seat.prompt("SCRIPT:text back")
-        assert (await seat.result())["subtype"] == "success"

@@ -12,7 +12,7 @@ from websockets.asyncio.client import ClientConnection, connect
 
 from clients.happy.telling import assert_balanced, real_schema
 from e2e.desk import Desk, at_desk, settings
-from e2e.harness import NEWEST, on_versions
+from e2e.harness import on_versions
 from e2e.test_real_transcripts import WHOLE
 from fairlead.agents.demo.scripts import Text, ToolUse
 from fairlead.testing.happy_client import HappyClient
@@ -84,9 +84,7 @@ async def pages(desk: Desk) -> list[dict[str, Any]]:
 async def test_several_turns_and_processes_as_envelopes(desk: Desk, model: ScriptedModel) -> None:
     await desk.open()
     async with phone(desk) as seat:
-        await desk.send(f"SCRIPT:bash touch {desk.cwd / 'made'}")
-        await desk.answer(await desk.until("permission.asked"))
-        assert await seat.turns(1) == ["completed"]
+        await an_answer_on_one_protocol_is_seen_on_all(desk, seat)
         expected = ["text", "turn-start", "tool-call-start", "service", "service", "tool-call-end", "text", "turn-end"]
         assert seat.kinds() == expected
         assert seat.states() == ["asked", "allowed"]
@@ -143,12 +141,11 @@ def check(envelopes: list[dict[str, Any]]) -> None:
         schema.check(envelopes)
 
 
-@on_versions(NEWEST)
-async def test_one_session_on_three_protocols_and_an_answer_on_one_is_seen_on_all(desk: Desk) -> None:
-    await desk.open()
+async def an_answer_on_one_protocol_is_seen_on_all(desk: Desk, seat: Phone) -> None:
+    """A session on three of them, in its first turn."""
     browser = MyLifeDbClient()
     frames: list[dict[str, Any]] = []
-    async with phone(desk) as seat, socket(desk, f"/api/claude/sessions/{desk.session}/subscribe") as tab:
+    async with socket(desk, f"/api/claude/sessions/{desk.session}/subscribe") as tab:
 
         async def browse(wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
             async with asyncio.timeout(PATIENCE):
@@ -215,13 +212,17 @@ async def test_a_fork_of_the_cli_s_own_tells_nothing_again(
 ) -> None:
     """What the forked file repeats is its beginning, each record once; whoever watches the first hears nothing more."""
     await by_hand(claude, cli_env, cli_cwd, "SCRIPT:text one")
-    (desk.session,) = await listed(desk, 1)
-    first = desk.session
+    (first,) = await listed(desk, 1)
+    await desk.watch(first)
+    await desk.until("turn.ended")
     before = await pages(desk)
     assert said(before) == ["SCRIPT:text one"]
     await by_hand(claude, cli_env, cli_cwd, "SCRIPT:text two", "--resume", first, "--fork-session")
     (fork,) = {*await listed(desk, 2)} - {first}
-    desk.session = fork
+    places = {line["seq"] for line in desk.events}
+    await desk.leave()
+    await desk.watch(fork)
+    await it_shows_its_parents_beginning_without_copying_it(desk, first, places)
     async with phone(desk) as seat:
         await seat.until(lambda: len(said(seat.envelopes)) == 2)
     assert said(seat.envelopes) == ["SCRIPT:text one", "SCRIPT:text two"]
@@ -233,3 +234,13 @@ async def test_a_fork_of_the_cli_s_own_tells_nothing_again(
         await seat.until(lambda: len(said(seat.envelopes)) == 2)
     assert said(seat.envelopes) == ["SCRIPT:text one", "SCRIPT:text three"]
     assert (await pages(desk))[: len(before)] == before
+
+
+async def it_shows_its_parents_beginning_without_copying_it(desk: Desk, parent: str, places: set[int]) -> None:
+    """What is shared has the parent's places in the log; each event is told once."""
+    await desk.until(lambda line: line["type"] == "text" and "two" in line["text"])
+    (forked,) = desk.all("session.forked")
+    assert forked["parent"] == parent
+    assert [line["content"][0]["text"] for line in desk.all("user.message")] == ["SCRIPT:text one", "SCRIPT:text two"]
+    assert {line["seq"] for line in desk.events if line["seq"] < forked["seq"]} <= places
+    assert len({line["id"] for line in desk.events}) == len(desk.events)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from e2e.harness import NEWEST, OLDEST, on_versions, since
+from e2e.harness import on_versions, since
 from e2e.test_real_permissions import Adder
 from e2e.wire import BASE, Message, RealCli, real_cli
 from fairlead.agents.claude import control
@@ -128,8 +128,11 @@ async def updated_permissions_hold_for_the_session(cli: RealCli, cwd: Path, mode
 
 
 @on_versions()
-@pytest.mark.rules("S004-006", "S004-224")
-async def test_updated_permissions_in_the_settings_hold_for_the_next_process(start: Start) -> None:
+@pytest.mark.rules("S004-006", "S004-217", "S004-224")
+async def test_updated_permissions_in_the_settings_hold_for_a_process_that_asks_nobody(
+    start: Start, cli_cwd: Path
+) -> None:
+    """Without its flag it asks nobody over stdio: it runs what the settings allow, and denies what they do not."""
     rule = control.AddRules(
         rules=(control.PermissionRule("Bash", "python3:*"),), behavior="allow", destination="userSettings"
     )
@@ -137,15 +140,8 @@ async def test_updated_permissions_in_the_settings_hold_for_the_next_process(sta
         cli.permission = lambda request: control.Allow(updatedInput=request["input"], updatedPermissions=(rule,))
         await cli.turn("SCRIPT:bash python3 one.py")
         assert cli.asked() == ["Bash"]
-    async with start() as cli:
-        await cli.turn("SCRIPT:bash python3 two.py")
-        assert cli.asked() == []
-
-
-@on_versions()
-@pytest.mark.rules("S004-217")
-async def test_over_stdio_nobody_is_asked_without_the_flag(start: Start, cli_cwd: Path) -> None:
     async with start(base=BASE) as cli:
+        assert (await cli.turn("SCRIPT:bash python3 two.py"))["permission_denials"] == []
         result = await cli.turn(f"SCRIPT:write {cli_cwd / 'a.txt'}")
         assert cli.asked() == []
         assert [denial["tool_name"] for denial in result["permission_denials"]] == ["Write"]
@@ -156,12 +152,14 @@ async def test_over_stdio_nobody_is_asked_without_the_flag(start: Start, cli_cwd
 
 @on_versions()
 @pytest.mark.rules("S004-052", "S004-053", "S004-137", "S004-138", "S004-200", "S004-207", "S004-208", "S004-209")
-@pytest.mark.rules("S004-242", "S004-193", "S004-194", "S004-332")
+@pytest.mark.rules("S004-242", "S004-193", "S004-194", "S004-332", "S004-195")
 async def test_a_hook_allows_denies_or_leaves_it_to_the_next_layer(
     start: Start, cli_cwd: Path, model: ScriptedModel
 ) -> None:
     async with start() as cli:
-        await cli.set_up(**hooked(matcher="Bash"))
+        quick = control.HookMatcher(hookCallbackIds=("h1",), matcher="Bash", timeout=30)
+        slow = control.HookMatcher(hookCallbackIds=("slow",), matcher="Read", timeout=1)
+        await cli.set_up(hooks={"PreToolUse": (quick, slow)})
         cli.hook = lambda request: deciding("allow")
         await cli.turn(f"SCRIPT:bash touch {cli_cwd / 'a'}")
         assert (cli_cwd / "a").exists()
@@ -183,16 +181,15 @@ async def test_a_hook_allows_denies_or_leaves_it_to_the_next_layer(
         count = len(callbacks(cli))
         await cli.turn(f"SCRIPT:write {cli_cwd / 'd.txt'}")
         assert len(callbacks(cli)) == count, "the matcher names another tool"
+        cli.scene()
+        await a_hook_that_is_not_answered_in_its_time_is_not_waited_for(cli, cli_cwd)
 
 
-@on_versions()
-@pytest.mark.rules("S004-195")
-async def test_a_hook_that_is_not_answered_in_its_time_is_not_waited_for(start: Start, cli_cwd: Path) -> None:
-    async with start() as cli:
-        await cli.set_up(hooks={"PreToolUse": (control.HookMatcher(hookCallbackIds=("h1",), timeout=1),)})
-        cli.hook = None
-        assert (await cli.turn(f"SCRIPT:bash touch {cli_cwd / 'a'}"))["subtype"] == "success"
-        assert len(callbacks(cli)) == 1
+async def a_hook_that_is_not_answered_in_its_time_is_not_waited_for(cli: RealCli, cwd: Path) -> None:
+    (cwd / "e.txt").write_text("the tide is high")
+    cli.hook = None
+    assert (await cli.turn(f"SCRIPT:read {cwd / 'e.txt'}"))["subtype"] == "success"
+    assert [request["callback_id"] for request in callbacks(cli)] == ["slow"]
 
 
 OF_TOOLS = {"PreToolUse", "PermissionRequest", "PostToolUse", "PostToolUseFailure"}
@@ -332,33 +329,23 @@ async def test_its_own_rules_deny_before_they_ask_and_ask_before_they_allow(star
 
 
 @on_versions()
-@pytest.mark.rules("S004-141", "S004-142", "S004-143")
-async def test_prompts_and_agents_of_initialize_reach_the_model(start: Start, model: ScriptedModel) -> None:
+@pytest.mark.rules("S004-141", "S004-142", "S004-143", "S004-097", "S004-140")
+async def test_prompts_agents_and_a_schema_of_initialize_reach_the_model(start: Start, model: ScriptedModel) -> None:
     async with start() as cli:
         await cli.set_up(systemPrompt="You are a lighthouse.")
-        await cli.turn("SCRIPT:text a")
+        assert "structured_output" not in await cli.turn("SCRIPT:text"), "there is no schema"
         replaced = model.of("text")[-1].system
         assert "You are a lighthouse." in replaced
     agents = {"pilot": {"description": "Guides ships", "prompt": "Guide."}}
+    schema = {"type": "object", "properties": {"answer": {"type": "number"}}, "required": ["answer"]}
     async with start() as cli:
-        await cli.set_up(appendSystemPrompt="Mind the rocks.", agents=agents)
-        await cli.turn("SCRIPT:text b")
-        sent = model.of("text")[-1]
+        await cli.set_up(appendSystemPrompt="Mind the rocks.", agents=agents, jsonSchema=schema)
+        result = await cli.turn('SCRIPT:structured {"answer": 42}')
+        assert result["structured_output"] == {"answer": 42}
+        sent = model.of("structured")[-1]
         assert "Mind the rocks." in sent.system
         assert len(sent.system) > 10 * len(replaced), "one was added to the CLI's own, the other stands in its place"
         assert "pilot" in cli.init["agents"]
-
-
-@on_versions(OLDEST, NEWEST)
-@pytest.mark.rules("S004-097", "S004-140")
-async def test_a_schema_gives_structured_output(start: Start) -> None:
-    schema = {"type": "object", "properties": {"answer": {"type": "number"}}, "required": ["answer"]}
-    async with start() as cli:
-        await cli.set_up(jsonSchema=schema)
-        result = await cli.turn('SCRIPT:structured {"answer": 42}')
-        assert result["structured_output"] == {"answer": 42}
-    async with start() as cli:
-        assert "structured_output" not in await cli.turn("SCRIPT:text")
 
 
 # --- MCP -------------------------------------------------------------------------------------------------------

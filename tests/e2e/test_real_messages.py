@@ -132,7 +132,7 @@ async def without_its_variable_nothing_is_rewound(cli: RealCli, cwd: Path) -> No
     assert target.exists()
 
 
-@on_versions(OLDEST, last=OLDEST)
+@on_versions(OLDEST, last=OLDEST, daily=False)
 @pytest.mark.rules("S004-045", "S004-050")
 @pytest.mark.parametrize("line", [b"\n", b'{"type":"made_up"}\n', cancel_line("r1")])
 async def test_a_blank_line_and_a_type_that_is_not_in_the_list_end_the_oldest(start: Start, line: bytes) -> None:

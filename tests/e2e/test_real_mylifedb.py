@@ -39,7 +39,7 @@ async def tab(desk: Desk, query: str = "", client: MyLifeDbClient | None = None)
     url = desk.gateway.url.replace("http", "ws", 1) + f"/api/claude/sessions/{desk.session}/subscribe{query}"
     headers = {"Authorization": f"Bearer {desk.gateway.token}"}
     async with connect(url, additional_headers=headers, max_size=None, compression=None) as socket:
-        opened = Tab(socket, client or MyLifeDbClient(), patience=60)
+        opened = Tab(socket, client or MyLifeDbClient(), patience=PATIENCE)
         listening = asyncio.create_task(opened.listen())
         try:
             yield opened
@@ -119,27 +119,6 @@ async def test_a_turn_with_a_tool_live_and_from_the_transcript(
 
 
 @on_versions(NEWEST)
-@pytest.mark.rules("S000-092", "S000-104", "S000-109", "S000-110", "S000-111", "S000-112", "S000-113", "S000-115")
-@pytest.mark.rules("S000-119", "S000-125")
-async def test_a_streamed_answer_with_thinking(desk: Desk) -> None:
-    await desk.open()
-    async with tab(desk) as seat:
-        await seat.say(type="user_message", content="SCRIPT:think")
-        await seat.until("result")
-        events = [frame["event"] for frame in seat.frames if frame["type"] == "stream_event"]
-        order = [event["type"] for event in events]
-        assert (order[0], order[-2:]) == ("message_start", ["message_delta", "message_stop"])
-        assert order.count("content_block_start") == order.count("content_block_stop") == 2
-        thinking, text = (frame["message"]["content"][0] for frame in seat.frames if frame["type"] == "assistant")
-        assert (thinking["type"], text["type"]) == ("thinking", "text")
-        streamed = "".join(event["delta"].get("text", "") for event in events if event["type"] == "content_block_delta")
-        assert streamed == text["text"]
-        kinds = seat.kinds()
-        assert kinds.index("assistant") > kinds.index("stream_event")
-        assert seat.client.texts[-1] == text["text"] and seat.client.state.streaming_text == ""
-
-
-@on_versions(NEWEST)
 @pytest.mark.rules("S000-103", "S000-105")
 async def test_without_partial_messages_no_piece_is_sent(desk: Desk) -> None:
     await desk.open(settings={"partial": False})
@@ -151,7 +130,9 @@ async def test_without_partial_messages_no_piece_is_sent(desk: Desk) -> None:
 
 @on_versions(NEWEST)
 @pytest.mark.rules("S000-155", "S000-156", "S000-203", "S000-204", "S000-205")
-async def test_a_client_that_leaves_in_mid_turn_finds_everything_when_it_is_back(desk: Desk) -> None:
+@pytest.mark.rules("S000-092", "S000-104", "S000-109", "S000-110", "S000-111", "S000-112", "S000-113", "S000-115")
+@pytest.mark.rules("S000-119", "S000-125", "S000-145")
+async def test_a_tab_leaves_and_is_back_and_then_sees_thinking_and_tools(desk: Desk) -> None:
     await desk.open()
     client = MyLifeDbClient()
     async with tab(desk, client=client) as seat:
@@ -162,29 +143,45 @@ async def test_a_client_that_leaves_in_mid_turn_finds_everything_when_it_is_back
         await seat.until("result")
         await seat.say(type="user_message", content="SCRIPT:text again")
         await seat.until("result")
-    assert [message.role for message in client.state.messages] == ["user", "assistant", "user", "assistant"]
-    assert len({message.id for message in client.state.messages}) == 4
+        assert [message.role for message in client.state.messages] == ["user", "assistant", "user", "assistant"]
+        assert len({message.id for message in client.state.messages}) == 4
+        await a_streamed_answer_with_thinking(seat)
+        await an_interrupted_tool_and_a_failing_one(desk, seat)
 
 
-@on_versions(NEWEST)
-@pytest.mark.rules("S000-145")
-async def test_an_interrupted_tool_and_a_failing_one(desk: Desk) -> None:
-    await desk.open()
-    async with tab(desk) as seat:
-        await seat.say(type="user_message", content="SCRIPT:slowtool 60")
-        await desk.answer(await desk.until("permission.asked"))
-        await desk.until("permission.resolved")
-        request = {"subtype": "interrupt"}
-        await seat.say(type="control_request", request_id="interrupt_1", request=request)
-        ended = await seat.until("result")
-        assert ended["subtype"] == "error_during_execution"
-        assert "[Request interrupted by user for tool use]" in str(seat.frames)
-        assert not seat.client.state.working
-        await seat.say(type="user_message", content="SCRIPT:bash false")
-        await desk.answer(await desk.until("permission.asked"))
-        await seat.until("result")
-        results = [block for frame in seat.frames if frame["type"] == "user" for block in blocks(frame)]
-        assert results[-1]["is_error"] is True
+async def a_streamed_answer_with_thinking(seat: Tab) -> None:
+    before = len(seat.frames)
+    await seat.say(type="user_message", content="SCRIPT:think")
+    await seat.until("result")
+    frames = seat.frames[before:]
+    events = [frame["event"] for frame in frames if frame["type"] == "stream_event"]
+    order = [event["type"] for event in events]
+    assert (order[0], order[-2:]) == ("message_start", ["message_delta", "message_stop"])
+    assert order.count("content_block_start") == order.count("content_block_stop") == 2
+    thinking, text = (frame["message"]["content"][0] for frame in frames if frame["type"] == "assistant")
+    assert (thinking["type"], text["type"]) == ("thinking", "text")
+    streamed = "".join(event["delta"].get("text", "") for event in events if event["type"] == "content_block_delta")
+    assert streamed == text["text"]
+    kinds = [frame["type"] for frame in frames]
+    assert kinds.index("assistant") > kinds.index("stream_event")
+    assert seat.client.texts[-1] == text["text"] and seat.client.state.streaming_text == ""
+
+
+async def an_interrupted_tool_and_a_failing_one(desk: Desk, seat: Tab) -> None:
+    await seat.say(type="user_message", content="SCRIPT:slowtool 60")
+    await desk.answer(await desk.until("permission.asked"))
+    await desk.until("permission.resolved")
+    request = {"subtype": "interrupt"}
+    await seat.say(type="control_request", request_id="interrupt_1", request=request)
+    ended = await seat.until("result")
+    assert ended["subtype"] == "error_during_execution"
+    assert "[Request interrupted by user for tool use]" in str(seat.frames)
+    assert not seat.client.state.working
+    await seat.say(type="user_message", content="SCRIPT:bash false")
+    await desk.answer(await desk.until("permission.asked"))
+    await seat.until("result")
+    results = [block for frame in seat.frames if frame["type"] == "user" for block in blocks(frame)]
+    assert results[-1]["is_error"] is True
 
 
 def blocks(frame: Frame) -> list[dict[str, Any]]:

@@ -179,8 +179,17 @@ async def a_remembered_rule_answers_the_second_call(desk: Desk, model: ScriptedM
 
 
 @on_versions()
-async def test_a_plan_is_approved(desk: Desk) -> None:
+async def test_a_plan_is_approved_a_subagent_reports_and_files_are_put_back(desk: Desk, version: str) -> None:
     await desk.open(settings={"mode": "plan"})
+    await a_plan_is_approved(desk)
+    if since(version, "2.1.186"):
+        desk.scene()
+        await a_background_subagent_reports_in_a_turn_of_its_own(desk)
+        desk.scene()
+        await rewinding_puts_files_back(desk)
+
+
+async def a_plan_is_approved(desk: Desk) -> None:
     await desk.send("SCRIPT:plan")
     proposed = await desk.until("plan.proposed")
     assert proposed["plan"]
@@ -197,9 +206,9 @@ async def test_structured_output_is_in_the_turns_end(desk: Desk) -> None:
     assert end["output"] == {"answer": 42}
 
 
-@on_versions(NEWEST, first="2.1.186")
-async def test_a_background_subagent_reports_in_a_turn_of_its_own(desk: Desk) -> None:
-    await desk.open(f"SCRIPT:background bash touch {desk.cwd / 'sub'}")
+async def a_background_subagent_reports_in_a_turn_of_its_own(desk: Desk) -> None:
+    await desk.do("set_mode", mode="default")
+    await desk.send(f"SCRIPT:background bash touch {desk.cwd / 'sub'}")
     await desk.answer(await desk.until("permission.asked"))
     await desk.until("subagent.ended")
     folded = desk.folded()
@@ -224,10 +233,9 @@ async def test_an_older_one_s_background_subagent_can_ask_nobody_and_reports_all
     assert not (desk.cwd / "sub").exists() and desk.all("permission.asked") == []
 
 
-@on_versions(NEWEST)
-async def test_rewinding_puts_files_back(desk: Desk) -> None:
+async def rewinding_puts_files_back(desk: Desk) -> None:
     target = desk.cwd / "file.txt"
-    await desk.open(settings={"mode": "acceptEdits"})
+    await desk.do("set_mode", mode="acceptEdits")
     first = await desk.send(f"SCRIPT:write {target}")
     await desk.until("turn.ended")
     assert target.exists()
@@ -262,8 +270,9 @@ def hostile(folder: Path) -> Path:
 @pytest.mark.rules("S004-326")
 @pytest.mark.parametrize("rules", [{"deny": ["Bash(touch:*)"]}])
 async def test_nothing_of_a_hostile_project_runs_before_trust_and_our_deny_holds(desk: Desk) -> None:
+    """What our rules say nothing about is asked: its own allow rules do not answer for a person."""
     marker = hostile(desk.cwd)
-    target = desk.cwd / "made"
+    target, folder = desk.cwd / "made", desk.cwd / "folder"
     await desk.open(f"SCRIPT:bash touch {target}")
     end = await desk.until("turn.ended")
     assert end["status"] == "completed", "the project's address of the model was not used"
@@ -272,18 +281,12 @@ async def test_nothing_of_a_hostile_project_runs_before_trust_and_our_deny_holds
     assert not target.exists()
     assert not marker.exists()
     assert desk.all("mode.changed") == []
-
-
-@on_versions()
-async def test_a_hostile_projects_own_allow_rules_do_not_answer_for_a_person(desk: Desk) -> None:
-    marker = hostile(desk.cwd)
-    target = desk.cwd / "made"
-    await desk.open(f"SCRIPT:bash touch {target}")
+    await desk.send(f"SCRIPT:bash mkdir {folder}")
     asked = await desk.until("permission.asked")
-    assert not target.exists()
+    assert not folder.exists()
     await desk.answer(asked, "deny")
     await desk.until("turn.ended")
-    assert not target.exists()
+    assert not folder.exists()
     assert not marker.exists()
 
 

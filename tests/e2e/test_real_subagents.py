@@ -9,7 +9,7 @@ import pytest
 
 from e2e.all_clients import all_clients, mylifedb, over
 from e2e.desk import Desk, Line, at_desk, settings
-from e2e.harness import LAST_DIAL_IN, OLDEST, on_versions
+from e2e.harness import LAST_DIAL_IN, on_versions
 from fairlead.testing.happy_client import HappyClient
 from patience import PATIENCE
 
@@ -89,6 +89,8 @@ async def test_a_subagents_sentences_are_in_its_thread_in_every_protocol(desk: D
         assert [row["content"] for row in rows if row["kind"] == "text"][-2:] == [FIRST, LAST]
     await history_is_as_it_was_shown(desk, call)
     await desk.raw()
+    desk.scene()
+    await a_background_subagents_sentences_keep_its_thread(desk)
 
 
 async def history_is_as_it_was_shown(desk: Desk, call: str) -> None:
@@ -109,11 +111,10 @@ async def history_is_as_it_was_shown(desk: Desk, call: str) -> None:
     await asyncio.wait_for(copied(), PATIENCE)
 
 
-@on_versions(core=True)
-async def test_a_background_subagents_sentences_keep_its_thread(desk: Desk) -> None:
+async def a_background_subagents_sentences_keep_its_thread(desk: Desk) -> None:
     """Whether they come before or after the first result, and also where the CLI does not send them."""
     (desk.cwd / "found.txt").write_text("a needle")
-    await desk.open("SCRIPT:background read found.txt")
+    await desk.send("SCRIPT:background read found.txt")
     await desk.until("subagent.ended")
     (started,) = desk.all("subagent.started")
     called, last = said(desk.events, started["child"])
@@ -131,7 +132,7 @@ async def test_a_background_subagents_sentences_keep_its_thread(desk: Desk) -> N
     await desk.raw()
 
 
-@on_versions(OLDEST, LAST_DIAL_IN)
+@on_versions(last=LAST_DIAL_IN)
 async def test_they_come_over_a_socket_too(desk: Desk) -> None:
     await desk.open("SCRIPT:subagent tool", settings={"link": "dial-in"})
     await desk.until("turn.ended")

@@ -97,11 +97,14 @@ async def test_turns_and_tools_in_one_terminal(desk: Desk, version: str, model: 
 @on_versions()
 @pytest.mark.rules("S000-039", "S000-041", "S001-011")
 async def test_prompts_interrupts_and_a_person_in_one_terminal(
-    desk: Desk, model: ScriptedModel, person: Person, agreed: None
+    desk: Desk, version: str, model: ScriptedModel, person: Person, agreed: None
 ) -> None:
     await what_a_person_sends_is_text_and_no_command(desk, model)
     desk.scene()
     await interrupts(desk, model)
+    if since(version, NEWEST):
+        desk.scene()
+        await an_image_is_refused_and_a_steer_too(desk)
     desk.scene()
     await a_person_types_in_the_terminal(desk, person)
 
@@ -148,9 +151,7 @@ async def what_a_person_sends_is_text_and_no_command(desk: Desk, model: Scripted
     await desk.raw()
 
 
-@on_versions(NEWEST)
-async def test_an_image_is_refused_and_a_steer_too(desk: Desk, agreed: None) -> None:
-    await desk.open()
+async def an_image_is_refused_and_a_steer_too(desk: Desk) -> None:
     image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}
     await desk.do("send", content=[{"type": "text", "text": "see"}, image])
     end = await desk.until("turn.ended")
@@ -300,7 +301,9 @@ async def a_subagents_work_is_told_inside_it(desk: Desk) -> None:
 
 
 @on_versions()
-async def test_an_api_error_a_killed_cli_and_a_resume(desk: Desk, agreed: None) -> None:
+async def test_an_api_error_a_killed_cli_a_resume_and_a_fork(
+    desk: Desk, version: str, model: ScriptedModel, agreed: None
+) -> None:
     await desk.open("SCRIPT:error 529")
     assert (await desk.until("turn.ended"))["status"] == "failed"
     assert (await desk.turn("SCRIPT:text remember me"))["status"] == "completed"
@@ -314,26 +317,23 @@ async def test_an_api_error_a_killed_cli_and_a_resume(desk: Desk, agreed: None) 
     assert int(desk.texts()[-1].split()[2]) >= 3, "the model was shown what came before"
     assert len(desk.all("user.message")) == 4, "nothing of the past is told again"
     await desk.raw()
+    await a_fork_goes_its_own_way(desk, version, model)
 
 
-@on_versions()
-async def test_a_fork_goes_its_own_way(desk: Desk, version: str, model: ScriptedModel, agreed: None) -> None:
-    parent = await desk.open("SCRIPT:text first")
-    await desk.until("turn.ended")
+async def a_fork_goes_its_own_way(desk: Desk, version: str, model: ScriptedModel) -> None:
+    parent = desk.session
     made = await desk.http.post(f"/v1/sessions/{parent}/fork", json={})
-    desk.events.clear()
-    desk._taken = 0
+    await desk.leave()
     await desk.watch(made.json()["session"])
-    await desk.send("SCRIPT:echo")
+    await desk.send("SCRIPT:text forked")
     if version == LAST_DIAL_IN:
-        failure = await desk.until("error")
-        assert "take the link stdio" in failure["message"]
+        await desk.until(lambda line: line["type"] == "error" and "take the link stdio" in line["message"])
         return
-    await desk.until(lambda line: line["type"] == "text" and "messages" in line["text"])
-    assert "SCRIPT:text first" in str(model.of("echo")[-1].conversation)
+    await desk.until(lambda line: line["type"] == "text" and line["text"].endswith("forked"))
+    assert "SCRIPT:text remember me" in str(model.of("text")[-1].conversation)
     await desk.until("turn.ended")
     assert desk.all("agent.ready")[-1]["agent_session"] == desk.session != parent
-    assert messages(desk).count("SCRIPT:text first") == 1, "the parent's rows are not told again"
+    assert messages(desk).count("SCRIPT:text remember me") == 1, "the parent's rows are not told again"
 
 
 # --- a person at the terminal

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from e2e.desk import Desk, at_desk, settings
-from e2e.harness import NEWEST, on_versions
+from e2e.harness import on_versions
 from patience import PATIENCE
 
 
@@ -45,9 +45,17 @@ async def found(desk: Desk) -> dict[str, Any]:
             await asyncio.sleep(0.02)
 
 
-@on_versions()
-@pytest.mark.rules("S001-006", "S000-237")
-async def test_a_session_started_by_hand_appears_and_is_followed(
+@on_versions(core=True)
+@pytest.mark.rules("S001-006", "S000-237", "S000-199")
+async def test_a_session_started_by_hand_is_followed_and_goes_on_here_and_then_there_again(
+    desk: Desk, claude: Path, cli_env: dict[str, str], cli_cwd: Path
+) -> None:
+    await a_session_started_by_hand_appears_and_is_followed(desk, claude, cli_env, cli_cwd)
+    desk.scene()
+    await it_goes_on_here_and_then_there_again(desk, claude, cli_env, cli_cwd)
+
+
+async def a_session_started_by_hand_appears_and_is_followed(
     desk: Desk, claude: Path, cli_env: dict[str, str], cli_cwd: Path
 ) -> None:
     running = asyncio.create_task(by_hand(claude, cli_env, cli_cwd, f"SCRIPT:subagent bash touch {cli_cwd}/made"))
@@ -66,40 +74,21 @@ async def test_a_session_started_by_hand_appears_and_is_followed(
     assert len(set(ids)) == len(ids)
 
 
-@on_versions(core=True)
-@pytest.mark.rules("S000-199")
-async def test_it_goes_on_here_and_then_there_again(
+async def it_goes_on_here_and_then_there_again(
     desk: Desk, claude: Path, cli_env: dict[str, str], cli_cwd: Path
 ) -> None:
-    await by_hand(claude, cli_env, cli_cwd, "SCRIPT:text one")
-    row = await found(desk)
-    session = row["session"]
-    await desk.watch(session)
-    await desk.until("turn.ended")
     await desk.turn("SCRIPT:text two")
     await desk.do("close")
     await desk.until("session.closed")
-    await by_hand(claude, cli_env, cli_cwd, "SCRIPT:text three", "--resume", session)
+    await by_hand(claude, cli_env, cli_cwd, "SCRIPT:text three", "--resume", desk.session)
     rows = (await desk.http.get("/v1/sessions")).json()["sessions"]
     await desk.until(lambda line: line["type"] == "user.message" and "three" in str(line["content"]))
     await desk.until("turn.ended")
     prompts = [line["content"][0]["text"] for line in desk.all("user.message")]
-    assert prompts == ["SCRIPT:text one", "SCRIPT:text two", "SCRIPT:text three"]
-    assert len(desk.texts()) == 3
-    assert [line["status"] for line in desk.all("turn.ended")] == ["completed"] * 3
-    assert [row["session"] for row in rows] == [session]
-
-
-@on_versions(NEWEST)
-async def test_our_own_sessions_are_not_listed_twice(desk: Desk, cli_cwd: Path) -> None:
-    await desk.open("SCRIPT:text one")
-    await desk.until("turn.ended")
-    await desk.do("close")
-    await desk.until("session.closed")
-    await desk.turn("SCRIPT:text two")
-    rows = (await desk.http.get("/v1/sessions")).json()["sessions"]
-    assert [(row["session"], row["state"]) for row in rows] == [(desk.session, "idle")]
+    assert prompts == ["SCRIPT:text two", "SCRIPT:text three"], "nothing is told twice"
     assert len(desk.texts()) == 2
+    assert [line["status"] for line in desk.all("turn.ended")] == ["completed"] * 2
+    assert [row["session"] for row in rows] == [desk.session]
 
 
 def written(env: dict[str, str], session: str = "*") -> list[list[dict[str, Any]]]:
@@ -109,35 +98,7 @@ def written(env: dict[str, str], session: str = "*") -> list[list[dict[str, Any]
 
 
 @on_versions()
-@pytest.mark.rules("S001-119")
-async def test_a_fork_by_hand_shows_its_parents_beginning_without_copying_it(
-    desk: Desk, claude: Path, cli_env: dict[str, str], cli_cwd: Path
-) -> None:
-    await by_hand(claude, cli_env, cli_cwd, "SCRIPT:text one")
-    parent = (await found(desk))["session"]
-    await desk.watch(parent)
-    await desk.until("turn.ended")
-    await by_hand(claude, cli_env, cli_cwd, "SCRIPT:text two", "--resume", parent, "--fork-session")
-    async with asyncio.timeout(PATIENCE):
-        while len(rows := (await desk.http.get("/v1/sessions")).json()["sessions"]) < 2:
-            await asyncio.sleep(0.02)
-    (fork,) = [row["session"] for row in rows if row["session"] != parent]
-    before = [line["seq"] for line in desk.events]
-    desk.events.clear()
-    desk._taken = 0
-    await desk.watch(fork)
-    await desk.until(lambda line: line["type"] == "text" and "two" in line["text"])
-    (forked,) = desk.all("session.forked")
-    assert forked["parent"] == parent
-    assert [line["content"][0]["text"] for line in desk.all("user.message")] == ["SCRIPT:text one", "SCRIPT:text two"]
-    shared = [line for line in desk.events if line["seq"] <= forked["seq"]]
-    # What is shared has the parent's places in the log; each event is told once.
-    assert {line["seq"] for line in shared if line["seq"] < forked["seq"]} <= {*before}
-    assert len({line["id"] for line in desk.events}) == len(desk.events)
-
-
-@on_versions()
-async def test_a_session_that_runs_here_keeps_its_rows_as_the_cli_wrote_them(
+async def test_a_session_that_runs_here_keeps_its_rows_as_the_cli_wrote_them_and_is_not_listed_twice(
     desk: Desk, cli_env: dict[str, str]
 ) -> None:
     """Every row of the file, once, whole or spilled; nothing is told twice, and nothing differs."""
@@ -161,3 +122,7 @@ async def test_a_session_that_runs_here_keeps_its_rows_as_the_cli_wrote_them(
     assert not [line for line in desk.all("notice") if line["kind"] == "transcript.differs"]
     assert len(desk.texts()) == 2
     await desk.raw()
+    await desk.turn("SCRIPT:text three")
+    listed = (await desk.http.get("/v1/sessions")).json()["sessions"]
+    assert [(row["session"], row["state"]) for row in listed] == [(session, "idle")]
+    assert len(desk.texts()) == 3

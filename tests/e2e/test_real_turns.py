@@ -12,7 +12,7 @@ import pytest
 
 from e2e.desk import Desk, at_desk, settings
 from e2e.dialed import written_down
-from e2e.harness import NEWEST, OLDEST, on_versions
+from e2e.harness import NEWEST, OLDEST, on_versions, since
 from fairlead.system.proctable import program_inside
 from fairlead.testing.model_api import ScriptedModel
 from patience import PATIENCE
@@ -32,28 +32,13 @@ async def desk(claude: Path, cli_env: dict[str, str], cli_cwd: Path, tmp_path: P
 
 
 @on_versions()
-@pytest.mark.rules("S004-320")
-async def test_a_plain_turn_with_deltas(desk: Desk, version: str) -> None:
-    await desk.open("SCRIPT:long 40")
-    end = await desk.until("turn.ended")
-    assert end["status"] == "completed"
-    deltas = "".join(line["text"] for line in desk.all("text.delta"))
-    (text,) = desk.all("text")
-    assert deltas == text["text"]
-    assert desk.kinds().index("text.delta") < desk.kinds().index("text")
-    assert end["cost_usd"] > 0
-    assert (end.get("reason", ""), end["model_turns"]) == ("", 1)
-    (ready,) = desk.all("agent.ready")
-    assert (ready["version"], ready["agent_session"]) == (version, desk.session)
-    stored = await desk.raw()
-    assert "text.delta" not in [line["type"] for line in stored]
-
-
-@on_versions(NEWEST)
-@pytest.mark.rules("S004-235", "S004-330")
-async def test_turns_of_one_session(desk: Desk, model: ScriptedModel) -> None:
-    await three_turns_are_one_session_with_one_process(desk, model)
+@pytest.mark.rules("S004-235", "S004-330", "S004-320")
+async def test_turns_of_one_session(desk: Desk, version: str, model: ScriptedModel) -> None:
+    await a_plain_turn_with_deltas(desk, version)
+    if not since(version, NEWEST):
+        return
     for scene in (
+        three_more_turns_go_on_in_the_same_process,
         a_queue_of_three_prompts_is_three_turns,
         an_interrupt_in_mid_stream,
         an_interrupt_in_mid_tool,
@@ -69,13 +54,29 @@ async def test_turns_of_one_session(desk: Desk, model: ScriptedModel) -> None:
         await scene(desk, model)
 
 
-async def three_turns_are_one_session_with_one_process(desk: Desk, model: ScriptedModel) -> None:
-    await desk.open("SCRIPT:text one")
-    await desk.until("turn.ended")
+async def a_plain_turn_with_deltas(desk: Desk, version: str) -> None:
+    await desk.open("SCRIPT:long 40")
+    end = await desk.until("turn.ended")
+    assert end["status"] == "completed"
+    deltas = "".join(line["text"] for line in desk.all("text.delta"))
+    (text,) = desk.all("text")
+    assert deltas == text["text"]
+    assert desk.kinds().index("text.delta") < desk.kinds().index("text")
+    assert end["cost_usd"] > 0
+    assert (end.get("reason", ""), end["model_turns"]) == ("", 1)
+    (ready,) = desk.all("agent.ready")
+    assert (ready["version"], ready["agent_session"]) == (version, desk.session)
+    assert len(desk.all("agent.started")) == 1
+    stored = await desk.raw()
+    assert "text.delta" not in [line["type"] for line in stored]
+
+
+async def three_more_turns_go_on_in_the_same_process(desk: Desk, model: ScriptedModel) -> None:
+    await desk.turn("SCRIPT:text one")
     await desk.turn("SCRIPT:text two")
     await desk.turn("SCRIPT:echo")
-    assert len(desk.all("agent.started")) == 1
-    assert int(desk.texts()[-1].split()[2]) >= 5, "the model was shown both turns before"
+    assert desk.all("agent.started") == []
+    assert int(desk.texts()[-1].split()[2]) >= 7, "the model was shown the three turns before"
     costs = [line["cost_usd"] for line in desk.all("turn.ended")]
     assert max(costs) < 2 * min(costs), "each turn costs its own part, not the sum"
 
@@ -146,7 +147,7 @@ async def steering_reaches_the_model(desk: Desk, model: ScriptedModel) -> None:
     await desk.do("steer", content=[{"type": "text", "text": "and mind the gap"}])
     await desk.until("turn.ended")
     assert desk.all("user.message")[-1]["via"] == "steer"
-    await model.wait_for(lambda request: "mind the gap" in str(request.told))
+    await model.wait_for(lambda request: "mind the gap" in str(request.told), PATIENCE)
 
 
 async def thinking_is_streamed_and_whole(desk: Desk, model: ScriptedModel) -> None:
@@ -201,7 +202,7 @@ def waits_in_its_input(pid: int) -> bool:
 
 @on_versions(NEWEST)
 @pytest.mark.rules("S004-299")
-async def test_resume_after_the_cli_was_killed(desk: Desk, model: ScriptedModel, cli_home: Path) -> None:
+async def test_a_killed_cli_is_resumed_and_its_session_forked(desk: Desk, model: ScriptedModel, cli_home: Path) -> None:
     """What it had written down is shown to the model again. Versions up to 2.1.140 write a prompt late: one that they
     are killed over may be lost to the model, and is in our log as a failed turn."""
     await desk.open("SCRIPT:text remember me")
@@ -230,28 +231,26 @@ async def test_resume_after_the_cli_was_killed(desk: Desk, model: ScriptedModel,
     shown = str(model.of("echo")[-1].conversation)
     assert "SCRIPT:text remember me" in shown and "Hello from the scripted model." in shown
     await desk.raw()
+    await forks_go_their_own_way(desk, model)
 
 
-@on_versions(NEWEST)
-async def test_a_fork_goes_its_own_way(desk: Desk, model: ScriptedModel) -> None:
-    parent = await desk.open("SCRIPT:text first")
-    await desk.until("turn.ended")
+async def forks_go_their_own_way(desk: Desk, model: ScriptedModel) -> None:
+    """One of the whole session, and one at its first message."""
+    parent = desk.session
     first = desk.all("user.message")[0]["message"]
-    await desk.turn("SCRIPT:text second")
     before = [line for line in await desk.log() if line["type"] != "record"]
     whole = await desk.http.post(f"/v1/sessions/{parent}/fork", json={})
     early = await desk.http.post(f"/v1/sessions/{parent}/fork", json={"at": first})
     for made in (whole, early):
         assert made.status_code == 201, made.text
-        desk.events.clear()
-        desk._taken = 0
+        await desk.leave()
         await desk.watch(made.json()["session"])
-        await desk.send("SCRIPT:echo")
-        await desk.until(lambda line: line["type"] == "text" and "messages" in line["text"])
+        await desk.send("SCRIPT:text forked")
+        await desk.until(lambda line: line["type"] == "text" and line["text"].endswith("forked"))
         assert desk.all("agent.ready")[-1]["agent_session"] != parent
-    shown = [str(request.conversation) for request in model.of("echo")]
-    assert ["SCRIPT:text first" in words for words in shown] == [True, True]
-    assert ["SCRIPT:text second" in words for words in shown] == [True, False], "the early fork does not know it"
+    shown = [str(request.conversation) for request in model.of("text")[-2:]]
+    assert ["SCRIPT:text remember me" in words for words in shown] == [True, True]
+    assert ["SCRIPT:echo" in words for words in shown] == [True, False], "the early fork does not know it"
     desk.session = parent
     after = [line for line in await desk.log() if line["type"] != "record"]
     assert after == before, "the parent is as it was"

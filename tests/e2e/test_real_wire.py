@@ -192,7 +192,7 @@ async def the_withdrawal_of_a_request_ends_an_old_version_and_no_new_one(
         assert await cli.ended() == 1
 
 
-@on_versions(OLDEST)
+@on_versions(OLDEST, daily=False)
 async def test_another_output_format_ends_it_with_its_own_words(start: Start) -> None:
     base = tuple("text" if BASE[place - 1] == "--output-format" else word for place, word in enumerate(BASE))
     async with start(base=(*base, *ASKING)) as cli:
@@ -285,6 +285,7 @@ async def rewinding_puts_the_files_back(cli: RealCli, cwd: Path) -> None:
 @on_versions()
 @pytest.mark.rules("S004-014", "S004-015", "S004-239", "S004-253", "S004-256", "S004-257", "S004-327")
 @pytest.mark.rules("S004-254", "S004-237", "S004-258", "S004-259", "S004-260", "S004-261", "S004-262", "S004-252")
+@pytest.mark.rules("S004-308")
 async def test_resume_continue_and_fork_go_on_with_a_conversation(start: Start, model: ScriptedModel) -> None:
     async with start() as cli:
         await cli.turn("SCRIPT:text an older session of the folder")

@@ -13,8 +13,7 @@ from websockets.asyncio.server import Server, ServerConnection, serve
 
 from e2e.desk import at_desk, settings
 from e2e.dialed import dialing
-from e2e.harness import LAST_DIAL_IN, NEWEST, OLDEST, on_versions
-from e2e.wire import ASKING, BASE, real_cli
+from e2e.harness import LAST_DIAL_IN, OLDEST, on_versions
 from fairlead.testing.model_api import ScriptedModel
 from patience import PATIENCE
 
@@ -62,6 +61,10 @@ class Dialed:
                     if wanted(self.seen[-1]):
                         return self.seen[-1]
 
+    async def says_nothing(self) -> None:
+        with pytest.raises(TimeoutError):
+            await self.until(lambda message: True, timeout=3)
+
     def vanish(self) -> None:
         """The server is gone, and refuses whoever comes."""
         self._server.close(close_connections=False)
@@ -95,50 +98,21 @@ JSON_IN = ("--input-format", "stream-json")
 
 
 @dialing
-@pytest.mark.rules("S004-017", "S004-030", "S004-038")
-async def test_nothing_is_said_before_the_first_prompt_and_then_init_comes_first(
+@pytest.mark.rules("S004-017", "S004-030", "S004-038", "S004-045", "S004-308")
+async def test_it_waits_for_a_whole_prompt_and_repeats_it_behind_its_init(
     claude: Path, cli_env: dict[str, str], cli_cwd: Path, model: ScriptedModel
 ) -> None:
-    async with dialed(claude, cli_env, cli_cwd, *JSON_IN) as cli:
+    """A message counts once its newline has come. It repeats prompts because it is told to."""
+    async with dialed(claude, cli_env, cli_cwd, *JSON_IN, "--replay-user-messages") as cli:
         assert "authorization" not in cli.headers, "it was given no token"
-        with pytest.raises(TimeoutError):
-            await cli.until(lambda message: True, timeout=3)
+        await cli.says_nothing()
         assert {request.kind for request in model.requests} <= {"other"}, "its argument is no prompt"
-        await cli.prompt("SCRIPT:text")
-        await cli.until(lambda message: message["type"] == "result")
-        assert (cli.seen[0]["type"], cli.seen[0]["subtype"]) == ("system", "init")
-
-
-@dialing
-@pytest.mark.rules("S004-045")
-async def test_a_message_counts_once_its_newline_has_come(claude: Path, cli_env: dict[str, str], cli_cwd: Path) -> None:
-    async with dialed(claude, cli_env, cli_cwd, *JSON_IN) as cli:
-        await cli.send(json.dumps(prompting("SCRIPT:text", str(uuid.uuid4()))))
-        with pytest.raises(TimeoutError):
-            await cli.until(lambda message: True, timeout=3)
+        name = str(uuid.uuid4())
+        await cli.send(json.dumps(prompting("SCRIPT:text", name)))
+        await cli.says_nothing()
         await cli.send("\n")
         await cli.until(lambda message: message["type"] == "result")
-
-
-@dialing
-@pytest.mark.rules("S004-308")
-async def test_told_to_replay_it_repeats_a_prompt_with_its_uuid(
-    claude: Path, cli_env: dict[str, str], cli_cwd: Path
-) -> None:
-    async with dialed(claude, cli_env, cli_cwd, *JSON_IN, "--replay-user-messages") as cli:
-        name = await cli.prompt("SCRIPT:text")
-        await cli.until(lambda message: message["type"] == "result")
-        assert [message["uuid"] for message in cli.seen if message.get("isReplay")] == [name]
-
-
-@on_versions(NEWEST)
-@pytest.mark.rules("S004-308")
-async def test_told_to_replay_the_newest_repeats_it_over_its_output(
-    claude: Path, cli_env: dict[str, str], cli_cwd: Path
-) -> None:
-    async with real_cli(claude, cli_env, cli_cwd, "--replay-user-messages", base=(*BASE, *ASKING)) as cli:
-        name = await cli.prompt("SCRIPT:text")
-        await cli.until("result")
+        assert (cli.seen[0]["type"], cli.seen[0]["subtype"]) == ("system", "init")
         assert [message["uuid"] for message in cli.seen if message.get("isReplay")] == [name]
 
 
