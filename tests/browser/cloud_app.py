@@ -166,6 +166,10 @@ class Tab:
         """Exactly these, in this order: nothing is there twice."""
         await eventually(self.answers, lambda seen: seen == list(texts))
 
+    async def prompted(self, *texts: str) -> None:
+        """The person has said exactly these, each once."""
+        await eventually(self.prompts, lambda seen: seen == list(texts))
+
     def told(self) -> str:
         """The last whole text of the assistant that this tab was sent."""
         texts = [frame["content"] for frame in self.frames if frame.get("role") == "assistant"]
