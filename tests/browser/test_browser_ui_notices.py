@@ -17,6 +17,8 @@ from sessions.rig import SaidAgent
 
 expect.set_options(timeout=PATIENCE * 1000)
 
+NOT_DONE = "Not answered"
+
 
 @async_fixture
 async def house(chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[UiHouse]:
@@ -30,11 +32,12 @@ async def hook() -> AsyncIterator[Hook]:
         yield made
 
 
-async def asking(house: UiHouse, title: str = "The task") -> tuple[str, SaidAgent]:
-    session = await house.session("do it", title=title)
-    agent = await house.agent()
+async def asking(house: UiHouse, number: int = 1) -> tuple[str, SaidAgent]:
+    """The n-th agent asks, in a session of its own."""
+    session = await house.session("do it", title="The task")
+    agent = await house.agent(number)
     await agent.call("c1", command="touch x")
-    await agent.ask("r1", "c1", command="touch x")
+    await agent.ask(f"r{number}", "c1", command="touch x")
     await house.asked()
     return session, agent
 
@@ -151,30 +154,29 @@ async def subscribed(house: UiHouse, device: Device, hook: Hook) -> PushBrowser:
     return keys
 
 
-@pytest.mark.parametrize("action", ["allow", "deny"])
-async def test_a_push_message_answers_by_its_button_and_only_once(house: UiHouse, hook: Hook, action: str) -> None:
+async def test_a_push_message_answers_by_its_button_and_only_once(house: UiHouse, hook: Hook) -> None:
     phone = await house.device("Ann's phone", PHONE, permissions=["notifications"])
     worker = await worker_of(phone)
     keys = await subscribed(house, phone, hook)
-    session, agent = await asking(house)
-    (message,) = await hook.until(1)
-    told = keys.read(message.body)
-    await pushed(phone, told)
-    (notification,) = await eventually(lambda: shown(worker), bool)
-    assert [button["action"] for button in notification["actions"]] == ["allow", "deny"]
-    assert "Bash waits" in notification["body"]
-    await worker.evaluate(_CLICK, action)
-    resolved = await house.happened(session, "permission.resolved")
-    assert (resolved["behavior"], resolved["by"]) == (action, "owner (Ann's phone)")
-    assert len(agent.answers) == 1
-    # The same message once more: nothing is answered, and nobody is left to believe it was.
-    await pushed(phone, told)
-    await eventually(lambda: shown(worker), bool)
-    await worker.evaluate(_CLICK, action)
-    (failed,) = await eventually(lambda: shown(worker), bool)
-    assert failed["title"] == "Not answered"
-    assert "open the card" in failed["body"]
-    assert len(await house.events(session, "permission.resolved")) == 1
+    for number, action in enumerate(("allow", "deny"), 1):
+        session, agent = await asking(house, number=number)
+        told = keys.read((await hook.until(number))[-1].body)
+        await pushed(phone, told)
+        (notification,) = await eventually(lambda: shown(worker), bool)
+        assert [button["action"] for button in notification["actions"]] == ["allow", "deny"]
+        assert "Bash waits" in notification["body"]
+        await worker.evaluate(_CLICK, action)
+        resolved = await house.happened(session, "permission.resolved")
+        assert (resolved["behavior"], resolved["by"]) == (action, "owner (Ann's phone)")
+        assert len(agent.answers) == 1
+        # The same message once more: nothing is answered, and nobody is left to believe it was.
+        await pushed(phone, told)
+        await eventually(lambda: shown(worker), bool)
+        await worker.evaluate(_CLICK, action)
+        (failed,) = await eventually(lambda: shown(worker), lambda seen: [one["title"] for one in seen] == [NOT_DONE])
+        assert "open the card" in failed["body"]
+        assert len(await house.events(session, "permission.resolved")) == 1
+        await worker.evaluate(_KEEP)
 
 
 async def test_a_push_message_itself_only_opens_the_card(house: UiHouse) -> None:
@@ -190,8 +192,16 @@ async def test_a_push_message_itself_only_opens_the_card(house: UiHouse) -> None
     await phone.unharmed()
 
 
-async def test_the_app_opens_without_a_network_and_says_so(house: UiHouse) -> None:
+async def test_it_can_be_installed_and_opens_without_a_network_and_says_so(house: UiHouse) -> None:
     desk = await house.device()
+    tool = await desk.context.new_cdp_session(desk.page)
+    manifest = await tool.send("Page.getAppManifest")
+    assert manifest["errors"] == []
+    said = json.loads(manifest["data"])
+    assert (said["start_url"], said["display"]) == ("/app", "standalone")
+    for icon in said["icons"]:
+        assert (await house.http.get(icon["src"])).status_code == 200
+
     await worker_of(desk)
     await desk.open("/app/settings")
     await desk.page.reload()
@@ -203,17 +213,6 @@ async def test_the_app_opens_without_a_network_and_says_so(house: UiHouse) -> No
     await expect(desk.page.get_by_role("heading", name="Settings")).to_be_visible()
     # What the browser itself says about a network that is gone.
     desk.problems = [problem for problem in desk.problems if "ERR_INTERNET_DISCONNECTED" not in problem]
-
-
-async def test_it_can_be_installed(house: UiHouse) -> None:
-    desk = await house.device()
-    tool = await desk.context.new_cdp_session(desk.page)
-    manifest = await tool.send("Page.getAppManifest")
-    assert manifest["errors"] == []
-    said = json.loads(manifest["data"])
-    assert (said["start_url"], said["display"]) == ("/app", "standalone")
-    for icon in said["icons"]:
-        assert (await house.http.get(icon["src"])).status_code == 200
 
 
 async def test_hostile_words_in_notices_stay_words(house: UiHouse) -> None:
