@@ -199,9 +199,9 @@ async def test_a_text_before_a_tool_is_shown_once_whatever_the_clock_of_the_page
 async def test_a_day_with_the_real_program(real_house: CloudHouse) -> None:
     house = real_house
     tab = await house.signed_in()
-    await tab.say("SCRIPT:slow 12")
-    assert await tab.until(tab.ticks, 2) < 12
-    await tab.answered(("tick " * 12).strip())
+    await tab.say("SCRIPT:slow 24")
+    assert await tab.until(tab.ticks, 2) < 24
+    await tab.answered(("tick " * 24).strip())
     await tab.say("SCRIPT:write notes.txt")
     await tab.choose("Allow once")
     await eventually(tab.answers, lambda said: said[-1].startswith("Done."))
