@@ -125,11 +125,12 @@ async def test_a_page_that_is_loaded_again_and_offline_in_mid_stream_misses_noth
 
 async def test_many_tabs_of_one_browser_are_all_served(house: UiHouse) -> None:
     session = await house.session("SCRIPT:text hello")
-    desk = await house.device()
+    desk = await house.device(at=f"/app/s/{session}")
     # More than a browser has connections to one gateway.
-    for _ in range(7):
+    for _ in range(6):
         page = await desk.context.new_page()
         await page.goto(f"{house.running.url}/app/s/{session}")
+    for page in desk.context.pages:
         await expect(page.locator(".truth")).to_have_attribute("data-following", "live")
         await expect(page.locator(".turn-end")).to_have_count(1)
 
