@@ -42,9 +42,8 @@ class Signed:
         """In a profile of its own, of a person who types these when the browser asks."""
         given: dict[str, Any] = {"http_credentials": {**credentials, "origin": self.url}} if credentials else {}
         context = await self.browser.new_context(**given)
-        page = await context.new_page()
-        page.set_default_timeout(PATIENCE * 1000)
-        return page
+        context.set_default_timeout(PATIENCE * 1000)
+        return await context.new_page()
 
 
 @asynccontextmanager

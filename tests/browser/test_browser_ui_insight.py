@@ -96,7 +96,8 @@ async def test_a_phone_is_signed_in_by_a_code_once_and_can_be_revoked(house: UiH
         await desk.page.get_by_role("button", name="Show the code").click()
     link = await (await answering.value).json()
     await expect(desk.page.get_by_alt_text("QR code of the login link")).to_be_visible()
-    assert await desk.page.evaluate("document.querySelector('.qr img').naturalWidth") > 0
+    drawn = partial(desk.page.locator(".qr img").evaluate, "(image) => image.naturalWidth")
+    await eventually(drawn, lambda width: width > 0)
     await desk.accessible()
     context = await chromium.new_context(viewport={"width": PHONE[0], "height": PHONE[1]})
     context.set_default_timeout(PATIENCE * 1000)
@@ -105,6 +106,7 @@ async def test_a_phone_is_signed_in_by_a_code_once_and_can_be_revoked(house: UiH
     await page.get_by_role("navigation", name="Pages").wait_for()
     assert "login" not in page.url, "the code is gone from the address"
     other = await (await chromium.new_context()).new_page()
+    other.set_default_timeout(PATIENCE * 1000)
     await other.goto(link["url"])
     await expect(other.get_by_role("alert")).to_contain_text("not valid any more")
     await desk.page.get_by_role("button", name="Close").click()

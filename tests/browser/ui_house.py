@@ -77,7 +77,7 @@ class Device:
         self.base = base
         self.problems: list[str] = []
         self.strayed: list[str] = []
-        page.set_default_timeout(PATIENCE * 1000)
+        page.context.set_default_timeout(PATIENCE * 1000)
         page.on("console", self._console)
         page.on("pageerror", self._error)
 
