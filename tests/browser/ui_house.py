@@ -32,9 +32,11 @@ DESK = (1400, 900)
 PHONE = (320, 640)
 _AXE_RUN = """
 async () => {
-  // A colour that is on its way to another one is neither: even the shortest transition lasts until the next frame.
-  const moving = document.getAnimations().filter((one) => one.effect.getComputedTiming().endTime !== Infinity);
-  await Promise.allSettled(moving.map((one) => one.finished));
+  // A colour that is on its way to another one is neither: even the shortest transition lasts until the next frame, and
+  // what inherits the colour begins its own then.
+  const ends = (one) => one.effect.getComputedTiming().endTime !== Infinity;
+  for (let moving; (moving = document.getAnimations().filter(ends)).length > 0; )
+    await Promise.allSettled(moving.map((one) => one.finished));
   const { violations } = await axe.run(document, { resultTypes: ["violations"] });
   return violations.map(
     (one) => `${one.id}: ${one.help}: ${one.nodes.map((node) => node.html).slice(0, 3).join(" | ")}`);
