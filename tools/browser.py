@@ -20,6 +20,8 @@ PROGRAMS = (SHELL, "chromium", "chromium-browser", "google-chrome", "google-chro
 
 FLAGS = (
     "--disable-gpu",
+    # What there is to compose is composed by the CPU either way: without a process of its own it costs a tenth less.
+    "--in-process-gpu",
     # Without a GPU a terminal that is painted by WebGL costs seconds: with none, it is painted without.
     "--disable-3d-apis",
     "--disable-quic",

@@ -35,7 +35,9 @@ def why_no_browser() -> str | None:
 async def browsing() -> AsyncIterator[Browser]:
     async with async_playwright() as playwright:
         program = browser_path()
-        browser = await playwright.chromium.launch(executable_path=program, args=browser_arguments())
+        browser = await playwright.chromium.launch(
+            executable_path=program, args=browser_arguments(), timeout=PATIENCE * 1000
+        )
         try:
             yield browser
         finally:

@@ -42,9 +42,8 @@ class Signed:
         """In a profile of its own, of a person who types these when the browser asks."""
         given: dict[str, Any] = {"http_credentials": {**credentials, "origin": self.url}} if credentials else {}
         context = await self.browser.new_context(**given)
-        page = await context.new_page()
-        page.set_default_timeout(PATIENCE * 1000)
-        return page
+        context.set_default_timeout(PATIENCE * 1000)
+        return await context.new_page()
 
 
 @asynccontextmanager
@@ -75,7 +74,22 @@ async def said(page: Page, *lines: str) -> None:
 
 
 @pytest.mark.rules("S000-201")
-async def test_who_signs_in_holds_a_conversation(door: Signed) -> None:
+async def test_who_signs_in_holds_a_conversation_and_who_does_not_sees_nothing(door: Signed) -> None:
+    wrong = await door.page(username="ann", password="wrong horse")
+    found = await wrong.goto(door.url)
+    assert found is not None and found.status == 401
+    assert await wrong.locator("#said").count() == 0
+    nobody = await door.page()
+    # A browser without anybody to ask shows nothing at all, or the refusal.
+    with contextlib.suppress(Exception):
+        await nobody.goto(door.url)
+    assert await nobody.locator("#said").count() == 0
+
+    # A token is good in place of the password.
+    bearer = await door.page(username="whoever", password=door.token)
+    await bearer.goto(door.url)
+    await said(bearer, "connected")
+
     page = await door.page(**ANN)
     await page.goto(door.url)
     await said(page, "connected")
@@ -89,24 +103,6 @@ async def test_who_signs_in_holds_a_conversation(door: Signed) -> None:
     changed = await door.admin.put("/v1/users/ann/password", json={"password": "battery staple"})
     assert changed.status_code < 300, changed.text
     await said(page, "connected", f"{HELLO} by a browser", "closed 4401")
-
-
-async def test_a_token_is_good_in_place_of_the_password(door: Signed) -> None:
-    page = await door.page(username="whoever", password=door.token)
-    await page.goto(door.url)
-    await said(page, "connected")
-
-
-async def test_who_types_a_wrong_password_or_nothing_sees_nothing(door: Signed) -> None:
-    wrong = await door.page(username="ann", password="wrong horse")
-    found = await wrong.goto(door.url)
-    assert found is not None and found.status == 401
-    assert await wrong.locator("#said").count() == 0
-    nobody = await door.page()
-    # A browser without anybody to ask shows nothing at all, or the refusal.
-    with contextlib.suppress(Exception):
-        await nobody.goto(door.url)
-    assert await nobody.locator("#said").count() == 0
 
 
 @asynccontextmanager

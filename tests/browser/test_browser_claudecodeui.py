@@ -52,7 +52,9 @@ async def real_house(chromium: Browser, tmp_path: Path) -> AsyncIterator[CloudHo
             yield opened
 
 
-async def test_who_signs_in_sees_projects_sessions_and_what_was_said(house: CloudHouse) -> None:
+async def test_who_signs_in_sees_what_was_said_and_whoever_loads_the_page_again_in_mid_turn_loses_nothing(
+    house: CloudHouse,
+) -> None:
     earlier = NativeClient(await house.gateway.create())
     await earlier.come(house.gateway)
     await earlier.send("SCRIPT:text remembered")
@@ -69,13 +71,40 @@ async def test_who_signs_in_sees_projects_sessions_and_what_was_said(house: Clou
     await tab.visible("project").first.wait_for()
     await tab.choose("SCRIPT:text remembered")
     await tab.answered(f"{HELLO} remembered")
-    assert await tab.prompts() == ["SCRIPT:text remembered"]
+    await tab.prompted("SCRIPT:text remembered")
     await tab.say("SCRIPT:text again")
     await tab.answered(f"{HELLO} remembered", f"{HELLO} again")
-    # What it remembers of the visit is enough to come back.
+    await tab.until(tab.ends, 1)
+
+    # A session of one's own. What is attached goes with the prompt, and is there once.
+    await tab.choose("New Session")
+    await eventually(tab.prompts, lambda said: said == [])
+    await tab.attach(dot_png(), ("notes.bin", "application/octet-stream", b"\0 words"))
+    await tab.say("SCRIPT:text seen")
+    await tab.answered(f"{HELLO} seen")
+    await tab.until(tab.ends, 2)
+    await eventually(tab.pictures, lambda widths: widths == [1])
+    await tab.prompted("SCRIPT:text seen")
+    assert await tab.saved("notes.bin") == b"\0 words"
+
+    # Loaded in mid-turn: what it remembers of the visit is enough to come back and to go on.
+    await tab.say("SCRIPT:slow 24")
+    await tab.until(tab.ticks, 2)
     await tab.page.reload()
+    await tab.until(tab.ticks, 4)
+    ticks = ("tick " * 24).strip()
+    await tab.answered(f"{HELLO} seen", ticks)
+    await tab.prompted("SCRIPT:text seen", "SCRIPT:slow 24")
+
+    # And once more from the history alone, in which what the app showed at first is no second row.
+    await tab.page.reload()
+    await tab.answered(f"{HELLO} seen", ticks)
+    await tab.prompted("SCRIPT:text seen", "SCRIPT:slow 24")
+    await eventually(tab.pictures, lambda widths: widths == [1])
+    assert await tab.saved("notes.bin") == b"\0 words"
+    await tab.choose("SCRIPT:text remembered")
     await tab.answered(f"{HELLO} remembered", f"{HELLO} again")
-    assert await tab.prompts() == ["SCRIPT:text remembered", "SCRIPT:text again"]
+    await tab.prompted("SCRIPT:text remembered", "SCRIPT:text again")
 
 
 async def test_who_is_invited_makes_an_account_once_and_is_in_the_app(house: CloudHouse) -> None:
@@ -98,45 +127,30 @@ async def test_who_is_invited_makes_an_account_once_and_is_in_the_app(house: Clo
     await late.page.get_by_text("An account is made with an invitation that is still good").wait_for()
 
 
-async def test_an_answer_is_seen_as_it_comes_and_stopped_at_once_and_a_tool_that_is_refused_is_not_run(
+async def test_an_answer_is_seen_as_it_comes_and_stopped_at_once_and_a_tool_is_refused_or_allowed_in_any_tab(
     house: CloudHouse,
 ) -> None:
-    tab = await house.signed_in()
-    await tab.say("SCRIPT:slow 240")
-    early = await tab.until(tab.ticks, 2)
+    first = await house.signed_in()
+    await first.say("SCRIPT:slow 240")
+    early = await first.until(first.ticks, 2)
     assert early < 400, "it came in pieces"
-    await tab.until(tab.ticks, early + 1)
-    await tab.stop()
-    await tab.until(tab.ends, 1)
-    kept = tab.told()
+    await first.until(first.ticks, early + 1)
+    await first.stop()
+    await first.until(first.ends, 1)
+    kept = first.told()
     assert early < kept.count("tick") < 400
-    await tab.answered(kept)
-    await tab.say("SCRIPT:text afterwards")
-    await tab.answered(kept, f"{HELLO} afterwards")
-    await tab.until(tab.ends, 2)
+    await first.answered(kept)
+    await first.say("SCRIPT:text afterwards")
+    await first.answered(kept, f"{HELLO} afterwards")
+    await first.until(first.ends, 2)
 
-    await tab.say("SCRIPT:write refused.txt")
-    await tab.choose("Deny")
-    await tab.until(tab.ends, 3)
-    await tab.visible("Allow once").wait_for(state="detached")
+    await first.say("SCRIPT:write refused.txt")
+    await first.choose("Deny")
+    await first.until(first.ends, 3)
+    await first.visible("Allow once").wait_for(state="detached")
     assert not (house.gateway.cwd / "refused.txt").exists()
 
-
-async def test_a_tab_that_is_loaded_again_in_mid_turn_goes_on(house: CloudHouse) -> None:
-    tab = await house.signed_in()
-    await tab.say("SCRIPT:slow 24")
-    await tab.until(tab.ticks, 2)
-    await tab.page.reload()
-    await tab.until(tab.ticks, 4)
-    await tab.answered(("tick " * 24).strip())
-    assert await tab.prompts() == ["SCRIPT:slow 24"]
-    # And once more from the history alone.
-    await tab.page.reload()
-    await tab.answered(("tick " * 24).strip())
-
-
-async def test_two_tabs_see_the_same_and_either_may_answer(house: CloudHouse) -> None:
-    first = await house.signed_in()
+    # Two tabs see the same, and either may answer.
     await first.say("SCRIPT:write notes.txt")
     await first.visible("Allow once").wait_for()
     second = await house.tab(first.page.context, first.page.url.removeprefix(house.address))
@@ -147,26 +161,11 @@ async def test_two_tabs_see_the_same_and_either_may_answer(house: CloudHouse) ->
     assert (house.gateway.cwd / "notes.txt").read_text() == "hello\nworld\n"
     # Neither is cut off by the other.
     await second.say("SCRIPT:text to both")
+    said = ("slow 240", "text afterwards", "write refused.txt", "write notes.txt", "text to both")
     for tab in (first, second):
         await eventually(tab.answers, lambda said: said[-1] == f"{HELLO} to both")
-        await eventually(tab.prompts, lambda said: said == ["SCRIPT:write notes.txt", "SCRIPT:text to both"])
-    wanted = await second.answers()
-    await first.answered(*wanted)
-
-
-async def test_what_a_person_attaches_goes_with_the_prompt_and_is_seen_once(house: CloudHouse) -> None:
-    tab = await house.signed_in()
-    await tab.attach(dot_png(), ("notes.bin", "application/octet-stream", b"\0 words"))
-    await tab.say("SCRIPT:text seen")
-    await tab.answered(f"{HELLO} seen")
-    for again in (False, True):
-        if again:
-            await tab.page.reload()
-            await tab.answered(f"{HELLO} seen")
-        # What the app showed at first has become the row of history, and not a second one.
-        await eventually(tab.pictures, lambda widths: widths == [1])
-        assert await tab.prompts() == ["SCRIPT:text seen"]
-        assert await tab.saved("notes.bin") == b"\0 words"
+        await tab.prompted(*(f"SCRIPT:{words}" for words in said))
+    await first.answered(*await second.answers())
 
 
 @pytest.mark.parametrize("ahead", [2, pytest.param(0, marks=pytest.mark.long)])
@@ -200,9 +199,9 @@ async def test_a_text_before_a_tool_is_shown_once_whatever_the_clock_of_the_page
 async def test_a_day_with_the_real_program(real_house: CloudHouse) -> None:
     house = real_house
     tab = await house.signed_in()
-    await tab.say("SCRIPT:slow 12")
-    assert await tab.until(tab.ticks, 2) < 12
-    await tab.answered(("tick " * 12).strip())
+    await tab.say("SCRIPT:slow 24")
+    assert await tab.until(tab.ticks, 2) < 24
+    await tab.answered(("tick " * 24).strip())
     await tab.say("SCRIPT:write notes.txt")
     await tab.choose("Allow once")
     await eventually(tab.answers, lambda said: said[-1].startswith("Done."))

@@ -115,7 +115,7 @@ async def desk(chromium: Browser, tmp_path: Path) -> AsyncIterator[Desk]:
         yield desk
 
 
-async def test_two_browsers_of_different_sizes_see_the_same_screen(desk: Desk) -> None:
+async def test_two_browsers_of_different_sizes_see_the_same_screen_and_its_end(desk: Desk) -> None:
     first, second = await desk.open_two()
     assert (await same_screen(first, second))["screen"] == "normal"
     await first.type("printf '\\033[1;31mred\\033[0m and \\033[7mback\\033[0m, wörld 日本\\n'\n")
@@ -128,20 +128,21 @@ async def test_two_browsers_of_different_sizes_see_the_same_screen(desk: Desk) -
     assert [text for _, text, _ in styled] == ["red", " and", "back", ", wörld 日本"]
     assert len({style for _, _, style in styled}) == 3, "red and bold, inverse, plain"
 
+    # A burst of output leaves both with the same past.
+    await first.type("clear; i=0; while [ $i -lt 3000 ]; do i=$((i + 1)); echo n$i; done; echo d''one\n")
+    await first.says("done")
+    await second.says("done")
+    await same_screen(first, second)
+    numbers = [line for line in await first.past() if line.startswith("n")]
+    assert numbers == [f"n{number}" for number in range(1, 3001)]
+    assert [line for line in await second.past() if line.startswith("n")] == numbers
 
-async def test_it_is_as_large_as_the_smallest_and_grows_when_that_one_leaves(desk: Desk) -> None:
-    first, second = await desk.open_two()
-    (columns, rows), alone = await second.room(), await first.room()
-    assert columns < alone[0] and rows < alone[1]
-    await second.type("stty size\n")
-    await first.says(f"{rows} {columns}")
-    await second.page.close()
-    await first.prompt(alone)
-    await first.type("stty size\n")
-    await first.says(f"{alone[1]} {alone[0]}")
+    await first.type("exit 3\n")
+    for screen in (first, second):
+        await eventually(screen.exit_code, lambda code: code == 3)
 
 
-async def test_vim_is_the_same_in_both_and_leaves_both_as_they_were(desk: Desk) -> None:
+async def test_programs_that_take_the_whole_screen_are_the_same_in_both_and_leave_it_as_it_was(desk: Desk) -> None:
     first, second = await desk.open_two()
     await first.type("echo before\n")
     await second.says("before")
@@ -162,10 +163,8 @@ async def test_vim_is_the_same_in_both_and_leaves_both_as_they_were(desk: Desk) 
         await same_screen(first, screen)
     assert (desk.root / "words").read_text() == "hello from the second\n"
 
-
-async def test_less_is_paged_by_one_and_seen_by_both(desk: Desk) -> None:
+    # A pager: one turns its pages, and all see them.
     (desk.root / "long").write_text("".join(f"line {number}\n" for number in range(1, 501)))
-    first, second = await desk.open_two()
     await first.type("less long\n")
     await second.says("line 1")
     assert (await same_screen(first, second))["screen"] == "alternate"
@@ -176,17 +175,6 @@ async def test_less_is_paged_by_one_and_seen_by_both(desk: Desk) -> None:
     await first.type("q")
     await eventually(second.shown, lambda seen: seen["screen"] == "normal")
     await same_screen(first, second)
-
-
-async def test_a_burst_of_output_ends_at_the_same_screen_and_the_same_past(desk: Desk) -> None:
-    first, second = await desk.open_two()
-    await first.type("i=0; while [ $i -lt 3000 ]; do i=$((i + 1)); echo n$i; done; echo d''one\n")
-    await first.says("done")
-    await second.says("done")
-    await same_screen(first, second)
-    numbers = [line for line in await first.past() if line.startswith("n")]
-    assert numbers == [f"n{number}" for number in range(1, 3001)]
-    assert [line for line in await second.past() if line.startswith("n")] == numbers
 
 
 async def test_a_page_that_is_loaded_again_shows_what_the_other_shows(desk: Desk) -> None:
@@ -210,27 +198,28 @@ async def test_a_page_that_is_loaded_again_shows_what_the_other_shows(desk: Desk
     await same_screen(first, second)
 
 
-async def test_a_read_only_viewer_sees_it_all_and_cannot_type(desk: Desk) -> None:
-    writer = await desk.open(WIDE)
-    size = await writer.room()
-    await writer.prompt(size)
+async def test_it_is_as_large_as_the_smallest_that_may_type_and_grows_when_that_one_leaves(desk: Desk) -> None:
+    first, second = await desk.open_two()
+    (columns, rows), alone = await second.room(), await first.room()
+    assert columns < alone[0] and rows < alone[1]
+    await second.type("stty size\n")
+    await first.says(f"{rows} {columns}")
+    await second.page.close()
+    await first.prompt(alone)
+    await first.type("stty size\n")
+    await first.says(f"{alone[1]} {alone[0]}")
+
+    # One who may only watch sees it all, and cannot type.
     viewer = await desk.open(SMALL, readonly="1")
-    await viewer.prompt(size)
+    await viewer.prompt(alone)
     await viewer.type("echo from the viewer\n")
     # A ping is answered in its turn: what was typed before it has been heard.
     await viewer.page.evaluate(
         "new Promise((done) => { socket.addEventListener('message', ({ data }) =>"
         " JSON.parse(data).type === 'pong' && done()); say({ type: 'ping' }); })"
     )
-    await writer.type("echo from the writer\n")
+    await first.type("echo from the writer\n")
     await viewer.says("from the writer")
-    seen = await same_screen(writer, viewer)
+    seen = await same_screen(first, viewer)
     assert not any("viewer" in line for line in seen["lines"])
-    assert seen["size"] == size, "a viewer's room counts for nothing"
-
-
-async def test_the_end_is_told_to_both(desk: Desk) -> None:
-    first, second = await desk.open_two()
-    await first.type("exit 3\n")
-    for screen in (first, second):
-        await eventually(screen.exit_code, lambda code: code == 3)
+    assert seen["size"] == alone, "a viewer's room counts for nothing"

@@ -114,17 +114,6 @@ async def test_a_change_of_a_file_is_shown_as_a_diff_and_can_be_changed_before_i
     assert decision.behavior == "allow" and decision.updated_input == {**given, "new_string": "deux"}
 
 
-async def test_a_denial_tells_the_agent_why(house: UiHouse) -> None:
-    desk = await house.device(at="/app/approvals")
-    _, agent = await asking(house, command="rm -rf /")
-    await desk.page.get_by_role("button", name="Deny").click()
-    await desk.page.get_by_label("Why not, and what instead").fill("Use git clean.")
-    await desk.page.get_by_role("button", name="Deny and stop the turn").click()
-    ((_, decision),) = await answers(agent)
-    assert (decision.behavior, decision.message, decision.interrupt) == ("deny", "Use git clean.", True)
-    await expect(desk.page.locator(".outcome.deny")).to_contain_text("by owner (Desk)")
-
-
 async def test_questions_and_plans_are_answered_by_keyboard_alone(house: UiHouse) -> None:
     desk = await house.device(at="/app/approvals")
     options = [{"label": "Red", "description": "warm"}, {"label": "Blue", "description": "cool"}]
@@ -177,20 +166,28 @@ async def test_questions_and_plans_are_answered_by_keyboard_alone(house: UiHouse
     ]
 
 
-async def test_a_device_that_may_not_approve_sees_it_and_answers_nothing(house: UiHouse) -> None:
+async def test_whoever_may_approve_answers_on_the_page_or_inside_the_conversation_and_a_denial_says_why(
+    house: UiHouse,
+) -> None:
     viewer = await house.device("Viewer", scopes=("view",), at="/app/approvals")
-    await asking(house, command="touch x")
+    desk = await house.device(at="/app/approvals")
+    session, agent = await asking(house, command="rm -rf /")
     await expect(viewer.page.get_by_role("article")).to_contain_text("may look, but not answer")
     assert await viewer.page.get_by_role("button", name="Allow once").count() == 0
+    await desk.page.get_by_role("button", name="Deny").click()
+    await desk.page.get_by_label("Why not, and what instead").fill("Use git clean.")
+    await desk.page.get_by_role("button", name="Deny and stop the turn").click()
+    ((_, decision),) = await answers(agent)
+    assert (decision.behavior, decision.message, decision.interrupt) == ("deny", "Use git clean.", True)
+    await expect(desk.page.locator(".outcome.deny")).to_contain_text("by owner (Desk)")
 
-
-async def test_what_waits_is_answered_inside_its_conversation_too(house: UiHouse) -> None:
-    session, agent = await asking(house, command="touch x")
-    desk = await house.device(at=f"/app/s/{session}")
+    await agent.call("c2", command="git clean")
+    await agent.ask("r2", "c2", command="git clean")
+    await desk.open(f"/app/s/{session}")
     allow = desk.page.get_by_role("button", name="Allow once").first
     await expect(allow).to_be_enabled()
     await allow.click()
-    assert (await answers(agent))[0][1].behavior == "allow"
+    assert (await answers(agent, 2))[1][1].behavior == "allow"
     await expect(desk.page.get_by_text("Allowed by owner (Desk)")).to_be_visible()
 
 
@@ -212,22 +209,21 @@ def said_in(place: str, evil: str, folder: Path) -> tuple[str, dict[str, Any]]:
 async def test_nothing_that_an_agent_says_becomes_more_than_its_letters(house: UiHouse) -> None:
     device = await house.device(at="/app/approvals")
     cards = device.page.get_by_role("article")
-    sessions: list[str] = []
-    for place in ("tool", "input", "file", "question", "plan"):
-        sessions.append(await house.session("do it", title=HOSTILE[0]))
-        agent = await house.agent(len(sessions))
+    session = await house.session("do it", title=HOSTILE[0])
+    agent = await house.agent()
+    places = ("tool", "input", "file", "question", "plan")
+    for place in places:
         for number, evil in enumerate(HOSTILE):
             tool, given = said_in(place, evil, house.folder)
             await agent.call(f"{place}-c{number}", tool, **given)
             await agent.ask(f"{place}-r{number}", f"{place}-c{number}", tool, **given)
-        await house.asked(len(sessions) * len(HOSTILE))
-        await expect(cards).to_have_count(len(sessions) * len(HOSTILE))
-        await device.unharmed()
+    await house.asked(len(places) * len(HOSTILE))
+    await expect(cards).to_have_count(len(places) * len(HOSTILE))
+    await device.unharmed()
     letters = cards.filter(has_text="<script>window.pwned='script'</script>")
     await expect(letters.filter(has_text="mcp__x__").first).to_be_visible()
     await expect(letters.filter(has_text="echo").first).to_be_visible()
     await device.accessible()
-    for session in sessions:
-        await device.open(f"/app/s/{session}")
-        await expect(device.page.locator(".truth")).to_have_attribute("data-following", "live")
-        await device.unharmed()
+    await device.open(f"/app/s/{session}")
+    await expect(device.page.locator(".truth")).to_have_attribute("data-following", "live")
+    await device.unharmed()

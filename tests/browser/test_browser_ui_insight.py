@@ -54,14 +54,13 @@ async def worked(house: UiHouse, model: str = "opus", tool: str = "Bash") -> Non
 
 async def test_usage_is_shown_as_charts_with_their_tables(house: UiHouse) -> None:
     await worked(house)
-    device = await house.device()
+    device = await house.device("Phone", PHONE, at="/app/insight")
     for width, height in (PHONE, (768, 900), (1400, 900)):
         await device.page.set_viewport_size({"width": width, "height": height})
         await device.page.emulate_media(color_scheme="light")
-        await device.open("/app/insight")
         tables = device.page.get_by_role("table")
         await expect(tables).to_have_count(5)
-        assert await device.page.locator(".chart canvas").count() == 5
+        await expect(device.page.locator(".chart canvas")).to_have_count(5)
         await expect(device.page.locator(".totals")).to_contain_text("$1.25")
         model = device.page.get_by_role("row", name="opus")
         await expect(model).to_contain_text("1.2K")
@@ -70,13 +69,13 @@ async def test_usage_is_shown_as_charts_with_their_tables(house: UiHouse) -> Non
         await expect(device.page.get_by_text("80 % used")).to_be_visible()
         await device.fits()
         await device.accessible()
-        await device.page.get_by_label("Span").select_option("7")
-        await expect(device.page.locator(".totals")).to_contain_text("$1.25")
         await device.page.emulate_media(color_scheme="dark")
         await device.accessible()
         # What a canvas paints follows the colours too: on dark paper it is light.
         chart = device.page.locator(".chart canvas").first
         await eventually(partial(chart.evaluate, BRIGHTEST), lambda seen: seen > 150)
+    await device.page.get_by_label("Span").select_option("7")
+    await expect(device.page.locator(".totals")).to_contain_text("$1.25")
 
 
 async def test_hostile_names_of_models_and_tools_stay_names(house: UiHouse) -> None:
@@ -97,7 +96,8 @@ async def test_a_phone_is_signed_in_by_a_code_once_and_can_be_revoked(house: UiH
         await desk.page.get_by_role("button", name="Show the code").click()
     link = await (await answering.value).json()
     await expect(desk.page.get_by_alt_text("QR code of the login link")).to_be_visible()
-    assert await desk.page.evaluate("document.querySelector('.qr img').naturalWidth") > 0
+    drawn = partial(desk.page.locator(".qr img").evaluate, "(image) => image.naturalWidth")
+    await eventually(drawn, lambda width: width > 0)
     await desk.accessible()
     context = await chromium.new_context(viewport={"width": PHONE[0], "height": PHONE[1]})
     context.set_default_timeout(PATIENCE * 1000)
@@ -106,6 +106,7 @@ async def test_a_phone_is_signed_in_by_a_code_once_and_can_be_revoked(house: UiH
     await page.get_by_role("navigation", name="Pages").wait_for()
     assert "login" not in page.url, "the code is gone from the address"
     other = await (await chromium.new_context()).new_page()
+    other.set_default_timeout(PATIENCE * 1000)
     await other.goto(link["url"])
     await expect(other.get_by_role("alert")).to_contain_text("not valid any more")
     await desk.page.get_by_role("button", name="Close").click()
@@ -151,7 +152,7 @@ async def test_a_folder_is_trusted_after_what_it_would_run_was_shown(house: UiHo
     await expect(phone.page.locator(".rows li", has_text=str(house.folder))).to_have_count(0)
 
 
-async def test_the_keyboard_goes_everywhere_and_has_a_sheet(house: UiHouse) -> None:
+async def test_the_keyboard_goes_everywhere_and_has_a_sheet_and_colours_are_kept(house: UiHouse) -> None:
     desk = await house.device(at="/app/settings")
     keys = desk.page.keyboard
     await keys.press("?")
@@ -174,9 +175,6 @@ async def test_the_keyboard_goes_everywhere_and_has_a_sheet(house: UiHouse) -> N
     await keys.type("g?w")
     await expect(desk.page.get_by_role("textbox", name="Folder")).to_have_value("g?w")
 
-
-async def test_colours_are_chosen_and_kept(house: UiHouse) -> None:
-    desk = await house.device(at="/app/settings")
     await desk.page.get_by_label("Colours").select_option("dark")
     await desk.page.reload()
     await expect(desk.page.locator("html")).to_have_attribute("data-theme", "dark")

@@ -152,7 +152,7 @@ async def test_while_it_works_messages_wait_can_be_changed_and_steer(house: UiHo
     await expect(queue).to_have_count(0)
 
 
-async def test_mode_model_and_commands_from_the_composer(house: UiHouse) -> None:
+async def test_mode_commands_and_attachments_from_the_composer(house: UiHouse, tmp_path: Path) -> None:
     session = await house.session("SCRIPT:text hello")
     desk = await house.device(at=f"/app/s/{session}")
     await expect(ended(desk)).to_have_count(1)
@@ -172,11 +172,7 @@ async def test_mode_model_and_commands_from_the_composer(house: UiHouse) -> None
     await composer(desk).press("Tab")
     await expect(composer(desk)).to_have_value(f"{first} ")
 
-
-async def test_attachments_by_file_and_by_paste(house: UiHouse, tmp_path: Path) -> None:
-    session = await house.session("SCRIPT:text hello")
-    desk = await house.device(at=f"/app/s/{session}")
-    await expect(ended(desk)).to_have_count(1)
+    # Files are attached by choosing and by pasting them.
     notes = tmp_path / "notes.md"
     notes.write_text("some words")
     await desk.page.get_by_label("Files to attach").set_input_files(notes)

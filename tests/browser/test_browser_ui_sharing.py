@@ -14,6 +14,7 @@ from patience import PATIENCE
 expect.set_options(timeout=PATIENCE * 1000)
 
 USER = ("view", "chat", "approve")
+COLOURS: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 
 
 @async_fixture
@@ -52,7 +53,9 @@ async def open_dialog(device: Device) -> Locator:
     return field
 
 
-async def test_a_shared_session_comes_to_the_others_list_and_goes_when_sharing_ends(house: UiHouse) -> None:
+async def test_a_shared_session_comes_to_the_others_list_and_goes_when_its_owner_or_an_admin_ends_that(
+    house: UiHouse,
+) -> None:
     ann = await house.device("Ann's desk", scopes=USER, user="ann")
     bob = await house.device("Bob's desk", scopes=USER, user="bob")
     await begin(bob, "SCRIPT:text of bob")
@@ -105,11 +108,7 @@ async def test_a_shared_session_comes_to_the_others_list_and_goes_when_sharing_e
     await expect(sharing(ann)).to_have_count(0)
     await expect(ann.page.get_by_role("button", name="This session")).to_be_focused()
 
-
-async def test_everybody_and_all_names_go_at_once_by_an_admins_hand(house: UiHouse) -> None:
-    ann = await house.device("Ann's desk", scopes=USER, user="ann")
-    bob = await house.device("Bob's desk", scopes=USER, user="bob")
-    session = await begin(ann, "SCRIPT:text of ann")
+    # Everybody and all names go at once by an admin's hand.
     admin = await house.device("Admin's desk", at=f"/app/s/{session}")
     field = await open_dialog(admin)
     await expect(sharing(admin)).to_contain_text("The owner is ann.")
@@ -138,19 +137,17 @@ async def test_everybody_and_all_names_go_at_once_by_an_admins_hand(house: UiHou
     await expect(row(bob, "of ann")).to_have_count(0)
 
 
-@pytest.mark.parametrize("colours", ["light", "dark"])
-async def test_the_dialog_on_a_phone_and_on_a_desk(house: UiHouse, colours: Literal["light", "dark"]) -> None:
-    for name in ("bob", "a-user-whose-name-is-as-long-as-names-may-be-0123456789-0123456"):
-        await house.http.post("/v1/users", json={"name": name})
+async def test_the_dialog_on_a_phone_and_on_a_desk_in_light_and_in_dark(house: UiHouse) -> None:
     session = await house.session("SCRIPT:text hello")
     for name in ("bob", "a-user-whose-name-is-as-long-as-names-may-be-0123456789-0123456"):
+        await house.http.post("/v1/users", json={"name": name})
         shared = await house.http.post(f"/v1/sessions/{session}/share", json={"user": name})
         assert shared.status_code == 200, shared.text
     for place, size in (("phone", PHONE), ("desk", (1400, 900))):
-        device = await house.device(
-            place, size, color_scheme=colours, has_touch=place == "phone", at=f"/app/s/{session}"
-        )
+        device = await house.device(place, size, has_touch=place == "phone", at=f"/app/s/{session}")
         await open_dialog(device)
         await expect(sharing(device).get_by_role("list", name="Shared with").get_by_role("listitem")).to_have_count(2)
-        await device.accessible()
-        await device.fits()
+        for colours in COLOURS:
+            await device.page.emulate_media(color_scheme=colours)
+            await device.accessible()
+            await device.fits()

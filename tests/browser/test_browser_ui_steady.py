@@ -3,7 +3,9 @@ and nothing that anybody says becomes more than its letters."""
 
 import json
 import signal
+import uuid
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +16,12 @@ from browser.browsing import async_fixture, eventually
 from browser.ui_gateway import Gateway, shown_texts, told_texts
 from browser.ui_house import HOSTILE, Device, UiHouse, ui_house
 from patience import PATIENCE
+from sessions.rig import SaidAgent
 
 expect.set_options(timeout=PATIENCE * 1000)
 
 # Four a second: long enough for a page to load in their midst on a busy machine.
-TICKS = 40
+TICKS = 60
 
 
 @async_fixture
@@ -33,94 +36,124 @@ async def spoken(chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPa
         yield made
 
 
-async def ticking(page: Page, most: int = TICKS) -> None:
+async def ticking(page: Page) -> None:
     """It streams, and is not done yet."""
 
     async def count() -> int:
         return sum(text.count("tick") for text in await shown_texts(page))
 
-    assert 0 < await eventually(count, bool) < most
+    assert 0 < await eventually(count, bool) < TICKS
 
 
-async def ticked(page: Page) -> None:
-    await expect(page.locator(".turn-end")).to_have_count(1)
-    assert await shown_texts(page) == [" ".join(["tick"] * TICKS)]
+class Answer:
+    """One text of the agent that comes in pieces: it takes as long as the test wants."""
+
+    def __init__(self, agent: SaidAgent) -> None:
+        self._agent = agent
+        self._text = ""
+
+    async def begin(self) -> None:
+        await self._event("message_start", message={"id": "in-pieces", "content": []})
+        await self._event("content_block_start", index=0, content_block={"type": "text", "text": ""})
+
+    async def piece(self, text: str) -> None:
+        self._text += text
+        await self._event("content_block_delta", index=0, delta={"type": "text_delta", "text": text})
+
+    async def end(self) -> str:
+        """The whole text."""
+        await self._agent.text(self._text, "in-pieces")
+        await self._event("content_block_stop", index=0)
+        await self._event("message_stop")
+        await self._agent.result()
+        return self._text
+
+    async def _event(self, kind: str, **fields: Any) -> None:
+        record = {"type": "stream_event", "uuid": str(uuid.uuid4()), "session_id": "s", "parent_tool_use_id": None}
+        await self._agent.say({**record, "event": {"type": kind, **fields}})
 
 
-async def test_a_page_loaded_again_in_mid_stream_misses_nothing(house: UiHouse) -> None:
-    desk = await house.device()
-    session = await house.session(f"SCRIPT:slow {TICKS}")
-    await desk.open(f"/app/s/{session}")
-    await ticking(desk.page)
-    # What comes between makes no difference to where the text goes on.
-    await house.http.post(f"/v1/sessions/{session}/messages", json={"text": "SCRIPT:text later"})
-    await desk.page.reload()
-    await ticking(desk.page)
-    await expect(desk.page.locator(".queue li")).to_have_count(1)
-    await expect(desk.page.locator(".turn-end")).to_have_count(2)
-    said = await shown_texts(desk.page)
-    assert said == [" ".join(["tick"] * TICKS), "Hello from the scripted model. later"]
-    await expect(desk.page.locator(".truth")).to_have_attribute("data-following", "live")
-
-
-async def test_offline_is_said_and_what_was_sent_meanwhile_goes_once(house: UiHouse) -> None:
-    desk = await house.device()
+async def test_a_page_that_is_loaded_again_and_offline_in_mid_stream_misses_nothing_and_sends_once(
+    spoken: UiHouse,
+) -> None:
+    session = await spoken.session("begin")
+    agent = await spoken.agent()
+    desk = await spoken.device(at=f"/app/s/{session}")
     page = desk.page
-    session = await house.session(f"SCRIPT:slow {TICKS}")
-    await desk.open(f"/app/s/{session}")
-    await ticking(page)
+    said = page.locator(".said").first
+    answer = Answer(agent)
+    await answer.begin()
+    await answer.piece("one two")
+    await expect(said).to_have_text("one two")
+    # What comes between makes no difference to where the text goes on.
+    await spoken.http.post(f"/v1/sessions/{session}/messages", json={"text": "later"})
+    await expect(page.locator(".queue li")).to_have_count(1)
+    await page.reload()
+    await expect(said).to_have_text("one two")
+    await expect(page.locator(".queue li")).to_have_count(1)
+    await answer.piece(" three")
+    await expect(said).to_have_text("one two three")
+
     await desk.context.set_offline(True)
     # Where loopback is all the network there is, the browser was never online and has no change to tell.
     await page.evaluate("dispatchEvent(new Event('offline'))")
     await expect(page.locator(".truth")).to_contain_text("Offline")
     await expect(page.locator(".connection")).to_contain_text("cannot be reached")
     await desk.accessible()
-    await page.get_by_role("textbox", name="Message").fill("SCRIPT:text sent offline")
+    await answer.piece(" four")
+    await page.get_by_role("textbox", name="Message").fill("sent offline")
     await page.keyboard.press("Enter")
     await expect(page.locator(".user.sending")).to_have_count(1)
     await desk.context.set_offline(False)
     await expect(page.locator(".truth")).to_have_attribute("data-following", "live")
-    await expect(page.locator(".turn-end")).to_have_count(2)
-    assert await shown_texts(page) == [" ".join(["tick"] * TICKS), "Hello from the scripted model. sent offline"]
-    assert len(await house.events(session, "user.message")) == 2
+    await expect(said).to_have_text("one two three four")
+    await expect(page.locator(".queue li")).to_have_count(2)
+
+    await answer.piece(" five")
+    texts = [await answer.end()]
+    for text in ("later", "sent offline"):
+        assert text in await agent.prompted()
+        await agent.text(f"About {text}.")
+        await agent.result()
+        texts.append(f"About {text}.")
+    await expect(page.locator(".turn-end")).to_have_count(3)
+    await eventually(partial(shown_texts, page), lambda seen: seen == texts)
+    await expect(page.locator(".truth")).to_have_attribute("data-following", "live")
+    assert len(await spoken.events(session, "user.message")) == 3
     desk.problems = [text for text in desk.problems if "ERR_INTERNET_DISCONNECTED" not in text]
 
 
 async def test_many_tabs_of_one_browser_are_all_served(house: UiHouse) -> None:
     session = await house.session("SCRIPT:text hello")
-    desk = await house.device()
+    desk = await house.device(at=f"/app/s/{session}")
     # More than a browser has connections to one gateway.
-    for _ in range(7):
+    for _ in range(6):
         page = await desk.context.new_page()
         await page.goto(f"{house.running.url}/app/s/{session}")
+    for page in desk.context.pages:
         await expect(page.locator(".truth")).to_have_attribute("data-following", "live")
         await expect(page.locator(".turn-end")).to_have_count(1)
 
 
-async def test_a_revoked_device_is_signed_out(house: UiHouse) -> None:
+async def test_a_strangers_address_leads_nowhere_and_a_revoked_device_is_signed_out(house: UiHouse) -> None:
     desk = await house.device("Lost phone")
+    assert "#" not in desk.page.url, "the code leaves the address at once"
     await expect(desk.page.get_by_role("heading", name="Sessions")).to_be_visible()
     devices = (await house.http.get("/v1/devices")).json()["devices"]
     await house.http.delete(f"/v1/devices/{devices[0]['id']}")
-    await expect(desk.page.get_by_role("heading", name="Fairlead")).to_be_visible()
-    assert await desk.page.evaluate("localStorage.getItem('fairlead.key')") is None
+    page = desk.page
+    await expect(page.get_by_role("heading", name="Fairlead")).to_be_visible()
+    assert await page.evaluate("localStorage.getItem('fairlead.key')") is None
     await desk.accessible()
 
-
-async def test_a_spent_link_and_a_strangers_address_lead_nowhere(house: UiHouse) -> None:
-    desk = await house.device()
-    assert "#" not in desk.page.url, "the code leaves the address at once"
-    context = await desk.page.context.browser.new_context()  # type: ignore[union-attr]  # a context has its browser here
-    page = await context.new_page()
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
+    # Whatever an address says, and whatever is pasted: only this gateway is asked (the house looks at every request).
+    await page.goto("about:blank")
     await page.goto(f"{house.running.url}/?gatewayUrl=http://evil.test&server=evil.test#server=http://evil.test")
     await expect(page.get_by_role("heading", name="Fairlead")).to_be_visible()
     await page.get_by_label("Login link").fill("https://evil.test/#login=AAAAAAAAAAAAAAAAAAAAAAAA")
     await page.get_by_role("button", name="Sign in").click()
     await expect(page.get_by_role("alert")).to_be_visible()
-    assert all(url.startswith(house.running.url) for url in asked), asked
-    await context.close()
+    assert desk.strayed == []
 
 
 async def test_a_gateway_that_is_killed_and_started_again_in_mid_stream_loses_and_doubles_nothing(
@@ -143,10 +176,10 @@ async def test_a_gateway_that_is_killed_and_started_again_in_mid_stream_loses_an
         await gateway.start()
         await expect(page.locator(".turn-end")).to_have_count(2)
         await expect(page.locator(".truth")).to_have_attribute("data-following", "live")
-        shown = await shown_texts(page)
         log = await gateway.log(session)
         said = told_texts(log)
-        assert shown == said and said[-1] == "Hello from the scripted model. after the restart"
+        await eventually(partial(shown_texts, page), lambda shown: shown == said)
+        assert said[-1] == "Hello from the scripted model. after the restart"
         users = [event for event in log if event["type"] == "user.message"]
         assert len(users) == await page.locator(".user").count() == 2
         # The agent outlived its gateway, and what it said to the end is here.

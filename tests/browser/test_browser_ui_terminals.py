@@ -38,7 +38,9 @@ async def typed(device: Device, keys: str) -> None:
     await device.page.keyboard.type(keys)
 
 
-async def test_a_shell_is_opened_found_again_as_it_was_and_ended(house: UiHouse) -> None:
+async def test_a_shell_is_opened_found_again_as_it_was_and_ended_and_shared_by_a_persons_devices(
+    house: UiHouse,
+) -> None:
     desk = await house.device(at="/app/terminals")
     await desk.accessible()
     await desk.page.get_by_role("button", name="New terminal").click()
@@ -60,19 +62,10 @@ async def test_a_shell_is_opened_found_again_as_it_was_and_ended(house: UiHouse)
     await says(desk, "colour 42")
     await typed(desk, "echo still $((1+1))\n")
     await says(desk, "still 2")
-    await desk.page.get_by_role("button", name="End it…").click()
-    await expect(desk.page.get_by_role("button", name="Cancel")).to_be_focused()
-    await desk.page.get_by_role("button", name="End it", exact=True).click()
-    await expect(desk.page.get_by_role("status").filter(has_text="It has ended")).to_be_visible()
-    assert (await house.http.get("/v1/terminals")).json() == {"terminals": []}
 
-
-async def test_a_persons_devices_share_a_shell_and_one_that_watches_types_nothing(house: UiHouse) -> None:
-    desk = await house.device("Desk", at="/app/terminals/main")
-    await typed(desk, "echo from the $((1))st\n")
-    await says(desk, "from the 1st")
-    phone = await house.device("Phone", PHONE, has_touch=True, at="/app/terminals/main")
-    await says(phone, "from the 1st")
+    # On all of this person's devices; one that only watches types nothing.
+    phone = await house.device("Phone", PHONE, has_touch=True, at="/app/terminals/build")
+    await says(phone, "still 2")
     await phone.fits()
     await phone.accessible()
     await typed(phone, "echo from the $((2))nd\n")
@@ -84,6 +77,12 @@ async def test_a_persons_devices_share_a_shell_and_one_that_watches_types_nothin
     await typed(desk, "echo the $((3))rd\n")
     assert "never" not in await says(phone, "the 3rd")
     assert "never" not in await lines(desk)
+
+    await desk.page.get_by_role("button", name="End it…").click()
+    await expect(desk.page.get_by_role("button", name="Cancel")).to_be_focused()
+    await desk.page.get_by_role("button", name="End it", exact=True).click()
+    await expect(desk.page.get_by_role("status").filter(has_text="It has ended")).to_be_visible()
+    assert (await house.http.get("/v1/terminals")).json() == {"terminals": []}
 
 
 async def test_another_person_watches_what_is_shared_and_no_longer_than_that(house: UiHouse) -> None:

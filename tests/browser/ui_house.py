@@ -31,8 +31,16 @@ AXE = ROOT / "web" / "node_modules" / "axe-core" / "axe.min.js"
 DESK = (1400, 900)
 PHONE = (320, 640)
 _AXE_RUN = """
-() => axe.run(document, { resultTypes: ["violations"] }).then(({ violations }) =>
-  violations.map((one) => `${one.id}: ${one.help}: ${one.nodes.map((node) => node.html).slice(0, 3).join(" | ")}`))
+async () => {
+  // A colour that is on its way to another one is neither: even the shortest transition lasts until the next frame, and
+  // what inherits the colour begins its own then.
+  const ends = (one) => one.effect.getComputedTiming().endTime !== Infinity;
+  for (let moving; (moving = document.getAnimations().filter(ends)).length > 0; )
+    await Promise.allSettled(moving.map((one) => one.finished));
+  const { violations } = await axe.run(document, { resultTypes: ["violations"] });
+  return violations.map(
+    (one) => `${one.id}: ${one.help}: ${one.nodes.map((node) => node.html).slice(0, 3).join(" | ")}`);
+}
 """
 NO_PROBLEM = ("Failed to load resource", "WebSocket is closed before the connection is established")
 """What the browser writes about a call that is refused on purpose, and about a page that is left while it connects."""
@@ -71,7 +79,7 @@ class Device:
         self.base = base
         self.problems: list[str] = []
         self.strayed: list[str] = []
-        page.set_default_timeout(PATIENCE * 1000)
+        page.context.set_default_timeout(PATIENCE * 1000)
         page.on("console", self._console)
         page.on("pageerror", self._error)
 
