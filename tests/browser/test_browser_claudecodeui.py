@@ -181,7 +181,8 @@ async def test_a_text_before_a_tool_is_shown_once_whatever_the_clock_of_the_page
     await set_clock()
     await tab.say("SCRIPT:text first")
     await tab.answered(f"{HELLO} first")
-    await tab.until(tab.ends, 1)
+    # The app stamps a streamed text when it ends.
+    await tab.until(tab.handled_ends, 1)
     # With a history there is something to sort by.
     await set_clock()
     await tab.say("SCRIPT:tool")
@@ -189,7 +190,7 @@ async def test_a_text_before_a_tool_is_shown_once_whatever_the_clock_of_the_page
     await eventually(tab.words, lambda said: said == [f"{HELLO} first", BEFORE])
     await set_clock()
     await tab.choose("Allow once")
-    await tab.until(tab.ends, 2)
+    await tab.until(tab.handled_ends, 2)
     wanted = [f"{HELLO} first", BEFORE, f"{WROTE} hi"]
     await eventually(tab.words, lambda said: said == wanted)
     await tab.page.reload()
