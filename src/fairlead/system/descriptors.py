@@ -6,7 +6,6 @@ may have. Children get back what we were started with: some of them close every 
 
 import contextlib
 import resource
-from pathlib import Path
 
 
 class Descriptors:
@@ -31,11 +30,14 @@ def limit() -> int:
 
 
 def give_back(pid: int) -> None:
-    """A child of ours has just been started; a sandbox may have started its program already."""
-    if Descriptors.started_with is None:
-        return
-    with contextlib.suppress(OSError, AttributeError):
-        # Parents first: what they start from then on inherits the limit.
-        resource.prlimit(pid, resource.RLIMIT_NOFILE, Descriptors.started_with)
-        for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
-            give_back(int(child))
+    """To a child that has become its program already."""
+    if Descriptors.started_with is not None:
+        with contextlib.suppress(OSError, AttributeError):
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, Descriptors.started_with)
+
+
+def for_children() -> str:
+    """Soft and hard limit, as a child's launcher takes them (onpipes.py, onpty.py); empty: the child keeps ours.
+
+    From outside it would be too late for a program in a sandbox, which is not our child."""
+    return "" if Descriptors.started_with is None else "{}:{}".format(*Descriptors.started_with)

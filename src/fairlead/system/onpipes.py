@@ -2,16 +2,17 @@
 
 The sandbox's own processes keep what they were started with as long as they live. If that were the program's pipes, its
 closing one would never be seen. Started by its path with a bare interpreter, so it imports nothing of ours.
-Arguments: the descriptors of input and output, LC_CTYPE with an equals sign in front (nothing, if it is not set), and
-the program's own.
+Arguments: the descriptors of input and output, the limits of open files (soft:hard, or nothing), LC_CTYPE with an
+equals sign in front (nothing, if it is not set), and the program's own.
 """
 
 import os
+import resource
 import signal
 import sys
 
 
-def main(given: int, taken: int, locale: str, argv: list[str]) -> None:
+def main(given: int, taken: int, limits: str, locale: str, argv: list[str]) -> None:
     for number, fd in enumerate((given, taken)):
         os.dup2(fd, number)
         os.close(fd)
@@ -19,6 +20,9 @@ def main(given: int, taken: int, locale: str, argv: list[str]) -> None:
     os.environ.pop("LC_CTYPE", None)
     if locale:
         os.environ["LC_CTYPE"] = locale[1:]
+    if limits:
+        soft, hard = map(int, limits.split(":"))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         signal.signal(number, signal.SIG_DFL)
     try:
@@ -29,4 +33,4 @@ def main(given: int, taken: int, locale: str, argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4:])
+    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4], sys.argv[5:])

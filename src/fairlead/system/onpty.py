@@ -3,23 +3,28 @@ In a sandbox it begins a session of its own first: signals of the terminal must 
 
 Started by its path with a bare interpreter, so it imports nothing of ours. A hook between fork and exec would do the
 same, but is not safe in a process with threads. Arguments: the descriptor on which a failure is told (an errno),
-LC_CTYPE with an equals sign in front (nothing, if it is not set), and the program's own.
+the limits of open files (soft:hard, or nothing), LC_CTYPE with an equals sign in front (nothing, if it is not set), and
+the program's own.
 """
 
 import contextlib
 import fcntl
 import os
+import resource
 import signal
 import sys
 import termios
 
 
-def main(status: int, locale: str, argv: list[str]) -> None:
+def main(status: int, limits: str, locale: str, argv: list[str]) -> None:
     os.set_inheritable(status, False)
     # What the program would inherit: this interpreter's locale, and signals that it or whoever started us ignores.
     os.environ.pop("LC_CTYPE", None)
     if locale:
         os.environ["LC_CTYPE"] = locale[1:]
+    if limits:
+        soft, hard = map(int, limits.split(":"))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         signal.signal(number, signal.SIG_DFL)
     with contextlib.suppress(OSError):  # it may lead a session already
@@ -34,4 +39,4 @@ def main(status: int, locale: str, argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2], sys.argv[3:])
+    main(int(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4:])

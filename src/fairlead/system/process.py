@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fairlead.system.clock import Clock, within
-from fairlead.system.descriptors import give_back
+from fairlead.system.descriptors import for_children, give_back
 from fairlead.system.leader import ExitStatus, Leader
 from fairlead.system.pipes import PipeReader, PipeWriter, Take
 from fairlead.system.proctable import (
@@ -139,7 +139,6 @@ def spawn(
             ours.append(reading if readable_by_us else writing)
             theirs.append(writing if readable_by_us else reading)
         popen = _start(argv, env, cwd, theirs, sandbox)
-        give_back(popen.pid)
     except BaseException:
         for fd in ours:
             os.close(fd)
@@ -155,11 +154,13 @@ def _start(
 ) -> "subprocess.Popen[bytes]":
     if sandbox is None:
         given, taken, errors = pipes
-        return subprocess.Popen(
+        popen = subprocess.Popen(
             list(argv), stdin=given, stdout=taken, stderr=errors, env=dict(env), cwd=cwd, start_new_session=True
         )
+        give_back(popen.pid)
+        return popen
     locale = f"={env['LC_CTYPE']}" if "LC_CTYPE" in env else ""
-    through = [sys.executable, "-I", "-S", _ON_PIPES, str(pipes[0]), str(pipes[1]), locale]
+    through = [sys.executable, "-I", "-S", _ON_PIPES, str(pipes[0]), str(pipes[1]), for_children(), locale]
     return subprocess.Popen(
         sandbox.wrap(argv, cwd, through=through),
         stdin=subprocess.DEVNULL,

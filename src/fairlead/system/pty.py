@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fairlead.system.clock import Clock
-from fairlead.system.descriptors import give_back
+from fairlead.system.descriptors import for_children
 from fairlead.system.leader import ExitStatus, Leader
 from fairlead.system.pipes import PipeReader, PipeWriter, Take
 from fairlead.system.process import Patience, check_folder
@@ -207,7 +207,7 @@ def _start(
         ours.callback(os.close, telling)
         info = os.dup(telling)
         ours.callback(os.close, info)
-        through = [sys.executable, "-I", "-S", _ON_PTY, str(telling), locale]
+        through = [sys.executable, "-I", "-S", _ON_PTY, str(telling), for_children(), locale]
         command = [*through, *argv]
         try:
             if sandbox is not None:
@@ -224,7 +224,6 @@ def _start(
                 start_new_session=True,
                 pass_fds=(telling,) if sandbox is None else (telling, info),
             )
-            give_back(popen.pid)
         except BaseException:
             os.close(told)
             raise
