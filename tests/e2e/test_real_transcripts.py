@@ -27,7 +27,7 @@ nobody can tell from the file that its turn is over."""
 
 async def by_hand(claude: Path, env: dict[str, str], cwd: Path, *words: str) -> None:
     """The CLI as a person calls it, without a gateway."""
-    command = [str(claude), "-p", *words, "--allowedTools", "Bash"]
+    command = [str(claude), "-p", *words, "--permission-mode", "default", "--allowedTools", "Bash"]
     process = await asyncio.create_subprocess_exec(
         *command, env={**env, **WHOLE}, cwd=cwd, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE
     )

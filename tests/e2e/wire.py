@@ -18,6 +18,8 @@ Message = dict[str, Any]
 
 BASE = ("-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose")
 ASKING = ("--permission-prompt-tool", "stdio")
+IN_DEFAULT_MODE = ("--permission-mode", "default")
+"""2.1.300 begins in the mode auto."""
 
 
 def allow(request: Message) -> control.Allow | control.Deny:
@@ -52,8 +54,9 @@ class RealCli:
 
     async def start(self, *arguments: str, base: tuple[str, ...] = (*BASE, *ASKING)) -> None:
         pipe = asyncio.subprocess.PIPE
+        mode = () if any(word.startswith("--permission-mode") for word in arguments) else IN_DEFAULT_MODE
         self.process = await asyncio.create_subprocess_exec(
-            self.program, *base, *arguments, env=self.env, cwd=self.cwd, stdin=pipe, stdout=pipe, stderr=pipe
+            self.program, *base, *mode, *arguments, env=self.env, cwd=self.cwd, stdin=pipe, stdout=pipe, stderr=pipe
         )
         self._reading = asyncio.create_task(self._read())
         self._complaining = asyncio.create_task(self._complain())
