@@ -81,13 +81,14 @@ async def test_a_shared_session_comes_to_the_others_list_and_goes_when_its_owner
     await expect(field).to_have_value("")
     await ann.accessible()
 
-    # It appears where bob looks, and he reads and writes in it; deciding who else does is not his.
+    # It appears where bob looks, and he reads and writes in it; deciding who else does, or its end, is not his.
     await row(bob, "of ann").click()
     await bob.page.wait_for_url(f"**/app/s/{session}")
     await expect(bob.page.locator(".turn-end")).to_have_count(1)
     await bob.page.get_by_role("button", name="This session").click()
     await expect(menu_item(bob, "Rename…")).to_be_visible()
     await expect(menu_item(bob, "Share…")).to_have_count(0)
+    await expect(menu_item(bob, "Delete…")).to_have_count(0)
     await bob.page.keyboard.press("Escape")
     await bob.page.get_by_role("textbox", name="Message").fill("SCRIPT:text hello from bob")
     await bob.page.get_by_role("textbox", name="Message").press("Enter")

@@ -1,7 +1,7 @@
 // Who may share a session, with whom it is shared, and what is said about it.
 
 import { describe, expect, it } from "vitest";
-import { alreadySees, done, mayShare, refused, sharingOf, withdrawals } from "../src/state/sharing";
+import { alreadySees, done, mayManage, refused, sharingOf, withdrawals } from "../src/state/sharing";
 import type { Me, Scope } from "../src/wire/types";
 
 const me = (user: string, ...scopes: Scope[]): Me => ({ credential: "c", user, name: user, scopes });
@@ -17,16 +17,16 @@ describe("sharing", () => {
   });
 
   it("is the owner's and the admins' to decide, with a device that may do more than look", () => {
-    expect(mayShare(me("ann", "view", "chat"), "ann")).toBe(true);
-    expect(mayShare(me("eve", "admin"), "ann")).toBe(true);
-    expect(mayShare(me("bob", "view", "chat", "approve", "terminal"), "ann")).toBe(false);
-    expect(mayShare(me("ann", "view"), "ann")).toBe(false);
-    expect(mayShare(null, "ann")).toBe(false);
+    expect(mayManage(me("ann", "view", "chat"), "ann")).toBe(true);
+    expect(mayManage(me("eve", "admin"), "ann")).toBe(true);
+    expect(mayManage(me("bob", "view", "chat", "approve", "terminal"), "ann")).toBe(false);
+    expect(mayManage(me("ann", "view"), "ann")).toBe(false);
+    expect(mayManage(null, "ann")).toBe(false);
   });
 
   it("of a session whose owner was removed is the admins' alone", () => {
-    expect(mayShare(me("", "view", "chat"), "")).toBe(false);
-    expect(mayShare(me("eve", "admin"), "")).toBe(true);
+    expect(mayManage(me("", "view", "chat"), "")).toBe(false);
+    expect(mayManage(me("eve", "admin"), "")).toBe(true);
   });
 
   it("with somebody who sees it already is said before it is tried", () => {

@@ -27,8 +27,8 @@ export function sharingOf({ owner, shared }: Pick<Summary, "owner" | "shared">):
   };
 }
 
-/** Only the owner and admins decide about it, and a device that may only look decides nothing. */
-export function mayShare(me: Me | null, owner: string): boolean {
+/** Only the owner and admins share and delete it, and a device that may only look does neither. */
+export function mayManage(me: Me | null, owner: string): boolean {
   if (!me) return false;
   return me.scopes.includes("admin") || (me.scopes.includes("chat") && me.user !== "" && me.user === owner);
 }

@@ -9,7 +9,7 @@ import { Field } from "../../parts/field";
 import { Menu, type MenuItem } from "../../parts/menu";
 import { toast, toastError } from "../../parts/toast";
 import { go } from "../../router";
-import { mayShare } from "../../state/sharing";
+import { mayManage } from "../../state/sharing";
 import { amount, money, oneLine } from "../../state/text";
 import { relatives } from "../../state/tree";
 import { may, me } from "../../wire/login";
@@ -38,8 +38,8 @@ export function Header({ live, title, onFind }: { live: LiveSession; title: stri
   ];
   if (live.view.value?.settings?.link === "terminal" && may("terminal"))
     items.unshift({ label: "Its terminal", icon: "terminal", onChoose: () => go(`/app/terminals/session/${live.id}`) });
-  if (summary && mayShare(me.value, summary.owner))
-    items.push({ label: "Share…", icon: "people", onChoose: () => setAsking("share") });
+  const manages = summary !== undefined && mayManage(me.value, summary.owner);
+  if (manages) items.push({ label: "Share…", icon: "people", onChoose: () => setAsking("share") });
   if (may("chat"))
     items.push(
       { label: "Rename…", icon: "edit", onChoose: () => setAsking("rename") },
@@ -67,8 +67,8 @@ export function Header({ live, title, onFind }: { live: LiveSession; title: stri
         icon: "stop",
         onChoose: () => void live.command("close").then(done("The agent's process is ended")).catch(toastError),
       },
-      { label: "Delete…", icon: "trash", danger: true, onChoose: () => setAsking("delete") },
     );
+  if (manages) items.push({ label: "Delete…", icon: "trash", danger: true, onChoose: () => setAsking("delete") });
   return (
     <header class="session-head">
       <Button class="to-list" label="To the list" icon="back" kind="quiet" bare onClick={() => go("/app")} />
