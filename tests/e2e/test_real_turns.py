@@ -112,10 +112,13 @@ async def an_interrupt_in_mid_stream(desk: Desk, model: ScriptedModel) -> None:
 
 
 async def an_interrupt_in_mid_tool(desk: Desk, model: ScriptedModel) -> None:
-    await desk.send("SCRIPT:slowtool 60")
+    started = desk.cwd / "started"
+    code = f"import pathlib, time; pathlib.Path(\"{started}\").touch(); time.sleep(600)"
+    await desk.send(f"SCRIPT:bash python3 -c '{code}'")
     await desk.answer(await desk.until("permission.asked"))
-    await desk.until(lambda line: line["type"] == "permission.resolved")
-    await asyncio.sleep(0.5)
+    async with asyncio.timeout(PATIENCE):
+        while not started.exists():
+            await asyncio.sleep(0.02)
     await desk.do("interrupt")
     end = await desk.until("turn.ended")
     assert end["status"] == "cancelled"
