@@ -144,6 +144,15 @@ def test_a_door_in_the_settings_file_is_opened(server: Server, tmp_path: Path) -
         (["native=TAKEN"], "--door native=PORT"),
         (["native=0,static=/nowhere"], "/nowhere is no folder"),
         (["native=0,static=DATA"], "the data folder"),
+        (["native"], "NAME=PORT is expected"),
+        (["native=x"], "NAME=PORT is expected"),
+        (["=1"], "NAME=PORT is expected"),
+        (["native=70000"], "Expected `int` <= 65535"),
+        (["native=1", "native=2"], "has a door already, on port 1"),
+        (["native=1,listing=yes"], "listing is no option of this door; there are: static, public_url"),
+        (["native=1,static="], "static= is no option"),
+        (["native=1,"], "nothing is no option"),
+        (["native=0,public_url=gw.example"], "https://name[:port] is expected"),
     ],
 )
 def test_a_door_that_cannot_be_exits_2_and_says_why(server: Server, doors: list[str], told: str) -> None:
@@ -157,28 +166,6 @@ def test_a_door_that_cannot_be_exits_2_and_says_why(server: Server, doors: list[
     assert process.returncode == 2
     assert told in err
     assert "Traceback" not in err
-
-
-@pytest.mark.parametrize(
-    ("doors", "told"),
-    [
-        (["native"], "NAME=PORT is expected"),
-        (["native=x"], "NAME=PORT is expected"),
-        (["=1"], "NAME=PORT is expected"),
-        (["native=70000"], "Expected `int` <= 65535"),
-        (["native=1", "native=2"], "has a door already, on port 1"),
-        (["native=1,listing=yes"], "listing is no option of this door; there are: static, public_url"),
-        (["native=1,static="], "static= is no option"),
-        (["native=1,"], "nothing is no option"),
-        (["native=0,public_url=gw.example"], "https://name[:port] is expected"),
-    ],
-)
-def test_a_door_that_is_written_wrong_exits_2_and_says_why(
-    fairlead: Fairlead, tmp_path: Path, doors: list[str], told: str
-) -> None:
-    ran = fairlead("serve", "--data", str(tmp_path / "data"), *(part for door in doors for part in ("--door", door)))
-    assert ran.code == 2
-    assert told in ran.err
 
 
 def test_over_tls_the_own_gateway_is_known_and_another_must_prove_itself(

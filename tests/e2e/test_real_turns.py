@@ -113,7 +113,7 @@ async def an_interrupt_in_mid_stream(desk: Desk, model: ScriptedModel) -> None:
 
 async def an_interrupt_in_mid_tool(desk: Desk, model: ScriptedModel) -> None:
     started = desk.cwd / "started"
-    code = f"import pathlib, time; pathlib.Path(\"{started}\").touch(); time.sleep(600)"
+    code = f'import pathlib, time; pathlib.Path("{started}").touch(); time.sleep(600)'
     await desk.send(f"SCRIPT:bash python3 -c '{code}'")
     await desk.answer(await desk.until("permission.asked"))
     async with asyncio.timeout(PATIENCE):
