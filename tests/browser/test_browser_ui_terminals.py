@@ -1,10 +1,11 @@
 """Shells in real browsers: opened, found again as they were, shared and watched; what they print stays in them."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Browser, expect
+from playwright.async_api import Browser, Route, expect
 
 from browser.browsing import async_fixture, eventually
 from browser.ui_house import HOSTILE, PHONE, Device, UiHouse, ui_house
@@ -129,6 +130,23 @@ async def test_who_may_not_use_terminals_is_told_so(house: UiHouse) -> None:
     viewer = await house.device("Viewer", scopes=("view",), at="/app/terminals/main")
     await expect(viewer.page.get_by_text("lacks the scope “terminal”")).to_be_visible()
     assert await viewer.page.get_by_role("link", name="Shells").count() == 0
+
+    # Before it is known who this is, the page asks for no terminal.
+    known = asyncio.Event()
+    asked: list[str] = []
+
+    async def hold(route: Route) -> None:
+        await known.wait()
+        await route.continue_()
+
+    await viewer.page.route("**/v1/me", hold)
+    viewer.page.on("websocket", lambda opened: asked.append(opened.url))
+    viewer.page.on("request", lambda request: asked.append(request.url))
+    await viewer.page.reload()
+    await expect(viewer.page.locator("main[aria-busy=true]")).to_be_visible()
+    known.set()
+    await expect(viewer.page.get_by_text("lacks the scope “terminal”")).to_be_visible()
+    assert [url for url in asked if "/v1/terminals" in url] == []
 
 
 async def test_a_session_on_a_terminal_leads_to_it(house: UiHouse) -> None:

@@ -156,8 +156,8 @@ async def kill_often(folder: Path, rng: random.Random, times: int, per_session: 
             await trial.settle()
 
 
-async def test_a_gateway_killed_eight_times_loses_nothing(tmp_path: Path, rng: random.Random) -> None:
-    await kill_often(tmp_path, rng, times=8, per_session=4)
+async def test_a_gateway_killed_twenty_times_loses_nothing(tmp_path: Path, rng: random.Random) -> None:
+    await kill_often(tmp_path, rng, times=20, per_session=10)
 
 
 @pytest.mark.timeout(0)
