@@ -183,6 +183,14 @@ def test_a_subagents_rows_wait_until_its_id_is_known() -> None:
     assert all_of(log, ev.UserMessage)[-1].via == "agent"
 
 
+def test_a_call_of_a_subagent_that_is_over_does_not_undo_the_final_answer() -> None:
+    """The gateway died while the subagent's own call ran: its result is in the subagent's file alone."""
+    inner = assistant(use("toolu_inner"), message="m2", parent=T, agent_id="a1")
+    final = says(text("all done"), message="m3")
+    assert ended(prompt(), assistant(use(T, "Task")), inner, done(), final).status == "completed"
+    assert ended(prompt(), assistant(use(T, "Task")), inner, final).status == "failed"
+
+
 def test_progress_rows_tell_whose_an_id_is() -> None:
     progress = row("progress", data={"type": "agent_progress", "agentId": "a1"}, parentToolUseID=T)
     log = said(types("hi"), task(), progress, side(says(text("deep"), message="m2")))

@@ -163,7 +163,9 @@ def judged(step: Step, reason: str) -> Ending:
     turn = step.state.turn
     if turn is not None and turn.cancelled:
         return Ending(status="cancelled", reason="interrupted")
-    if turn is not None and turn.final and not subagents.foreground_calls(step):
+    # A subagent's calls do not count: their results may stand in its own file alone, and while it works the call that
+    # began it is open too.
+    if turn is not None and turn.final and all(call.thread for call in step.state.calls.values()):
         if turn.error:
             return Ending(status="failed", reason=turn.error)
         return Ending(status="completed")
