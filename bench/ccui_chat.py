@@ -14,8 +14,8 @@ from functools import partial
 
 import msgspec
 
-from fairlead.clients.claudecodeui.chat_frames import ChatVariant, frame
-from fairlead.clients.claudecodeui.history import HistoryFold
+from fairlead.clients.claudecodeui.chat_frames import ChatEncoder, frame
+from fairlead.clients.claudecodeui.history import HistoryReducer
 from fairlead.model import events as ev
 from fairlead.model.ids import CallId, EventId, MessageId, SessionId, TurnId, event_id
 from fairlead.model.store import Entry
@@ -72,7 +72,7 @@ def each_us(stored: Sequence[Entry], work: Callable[[Entry], object]) -> float:
 
 def measure(quick: bool) -> Figures:
     rows: dict[str, list[float | str]] = {}
-    variant, fold = ChatVariant(), HistoryFold(SESSION)
+    variant, fold = ChatEncoder(), HistoryReducer(SESSION)
     for kind, events in kinds(2_000 if quick else 20_000).items():
         stored = entries(events)
         first = variant.encode(SESSION, stored[0])

@@ -17,7 +17,7 @@ from pathlib import Path
 from fairlead.clients.cognova.notifications import NotificationCodec
 from fairlead.model.auth import Identity
 from fairlead.model.notices import Change, FeedEntry
-from fairlead.notices.feed import Feed
+from fairlead.notices.feed import ChangeFeed
 from fairlead.stores.sqlite import SqliteStore
 from fairlead.system.clock import SystemClock
 from figures import Figures, table
@@ -55,7 +55,7 @@ ADMIN = Identity("", "", "", frozenset({"admin"}))
 async def encodings(peers: int) -> int:
     with tempfile.TemporaryDirectory(prefix="fairlead-bench-") as folder:
         store = await SqliteStore.open(Path(folder))
-        feed, codec = Feed(store.shelf, SystemClock()), Counted()
+        feed, codec = ChangeFeed(store.shelf, SystemClock()), Counted()
         await feed.start()
         for _ in range(peers):
             feed.join(ADMIN, codec).attached(Pit())

@@ -11,13 +11,13 @@ from typing import Any, get_args
 
 import msgspec
 
-from fairlead.clients.happy.mapper import HappyFold
-from fairlead.clients.happy.messages import OpenVariant, SealedVariant
+from fairlead.clients.happy.mapper import HappyReducer
+from fairlead.clients.happy.messages import EncryptedEncoder, PlainEncoder
 from fairlead.model import events as ev
 from fairlead.model.ids import CallId, EventId, MessageId, SessionId, TurnId, subagent_id
 from fairlead.model.keys import Scheme, SessionKey
 from fairlead.model.store import Entry
-from fairlead.model.views import Row
+from fairlead.model.views import NewRow
 from figures import Figures, table
 
 SESSION = SessionId("11111111-1111-4111-8111-111111111111")
@@ -35,7 +35,7 @@ def _turn(number: int) -> Iterator[ev.Event]:
     words = "What the agent says, a line or two of it, as an answer has them. " * 3
     yield ev.TurnStarted(**base())
     yield ev.UserMessage(message=message, content=(), **base())
-    yield ev.Text(message=message, block=0, text=words, tokens=ev.Tokens(input=10, output=20), **base())
+    yield ev.Text(message=message, block=0, text=words, tokens=ev.TokenCount(input=10, output=20), **base())
     task = CallId(f"toolu_task_{number}")
     child = subagent_id(task)
     yield ev.ToolCalled(call=task, name="Task", input={"prompt": "look"}, message=message, **base())
@@ -79,20 +79,20 @@ def _per_entry(log: list[Entry], work: Callable[[Entry], object], rounds: int) -
 def measure(quick: bool) -> Figures:
     rounds, size = (2, 4_000) if quick else (4, 40_000)
     log = entries(size)
-    fold = HappyFold(SESSION)
-    rows = [row.data for entry in log for row in fold.step(entry) if isinstance(row, Row)]
+    fold = HappyReducer(SESSION)
+    rows = [row.data for entry in log for row in fold.step(entry) if isinstance(row, NewRow)]
     placed = [Entry(n, n - 1, 1_700_000_000_000, "row", data) for n, data in enumerate(rows, 1)]
     bare = _per_entry(log, lambda entry: msgspec.json.encode(msgspec.json.decode(entry.event)), rounds)
     key = bytes(32)
     costs = {
         "JSON read and written, no more": bare,
-        "an event mapped": min(_per_entry(log, HappyFold(SESSION).step, 1) for _ in range(rounds)),
-        "an envelope for the socket": _per_entry(placed, lambda row: OpenVariant().encode(SESSION, row), rounds),
+        "an event mapped": min(_per_entry(log, HappyReducer(SESSION).step, 1) for _ in range(rounds)),
+        "an envelope for the socket": _per_entry(placed, lambda row: PlainEncoder().encode(SESSION, row), rounds),
     }
     for scheme in get_args(Scheme):
-        sealed = SealedVariant(SessionKey(scheme, key))
+        sealed = EncryptedEncoder(SessionKey(scheme, key))
         costs[f"an envelope sealed ({scheme})"] = _per_entry(placed, partial(sealed.encode, SESSION), rounds)
-    long = HappyFold(SESSION)
+    long = HappyReducer(SESSION)
     part = len(log) // 10
     for entry in log[:-part]:
         long.step(entry)

@@ -26,7 +26,7 @@ import websockets.asyncio.client as websocket
 from websockets.typing import Subprotocol
 
 from fairlead.config import Config
-from fairlead.wiring import Running, running
+from fairlead.wiring import GatewayInfo, running
 from figures import Figures, table
 
 APPENDS = 200
@@ -98,7 +98,7 @@ def quantiles(taken: list[float]) -> tuple[float, float]:
     return statistics.median(ordered) * 1000, last * 1000
 
 
-async def appended(gateway: Running, session: str, path: Path) -> list[float]:
+async def appended(gateway: GatewayInfo, session: str, path: Path) -> list[float]:
     """From the end of each append to its frame at a client."""
     headers = {"authorization": f"Bearer {gateway.token}"}
     url = gateway.url.replace("http", "ws", 1) + "/v1/ws"

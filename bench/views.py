@@ -19,23 +19,23 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fairlead.clients.cognova.chat_frames import ChatVariant
-from fairlead.clients.direct.view import DirectVariant
+from fairlead.clients.cognova.chat_frames import ChatEncoder
+from fairlead.clients.direct.view import DirectEncoder
 from fairlead.clients.happy.mapper import VIEW
-from fairlead.clients.happy.messages import OpenVariant
-from fairlead.clients.mylifedb.variants import Variant as MyLifeDbVariant
+from fairlead.clients.happy.messages import PlainEncoder
+from fairlead.clients.mylifedb.variants import MyLifeDbEncoder as MyLifeDbVariant
 from fairlead.clients.native.codec import JsonCodec
 from fairlead.config import Config
 from fairlead.model.auth import Identity
 from fairlead.model.commands import Create, Send
 from fairlead.model.content import TextBlock
 from fairlead.model.errors import FairleadError
-from fairlead.model.gateway import Variant
+from fairlead.model.gateway import FrameEncoder
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Entry
 from fairlead.sessions.gateway import SessionGateway
-from fairlead.wiring import Gateway as Whole
-from fairlead.wiring import Running
+from fairlead.wiring import GatewayInfo
+from fairlead.wiring import RunningGateway as Whole
 from figures import Figures, table
 from processes import HERE, Gateway, Relay, agent_in
 from transcripts import write
@@ -50,7 +50,7 @@ ADMIN = Identity("bench", "bench", "bench", frozenset({"admin"}))
 class Counted:
     """A variant that counts what it is asked to encode."""
 
-    def __init__(self, inner: Variant) -> None:
+    def __init__(self, inner: FrameEncoder) -> None:
         self.inner = inner
         self.encoded = 0
 
@@ -78,12 +78,12 @@ class Pit:
         raise error
 
 
-SHOWN: dict[str, tuple[Variant, str]] = {
+SHOWN: dict[str, tuple[FrameEncoder, str]] = {
     "native": (JsonCodec(), ""),
-    "direct": (DirectVariant(), ""),
-    "cognova": (ChatVariant(), ""),
+    "direct": (DirectEncoder(), ""),
+    "cognova": (ChatEncoder(), ""),
     "mylifedb": (MyLifeDbVariant(), "mylifedb"),
-    "happy": (OpenVariant(), VIEW),
+    "happy": (PlainEncoder(), VIEW),
 }
 
 
@@ -100,7 +100,7 @@ async def encodings(quick: bool) -> Figures:
             claude_home=name,
         )
         whole = Whole(config, {"PATH": os.environ["PATH"], "HOME": name, "LANG": "C.UTF-8"})
-        started: asyncio.Future[Running] = asyncio.get_running_loop().create_future()
+        started: asyncio.Future[GatewayInfo] = asyncio.get_running_loop().create_future()
         serving = asyncio.create_task(whole.serve(started.set_result, signals=False))
         await started
         # Its own parts: sockets would count the same and add their work.

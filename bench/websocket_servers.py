@@ -20,7 +20,7 @@ from websockets.exceptions import ConnectionClosed
 
 from fairlead.server.websocket import (
     Connection,
-    Options,
+    ConnectionOptions,
     driver_class,
     run_endpoint,
     stock_settings,
@@ -68,7 +68,7 @@ def run_uvicorn(settings: dict[str, Any]) -> None:
     async def join(ws: WebSocket) -> None:
         endpoint = Peer(room, publishes=ws.url.path == "/pub")
         # Room for the whole burst: this measures speed, not what is done about slow readers.
-        options = Options(max_write_buffer=64 << 20)
+        options = ConnectionOptions(max_write_buffer=64 << 20)
         await run_endpoint(ws.scope, ws.receive, ws.send, endpoint, options=options)
 
     listener = socket.socket()
@@ -104,7 +104,7 @@ if __name__ == "__main__":
         case "own":
             run_uvicorn({"ws": driver_class()})
         case "stock":
-            run_uvicorn(stock_settings(Options()))
+            run_uvicorn(stock_settings(ConnectionOptions()))
         case "websockets":
             uvloop.run(run_websockets())  # the same event loop for all
         case other:

@@ -13,7 +13,7 @@ import pytest
 from fairlead.agents.claude.control import ASKED_BY_CLI
 from fairlead.agents.claude.decoding import decode
 from fairlead.agents.claude.lines import LineSplitter, Oversize
-from fairlead.agents.claude.records import Garbage, UnknownRecord
+from fairlead.agents.claude.records import InvalidRecord, UnknownRecord
 
 
 def kind_of(line: bytes) -> str:
@@ -43,12 +43,12 @@ class Watch:
             asked = json.loads(raw).get("request", {}).get("subtype", "")
             if asked not in ASKED_BY_CLI:
                 self.requests.add(str(asked))
-        elif isinstance(decode(raw), UnknownRecord | Garbage):
+        elif isinstance(decode(raw), UnknownRecord | InvalidRecord):
             self.wire.add(kind)
 
     def transcript(self, path: Path) -> None:
         for row in path.read_bytes().splitlines():
-            if (kind := kind_of(row)) and isinstance(decode(row), UnknownRecord | Garbage):
+            if (kind := kind_of(row)) and isinstance(decode(row), UnknownRecord | InvalidRecord):
                 self.rows.add(kind)
 
     # --- pytest's own

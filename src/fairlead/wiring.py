@@ -21,47 +21,47 @@ from fairlead.agents.demo.kind import DemoKind
 from fairlead.auth.actions import CredentialActions
 from fairlead.auth.bootstrap import bootstrap_admin
 from fairlead.auth.credentials import Credentials
-from fairlead.auth.hosts import House
+from fairlead.auth.hosts import AllowedOrigins
 from fairlead.auth.keyfile import URLS, KeyFile
 from fairlead.auth.keys import SessionKeys
 from fairlead.config import Config, default_file
 from fairlead.model.admin import FolderReport
 from fairlead.model.agents import AgentInfo, AgentKind
-from fairlead.model.dialin import Tokens
+from fairlead.model.dialin import DialInTokens
 from fairlead.model.errors import BadRequest
 from fairlead.model.ids import SessionId
 from fairlead.model.news import What
 from fairlead.model.policy import Behavior, Rule, parse_rule
-from fairlead.model.requests import Action
+from fairlead.model.requests import ServiceCall
 from fairlead.model.routes import ClientProtocol
 from fairlead.model.terminals import Terminals
-from fairlead.notices import Caller, Room, networks
-from fairlead.plugins import Plugins, PluginSettings, plugin_environment
+from fairlead.notices import HttpClient, NotificationService, networks
+from fairlead.plugins import PluginManager, PluginSettings, plugin_environment
 from fairlead.server import limits as serving
-from fairlead.server.app import App, Parts
+from fairlead.server.app import App, AppConfig
 from fairlead.server.binding import Binding, house_of, open_sockets, urls
 from fairlead.server.doors import Door, OpenDoor, check_doors, open_door
 from fairlead.server.logging import Redactor, configure_logging
 from fairlead.server.pages import page_performers
 from fairlead.server.protocols import discover, views_of
-from fairlead.server.runner import Runner
-from fairlead.server.shares import Shares
-from fairlead.server.shell import WebShell
+from fairlead.server.runner import ServerRunner
+from fairlead.server.shares import CredentialShares
+from fairlead.server.shell import WebUi
 from fairlead.server.steps import Leaving, Performer, trust_performers
 from fairlead.sessions import disk
-from fairlead.sessions.folders import Folders
+from fairlead.sessions.folders import FolderBrowser
 from fairlead.sessions.gateway import SessionGateway
-from fairlead.sessions.halls import Halls
-from fairlead.sessions.news import NewsDesk
+from fairlead.sessions.halls import Broadcasts
+from fairlead.sessions.news import SessionChanges
 from fairlead.sessions.policy import Fences
-from fairlead.sessions.preferences import PreferenceBook
+from fairlead.sessions.preferences import UserPreferences
 from fairlead.sessions.registry import Registry
-from fairlead.sessions.services import Limits, McpServer, PolicySettings, Services
-from fairlead.sessions.shown import ShownBook
-from fairlead.sessions.surroundings import FolderBook
-from fairlead.sessions.transcripts import Keeper
-from fairlead.sessions.trust import TrustBook
-from fairlead.sessions.workspace import Workspace
+from fairlead.sessions.services import CoreDependencies, McpServerSettings, PolicySettings, SessionLimits
+from fairlead.sessions.shown import ReadState
+from fairlead.sessions.surroundings import KnownFolders
+from fairlead.sessions.transcripts import TranscriptImporter
+from fairlead.sessions.trust import TrustedFolders
+from fairlead.sessions.workspace import WorkspaceReader
 from fairlead.stores.sqlite import SqliteStore
 from fairlead.stores.uploads import FOLDER as UPLOADS
 from fairlead.stores.uploads import Uploads
@@ -71,12 +71,12 @@ from fairlead.system.sandbox import Sandbox, find_program, problem_of, sandbox_o
 from fairlead.terminals import (
     AGENT,
     PROVIDERS,
-    Desks,
+    ProgramLauncher,
     Provider,
-    Shells,
     ShellSettings,
     TerminalActions,
     TerminalRegistry,
+    UserShells,
     shell_environment,
 )
 
@@ -98,7 +98,7 @@ class DoorTold(msgspec.Struct, frozen=True, kw_only=True):
     basic: bool = False
 
 
-class Running(msgspec.Struct, frozen=True, kw_only=True):
+class GatewayInfo(msgspec.Struct, frozen=True, kw_only=True):
     """What a gateway that has started tells."""
 
     url: str
@@ -112,14 +112,14 @@ class Running(msgspec.Struct, frozen=True, kw_only=True):
     doors: tuple[DoorTold, ...] = ()
 
 
-class Gateway:
+class RunningGateway:
     """A whole gateway; `start` it, then `serve` until it is stopped."""
 
     def __init__(
         self,
         config: Config,
         env: Mapping[str, str],
-        mcp: Mapping[str, McpServer] | None = None,
+        mcp: Mapping[str, McpServerSettings] | None = None,
         *,
         file: Path | None = None,
     ) -> None:
@@ -130,7 +130,9 @@ class Gateway:
         self._mcp = dict(mcp or {})
         self._clock = SystemClock()
 
-    async def serve(self, announce: Callable[[Running], None] = lambda running: None, *, signals: bool = True) -> None:
+    async def serve(
+        self, announce: Callable[[GatewayInfo], None] = lambda running: None, *, signals: bool = True
+    ) -> None:
         """Start, tell where it is, run until `stop` or a signal, end everything in order."""
         async with contextlib.AsyncExitStack() as stack:
             running = await self._start(stack, alone=signals)
@@ -147,7 +149,7 @@ class Gateway:
     def stop(self) -> None:
         self._runner.stop()
 
-    async def _start(self, stack: contextlib.AsyncExitStack, *, alone: bool) -> Running:
+    async def _start(self, stack: contextlib.AsyncExitStack, *, alone: bool) -> GatewayInfo:
         """`alone`: the process is ours, and so is its log."""
         config = self.config
         data = Path(config.data)
@@ -189,7 +191,7 @@ class Gateway:
         transcripts = self._transcripts(data)
         closed = (data, plugins_folder(config), *settings_places(self._file, self._env))
         fences = _fences(closed, uploads, house, doors)
-        news = NewsDesk(self._clock, lambda who, session: self._gateway.owning.sees(who, session))
+        news = SessionChanges(self._clock, lambda who, session: self._gateway.owning.sees(who, session))
         notices = self._notices(store, data, credentials)
         await notices.begin()
 
@@ -197,7 +199,7 @@ class Gateway:
             news.tell(session, what)
             notices.news(session, what)
 
-        shown = ShownBook(store.documents, news.tell, lambda session: self._registry.watching(session))
+        shown = ReadState(store.documents, news.tell, lambda session: self._registry.watching(session))
         stack.push_async_callback(shown.close)
         services = msgspec.structs.replace(
             self._services(store, kinds, chosen.name, fences, transcripts),
@@ -210,27 +212,27 @@ class Gateway:
             looked=shown.looked,
         )
         registry = self._registry = Registry(services)
-        keeper = self._keeper = registry.opener = Keeper(
+        keeper = self._keeper = registry.opener = TranscriptImporter(
             services, transcripts, registry, archive=config.archive, archive_bytes=config.archive_bytes
         )
         gateway = self._gateway = SessionGateway(services, registry)
-        self._trust = TrustBook(store.documents, self._clock, self._describe, gateway.resolve_folder)
-        shells = Shells(terminals, self._clock, shell_settings(config, self._env), gateway.resolve_folder)
+        self._trust = TrustedFolders(store.documents, self._clock, self._describe, gateway.resolve_folder)
+        shells = UserShells(terminals, self._clock, shell_settings(config, self._env), gateway.resolve_folder)
         stack.push_async_callback(shells.close)
-        desks = Desks(
+        desks = ProgramLauncher(
             terminals, shells, providers(config), gateway, store.documents, self._clock, gateway.resolve_folder
         )
         stack.push_async_callback(desks.close)
-        plugins = Plugins(store.documents, self._clock, plugin_settings(config, self._env, sandbox, owner))
+        plugins = PluginManager(store.documents, self._clock, plugin_settings(config, self._env, sandbox, owner))
         limits = server_limits(config, files)
-        shell = WebShell()
+        shell = WebUi()
         inbound = [protocol for kind in kinds.values() if (protocol := kind.protocol()) is not None]
         page = invitations_page(protocols, doors, config.public_url or address)
         inbound.append(shell.protocol())
         people = CredentialActions(credentials, page).performers()
         owning = gateway.owning
-        folders = FolderBook(store.documents, services.policy, gateway.resolve_folder)
-        preferences = PreferenceBook(store.documents)
+        folders = KnownFolders(store.documents, services.policy, gateway.resolve_folder)
+        preferences = UserPreferences(store.documents)
         kept = (shown.forget, preferences.forget)
         leaving = Leaving(
             store.documents,
@@ -238,20 +240,20 @@ class Gateway:
             (notices.revoked, gateway.revoked, *kept),
             (owning.forget, shells.forget, uploads.forget, notices.forget, folders.forget, *kept),
         )
-        performers: dict[type[Action], Performer] = {
+        performers: dict[type[ServiceCall], Performer] = {
             **leaving.performers(people),
             **SessionKeys(store.documents).performers(),
             **trust_performers(self._trust),
             **keeper.performers(),
             **shown.performers(),
             **news.performers(),
-            **Halls(news, store.summary).performers(),
+            **Broadcasts(news, store.summary).performers(),
             **TerminalActions(terminals).performers(),
             **shells.performers(),
             **desks.performers(),
             **folders.performers(),
             **preferences.performers(),
-            **Folders(services.policy.roots, gateway.resolve_folder).performers(),
+            **FolderBrowser(services.policy.roots, gateway.resolve_folder).performers(),
             **self._workspace(services.policy.roots, gateway.resolve_folder, fences.folders).performers(),
             **notices.performers(),
             **plugins.performers(),
@@ -262,7 +264,7 @@ class Gateway:
         performers = owning.guarded(performers)
         for kind in kinds.values():
             performers.update(kind.performers())
-        parts = Parts(
+        parts = AppConfig(
             protocols=protocols,
             inbound=inbound,
             gateway=gateway,
@@ -273,10 +275,10 @@ class Gateway:
             version=version("fairlead"),
             base=config.public_url,
             limits=limits,
-            shares=Shares(serving.open_per_credential(limits), limits.bytes_per_credential),
+            shares=CredentialShares(serving.open_per_credential(limits), limits.bytes_per_credential),
         )
         behind = [(door, door.app(parts)) for door in doors]
-        self._runner = Runner(App(parts), binding, sockets, self._clock, limits, behind)
+        self._runner = ServerRunner(App(parts), binding, sockets, self._clock, limits, behind)
         await registry.start(kill_children=config.on_restart == "kill")
         await leaving.start()
         await _say_shared(store)
@@ -289,7 +291,7 @@ class Gateway:
         keeper.start()
         stack.push_async_callback(keeper.stop)
         url = config.public_url or self._runner.urls[0]
-        return Running(
+        return GatewayInfo(
             url=url,
             urls=self._runner.urls,
             data=str(data),
@@ -310,7 +312,7 @@ class Gateway:
         default: str,
         fences: Fences,
         transcripts: ClaudeTranscripts,
-    ) -> Services:
+    ) -> CoreDependencies:
         config = self.config
 
         async def trusted(folder: str) -> bool:
@@ -319,7 +321,7 @@ class Gateway:
         async def make_room(session: str) -> None:
             await self._registry.make_room(session)
 
-        return Services(
+        return CoreDependencies(
             store=store,
             clock=self._clock,
             kinds=kinds,
@@ -339,7 +341,7 @@ class Gateway:
             agent_ended=lambda session: self._keeper.agent_ended(session),
             turn_ended=lambda session: self._keeper.turn_ended(session),
             transcripts=transcripts,
-            limits=Limits(
+            limits=SessionLimits(
                 idle_s=config.idle_minutes * 60,
                 max_agents=config.max_agents or agents_by_memory(),
                 watcher_buffer=config.watcher_bytes,
@@ -349,14 +351,14 @@ class Gateway:
             session_env=frozenset(config.session_env),
         )
 
-    def _notices(self, store: SqliteStore, data: Path, credentials: Credentials) -> Room:
+    def _notices(self, store: SqliteStore, data: Path, credentials: Credentials) -> NotificationService:
         async def describe(session: SessionId) -> tuple[str, tuple[str, ...]]:
             summary = await store.summary(session)
             if summary is None:
                 return "", ()
             return summary.title, tuple(filter(None, (summary.owner, *summary.shared)))
 
-        return Room(
+        return NotificationService(
             store.shelf,
             store.documents,
             lambda: self._gateway,
@@ -365,7 +367,7 @@ class Gateway:
             fresh=lambda: str(uuid.uuid4()),
             describe=describe,
             who_is=credentials.identity,
-            caller=Caller(self._clock, networks(self.config.notify_private)),
+            caller=HttpClient(self._clock, networks(self.config.notify_private)),
             public_url=self.config.public_url,
         )
 
@@ -376,12 +378,12 @@ class Gateway:
             homes or default_homes(self._env, config.claude_home), self._clock, str(data / "oversize")
         )
 
-    def _workspace(self, roots: Sequence[str], resolve: Callable[[str], str], closed: Sequence[str]) -> Workspace:
+    def _workspace(self, roots: Sequence[str], resolve: Callable[[str], str], closed: Sequence[str]) -> WorkspaceReader:
         """Without the agents' own files: conversations are read through their sessions, which have owners."""
         config, env = self.config, self._env
         homes = (*default_homes(env, config.claude_home), *default_homes(env, ""), *config.claude_homes)
         agents = [os.path.expanduser(str(home)) for home in homes]
-        return Workspace(roots, resolve, (*closed, *agents), settings_files(env, config.claude_home))
+        return WorkspaceReader(roots, resolve, (*closed, *agents), settings_files(env, config.claude_home))
 
     def _describe(self, folder: str) -> FolderReport:
         return trust.describe(folder, self.config.claude_home or self._env.get("HOME", ""))
@@ -401,11 +403,11 @@ async def _say_shared(store: SqliteStore) -> None:
 
 @contextlib.asynccontextmanager
 async def running(
-    config: Config, env: Mapping[str, str], mcp: Mapping[str, McpServer] | None = None
-) -> AsyncIterator[Running]:
+    config: Config, env: Mapping[str, str], mcp: Mapping[str, McpServerSettings] | None = None
+) -> AsyncIterator[GatewayInfo]:
     """A gateway inside this process, for tests and for programs that embed one."""
-    gateway = Gateway(config, env, mcp)
-    started: asyncio.Future[Running] = asyncio.get_running_loop().create_future()
+    gateway = RunningGateway(config, env, mcp)
+    started: asyncio.Future[GatewayInfo] = asyncio.get_running_loop().create_future()
     task = asyncio.create_task(gateway.serve(started.set_result, signals=False))
     either: set[asyncio.Future[Any]] = {started, task}
     await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
@@ -422,7 +424,7 @@ def agent_kinds(
     config: Config,
     env: Mapping[str, str],
     clock: SystemClock,
-    tokens: Tokens | None = None,
+    tokens: DialInTokens | None = None,
     url: str = "",
     terminals: Terminals | None = None,
     sandbox: Sandbox | None = None,
@@ -572,9 +574,9 @@ def agents_by_memory() -> int:
     return max(2, min(MOST_AGENTS, pages // AGENT_BYTES))
 
 
-def server_limits(config: Config, files: int) -> serving.Limits:
+def server_limits(config: Config, files: int) -> serving.ServerLimits:
     """`files`: descriptors that the process may have open."""
-    return serving.Limits(
+    return serving.ServerLimits(
         descriptors=files,
         message_bytes=config.frame_bytes,
         commands_per_s=config.commands_per_second,
@@ -600,7 +602,7 @@ def _binding(config: Config) -> Binding:
     )
 
 
-def _fences(folders: Sequence[Path], uploads: Uploads, house: House, doors: Sequence[OpenDoor]) -> Fences:
+def _fences(folders: Sequence[Path], uploads: Uploads, house: AllowedOrigins, doors: Sequence[OpenDoor]) -> Fences:
     """What no tool may touch, whatever the rules say: among it what the gateway runs by itself."""
     kept = tuple(os.path.realpath(folder) for folder in folders)
     ports = tuple(door.port for door in doors)

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from fairlead.auth.attempts import KEPT, LINE, PAUSE_S, PER_ADDRESS, PER_NAME, PER_PAIR, Attempts
+from fairlead.auth.attempts import KEPT, LINE, PAUSE_S, PER_ADDRESS, PER_NAME, PER_PAIR, LoginThrottle
 from fairlead.model.accounts import TooManyAttempts
 from fairlead.testing.clock import ManualClock
 
@@ -12,7 +12,7 @@ HERE = "203.0.113.7"
 
 
 async def test_guessing_at_one_name_from_one_address_is_refused(clock: ManualClock) -> None:
-    attempts = Attempts(clock)
+    attempts = LoginThrottle(clock)
     for _ in range(PER_PAIR):
         await attempts.begin(HERE, "ann")
     with pytest.raises(TooManyAttempts):
@@ -21,7 +21,7 @@ async def test_guessing_at_one_name_from_one_address_is_refused(clock: ManualClo
 
 
 async def test_guessing_at_one_name_from_everywhere_is_refused_too(clock: ManualClock) -> None:
-    attempts = Attempts(clock)
+    attempts = LoginThrottle(clock)
     for number in range(PER_NAME):
         await attempts.begin(f"198.51.100.{number}", "ann")
     with pytest.raises(TooManyAttempts):
@@ -31,7 +31,7 @@ async def test_guessing_at_one_name_from_everywhere_is_refused_too(clock: Manual
 
 async def test_an_address_with_many_failures_is_slow_and_not_locked_out(clock: ManualClock) -> None:
     """A proxy that does not say for whom it asks is one address for everybody."""
-    attempts = Attempts(clock)
+    attempts = LoginThrottle(clock)
     await attempts.begin(HERE, "regular")
     attempts.succeeded(HERE, "regular")
     for number in range(PER_ADDRESS):
@@ -50,7 +50,7 @@ async def test_an_address_with_many_failures_is_slow_and_not_locked_out(clock: M
 
 
 async def test_a_success_takes_back_its_own_attempt_and_no_other(clock: ManualClock) -> None:
-    attempts = Attempts(clock)
+    attempts = LoginThrottle(clock)
     for _ in range(PER_PAIR - 1):
         await attempts.begin(HERE, "ann")
     for _ in range(20):
@@ -62,7 +62,7 @@ async def test_a_success_takes_back_its_own_attempt_and_no_other(clock: ManualCl
 
 
 async def test_addresses_of_one_network_count_together_and_what_is_kept_is_bounded(clock: ManualClock) -> None:
-    attempts = Attempts(clock)
+    attempts = LoginThrottle(clock)
     for number in range(PER_PAIR):
         await attempts.begin(f"2001:db8::{number + 1:x}", "ann")
     with pytest.raises(TooManyAttempts):

@@ -5,13 +5,13 @@ from typing import Any, Literal
 
 import pytest
 
-from fairlead.auth.gate import Allow, Demand, Refuse, asks_for_basic, decide
-from fairlead.auth.hosts import House, Origin
+from fairlead.auth.gate import AccessAllowed, AccessRefused, AccessRequirement, asks_for_basic, decide
+from fairlead.auth.hosts import AllowedOrigins, Origin
 from fairlead.model.auth import SCOPES, Identity, Scope
 from fairlead.model.requests import Head
 
-HOUSE = House(ports=frozenset({8787}), origins=frozenset({Origin("https", "friend.example", 443)}))
-VIEW = Demand(access="view")
+HOUSE = AllowedOrigins(ports=frozenset({8787}), origins=frozenset({Origin("https", "friend.example", 443)}))
+VIEW = AccessRequirement(access="view")
 
 
 class Ring:
@@ -52,13 +52,13 @@ def head(*headers: tuple[str, str], **other: Any) -> Head:
     return Head(**{"method": "GET", "path": "/v1/x", "headers": values, "local": "127.0.0.1", **other})
 
 
-def verdict(request: Head, demand: Demand = VIEW) -> Allow | Refuse:
+def verdict(request: Head, demand: AccessRequirement = VIEW) -> AccessAllowed | AccessRefused:
     return decide(request, demand, HOUSE, Ring())
 
 
-def code(request: Head, demand: Demand = VIEW) -> str:
+def code(request: Head, demand: AccessRequirement = VIEW) -> str:
     found = verdict(request, demand)
-    return found.code if isinstance(found, Refuse) else "allowed"
+    return found.code if isinstance(found, AccessRefused) else "allowed"
 
 
 both = pytest.mark.parametrize("socket", [False, True], ids=["http", "websocket"])
@@ -67,7 +67,7 @@ both = pytest.mark.parametrize("socket", [False, True], ids=["http", "websocket"
 @both
 def test_a_good_request_is_allowed_as_its_credential_says(socket: bool) -> None:
     found = verdict(head(socket=socket))
-    assert isinstance(found, Allow)
+    assert isinstance(found, AccessAllowed)
     assert found.identity.name == "good"
 
 
@@ -115,7 +115,7 @@ def test_two_hosts_are_refused_even_if_both_are_ours(socket: bool) -> None:
 )
 def test_a_foreign_origin_is_refused_whatever_the_credential(socket: bool, origin: str) -> None:
     assert code(head(("origin", origin), socket=socket)) == "foreign_origin"
-    assert code(head(("origin", origin), socket=socket), Demand(access="public")) == "foreign_origin"
+    assert code(head(("origin", origin), socket=socket), AccessRequirement(access="public")) == "foreign_origin"
 
 
 @both
@@ -157,8 +157,8 @@ def test_a_change_from_here_or_from_no_page_is_allowed() -> None:
 def test_without_a_credential_nothing_but_public_is_open(socket: bool) -> None:
     nobody = head(("authorization", "-"), socket=socket)
     assert code(nobody) == "no_credential"
-    assert code(nobody, Demand(access="any")) == "no_credential"
-    assert code(nobody, Demand(access="public")) == "allowed"
+    assert code(nobody, AccessRequirement(access="any")) == "no_credential"
+    assert code(nobody, AccessRequirement(access="public")) == "allowed"
 
 
 @both
@@ -191,40 +191,42 @@ def test_no_cookie_authorises_anything(socket: bool) -> None:
 def test_a_ticket_opens_sockets_only_and_is_handed_on_to_be_spent() -> None:
     bare = ("authorization", "-")
     found = verdict(head(bare, query="ticket=t1", socket=True))
-    assert isinstance(found, Allow) and found.ticket == "t1"
+    assert isinstance(found, AccessAllowed) and found.ticket == "t1"
     assert code(head(bare, query="ticket=t2", socket=True)) == "bad_credential"
     assert code(head(bare, query="ticket=t1")) == "no_credential"
 
 
 def test_a_signature_opens_only_routes_that_say_so() -> None:
     request = head(("authorization", "-"), path="/v1/file", query="sig=s1")
-    assert code(request, Demand(access="view", signed=True)) == "allowed"
+    assert code(request, AccessRequirement(access="view", signed=True)) == "allowed"
     assert code(request) == "no_credential"
-    assert code(head(("authorization", "-"), path="/v1/other", query="sig=s1"), Demand(access="view", signed=True)) == (
-        "bad_credential"
-    )
+    assert code(
+        head(("authorization", "-"), path="/v1/other", query="sig=s1"), AccessRequirement(access="view", signed=True)
+    ) == ("bad_credential")
 
 
 def test_a_token_in_the_query_counts_only_under_the_routes_own_name() -> None:
     request = head(("authorization", "-"), query="token=good", socket=True)
     assert code(request) == "no_credential"
-    assert code(request, Demand(access="view", token_query="token")) == "allowed"
-    assert code(request, Demand(access="view", token_query="access_token")) == "no_credential"
-    assert code(head(("authorization", "-"), query="token="), Demand(access="view", token_query="token")) == (
-        "bad_credential"
-    )
+    assert code(request, AccessRequirement(access="view", token_query="token")) == "allowed"
+    assert code(request, AccessRequirement(access="view", token_query="access_token")) == "no_credential"
+    assert code(
+        head(("authorization", "-"), query="token="), AccessRequirement(access="view", token_query="token")
+    ) == ("bad_credential")
 
 
 def test_an_overlong_query_holds_no_credential() -> None:
     request = head(("authorization", "-"), query="&".join(["token=good"] * 101))
-    assert code(request, Demand(access="view", token_query="token")) == "no_credential"
+    assert code(request, AccessRequirement(access="view", token_query="token")) == "no_credential"
 
 
 @both
 @pytest.mark.parametrize("scope", SCOPES)
 def test_the_credentials_scopes_decide(socket: bool, scope: Scope) -> None:
-    assert code(head(socket=socket), Demand(access=scope)) == ("allowed" if scope == "view" else "not_allowed")
-    assert code(head(("authorization", "Bearer root"), socket=socket), Demand(access=scope)) == "allowed"
+    assert code(head(socket=socket), AccessRequirement(access=scope)) == (
+        "allowed" if scope == "view" else "not_allowed"
+    )
+    assert code(head(("authorization", "Bearer root"), socket=socket), AccessRequirement(access=scope)) == "allowed"
 
 
 @both
@@ -236,20 +238,20 @@ def test_scopes_that_a_request_claims_do_nothing(socket: bool) -> None:
         query="scopes=admin&scope=admin",
         socket=socket,
     )
-    assert code(forged, Demand(access="admin")) == "not_allowed"
+    assert code(forged, AccessRequirement(access="admin")) == "not_allowed"
 
 
-AGENT = Demand(access="agent", token_query="token", session="s1")
+AGENT = AccessRequirement(access="agent", token_query="token", session="s1")
 
 
 @both
 def test_an_agents_token_opens_the_door_of_its_session_and_no_other(socket: bool) -> None:
     request = head(("authorization", "Bearer agents"), socket=socket)
     found = verdict(request, AGENT)
-    assert isinstance(found, Allow) and found.identity.scopes == frozenset()
-    assert code(request, Demand(access="agent", session="s2")) == "bad_credential"
-    assert code(request, Demand(access="agent")) == "bad_credential"
-    assert code(request, Demand(access="any")) == "bad_credential"
+    assert isinstance(found, AccessAllowed) and found.identity.scopes == frozenset()
+    assert code(request, AccessRequirement(access="agent", session="s2")) == "bad_credential"
+    assert code(request, AccessRequirement(access="agent")) == "bad_credential"
+    assert code(request, AccessRequirement(access="any")) == "bad_credential"
     assert code(request, VIEW) == "bad_credential"
 
 
@@ -282,25 +284,25 @@ def test_no_credential_is_looked_up_before_the_place_is_right() -> None:
 
 def test_a_refusal_repeats_nothing_of_the_request() -> None:
     found = verdict(head(("authorization", "Bearer sekrit"), path="/v1/private"))
-    assert isinstance(found, Refuse)
+    assert isinstance(found, AccessRefused)
     assert b"sekrit" not in found.body() and b"private" not in found.body()
 
 
 # --- tokens of users who signed in with a password
 
-USERS = Demand(access="view", token_query="token", accounts=True, query_first=True)
+USERS = AccessRequirement(access="view", token_query="token", accounts=True, query_first=True)
 
 
 @both
 def test_a_users_token_opens_what_takes_such_tokens_and_nothing_else(socket: bool) -> None:
     signed = head(("authorization", "Bearer a.b.c"), socket=socket)
     found = verdict(signed, USERS)
-    assert isinstance(found, Allow)
+    assert isinstance(found, AccessAllowed)
     assert (found.identity.user, found.identity.expires) == ("ann", 99)
     for access in ("view", "chat", "admin", "any"):
-        assert code(signed, Demand(access=access, token_query="token")) == "bad_credential"
-    assert code(signed, Demand(access="admin", accounts=True)) == "not_allowed"
-    assert code(signed, Demand(access="agent", session="s1", accounts=True)) == "bad_credential"
+        assert code(signed, AccessRequirement(access=access, token_query="token")) == "bad_credential"
+    assert code(signed, AccessRequirement(access="admin", accounts=True)) == "not_allowed"
+    assert code(signed, AccessRequirement(access="agent", session="s1", accounts=True)) == "bad_credential"
 
 
 def test_a_token_that_is_over_is_told_from_one_that_never_was() -> None:
@@ -320,14 +322,14 @@ def test_the_query_comes_before_the_header_whose_first_word_may_be_any() -> None
         ("", "a.b.c", "bad_credential"),
     ):
         assert code(head(("authorization", header), query=query, socket=True), USERS) == expected
-    strict = Demand(access="view", token_query="token", accounts=True)
+    strict = AccessRequirement(access="view", token_query="token", accounts=True)
     assert code(head(("authorization", "Token a.b.c")), strict) == "bad_credential"
     assert code(head(("authorization", "Bearer x.y.z"), query="token=a.b.c"), strict) == "bad_credential"
 
 
 # --- HTTP Basic, where a door has it
 
-BASIC = Demand(access="view", token_query="token", token_header="x-api-key", basic=True)
+BASIC = AccessRequirement(access="view", token_query="token", token_header="x-api-key", basic=True)
 
 
 def typed(text: str = "ann:pâss:w") -> tuple[str, str]:
@@ -337,10 +339,10 @@ def typed(text: str = "ann:pâss:w") -> tuple[str, str]:
 @both
 def test_name_and_password_open_what_takes_them_and_nothing_else(socket: bool) -> None:
     found = verdict(head(typed(), socket=socket), BASIC)
-    assert isinstance(found, Allow) and found.identity.user == "ann"
-    for demand in (VIEW, USERS, Demand(access="any"), AGENT):
+    assert isinstance(found, AccessAllowed) and found.identity.user == "ann"
+    for demand in (VIEW, USERS, AccessRequirement(access="any"), AGENT):
         assert code(head(typed(), socket=socket), demand) == "bad_credential"
-    assert code(head(typed(), socket=socket), Demand(access="admin", basic=True)) == "not_allowed"
+    assert code(head(typed(), socket=socket), AccessRequirement(access="admin", basic=True)) == "not_allowed"
 
 
 @both
@@ -349,14 +351,14 @@ def test_name_and_password_open_what_takes_them_and_nothing_else(socket: bool) -
 )
 def test_what_is_no_good_name_and_password_makes_the_browser_ask_again(socket: bool, value: str) -> None:
     found = verdict(head(("authorization", value), socket=socket), BASIC)
-    assert isinstance(found, Refuse)
+    assert isinstance(found, AccessRefused)
     assert (found.status, found.code, found.basic) == (401, "bad_credential", True)
 
 
 @both
 def test_who_shows_nothing_is_asked_by_the_browser(socket: bool) -> None:
     found = verdict(head(("authorization", "-"), socket=socket), BASIC)
-    assert isinstance(found, Refuse) and (found.status, found.basic) == (401, True)
+    assert isinstance(found, AccessRefused) and (found.status, found.basic) == (401, True)
     # A client that means to send a token is not asked for a password.
     for request in (
         head(("authorization", "Bearer bad"), socket=socket),
@@ -364,7 +366,7 @@ def test_who_shows_nothing_is_asked_by_the_browser(socket: bool) -> None:
         head(("authorization", "-"), query="token=bad", socket=socket),
     ):
         found = verdict(request, BASIC)
-        assert isinstance(found, Refuse) and (found.status, found.basic) == (401, False)
+        assert isinstance(found, AccessRefused) and (found.status, found.basic) == (401, False)
     assert code(head(socket=socket), BASIC) == "allowed", "tokens are good as elsewhere"
 
 
@@ -386,24 +388,27 @@ ELSEWHERE = [
 def test_what_the_browser_adds_by_itself_is_no_credential_for_other_pages(
     marks: tuple[tuple[str, str], ...], method: str, page: bool, socket: bool
 ) -> None:
-    demand = Demand(access="view", basic=True, page=page)
+    demand = AccessRequirement(access="view", basic=True, page=page)
     for credential in (typed(), ("authorization", "-")):
         request = head(credential, *marks, method=method, socket=socket)
         found = verdict(request, demand)
-        assert isinstance(found, Refuse) and found.status == 403, "and no browser asks in its name"
+        assert isinstance(found, AccessRefused) and found.status == 403, "and no browser asks in its name"
         assert asks_for_basic(request, demand, HOUSE) is None, "it costs no attempt"
 
 
 def test_a_link_of_another_site_may_be_followed_to_a_page_and_to_nothing_else() -> None:
     link = (("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate"), ("sec-fetch-dest", "document"))
-    assert code(head(typed(), *link), Demand(access="view", basic=True, page=True)) == "allowed"
+    assert code(head(typed(), *link), AccessRequirement(access="view", basic=True, page=True)) == "allowed"
     assert code(head(typed(), *link), BASIC) == "cross_site"
-    assert code(head(typed(), *link, method="POST"), Demand(access="view", basic=True, page=True)) == "cross_site"
+    assert (
+        code(head(typed(), *link, method="POST"), AccessRequirement(access="view", basic=True, page=True))
+        == "cross_site"
+    )
 
 
 def test_a_password_is_looked_at_only_where_all_else_is_right() -> None:
     assert asks_for_basic(head(typed()), BASIC, HOUSE) == ("ann", "pâss:w")
     for request in (head(typed(), ("host", "attacker.test")), head(typed(), ("origin", "http://evil")), head()):
         assert asks_for_basic(request, BASIC, HOUSE) is None
-    for demand in (VIEW, Demand(access="public", basic=True), Demand(access="agent", basic=True)):
+    for demand in (VIEW, AccessRequirement(access="public", basic=True), AccessRequirement(access="agent", basic=True)):
         assert asks_for_basic(head(typed()), demand, HOUSE) is None

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.auth.hosts import Authority, House, Origin, address, is_loopback, parse_authority, parse_origin
+from fairlead.auth.hosts import AllowedOrigins, Authority, Origin, address, is_loopback, parse_authority, parse_origin
 
-HOUSE = House(ports=frozenset({8787}))
-PUBLIC = House(
+HOUSE = AllowedOrigins(ports=frozenset({8787}))
+PUBLIC = AllowedOrigins(
     ports=frozenset({8787}),
     public=Origin("https", "gw.example", 443),
     origins=frozenset({Origin("https", "friend.example", 443)}),
@@ -109,7 +109,7 @@ def test_an_origin_is_spelled_without_its_default_port() -> None:
     assert parse_origin("https://a.example:443") == parse_origin("https://a.example")
 
 
-def owns(house: House, host: str, local: str = "127.0.0.1", secure: bool = False) -> bool:
+def owns(house: AllowedOrigins, host: str, local: str = "127.0.0.1", secure: bool = False) -> bool:
     found = parse_authority(host)
     return found is not None and house.owns_host(found, local=local, secure=secure)
 
@@ -122,10 +122,10 @@ def test_loopback_names_with_our_port_are_ours() -> None:
 
 
 def test_port_80_need_not_be_said() -> None:
-    plain = House(ports=frozenset({80}))
+    plain = AllowedOrigins(ports=frozenset({80}))
     assert owns(plain, "localhost") and owns(plain, "localhost:80")
     assert not owns(plain, "localhost", secure=True)
-    assert owns(House(ports=frozenset({443})), "localhost", secure=True)
+    assert owns(AllowedOrigins(ports=frozenset({443})), "localhost", secure=True)
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_the_public_name_is_ours_with_its_own_port_only() -> None:
 
 
 def test_an_origin_is_ours_with_its_scheme_only() -> None:
-    def owned(house: House, text: str, secure: bool = False) -> bool:
+    def owned(house: AllowedOrigins, text: str, secure: bool = False) -> bool:
         origin = parse_origin(text)
         return origin is not None and house.owns_origin(origin, local="127.0.0.1", secure=secure)
 

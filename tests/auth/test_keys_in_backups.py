@@ -8,7 +8,7 @@ from fairlead.auth.keyfile import FILE, URLS, KeyFile
 from fairlead.auth.signed import sign
 from fairlead.model.accounts import DEFAULT_SCOPES
 from fairlead.notices.sealing import FILE as SECRETS
-from fairlead.notices.sealing import Seal
+from fairlead.notices.sealing import FieldCipher
 from fairlead.stores.sqlite import SqliteStore, restore
 from fairlead.testing.clock import ManualClock
 
@@ -25,7 +25,7 @@ async def test_no_live_key_is_in_a_backup(tmp_path: Path) -> None:
     made = await credentials.create("token", "laptop", ("view",))
     await credentials.accounts.add("ann", "long enough", DEFAULT_SCOPES)
     await credentials.accounts.sign_in("ann", "long enough", "203.0.113.7")
-    Seal(data).seal("a secret")
+    FieldCipher(data).seal("a secret")
     link = credentials.sign(made.credential.id, "/x", "")
     assert credentials.signature("/x", link.url.partition("?")[2]) is not None
     forged = sign(OLD, "/x", "", made.credential.id, link.expires)

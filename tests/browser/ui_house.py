@@ -21,8 +21,8 @@ from browser.browsing import eventually
 from fairlead import wiring
 from fairlead.config import Config
 from fairlead.model.agents import AgentInfo
-from fairlead.model.requests import Action
-from fairlead.server.shell import BUILT, WebShell
+from fairlead.model.requests import ServiceCall
+from fairlead.server.shell import BUILT, WebUi
 from patience import PATIENCE
 from sessions.rig import SaidAgent, SaidKind
 
@@ -64,7 +64,7 @@ class SpokenKind(SaidKind):
     async def info(self) -> AgentInfo:
         return AgentInfo(name=self.name, ways={"stdio": "yes", "terminal": "yes"})
 
-    def performers(self) -> Mapping[type[Action], Any]:
+    def performers(self) -> Mapping[type[ServiceCall], Any]:
         return {}
 
 
@@ -117,7 +117,7 @@ class Device:
 
 
 class UiHouse:
-    def __init__(self, browser: Browser, running: wiring.Running, folder: Path, kind: SpokenKind | None) -> None:
+    def __init__(self, browser: Browser, running: wiring.GatewayInfo, folder: Path, kind: SpokenKind | None) -> None:
         self.running = running
         self.folder = folder
         self.kind = kind
@@ -212,7 +212,7 @@ async def ui_house(
     **config: Any,
 ) -> AsyncIterator[UiHouse]:
     """`said`: what the agent says is said by the test; else it is the demo agent. `env` is the gateway's own."""
-    ui = WebShell(built_once())
+    ui = WebUi(built_once())
     monkeypatch.setattr(wiring, "WebShell", lambda: ui)
     assert AXE.exists(), "axe-core is not there: `npm ci` in web/ fetches it"
     kind = SpokenKind() if said else None

@@ -13,7 +13,7 @@ import pytest
 
 from fairlead.cli.main import main
 from fairlead.config import Config
-from fairlead.wiring import Running, running
+from fairlead.wiring import GatewayInfo, running
 
 
 class Ran(NamedTuple):
@@ -30,7 +30,7 @@ class Ran(NamedTuple):
 class House(NamedTuple):
     """A running gateway: where it is, and the folder that its sessions may work in."""
 
-    running: Running
+    running: GatewayInfo
     data: Path
     project: Path
 
@@ -74,7 +74,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     data, project = tmp_path_factory.mktemp("data"), tmp_path_factory.mktemp("project")
     homes = (str(project / ".claude"),)
     config = Config(port=0, data=str(data), agent="demo", roots=(str(project),), claude_homes=homes)
-    started: list[Running | BaseException] = []
+    started: list[GatewayInfo | BaseException] = []
     ready = threading.Event()
     loop = asyncio.new_event_loop()
     stop = asyncio.Event()

@@ -23,8 +23,8 @@ SIZES: dict[str, Any] = {
 }
 
 
-def permission() -> ev.PermissionAsked:
-    return ev.PermissionAsked(
+def permission() -> ev.PermissionRequested:
+    return ev.PermissionRequested(
         id=EventId("e"), request=RequestId("r"), call=CallId("c"), tool="Bash", input={"command": "ls"}
     )
 

@@ -21,7 +21,7 @@ from agents.claude_driver.hook_house import SESSION, HookProcess, House, decided
 from cli.conftest import Fairlead
 from fairlead.agents.claude import hooks
 from fairlead.agents.claude.control import HookAnswer
-from fairlead.agents.claude.hooks import HookPost
+from fairlead.agents.claude.hooks import HookEndpoint
 from fairlead.agents.claude.permits import denial
 from fairlead.cli import hook as program
 from fairlead.server.binding import Binding
@@ -66,7 +66,7 @@ async def soon(event: asyncio.Event) -> None:
     await asyncio.wait_for(event.wait(), PATIENCE)
 
 
-async def in_a_shell(post: HookPost) -> HookProcess:
+async def in_a_shell(post: HookEndpoint) -> HookProcess:
     """As the CLI runs it."""
     pipe = asyncio.subprocess.PIPE
     shell = await asyncio.create_subprocess_exec(
@@ -387,8 +387,8 @@ def test_an_answer_that_nobody_takes_blocks(answering: Callable[..., str], monke
 def test_what_nobody_decides_in_all_that_time_is_denied(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setattr(program, "LOOK_S", 0.01)
-        gateway = program.Gateway(f"http://127.0.0.1:{silent.getsockname()[1]}", "t")
-        with pytest.raises(program.Failed, match="Nobody has decided"):
+        gateway = program.HookGateway(f"http://127.0.0.1:{silent.getsockname()[1]}", "t")
+        with pytest.raises(program.HookFailed, match="Nobody has decided"):
             gateway.ask("pre-tool-use", b"{}", 60, longest=0.05)
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from agents.claude_transcripts.written import conversation, lines
 from fairlead.config import Config
-from fairlead.wiring import Running, running
+from fairlead.wiring import GatewayInfo, running
 
 PATIENCE = 3000.0
 """For the long form on a busy machine; nothing is asserted about the time itself."""
@@ -37,7 +37,7 @@ def write_many(home: Path, count: int) -> set[str]:
     return sessions
 
 
-async def all_listed(gateway: Running, count: int) -> None:
+async def all_listed(gateway: GatewayInfo, count: int) -> None:
     """The files are found in the background."""
     headers = {"Authorization": f"Bearer {gateway.token}"}
     async with httpx.AsyncClient(base_url=gateway.url, headers=headers, timeout=PATIENCE) as http:
@@ -64,7 +64,7 @@ class Import:
         self.sessions: list[str] = []
 
     @classmethod
-    async def start(cls, gateway: Running, env: dict[str, str], *words: str) -> "Import":
+    async def start(cls, gateway: GatewayInfo, env: dict[str, str], *words: str) -> "Import":
         address = ("--url", gateway.url, "--token", gateway.token)
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-c", COMMAND, "import", "--json", *words, *address),

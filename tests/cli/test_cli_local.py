@@ -11,7 +11,7 @@ import pytest
 
 from cli.conftest import Fairlead
 from fairlead.cli.commands.storage import cutoff
-from fairlead.cli.errors import Usage
+from fairlead.cli.errors import UsageError
 from fairlead.cli.output import ago, size
 
 SESSION = "00000000-0000-4000-8000-000000000000"
@@ -219,7 +219,7 @@ def test_ages_and_dates() -> None:
     assert cutoff("2023-01-01T00:00:00+00:00", None, now) == 1_672_531_200_000
     bad: list[tuple[str | None, str | None]] = [(None, None), ("2023-01-01", "1d"), ("2999-01-01", None)]
     for before, older_than in bad:
-        with pytest.raises(Usage):
+        with pytest.raises(UsageError):
             cutoff(before, older_than, now)
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.cli.errors import Denied, Unreachable, Usage
-from fairlead.cli.place import Place, Wanted, checked_url, is_loopback
+from fairlead.cli.errors import Denied, Unreachable, UsageError
+from fairlead.cli.place import Endpoint, EndpointOptions, checked_url, is_loopback
 
 
 @pytest.fixture
@@ -19,17 +19,17 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_the_data_folder_tells_address_and_token(folder: Path) -> None:
-    assert Wanted(data=str(folder)).find({}) == Place("https://gateway.example:8443", "secret", own=True)
-    assert Wanted().find({"FAIRLEAD_DATA": str(folder)}).token == "secret"
+    assert EndpointOptions(data=str(folder)).find({}) == Endpoint("https://gateway.example:8443", "secret", own=True)
+    assert EndpointOptions().find({"FAIRLEAD_DATA": str(folder)}).token == "secret"
 
 
 def test_a_token_of_the_command_line_counts(folder: Path) -> None:
-    assert Wanted(token="mine", data=str(folder)).find({}).token == "mine"
+    assert EndpointOptions(token="mine", data=str(folder)).find({}).token == "mine"
 
 
 def test_nobody_serving_says_how_to_start_one(tmp_path: Path) -> None:
     with pytest.raises(Unreachable, match="fairlead serve"):
-        Wanted(data=str(tmp_path)).find({})
+        EndpointOptions(data=str(tmp_path)).find({})
 
 
 def test_the_file_of_a_gateway_that_died_is_not_believed(folder: Path) -> None:
@@ -40,35 +40,35 @@ def test_the_file_of_a_gateway_that_died_is_not_believed(folder: Path) -> None:
     os.waitpid(dead, 0)
     (folder / "server.json").write_text(json.dumps({"url": "http://127.0.0.1:7433", "pid": dead}))
     with pytest.raises(Unreachable):
-        Wanted(data=str(folder)).find({})
+        EndpointOptions(data=str(folder)).find({})
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"url": 1}', '{"url": "http://x"}', '{"url": "http://x", "pid": -1}'])
 def test_a_broken_file_is_no_gateway(folder: Path, text: str) -> None:
     (folder / "server.json").write_text(text)
     with pytest.raises(Unreachable):
-        Wanted(data=str(folder)).find({})
+        EndpointOptions(data=str(folder)).find({})
 
 
 def test_the_kept_token_is_not_sent_to_strangers(folder: Path) -> None:
     env = {"FAIRLEAD_DATA": str(folder)}
     with pytest.raises(Denied, match="FAIRLEAD_TOKEN"):
-        Wanted(url="https://evil.example").find(env)
-    assert Wanted(url="http://127.0.0.1:9/").find(env) == Place("http://127.0.0.1:9", "secret")
-    assert Wanted(url="https://gateway.example:8443/").find(env).token == "secret"
-    assert Wanted(url="https://proxy.example", data=str(folder)).find({}).token == "secret"
-    assert Wanted(url="https://evil.example", token="for them").find(env).token == "for them"
+        EndpointOptions(url="https://evil.example").find(env)
+    assert EndpointOptions(url="http://127.0.0.1:9/").find(env) == Endpoint("http://127.0.0.1:9", "secret")
+    assert EndpointOptions(url="https://gateway.example:8443/").find(env).token == "secret"
+    assert EndpointOptions(url="https://proxy.example", data=str(folder)).find({}).token == "secret"
+    assert EndpointOptions(url="https://evil.example", token="for them").find(env).token == "for them"
 
 
 def test_a_missing_token_says_how_to_give_one(folder: Path) -> None:
     (folder / "admin-token").unlink()
     with pytest.raises(Denied, match="FAIRLEAD_TOKEN"):
-        Wanted(data=str(folder)).find({})
+        EndpointOptions(data=str(folder)).find({})
 
 
 @pytest.mark.parametrize("url", ["localhost:7433", "ftp://x", "http://", "http://a b", "http://x:99999"])
 def test_what_is_not_an_address_is_refused(url: str) -> None:
-    with pytest.raises(Usage):
+    with pytest.raises(UsageError):
         checked_url(url)
 
 

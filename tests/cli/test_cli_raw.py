@@ -13,7 +13,7 @@ import pytest
 from cli.conftest import Fairlead
 from fairlead.model.terminals import Program, Screen, Size, Terminal, session_terminal
 from fairlead.system.clock import SystemClock
-from fairlead.system.process import Patience
+from fairlead.system.process import StopTimeouts
 from fairlead.system.proctable import descendants, kill
 from fairlead.terminals import TerminalActions, TerminalRegistry
 from fairlead.terminals.emulator import Emulator
@@ -60,7 +60,7 @@ class Desk:
 
 @pytest.fixture
 async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
-    terminals = TerminalRegistry(SystemClock(), 4, Patience(close=1, terminate=1))
+    terminals = TerminalRegistry(SystemClock(), 4, StopTimeouts(close=1, terminate=1))
     async with serving(performers=TerminalActions(terminals).performers()) as served:
         yield Desk(served, terminals, tmp_path)
         await terminals.close()

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from fairlead.cli.output import Printer, console
-from fairlead.cli.render import Renderer, seconds
+from fairlead.cli.render import EventRenderer, seconds
 from fairlead.model import events as ev
 from fairlead.model.ids import EventId, MessageId
 
@@ -20,10 +20,10 @@ def recorded(case: Path) -> list[ev.Event]:
     return [ev.decode(line) for line in (case / "in.jsonl").read_bytes().splitlines()]
 
 
-def shown(events: list[ev.Event], renderer: Renderer | None = None) -> str:
+def shown(events: list[ev.Event], renderer: EventRenderer | None = None) -> str:
     target = StringIO()
     printer = Printer(console(file=target))
-    renderer = renderer or Renderer()
+    renderer = renderer or EventRenderer()
     for event in events:
         printer.show(renderer.step(event))
     printer.fresh()
@@ -74,7 +74,7 @@ def test_the_cases_have_every_kind_of_event() -> None:
 def test_a_message_that_the_reader_typed_is_not_repeated() -> None:
     said = ev.UserMessage(id=EventId("e"), message=MessageId("m"), content=())
     assert shown([said]) != ""
-    assert shown([said], Renderer(frozenset({said.message}))) == ""
+    assert shown([said], EventRenderer(frozenset({said.message}))) == ""
 
 
 def test_a_piece_after_a_hole_waits_for_the_whole_block() -> None:

@@ -11,13 +11,13 @@ from websockets.asyncio.server import ServerConnection, serve
 from websockets.http11 import Request, Response
 from websockets.typing import Subprotocol
 
-from fairlead.cli.client import Api, Line, Note, Patience, Watch
-from fairlead.cli.errors import CliError, Denied, Failed, Missing, Unreachable
-from fairlead.cli.place import Place
+from fairlead.cli.client import Api, EventLine, Note, ReconnectDelays, SessionWatch
+from fairlead.cli.errors import CliError, CommandFailed, Denied, Missing, Unreachable
+from fairlead.cli.place import Endpoint
 
 SESSION = "0a000000-0000-4000-8000-000000000001"
 Handler = Callable[[ServerConnection], Awaitable[None]]
-QUICK = Patience(tries=3, first=0.0, longest=0.0)
+QUICK = ReconnectDelays(tries=3, first=0.0, longest=0.0)
 
 
 def event(seq: int, kind: str = "notice", **fields: Any) -> str:
@@ -51,7 +51,7 @@ async def breaks(socket: ServerConnection) -> None:
 
 
 class Fake(NamedTuple):
-    place: Place
+    place: Endpoint
     wanted: list[dict[str, Any]]
 
 
@@ -70,23 +70,23 @@ async def gateway(*handlers: Handler, refuse: tuple[HTTPStatus, str] | None = No
     spoken = [Subprotocol("fairlead.v1.json")]
     async with serve(handle, "127.0.0.1", 0, process_request=answer, subprotocols=spoken) as server:
         port = next(iter(server.sockets)).getsockname()[1]
-        yield Fake(Place(f"http://127.0.0.1:{port}", "token"), wanted)
+        yield Fake(Endpoint(f"http://127.0.0.1:{port}", "token"), wanted)
 
 
-async def told(fake: Fake, until: int, after: int = 0, log_id: str = "") -> list[Line | Note]:
+async def told(fake: Fake, until: int, after: int = 0, log_id: str = "") -> list[EventLine | Note]:
     """What a watch tells up to and with the event `until`."""
-    found: list[Line | Note] = []
-    watch = Watch(lambda: fake.place, SESSION, after, log_id, patience=QUICK)
+    found: list[EventLine | Note] = []
+    watch = SessionWatch(lambda: fake.place, SESSION, after, log_id, patience=QUICK)
     async with aclosing(watch.told()) as items:
         async for item in items:
             found.append(item)
-            if isinstance(item, Line) and item.seq == until:
+            if isinstance(item, EventLine) and item.seq == until:
                 break
     return found
 
 
-def seqs(items: list[Line | Note]) -> list[int]:
-    return [item.seq for item in items if isinstance(item, Line)]
+def seqs(items: list[EventLine | Note]) -> list[int]:
+    return [item.seq for item in items if isinstance(item, EventLine)]
 
 
 async def test_a_broken_connection_is_made_good_from_the_cursor() -> None:
@@ -137,7 +137,7 @@ async def test_fields_of_an_event_are_not_taken_for_those_of_a_frame() -> None:
 async def test_kinds_and_frames_of_a_newer_gateway_pass() -> None:
     frames = (subscribed(), '{"type":"weather","sunny":true}', event(1, "brand.new", depth=1), event(2))
     async with gateway(says(*frames, stay=True)) as fake:
-        first, second = (item for item in await told(fake, until=2) if isinstance(item, Line))
+        first, second = (item for item in await told(fake, until=2) if isinstance(item, EventLine))
     assert first.event is None
     assert msgspec.json.decode(first.raw)["depth"] == 1
     assert second.event is not None
@@ -170,16 +170,16 @@ async def test_patience_has_an_end_and_says_how_to_go_on() -> None:
 async def test_an_address_is_looked_up_again_at_every_try() -> None:
     async with gateway(says(subscribed(), event(3), stay=True)) as second, gateway(breaks) as first:
         places = [first.place, second.place]
-        watch = Watch(lambda: places.pop(0) if len(places) > 1 else places[0], SESSION, 0, patience=QUICK)
+        watch = SessionWatch(lambda: places.pop(0) if len(places) > 1 else places[0], SESSION, 0, patience=QUICK)
         async with aclosing(watch.told()) as items:
             found = [item async for item in _until(items, 3)]
     assert seqs(found) == [1, 2, 3]
 
 
-async def _until(items: AsyncIterator[Line | Note], seq: int) -> AsyncIterator[Line | Note]:
+async def _until(items: AsyncIterator[EventLine | Note], seq: int) -> AsyncIterator[EventLine | Note]:
     async for item in items:
         yield item
-        if isinstance(item, Line) and item.seq == seq:
+        if isinstance(item, EventLine) and item.seq == seq:
             return
 
 
@@ -189,14 +189,14 @@ async def test_a_gateway_that_is_away_is_found_by_its_file_when_it_is_back() -> 
 
     async with gateway(says(subscribed(), event(1), stay=True)) as fake:
 
-        def locate() -> Place:
+        def locate() -> Endpoint:
             nonlocal tries
             tries += 1
             if tries < 3:
                 raise Unreachable("nobody")
             return fake.place
 
-        watch = Watch(locate, SESSION, 0, patience=QUICK)
+        watch = SessionWatch(locate, SESSION, 0, patience=QUICK)
         async with aclosing(watch.told()) as items:
             assert seqs([item async for item in _until(items, 1)]) == [1]
 
@@ -204,10 +204,10 @@ async def test_a_gateway_that_is_away_is_found_by_its_file_when_it_is_back() -> 
 @pytest.mark.parametrize(
     ("status", "body", "error", "words"),
     [
-        (HTTPStatus.OK, "<html>", Failed, "not understood"),
-        (HTTPStatus.BAD_GATEWAY, "<html>", Failed, "is this a Fairlead gateway"),
+        (HTTPStatus.OK, "<html>", CommandFailed, "not understood"),
+        (HTTPStatus.BAD_GATEWAY, "<html>", CommandFailed, "is this a Fairlead gateway"),
         (HTTPStatus.UNAUTHORIZED, '{"error":{"code":"x","message":"No."}}', Denied, "FAIRLEAD_TOKEN"),
-        (HTTPStatus.CONFLICT, '{"error":{"code":"busy","message":"Not now."}}', Failed, "Not now"),
+        (HTTPStatus.CONFLICT, '{"error":{"code":"busy","message":"Not now."}}', CommandFailed, "Not now"),
     ],
 )
 async def test_answers_of_strangers_become_errors(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from e2e import harness
-from fairlead.agents.claude.probe import Prober
+from fairlead.agents.claude.probe import VersionProbe
 from fairlead.agents.claude.versions import Version
 from fairlead.testing.model_api import ScriptedModel
 from tools.clis import program_path
@@ -49,15 +49,15 @@ TOLD: dict[tuple[tuple[str, ...], int], Version] = {}
 @pytest.fixture(autouse=True)
 def each_program_is_asked_once_for_its_version(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each gateway asks, and the oldest CLI needs half a second for its answer: one gateway of a worker does."""
-    asks = Prober._ask
+    asks = VersionProbe._ask
 
-    async def ask(prober: Prober, command: Sequence[str], env: Mapping[str, str]) -> Version:
+    async def ask(prober: VersionProbe, command: Sequence[str], env: Mapping[str, str]) -> Version:
         key = (tuple(command), os.stat(command[0]).st_mtime_ns)
         if key not in TOLD:
             TOLD[key] = await asks(prober, command, env)
         return TOLD[key]
 
-    monkeypatch.setattr(Prober, "_ask", ask)
+    monkeypatch.setattr(VersionProbe, "_ask", ask)
 
 
 @pytest.fixture

@@ -12,10 +12,10 @@ import httpx
 from websockets.asyncio.client import ClientConnection, connect
 
 from fairlead.config import Config, load
-from fairlead.sessions.services import McpServer
+from fairlead.sessions.services import McpServerSettings
 from fairlead.testing.fold import Fold, FoldState
 from fairlead.testing.model_api import ScriptedModel
-from fairlead.wiring import Running, running
+from fairlead.wiring import GatewayInfo, running
 from patience import PATIENCE
 
 Line = dict[str, Any]
@@ -33,7 +33,7 @@ class Desk:
     `events` starts empty. `folded` and `raw` are always about the whole session.
     """
 
-    def __init__(self, gateway: Running, http: httpx.AsyncClient, socket: ClientConnection, cwd: Path) -> None:
+    def __init__(self, gateway: GatewayInfo, http: httpx.AsyncClient, socket: ClientConnection, cwd: Path) -> None:
         self.gateway = gateway
         self.http = http
         self.cwd = cwd
@@ -179,14 +179,14 @@ def settings(data: Path, roots: Path, **overrides: Any) -> Config:
 
 @contextlib.asynccontextmanager
 async def at_desk(
-    config: Config, env: Mapping[str, str], cwd: Path, mcp: Mapping[str, McpServer] | None = None
+    config: Config, env: Mapping[str, str], cwd: Path, mcp: Mapping[str, McpServerSettings] | None = None
 ) -> AsyncIterator[Desk]:
     async with running(config, env, mcp) as gateway, sitting(gateway, cwd) as desk:
         yield desk
 
 
 @contextlib.asynccontextmanager
-async def sitting(gateway: Running, cwd: Path) -> AsyncIterator[Desk]:
+async def sitting(gateway: GatewayInfo, cwd: Path) -> AsyncIterator[Desk]:
     headers = {"Authorization": f"Bearer {gateway.token}"}
     address = gateway.url.replace("http", "ws", 1) + "/v1/ws"
     async with (

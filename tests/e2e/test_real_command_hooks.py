@@ -16,12 +16,12 @@ from e2e.desk import settings, sitting
 from e2e.harness import on_versions
 from e2e.wire import ASKING, BASE, RealCli, real_cli
 from fairlead.agents.claude import control, hooks
-from fairlead.agents.claude.hooks import EVENTS, HookPost
+from fairlead.agents.claude.hooks import EVENTS, HookEndpoint
 from fairlead.agents.claude.launch import arguments
-from fairlead.agents.claude.permits import HookPermits, denial
+from fairlead.agents.claude.permits import HookPermissions, denial
 from fairlead.agents.claude.versions import Version
 from fairlead.model.admin import Announced, AnnounceSession
-from fairlead.model.agents import Ask, Decision, Launch
+from fairlead.model.agents import Decision, Launch, PermissionRequest
 from fairlead.model.auth import Identity
 from fairlead.model.commands import Settings
 from fairlead.model.policy import Behavior, Verdict
@@ -60,19 +60,19 @@ class Desk:
 
     def __init__(self, home: House, version: str) -> None:
         self.sink = MemorySink()
-        self.permits = HookPermits(self.sink, self.sink.records, numbers(version))
+        self.permits = HookPermissions(self.sink, self.sink.records, numbers(version))
         self.told: list[str] = []
         handlers: dict[str, Any] = dict.fromkeys(EVENTS, self._note)
-        self.post: HookPost = home.open({**handlers, "pre-tool-use": self.permits.pre_tool_use})
+        self.post: HookEndpoint = home.open({**handlers, "pre-tool-use": self.permits.pre_tool_use})
 
     async def _note(self, given: Mapping[str, Any]) -> control.HookAnswer:
         self.told.append(given["hook_event_name"])
         return control.HookAnswer()
 
-    async def asked(self, count: int) -> Ask:
+    async def asked(self, count: int) -> PermissionRequest:
         await self.sink.until(lambda: len(self.sink.all("asked")) >= count)
         ask = self.sink.all("asked")[count - 1]
-        assert isinstance(ask, Ask)
+        assert isinstance(ask, PermissionRequest)
         return ask
 
     async def answer(self, count: int, decision: Decision) -> None:
@@ -132,7 +132,7 @@ async def test_the_cli_waits_for_the_person_and_does_what_they_say(
 async def an_interrupt_withdraws_the_question(cli: RealCli, cwd: Path, desk: Desk, clock: ManualClock) -> None:
     await cli.prompt(f"SCRIPT:bash touch {cwd / 'd'}")
     ask = await desk.asked(4)
-    await cli.got(control.Interrupt())
+    await cli.got(control.InterruptRequest())
     assert (await cli.until("result"))["subtype"] == "error_during_execution"
     async with asyncio.timeout(PATIENCE):
         while not clock.waiting:

@@ -71,7 +71,7 @@ async def an_allowed_tool_runs_unchanged_and_the_turn_goes_on(cli: RealCli, cwd:
     call = cli.all("assistant")[-1]["message"]["content"][0]
     request = {name: asked["request"][name] for name in ("tool_name", "input", "tool_use_id")}
     assert request == {"tool_name": "Bash", "input": call["input"], "tool_use_id": call["id"]}
-    allow = control.Allow(updatedInput=request["input"], toolUseID=call["id"])
+    allow = control.AllowTool(updatedInput=request["input"], toolUseID=call["id"])
     await cli.write(control.answer_line(asked["request_id"], allow))
     decision = {"behavior": "allow", "updatedInput": request["input"], "toolUseID": call["id"]}
     answer = {"subtype": "success", "request_id": asked["request_id"], "response": decision}
@@ -82,7 +82,7 @@ async def an_allowed_tool_runs_unchanged_and_the_turn_goes_on(cli: RealCli, cwd:
 
 
 async def a_denial_blocks_the_tool_and_its_words_reach_the_model(cli: RealCli, cwd: Path, model: ScriptedModel) -> None:
-    cli.permission = lambda request: control.Deny(message="the moon is wrong", toolUseID=request["tool_use_id"])
+    cli.permission = lambda request: control.DenyTool(message="the moon is wrong", toolUseID=request["tool_use_id"])
     await cli.turn(f"SCRIPT:bash touch {cwd / 'denied'}")
     assert not (cwd / "denied").exists()
     told = [message["content"] for message in model.of("bash")[-1].told if message["role"] == "user"]
@@ -91,7 +91,7 @@ async def a_denial_blocks_the_tool_and_its_words_reach_the_model(cli: RealCli, c
 
 
 async def a_denial_can_abort_the_whole_run(cli: RealCli, cwd: Path, model: ScriptedModel) -> None:
-    cli.permission = lambda request: control.Deny(message="stop", interrupt=True)
+    cli.permission = lambda request: control.DenyTool(message="stop", interrupt=True)
     await cli.turn("SCRIPT:bash touch aborted")
     assert [request.step for request in model.of("bash")] == [0], "the model was not asked again"
     assert (await cli.turn("SCRIPT:text"))["subtype"] == "success"
@@ -99,14 +99,14 @@ async def a_denial_can_abort_the_whole_run(cli: RealCli, cwd: Path, model: Scrip
 
 async def a_changed_input_is_the_one_that_runs(cli: RealCli, cwd: Path, model: ScriptedModel) -> None:
     (cwd / "everything").mkdir()
-    cli.permission = lambda request: control.Allow(updatedInput={"command": 'echo "blocked"'})
+    cli.permission = lambda request: control.AllowTool(updatedInput={"command": 'echo "blocked"'})
     await cli.turn("SCRIPT:bash rm -rf ./everything")
     assert [m for m in cli.all("user") if "blocked" in str(m)], "the changed command ran"
     assert (cwd / "everything").exists()
     (ran,) = callbacks(cli)
     assert ran["input"]["tool_input"] == {"command": 'echo "blocked"'}, "the description that was left out is gone"
     moved = cwd / "moved.txt"
-    cli.permission = lambda request: control.Allow(updatedInput={**request["input"], "file_path": str(moved)})
+    cli.permission = lambda request: control.AllowTool(updatedInput={**request["input"], "file_path": str(moved)})
     await cli.turn(f"SCRIPT:write {cwd / 'asked.txt'}")
     assert moved.exists()
     assert not (cwd / "asked.txt").exists()
@@ -116,12 +116,12 @@ async def updated_permissions_hold_for_the_session(cli: RealCli, cwd: Path, mode
     rule = control.AddRules(
         rules=(control.PermissionRule("Bash", "python3:*"),), behavior="allow", destination="session"
     )
-    cli.permission = lambda request: control.Allow(updatedInput=request["input"], updatedPermissions=(rule,))
+    cli.permission = lambda request: control.AllowTool(updatedInput=request["input"], updatedPermissions=(rule,))
     await cli.turn("SCRIPT:bash python3 one.py")
     await cli.turn("SCRIPT:bash python3 two.py")
     assert cli.asked() == ["Bash"]
-    mode = control.SetMode(mode="acceptEdits", destination="session")
-    cli.permission = lambda request: control.Allow(updatedInput=request["input"], updatedPermissions=(mode,))
+    mode = control.SetModeUpdate(mode="acceptEdits", destination="session")
+    cli.permission = lambda request: control.AllowTool(updatedInput=request["input"], updatedPermissions=(mode,))
     await cli.turn(f"SCRIPT:write {cwd / 'a.txt'}")
     await cli.turn(f"SCRIPT:write {cwd / 'b.txt'}")
     assert cli.asked() == ["Bash", "Write"]
@@ -137,7 +137,7 @@ async def test_updated_permissions_in_the_settings_hold_for_a_process_that_asks_
         rules=(control.PermissionRule("Bash", "python3:*"),), behavior="allow", destination="userSettings"
     )
     async with start() as cli:
-        cli.permission = lambda request: control.Allow(updatedInput=request["input"], updatedPermissions=(rule,))
+        cli.permission = lambda request: control.AllowTool(updatedInput=request["input"], updatedPermissions=(rule,))
         await cli.turn("SCRIPT:bash python3 one.py")
         assert cli.asked() == ["Bash"]
     async with start(base=BASE) as cli:
@@ -409,9 +409,9 @@ async def test_a_server_of_ours_is_called_over_the_wire(start: Start, version: s
 async def test_servers_are_set_toggled_and_told(start: Start, version: str, tmp_path: Path) -> None:
     script = tmp_path / "server.py"
     script.write_text(_SERVER)
-    good = control.McpServer(type="stdio", command=sys.executable, args=(str(script),))
-    broken = control.McpServer(type="stdio", command="/nowhere/server")
-    far = control.McpServer(type="http", url="http://127.0.0.1:9/mcp")
+    good = control.McpServerConfig(type="stdio", command=sys.executable, args=(str(script),))
+    broken = control.McpServerConfig(type="stdio", command="/nowhere/server")
+    far = control.McpServerConfig(type="http", url="http://127.0.0.1:9/mcp")
     async with start() as cli:
         await cli.set_up()
 

@@ -78,14 +78,14 @@ async def an_interrupt_withdraws_the_permission_that_waits_and_is_answered_by_an
     if not since(version, "2.1.170"):
         again = await cli.ask(control.Initialize())
         assert (again["subtype"], again["pending_permission_requests"]) == ("error", [asked])
-    answer = await cli.got(control.Interrupt())
+    answer = await cli.got(control.InterruptRequest())
     assert answer in ({}, {"still_queued": []})
     assert (await cli.until("result"))["subtype"] == "error_during_execution"
     (withdrawn,) = cli.all("control_cancel_request")
     assert withdrawn == {"type": "control_cancel_request", "request_id": asked["request_id"]}
     said = [number for number, m in enumerate(cli.seen) if "[Request interrupted" in str(m.get("message"))]
     assert said and said[-1] < cli.seen.index(cli.all("result")[0])
-    await cli.got(control.Interrupt())
+    await cli.got(control.InterruptRequest())
     assert (await cli.turn("SCRIPT:text after"))["subtype"] == "success"
     assert len(cli.all("result")) == 2, "an interrupt of nothing has no result"
 
@@ -98,7 +98,7 @@ async def a_request_that_it_does_not_know_is_an_error_or_never_answered(cli: Rea
     else:
         await cli.write(control.request_line("r-unknown", control.OtherRequest(subtype="made_up")))
         await cli.turn("SCRIPT:text")
-        await cli.got(control.Interrupt())
+        await cli.got(control.InterruptRequest())
         assert "r-unknown" not in [m["response"]["request_id"] for m in cli.all("control_response")]
 
 

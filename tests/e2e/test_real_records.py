@@ -30,8 +30,8 @@ async def turn(cli: RealCli, prompt: str) -> list[Message]:
     return cli.seen[before : cli.seen.index(result) + 1]
 
 
-def deny(request: Message) -> control.Deny:
-    return control.Deny(message="not now")
+def deny(request: Message) -> control.DenyTool:
+    return control.DenyTool(message="not now")
 
 
 @on_versions()

@@ -101,11 +101,11 @@ async def _written(cli: RealCli, uuids: set[str]) -> None:
 
 async def model_and_thinking_are_set_by_request(cli: RealCli, version: str, cwd: Path, model: ScriptedModel) -> None:
     await cli.turn("SCRIPT:text a")
-    told = await cli.got(control.SetModel(model="claude-haiku-4-5"))
+    told = await cli.got(control.SetModelRequest(model="claude-haiku-4-5"))
     assert told == ({"model": "claude-haiku-4-5"} if since(version, "2.1.310") else {})
     assert not await cli.got(control.SetMaxThinkingTokens(max_thinking_tokens=2000))
     await cli.turn("SCRIPT:text b")
-    await cli.got(control.SetModel(model="default"))
+    await cli.got(control.SetModelRequest(model="default"))
     assert not await cli.got(control.SetMaxThinkingTokens(max_thinking_tokens=None))
     await cli.turn("SCRIPT:text c")
     first, second, third = (request.model for request in model.of("text"))
@@ -133,7 +133,7 @@ async def an_interrupt_withdraws_the_permission_that_waits(
     cli.permission = None
     await cli.prompt("SCRIPT:bash touch withdrawn")
     asked = await cli.until(lambda m: m.get("request", {}).get("subtype") == "can_use_tool")
-    await cli.got(control.Interrupt())
+    await cli.got(control.InterruptRequest())
     withdrawn = await cli.until("control_cancel_request")
     assert withdrawn["request_id"] == asked["request_id"]
     await cli.until("result")
@@ -243,7 +243,7 @@ async def a_prompt_whose_uuid_was_seen_is_skipped(cli: RealCli, model: ScriptedM
 async def an_interrupt_aborts_the_turn_and_the_next_prompt_works(cli: RealCli) -> None:
     await cli.prompt("SCRIPT:slow 200")
     await cli.until(lambda m: m["type"] == "stream_event" and m["event"]["type"] == "content_block_delta")
-    await cli.got(control.Interrupt())
+    await cli.got(control.InterruptRequest())
     assert (await cli.until("result"))["subtype"] == "error_during_execution"
     assert (await cli.turn("SCRIPT:text after"))["subtype"] == "success"
 
@@ -369,7 +369,7 @@ async def resume_reads_the_transcript_of_the_folder(start: Start, model: Scripte
 async def test_plan_mode_reads_freely_and_shows_the_plan_for_approval(start: Start, cli_cwd: Path) -> None:
     (cli_cwd / "a.txt").write_text("the tide is high")
     async with start("--permission-mode", "plan") as cli:
-        cli.permission = lambda request: control.Deny(message="not yet")
+        cli.permission = lambda request: control.DenyTool(message="not yet")
         await cli.turn(f"SCRIPT:read {cli_cwd / 'a.txt'}")
         assert "the tide is high" in str(cli.all("user"))
         assert cli.asked() == [], "reading needs no word"

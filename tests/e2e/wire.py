@@ -22,8 +22,8 @@ IN_DEFAULT_MODE = ("--permission-mode", "default")
 """2.1.300 begins in the mode auto."""
 
 
-def allow(request: Message) -> control.Allow | control.Deny:
-    return control.Allow(updatedInput=request["input"])
+def allow(request: Message) -> control.AllowTool | control.DenyTool:
+    return control.AllowTool(updatedInput=request["input"])
 
 
 class RealCli:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from agents.claude.golden_claude import cases, inputs
 from clients.claudecodeui.ccui_telling import Frame, Telling, shown, stepped
 from clients.cognova.telling import SESSION
-from fairlead.clients.claudecodeui.chat_frames import FRAMES, ChatVariant
+from fairlead.clients.claudecodeui.chat_frames import FRAMES, ChatEncoder
 from fairlead.model import events as ev
 from fairlead.model.moments import moment as written
 from fairlead.testing.claudecodeui_client import Shown
@@ -68,7 +68,7 @@ def check_replay(telling: Telling) -> None:
 
 def check_whole(telling: Telling) -> None:
     """Who does not look at it is told the same, each text as a row and none in pieces."""
-    frames = stepped(ChatVariant(whole=True), telling.memory().known, telling.published)
+    frames = stepped(ChatEncoder(whole=True), telling.memory().known, telling.published)
     told = [words(frame) for frame in telling.live() if frame["kind"] not in PIECES or "role" in frame]
     assert [words(frame) for frame in frames] == told
     assert not {frame["kind"] for frame in frames} & PIECES

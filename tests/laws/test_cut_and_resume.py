@@ -17,7 +17,7 @@ from fairlead.agents.claude.interpreter import ClaudeInterpreter
 from fairlead.clients.native.codec import CODECS
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Entry
-from fairlead.sessions.log import Stage
+from fairlead.sessions.log import PendingEntries
 from fairlead.testing.fold import Fold, FoldState
 
 SESSION = SessionId("11111111-1111-4111-8111-111111111111")
@@ -42,7 +42,7 @@ def history_of(inputs: Iterable[dict[str, Any]]) -> History:
     interpreter = ClaudeInterpreter(SESSION)
     head = at = 0
     for number, said in enumerate(inputs):
-        stage = Stage(head, at, 1000)
+        stage = PendingEntries(head, at, 1000)
         outcome = feed(interpreter, said, number)
         for event in outcome.events:
             placed, entry = stage.add(event)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from agents.claude_driver.hook_house import decided
 from fairlead.agents.claude.control import HookAnswer, HookOutput
-from fairlead.agents.claude.hooks import GONE_SECONDS, HookPost
+from fairlead.agents.claude.hooks import GONE_SECONDS, HookEndpoint
 from fairlead.testing.clock import ManualClock
 from patience import settled
 
@@ -33,7 +33,7 @@ class World:
 
     def __init__(self) -> None:
         self.clock = ManualClock()
-        self.post = HookPost({"pre-tool-use": self._handle}, {}, self.clock, lambda: None)
+        self.post = HookEndpoint({"pre-tool-use": self._handle}, {}, self.clock, lambda: None)
         self.asked: list[str] = []
         self.person: dict[str, asyncio.Future[HookAnswer]] = {}
         self.allowed: set[str] = set()

@@ -11,14 +11,16 @@ from hypothesis import strategies as st
 
 from fairlead.model import events as ev
 from fairlead.model.ids import CallId
-from fairlead.model.insight import Insight
+from fairlead.model.insight import UsageStats
 from fairlead.stores.sqlite import SqliteStore
 from fairlead.testing.insight_conformance import HOUR, ID, NOON, Log, called, counted, ended
 
 QUARTER = HOUR // 4
 
 models = st.sampled_from(["opus", "haiku"])
-usages = st.dictionaries(models, st.builds(ev.Usage, input=st.integers(0, 9), output=st.integers(0, 9)), max_size=2)
+usages = st.dictionaries(
+    models, st.builds(ev.ModelUsage, input=st.integers(0, 9), output=st.integers(0, 9)), max_size=2
+)
 turns = st.builds(ended, st.sampled_from(["completed", "failed", "cancelled"]), usage=usages)
 calls = st.sampled_from(["a", "b", "c"]).map(lambda call: called(call, f"Tool-{call}"))
 ends = st.builds(
@@ -53,7 +55,7 @@ def expected(told: list[tuple[int, int, ev.Event]], offset: int) -> tuple[Counte
     return +tokens, +used
 
 
-def found(insight: Insight) -> tuple[Counter[object], Counter[object]]:
+def found(insight: UsageStats) -> tuple[Counter[object], Counter[object]]:
     tokens: Counter[object] = Counter()
     for row in insight.spent:
         tokens[row.day, row.project, row.model] += row.input + row.output
@@ -72,7 +74,7 @@ def test_counts_are_those_of_the_log_whatever_the_restarts(
 ) -> None:
     happened = [(session, NOON + quarter * QUARTER, event) for session, quarter, event in told]
 
-    async def run() -> Insight:
+    async def run() -> UsageStats:
         with tempfile.TemporaryDirectory() as folder:
             store = await SqliteStore.open(Path(folder))
             logs = [await Log.new(store, f"/{number}") for number in range(3)]

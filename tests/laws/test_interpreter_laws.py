@@ -14,7 +14,7 @@ from fairlead.agents.claude.interpreter import ClaudeInterpreter
 from fairlead.agents.claude.lines import LineSplitter
 from fairlead.agents.claude.markers import interrupt_marker
 from fairlead.model import events as ev
-from fairlead.model.agents import Outcome, Record
+from fairlead.model.agents import Interpretation, Record
 from fairlead.model.ids import EventId
 from fairlead.model.store import Origin
 from fairlead.testing.fold import Fold, FoldState
@@ -197,14 +197,14 @@ class Store:
         self.log = Log()
         self.entries: list[tuple[int, ev.Event, Record | None]] = []
 
-    def add(self, given_: Input) -> Outcome:
+    def add(self, given_: Input) -> Interpretation:
         before = len(self.log.told)
         outcome = self.log.add(given_)
         ((kind, what),) = given_.items()
         if kind == "interrupt":
             # The core's own event: the mark of an interrupt is stored beside it.
             marker = Record(interrupt_marker(what), "gateway")
-            self.entries.append((0, ev.InterruptAsked(id=EventId(what)), marker))
+            self.entries.append((0, ev.InterruptRequested(id=EventId(what)), marker))
         record = None if kind in ("exit", "interrupt") else Record(raw(what), msgspec.convert(kind, Origin))
         for seq, event in self.log.told[before:]:
             self.entries.append((seq, event, record))
@@ -382,7 +382,7 @@ def test_no_line_makes_it_raise_and_none_is_lost(lines: list[Any]) -> None:
 def test_a_record_of_an_unknown_type_is_kept(fields: dict[str, Any]) -> None:
     record = {**fields, "type": "of_tomorrow", "uuid": "u-1"}
     (kept,) = ClaudeInterpreter(SESSION).step(Record(raw(record))).events
-    assert isinstance(kept, ev.RecordKept)
+    assert isinstance(kept, ev.RecordStored)
     assert (kept.record, kept.known) == ("of_tomorrow", False)
 
 

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from agents.claude.golden_claude import cases, inputs
 from clients.mylifedb.showing import Frame, Showing
 from clients.mylifedb.test_mylifedb_golden import NAMES, lines
-from fairlead.clients.mylifedb.fold import MyLifeDbView
-from fairlead.clients.mylifedb.variants import Variant
-from fairlead.model.views import Row
+from fairlead.clients.mylifedb.fold import MyLifeDbProjection
+from fairlead.clients.mylifedb.variants import MyLifeDbEncoder
+from fairlead.model.views import NewRow
 from fairlead.testing.mylifedb_client import MyLifeDbClient
 from laws.test_cut_and_resume import generated
 
-VARIANTS = (Variant(state=True), Variant(packed=True, state=True))
+VARIANTS = (MyLifeDbEncoder(state=True), MyLifeDbEncoder(packed=True, state=True))
 
 
 def watching(*frames: list[Frame]) -> MyLifeDbClient:
@@ -89,7 +89,7 @@ def some(end: int) -> list[tuple[int, int]]:
 @pytest.mark.rules("S000-148", "S000-151", "S000-166", "S000-203", "S000-204", "S000-227")
 @pytest.mark.parametrize("variant", VARIANTS, ids=repr)
 @pytest.mark.parametrize("case", cases())
-def test_every_recorded_session(case: str, variant: Variant) -> None:
+def test_every_recorded_session(case: str, variant: MyLifeDbEncoder) -> None:
     showing = Showing(variant).run(inputs(case))
     check(showing, some(len(showing.places)))
 
@@ -116,12 +116,12 @@ def test_generated_sessions(data: st.DataObject) -> None:
 def test_a_log_that_is_folded_later_makes_the_same_rows(case: str) -> None:
     """Its deltas are gone by then."""
     showing = Showing().run(inputs(case))
-    fold = MyLifeDbView().fold(showing.fold._session)
+    fold = MyLifeDbProjection().fold(showing.fold._session)
     rows = [
         made.key
         for entry in showing.entries
         if entry.seq not in showing.gone
         for made in fold.step(entry)
-        if isinstance(made, Row)
+        if isinstance(made, NewRow)
     ]
     assert rows == [row.key for row in showing.rows]

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from agents.claude_transcripts.written import SESSION, Row, Writer, three_subagents
 from fairlead.clients.happy.mapper import VIEW as HAPPY
-from fairlead.clients.happy.mapper import HappyView
+from fairlead.clients.happy.mapper import HappyProjection
 from fairlead.clients.mylifedb.fold import NAME as MYLIFEDB
-from fairlead.clients.mylifedb.fold import MyLifeDbView, read_memory
-from fairlead.model.queries import ReadFold, ReadRows
+from fairlead.clients.mylifedb.fold import MyLifeDbProjection, read_memory
+from fairlead.model.queries import ReadProjection, ReadRows
 from sessions.rig import ANN
 from sessions.test_transcripts import running
 from sessions.transcript_rig import FOUND
@@ -66,7 +66,7 @@ def transcripts(draw: st.DrawFn) -> list[Row]:
 
 async def opened(folder: Path, rows: list[Row]) -> None:
     async with running(folder, watch=False) as rig:
-        rig.views = {MYLIFEDB: MyLifeDbView(), HAPPY: HappyView()}
+        rig.views = {MYLIFEDB: MyLifeDbProjection(), HAPPY: HappyProjection()}
         path = rig.home.write(rows)
         os.utime(path, ns=(BEGIN * 1_000_000, BEGIN * 1_000_000))
         await rig.start()
@@ -76,7 +76,7 @@ async def opened(folder: Path, rows: list[Row]) -> None:
         (after,) = await rig.listed()
         for summary in (view.summary, after):
             assert (summary.state, summary.updated, summary.created) == ("idle", before.updated, before.created)
-        assert read_memory(await rig.gateway.ask(ANN, ReadFold(FOUND, MYLIFEDB))).state == "idle"
+        assert read_memory(await rig.gateway.ask(ANN, ReadProjection(FOUND, MYLIFEDB))).state == "idle"
         page = await rig.gateway.ask(ANN, ReadRows(FOUND, HAPPY, after=0, limit=500))
         told = [json.loads(row.data)["ev"]["t"] for row in page.rows]
         assert told.count("turn-start") == told.count("turn-end")

@@ -38,8 +38,11 @@ COMMANDS: dict[type[Any], st.SearchStrategy[Any]] = {
     cmd.Send: st.builds(cmd.Send, session=here, content=texts),
     cmd.Steer: st.builds(cmd.Steer, session=here, content=texts),
     cmd.Interrupt: st.builds(cmd.Interrupt, session=here),
-    cmd.Answer: st.builds(
-        cmd.Answer, session=here, request=st.just(RequestId("r1")), behavior=st.sampled_from(("allow", "deny"))
+    cmd.AnswerPermission: st.builds(
+        cmd.AnswerPermission,
+        session=here,
+        request=st.just(RequestId("r1")),
+        behavior=st.sampled_from(("allow", "deny")),
     ),
     cmd.SetMode: st.builds(cmd.SetMode, session=here, mode=st.sampled_from(MODES)),
     cmd.SetModel: st.builds(cmd.SetModel, session=here, model=st.just("opus")),
@@ -51,14 +54,14 @@ COMMANDS: dict[type[Any], st.SearchStrategy[Any]] = {
     cmd.MoveMessage: st.builds(cmd.MoveMessage, session=here, message=st.just(MessageId("m")), position=st.just(0)),
     cmd.CancelMessage: st.builds(cmd.CancelMessage, session=here, message=st.just(MessageId("m"))),
     cmd.Rename: st.builds(cmd.Rename, session=here, title=st.just("new")),
-    cmd.Archive: st.builds(cmd.Archive, session=here),
-    cmd.Share: st.builds(cmd.Share, session=here, everybody=st.just(True)),
+    cmd.ArchiveSession: st.builds(cmd.ArchiveSession, session=here),
+    cmd.ShareSession: st.builds(cmd.ShareSession, session=here, everybody=st.just(True)),
     cmd.Close: st.builds(cmd.Close, session=here),
     cmd.Delete: st.builds(cmd.Delete, session=here, files=st.just(True)),
     cmd.Control: st.builds(cmd.Control, session=here, subtype=st.just("x")),
     cmd.DialIn: st.builds(cmd.DialIn, session=here),
-    cmd.HandOver: st.builds(cmd.HandOver, session=here, link=st.sampled_from(("stdio", "terminal"))),
-    cmd.WithdrawHandOver: st.builds(cmd.WithdrawHandOver, session=here),
+    cmd.StartHandover: st.builds(cmd.StartHandover, session=here, link=st.sampled_from(("stdio", "terminal"))),
+    cmd.WithdrawHandover: st.builds(cmd.WithdrawHandover, session=here),
     cmd.SetVariables: st.builds(cmd.SetVariables, session=here, variables=st.just({"TEAM": "x"})),
 }
 
@@ -90,7 +93,9 @@ async def history(folder: Path, commands: list[cmd.Command], mode: str, who: Ide
             # A mode may have settled it already.
             with contextlib.suppress(Stale):
                 await rig.do(
-                    cmd.Answer(session=SESSION, request=RequestId("r1"), behavior="allow", remember=("Bash(touch x)",))
+                    cmd.AnswerPermission(
+                        session=SESSION, request=RequestId("r1"), behavior="allow", remember=("Bash(touch x)",)
+                    )
                 )
             await agent.result_of("c1")
             await agent.result()

@@ -46,7 +46,7 @@ class Told:
 
     def conversation(self) -> list[str]:
         """What was told, whenever: bare records are kept at once or with their meaning, which differs by the order."""
-        return sorted(ev.encode(event).decode() for event in self.events if not isinstance(event, ev.RecordKept))
+        return sorted(ev.encode(event).decode() for event in self.events if not isinstance(event, ev.RecordStored))
 
     def threads(self) -> dict[Any, list[str]]:
         found: dict[Any, list[str]] = {}

@@ -85,7 +85,7 @@ async def told(rig: TranscriptRig) -> list[Any]:
     await rig.keeper.settling.settle(FOUND)
     events = await rig.log(FOUND)
     assert len({event.id for event in events}) == len(events)
-    kept = (ev.RecordKept, ev.SessionOpened, ev.SessionResumed)
+    kept = (ev.RecordStored, ev.SessionOpened, ev.SessionResumed)
     said = [msgspec.structs.replace(event, at=0) for event in events if not isinstance(event, kept)]
     return sorted(ev.encode(event).decode() for event in said)
 

@@ -8,24 +8,24 @@ from typing import Any
 import msgspec
 
 from clients.mylifedb.showing import Showing, unframed
-from fairlead.clients.claudecodeui.chat_frames import FRAMES, ChatVariant
-from fairlead.clients.claudecodeui.history import HistoryFold, Memory, read_memory
+from fairlead.clients.claudecodeui.chat_frames import FRAMES, ChatEncoder
+from fairlead.clients.claudecodeui.history import HistoryMemory, HistoryReducer, read_memory
 from fairlead.clients.cognova.chat_frames import VARIANT as COGNOVA
-from fairlead.clients.direct.view import DirectVariant
-from fairlead.clients.happy.mapper import HappyFold
-from fairlead.clients.happy.messages import OpenVariant, SealedVariant
+from fairlead.clients.direct.view import DirectEncoder
+from fairlead.clients.happy.mapper import HappyReducer
+from fairlead.clients.happy.messages import EncryptedEncoder, PlainEncoder
 from fairlead.clients.happy.sealing import unseal
-from fairlead.clients.mylifedb.fold import MyLifeDbFold, MyLifeDbView
-from fairlead.clients.mylifedb.variants import Variant as MyLifeDbVariant
+from fairlead.clients.mylifedb.fold import MyLifeDbProjection, MyLifeDbReducer
+from fairlead.clients.mylifedb.variants import MyLifeDbEncoder as MyLifeDbVariant
 from fairlead.clients.native.codec import CODECS
 from fairlead.model.auth import Identity
 from fairlead.model.errors import FairleadError
-from fairlead.model.gateway import Cursor, Variant
+from fairlead.model.gateway import Cursor, FrameEncoder
 from fairlead.model.ids import SessionId
 from fairlead.model.keys import SessionKey
-from fairlead.model.store import Entry, Page, StoredRow
-from fairlead.model.views import Passing, Replace, Row, Running, passing_entry, row_entry
-from fairlead.sessions.feed import Feed, Watcher
+from fairlead.model.store import Entry, Page, ProjectionRow
+from fairlead.model.views import NewRow, ReplaceRow, Resumable, Transient, passing_entry, row_entry
+from fairlead.sessions.feed import Hub, Subscription
 from fairlead.testing.claudecodeui_client import ClaudeCodeUiClient
 from fairlead.testing.claudecodeui_client import Shown as CcuiShown
 from fairlead.testing.cognova_client import CognovaClient
@@ -69,7 +69,7 @@ class LogScene:
         self._told = told
         self.end = len(self._told.entries)
         self.moment = 0
-        self.feed = Feed(SESSION, self)
+        self.feed = Hub(SESSION, self)
 
     def log(self) -> list[Entry]:
         gone = self._told.gone
@@ -87,17 +87,17 @@ class LogScene:
 class ViewScene:
     """The rows of a view, told as a projector tells them."""
 
-    def __init__(self, told: Showing, fold: MyLifeDbFold | HappyFold) -> None:
+    def __init__(self, told: Showing, fold: MyLifeDbReducer | HappyReducer) -> None:
         self._told = told
         self.end = len(self._told.entries)
         self.moment = 0
-        self.feed = Feed(SESSION, self)
-        self.rows: list[StoredRow] = []
+        self.feed = Hub(SESSION, self)
+        self.rows: list[ProjectionRow] = []
         self._fold = fold
         self.feed.welcome = self._running
 
     def _running(self, anew: bool) -> list[Entry]:
-        if not isinstance(self._fold, Running):
+        if not isinstance(self._fold, Resumable):
             return []
         return [passing_entry(len(self.rows), 0, item.data) for item in self._fold.running(anew=anew)]
 
@@ -109,13 +109,13 @@ class ViewScene:
         self.moment += 1
         for made in self._fold.step(entry):
             match made:
-                case Row():
-                    self.rows.append(StoredRow(len(self.rows) + 1, entry.seq, entry.at, made.data, made.key))
+                case NewRow():
+                    self.rows.append(ProjectionRow(len(self.rows) + 1, entry.seq, entry.at, made.data, made.key))
                     self.feed.publish([row_entry(self.rows[-1])])
-                case Replace():
+                case ReplaceRow():
                     place = next(n for n, row in enumerate(self.rows) if row.key == made.key)
                     self.rows[place] = msgspec.structs.replace(self.rows[place], data=made.data)
-                case Passing():
+                case Transient():
                     self.feed.pass_on(passing_entry(len(self.rows), entry.at, made.data))
 
 
@@ -128,13 +128,13 @@ class Seat:
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
         self.socket = Socket(self.take)
-        self.watcher: Watcher | None = None
+        self.watcher: Subscription | None = None
 
     @classmethod
     def scene_of(cls, told: Showing) -> Scene:
         return LogScene(told)
 
-    def variant(self) -> Variant:
+    def variant(self) -> FrameEncoder:
         raise AssertionError("each protocol has its own")
 
     def take(self, payload: bytes) -> None:
@@ -148,7 +148,7 @@ class Seat:
 
     def open(self, cursor: Cursor, who: Identity = BOB) -> None:
         head = self.scene.feed.head
-        self.watcher = Watcher(
+        self.watcher = Subscription(
             self.scene.feed, who, self.variant(), self.socket, cursor=cursor, head=head, log_id="log", verdict="ok"
         )
         self.watcher.start()
@@ -185,7 +185,7 @@ class NativeSeat(Seat):
         super().__init__(scene)
         self.fold = Fold()
 
-    def variant(self) -> Variant:
+    def variant(self) -> FrameEncoder:
         return CODECS[self.codec]
 
     def take(self, payload: bytes) -> None:
@@ -206,8 +206,8 @@ class DirectSeat(Seat):
         super().__init__(scene)
         self.client = DirectClient()
 
-    def variant(self) -> Variant:
-        return DirectVariant()
+    def variant(self) -> FrameEncoder:
+        return DirectEncoder()
 
     def take(self, payload: bytes) -> None:
         self.client.feed(payload)
@@ -224,7 +224,7 @@ class CognovaSeat(Seat):
         self.client = CognovaClient()
         self.client.apply({"type": "chat:session_created", "conversationId": SESSION})
 
-    def variant(self) -> Variant:
+    def variant(self) -> FrameEncoder:
         return COGNOVA
 
     def take(self, payload: bytes) -> None:
@@ -244,9 +244,9 @@ class MyLifeDbSeat(Seat):
 
     @classmethod
     def scene_of(cls, told: Showing) -> Scene:
-        return ViewScene(told, MyLifeDbView().fold(SESSION))
+        return ViewScene(told, MyLifeDbProjection().fold(SESSION))
 
-    def variant(self) -> Variant:
+    def variant(self) -> FrameEncoder:
         return MyLifeDbVariant(packed=self.packed, state=True)
 
     def take(self, payload: bytes) -> None:
@@ -267,10 +267,10 @@ class HappySeat(Seat):
 
     @classmethod
     def scene_of(cls, told: Showing) -> Scene:
-        return ViewScene(told, HappyFold(SESSION))
+        return ViewScene(told, HappyReducer(SESSION))
 
-    def variant(self) -> Variant:
-        return OpenVariant()
+    def variant(self) -> FrameEncoder:
+        return PlainEncoder()
 
     def take(self, payload: bytes) -> None:
         message = msgspec.json.decode(payload)
@@ -281,9 +281,9 @@ class HappySeat(Seat):
 
 
 class SealedHappySeat(HappySeat):
-    def variant(self) -> Variant:
+    def variant(self) -> FrameEncoder:
         # As the conversation makes it, from a key that it has read.
-        return SealedVariant(SessionKey(KEY.scheme, bytes(KEY.key)))
+        return EncryptedEncoder(SessionKey(KEY.scheme, bytes(KEY.key)))
 
     def take(self, payload: bytes) -> None:
         row = msgspec.json.decode(payload)
@@ -303,15 +303,15 @@ class ClaudeCodeUiSeat(Seat):
     def shown(self) -> CcuiShown:
         return self.client.sessions[SESSION]
 
-    def memory(self) -> Memory:
+    def memory(self) -> HistoryMemory:
         assert isinstance(self.scene, LogScene)
-        fold = HistoryFold(SESSION)
+        fold = HistoryReducer(SESSION)
         for entry in self.scene.log():
             fold.step(entry)
         return read_memory(fold.snapshot())
 
-    def variant(self) -> Variant:
-        return ChatVariant(whole=self.whole)
+    def variant(self) -> FrameEncoder:
+        return ChatEncoder(whole=self.whole)
 
     def cursor(self, position: int) -> Cursor:
         last = self.shown.seq

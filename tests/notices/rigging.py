@@ -16,8 +16,8 @@ from fairlead.model.auth import Identity
 from fairlead.model.errors import FairleadError
 from fairlead.model.ids import EventId, SessionId, TurnId
 from fairlead.model.notices import FeedCodec
-from fairlead.notices import Caller, Room, networks
-from fairlead.notices.feed import Peer
+from fairlead.notices import HttpClient, NotificationService, networks
+from fairlead.notices.feed import FeedSubscriber
 from fairlead.stores.sqlite import SqliteStore
 from fairlead.testing.clock import ManualClock
 
@@ -112,7 +112,7 @@ class SaidGateway:
                 return q.EventPage(session=query.session, log_id="l", head=1, events=lines)
         raise AssertionError(query)
 
-    def of(self, kind: type[cmd.Base]) -> list[Any]:
+    def of(self, kind: type[cmd.CommandBase]) -> list[Any]:
         return [command for command in self.commands if isinstance(command, kind)]
 
     async def watch(self, *args: Any) -> Any:
@@ -135,7 +135,7 @@ class Rigged:
         self.names: dict[str, list[Any]] = {}
         self.people: dict[str, Identity | None] = {}
         self._numbers = iter(range(1, 100_000))
-        self.room = Room(
+        self.room = NotificationService(
             store.shelf,
             store.documents,
             lambda: gateway,
@@ -148,8 +148,8 @@ class Rigged:
             public_url=PUBLIC,
         )
 
-    def caller(self) -> Caller:
-        return Caller(self.clock, networks(["127.0.0.0/8"]), self._resolve)
+    def caller(self) -> HttpClient:
+        return HttpClient(self.clock, networks(["127.0.0.0/8"]), self._resolve)
 
     async def _resolve(self, host: str, port: int) -> Sequence[str]:
         """What this network says: a list is one answer after the other."""
@@ -162,12 +162,12 @@ class Rigged:
     async def _describe(self, session: SessionId) -> tuple[str, tuple[str, ...]]:
         return self.titles.get(session, ""), (ANN.user,)
 
-    def peer(self, codec: FeedCodec = CODEC, who: Identity = ANN) -> tuple[Peer, Socket]:
+    def peer(self, codec: FeedCodec = CODEC, who: Identity = ANN) -> tuple[FeedSubscriber, Socket]:
         peer, socket = self.room.feed.join(who, codec), Socket()
         peer.attached(socket)
         return peer, socket
 
-    def say(self, peer: Peer, **frame: Any) -> None:
+    def say(self, peer: FeedSubscriber, **frame: Any) -> None:
         peer.received(msgspec.json.encode(frame))
 
     async def told(self) -> list[Any]:

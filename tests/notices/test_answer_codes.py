@@ -14,7 +14,15 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from fairlead.model.auth import Identity
 from fairlead.model.ids import RequestId, SessionId
-from fairlead.model.notices import AnswerOf, BadAnswerCode, EditItem, Notice, ReadFeed, SpendAnswerCode, Target
+from fairlead.model.notices import (
+    AnswerOf,
+    BadAnswerCode,
+    Destination,
+    EditItem,
+    FeedNotice,
+    ReadFeed,
+    RedeemAnswerCode,
+)
 from fairlead.notices import codes as codes_module
 from fairlead.notices.codes import LIFETIME_MS
 from notices.listening import Hook, listening
@@ -67,8 +75,8 @@ def _derived(secret: bytes, salt: bytes, info: bytes, length: int) -> bytes:
     return HKDF(algorithm=hashes.SHA256(), length=length, salt=salt, info=info).derive(secret)
 
 
-def asked(kind: str = "permission.asked", **meta: Any) -> Notice:
-    return Notice(topic="permission", kind=kind, session=SESSION, title="Waiting", message="Bash waits", meta=meta)
+def asked(kind: str = "permission.asked", **meta: Any) -> FeedNotice:
+    return FeedNotice(topic="permission", kind=kind, session=SESSION, title="Waiting", message="Bash waits", meta=meta)
 
 
 async def test_a_code_answers_once_for_its_device_alone(rig: Rigged) -> None:
@@ -112,7 +120,7 @@ async def test_open_codes_are_bounded(rig: Rigged, monkeypatch: pytest.MonkeyPat
 
 async def test_a_push_about_a_permission_carries_codes_for_its_device(rig: Rigged, hook: Hook) -> None:
     browser = Browser()
-    target = Target(
+    target = Destination(
         id="t", kind="push", url=hook.url, topics=("permission",), device="phone", approves=True, **browser.keys
     )
     await rig.room.outgoing.add(target)
@@ -121,17 +129,17 @@ async def test_a_push_about_a_permission_carries_codes_for_its_device(rig: Rigge
     )
     told = [browser.read(one.body) for one in await hook.until(3)]
     assert [set(one.get("answers", {})) for one in told] == [{"allow", "deny"}, set(), set()]
-    spend = rig.room.performers()[SpendAnswerCode]
+    spend = rig.room.performers()[RedeemAnswerCode]
     with pytest.raises(BadAnswerCode):
-        await spend(who("laptop"), SpendAnswerCode(told[0]["answers"]["deny"]))
-    found = await spend(who("phone"), SpendAnswerCode(told[0]["answers"]["deny"]))
+        await spend(who("laptop"), RedeemAnswerCode(told[0]["answers"]["deny"]))
+    found = await spend(who("phone"), RedeemAnswerCode(told[0]["answers"]["deny"]))
     assert found == AnswerOf(session=SESSION, request=R, behavior="deny")
 
 
 async def test_a_device_that_may_not_approve_gets_no_codes(rig: Rigged, hook: Hook) -> None:
     browser = Browser()
     await rig.room.outgoing.add(
-        Target(id="t", kind="push", url=hook.url, topics=("permission",), device="phone", **browser.keys)
+        Destination(id="t", kind="push", url=hook.url, topics=("permission",), device="phone", **browser.keys)
     )
     await rig.room.feed.write(asked(requestId="r", toolName="Bash"))
     (told,) = await hook.until(1)
@@ -140,9 +148,9 @@ async def test_a_device_that_may_not_approve_gets_no_codes(rig: Rigged, hook: Ho
 
 async def test_topics_that_change_hold_from_then_on(rig: Rigged, hook: Hook) -> None:
     browser = Browser()
-    await rig.room.outgoing.add(Target(id="t", kind="push", url=hook.url, topics=("turn",), **browser.keys))
-    await rig.room.performers()[EditItem](who("phone"), EditItem(Target, "t", {"topics": ("permission",)}))
-    turn = Notice(topic="turn", kind="turn.failed", session=SESSION, title="Turn failed", message="x")
+    await rig.room.outgoing.add(Destination(id="t", kind="push", url=hook.url, topics=("turn",), **browser.keys))
+    await rig.room.performers()[EditItem](who("phone"), EditItem(Destination, "t", {"topics": ("permission",)}))
+    turn = FeedNotice(topic="turn", kind="turn.failed", session=SESSION, title="Turn failed", message="x")
     await rig.room.feed.write(turn, asked(requestId="q"))
     (told,) = await hook.until(1)
     assert browser.read(told.body)["kind"] == "permission.asked"

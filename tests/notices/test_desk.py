@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fairlead.model.errors import BadRequest, Damaged, NotFound, Stale, TooMany
-from fairlead.model.notices import HookEvent, Memory, Reminder, ScheduledAgent, Secret, Task
+from fairlead.model.notices import HookEvent, MemoryResource, Reminder, ScheduledAgent, Secret, Task
 from fairlead.notices import desk as desks
 from fairlead.notices.schedule import next_due
 from fairlead.notices.sealing import FILE
@@ -80,11 +80,11 @@ async def test_there_is_an_end_to_what_is_kept(rig: Rigged, monkeypatch: pytest.
         await rig.room.desk.add(HookEvent(id=str(number), event_type="SessionStart"))
     assert [one.id for one in await rig.room.desk.list(HookEvent)] == ["4", "3", "2"]
     for number in range(3):
-        await rig.room.desk.add(Memory(id=str(number), content="c", chunk_type="fact"))
+        await rig.room.desk.add(MemoryResource(id=str(number), content="c", chunk_type="fact"))
     with pytest.raises(TooMany):
-        await rig.room.desk.add(Memory(id="9", content="c", chunk_type="fact"))
-    await rig.room.desk.remove(Memory, "0")
-    await rig.room.desk.add(Memory(id="9", content="c", chunk_type="fact"))
+        await rig.room.desk.add(MemoryResource(id="9", content="c", chunk_type="fact"))
+    await rig.room.desk.remove(MemoryResource, "0")
+    await rig.room.desk.add(MemoryResource(id="9", content="c", chunk_type="fact"))
 
 
 async def test_a_long_shelf_is_read_in_pages_in_order(rig: Rigged, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fairlead.clients.cognova.notifications import NotificationCodec
 from fairlead.model.ids import SessionId
-from fairlead.model.notices import Change, FeedEntry, Notice, read_cursor
+from fairlead.model.notices import Change, FeedEntry, FeedNotice, read_cursor
 from fairlead.testing.notifications_client import NotificationsClient
 from notices.rigging import Rigged, Socket, rigged
 from patience import PATIENCE
@@ -23,8 +23,8 @@ def task(name: str) -> Change:
     return Change(resource="task", action="create", id=name, name=name)
 
 
-def turn() -> Notice:
-    return Notice(topic="turn", kind="turn.completed", session=SESSION, title="Turn finished", message="m")
+def turn() -> FeedNotice:
+    return FeedNotice(topic="turn", kind="turn.completed", session=SESSION, title="Turn finished", message="m")
 
 
 def names(socket: Socket) -> list[str]:

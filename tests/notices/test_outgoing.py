@@ -15,8 +15,8 @@ from msgspec import structs
 
 from fairlead.model.errors import BadRequest, NotFound
 from fairlead.model.ids import SessionId
-from fairlead.model.notices import Change, Notice, Target, TargetFailed, TargetRefused
-from fairlead.notices import Caller, networks
+from fairlead.model.notices import Change, Destination, FeedNotice, TargetFailed, TargetRefused
+from fairlead.notices import HttpClient, networks
 from fairlead.notices.addresses import target_url
 from fairlead.notices.outgoing import PAUSES_S
 from fairlead.testing.clock import ManualClock
@@ -35,16 +35,16 @@ async def hook() -> AsyncIterator[Hook]:
         yield made
 
 
-def target(url: str, **more: Any) -> Target:
-    return Target(**{"id": "t", "kind": "webhook", "url": url, "topics": ("task", "turn")} | more)
+def target(url: str, **more: Any) -> Destination:
+    return Destination(**{"id": "t", "kind": "webhook", "url": url, "topics": ("task", "turn")} | more)
 
 
 def task(name: str) -> Change:
     return Change(resource="task", action="create", id=name, name=name)
 
 
-def turn() -> Notice:
-    return Notice(
+def turn() -> FeedNotice:
+    return FeedNotice(
         topic="turn",
         kind="turn.completed",
         session=SESSION,
@@ -66,11 +66,11 @@ async def rested(rig: Rigged, number: int) -> None:
     await until(lambda: len(rig.clock.rests) >= number)
 
 
-async def kept(rig: Rigged) -> Target:
-    return await rig.room.desk.get(Target, "t")
+async def kept(rig: Rigged) -> Destination:
+    return await rig.room.desk.get(Destination, "t")
 
 
-async def handled(rig: Rigged, seq: int) -> Target:
+async def handled(rig: Rigged, seq: int) -> Destination:
     """The target when it is done with that entry."""
     async with asyncio.timeout(PATIENCE):
         while (await kept(rig)).seq < seq:
@@ -191,7 +191,7 @@ async def test_what_is_old_is_not_told_any_more(tmp_path: Path, hook: Hook) -> N
 async def test_a_deleted_target_is_told_nothing(rig: Rigged, hook: Hook) -> None:
     await rig.room.outgoing.add(target(hook.url))
     await rig.room.outgoing.add(target(hook.url, id="other"))
-    await rig.room.desk.remove(Target, "t")
+    await rig.room.desk.remove(Destination, "t")
     await rig.room.feed.write(task("a"))
     await hook.until(1)
     assert len(hook.taken) == 1
@@ -249,7 +249,7 @@ async def test_ntfy_is_told_as_json_with_a_link_that_only_opens(rig: Rigged, hoo
     ],
 )
 async def test_a_private_address_is_refused_with_the_reason(address: str) -> None:
-    caller = Caller(ManualClock(), (), lambda host, port: _answer(address))
+    caller = HttpClient(ManualClock(), (), lambda host, port: _answer(address))
     with pytest.raises(TargetRefused, match="no public address") as refused:
         await caller.check("https://hook.example/x")
     assert "notify_private" in refused.value.message
@@ -272,7 +272,7 @@ async def test_a_private_address_is_refused_with_the_reason(address: str) -> Non
     ],
 )
 async def test_a_public_address_is_not(address: str) -> None:
-    caller = Caller(ManualClock(), (), lambda host, port: _answer(address))
+    caller = HttpClient(ManualClock(), (), lambda host, port: _answer(address))
     assert await caller.check("https://hook.example/x") == address
 
 
@@ -281,13 +281,13 @@ async def _answer(*addresses: str) -> tuple[str, ...]:
 
 
 async def test_one_private_address_among_public_ones_is_enough(rig: Rigged) -> None:
-    caller = Caller(ManualClock(), (), lambda host, port: _answer(PUBLIC_ADDRESS, "10.0.0.1"))
+    caller = HttpClient(ManualClock(), (), lambda host, port: _answer(PUBLIC_ADDRESS, "10.0.0.1"))
     with pytest.raises(TargetRefused):
         await caller.check("https://hook.example/x")
 
 
 async def test_the_settings_can_allow_one_and_nothing_beside_it() -> None:
-    caller = Caller(ManualClock(), networks(["10.0.0.0/24"]), lambda host, port: _answer(host))
+    caller = HttpClient(ManualClock(), networks(["10.0.0.0/24"]), lambda host, port: _answer(host))
     assert await caller.check("http://10.0.0.7/x") == "10.0.0.7"
     with pytest.raises(TargetRefused):
         await caller.check("http://10.0.1.7/x")
@@ -296,7 +296,7 @@ async def test_the_settings_can_allow_one_and_nothing_beside_it() -> None:
 
 
 async def test_a_public_one_is_told_over_tls_only() -> None:
-    caller = Caller(ManualClock(), (), lambda host, port: _answer(PUBLIC_ADDRESS))
+    caller = HttpClient(ManualClock(), (), lambda host, port: _answer(PUBLIC_ADDRESS))
     assert await caller.check("https://hook.example/x") == PUBLIC_ADDRESS
     with pytest.raises(TargetRefused, match="https://"):
         await caller.check("http://hook.example/x")
@@ -329,7 +329,7 @@ async def test_a_name_without_an_address_is_refused() -> None:
         raise OSError("no such name")
 
     with pytest.raises(TargetRefused, match="has no address"):
-        await Caller(ManualClock(), (), nothing).check("https://hook.example/x")
+        await HttpClient(ManualClock(), (), nothing).check("https://hook.example/x")
 
 
 async def test_a_name_that_flips_after_it_was_checked_reaches_nothing(rig: Rigged) -> None:
@@ -347,7 +347,7 @@ async def test_it_is_the_checked_address_that_is_connected_to(rig: Rigged, hook:
         asked.append(host)
         return ("127.0.0.1",)
 
-    caller = Caller(rig.clock, networks(["127.0.0.1"]), resolve)
+    caller = HttpClient(rig.clock, networks(["127.0.0.1"]), resolve)
     assert await caller.post(f"http://hook.invalid:{hook.port}/x?y=1", b"{}", {}) == 200
     assert asked == ["hook.invalid"]
     assert (hook.taken[0].headers["host"], hook.taken[0].path) == (f"hook.invalid:{hook.port}", "/x?y=1")
@@ -361,7 +361,7 @@ async def test_tls_is_with_the_name_and_not_with_the_address(monkeypatch: pytest
         return httpx.Response(204)
 
     monkeypatch.setattr(httpx.AsyncClient, "send", send)
-    caller = Caller(ManualClock(), (), lambda host, port: _answer("2606:2800:220:1::1"))
+    caller = HttpClient(ManualClock(), (), lambda host, port: _answer("2606:2800:220:1::1"))
     assert await caller.post("https://hook.example/x", b"{}", {}) == 204
     assert (sent[0].url.host, sent[0].extensions["sni_hostname"]) == ("2606:2800:220:1::1", "hook.example")
     assert sent[0].headers["host"] == "hook.example"
@@ -413,7 +413,7 @@ async def test_a_push_subscription_that_was_taken_back_is_forgotten(rig: Rigged,
     assert first.headers["authorization"].startswith("vapid t=") and first.headers["authorization"].endswith(f"k={key}")
 
     async def gone() -> bool:
-        return await rig.room.desk.list(Target) == ()
+        return await rig.room.desk.list(Destination) == ()
 
     async with asyncio.timeout(PATIENCE):
         while not await gone():

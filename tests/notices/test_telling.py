@@ -6,10 +6,10 @@ import pytest
 
 from fairlead.model import events as ev
 from fairlead.model.ids import CallId, EventId, RequestId, SessionId
-from fairlead.model.notices import KINDS, TOPICS, Change, FeedEntry, Notice
+from fairlead.model.notices import KINDS, TOPICS, Change, FeedEntry, FeedNotice
 from fairlead.notices import letters
 from fairlead.notices.sessions import _TOLD
-from fairlead.notices.telling import Teller
+from fairlead.notices.telling import NoticeBuilder
 from notices.rigging import ended
 
 SESSION = SessionId("11111111-2222-3333-4444-555555555555")
@@ -23,7 +23,7 @@ EVENTS: list[tuple[ev.Event, list[str]]] = [
     (ended("completed"), ["turn.completed"]),
     (ended("failed"), ["turn.failed"]),
     (ended("cancelled"), ["turn.cancelled"]),
-    (ev.PermissionAsked(tool="Bash", input={"command": "secret"}, **ASKED), ["permission.asked"]),
+    (ev.PermissionRequested(tool="Bash", input={"command": "secret"}, **ASKED), ["permission.asked"]),
     (ev.QuestionAsked(questions=({"q": "secret"},), **ASKED), ["permission.asked"]),
     (ev.PlanProposed(plan="secret", **ASKED), ["permission.asked"]),
     (ev.PermissionResolved(tool="Bash", behavior="allow", how="person", **ASKED), ["permission.settled"]),
@@ -31,7 +31,7 @@ EVENTS: list[tuple[ev.Event, list[str]]] = [
     (ev.PermissionCancelled(request=RequestId("r"), reason="secret", **ID), ["permission.settled"]),
     (ev.AgentExited(reason="secret", expected=False, **ID), ["session.agent_exited"]),
     (ev.AgentExited(reason="idle", expected=True, **ID), []),
-    (ev.RecordKept(record="x", **ID), []),
+    (ev.RecordStored(record="x", **ID), []),
 ]
 
 
@@ -42,10 +42,10 @@ def kinds(told: object) -> list[str]:
 
 @pytest.mark.parametrize(("event", "wanted"), EVENTS)
 def test_an_event_is_told_as(event: ev.Event, wanted: list[str]) -> None:
-    told = Teller(SESSION, "Work", ("ann",)).event(event)
+    told = NoticeBuilder(SESSION, "Work", ("ann",)).event(event)
     assert kinds(told) == wanted
     for one in told:
-        if isinstance(one, Notice):
+        if isinstance(one, FeedNotice):
             assert (one.session, one.name) == (SESSION, "Work")
             assert one.kind in KINDS and one.kind.split(".")[0] == one.topic and one.topic in TOPICS
             assert "secret" not in f"{one.title}{one.message}{one.meta}"
@@ -57,7 +57,7 @@ def test_every_event_that_is_told_is_passed_on() -> None:
 
 
 def test_sessions_that_are_made_and_deleted() -> None:
-    teller = Teller(SESSION, "", ("ann",))
+    teller = NoticeBuilder(SESSION, "", ("ann",))
     assert kinds(teller.news("created")) == ["conversation/create", "session.created"]
     assert kinds(teller.news("deleted")) == ["conversation/delete", "session.deleted"]
     assert teller.news("read") == ()
@@ -67,7 +67,7 @@ def test_sessions_that_are_made_and_deleted() -> None:
 @pytest.mark.parametrize("name", ["my password is hunter2", 'a "quoted" hunter2', "session hunter2", "\0 hunter2"])
 def test_no_word_of_a_prompt_leaves_the_house(name: str) -> None:
     """A session that nobody named is called by its first prompt."""
-    teller = Teller(SESSION, name, ("ann",))
+    teller = NoticeBuilder(SESSION, name, ("ann",))
     told = [*teller.news("created"), *teller.news("deleted")]
     for event, _ in EVENTS:
         told += teller.event(event)
@@ -83,4 +83,4 @@ def test_no_word_of_a_prompt_leaves_the_house(name: str) -> None:
         ]
         for body in sent:
             assert b"hunter2" not in body and b"password" not in body
-            assert not isinstance(one, Notice) or b"a session" in body or b"Permission" in body
+            assert not isinstance(one, FeedNotice) or b"a session" in body or b"Permission" in body

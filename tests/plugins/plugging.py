@@ -13,7 +13,7 @@ from typing import Any
 from auth.memory import MemoryDocuments
 from fairlead.model.auth import Identity
 from fairlead.model.plugins import EnablePlugin, ListPlugins, PluginView
-from fairlead.plugins import Plugins, PluginSettings, plugin_environment
+from fairlead.plugins import PluginManager, PluginSettings, plugin_environment
 from fairlead.system.clock import Clock, SystemClock
 from patience import PATIENCE
 
@@ -50,7 +50,7 @@ async def until(holds: Callable[[], Any]) -> None:
 
 
 class Desk:
-    def __init__(self, plugins: Plugins, documents: MemoryDocuments, folder: Path) -> None:
+    def __init__(self, plugins: PluginManager, documents: MemoryDocuments, folder: Path) -> None:
         self.plugins = plugins
         self.documents = documents
         self.folder = folder
@@ -85,7 +85,7 @@ async def desk_of(
     settings = PluginSettings(
         folder=folder, env=plugin_environment(host | SECRETS), programs=PROGRAMS, message_bytes=message_bytes
     )
-    plugins = Plugins(kept, clock or SystemClock(), settings)
+    plugins = PluginManager(kept, clock or SystemClock(), settings)
     await plugins.start()
     try:
         yield Desk(plugins, kept, folder)

@@ -7,7 +7,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 
-from fairlead.plugins.bridge import MESSAGE_COST, UNHEARD_BYTES, Bridge
+from fairlead.plugins.bridge import MESSAGE_COST, UNHEARD_BYTES, WebSocketProxy
 from fairlead.testing.clock import ManualClock
 from plugins.plugging import until
 
@@ -51,13 +51,13 @@ class Plugin:
         self.ends.append((connection.close_code, connection.close_reason))
 
 
-async def open_bridge(port: int, gone: list[Bridge], clock: ManualClock) -> Bridge:
+async def open_bridge(port: int, gone: list[WebSocketProxy], clock: ManualClock) -> WebSocketProxy:
     plugin: ClientConnection = await connect(f"ws://127.0.0.1:{port}/ws", compression=None, proxy=None)
-    return Bridge(plugin, clock, gone.append)
+    return WebSocketProxy(plugin, clock, gone.append)
 
 
 async def test_empty_messages_count_too_and_all_come_in_the_end() -> None:
-    plugin, wire, gone, clock = Plugin(), Wire(), list[Bridge](), ManualClock()
+    plugin, wire, gone, clock = Plugin(), Wire(), list[WebSocketProxy](), ManualClock()
     async with serve(plugin, "127.0.0.1", 0) as server:
         bridge = await open_bridge(server.sockets[0].getsockname()[1], gone, clock)
         bridge.attached(wire)
@@ -77,7 +77,7 @@ async def test_empty_messages_count_too_and_all_come_in_the_end() -> None:
 
 
 async def test_a_client_that_left_before_it_was_joined_ends_the_plugins_socket() -> None:
-    plugin, gone, clock = Plugin(), list[Bridge](), ManualClock()
+    plugin, gone, clock = Plugin(), list[WebSocketProxy](), ManualClock()
     async with serve(plugin, "127.0.0.1", 0) as server:
         bridge = await open_bridge(server.sockets[0].getsockname()[1], gone, clock)
         bridge.detached(1006, "")

@@ -13,7 +13,7 @@ from auth.memory import MemoryDocuments
 from fairlead.model.errors import BadRequest, NotAllowed, NotFound, Stale
 from fairlead.model.plugins import DisablePlugin, EnablePlugin, ListPlugins
 from fairlead.plugins.desk import CHILDREN, HEALTH_SECONDS
-from fairlead.plugins.runner import FIRST_WAIT, LONGEST_WAIT, READY_SECONDS, STEADY_SECONDS, Announcement
+from fairlead.plugins.runner import FIRST_WAIT, LONGEST_WAIT, READY_SECONDS, STEADY_SECONDS, ReadyLine
 from fairlead.system.proctable import start_mark
 from fairlead.testing.clock import ManualClock
 from plugins.plugging import ADMIN, BOARD, GUEST, desk_of, until, write_manifest, write_plugin
@@ -248,7 +248,7 @@ async def test_nothing_is_started_once_the_gateway_stops(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("pieces", [[b'{"ready":true,"port":4711}\n'], [b'{"ready":tr', b'ue,"port":4711}', b"\n"]])
 async def test_a_port_is_heard_however_the_line_comes(pieces: list[bytes]) -> None:
-    told = Announcement()
+    told = ReadyLine()
     for noise in (b"\n", b"warming up\n", b'{"ready":false,"port":1}\n', b'{"ready":true,"port":0}\n', b'"ready"\n'):
         await told.take(noise)
     assert not told.port.done()
@@ -260,7 +260,7 @@ async def test_a_port_is_heard_however_the_line_comes(pieces: list[bytes]) -> No
 
 
 async def test_a_line_without_an_end_is_not_kept_for_ever() -> None:
-    told = Announcement()
+    told = ReadyLine()
     for _ in range(64):
         await told.take(b"x" * (1 << 16))
     assert len(told._line) <= 1 << 16

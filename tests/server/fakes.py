@@ -12,8 +12,8 @@ import httpx
 import msgspec
 
 from auth.memory import Dice, MemoryDocuments
-from fairlead.agents.claude.doors import Doors
-from fairlead.agents.claude.hooks import HookDesk
+from fairlead.agents.claude.doors import DialInRoutes
+from fairlead.agents.claude.hooks import HookServer
 from fairlead.auth.actions import CredentialActions
 from fairlead.auth.credentials import Credentials
 from fairlead.model import admin as act
@@ -22,17 +22,17 @@ from fairlead.model import events as ev
 from fairlead.model import queries as q
 from fairlead.model.auth import Identity
 from fairlead.model.errors import NotFound, Stale
-from fairlead.model.gateway import Cursor, Sink, Variant
+from fairlead.model.gateway import Cursor, FrameEncoder, Sink
 from fairlead.model.ids import EventId, MessageId, SessionId
 from fairlead.model.routes import ClientProtocol
 from fairlead.model.store import Entry, SessionPage, Summary
-from fairlead.server.app import App, Parts
+from fairlead.server.app import App, AppConfig
 from fairlead.server.binding import Binding, house_of, open_sockets
 from fairlead.server.doors import OpenDoor
-from fairlead.server.limits import DEFAULT_LIMITS, Limits
+from fairlead.server.limits import DEFAULT_LIMITS, ServerLimits
 from fairlead.server.protocols import discover
-from fairlead.server.runner import Runner
-from fairlead.server.shell import WebShell
+from fairlead.server.runner import ServerRunner
+from fairlead.server.shell import WebUi
 from fairlead.server.steps import trust_performers
 from fairlead.system.clock import SystemClock
 from patience import PATIENCE
@@ -58,7 +58,7 @@ class FakeWatch:
         self.drains = 0
         self.closed = False
         self.started = False
-        self.variant: Variant
+        self.variant: FrameEncoder
         self.sink: Sink
         self.view = ""
 
@@ -155,7 +155,13 @@ class FakeGateway:
                 return q.PendingView(session=SESSION, seq=1, event=msgspec.Raw(b"{}"))
 
     async def watch(
-        self, who: Identity, session: SessionId, cursor: Cursor | None, variant: Variant, sink: Sink, view: str = ""
+        self,
+        who: Identity,
+        session: SessionId,
+        cursor: Cursor | None,
+        variant: FrameEncoder,
+        sink: Sink,
+        view: str = "",
     ) -> FakeWatch:
         self._known(session)
         await asyncio.sleep(0)
@@ -216,11 +222,11 @@ class Served:
     credentials: Credentials
     documents: MemoryDocuments
     app: App
-    runner: Runner
+    runner: ServerRunner
     port: int
     admin: str
     done: asyncio.Task[None]
-    doors: Doors
+    doors: DialInRoutes
     behind: list[App] = field(default_factory=list)
     """What answers on the further ports."""
     tokens: dict[str, str] = field(default_factory=dict)
@@ -247,7 +253,7 @@ class Served:
 
 @contextlib.asynccontextmanager
 async def serving(
-    limits: Limits = DEFAULT_LIMITS, binding: Binding | None = None, signals: bool = False, **parts: Any
+    limits: ServerLimits = DEFAULT_LIMITS, binding: Binding | None = None, signals: bool = False, **parts: Any
 ) -> AsyncIterator[Served]:
     """The native protocol, and the doors of agents, on a free port of 127.0.0.1."""
     chosen = binding or Binding(port=0)
@@ -257,9 +263,9 @@ async def serving(
     await credentials.load()
     admin = await credentials.create("token", "admin", ("admin",))
     gateway = FakeGateway()
-    doors = Doors()
-    hooks = HookDesk(credentials.agents, "http://127.0.0.1", clock)
-    shell = WebShell(Path("no such folder"))
+    doors = DialInRoutes()
+    hooks = HookServer(credentials.agents, "http://127.0.0.1", clock)
+    shell = WebUi(Path("no such folder"))
     sockets = open_sockets(chosen)
     performers: Mapping[Any, Callable[..., Any]] = {
         **CredentialActions(credentials).performers(),
@@ -274,7 +280,7 @@ async def serving(
         **parts.pop("performers", {}),
     }
     behind: Sequence[OpenDoor] = parts.pop("doors", ())
-    made = Parts(
+    made = AppConfig(
         protocols=parts.pop("protocols", None) or discover(),
         inbound=(doors.protocol(), ClientProtocol(name="hooks", routes=hooks.routes()), shell.protocol()),
         gateway=gateway,
@@ -288,7 +294,7 @@ async def serving(
     )
     app = App(made)
     further = [(door, door.app(made)) for door in behind]
-    runner = Runner(app, chosen, sockets, clock, limits, further)
+    runner = ServerRunner(app, chosen, sockets, clock, limits, further)
     done = asyncio.create_task(runner.serve(signals=signals))
     await runner.ready()
     port = sockets[0].getsockname()[1]

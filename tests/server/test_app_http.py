@@ -10,7 +10,7 @@ import pytest
 from fairlead.model import commands as cmd
 from fairlead.model import queries as q
 from fairlead.model.errors import AgentTimeout, NotAllowed, Unavailable
-from fairlead.server.limits import Limits
+from fairlead.server.limits import ServerLimits
 from fairlead.server.protocols import discover
 from server.fakes import LOG_ID, OTHER, SESSION, Served, raw_request, serving, until
 
@@ -139,7 +139,7 @@ async def test_the_public_login_reads_little(served: Served) -> None:
 
 
 async def test_a_body_that_does_not_come_is_not_waited_for(caplog: pytest.LogCaptureFixture) -> None:
-    async with serving(Limits(body_s=0.05)) as served:
+    async with serving(ServerLimits(body_s=0.05)) as served:
         head = f"POST /v1/sessions HTTP/1.1\r\nHost: localhost:{served.port}\r\nContent-Length: 10\r\n"
         answer = await raw_request(served.port, f"{head}Authorization: Bearer {served.admin}\r\n\r\n{{".encode())
     assert answer.startswith(b"HTTP/1.1 408 ")

@@ -8,7 +8,7 @@ import pytest
 
 from fairlead.auth.hosts import Origin
 from fairlead.server.binding import Binding, check_binding, house_of, open_sockets, urls
-from fairlead.server.errors import BadSetting, BadTls, CannotServe, PortInUse, UnsafeBind
+from fairlead.server.errors import BadServerSetting, BadTls, CannotServe, PortInUse, UnsafeBind
 
 TLS = Path(__file__).parent / "tls"
 PAIR: dict[str, Any] = {"tls_cert": TLS / "cert.pem", "tls_key": TLS / "key.pem"}
@@ -39,18 +39,18 @@ def test_any_other_address_needs_one_of_three_and_they_are_named(host: str) -> N
         ({"tls_cert": TLS / "missing.pem", "tls_key": TLS / "key.pem"}, BadTls),
         ({"tls_cert": TLS / "key.pem", "tls_key": TLS / "key.pem"}, BadTls),
         ({"tls_cert": Path(__file__), "tls_key": Path(__file__)}, BadTls),
-        ({"public_url": "http://gw.example"}, BadSetting),
-        ({"public_url": "gw.example"}, BadSetting),
-        ({"public_url": "https://gw.example/path"}, BadSetting),
-        ({"public_url": "https://user@gw.example"}, BadSetting),
-        ({"origins": ("friend.example",)}, BadSetting),
-        ({"origins": ("*",)}, BadSetting),
-        ({"trusted_proxies": ("proxy.example",)}, BadSetting),
-        ({"trusted_proxies": ("*",)}, BadSetting),
-        ({"port": 65536}, BadSetting),
-        ({"port": -1}, BadSetting),
-        ({"host": "no such host"}, BadSetting),
-        ({"host": "a" * 300}, BadSetting),
+        ({"public_url": "http://gw.example"}, BadServerSetting),
+        ({"public_url": "gw.example"}, BadServerSetting),
+        ({"public_url": "https://gw.example/path"}, BadServerSetting),
+        ({"public_url": "https://user@gw.example"}, BadServerSetting),
+        ({"origins": ("friend.example",)}, BadServerSetting),
+        ({"origins": ("*",)}, BadServerSetting),
+        ({"trusted_proxies": ("proxy.example",)}, BadServerSetting),
+        ({"trusted_proxies": ("*",)}, BadServerSetting),
+        ({"port": 65536}, BadServerSetting),
+        ({"port": -1}, BadServerSetting),
+        ({"host": "no such host"}, BadServerSetting),
+        ({"host": "a" * 300}, BadServerSetting),
     ],
 )
 def test_a_setting_that_cannot_be_is_told(setting: dict[str, Any], kind: type[CannotServe]) -> None:
@@ -70,7 +70,7 @@ def test_a_port_in_use_is_named() -> None:
 
 
 def test_an_address_that_is_not_ours_is_told() -> None:
-    with pytest.raises(BadSetting, match=r"192\.0\.2\.1"):
+    with pytest.raises(BadServerSetting, match=r"192\.0\.2\.1"):
         open_sockets(Binding(host="192.0.2.1", port=0, insecure_lan=True))
 
 

@@ -23,12 +23,12 @@ from fairlead.auth.attempts import PER_ADDRESS
 from fairlead.model.errors import NotFound
 from fairlead.model.queries import GetSession
 from fairlead.model.routes import ClientProtocol, FileStream, Request, Response, Route, Steps, json_response
-from fairlead.model.sockets import Do, HangUp, Opening, SocketRoute
+from fairlead.model.sockets import CloseSocket, Do, Handshake, SocketRoute
 from fairlead.server import static
 from fairlead.server.app import App
 from fairlead.server.binding import Binding
 from fairlead.server.doors import Door, OpenDoor, check_doors, open_door
-from fairlead.server.errors import BadSetting, PortInUse, RouteClash, UnsafeBind
+from fairlead.server.errors import BadServerSetting, PortInUse, RouteClash, UnsafeBind
 from fairlead.server.protocols import discover
 from fairlead.server.sockets import REVOKED
 from fairlead.server.static import ReadStatic, StaticFiles
@@ -52,7 +52,7 @@ def status_of(request: Request) -> Steps:
 class Staying:
     """Says nothing."""
 
-    def __init__(self, opening: Opening) -> None:
+    def __init__(self, opening: Handshake) -> None:
         pass
 
     def opened(self) -> list[Do]:
@@ -74,11 +74,11 @@ class Staying:
 class Greeting:
     """Says good-bye at once."""
 
-    def __init__(self, opening: Opening) -> None:
+    def __init__(self, opening: Handshake) -> None:
         self.opening = opening
 
     def opened(self) -> list[Do]:
-        return [HangUp(4000, self.opening.params["id"])]
+        return [CloseSocket(4000, self.opening.params["id"])]
 
     def received(self, data: bytes, text: bool) -> list[Do]:
         return []
@@ -607,7 +607,7 @@ def test_a_folder_that_is_a_link_is_served(site: Path, tmp_path: Path) -> None:
 
 
 def refused(doors: list[Door], data: Path, main: int = 8787) -> str:
-    with pytest.raises(BadSetting) as wrong:
+    with pytest.raises(BadServerSetting) as wrong:
         check_doors(doors, [toy(), toy("other")], Binding(port=main), data)
     assert wrong.value.exit_code == 2
     return wrong.value.message

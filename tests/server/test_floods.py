@@ -7,11 +7,11 @@ import random
 import pytest
 
 from fairlead.server.http import HEAD_LIMIT
-from fairlead.server.limits import Limits, backlog, storm
+from fairlead.server.limits import ServerLimits, backlog, storm
 from patience import PATIENCE
 from server.fakes import Served, raw_request, serving, until
 
-SMALL = Limits(waiting=40, waiting_per_address=20)
+SMALL = ServerLimits(waiting=40, waiting_per_address=20)
 
 
 class Idle:
@@ -100,10 +100,10 @@ async def test_an_upgrade_waits_until_its_credential_was_looked_at() -> None:
 
 def test_those_who_wait_never_take_all_descriptors() -> None:
     for descriptors in (64, 256, 1024, 4096, 1 << 20):
-        limits = Limits(descriptors=descriptors)
+        limits = ServerLimits(descriptors=descriptors)
         assert storm(limits) < descriptors / 2
         assert storm(limits) + 2 * backlog(limits) < descriptors * 4 / 5
-    assert (storm(Limits()), backlog(Limits())) == (1024, 512)
+    assert (storm(ServerLimits()), backlog(ServerLimits())) == (1024, 512)
 
 
 async def test_an_endless_head_is_cut_off() -> None:
@@ -136,7 +136,7 @@ async def test_a_refused_request_gets_no_second_one_on_its_connection() -> None:
 
 
 async def test_an_idle_connection_is_ended_after_its_time() -> None:
-    async with serving(Limits(waiting_s=0.2)) as served:
+    async with serving(ServerLimits(waiting_s=0.2)) as served:
         reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
         with contextlib.suppress(ConnectionError):
             assert await asyncio.wait_for(reader.read(), PATIENCE) == b""

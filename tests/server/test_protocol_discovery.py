@@ -10,7 +10,7 @@ import pytest
 from fairlead.clients.native import PROTOCOL
 from fairlead.model.ids import SessionId
 from fairlead.model.routes import ClientProtocol
-from fairlead.model.views import Fold
+from fairlead.model.views import Reducer
 from fairlead.server import protocols
 from fairlead.server.errors import CannotServe, ViewClash
 
@@ -55,7 +55,7 @@ class Named:
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def fold(self, session: SessionId) -> Fold:
+    def fold(self, session: SessionId) -> Reducer:
         raise AssertionError("nobody folds here")
 
 

@@ -6,17 +6,17 @@ from collections.abc import AsyncIterator, Iterable
 
 import pytest
 
-from fairlead.agents.claude.doors import EVENTS, SOCKET, HandIn
+from fairlead.agents.claude.doors import EVENTS, SOCKET, AcceptPost
 from fairlead.agents.claude.hooks import PATH, RunHook
 from fairlead.model import accounts
 from fairlead.model import admin as act
 from fairlead.model.auth import SCOPES
-from fairlead.model.requests import Action
+from fairlead.model.requests import ServiceCall
 from fairlead.server.app import App, demand_of
 from fairlead.server.binding import Binding
 from fairlead.server.doors import Door, OpenDoor, open_door
 from fairlead.server.protocols import discover
-from fairlead.server.shell import FILES, ReadShell
+from fairlead.server.shell import FILES, ReadAsset
 from server.fakes import OTHER, SESSION, Served, raw_request, serving
 
 SHELL = {"GET /", "GET /app", "GET /app/{path...}", "GET /assets/{name}", *(f"GET /{name}" for name in FILES)}
@@ -193,8 +193,8 @@ async def test_nothing_allows_another_origin_to_read(served: Served) -> None:
 
 async def test_every_action_has_somebody_who_performs_it(served: Served) -> None:
     rooms = (act.__name__, accounts.__name__)
-    declared = {kind for kind in Action.__subclasses__() if kind.__module__ in rooms}
-    assert set(served.app.doer._performers) == {*declared, HandIn, ReadShell, RunHook}
+    declared = {kind for kind in ServiceCall.__subclasses__() if kind.__module__ in rooms}
+    assert set(served.app.doer._performers) == {*declared, AcceptPost, ReadAsset, RunHook}
 
 
 async def test_an_agents_token_opens_its_own_doors_and_nothing_else(served: Served) -> None:

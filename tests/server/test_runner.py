@@ -12,7 +12,7 @@ import pytest
 
 from fairlead.model import commands as cmd
 from fairlead.server.binding import Binding
-from fairlead.server.limits import Limits
+from fairlead.server.limits import ServerLimits
 from fairlead.server.runner import KEEP_ALIVE_S
 from patience import PATIENCE
 from server.fakes import SESSION, Served, serving, until
@@ -36,7 +36,7 @@ async def test_over_tls_our_origin_is_https() -> None:
 
 async def test_a_tls_handshake_that_does_not_come_is_not_waited_for() -> None:
     binding = Binding(port=0, tls_cert=TLS / "cert.pem", tls_key=TLS / "key.pem")
-    async with serving(Limits(waiting_s=0.1), binding) as served:
+    async with serving(ServerLimits(waiting_s=0.1), binding) as served:
         reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
         with contextlib.suppress(ConnectionError):
             assert await asyncio.wait_for(reader.read(), PATIENCE) == b""

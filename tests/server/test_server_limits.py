@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from fairlead.server.limits import Limits, TokenBucket, WaitingRoom
+from fairlead.server.limits import ServerLimits, TokenBucket, UnauthenticatedConnections
 from fairlead.testing.clock import ManualClock
 
 
@@ -17,7 +17,7 @@ async def test_a_bucket_gives_its_rate_and_no_more() -> None:
 
 
 class Crowd:
-    def __init__(self, room: WaitingRoom) -> None:
+    def __init__(self, room: UnauthenticatedConnections) -> None:
         self.room = room
         self.out: list[str] = []
 
@@ -27,7 +27,7 @@ class Crowd:
 
 async def test_who_shows_nothing_for_ten_seconds_is_put_out() -> None:
     clock = ManualClock()
-    crowd = Crowd(WaitingRoom(clock))
+    crowd = Crowd(UnauthenticatedConnections(clock))
     crowd.come("a", "first")
     leave = crowd.room.enter("a", partial(crowd.out.append, "good"))
     leave()
@@ -42,7 +42,7 @@ async def test_who_shows_nothing_for_ten_seconds_is_put_out() -> None:
 
 async def test_a_storm_is_borne_and_a_flood_of_silent_ones_is_cut_down() -> None:
     clock = ManualClock()
-    crowd = Crowd(WaitingRoom(clock, Limits(waiting=10, waiting_per_address=4)))
+    crowd = Crowd(UnauthenticatedConnections(clock, ServerLimits(waiting=10, waiting_per_address=4)))
     for number in range(40):
         crowd.come("flood", f"f{number}")
     assert crowd.out == []
@@ -53,7 +53,7 @@ async def test_a_storm_is_borne_and_a_flood_of_silent_ones_is_cut_down() -> None
 
 async def test_others_keep_their_places_when_one_address_floods() -> None:
     clock = ManualClock()
-    crowd = Crowd(WaitingRoom(clock, Limits(waiting=10, waiting_per_address=4)))
+    crowd = Crowd(UnauthenticatedConnections(clock, ServerLimits(waiting=10, waiting_per_address=4)))
     crowd.come("good", "good")
     for number in range(20):
         crowd.come("flood", f"f{number}")
@@ -64,7 +64,7 @@ async def test_others_keep_their_places_when_one_address_floods() -> None:
 
 async def test_many_addresses_share_the_whole() -> None:
     clock = ManualClock()
-    crowd = Crowd(WaitingRoom(clock, Limits(waiting=10, waiting_per_address=4)))
+    crowd = Crowd(UnauthenticatedConnections(clock, ServerLimits(waiting=10, waiting_per_address=4)))
     for number in range(30):
         crowd.come(f"address {number}", str(number))
     await clock.advance(0.6)
@@ -73,7 +73,7 @@ async def test_many_addresses_share_the_whole() -> None:
 
 
 def test_beyond_a_storm_the_oldest_goes_at_once() -> None:
-    crowd = Crowd(WaitingRoom(ManualClock(), Limits(waiting=10, waiting_per_address=4)))
+    crowd = Crowd(UnauthenticatedConnections(ManualClock(), ServerLimits(waiting=10, waiting_per_address=4)))
     for number in range(50):
         crowd.come("flood", str(number))
     assert len(crowd.room) == 40
@@ -82,7 +82,9 @@ def test_beyond_a_storm_the_oldest_goes_at_once() -> None:
 
 async def test_a_proxy_stands_for_many() -> None:
     clock = ManualClock()
-    crowd = Crowd(WaitingRoom(clock, Limits(waiting=10, waiting_per_address=4), exempt=frozenset({"proxy"})))
+    crowd = Crowd(
+        UnauthenticatedConnections(clock, ServerLimits(waiting=10, waiting_per_address=4), exempt=frozenset({"proxy"}))
+    )
     for number in range(9):
         crowd.come("proxy", str(number))
     await clock.advance(0.6)
@@ -91,7 +93,7 @@ async def test_a_proxy_stands_for_many() -> None:
 
 async def test_who_has_just_come_is_left_alone_until_the_next_look() -> None:
     clock = ManualClock()
-    crowd = Crowd(WaitingRoom(clock, Limits(waiting=10, waiting_per_address=2)))
+    crowd = Crowd(UnauthenticatedConnections(clock, ServerLimits(waiting=10, waiting_per_address=2)))
     crowd.come("a", "old")
     await clock.advance(0.4)
     for number in range(4):

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from fairlead.auth.gate import NOBODY
 from fairlead.model.auth import Identity
 from fairlead.model.errors import TooMany
-from fairlead.server.limits import Limits, open_per_credential
-from fairlead.server.shares import HeldBody, Share, Shares
+from fairlead.server.limits import ServerLimits, open_per_credential
+from fairlead.server.shares import CredentialShare, CredentialShares, HeldBody
 from server.fakes import SESSION, serving, until
 
 MOST = 1000
@@ -25,7 +25,7 @@ BOB = Identity("c2", "bob", "bob", frozenset({"view"}))
 class Peer:
     """A connection whose buffer grows and is read; once told to go it takes nothing new."""
 
-    share: Share
+    share: CredentialShare
     size: int = 0
     told: bool = False
     gone: bool = False
@@ -58,7 +58,7 @@ Acts = st.lists(st.tuples(st.integers(0, 9), st.one_of(st.none(), st.integers(1,
 @given(Acts)
 def test_what_waits_for_a_credential_is_bounded_after_every_send(acts: list[tuple[int, int | None]]) -> None:
     """`None` reads everything that waits; a number is sent."""
-    share = Share(MOST)
+    share = CredentialShare(MOST)
     peers = [Peer(share) for _ in range(10)]
     for which, size in acts:
         if size is None:
@@ -70,7 +70,7 @@ def test_what_waits_for_a_credential_is_bounded_after_every_send(acts: list[tupl
 
 @given(Acts)
 def test_a_client_that_reads_is_harmed_by_none_that_does_not(acts: list[tuple[int, int | None]]) -> None:
-    share = Share(MOST)
+    share = CredentialShare(MOST)
     peers = [Peer(share) for _ in range(10)]
     good = Peer(share)
     for which, size in acts:
@@ -81,7 +81,7 @@ def test_a_client_that_reads_is_harmed_by_none_that_does_not(acts: list[tuple[in
 
 
 def test_those_who_hold_most_go_first_and_are_told_before_they_are_cut_off() -> None:
-    share = Share(MOST)
+    share = CredentialShare(MOST)
     peers = [Peer(share) for _ in range(4)]
     for peer, size in zip(peers, (300, 100, 200, 200), strict=True):
         peer.send(size)
@@ -96,7 +96,7 @@ def test_those_who_hold_most_go_first_and_are_told_before_they_are_cut_off() -> 
 
 
 def test_connections_are_counted_by_credential_and_given_back() -> None:
-    shares = Shares(2, MOST)
+    shares = CredentialShares(2, MOST)
     _, first = shares.take(ANN)
     shares.take(ANN)
     with pytest.raises(TooMany):
@@ -111,8 +111,8 @@ def test_connections_are_counted_by_credential_and_given_back() -> None:
 
 
 def test_no_credential_has_more_than_a_quarter_of_the_descriptors() -> None:
-    assert open_per_credential(Limits()) == 512
-    assert open_per_credential(Limits(descriptors=1024)) == 256
+    assert open_per_credential(ServerLimits()) == 512
+    assert open_per_credential(ServerLimits(descriptors=1024)) == 256
 
 
 def upgrade(port: int, token: str) -> bytes:
@@ -129,7 +129,7 @@ def upgrade(port: int, token: str) -> bytes:
 
 
 async def test_one_socket_too_many_is_refused_with_429_and_others_come_in() -> None:
-    async with serving(Limits(open_per_credential=3)) as served:
+    async with serving(ServerLimits(open_per_credential=3)) as served:
         guest = await served.token("view")
         opened = []
         for expected in (b" 101 ", b" 101 ", b" 101 ", b" 429 "):
@@ -162,7 +162,7 @@ class Line:
 
 
 def test_a_large_answer_is_counted_while_its_client_is_behind_and_cut_off_beyond_the_limit() -> None:
-    share = Share(MOST)
+    share = CredentialShare(MOST)
     line = Line()
     with HeldBody(share, line) as body:
         body.left(5 * MOST)
@@ -176,7 +176,7 @@ def test_a_large_answer_is_counted_while_its_client_is_behind_and_cut_off_beyond
 
 
 async def test_an_answer_of_which_nothing_is_read_is_not_kept() -> None:
-    async with serving(Limits(bytes_per_credential=1 << 20)) as served:
+    async with serving(ServerLimits(bytes_per_credential=1 << 20)) as served:
         for _ in range(200):
             served.gateway.say("x" * 100_000)
         request = (

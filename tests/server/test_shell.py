@@ -9,29 +9,29 @@ from fairlead.model.auth import Identity
 from fairlead.model.errors import NotFound
 from fairlead.model.requests import Head
 from fairlead.model.routes import Request, Response, Route
-from fairlead.server.shell import POLICY, ReadShell, WebShell
+from fairlead.server.shell import POLICY, ReadAsset, WebUi
 from fairlead.server.table import RouteTable
 
 NOBODY = Identity("", "", "", frozenset())
 
 
 @pytest.fixture
-def built(tmp_path: Path) -> WebShell:
+def built(tmp_path: Path) -> WebUi:
     (tmp_path / "dist" / "assets").mkdir(parents=True)
     (tmp_path / "dist" / "index.html").write_text("<title>the shell</title>")
     (tmp_path / "dist" / "sw.js").write_text("// worker")
     (tmp_path / "dist" / "assets" / "main-abc123.js").write_text("// code")
     (tmp_path / "secret").write_text("secret")
-    return WebShell(tmp_path / "dist")
+    return WebUi(tmp_path / "dist")
 
 
-def get(shell: WebShell, path: str, *headers: tuple[str, str]) -> Response:
+def get(shell: WebUi, path: str, *headers: tuple[str, str]) -> Response:
     """As the server would: the route, its steps, and what they ask for."""
     route, params = found(shell, path)
     head = Head(method="GET", path=path, headers=headers)
     steps = route.handle(Request(head=head, who=NOBODY, fresh="", params=params))
     wanted = next(steps)
-    assert isinstance(wanted, ReadShell)
+    assert isinstance(wanted, ReadAsset)
     with pytest.raises(StopIteration) as end:
         steps.send(shell.read(wanted))
     answer = end.value.value
@@ -39,14 +39,14 @@ def get(shell: WebShell, path: str, *headers: tuple[str, str]) -> Response:
     return answer
 
 
-def found(shell: WebShell, path: str) -> tuple[Route, dict[str, str]]:
+def found(shell: WebUi, path: str) -> tuple[Route, dict[str, str]]:
     match = RouteTable([shell.protocol()]).http("GET", path)
     assert match is not None, path
     return match.route, match.params
 
 
 @pytest.mark.parametrize("path", ["/", "/app", "/app/", "/app/s/one", "/app/approvals", "/app/../../secret"])
-def test_every_page_is_the_shell(built: WebShell, path: str) -> None:
+def test_every_page_is_the_shell(built: WebUi, path: str) -> None:
     answer = get(built, path)
     assert (answer.status, answer.body) == (200, b"<title>the shell</title>")
     headers = dict(answer.headers)
@@ -61,7 +61,7 @@ def test_the_policy_allows_no_inline_script_and_no_other_origin() -> None:
     assert (rules["base-uri"], rules["form-action"], rules["frame-ancestors"]) == ("'none'",) * 3
 
 
-def test_assets_are_kept_for_ever_and_the_worker_is_not(built: WebShell) -> None:
+def test_assets_are_kept_for_ever_and_the_worker_is_not(built: WebUi) -> None:
     asset = get(built, "/assets/main-abc123.js")
     assert (asset.body, asset.content_type) == (b"// code", "text/javascript; charset=utf-8")
     assert "immutable" in dict(asset.headers)["cache-control"]
@@ -69,24 +69,24 @@ def test_assets_are_kept_for_ever_and_the_worker_is_not(built: WebShell) -> None
 
 
 @pytest.mark.parametrize("name", ["..", "..%2fsecret", ".hidden", "none.js", "a\0b", "x" * 200])
-def test_only_names_of_the_build_are_served(built: WebShell, name: str) -> None:
+def test_only_names_of_the_build_are_served(built: WebUi, name: str) -> None:
     with pytest.raises(NotFound):
         get(built, f"/assets/{name}")
 
 
 def test_without_a_build_the_front_page_says_so(tmp_path: Path) -> None:
-    answer = get(WebShell(tmp_path), "/")
+    answer = get(WebUi(tmp_path), "/")
     assert answer.status == 200 and b"was not built" in answer.body and b"make serve" in answer.body
     with pytest.raises(NotFound):
-        get(WebShell(tmp_path), "/sw.js")
+        get(WebUi(tmp_path), "/sw.js")
 
 
-def test_the_worker_may_call_us_and_nobody_else(built: WebShell) -> None:
+def test_the_worker_may_call_us_and_nobody_else(built: WebUi) -> None:
     headers = dict(get(built, "/sw.js").headers)
     assert headers["content-security-policy"] == "default-src 'none'; connect-src 'self'"
 
 
-def test_assets_are_packed_for_browsers_that_say_so(built: WebShell) -> None:
+def test_assets_are_packed_for_browsers_that_say_so(built: WebUi) -> None:
     for _ in range(2):
         answer = get(built, "/assets/main-abc123.js", ("accept-encoding", "gzip, deflate, br"))
         assert dict(answer.headers)["content-encoding"] == "gzip"

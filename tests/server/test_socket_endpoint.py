@@ -8,11 +8,21 @@ from fairlead.clients.native.codec import JsonCodec
 from fairlead.model import commands as cmd
 from fairlead.model.auth import Identity
 from fairlead.model.errors import FairleadError, NotFound
-from fairlead.model.sockets import Attach, Do, HangUp, PassOn, Run, Subscribe, Tell, Unsubscribe, Write
-from fairlead.model.sockets import Wire as HeldWire
-from fairlead.server.limits import Limits
+from fairlead.model.sockets import (
+    AttachOwner,
+    AttachProxy,
+    CloseSocket,
+    Do,
+    Perform,
+    Signal,
+    Subscribe,
+    Unsubscribe,
+    Write,
+)
+from fairlead.model.sockets import SocketHandle as HeldWire
+from fairlead.server.limits import ServerLimits
 from fairlead.server.sockets import FAILED, REVOKED, SocketEndpoint, SocketHost
-from fairlead.server.steps import Doer
+from fairlead.server.steps import Dispatcher
 from fairlead.testing.clock import ManualClock
 from server.fakes import OTHER, SESSION, FakeGateway, until
 
@@ -86,12 +96,12 @@ class Script:
 
 
 class Room:
-    def __init__(self, limits: Limits | None = None, **does: Sequence[Do]) -> None:
+    def __init__(self, limits: ServerLimits | None = None, **does: Sequence[Do]) -> None:
         self.gateway = FakeGateway()
         self.script = Script(**does)
-        self.doer = Doer(self.gateway, {})
+        self.doer = Dispatcher(self.gateway, {})
         self.clock = ManualClock()
-        host = SocketHost(self.doer, self.clock, limits or Limits(), lambda: "id")
+        host = SocketHost(self.doer, self.clock, limits or ServerLimits(), lambda: "id")
         self.endpoint = SocketEndpoint(self.script, ADMIN, host, name="native", peer="127.0.0.1")
         self.wire = Wire()
 
@@ -122,14 +132,14 @@ async def test_what_one_read_causes_is_one_write() -> None:
 
 
 async def test_a_conversation_can_hang_up_after_a_last_word() -> None:
-    room = Room(bye=(Write(b"last"), HangUp(4000, "enough")))
+    room = Room(bye=(Write(b"last"), CloseSocket(4000, "enough")))
     room.open()
     room.say("bye")
     assert (room.wire.sent, room.wire.code) == ([b"hello", b"last"], 4000)
 
 
 async def test_whoever_takes_no_answer_is_not_read() -> None:
-    room = Room(Limits(unread=100), a=(Write(b"x" * 60),))
+    room = Room(ServerLimits(unread=100), a=(Write(b"x" * 60),))
     room.open()
     room.say("a")
     assert room.wire.pauses == []
@@ -140,7 +150,7 @@ async def test_whoever_takes_no_answer_is_not_read() -> None:
 
 
 async def test_a_full_house_of_commands_stops_the_reading_until_some_are_done() -> None:
-    room = Room(Limits(in_flight=3), a=(Run("t", INTERRUPT, "lane"),))
+    room = Room(ServerLimits(in_flight=3), a=(Perform("t", INTERRUPT, "lane"),))
     room.gateway.hold.add(cmd.Interrupt)
     room.open()
     room.say("a", "a")
@@ -208,7 +218,7 @@ async def test_a_session_and_a_view_of_it_are_watched_side_by_side() -> None:
         log=(Subscribe("log", SESSION, None, CODEC),),
         view=(Subscribe("view", SESSION, None, CODEC, "pages"),),
         leave=(Unsubscribe("left", SESSION),),
-        type=(Tell("t", SESSION, "typing"),),
+        type=(Signal("t", SESSION, "typing"),),
     )
     room.open()
     room.say("log", "view")
@@ -236,7 +246,7 @@ async def test_a_watch_that_cannot_go_on_ends_the_socket() -> None:
 
 
 async def test_telling_needs_a_watch_of_ones_own() -> None:
-    room = Room(tell=(Tell("t", SESSION, "typing"),), sub=(Subscribe("s", SESSION, None, CODEC),))
+    room = Room(tell=(Signal("t", SESSION, "typing"),), sub=(Subscribe("s", SESSION, None, CODEC),))
     room.open()
     room.say("tell")
     assert room.script.heard == [("t", "busy")]
@@ -254,7 +264,7 @@ async def test_a_credential_revoked_before_the_socket_is_open_ends_it_at_once() 
 
 
 async def test_too_many_messages_are_answered_and_not_acted_on() -> None:
-    room = Room(Limits(commands_per_s=2), a=(Run("t", INTERRUPT, "lane"),))
+    room = Room(ServerLimits(commands_per_s=2), a=(Perform("t", INTERRUPT, "lane"),))
     room.open()
     room.say("a", "a", "a")
     await until(lambda: len(room.gateway.commands) == 2)
@@ -288,7 +298,7 @@ class Keeper:
 
 async def test_a_socket_that_is_handed_over_is_the_holders() -> None:
     keeper = Keeper()
-    room = Room(Limits(commands_per_s=1), give=(Write(b"before"), Attach(keeper)))
+    room = Room(ServerLimits(commands_per_s=1), give=(Write(b"before"), AttachOwner(keeper)))
     room.open()
     room.say("give")
     assert room.wire.sent == [b"hello", b"before"]
@@ -312,7 +322,7 @@ async def test_a_socket_that_is_handed_over_is_the_holders() -> None:
 
 async def test_a_socket_that_has_left_cannot_be_handed_over() -> None:
     keeper = Keeper()
-    room = Room(give=(Attach(keeper),))
+    room = Room(give=(AttachOwner(keeper),))
     room.open()
     room.endpoint.on_close(room.wire, 1006)
     room.say("give")
@@ -340,8 +350,8 @@ class Passer:
 
 async def test_a_relay_is_told_the_kind_of_each_message_and_the_words_of_the_end() -> None:
     passer = Passer()
-    room = Room(Limits(commands_per_s=1))
-    room.endpoint.begin_with((PassOn(passer),))
+    room = Room(ServerLimits(commands_per_s=1))
+    room.endpoint.begin_with((AttachProxy(passer),))
     room.open()
     assert room.wire.sent == [], "what was agreed takes the place of the conversation's first words"
     room.endpoint.on_message(room.wire, b"text", True)
@@ -355,8 +365,8 @@ async def test_a_relay_is_told_the_kind_of_each_message_and_the_words_of_the_end
 
 async def test_a_relay_hears_of_a_client_that_left_before_its_socket_was_open() -> None:
     early, late = Passer(), Passer()
-    room = Room(give=(PassOn(late),))
-    room.endpoint.begin_with((PassOn(early),))
+    room = Room(give=(AttachProxy(late),))
+    room.endpoint.begin_with((AttachProxy(early),))
     room.endpoint.over()
     assert early.story == [(1006, "")]
     room.open()

@@ -14,7 +14,7 @@ from websockets.typing import Subprotocol
 
 from fairlead.model import commands as cmd
 from fairlead.model.errors import Busy
-from fairlead.server.limits import Limits
+from fairlead.server.limits import ServerLimits
 from fairlead.server.sockets import REVOKED
 from patience import PATIENCE
 from server.fakes import LOG_ID, OTHER, SESSION, Served, serving, until
@@ -275,7 +275,7 @@ async def test_revoking_closes_every_socket_of_the_credential_and_no_other(serve
 
 
 async def test_a_client_that_asks_too_fast_is_told_so_and_stays() -> None:
-    async with serving(Limits(commands_per_s=2)) as served, dial(served) as client:
+    async with serving(ServerLimits(commands_per_s=2)) as served, dial(served) as client:
         for number in range(80):
             await client.ask(id=number, type="ping")
         heard = [await client.hear() for _ in range(80)]
@@ -286,7 +286,7 @@ async def test_a_client_that_asks_too_fast_is_told_so_and_stays() -> None:
 
 
 async def test_commands_in_flight_are_bounded_and_none_is_lost() -> None:
-    async with serving(Limits(in_flight=4, commands_per_s=1000)) as served:
+    async with serving(ServerLimits(in_flight=4, commands_per_s=1000)) as served:
         served.gateway.hold.add(cmd.Interrupt)
         async with dial(served) as client:
             for number in range(200):
@@ -297,7 +297,7 @@ async def test_commands_in_flight_are_bounded_and_none_is_lost() -> None:
 
 
 async def test_one_socket_watches_a_bounded_number_of_sessions() -> None:
-    async with serving(Limits(watches_per_socket=1)) as served, dial(served) as client:
+    async with serving(ServerLimits(watches_per_socket=1)) as served, dial(served) as client:
         assert (await client.call(type="subscribe", session=SESSION))["type"] == "subscribed"
         assert (await client.call(type="subscribe", session=OTHER))["code"] == "too_many"
         assert (await client.call(type="subscribe", session=SESSION))["type"] == "subscribed"

@@ -15,28 +15,28 @@ from fairlead.agents.claude.sending import user_line
 from fairlead.model import events as ev
 from fairlead.model.agents import (
     AgentInfo,
+    AgentInvitation,
     AgentSink,
-    Ask,
-    Child,
     ChildRecorder,
     Decision,
     Exit,
-    Invitation,
     Launch,
+    PermissionRequest,
+    ProcessInfo,
     Record,
     ToolCheck,
 )
 from fairlead.model.auth import Identity
 from fairlead.model.commands import Command, Create, Reply, Send, Settings
 from fairlead.model.content import Content, TextBlock, to_wire
-from fairlead.model.errors import AgentGone
+from fairlead.model.errors import AgentNotRunning
 from fairlead.model.ids import CallId, MessageId, RequestId, SessionId
 from fairlead.model.news import What
 from fairlead.model.policy import Verdict
-from fairlead.model.views import View
+from fairlead.model.views import Projection
 from fairlead.sessions.gateway import SessionGateway
 from fairlead.sessions.registry import Registry
-from fairlead.sessions.services import Limits, PolicySettings, Services
+from fairlead.sessions.services import CoreDependencies, PolicySettings, SessionLimits
 from fairlead.sessions.session import Session
 from fairlead.stores.sqlite import SqliteStore
 from fairlead.testing.clock import ManualClock
@@ -146,7 +146,7 @@ class SaidAgent:
     async def ask(self, request: str, call: str, tool: str = "Bash", **tool_input: Any) -> None:
         body = {"subtype": "can_use_tool", "tool_name": tool, "input": tool_input, "tool_use_id": call}
         await self.say({"type": "control_request", "request_id": request, "request": body})
-        await self.sink.asked(Ask(RequestId(request), CallId(call), tool, tool_input))
+        await self.sink.asked(PermissionRequest(RequestId(request), CallId(call), tool, tool_input))
 
     async def check(self, call: str, tool: str = "Bash", **tool_input: Any) -> Verdict:
         return await self.sink.check(ToolCheck(CallId(call), tool, tool_input))
@@ -172,7 +172,7 @@ class SaidAgent:
 
     def _alive(self) -> None:
         if self.gone:
-            raise AgentGone("gone")
+            raise AgentNotRunning("gone")
 
     def _uuid(self, what: str) -> str:
         return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{self.pid}/{what}/{next(self._count)}"))
@@ -190,7 +190,7 @@ class SaidGuest:
     """An agent that a person starts: `come` when the test says so."""
 
     def __init__(self, launch: Launch, sink: AgentSink, record_child: ChildRecorder) -> None:
-        self.invitation = Invitation(url="ws://here/x", token="secret", command="claude")
+        self.invitation = AgentInvitation(url="ws://here/x", token="secret", command="claude")
         self.agent = SaidAgent(launch, sink, 0)
         self.called_off = False
         self._record = record_child
@@ -203,10 +203,12 @@ class SaidGuest:
     async def arrival(self) -> SaidAgent:
         await self._decided.wait()
         if self.called_off:
-            raise AgentGone("not expected any more")
+            raise AgentNotRunning("not expected any more")
         launch = self.agent.launch
         await self._record.started(
-            Child(session=launch.session, pid=0, started="", group=0, agent="said", agent_session="", cwd=launch.cwd)
+            ProcessInfo(
+                session=launch.session, pid=0, started="", group=0, agent="said", agent_session="", cwd=launch.cwd
+            )
         )
         return self.agent
 
@@ -223,8 +225,8 @@ class SaidKind:
         self.agents: list[SaidAgent] = []
         self.guests: list[SaidGuest] = []
         self.failures: list[Exception] = []
-        self.followed: list[tuple[Child, MessageId | None]] = []
-        self.ended: list[Child] = []
+        self.followed: list[tuple[ProcessInfo, MessageId | None]] = []
+        self.ended: list[ProcessInfo] = []
         self.forgotten: list[str] = []
         self.transcript: list[bytes] = []
         self.follow_until = asyncio.Event()
@@ -251,7 +253,7 @@ class SaidKind:
         if self.failures:
             raise self.failures.pop(0)
         agent = SaidAgent(launch, sink, next(self._pids))
-        child = Child(
+        child = ProcessInfo(
             session=launch.session,
             pid=agent.pid,
             started="1",
@@ -272,14 +274,14 @@ class SaidKind:
         self.guests.append(SaidGuest(launch, sink, record_child))
         return self.guests[-1]
 
-    async def follow(self, child: Child, sink: AgentSink, after: MessageId | None) -> None:
+    async def follow(self, child: ProcessInfo, sink: AgentSink, after: MessageId | None) -> None:
         self.followed.append((child, after))
         if self.transcript:
             await sink.records([Record(raw, "transcript") for raw in self.transcript])
         await self.follow_until.wait()
         await sink.exited(Exit())
 
-    async def end(self, child: Child) -> None:
+    async def end(self, child: ProcessInfo) -> None:
         self.ended.append(child)
 
     async def forget(self, agent_session: str, cwd: str) -> None:
@@ -302,9 +304,9 @@ class Rig:
         self.cwd.mkdir(exist_ok=True)
         self.policy = policy
         self.clock = ManualClock()
-        self.limits = Limits(max_agents=2, idle_s=600)
+        self.limits = SessionLimits(max_agents=2, idle_s=600)
         self.kind = SaidKind()
-        self.views: dict[str, View] = {}
+        self.views: dict[str, Projection] = {}
         self.news: Callable[[SessionId, What], None] = lambda session, what: None
         self.committed: Callable[[SessionId, Sequence[ev.Event]], None] = lambda session, events: None
         self.looked: Callable[[SessionId, Collection[Identity], int], None] = lambda session, who, turns: None
@@ -312,7 +314,7 @@ class Rig:
 
     async def start(self, *, kill_children: bool = False) -> "Rig":
         self.store = await SqliteStore.open(self.folder / "data")
-        self.services = Services(
+        self.services = CoreDependencies(
             store=self.store,
             clock=self.clock,
             kinds={"said": self.kind},

@@ -17,8 +17,8 @@ from sessions.rig import ANN, BOB, SESSION, Rig, SaidAgent
 R1 = RequestId("r1")
 
 
-def answer(behavior: Literal["allow", "deny"] = "allow", request: str = "r1", **fields: Any) -> cmd.Answer:
-    return cmd.Answer(session=SESSION, request=RequestId(request), behavior=behavior, **fields)
+def answer(behavior: Literal["allow", "deny"] = "allow", request: str = "r1", **fields: Any) -> cmd.AnswerPermission:
+    return cmd.AnswerPermission(session=SESSION, request=RequestId(request), behavior=behavior, **fields)
 
 
 async def asking(rig: Rig, command: str = "touch x") -> SaidAgent:
@@ -40,7 +40,7 @@ async def test_a_request_waits_for_a_person_and_the_answer_reaches_the_agent(rig
     agent = await asking(rig)
     assert rig.state().phase == "waiting"
     assert agent.answers == []
-    asked = next(event for event in await rig.log() if isinstance(event, ev.PermissionAsked))
+    asked = next(event for event in await rig.log() if isinstance(event, ev.PermissionRequested))
     assert asked.suggestions == ("Bash(touch x)",), "what an always-allow would remember, by our own policy"
     await rig.do(answer(), BOB)
     assert agent.answers == [("r1", Decision("allow", updated_input={"command": "touch x"}, call=CallId("c1")))]

@@ -41,7 +41,7 @@ async def copies(rig: TranscriptRig, session: SessionId = SESSION) -> list[tuple
     found = []
     for entry in await entries(rig, session):
         event = ev.decode(entry.event)
-        if isinstance(event, ev.RecordKept) and event.of:
+        if isinstance(event, ev.RecordStored) and event.of:
             assert (entry.origin, entry.raw is not None) == ("transcript", True)
             found.append((event.of, json.loads(entry.raw or b"")))
     return found

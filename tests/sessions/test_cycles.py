@@ -8,7 +8,7 @@ import pytest
 from fairlead.model import commands as cmd
 from fairlead.model import events as ev
 from fairlead.model.agents import Exit, Record
-from fairlead.model.errors import AgentGone
+from fairlead.model.errors import AgentNotRunning
 from sessions.rig import SESSION, Rig, SaidAgent
 from sessions.test_restart import restarted, row
 
@@ -84,7 +84,7 @@ async def test_the_end_of_a_process_closes_its_turn_and_its_calls_before_the_nex
 @pytest.mark.rules("S001-015")
 @pytest.mark.parametrize("link", ["stdio", "terminal"])
 async def test_a_start_that_fails_is_a_failed_turn_and_not_tried_for_ever(link: cmd.Link, rig: Rig) -> None:
-    rig.kind.failures = [AgentGone("it does not start")]
+    rig.kind.failures = [AgentNotRunning("it does not start")]
     await rig.open(settings=cmd.Settings(link=link))
     await rig.send("one")
     await rig.until(lambda: rig.state().turns == 1 and rig.state().turn is None)

@@ -21,7 +21,7 @@ async def send(rig: Rig, message: MessageId) -> None:
 
 
 def delivery(rig: Rig, message: MessageId) -> "asyncio.Task[None]":
-    return asyncio.ensure_future(rig.gateway.ask(ANN, q.Delivery(SESSION, message)))
+    return asyncio.ensure_future(rig.gateway.ask(ANN, q.WaitDelivered(SESSION, message)))
 
 
 async def test_a_message_that_waits_is_delivered_when_its_turn_comes(rig: Rig) -> None:

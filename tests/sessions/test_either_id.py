@@ -42,6 +42,6 @@ async def test_watching_takes_either_id(rig: Rig) -> None:
 @pytest.mark.rules("S003-106")
 async def test_a_terminal_goes_on_with_the_agents_own_id(rig: Rig) -> None:
     await renamed(rig)
-    await rig.do(cmd.HandOver(session=SESSION, link="terminal"))
+    await rig.do(cmd.StartHandover(session=SESSION, link="terminal"))
     on_screen = await rig.kind.launched(2)
     assert (on_screen.launch.settings.link, on_screen.launch.resume) == ("terminal", AGENTS)

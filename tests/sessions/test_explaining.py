@@ -11,7 +11,7 @@ from fairlead.model import queries as q
 from fairlead.model.admin import ListFolders
 from fairlead.model.errors import BadRequest, NotFound, OutsideRoots
 from fairlead.model.ids import RequestId
-from fairlead.sessions.folders import MOST, Folders
+from fairlead.sessions.folders import MOST, FolderBrowser
 from fairlead.system.textfile import read_text
 from sessions.rig import ANN, BOB, SESSION, Rig, SaidAgent
 
@@ -60,7 +60,7 @@ async def test_a_rule_is_explained_by_who_asks_and_what_waits_is_gone_when_answe
     )
     admins = await report(rig, rule="Bash", admin=True)
     assert admins.rule is not None and admins.rule.enough
-    await rig.do(cmd.Answer(session=SESSION, request=RequestId("r1"), behavior="allow"), ANN)
+    await rig.do(cmd.AnswerPermission(session=SESSION, request=RequestId("r1"), behavior="allow"), ANN)
     with pytest.raises(NotFound):
         await report(rig)
 
@@ -70,7 +70,7 @@ async def test_insight_is_asked_of_the_store(rig: Rig) -> None:
     await agent.result(total_cost_usd=0.5, modelUsage={"opus": {"inputTokens": 3, "outputTokens": 4, "costUSD": 0.5}})
     await rig.store.indexed()
     now = rig.clock.now_ms()
-    found = await rig.gateway.ask(BOB, q.ReadInsight(now - 86_400_000, now + 86_400_000))
+    found = await rig.gateway.ask(BOB, q.ReadUsageStats(now - 86_400_000, now + 86_400_000))
     assert [(row.project, row.model, row.input, row.output) for row in found.spent] == [(str(rig.cwd), "opus", 3, 4)]
     assert [row.turns for row in found.turns] == [1]
 
@@ -97,7 +97,7 @@ async def test_folders_are_listed_inside_the_roots_and_nowhere_else(rig: Rig, tm
     (root / "file").write_text("")
     (root / "out").symlink_to("/")
     (root / "in").symlink_to(root / "b")
-    folders = Folders((str(root),), rig.gateway.resolve_folder)
+    folders = FolderBrowser((str(root),), rig.gateway.resolve_folder)
     page = await folders.list(BOB, ListFolders(str(root)))
     assert [(one.name, one.repository) for one in page.folders] == [
         ("A", False),
@@ -120,7 +120,7 @@ async def test_several_roots_are_listed_first_and_a_long_list_is_cut(rig: Rig) -
     for number in range(MOST + 1):
         (one / f"{number:05}").mkdir(parents=True)
     two.mkdir()
-    folders = Folders((str(one), str(two)), rig.gateway.resolve_folder)
+    folders = FolderBrowser((str(one), str(two)), rig.gateway.resolve_folder)
     assert [folder.path for folder in (await folders.list(BOB, ListFolders())).folders] == [str(one), str(two)]
     page = await folders.list(BOB, ListFolders(str(one)))
     assert len(page.folders) == MOST and page.more

@@ -11,7 +11,7 @@ from fairlead.model.errors import FairleadError, Unavailable
 from fairlead.model.gateway import Cursor
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Entry, Page
-from fairlead.sessions.feed import Feed, Watcher
+from fairlead.sessions.feed import Hub, Subscription
 
 SESSION = SessionId("11111111-2222-3333-4444-555555555555")
 ANN = Identity("c1", "ann", "ann", frozenset({"view"}))
@@ -79,8 +79,10 @@ class Socket:
         return [int(line) for line in self.sent.split(b"\n") if line.isdigit()]
 
 
-def watcher(feed: Feed, socket: Socket, variant: Lines, position: int = 0, who: Identity = ANN, **more: Any) -> Watcher:
-    found = Watcher(
+def watcher(
+    feed: Hub, socket: Socket, variant: Lines, position: int = 0, who: Identity = ANN, **more: Any
+) -> Subscription:
+    found = Subscription(
         feed, who, variant, socket, cursor=Cursor(position), head=position, log_id="log", verdict="ok", **more
     )
     found.start()
@@ -92,9 +94,9 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-def make() -> tuple[LogOnly, Feed]:
+def make() -> tuple[LogOnly, Hub]:
     log = LogOnly()
-    return log, Feed(SESSION, log)
+    return log, Hub(SESSION, log)
 
 
 async def test_a_watcher_gets_history_and_then_what_happens_each_once() -> None:
@@ -225,7 +227,7 @@ async def test_presence_is_told_when_somebody_comes_or_goes_not_for_every_window
 def test_whatever_happens_in_whatever_order_each_watcher_sees_each_entry_once(steps: list[str]) -> None:
     async def run() -> None:
         log, feed = make()
-        sockets: list[tuple[Socket, Watcher]] = []
+        sockets: list[tuple[Socket, Subscription]] = []
         lines = Lines()
         for step in steps:
             if step == "append":

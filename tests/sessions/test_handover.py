@@ -10,7 +10,7 @@ import pytest
 from fairlead.model import commands as cmd
 from fairlead.model import events as ev
 from fairlead.model.agents import Exit, Record
-from fairlead.model.errors import AgentGone, AgentMissing, Busy, NotFound, OutsideRoots, Stale
+from fairlead.model.errors import AgentMissing, AgentNotRunning, Busy, NotFound, OutsideRoots, Stale
 from fairlead.model.queries import GetSession
 from fairlead.sessions.handover import CUT_OFF_S
 from sessions.rig import ANN, BOB, CHILD, SESSION, Rig, SaidAgent
@@ -22,7 +22,7 @@ MOVED = {"state": "moved", "link": "terminal"}
 
 
 async def to(rig: Rig, link: str = "terminal", **fields: Any) -> cmd.Reply:
-    return await rig.do(msgspec.convert({"session": SESSION, "link": link, **fields}, cmd.HandOver))
+    return await rig.do(msgspec.convert({"session": SESSION, "link": link, **fields}, cmd.StartHandover))
 
 
 async def idle(rig: Rig) -> SaidAgent:
@@ -36,9 +36,9 @@ async def of_kind(rig: Rig, kind: type[T]) -> list[T]:
     return [event for event in await rig.log() if isinstance(event, kind)]
 
 
-async def settled(rig: Rig) -> ev.HandOverSettled:
+async def settled(rig: Rig) -> ev.HandoverSettled:
     await rig.until(lambda: rig.state().handover is None and not rig.loaded().runner.starting.locked())
-    return (await of_kind(rig, ev.HandOverSettled))[-1]
+    return (await of_kind(rig, ev.HandoverSettled))[-1]
 
 
 def live(rig: Rig) -> list[SaidAgent]:
@@ -132,7 +132,7 @@ async def test_in_a_turn_it_waits_for_the_end_and_goes_before_the_queue(rig: Rig
     await rig.send("two")
     reply = await to(rig)
     assert reply.data == {"state": "waiting", "link": "terminal", "waits_for": ["a running turn"]}
-    (asked,) = await of_kind(rig, ev.HandOverAsked)
+    (asked,) = await of_kind(rig, ev.HandoverRequested)
     assert (asked.by, asked.when, asked.waits_for) == ("ann", "turn_end", ("a running turn",))
     await rig.send("three")
     await agent.result()
@@ -255,7 +255,7 @@ async def test_a_wish_can_be_withdrawn_and_is_shown_meanwhile(rig: Rig) -> None:
     await to(rig)
     view = await rig.gateway.ask(ANN, GetSession(SESSION))
     assert (view.handover.link, view.handover.by, view.handover.waits_for) == ("terminal", "ann", ("a running turn",))
-    reply = await rig.do(cmd.WithdrawHandOver(session=SESSION), BOB)
+    reply = await rig.do(cmd.WithdrawHandover(session=SESSION), BOB)
     assert reply.data == {"state": "there", "link": "stdio"}
     told = await settled(rig)
     assert (told.outcome, told.by, told.link) == ("withdrawn", "bob", "stdio")
@@ -264,7 +264,7 @@ async def test_a_wish_can_be_withdrawn_and_is_shown_meanwhile(rig: Rig) -> None:
     assert await agent.prompted() == "two"
     assert len(rig.kind.agents) == 1
     with pytest.raises(NotFound):
-        await rig.do(cmd.WithdrawHandOver(session=SESSION))
+        await rig.do(cmd.WithdrawHandover(session=SESSION))
 
 
 async def test_wanting_it_where_it_is_withdraws_the_wish(rig: Rig) -> None:
@@ -287,7 +287,7 @@ async def test_while_it_is_moved_nobody_can_change_that(rig: Rig) -> None:
     moving = asyncio.create_task(to(rig))
     await old.stopping.wait()
     with pytest.raises(Stale):
-        await rig.do(cmd.WithdrawHandOver(session=SESSION))
+        await rig.do(cmd.WithdrawHandover(session=SESSION))
     with pytest.raises(Busy):
         await to(rig, "dial-in")
     await rig.send("two")
@@ -307,7 +307,7 @@ async def test_if_the_new_link_does_not_start_the_old_one_goes_on(rig: Rig) -> N
         await to(rig)
     told = await settled(rig)
     assert (told.outcome, told.link, told.reason) == ("failed", "stdio", "There is no claude.")
-    (failure,) = await of_kind(rig, ev.Failure)
+    (failure,) = await of_kind(rig, ev.ErrorRaised)
     assert failure.code == "agent_missing" and "terminal" in failure.message
     again = await rig.kind.launched(2)
     assert (again.launch.settings.link, again.launch.resume) == ("stdio", SESSION)
@@ -317,10 +317,10 @@ async def test_if_the_new_link_does_not_start_the_old_one_goes_on(rig: Rig) -> N
 
 async def test_if_nothing_starts_the_next_message_tries_again(rig: Rig) -> None:
     await idle(rig)
-    rig.kind.failures = [AgentGone("refused"), AgentGone("neither")]
-    with pytest.raises(AgentGone, match="refused"):
+    rig.kind.failures = [AgentNotRunning("refused"), AgentNotRunning("neither")]
+    with pytest.raises(AgentNotRunning, match="refused"):
         await to(rig)
-    assert [failure.message for failure in await of_kind(rig, ev.Failure)][-1] == "neither"
+    assert [failure.message for failure in await of_kind(rig, ev.ErrorRaised)][-1] == "neither"
     await rig.send("two")
     again = await rig.kind.launched(2)
     assert (again.launch.settings.link, await again.prompted()) == ("stdio", "two")
@@ -329,7 +329,7 @@ async def test_if_nothing_starts_the_next_message_tries_again(rig: Rig) -> None:
 async def test_a_wish_that_waited_and_failed_is_told_too(rig: Rig) -> None:
     agent = await rig.working("one")
     await to(rig)
-    rig.kind.failures = [AgentGone("refused")]
+    rig.kind.failures = [AgentNotRunning("refused")]
     await agent.result()
     assert (await settled(rig)).outcome == "failed"
     assert (await rig.kind.launched(2)).launch.settings.link == "stdio"
@@ -500,7 +500,7 @@ async def test_whoever_asked_is_told_when_somebody_else_withdraws_it(rig: Rig) -
     await rig.until(lambda: rig.loaded().runner.starting.locked())
     moving = asyncio.create_task(to(rig))
     await rig.until(lambda: rig.state().handover is not None)
-    await rig.do(cmd.WithdrawHandOver(session=SESSION))
+    await rig.do(cmd.WithdrawHandover(session=SESSION))
     assert (await moving).data == {"state": "there", "link": "stdio"}
     rig.kind.launch_when.set()
     assert await (await rig.kind.launched()).prompted() == "one"

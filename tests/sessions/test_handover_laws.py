@@ -13,11 +13,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from fairlead.agents.claude.markers import ScreenMarker, screen_marker
+from fairlead.agents.claude.markers import TerminalMarker, screen_marker
 from fairlead.model import commands as cmd
 from fairlead.model import events as ev
 from fairlead.model.agents import AgentSink, ChildRecorder, Exit, Launch, Record
-from fairlead.model.errors import AgentGone, FairleadError
+from fairlead.model.errors import AgentNotRunning, FairleadError
 from fairlead.model.store import Entry
 from fairlead.sessions.state import SessionState, evolve
 from fairlead.testing.fold import Fold
@@ -62,18 +62,18 @@ class Story:
             case "tick":
                 await self.tick()
             case "to terminal" | "to stdio":
-                self.ask(cmd.HandOver(session=SESSION, link="terminal" if "terminal" in step else "stdio"))
+                self.ask(cmd.StartHandover(session=SESSION, link="terminal" if "terminal" in step else "stdio"))
             case "now":
                 link: cmd.Link = "terminal" if next(self.numbers) % 2 else "stdio"
-                self.ask(cmd.HandOver(session=SESSION, link=link, when="now"))
+                self.ask(cmd.StartHandover(session=SESSION, link=link, when="now"))
             case "withdraw":
-                self.ask(cmd.WithdrawHandOver(session=SESSION))
+                self.ask(cmd.WithdrawHandover(session=SESSION))
             case "set mode":
                 self.ask(cmd.SetMode(session=SESSION, mode="plan" if next(self.numbers) % 2 else "default"))
             case "close":
                 self.ask(cmd.Close(session=SESSION))
             case "start fails":
-                rig.kind.failures = [AgentGone("refused")]
+                rig.kind.failures = [AgentNotRunning("refused")]
             case "restart":
                 await self.restart()
             case "say" if agent is not None:
@@ -104,7 +104,7 @@ class Story:
             await agent.result()
             return
         await self.says(agent, "end_turn")
-        stopped = screen_marker(ScreenMarker(what="stopped", cause=f"stop-{next(self.numbers)}"))
+        stopped = screen_marker(TerminalMarker(what="stopped", cause=f"stop-{next(self.numbers)}"))
         await agent.sink.records([Record(stopped, "gateway")])
 
     def ask(self, command: cmd.Command) -> None:
@@ -149,7 +149,7 @@ class Story:
             if all(task.done() for task in self.asked) and not (runner.busy or state.turn):
                 break
             if self.agent is not None and state.turn is not None:
-                with contextlib.suppress(AgentGone):
+                with contextlib.suppress(AgentNotRunning):
                     await self.ends(self.agent)
             await self.tick()
         else:
@@ -179,9 +179,9 @@ def balanced(events: list[ev.Event]) -> None:
                 running = True
             case ev.AgentExited():
                 running = False
-            case ev.HandOverAsked():
+            case ev.HandoverRequested():
                 wish = True
-            case ev.HandOverSettled():
+            case ev.HandoverSettled():
                 assert wish
                 wish = False
             case ev.UserMessage(via="prompt"):

@@ -4,7 +4,7 @@ import pytest
 
 from fairlead.model import commands as cmd
 from fairlead.model.agents import Exit
-from fairlead.model.errors import AgentGone, BadRequest, Busy, NotAllowed
+from fairlead.model.errors import AgentNotRunning, BadRequest, Busy, NotAllowed
 from fairlead.sessions.services import CHILDREN
 from sessions.rig import ANN, BOB, SESSION, Rig, SaidGuest
 
@@ -83,7 +83,7 @@ async def test_an_agent_that_fails_at_its_arrival_leaves_the_session_free(rig: R
 
 async def test_only_named_variables_are_set_and_only_of_a_running_agent(rig: Rig) -> None:
     await rig.open()
-    with pytest.raises(AgentGone):
+    with pytest.raises(AgentNotRunning):
         await rig.do(cmd.SetVariables(session=SESSION, variables={"TEAM": "blue"}), ANN)
     await rig.send("hello")
     agent = await rig.kind.launched()

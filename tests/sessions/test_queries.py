@@ -13,7 +13,7 @@ from fairlead.model.errors import FairleadError, NotAllowed, NotFound
 from fairlead.model.gateway import Cursor
 from fairlead.model.ids import RequestId, SessionId
 from fairlead.model.store import Entry, SessionFilter
-from fairlead.sessions.requests import Requests
+from fairlead.sessions.requests import RequestIndex
 from sessions.rig import ANN, BOB, CHILD, SESSION, Rig
 
 NOBODY = Identity("n", "n", "n", frozenset())
@@ -134,7 +134,7 @@ async def test_a_request_is_found_without_looking_at_any_other_session(
 
     monkeypatch.setattr(rig.store, "sessions", nobody)
     assert (await rig.gateway.ask(ANN, q.FindPermission("r1"))).session == SESSION
-    await rig.do(cmd.Answer(session=SESSION, request=RequestId("r1"), behavior="deny"))
+    await rig.do(cmd.AnswerPermission(session=SESSION, request=RequestId("r1"), behavior="deny"))
     assert len(rig.services.requests) == 0
     with pytest.raises(NotFound):
         await rig.gateway.ask(ANN, q.FindPermission("r1"))
@@ -149,7 +149,7 @@ async def test_requests_that_wait_are_found_after_the_session_has_left_memory(ri
 
 
 def test_no_more_requests_are_remembered_than_may_be() -> None:
-    requests = Requests(most=3)
+    requests = RequestIndex(most=3)
     for number in range(5):
         requests.asked(SESSION, f"r{number}")
     assert [requests.find(f"r{number}") for number in range(5)] == [None, None, SESSION, SESSION, SESSION]

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from fairlead.model.ids import SessionId
-from fairlead.model.store import Derived, Entry
-from fairlead.model.views import Made, Passing
+from fairlead.model.store import Entry, ProjectionWrite
+from fairlead.model.views import Made, Transient
 from patience import PATIENCE
 from sessions.test_feed import Socket
 from sessions.test_views import Desk, Tally, TallyFold, live, until
@@ -29,9 +29,9 @@ class SumFold(TallyFold):
             self.pieces = []
         return made
 
-    def running(self, *, anew: bool) -> Sequence[Passing]:
+    def running(self, *, anew: bool) -> Sequence[Transient]:
         sum_ = "+".join(map(str, self.pieces)).encode()
-        return [Passing((b"=" if anew else b"!") + sum_)]
+        return [Transient((b"=" if anew else b"!") + sum_)]
 
 
 class Sums(Tally):
@@ -83,7 +83,7 @@ async def test_nobody_joins_while_the_fold_is_ahead_of_what_was_told(
     await desk.level()
     derive, held, go = desk.store.derive, asyncio.Event(), asyncio.Event()
 
-    async def slowly(session: SessionId, view: str, derived: Derived, expected: int) -> None:
+    async def slowly(session: SessionId, view: str, derived: ProjectionWrite, expected: int) -> None:
         held.set()
         await go.wait()
         await derive(session, view, derived, expected)
@@ -110,7 +110,7 @@ async def test_one_who_leaves_while_it_waits_to_join_is_told_nothing(
     await desk.level()
     derive, held, go = desk.store.derive, asyncio.Event(), asyncio.Event()
 
-    async def slowly(session: SessionId, view: str, derived: Derived, expected: int) -> None:
+    async def slowly(session: SessionId, view: str, derived: ProjectionWrite, expected: int) -> None:
         held.set()
         await go.wait()
         await derive(session, view, derived, expected)

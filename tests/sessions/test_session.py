@@ -11,8 +11,8 @@ from fairlead.model.agents import Exit
 from fairlead.model.auth import Identity
 from fairlead.model.content import TextBlock
 from fairlead.model.errors import (
-    AgentGone,
     AgentMissing,
+    AgentNotRunning,
     BadMode,
     BadRequest,
     Busy,
@@ -126,7 +126,7 @@ async def test_a_repeated_message_id_is_answered_from_the_log(rig: Rig) -> None:
     "command",
     [
         cmd.Rename(session=SESSION, title="A title", key="k"),
-        cmd.Archive(session=SESSION, key="k"),
+        cmd.ArchiveSession(session=SESSION, key="k"),
         cmd.SetModel(session=SESSION, model="opus", key="k"),
         cmd.Send(session=SESSION, content=(TextBlock("x"),), key="k"),
     ],
@@ -227,7 +227,7 @@ async def test_an_agent_that_cannot_start_fails_the_message_with_its_reason(rig:
     await rig.send("one")
     await rig.until(lambda: rig.state().phase == "idle" and rig.state().turns == 1)
     events = await rig.log()
-    failure = next(event for event in events if isinstance(event, ev.Failure))
+    failure = next(event for event in events if isinstance(event, ev.ErrorRaised))
     assert (failure.code, failure.message) == ("agent_missing", "Claude Code is not installed.")
     assert isinstance(events[-1], ev.TurnEnded)
     assert events[-1].status == "failed"
@@ -238,7 +238,7 @@ async def test_an_agent_that_cannot_start_fails_the_message_with_its_reason(rig:
 
 async def test_a_session_that_cannot_be_resumed_starts_anew(rig: Rig) -> None:
     await rig.open(resume="77777777-2222-3333-4444-555555555555")
-    rig.kind.failures.append(AgentGone("No conversation found with session ID: 7"))
+    rig.kind.failures.append(AgentNotRunning("No conversation found with session ID: 7"))
     await rig.send("one")
     agent = await rig.kind.launched()
     assert agent.launch.resume == ""
@@ -534,7 +534,7 @@ async def test_scopes_rule_whatever_the_command(rig: Rig) -> None:
         cmd.Interrupt(session=SESSION),
         cmd.Delete(session=SESSION),
         cmd.Create(session=CHILD),
-        cmd.Answer(session=SESSION, request=RequestId("r"), behavior="allow"),
+        cmd.AnswerPermission(session=SESSION, request=RequestId("r"), behavior="allow"),
     ):
         with pytest.raises(NotAllowed):
             await rig.do(command, viewer)

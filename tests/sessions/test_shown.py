@@ -6,8 +6,8 @@ from fairlead.model.auth import Identity
 from fairlead.model.commands import Delete
 from fairlead.model.ids import SessionId
 from fairlead.model.news import What
-from fairlead.model.reading import SPACE, MarkShown, ReadShown, Shown
-from fairlead.sessions.shown import ShownBook
+from fairlead.model.reading import SPACE, GetReadState, MarkRead, TurnsRead
+from fairlead.sessions.shown import ReadState
 from sessions.rig import CHILD, SESSION, Rig
 
 ANN = Identity("cred-ann", "ann", "ann", frozenset({"admin"}))
@@ -20,28 +20,28 @@ def nobody(session: SessionId) -> frozenset[Identity]:
 
 async def test_it_only_grows_and_is_each_ones_own(rig: Rig) -> None:
     told: list[tuple[SessionId, What]] = []
-    book = ShownBook(rig.store.documents, lambda session, what: told.append((session, what)), nobody)
-    mark, read = book.performers()[MarkShown], book.performers()[ReadShown]
-    await asyncio.gather(mark(ANN, MarkShown(SESSION, 3)), mark(BOB, MarkShown(SESSION, 1)))
-    await mark(ANN, MarkShown(SESSION, 2))
-    assert (await read(ANN, ReadShown((SESSION, CHILD)))).turns == {SESSION: 3}
-    assert (await read(BOB, ReadShown((SESSION,)))).turns == {SESSION: 1}
+    book = ReadState(rig.store.documents, lambda session, what: told.append((session, what)), nobody)
+    mark, read = book.performers()[MarkRead], book.performers()[GetReadState]
+    await asyncio.gather(mark(ANN, MarkRead(SESSION, 3)), mark(BOB, MarkRead(SESSION, 1)))
+    await mark(ANN, MarkRead(SESSION, 2))
+    assert (await read(ANN, GetReadState((SESSION, CHILD)))).turns == {SESSION: 3}
+    assert (await read(BOB, GetReadState((SESSION,)))).turns == {SESSION: 1}
     assert told == [(SESSION, "read")] * 2
 
 
 async def test_it_goes_with_the_session(rig: Rig) -> None:
     await rig.open()
-    book = ShownBook(rig.store.documents, lambda session, what: None, nobody)
-    await book.performers()[MarkShown](ANN, MarkShown(SESSION, 3))
+    book = ReadState(rig.store.documents, lambda session, what: None, nobody)
+    await book.performers()[MarkRead](ANN, MarkRead(SESSION, 3))
     await rig.do(Delete(session=SESSION))
     assert await rig.store.documents.get(SPACE, SESSION) is None
 
 
 async def test_what_one_device_of_a_user_was_shown_is_read_on_all_of_theirs(rig: Rig) -> None:
     phone = Identity("cred-phone", ANN.user, "phone", ANN.scopes)
-    book = ShownBook(rig.store.documents, lambda session, what: None, lambda session: {phone})
+    book = ReadState(rig.store.documents, lambda session, what: None, lambda session: {phone})
     book.looked(SESSION, {phone}, 2)
     await book.close()
-    read = book.performers()[ReadShown]
-    assert await read(ANN, ReadShown((SESSION,))) == Shown({SESSION: 2}, frozenset({SESSION}))
-    assert await read(BOB, ReadShown((SESSION,))) == Shown({})
+    read = book.performers()[GetReadState]
+    assert await read(ANN, GetReadState((SESSION,))) == TurnsRead({SESSION: 2}, frozenset({SESSION}))
+    assert await read(BOB, GetReadState((SESSION,))) == TurnsRead({})

@@ -34,9 +34,9 @@ def queued(message: str) -> ev.MessageQueued:
     return ev.MessageQueued(id=EventId(message), message=MessageId(message), content=(TextBlock(message),), by="ann")
 
 
-def asked(request: str, **fields: object) -> ev.PermissionAsked:
+def asked(request: str, **fields: object) -> ev.PermissionRequested:
     base = {"id": request, "request": request, "call": f"call-{request}", "tool": "Bash", "input": {"command": "ls"}}
-    return msgspec.convert({**base, **fields}, ev.PermissionAsked)
+    return msgspec.convert({**base, **fields}, ev.PermissionRequested)
 
 
 def test_an_opened_session_has_its_folder_agent_and_title() -> None:
@@ -114,7 +114,7 @@ def test_questions_and_plans_wait_like_permissions() -> None:
 
 
 def test_a_turn_adds_its_cost_and_tokens() -> None:
-    usage = {"m": ev.Usage(input=1, output=2, cache_read=3, cache_write=4)}
+    usage = {"m": ev.ModelUsage(input=1, output=2, cache_read=3, cache_write=4)}
     state = fold(
         ev.TurnStarted(id=EventId("s"), turn=TurnId("t1")),
         ev.TurnEnded(id=EventId("e"), turn=TurnId("t1"), status="completed", cost_usd=0.5, usage=usage),
@@ -208,7 +208,7 @@ def _example(kind: object, name: str) -> object:
     return 1 if kind is int else None if name == "budget" else "x"
 
 
-@given(st.lists(st.sampled_from([queued("a"), queued("b"), asked("r"), ev.RecordKept(id=EventId("k"), record="x")])))
+@given(st.lists(st.sampled_from([queued("a"), queued("b"), asked("r"), ev.RecordStored(id=EventId("k"), record="x")])))
 def test_the_state_survives_its_checkpoint(events: list[ev.Event]) -> None:
     state = fold(*events)
     assert decode_state(encode_state(state)) == state

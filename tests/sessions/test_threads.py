@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.sessions.threads import Node, Working, branch, fold, tree, walk
+from fairlead.sessions.threads import ThreadNode, Working, branch, fold, tree, walk
 
 Row = dict[str, Any]
 
@@ -15,7 +15,7 @@ def row(uuid: str, parent: str | None = None, **fields: Any) -> Row:
     return {"type": "user", "uuid": uuid, "parentUuid": parent, **fields}
 
 
-def shape(nodes: list[Node]) -> Any:
+def shape(nodes: list[ThreadNode]) -> Any:
     return [(node.uuid, shape(node.children)) if node.children else node.uuid for node in nodes]
 
 

@@ -20,7 +20,7 @@ from fairlead.model.commands import Delete, Rename, Send
 from fairlead.model.content import TextBlock
 from fairlead.model.errors import BadRequest, Busy, NotFound, OutsideRoots
 from fairlead.model.ids import SessionId
-from fairlead.model.queries import Glance
+from fairlead.model.queries import PreviewTranscript
 from fairlead.model.store import TRANSCRIPT
 from fairlead.testing.clock import ManualClock
 from patience import PATIENCE
@@ -358,14 +358,14 @@ async def test_a_glance_shows_the_end_without_opening(tmp_path: Path) -> None:
         rig.home.write(rows)
         await rig.start()
         await rig.keeper.listing.scan()
-        page = await rig.gateway.ask(ANN, Glance(FOUND, 4))
+        page = await rig.gateway.ask(ANN, PreviewTranscript(FOUND, 4))
         events = [json.loads(bytes(item)) for item in page.events]
         assert [event["text"] for event in events if event["type"] == "text"] == ["answer 298", "answer 299"]
         assert all("seq" not in event for event in events)
         (summary,) = await rig.listed()
         assert summary.state == TRANSCRIPT
         with pytest.raises(NotFound):
-            await rig.gateway.ask(ANN, Glance(OTHER_ID, 4))
+            await rig.gateway.ask(ANN, PreviewTranscript(OTHER_ID, 4))
 
 
 # --- following -------------------------------------------------------------------------------------------------

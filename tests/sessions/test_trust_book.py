@@ -6,7 +6,7 @@ import pytest
 
 from fairlead.agents.claude.trust import describe
 from fairlead.model.errors import NotAllowed, Stale
-from fairlead.sessions.trust import TrustBook
+from fairlead.sessions.trust import TrustedFolders
 from sessions.rig import ANN, BOB, Rig
 
 
@@ -18,11 +18,11 @@ def project(rig: Rig) -> Path:
 
 
 @pytest.fixture
-def book(rig: Rig) -> TrustBook:
-    return TrustBook(rig.store.documents, rig.clock, describe, rig.gateway.resolve_folder)
+def book(rig: Rig) -> TrustedFolders:
+    return TrustedFolders(rig.store.documents, rig.clock, describe, rig.gateway.resolve_folder)
 
 
-async def test_a_folder_is_trusted_after_it_was_shown(book: TrustBook, project: Path) -> None:
+async def test_a_folder_is_trusted_after_it_was_shown(book: TrustedFolders, project: Path) -> None:
     assert not await book.is_trusted(str(project))
     report = await book.inspect(ANN, str(project))
     assert not report.trusted
@@ -34,7 +34,7 @@ async def test_a_folder_is_trusted_after_it_was_shown(book: TrustBook, project: 
     assert (await book.inspect(ANN, str(project))).trusted
 
 
-async def test_a_changed_file_asks_again(book: TrustBook, project: Path) -> None:
+async def test_a_changed_file_asks_again(book: TrustedFolders, project: Path) -> None:
     report = await book.inspect(ANN, str(project))
     await book.trust(ANN, str(project), report.digest)
     (project / ".claude" / "settings.json").write_text('{"hooks": {}}')
@@ -43,7 +43,7 @@ async def test_a_changed_file_asks_again(book: TrustBook, project: Path) -> None
         await book.trust(ANN, str(project), report.digest)
 
 
-async def test_trust_can_be_taken_back(book: TrustBook, project: Path) -> None:
+async def test_trust_can_be_taken_back(book: TrustedFolders, project: Path) -> None:
     report = await book.inspect(ANN, str(project))
     await book.trust(ANN, str(project), report.digest)
     assert await book.untrust(ANN, str(project))
@@ -51,7 +51,7 @@ async def test_trust_can_be_taken_back(book: TrustBook, project: Path) -> None:
     assert not await book.is_trusted(str(project))
 
 
-async def test_only_an_admin_trusts(book: TrustBook, project: Path) -> None:
+async def test_only_an_admin_trusts(book: TrustedFolders, project: Path) -> None:
     report = await book.inspect(BOB, str(project))
     with pytest.raises(NotAllowed):
         await book.trust(BOB, str(project), report.digest)

@@ -17,12 +17,12 @@ from fairlead.model.commands import Delete, Fork
 from fairlead.model.errors import NotFound, Unavailable
 from fairlead.model.gateway import Cursor
 from fairlead.model.ids import SessionId
-from fairlead.model.store import Batch, Derived, Entry, NewEntry, StoredRow
-from fairlead.model.views import PASSING, Made, Passing, Replace, Row
+from fairlead.model.store import Batch, Entry, NewEntry, ProjectionRow, ProjectionWrite
+from fairlead.model.views import PASSING, Made, NewRow, ReplaceRow, Transient
 from fairlead.sessions import views
-from fairlead.sessions.feed import Feed, Watcher
-from fairlead.sessions.services import Limits, Services
-from fairlead.sessions.views import LET_GO_S, Projections, Projector, ViewFailed
+from fairlead.sessions.feed import Hub, Subscription
+from fairlead.sessions.services import CoreDependencies, SessionLimits
+from fairlead.sessions.views import LET_GO_S, ProjectionFailed, Projections, Projector
 from fairlead.stores.sqlite import SqliteStore
 from fairlead.testing.clock import ManualClock
 from fairlead.testing.store_conformance import batch, new_session
@@ -45,21 +45,21 @@ class TallyFold:
     def step(self, entry: Entry) -> Sequence[Made]:
         memory = self.memory
         if entry.kind == "delta":
-            return [Passing(b"~%d" % entry.seq)]
+            return [Transient(b"~%d" % entry.seq)]
         if entry.kind == "quiet":
             return []
         if entry.kind == "broken":
             raise RuntimeError("a fault in the view")
         memory.count += 1
-        made: list[Made] = [Row(b"%d %s" % (memory.count, entry.kind.encode()), f"k{entry.seq}")]
+        made: list[Made] = [NewRow(b"%d %s" % (memory.count, entry.kind.encode()), f"k{entry.seq}")]
         if entry.kind == "tool":
             memory.open = f"k{entry.seq}"
         elif entry.kind == "end" and memory.open:
-            made.append(Replace(memory.open, b"ended by %d" % memory.count))
+            made.append(ReplaceRow(memory.open, b"ended by %d" % memory.count))
             memory.open = ""
         elif entry.kind == "twice":
             memory.count += 1
-            made.append(Row(b"%d again" % memory.count))
+            made.append(NewRow(b"%d again" % memory.count))
         return made
 
     def snapshot(self) -> bytes:
@@ -108,10 +108,10 @@ class Desk:
     async def start(self) -> "Desk":
         self.store = await SqliteStore.open(self.folder)
         self.lease, self.log_id, self.head = await self.store.claim(SESSION)
-        limits = Limits(watcher_buffer=1 << 16)
+        limits = SessionLimits(watcher_buffer=1 << 16)
         made = SimpleNamespace(store=self.store, clock=self.clock, limits=limits, views={"tally": self.view})
-        self.services = cast("Services", made)
-        self.feed = Feed(SESSION, self.store)
+        self.services = cast("CoreDependencies", made)
+        self.feed = Hub(SESSION, self.store)
         self.projections = Projections(self.services, lambda session: self.feed, lambda session: None)
         return self
 
@@ -146,9 +146,9 @@ class Desk:
         page = await self.store.rows(SESSION, "tally", 0, 100_000)
         return [(row.ordinal, row.seq, row.data, row.key) for row in page.rows]
 
-    def watch(self, socket: Socket, position: int, variant: Shown | None = None) -> Watcher:
+    def watch(self, socket: Socket, position: int, variant: Shown | None = None) -> Subscription:
         feed = self.projector.feed
-        found = Watcher(
+        found = Subscription(
             feed,
             ANN,
             variant or Shown(),
@@ -169,7 +169,7 @@ async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
     await desk.close()
 
 
-async def live(*watchers: Watcher) -> None:
+async def live(*watchers: Subscription) -> None:
     """Until they have read history and are told what happens."""
     async with asyncio.timeout(PATIENCE):
         while not all(watcher.live for watcher in watchers):
@@ -199,7 +199,7 @@ async def test_a_row_is_stored_before_anybody_is_sent_it(desk: Desk) -> None:
     stored: list[int] = []
     derive = desk.store.derive
 
-    async def slowly(session: SessionId, view: str, derived: Derived, expected: int) -> None:
+    async def slowly(session: SessionId, view: str, derived: ProjectionWrite, expected: int) -> None:
         assert b"2:" not in socket.sent
         await derive(session, view, derived, expected)
         assert b"2:" not in socket.sent
@@ -219,7 +219,7 @@ async def test_one_derive_is_in_flight_and_what_comes_meanwhile_goes_together(de
     gate, calls = asyncio.Event(), []
     derive = desk.store.derive
 
-    async def held(session: SessionId, view: str, derived: Derived, expected: int) -> None:
+    async def held(session: SessionId, view: str, derived: ProjectionWrite, expected: int) -> None:
         calls.append(len(derived.made))
         await gate.wait()
         await derive(session, view, derived, expected)
@@ -285,7 +285,7 @@ async def test_too_much_that_waits_is_read_from_the_log(desk: Desk, monkeypatch:
     gate = asyncio.Event()
     derive = desk.store.derive
 
-    async def held(session: SessionId, view: str, derived: Derived, expected: int) -> None:
+    async def held(session: SessionId, view: str, derived: ProjectionWrite, expected: int) -> None:
         await gate.wait()
         await derive(session, view, derived, expected)
 
@@ -300,7 +300,7 @@ async def test_too_much_that_waits_is_read_from_the_log(desk: Desk, monkeypatch:
 async def test_a_store_that_is_unavailable_is_waited_out(desk: Desk) -> None:
     derive, failures = desk.store.derive, [1, 2, 3]
 
-    async def failing(session: SessionId, view: str, derived: Derived, expected: int) -> None:
+    async def failing(session: SessionId, view: str, derived: ProjectionWrite, expected: int) -> None:
         if failures:
             failures.pop()
             raise Unavailable("no room on the disk")
@@ -322,7 +322,7 @@ async def test_another_writer_of_the_same_view_is_taken_up(desk: Desk, more: int
     socket = Socket()
     found = desk.watch(socket, 0)
     await until(socket, b"1:1 text\n")
-    other = Projections(desk.services, lambda session: Feed(SESSION, desk.store), lambda session: None)
+    other = Projections(desk.services, lambda session: Hub(SESSION, desk.store), lambda session: None)
     await desk.append("text", "text", publish=False)
     await other.get(SESSION, "tally").level(desk.head, lambda level: None)
     await other.stop()
@@ -342,7 +342,7 @@ async def test_a_fault_in_a_view_is_told_to_those_who_ask_and_those_who_watch(
     desk.watch(socket, 1)
     await desk.append("broken")
     await until(socket, b"failed\n")
-    with pytest.raises(ViewFailed):
+    with pytest.raises(ProjectionFailed):
         await desk.level()
     assert "a fault in the view" in caplog.text
     assert (await desk.store.rows(SESSION, "tally", 0, 10)).head == 1, "what was made before stays"
@@ -353,7 +353,9 @@ async def test_a_memory_that_is_not_understood_is_made_again(desk: Desk, caplog:
     before = await desk.rows()
     folded = await desk.store.folded(SESSION, "tally")
     assert folded.memory is not None
-    bad = Derived(made=(), seq=folded.seq, head=folded.head, memory=msgspec.structs.replace(folded.memory, data=b"?"))
+    bad = ProjectionWrite(
+        made=(), seq=folded.seq, head=folded.head, memory=msgspec.structs.replace(folded.memory, data=b"?")
+    )
     await desk.store.derive(SESSION, "tally", bad, folded.seq)
     await desk.restart()
     await desk.append("text")
@@ -368,7 +370,7 @@ async def test_a_view_that_counts_otherwise_than_it_did_goes_on_from_the_last_or
 ) -> None:
     await desk.append("text", "text")
     await desk.level()
-    more = Derived(made=(StoredRow(3, 2, 0, b"of an older version of the view"),), seq=2, head=3)
+    more = ProjectionWrite(made=(ProjectionRow(3, 2, 0, b"of an older version of the view"),), seq=2, head=3)
     await desk.store.derive(SESSION, "tally", more, 2)
     await desk.restart()
     await desk.append("text")
@@ -399,10 +401,10 @@ async def test_many_views_that_nobody_watches_are_not_all_kept(desk: Desk, monke
     for session in sessions:
         lease, _, head = await desk.store.claim(session)
         await desk.store.append(lease, batch(1), head)
-    feeds = {session: Feed(session, desk.store) for session in sessions}
+    feeds = {session: Hub(session, desk.store) for session in sessions}
     projections = Projections(desk.services, feeds.__getitem__, lambda session: None)
     watched = projections.get(sessions[0], "tally")
-    watcher = Watcher(watched.feed, ANN, Shown(), Socket(), cursor=Cursor(0), head=0, log_id="", verdict="ok")
+    watcher = Subscription(watched.feed, ANN, Shown(), Socket(), cursor=Cursor(0), head=0, log_id="", verdict="ok")
     watcher.start()
     for session in sessions:
         assert await projections.get(session, "tally").level(1, lambda level: level.head) == 1
@@ -513,11 +515,11 @@ def whole(log: Sequence[str]) -> list[tuple[int, int, bytes, str]]:
     keys: dict[str, int] = {}
     for seq, kind in enumerate(log, 1):
         for made in fold.step(Entry(seq, seq - 1, 0, kind, b"{}")):
-            if isinstance(made, Row):
+            if isinstance(made, NewRow):
                 if made.key:
                     keys[made.key] = len(rows)
                 rows.append((len(rows) + 1, seq, made.data, made.key))
-            elif isinstance(made, Replace):
+            elif isinstance(made, ReplaceRow):
                 ordinal, made_of, _, key = rows[keys[made.key]]
                 rows[keys[made.key]] = (ordinal, made_of, made.data, key)
     return rows
@@ -590,11 +592,11 @@ async def test_a_view_is_asked_for_its_rows_by_place_and_by_key(rig: Rig) -> Non
     assert (await ask(q.ReadRows(SESSION, "tally", before=3))).rows == page.rows[:2]
     assert await ask(q.FindRow(SESSION, "tally", page.rows[3].key)) == 4
     assert await ask(q.FindRow(SESSION, "tally", "nothing")) is None
-    assert msgspec.json.decode(await ask(q.ReadFold(SESSION, "tally")), type=Memory).count == page.head
+    assert msgspec.json.decode(await ask(q.ReadProjection(SESSION, "tally")), type=Memory).count == page.head
     with pytest.raises(NotFound):
-        await ask(q.ReadFold(SESSION, "another"))
+        await ask(q.ReadProjection(SESSION, "another"))
     with pytest.raises(NotFound):
-        await ask(q.ReadFold(SessionId("99999999-0000-4000-8000-000000000000"), "tally"))
+        await ask(q.ReadProjection(SessionId("99999999-0000-4000-8000-000000000000"), "tally"))
 
 
 async def test_a_cursor_of_a_view_is_an_ordinal_and_is_answered_ok_or_gap(rig: Rig) -> None:

@@ -10,7 +10,7 @@ import pytest
 from fairlead.model.errors import BadRequest, NotFound, TooLarge
 from fairlead.model.workspace import FileEntry, GitText, NotRepository, ReadFile, ReadGit, ReadTree
 from fairlead.sessions import workspace
-from fairlead.sessions.workspace import Workspace
+from fairlead.sessions.workspace import WorkspaceReader
 from sessions.rig import ANN
 
 
@@ -27,7 +27,7 @@ class Place:
         self.closed.mkdir()
         (self.closed / "admin-token").write_text("fl_secret")
         (root / "outside").write_text("outside")
-        self.does = Workspace([str(self.root)], resolve, [str(self.closed)]).performers()
+        self.does = WorkspaceReader([str(self.root)], resolve, [str(self.closed)]).performers()
 
     async def file(self, path: str) -> bytes:
         data: bytes = await self.does[ReadFile](ANN, ReadFile(str(self.project), path))
@@ -247,7 +247,7 @@ async def test_git_tells_nothing_of_closed_files_that_a_repository_has(place: Pl
         path.write_text("closed\n")
     for path in shown:
         path.write_text("shown\n")
-    place.does = Workspace(
+    place.does = WorkspaceReader(
         [str(place.root)], resolve, [str(place.project / "data")], [str(odd / "settings")]
     ).performers()
     repository(place.project)

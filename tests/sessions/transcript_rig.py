@@ -15,7 +15,7 @@ from fairlead.model.queries import EventPage, GetSession, ListSessions, ReadMess
 from fairlead.model.store import SessionFilter, SessionPage, Summary
 from fairlead.sessions.gateway import SessionGateway
 from fairlead.sessions.registry import Registry
-from fairlead.sessions.transcripts import Keeper
+from fairlead.sessions.transcripts import TranscriptImporter
 from sessions.rig import ANN, Rig
 
 FOUND = SessionId(WRITTEN)
@@ -28,7 +28,7 @@ class TranscriptRig(Rig):
         super().__init__(folder, **policy)
         self.kind.name = "claude"
         self.home = Home(folder)
-        self.keeper: Keeper
+        self.keeper: TranscriptImporter
         self.watch = watch
         self.archive = archive
         self.archive_bytes = 1 << 30
@@ -48,7 +48,7 @@ class TranscriptRig(Rig):
         )
         self.registry = Registry(self.services)
         self.gateway = SessionGateway(self.services, self.registry)
-        self.keeper = self.registry.opener = Keeper(
+        self.keeper = self.registry.opener = TranscriptImporter(
             self.services, source, self.registry, archive=self.archive, archive_bytes=self.archive_bytes
         )
         await self.registry.start(kill_children=kill_children)

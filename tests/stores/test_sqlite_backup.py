@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fairlead.model.errors import BadRequest, Damaged, FolderInUse, NotFound, Unavailable
-from fairlead.model.store import Batch, Checkpoint, KeptReply, NewEntry, Reset, Summary
+from fairlead.model.store import Batch, Checkpoint, NewEntry, Reset, StoredReply, Summary
 from fairlead.stores.sqlite import SqliteStore, backup, restore
 from fairlead.testing.store_conformance import (
     assert_stored,
@@ -41,7 +41,7 @@ async def test_a_backup_restores_everything_under_new_log_ids(store: SqliteStore
         entries=(entry(1), LARGE),
         summary=Summary(session=session, title="kept"),
         checkpoints=(Checkpoint("c", 2, b"state"),),
-        replies=(KeptReply("k", b"reply"),),
+        replies=(StoredReply("k", b"reply"),),
     )
     await store.append(lease, said, head)
     await store.documents.put("space", "key", {"a": 1})

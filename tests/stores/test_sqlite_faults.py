@@ -15,7 +15,7 @@ from fairlead.model.errors import BadRequest, Conflict, Damaged, Fenced, NoOwner
 from fairlead.model.store import Batch, Lease, NewEntry, SessionFilter, Summary
 from fairlead.stores.sqlite import SqliteStore
 from fairlead.stores.sqlite.faults import in_our_words, translated
-from fairlead.stores.sqlite.writer import Job, Outcome, _Order
+from fairlead.stores.sqlite.writer import Outcome, WriteJob, _WriterSignal
 from fairlead.testing.store_conformance import batch, entry, new_session, read_all, refusal, seqs
 
 
@@ -127,7 +127,7 @@ async def test_what_waits_meanwhile_shares_a_commit(store: SqliteStore, monkeypa
     delivered: list[int] = []
     deliver = store._writer._deliver
 
-    def counted(group: list[Job], outcomes: list[Outcome]) -> None:
+    def counted(group: list[WriteJob], outcomes: list[Outcome]) -> None:
         delivered.append(len(group))
         deliver(group, outcomes)
 
@@ -245,7 +245,7 @@ async def test_what_is_stored_when_the_loop_is_gone_is_stored(tmp_path: Path, ca
 
     abandoned = await asyncio.to_thread(run)
     release.set()
-    abandoned._writer._queue.put(_Order.CLOSE)
+    abandoned._writer._queue.put(_WriterSignal.CLOSE)
     await asyncio.to_thread(abandoned._writer._thread.join)
     assert "could be acknowledged" in caplog.text
     other = await SqliteStore.open(tmp_path, _alone=False)

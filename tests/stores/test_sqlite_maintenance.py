@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fairlead.model.errors import NotFound, Unavailable
-from fairlead.model.store import Batch, Checkpoint, ForkPoint, KeptReply, Lease
+from fairlead.model.store import Batch, Checkpoint, ForkPoint, Lease, StoredReply
 from fairlead.stores.sqlite import SqliteStore, erasing, maintenance
 from fairlead.testing.store_conformance import batch, entry, new_session, read_all, refusal, seqs
 from patience import PATIENCE
@@ -129,7 +129,7 @@ async def test_erasing_a_long_log_lets_others_through(store: SqliteStore) -> Non
 
 async def test_everything_of_an_erased_log_is_removed(store: SqliteStore) -> None:
     lease, _, head = await store.claim(new_session())
-    await store.append(lease, batch(1, checkpoints=(Checkpoint("c", 1, b""),), replies=(KeptReply("k", b""),)), head)
+    await store.append(lease, batch(1, checkpoints=(Checkpoint("c", 1, b""),), replies=(StoredReply("k", b""),)), head)
     await store.erase(lease.session)
     assert [rows(store, table) for table in ("logs", "entries", "checkpoints", "replies")] == [0, 0, 0, 0]
 

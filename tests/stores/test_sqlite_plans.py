@@ -11,10 +11,10 @@ from fairlead.model.store import (
     Batch,
     Checkpoint,
     ForkPoint,
-    KeptReply,
     Lease,
-    Replaced,
+    RowReplacement,
     SessionFilter,
+    StoredReply,
     Summary,
 )
 from fairlead.stores.sqlite import deriving, erasing, owners, reading, sessions, tally
@@ -77,7 +77,7 @@ def everything(session: SessionId) -> Batch:
         drop=range(280, 390),
         summary=Summary(session=session),
         checkpoints=(Checkpoint("c", 1, b""),),
-        replies=(KeptReply("k", b""),),
+        replies=(StoredReply("k", b""),),
     )
 
 
@@ -101,7 +101,7 @@ def test_no_call_of_the_live_path_walks_through_a_table(opened: Opened, tmp_path
         owners.release(nested)(db)
         sessions.list_sessions(db, SessionFilter(archived=None))
         rows = [row(n, f"k{n}") for n in range(1, 101)]
-        deriving.Derive(fork.session, "v", derived(*rows, Replaced("k7", b""), seq=5, head=100), 0)(db)
+        deriving.Derive(fork.session, "v", derived(*rows, RowReplacement("k7", b""), seq=5, head=100), 0)(db)
         deriving.folded(db, fork.session, "v")
         deriving.page_forward(db, fork.session, "v", 50, 10, 1 << 20)
         deriving.page_backward(db, fork.session, "v", None, 10, 1 << 20)
@@ -163,7 +163,9 @@ def test_a_row_costs_the_same_in_a_long_view(opened: Opened) -> None:
         nonlocal counted
         counted = 0
         db.set_progress_handler(tick, 1)
-        more = derived(row(head + 1, f"k{head + 1}"), Replaced(f"k{head}", b""), seq=(head + 1) * 10, head=head + 1)
+        more = derived(
+            row(head + 1, f"k{head + 1}"), RowReplacement(f"k{head}", b""), seq=(head + 1) * 10, head=head + 1
+        )
         deriving.Derive(session, "v", more, head * 10)(db)
         deriving.page_forward(db, session, "v", head - 5, 5, 1 << 20)
         deriving.page_backward(db, session, "v", None, 5, 1 << 20)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.model.notices import Change, Kept
+from fairlead.model.notices import Change, StoredResource
 from fairlead.stores.sqlite import SqliteStore
 from fairlead.stores.sqlite.power import new_log_ids
 
@@ -16,11 +16,11 @@ def made(number: int) -> Change:
 
 async def test_a_change_and_the_word_about_it_are_written_together(tmp_path: Path) -> None:
     store = await SqliteStore.open(tmp_path)
-    (entry,) = await store.shelf.write(7, puts=[Kept("task", "a", b'{"n":1}')], told=[made(1)])
+    (entry,) = await store.shelf.write(7, puts=[StoredResource("task", "a", b'{"n":1}')], told=[made(1)])
     assert (entry.seq, entry.at, entry.told) == (1, 7, made(1))
     with pytest.raises(Exception, match="constraint"):
         # The row cannot be written: nothing is told either.
-        await store.shelf.write(8, puts=[Kept("task", None, b"{}")], told=[made(2)])  # type: ignore[arg-type]  # the fault
+        await store.shelf.write(8, puts=[StoredResource("task", None, b"{}")], told=[made(2)])  # type: ignore[arg-type]  # the fault
     assert (await store.shelf.feed(0, 10)).head == 1
     await store.close()
 
@@ -28,8 +28,8 @@ async def test_a_change_and_the_word_about_it_are_written_together(tmp_path: Pat
 async def test_lists_go_by_place_newest_first_and_an_edit_keeps_its_place(tmp_path: Path) -> None:
     store = await SqliteStore.open(tmp_path)
     for name in "abc":
-        await store.shelf.write(1, puts=[Kept("task", name, name.encode())])
-    await store.shelf.write(1, puts=[Kept("task", "a", b"A"), Kept("project", "a", b"other")])
+        await store.shelf.write(1, puts=[StoredResource("task", name, name.encode())])
+    await store.shelf.write(1, puts=[StoredResource("task", "a", b"A"), StoredResource("project", "a", b"other")])
     rows = await store.shelf.scan("task", None, 2)
     assert [data for _, data in rows] == [b"c", b"b"]
     assert [data for _, data in await store.shelf.scan("task", rows[-1][0], 2)] == [b"A"]

@@ -11,16 +11,16 @@ import pytest
 from fairlead.model.auth import Identity
 from fairlead.model.content import ImageBlock
 from fairlead.model.errors import NotAllowed, NotFound, Stale, TooMany, Unavailable
-from fairlead.model.requests import Action, Response
+from fairlead.model.requests import Response, ServiceCall
 from fairlead.model.uploads import (
     BLOCK_BYTES,
     FILE_BYTES,
     NAME,
+    ClaimUploads,
     Intake,
     OpenIntake,
     ReadUpload,
-    Taken,
-    TakeUploads,
+    StoredUploads,
     Upload,
 )
 from fairlead.stores.uploads import AT_ONCE, Uploads
@@ -35,7 +35,7 @@ def uploads(tmp_path: Path) -> Uploads:
     return Uploads(tmp_path / "uploads")
 
 
-async def do(uploads: Uploads, action: Action, who: Identity = ANN) -> Any:
+async def do(uploads: Uploads, action: ServiceCall, who: Identity = ANN) -> Any:
     return await uploads.performers()[type(action)](who, action)
 
 
@@ -199,8 +199,8 @@ async def test_what_cannot_be_written_is_told(uploads: Uploads) -> None:
 # --- out
 
 
-async def taken(uploads: Uploads, *given: Upload, who: Identity = ANN) -> tuple[Taken, ...]:
-    found: tuple[Taken, ...] = await do(uploads, TakeUploads(given), who)
+async def taken(uploads: Uploads, *given: Upload, who: Identity = ANN) -> tuple[StoredUploads, ...]:
+    found: tuple[StoredUploads, ...] = await do(uploads, ClaimUploads(given), who)
     return found
 
 
@@ -276,7 +276,7 @@ async def test_there_is_nothing_under_another_name(uploads: Uploads, name: str) 
 @pytest.mark.parametrize("user", ["", "..", "../ann", "Ann", ".ann", "a/b"])
 async def test_who_is_no_user_has_no_folder(uploads: Uploads, user: str) -> None:
     nobody = Identity("c", user, "", frozenset({"chat"}))
-    for action in (OpenIntake(), TakeUploads((Upload("x"),)), ReadUpload(f"{0:032x}")):
+    for action in (OpenIntake(), ClaimUploads((Upload("x"),)), ReadUpload(f"{0:032x}")):
         with pytest.raises(NotAllowed):
             await do(uploads, action, nobody)
 

@@ -13,21 +13,21 @@ import pytest
 
 from fairlead.system.clock import SystemClock
 from fairlead.system.pipes import PipeClosed
-from fairlead.system.process import STDERR_TAIL, ChildHandle, ExitStatus, Patience, spawn
+from fairlead.system.process import STDERR_TAIL, ChildProcess, ExitStatus, StopTimeouts, spawn
 from fairlead.system.proctable import Process, descendants, is_alive, kill, start_mark
 from patience import PATIENCE
 
 pytestmark = pytest.mark.process
 
-LONG = Patience(close=60, terminate=60, kill=60)
-SHORT = Patience(close=0.05, terminate=0.05, kill=60)
+LONG = StopTimeouts(close=60, terminate=60, kill=60)
+SHORT = StopTimeouts(close=0.05, terminate=0.05, kill=60)
 
 
-def start(code: str, *, env: dict[str, str] | None = None, cwd: str = "/") -> ChildHandle:
+def start(code: str, *, env: dict[str, str] | None = None, cwd: str = "/") -> ChildProcess:
     return spawn([sys.executable, "-I", "-c", code], env=env or {}, cwd=cwd, clock=SystemClock())
 
 
-async def output_of(child: ChildHandle) -> bytes:
+async def output_of(child: ChildProcess) -> bytes:
     parts: list[bytes] = []
 
     async def take(data: bytes) -> None:
@@ -37,7 +37,7 @@ async def output_of(child: ChildHandle) -> bytes:
     return b"".join(parts)
 
 
-async def first_line(child: ChildHandle) -> tuple[bytes, "asyncio.Task[bytes]"]:
+async def first_line(child: ChildProcess) -> tuple[bytes, "asyncio.Task[bytes]"]:
     """Its first line, and a task that goes on reading."""
     told: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
     seen = bytearray()
@@ -236,7 +236,7 @@ STUBBORN = (
 async def test_the_ladder_ends_one_that_heeds_no_closed_input_by_sigterm() -> None:
     child = start("import time\nprint('ready', flush=True)\nwhile True: time.sleep(60)\n")
     _, reading = await first_line(child)
-    assert await child.end(Patience(close=0.05, terminate=60, kill=60)) == ExitStatus(signal=signal.SIGTERM)
+    assert await child.end(StopTimeouts(close=0.05, terminate=60, kill=60)) == ExitStatus(signal=signal.SIGTERM)
     await reading
 
 

@@ -9,14 +9,14 @@ import sys
 import pytest
 
 from fairlead.system.clock import SystemClock
-from fairlead.system.process import ExitStatus, Patience
+from fairlead.system.process import ExitStatus, StopTimeouts
 from fairlead.system.proctable import start_mark
 from fairlead.system.pty import PtyChild, spawn_on_pty
 from patience import PATIENCE
 
 pytestmark = pytest.mark.process
 
-SHORT = Patience(close=0.05, terminate=0.05, kill=60)
+SHORT = StopTimeouts(close=0.05, terminate=0.05, kill=60)
 
 
 async def start(*argv: str, env: dict[str, str] | None = None, cwd: str = "/") -> PtyChild:
@@ -129,7 +129,7 @@ async def test_a_child_that_was_stopped_hears_that_it_is_to_end() -> None:
     child = await start("/bin/sh", "-c", "echo ready; kill -STOP $$; exit 3")
     reader = Reader(child)
     await reader.until("ready")
-    assert (await asyncio.wait_for(child.end(Patience(close=60, terminate=60)), PATIENCE)).signal == signal.SIGHUP
+    assert (await asyncio.wait_for(child.end(StopTimeouts(close=60, terminate=60)), PATIENCE)).signal == signal.SIGHUP
     await reader.end()
 
 
@@ -149,6 +149,6 @@ async def test_an_end_of_a_child_that_nobody_reads_leaves_nothing_open() -> None
     gc.collect()  # what earlier tests left behind is not closed meanwhile
     before = sorted(os.listdir("/proc/self/fd"))
     child = await start("/bin/sh", "-c", "read x")
-    await child.end(Patience())
+    await child.end(StopTimeouts())
     child.resize(10, 10)
     assert sorted(os.listdir("/proc/self/fd")) == before

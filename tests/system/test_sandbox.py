@@ -18,14 +18,14 @@ from hypothesis import strategies as st
 
 from fairlead.model.errors import BadRequest, Unavailable
 from fairlead.system.clock import SystemClock
-from fairlead.system.process import ChildHandle, ExitStatus, Patience, end_left, left_ended, spawn
+from fairlead.system.process import ChildProcess, ExitStatus, StopTimeouts, end_left, left_ended, spawn
 from fairlead.system.proctable import Process, descendants, first_inside, kill, program_inside, start_mark
 from fairlead.system.pty import spawn_on_pty
 from fairlead.system.sandbox import (
     KEPT_CAPABILITIES,
     Mount,
     Sandbox,
-    View,
+    SandboxView,
     aliases,
     arguments,
     find_program,
@@ -39,19 +39,21 @@ from patience import PATIENCE
 
 pytestmark = pytest.mark.process
 
-LONG = Patience(close=60, terminate=60, kill=60)
-SHORT = Patience(close=0.05, terminate=0.05, kill=60)
+LONG = StopTimeouts(close=60, terminate=60, kill=60)
+SHORT = StopTimeouts(close=0.05, terminate=0.05, kill=60)
 
 # --- the arguments
 
 
 def test_a_hidden_folder_is_covered_and_the_processes_are_their_own() -> None:
-    made = arguments(View(hidden=("/data",)), "/work")
+    made = arguments(SandboxView(hidden=("/data",)), "/work")
     assert made == ["--dev-bind", "/", "/", "--tmpfs", "/data", "--unshare-pid", "--proc", "/proc", "--chdir", "/work"]
 
 
 def test_what_is_shown_again_comes_after_the_folder_that_hides_it() -> None:
-    view = View(hidden=("/data/home/keys", "/data"), readable=("/data/uploads", "/usr"), writable=("/data/home",))
+    view = SandboxView(
+        hidden=("/data/home/keys", "/data"), readable=("/data/uploads", "/usr"), writable=("/data/home",)
+    )
     made = arguments(view, "/")
     assert made[3:-5] == [
         *("--tmpfs", "/data"),
@@ -62,13 +64,13 @@ def test_what_is_shown_again_comes_after_the_folder_that_hides_it() -> None:
 
 
 def test_a_folder_around_a_hidden_one_is_not_bound_again() -> None:
-    assert "/home" not in arguments(View(hidden=("/home/data",), writable=("/home", "/home/data")), "/")
+    assert "/home" not in arguments(SandboxView(hidden=("/home/data",), writable=("/home", "/home/data")), "/")
 
 
 def test_root_keeps_the_capabilities_that_are_named_and_no_others() -> None:
-    made = arguments(View(capabilities=("CAP_CHOWN", "CAP_KILL")), "/")
+    made = arguments(SandboxView(capabilities=("CAP_CHOWN", "CAP_KILL")), "/")
     assert made[6:-2] == ["--cap-drop", "ALL", "--cap-add", "CAP_CHOWN", "--cap-add", "CAP_KILL"]
-    assert "--cap-drop" not in arguments(View(), "/")
+    assert "--cap-drop" not in arguments(SandboxView(), "/")
 
 
 _NAMES = st.lists(st.sampled_from("abc"), min_size=1, max_size=4).map(lambda parts: "/" + "/".join(parts))
@@ -76,7 +78,7 @@ _NAMES = st.lists(st.sampled_from("abc"), min_size=1, max_size=4).map(lambda par
 
 @given(st.lists(_NAMES, max_size=4), st.lists(_NAMES, max_size=4), _NAMES)
 def test_the_arguments_show_what_is_said_to_be_shown(hidden: list[str], shown: list[str], path: str) -> None:
-    view = View(hidden=tuple(hidden), writable=tuple(shown))
+    view = SandboxView(hidden=tuple(hidden), writable=tuple(shown))
     seen = True
     words = arguments(view, "/")
     for number, word in enumerate(words):
@@ -116,7 +118,7 @@ def test_names_with_blanks_are_read_from_the_mounts() -> None:
     ],
 )
 def test_a_sandbox_that_does_not_hold_is_not_taken_for_one(status: str, mounts: str, problem: str) -> None:
-    found = shortcoming(f"{status}\n{mounts}\n", View(hidden=("/data",)))
+    found = shortcoming(f"{status}\n{mounts}\n", SandboxView(hidden=("/data",)))
     assert problem in found and bool(problem) is bool(found)
 
 
@@ -140,7 +142,7 @@ def sandbox(data: Path) -> Sandbox:
     return made
 
 
-async def read(child: ChildHandle) -> str:
+async def read(child: ChildProcess) -> str:
     said: list[bytes] = []
 
     async def take(data: bytes) -> None:
@@ -150,7 +152,7 @@ async def read(child: ChildHandle) -> str:
     return b"".join(said).decode()
 
 
-def run(sandbox: Sandbox, *argv: str, cwd: str = "/", env: dict[str, str] | None = None) -> ChildHandle:
+def run(sandbox: Sandbox, *argv: str, cwd: str = "/", env: dict[str, str] | None = None) -> ChildProcess:
     return spawn(
         argv, env=env or {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}, cwd=cwd, clock=SystemClock(), sandbox=sandbox
     )
@@ -354,7 +356,7 @@ async def test_the_ladder_asks_the_program_and_not_its_monitor(sandbox: Sandbox)
     child = run(sandbox, "/bin/sh", "-c", "trap 'echo asked; exit 5' TERM; echo ready; while :; do sleep 0.05; done")
     said = asyncio.create_task(read(child))
     await eventually(lambda: program_inside(child.pid) is not None and _catches_term(child.pid))
-    assert await child.end(Patience(close=0.05, terminate=60, kill=60)) == ExitStatus(code=5)
+    assert await child.end(StopTimeouts(close=0.05, terminate=60, kill=60)) == ExitStatus(code=5)
     assert await said == "ready\nasked\n"
 
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from fairlead.terminals.emulator import HISTORY_BYTES, Emulator
 from fairlead.terminals.ghostty import Vt
-from fairlead.terminals.picture import Picture, picture
+from fairlead.terminals.picture import ScreenSnapshot, picture
 
 FOLDER = Path(__file__).parents[1] / "golden" / "terminals"
 RECORDED = sorted(path.stem for path in FOLDER.glob("*.bin"))
@@ -22,7 +22,7 @@ def watcher(columns: int, rows: int) -> Vt:
     return Vt.new(columns, rows, HISTORY_BYTES)
 
 
-def state(terminal: Emulator | Vt) -> Picture:
+def state(terminal: Emulator | Vt) -> ScreenSnapshot:
     """All that can be told apart by whatever a program does next, but for blanks at the end of a line: whether they
     were printed is not seen."""
     seen = picture(terminal.vt if isinstance(terminal, Emulator) else terminal)

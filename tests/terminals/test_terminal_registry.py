@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from fairlead.model.agents import Exit
-from fairlead.model.errors import AgentGone, AgentMissing, BadRequest, Busy, TooMany
-from fairlead.model.terminals import Output, Program, Screen, Size, Terminal
+from fairlead.model.errors import AgentMissing, AgentNotRunning, BadRequest, Busy, TooMany
+from fairlead.model.terminals import Program, Screen, Size, Terminal, TerminalOutput
 from fairlead.system.clock import SystemClock
-from fairlead.system.process import Patience
+from fairlead.system.process import StopTimeouts
 from fairlead.system.proctable import is_alive, start_mark
 from fairlead.terminals import TerminalRegistry
 from fairlead.terminals.emulator import Emulator
@@ -30,7 +30,7 @@ SMALL = Size(40, 5)
 
 @pytest.fixture
 async def terminals() -> AsyncIterator[TerminalRegistry]:
-    registry = TerminalRegistry(SystemClock(), 3, Patience(close=1, terminate=1))
+    registry = TerminalRegistry(SystemClock(), 3, StopTimeouts(close=1, terminate=1))
     yield registry
     await registry.close()
 
@@ -68,7 +68,7 @@ class Watching:
     """A watcher that takes what it is given at once, into a terminal of its own."""
 
     def __init__(self, terminal: Terminal, who: str = "watcher") -> None:
-        self.outputs: list[Output] = []
+        self.outputs: list[TerminalOutput] = []
         self.shows = Emulator(SMALL.columns, SMALL.rows)
         self._task = asyncio.create_task(self._watch(terminal, who))
 
@@ -235,7 +235,7 @@ async def test_how_it_ended_is_told_to_all(terminals: TerminalRegistry) -> None:
     assert "last words" in first.shows.lines()
     assert terminals.find("one") is terminal and terminals.names() == ()
     assert (await terminal.changed(10**9)).lines == terminal.screen.lines
-    with pytest.raises(AgentGone):
+    with pytest.raises(AgentNotRunning):
         await terminal.write(b"x")
     late = Watching(terminal)
     await late.end()
@@ -262,7 +262,7 @@ async def test_jobs_end_with_the_shell_that_started_them(terminals: TerminalRegi
 
 
 async def test_closing_ends_them_all_and_leaves_nothing_open() -> None:
-    registry = TerminalRegistry(SystemClock(), 3, Patience(close=5, terminate=1))
+    registry = TerminalRegistry(SystemClock(), 3, StopTimeouts(close=5, terminate=1))
     before = sorted(os.listdir("/proc/self/fd"))
     opened = [await registry.open(str(n), shell()) for n in range(3)]
     watching = [Watching(terminal, terminal.name) for terminal in opened]
@@ -325,5 +325,5 @@ async def test_keys_that_wait_are_given_up_when_the_program_ends(terminals: Term
     writing = asyncio.create_task(stuck.write(b"k" * 500_000))
     await asyncio.sleep(0)
     await stuck.stop()
-    with pytest.raises(AgentGone):
+    with pytest.raises(AgentNotRunning):
         await asyncio.wait_for(writing, PATIENCE)

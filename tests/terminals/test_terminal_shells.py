@@ -16,13 +16,13 @@ from fairlead.config import load
 from fairlead.model.agents import Exit
 from fairlead.model.auth import Identity
 from fairlead.model.errors import BadRequest
-from fairlead.model.terminals import JoinShell, Output, Program, Size, Terminal
+from fairlead.model.terminals import JoinShell, Program, Size, Terminal, TerminalOutput
 from fairlead.system.clock import SystemClock
-from fairlead.system.process import Patience
-from fairlead.terminals import Shells, ShellSettings, TerminalRegistry, recording, shell_environment
+from fairlead.system.process import StopTimeouts
+from fairlead.terminals import ShellSettings, TerminalRegistry, UserShells, recording, shell_environment
 from fairlead.terminals import terminal as live
 from fairlead.terminals.emulator import Emulator
-from fairlead.terminals.tail import Tail
+from fairlead.terminals.tail import Scrollback
 from fairlead.terminals.terminal import LAG_SECONDS
 from fairlead.terminals.watcher import LAGGING_BYTES, WAITING_BYTES
 from fairlead.testing.clock import ManualClock
@@ -39,7 +39,7 @@ ANN = Identity("key", "ann", "Ann's browser", frozenset({"terminal"}))
 
 @pytest.fixture
 async def terminals() -> AsyncIterator[TerminalRegistry]:
-    registry = TerminalRegistry(SystemClock(), 3, Patience(close=1, terminate=1))
+    registry = TerminalRegistry(SystemClock(), 3, StopTimeouts(close=1, terminate=1))
     yield registry
     await registry.close()
 
@@ -48,7 +48,7 @@ async def terminals() -> AsyncIterator[TerminalRegistry]:
 async def still() -> AsyncIterator[tuple[ManualClock, TerminalRegistry]]:
     """Terminals for which no time passes."""
     clock = ManualClock()
-    registry = TerminalRegistry(clock, 3, Patience(close=1, terminate=1))
+    registry = TerminalRegistry(clock, 3, StopTimeouts(close=1, terminate=1))
     yield clock, registry
     await registry.close()
 
@@ -172,7 +172,7 @@ PIECES = st.lists(st.sampled_from([b"abc", b"\x1b[31mred\x1b[0m", "é漢".encode
 
 @given(PIECES, st.integers(1, 20_000))
 def test_the_tail_is_bounded_and_cut_between_what_was_added(pieces: list[bytes], most: int) -> None:
-    tail = Tail(most)
+    tail = Scrollback(most)
     assert tail.empty
     for piece in pieces:
         tail.add(piece)
@@ -191,7 +191,7 @@ async def test_a_raw_watcher_gets_the_last_bytes_and_others_the_screen(terminals
         while "ready" not in terminal.screen.lines:
             await terminal.changed(terminal.screen.version)
     raw, drawn = terminal.watch("raw", raw=True), terminal.watch("drawn")
-    assert await anext(raw) == Output(b"\x1b[31mred\x1b[0m\r\nready\r\n", size=Size(40, 5))
+    assert await anext(raw) == TerminalOutput(b"\x1b[31mred\x1b[0m\r\nready\r\n", size=Size(40, 5))
     assert (await anext(drawn)).redraw
     await raw.aclose()
     await drawn.aclose()
@@ -273,7 +273,7 @@ async def test_a_disk_that_is_too_slow_ends_the_recording_alone(
 
 async def test_shells_are_recorded_where_it_is_wanted(terminals: TerminalRegistry, tmp_path: Path) -> None:
     settings = ShellSettings(program="/bin/sh", env=ENV, recordings=str(tmp_path / "recordings"))
-    shells = Shells(terminals, ManualClock(), settings, lambda path: "/")
+    shells = UserShells(terminals, ManualClock(), settings, lambda path: "/")
     await shells.join(Identity("k", "a/../b", "A", frozenset()), JoinShell(name="x", codec=_codec()))
     assert [path.name for path in (tmp_path / "recordings").iterdir()] == ["1700000000000-a_.._b-x.cast"]
     await shells.close()
@@ -288,14 +288,14 @@ def _codec() -> Any:
 
 @pytest.mark.parametrize("name", ["", "a/b", "..", "-x", "x" * 65, "a b", "é", "a\n"])
 async def test_a_name_is_a_plain_word(terminals: TerminalRegistry, name: str) -> None:
-    shells = Shells(terminals, SystemClock(), ShellSettings(program="/bin/sh", env=ENV), lambda path: "/")
+    shells = UserShells(terminals, SystemClock(), ShellSettings(program="/bin/sh", env=ENV), lambda path: "/")
     with pytest.raises(BadRequest):
         await shells.join(ANN, JoinShell(name=name, codec=_codec()))
     await shells.close()
 
 
 async def test_those_of_a_user_who_is_no_more_end(terminals: TerminalRegistry) -> None:
-    shells = Shells(terminals, SystemClock(), ShellSettings(program="/bin/sh", env=ENV), lambda path: "/")
+    shells = UserShells(terminals, SystemClock(), ShellSettings(program="/bin/sh", env=ENV), lambda path: "/")
     bob = Identity("b", ANN.user + "2", "B", frozenset())
     for who in (ANN, bob):
         await shells.join(who, JoinShell(name="x", codec=_codec()))

@@ -17,14 +17,14 @@ from fairlead.model.auth import Identity
 from fairlead.model.errors import NotFound
 from fairlead.model.ids import SessionId
 from fairlead.model.requests import Head
-from fairlead.model.sockets import Attach, HangUp, Opening, Run, Write
-from fairlead.model.terminals import FoundUrl, Output, Program, Size, Terminal, session_terminal
+from fairlead.model.sockets import AttachOwner, CloseSocket, Handshake, Perform, Write
+from fairlead.model.terminals import FoundUrl, Program, Size, Terminal, TerminalOutput, session_terminal
 from fairlead.server.sockets import REVOKED
 from fairlead.system.clock import SystemClock
-from fairlead.system.process import Patience
+from fairlead.system.process import StopTimeouts
 from fairlead.terminals import TerminalActions, TerminalRegistry
 from fairlead.terminals.emulator import Emulator
-from fairlead.terminals.joining import UNSENT_BYTES, UNTYPED_BYTES, Joined
+from fairlead.terminals.joining import UNSENT_BYTES, UNTYPED_BYTES, SocketAttachment
 from patience import PATIENCE
 from server.fakes import OTHER, SESSION, Served, serving, until
 
@@ -94,7 +94,7 @@ class Client:
 
 @pytest.fixture
 async def house() -> AsyncIterator[House]:
-    terminals = TerminalRegistry(SystemClock(), 4, Patience(close=1, terminate=1))
+    terminals = TerminalRegistry(SystemClock(), 4, StopTimeouts(close=1, terminate=1))
     async with serving(performers=TerminalActions(terminals).performers()) as served:
         yield House(served, terminals)
         await terminals.close()
@@ -263,7 +263,7 @@ class HeldWire:
 
 async def test_a_client_that_does_not_read_is_sent_no_more(house: House) -> None:
     terminal = await house.open("read x; seq 100000; echo done; read x")
-    wire, holder = HeldWire(), Joined(terminal, NativeTerminalCodec(), "slow")
+    wire, holder = HeldWire(), SocketAttachment(terminal, NativeTerminalCodec(), "slow")
     holder.attached(wire)
     await terminal.write(b"\r")
     while not any("done" in line for line in terminal.screen.lines):
@@ -278,7 +278,7 @@ async def test_a_client_that_does_not_read_is_sent_no_more(house: House) -> None
 
 async def test_a_program_that_does_not_read_holds_the_client_back(house: House) -> None:
     terminal = await house.open("stty raw -echo; echo ready; read x </dev/null; sleep 600")
-    wire, holder = HeldWire(), Joined(terminal, NativeTerminalCodec(), "eager")
+    wire, holder = HeldWire(), SocketAttachment(terminal, NativeTerminalCodec(), "eager")
     holder.attached(wire)
     while "ready" not in terminal.screen.lines:
         await terminal.changed(terminal.screen.version)
@@ -298,21 +298,21 @@ async def test_a_watcher_that_cannot_be_shown_anything_is_told_to_go(
     house: House, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Broken(NativeTerminalCodec):
-        def output(self, output: Output) -> bytes:
+        def output(self, output: TerminalOutput) -> bytes:
             raise RuntimeError("not today")
 
     terminal = await house.open()
-    wire, holder = HeldWire(), Joined(terminal, Broken(), "unlucky")
+    wire, holder = HeldWire(), SocketAttachment(terminal, Broken(), "unlucky")
     holder.attached(wire)
     await until(lambda: wire.closed == 1011)
     assert "not today" in caplog.text
     holder.detached(1011)
 
 
-def opening() -> Opening:
+def opening() -> Handshake:
     who = Identity("c", "u", "n", frozenset({"terminal"}))
     head = Head(method="GET", path="/")
-    return Opening(head=head, who=who, version="1", fresh=lambda: "f", params={"session": SESSION})
+    return Handshake(head=head, who=who, version="1", fresh=lambda: "f", params={"session": SESSION})
 
 
 async def test_what_is_said_before_the_terminal_is_found_is_not_lost(house: House) -> None:
@@ -323,11 +323,11 @@ async def test_what_is_said_before_the_terminal_is_found_is_not_lost(house: Hous
 
 async def _early(terminal: Terminal) -> None:
     talk = TerminalConversation(opening())
-    assert [type(thing) for thing in talk.opened()] == [Run]
+    assert [type(thing) for thing in talk.opened()] == [Perform]
     assert talk.received(b'{"type":"input","data":"echo early\\r"}', True) == ()
-    holder = Joined(terminal, NativeTerminalCodec(), "me")
+    holder = SocketAttachment(terminal, NativeTerminalCodec(), "me")
     (attach,) = talk.answered(None, holder)
-    assert isinstance(attach, Attach)
+    assert isinstance(attach, AttachOwner)
     holder.attached(HeldWire())
     # Typed before the shell was there, its answer may stand behind the prompt.
     while not {"early", "$ early"} & set(terminal.screen.lines):
@@ -339,21 +339,21 @@ def test_a_terminal_that_went_meanwhile() -> None:
     talk = TerminalConversation(opening())
     write, hang_up = talk.failed(None, NotFound("terminal", "x"))
     assert isinstance(write, Write) and b"not_found" in write.frames
-    assert isinstance(hang_up, HangUp) and hang_up.code == 4404
+    assert isinstance(hang_up, CloseSocket) and hang_up.code == 4404
     (told,) = talk.throttled(b"", True, NotFound("terminal", "x"))
     assert isinstance(told, Write)
 
 
 def test_a_url_alone_is_no_frame() -> None:
     """This protocol has no word for it: the client sees it where it was printed."""
-    assert NativeTerminalCodec().output(Output(b"", urls=(FoundUrl("https://a.example/"),))) == b""
+    assert NativeTerminalCodec().output(TerminalOutput(b"", urls=(FoundUrl("https://a.example/"),))) == b""
 
 
 def test_the_frames() -> None:
     codec = NativeTerminalCodec()
-    first = codec.output(Output(b"all", redraw=True, size=Size(4, 2)))
+    first = codec.output(TerminalOutput(b"all", redraw=True, size=Size(4, 2)))
     assert first == b'\x81\x21{"type":"size","cols":4,"rows":2}\x82\x03all'
-    assert codec.output(Output(b"more")) == b"\x82\x04more"
-    again = codec.output(Output(b"all", redraw=True, size=Size(4, 2)))
+    assert codec.output(TerminalOutput(b"more")) == b"\x82\x04more"
+    again = codec.output(TerminalOutput(b"all", redraw=True, size=Size(4, 2)))
     assert again == b'\x81\x11{"type":"redraw"}\x82\x03all'
     assert codec.ended(Exit(signal=9))[2:] == b'{"type":"exit","code":null,"signal":9}'

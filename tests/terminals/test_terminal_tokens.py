@@ -4,17 +4,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.terminals.tokens import LONGEST, Kind, Token, Tokenizer, closing_text, has_text, last_character
+from fairlead.terminals.tokens import LONGEST, Token, Tokenizer, TokenKind, closing_text, has_text, last_character
 from terminals.streams import RECORDED, STREAMS, recorded
 
 
-def tokens(*pieces: bytes) -> list[tuple[Kind, str]]:
+def tokens(*pieces: bytes) -> list[tuple[TokenKind, str]]:
     """Kinds and their characters; runs, which may be cut anywhere, are joined."""
     tokenizer = Tokenizer()
-    found: list[tuple[Kind, str]] = []
+    found: list[tuple[TokenKind, str]] = []
     for piece in pieces:
         for token in tokenizer.feed(piece):
-            if token.kind is Kind.RUN and found and found[-1][0] is Kind.RUN:
+            if token.kind is TokenKind.RUN and found and found[-1][0] is TokenKind.RUN:
                 found[-1] = (token.kind, found[-1][1] + token.raw)
             else:
                 found.append((token.kind, token.raw))
@@ -44,7 +44,7 @@ def one(data: bytes) -> Token:
 
 
 def test_what_a_sequence_is_made_of() -> None:
-    assert one(b"\x1b[?1;2$p")[:5] == (Kind.CSI, "\x1b[?1;2$p", "?1;2", "$", "p")
+    assert one(b"\x1b[?1;2$p")[:5] == (TokenKind.CSI, "\x1b[?1;2$p", "?1;2", "$", "p")
     assert one(b"\x1b]2;title\x1b\\").body == "2;title"
     assert one(b"\x1bP$qm\x1b\\")[2:] == ("$qm", "", "P")
     assert one(b"\x1b*0")[2:] == ("*", "", "0")
@@ -55,7 +55,7 @@ def test_what_a_sequence_is_made_of() -> None:
     "together", ["a\r\nb", "\x1b[1;31mé\x1b[0m\x1b[K", "\x1b[?25l\x1b[?2004h\x1b7\x1b(0q\x1b(B\x1b[u\t"]
 )
 def test_what_needs_no_look_goes_together(together: str) -> None:
-    assert one(together.encode()) == Token(Kind.RUN, together)
+    assert one(together.encode()) == Token(TokenKind.RUN, together)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_what_needs_no_look_goes_together(together: str) -> None:
 )
 def test_what_needs_one_stands_alone(alone: str) -> None:
     before, token, after = Tokenizer().feed(f"a{alone}b".encode())
-    assert (before.raw, token.raw, after.raw) == ("a", alone, "b") and token.kind is not Kind.RUN
+    assert (before.raw, token.raw, after.raw) == ("a", alone, "b") and token.kind is not TokenKind.RUN
 
 
 def test_the_last_letters_of_a_run() -> None:
@@ -122,4 +122,4 @@ def test_a_sequence_without_an_end_is_not_kept(opener: bytes, whole: bool) -> No
 def test_one_that_is_too_long_is_left_out_however_it_comes() -> None:
     long = b"\x1b]52;c;" + b"A" * (LONGEST + 1) + b"\x07"
     assert tokens(long, b"X") == tokens(*(long[at : at + 1000] for at in range(0, len(long), 1000)), b"X")
-    assert tokens(long, b"X") == [(Kind.RUN, "X")]
+    assert tokens(long, b"X") == [(TokenKind.RUN, "X")]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.sessions.threads import Node, walk
+from fairlead.sessions.threads import ThreadNode, walk
 from fairlead.testing.mylifedb_client import (
     ChatPage,
     Message,
@@ -312,7 +312,7 @@ CONVERSATION = [
 ]
 
 
-def shape(nodes: list[Node]) -> Any:
+def shape(nodes: list[ThreadNode]) -> Any:
     return [(node.uuid, shape(node.children)) for node in nodes]
 
 

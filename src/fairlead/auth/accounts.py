@@ -12,10 +12,10 @@ from typing import Any, Final, Literal
 
 import jwt
 
-from fairlead.auth.attempts import Attempts
+from fairlead.auth.attempts import LoginThrottle
 from fairlead.auth.devices import BadCode, LoginCodes
 from fairlead.auth.passwords import Passwords, check_password
-from fairlead.auth.users import UserRecord, Users, check_scopes
+from fairlead.auth.users import StoredUser, Users, check_scopes
 from fairlead.model.accounts import BadInvitation, SignedIn, WrongPassword
 from fairlead.model.admin import LoginCode
 from fairlead.model.auth import Identity, Scope
@@ -49,11 +49,11 @@ class Accounts:
         self._key = key
         self._ended = ended
         self._passwords = Passwords()
-        self._attempts = Attempts(clock)
+        self._attempts = LoginThrottle(clock)
 
     # --- tokens: at once, and telling nothing but whether they are good
 
-    def token(self, record: UserRecord) -> SignedIn:
+    def token(self, record: StoredUser) -> SignedIn:
         now = self._clock.now_ms() // 1000
         expires = now + LIFETIME_S
         claims = {"userId": record.number, "username": record.name, "iat": now, "exp": expires}
@@ -73,7 +73,7 @@ class Accounts:
         expires = int(claims["exp"]) * 1000
         return "expired" if self._clock.now_ms() >= expires else self.identity_of(record, expires)
 
-    def identity_of(self, record: UserRecord, expires: int = 0) -> Identity:
+    def identity_of(self, record: StoredUser, expires: int = 0) -> Identity:
         return Identity(credential_of(record), record.name, record.name, frozenset(record.scopes), expires)
 
     def user(self, credential: str) -> Identity | None:
@@ -100,7 +100,7 @@ class Accounts:
         whole = all(type(claims.get(name)) is int for name in ("userId", "iat", "exp"))
         return claims if whole and isinstance(claims["username"], str) else None
 
-    def _key_of(self, record: UserRecord) -> bytes:
+    def _key_of(self, record: StoredUser) -> bytes:
         return hmac.new(self._key(), f"{record.number}:{record.salt}".encode(), hashlib.sha256).digest()
 
     # --- signing in
@@ -108,7 +108,7 @@ class Accounts:
     async def sign_in(self, name: str, password: str, peer: str) -> SignedIn:
         return self.token(await self.check(name, password, peer))
 
-    async def check(self, name: str, password: str, peer: str) -> UserRecord:
+    async def check(self, name: str, password: str, peer: str) -> StoredUser:
         """Whose name and password they are. WrongPassword, TooManyAttempts."""
         await self._attempts.begin(peer, name)
         record = self._users.get(name)
@@ -140,14 +140,14 @@ class Accounts:
 
     # --- what the owner does
 
-    async def add(self, name: str, password: str, scopes: tuple[Scope, ...]) -> UserRecord:
+    async def add(self, name: str, password: str, scopes: tuple[Scope, ...]) -> StoredUser:
         self._users.check_free(name)
         if not password:
             return await self._users.add(name)
         check_password(password)
         return await self._users.add(name, await self._passwords.hash(password), scopes)
 
-    async def set_password(self, name: str, password: str) -> UserRecord:
+    async def set_password(self, name: str, password: str) -> StoredUser:
         self._users.check(name)
         check_password(password)
         hashed = await self._passwords.hash(password)
@@ -164,12 +164,12 @@ class Accounts:
             if self._users.get(name) is None:
                 self._end("user removed", record)
 
-    def _end(self, event: str, record: UserRecord | None) -> None:
+    def _end(self, event: str, record: StoredUser | None) -> None:
         """Also where the store did not take it: what was said to be over is over in this process."""
         if record is not None:
             log.info(event, extra={"user": record.name, "sockets": self._ended(credential_of(record))})
 
 
-def credential_of(record: UserRecord) -> str:
+def credential_of(record: StoredUser) -> str:
     """What all tokens of a user count as: they end together."""
     return f"user:{record.number}"

@@ -7,12 +7,12 @@ from fairlead.auth.credentials import Credentials
 from fairlead.model.accounts import (
     AcceptInvitation,
     CreateInvitation,
-    Invitation,
     RemoveUser,
     RenewToken,
     SetPassword,
     SignedIn,
     SignIn,
+    UserInvitation,
 )
 from fairlead.model.admin import (
     AddUser,
@@ -33,7 +33,7 @@ from fairlead.model.admin import (
 )
 from fairlead.model.auth import Identity
 from fairlead.model.errors import BadRequest
-from fairlead.model.requests import Action
+from fairlead.model.requests import ServiceCall
 
 
 class CredentialActions:
@@ -46,7 +46,7 @@ class CredentialActions:
         self._accounts = credentials.accounts
         self._page = page
 
-    def performers(self) -> Mapping[type[Action], Callable[[Identity, Any], Awaitable[Any]]]:
+    def performers(self) -> Mapping[type[ServiceCall], Callable[[Identity, Any], Awaitable[Any]]]:
         return {
             AcceptInvitation: self.accept,
             AddUser: self.add_user,
@@ -105,10 +105,10 @@ class CredentialActions:
     async def remove_user(self, who: Identity, action: RemoveUser) -> tuple[str, ...]:
         return await self._credentials.remove_user(action.name)
 
-    async def invite(self, who: Identity, action: CreateInvitation) -> Invitation:
+    async def invite(self, who: Identity, action: CreateInvitation) -> UserInvitation:
         made = await self._accounts.invite(action.scopes)
         # In the fragment: browsers send that to no server and put it into no Referer.
-        return Invitation(url=f"{self._page}#{made.code}", code=made.code, expires=made.expires)
+        return UserInvitation(url=f"{self._page}#{made.code}", code=made.code, expires=made.expires)
 
     async def accept(self, who: Identity, action: AcceptInvitation) -> SignedIn:
         return await self._accounts.accept(action.code, action.name, action.password)

@@ -30,7 +30,7 @@ FORGET_S: Final = 30.0
 KEPT: Final = 4096
 
 
-class Attempts:
+class LoginThrottle:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._failures: OrderedDict[str, tuple[float, float]] = OrderedDict()

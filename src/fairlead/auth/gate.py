@@ -12,7 +12,7 @@ from typing import Final, Literal, Protocol
 
 import msgspec
 
-from fairlead.auth.hosts import House, parse_authority, parse_origin
+from fairlead.auth.hosts import AllowedOrigins, parse_authority, parse_origin
 from fairlead.model.auth import Identity
 from fairlead.model.errors import BadRequest
 from fairlead.model.requests import Head, parse_query
@@ -26,7 +26,7 @@ _LONGEST_BASIC: Final = 4096
 _READING: Final = frozenset({"GET", "HEAD"})
 
 
-class Demand(msgspec.Struct, frozen=True, kw_only=True):
+class AccessRequirement(msgspec.Struct, frozen=True, kw_only=True):
     """What a route asks of who comes."""
 
     access: Access
@@ -45,7 +45,7 @@ class Demand(msgspec.Struct, frozen=True, kw_only=True):
     """A link of another site may lead here: it is opened as a page of its own, and changes nothing."""
 
 
-class Keys(Protocol):
+class CredentialLookup(Protocol):
     """Looks credentials up, without waiting and without changing anything that a decision depends on."""
 
     def bearer(self, secret: str) -> Identity | None: ...
@@ -56,14 +56,14 @@ class Keys(Protocol):
     def basic(self, name: str, password: str) -> Identity | None: ...
 
 
-class Allow(msgspec.Struct, frozen=True):
+class AccessAllowed(msgspec.Struct, frozen=True):
     """`ticket` has to be spent now, by whoever acts on this."""
 
     identity: Identity
     ticket: str = ""
 
 
-class Refuse(msgspec.Struct, frozen=True):
+class AccessRefused(msgspec.Struct, frozen=True):
     """`basic`: a browser is to ask its user for name and password. `wait`: seconds until it is worth asking again."""
 
     status: int
@@ -76,40 +76,46 @@ class Refuse(msgspec.Struct, frozen=True):
         return msgspec.json.encode({"error": {"code": self.code, "message": self.message}})
 
 
-_BAD_HOST: Final = Refuse(400, "bad_host", "The request needs exactly one Host header of the form name:port.")
-_FOREIGN_HOST: Final = Refuse(
+_BAD_HOST: Final = AccessRefused(400, "bad_host", "The request needs exactly one Host header of the form name:port.")
+_FOREIGN_HOST: Final = AccessRefused(
     421, "foreign_host", "This gateway does not answer to that host name: use its own address, or set --public-url."
 )
-_FOREIGN_ORIGIN: Final = Refuse(403, "foreign_origin", "Pages of another origin may not talk to this gateway.")
-_CROSS_SITE: Final = Refuse(403, "cross_site", "The request comes from a page of another site.")
-_AMBIGUOUS: Final = Refuse(400, "bad_credential", "The request carries more than one header with a token.")
-_NO_CREDENTIAL: Final = Refuse(401, "no_credential", "A token is needed: send it as Authorization: Bearer.")
-_BAD_CREDENTIAL: Final = Refuse(401, "bad_credential", "The credential is not valid.")
-_SIGN_IN: Final = Refuse(401, "no_credential", "Sign in: a name and its password, or any name and a token.", basic=True)
-_NOT_SIGNED_IN: Final = Refuse(401, "bad_credential", "The name and the password do not fit.", basic=True)
-_EXPIRED: Final = Refuse(401, "expired_credential", "The token has expired: sign in again.")
-_AGENTS_ONLY: Final = Refuse(403, "not_allowed", "This is open to the session's own agent alone.")
+_FOREIGN_ORIGIN: Final = AccessRefused(403, "foreign_origin", "Pages of another origin may not talk to this gateway.")
+_CROSS_SITE: Final = AccessRefused(403, "cross_site", "The request comes from a page of another site.")
+_AMBIGUOUS: Final = AccessRefused(400, "bad_credential", "The request carries more than one header with a token.")
+_NO_CREDENTIAL: Final = AccessRefused(401, "no_credential", "A token is needed: send it as Authorization: Bearer.")
+_BAD_CREDENTIAL: Final = AccessRefused(401, "bad_credential", "The credential is not valid.")
+_SIGN_IN: Final = AccessRefused(
+    401, "no_credential", "Sign in: a name and its password, or any name and a token.", basic=True
+)
+_NOT_SIGNED_IN: Final = AccessRefused(401, "bad_credential", "The name and the password do not fit.", basic=True)
+_EXPIRED: Final = AccessRefused(401, "expired_credential", "The token has expired: sign in again.")
+_AGENTS_ONLY: Final = AccessRefused(403, "not_allowed", "This is open to the session's own agent alone.")
 
 
-def decide(head: Head, demand: Demand, house: House, keys: Keys) -> Allow | Refuse:
+def decide(
+    head: Head, demand: AccessRequirement, house: AllowedOrigins, keys: CredentialLookup
+) -> AccessAllowed | AccessRefused:
     """The one decision. The peer is in the head; it weighs nothing: loopback is no credential."""
     refused = _check_place(head, house)
     if refused is not None:
         return refused
     if demand.access == "public":
-        return Allow(NOBODY)
+        return AccessAllowed(NOBODY)
     if demand.access == "agent":
         return _agent(head, demand, keys)
     ambient = _ambient(head, demand)
     found = _basic(head, demand, house, keys) if ambient else _credential(head, demand, keys)
-    if isinstance(found, Refuse):
+    if isinstance(found, AccessRefused):
         return found
     if demand.access != "any" and not found.identity.may(demand.access):
-        return Refuse(403, "not_allowed", f"This needs the scope {demand.access}, which your credential does not have.")
+        return AccessRefused(
+            403, "not_allowed", f"This needs the scope {demand.access}, which your credential does not have."
+        )
     return found
 
 
-def _check_place(head: Head, house: House) -> Refuse | None:
+def _check_place(head: Head, house: AllowedOrigins) -> AccessRefused | None:
     hosts = head.all("host")
     host = parse_authority(hosts[0]) if len(hosts) == 1 else None
     if host is None:
@@ -132,7 +138,7 @@ def _check_place(head: Head, house: House) -> Refuse | None:
     return None
 
 
-def asks_for_basic(head: Head, demand: Demand, house: House) -> tuple[str, str] | None:
+def asks_for_basic(head: Head, demand: AccessRequirement, house: AllowedOrigins) -> tuple[str, str] | None:
     """Name and password that the decision will depend on, where nothing else has refused the request already."""
     if demand.access in ("public", "agent") or not _ambient(head, demand):
         return None
@@ -141,7 +147,7 @@ def asks_for_basic(head: Head, demand: Demand, house: House) -> tuple[str, str] 
     return _name_and_password(head)
 
 
-def _ambient(head: Head, demand: Demand) -> bool:
+def _ambient(head: Head, demand: AccessRequirement) -> bool:
     """Whether the credential is what a browser adds by itself, or there is none and it could have been that."""
     if not demand.basic:
         return False
@@ -151,7 +157,7 @@ def _ambient(head: Head, demand: Demand) -> bool:
     return not (demand.token_header and head.all(demand.token_header)) and not _from_query(head, demand)[0]
 
 
-def _from_here(head: Head, demand: Demand, house: House) -> bool:
+def _from_here(head: Head, demand: AccessRequirement, house: AllowedOrigins) -> bool:
     """No page of another origin has caused it, invited or not; but a link to a page may be followed from anywhere."""
     for origin in head.all("origin"):
         parsed = parse_origin(origin)
@@ -163,7 +169,9 @@ def _from_here(head: Head, demand: Demand, house: House) -> bool:
     return demand.page and opened and head.method in _READING and not head.socket
 
 
-def _basic(head: Head, demand: Demand, house: House, keys: Keys) -> Allow | Refuse:
+def _basic(
+    head: Head, demand: AccessRequirement, house: AllowedOrigins, keys: CredentialLookup
+) -> AccessAllowed | AccessRefused:
     if not _from_here(head, demand, house):
         return _CROSS_SITE
     headers = head.all("authorization")
@@ -173,7 +181,7 @@ def _basic(head: Head, demand: Demand, house: House, keys: Keys) -> Allow | Refu
         return _AMBIGUOUS
     given = _name_and_password(head)
     found = None if given is None else keys.basic(*given)
-    return _NOT_SIGNED_IN if found is None else Allow(found)
+    return _NOT_SIGNED_IN if found is None else AccessAllowed(found)
 
 
 def _name_and_password(head: Head) -> tuple[str, str] | None:
@@ -193,20 +201,20 @@ def _is_basic(header: str) -> bool:
     return header.strip().partition(" ")[0].lower() == "basic"
 
 
-def _agent(head: Head, demand: Demand, keys: Keys) -> Allow | Refuse:
+def _agent(head: Head, demand: AccessRequirement, keys: CredentialLookup) -> AccessAllowed | AccessRefused:
     """An agent's token comes in a header, and opens what belongs to its session. A person's opens nothing of it."""
     secret = _bearer(head)
-    if isinstance(secret, Refuse):
+    if isinstance(secret, AccessRefused):
         return secret
     if secret is None:
         return _NO_CREDENTIAL
     found = keys.agent(secret, demand.session)
     if found is not None:
-        return Allow(found)
+        return AccessAllowed(found)
     return _BAD_CREDENTIAL if not secret or keys.bearer(secret) is None else _AGENTS_ONLY
 
 
-def _bearer(head: Head, *, any_word: bool = False) -> str | Refuse | None:
+def _bearer(head: Head, *, any_word: bool = False) -> str | AccessRefused | None:
     """The token of the header; empty if it is none, None without a header."""
     headers = head.all("authorization")
     if len(headers) > 1:
@@ -217,7 +225,7 @@ def _bearer(head: Head, *, any_word: bool = False) -> str | Refuse | None:
     return secret.strip() if any_word or scheme.lower() == "bearer" else ""
 
 
-def _bare(head: Head, name: str) -> str | Refuse | None:
+def _bare(head: Head, name: str) -> str | AccessRefused | None:
     """The token of a protocol's own header, with or without the word Bearer; None without such a header."""
     headers = head.all(name)
     if len(headers) > 1:
@@ -228,12 +236,12 @@ def _bare(head: Head, name: str) -> str | Refuse | None:
     return rest.strip() if first.lower() == "bearer" else headers[0].strip()
 
 
-def _credential(head: Head, demand: Demand, keys: Keys) -> Allow | Refuse:
+def _credential(head: Head, demand: AccessRequirement, keys: CredentialLookup) -> AccessAllowed | AccessRefused:
     """The first kind that is there counts; a bad one is not made good by another."""
     secret = _bearer(head, any_word=demand.query_first)
     if secret is None and demand.token_header:
         secret = _bare(head, demand.token_header)
-    if isinstance(secret, Refuse):
+    if isinstance(secret, AccessRefused):
         return secret
     kind, value = _from_query(head, demand)
     if secret is not None and not (demand.query_first and kind == "token"):
@@ -242,24 +250,24 @@ def _credential(head: Head, demand: Demand, keys: Keys) -> Allow | Refuse:
         return _NO_CREDENTIAL
     if kind == "ticket":
         found = keys.ticket(value)
-        return _BAD_CREDENTIAL if found is None else Allow(found, value)
+        return _BAD_CREDENTIAL if found is None else AccessAllowed(found, value)
     if kind == "token":
         return _token(value, demand, keys)
     found = keys.signature(head.path, head.query)
-    return _BAD_CREDENTIAL if found is None else Allow(found)
+    return _BAD_CREDENTIAL if found is None else AccessAllowed(found)
 
 
-def _token(secret: str, demand: Demand, keys: Keys) -> Allow | Refuse:
+def _token(secret: str, demand: AccessRequirement, keys: CredentialLookup) -> AccessAllowed | AccessRefused:
     """One of ours, or where the route takes them, of a user who signed in."""
     found: Identity | Literal["expired"] | None = keys.bearer(secret) if secret else None
     if found is None and secret and demand.accounts:
         found = keys.account(secret)
     if found == "expired":
         return _EXPIRED
-    return Allow(found) if isinstance(found, Identity) else _BAD_CREDENTIAL
+    return AccessAllowed(found) if isinstance(found, Identity) else _BAD_CREDENTIAL
 
 
-def _from_query(head: Head, demand: Demand) -> tuple[Literal["", "ticket", "signature", "token"], str]:
+def _from_query(head: Head, demand: AccessRequirement) -> tuple[Literal["", "ticket", "signature", "token"], str]:
     if not head.query:
         return "", ""
     try:

@@ -76,7 +76,7 @@ def address(text: str) -> str:
     return str(found)
 
 
-class House(msgspec.Struct, frozen=True, kw_only=True):
+class AllowedOrigins(msgspec.Struct, frozen=True, kw_only=True):
     """Where we live. `names` are the names we were bound to, `origins` pages elsewhere that may open sockets."""
 
     ports: frozenset[int]

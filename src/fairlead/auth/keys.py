@@ -8,11 +8,11 @@ import msgspec
 
 from fairlead.model.auth import Identity
 from fairlead.model.keys import SPACE, DropKey, ReadKey, Scheme, SessionKey, SetKey
-from fairlead.model.requests import Action
+from fairlead.model.requests import ServiceCall
 from fairlead.model.store import Documents
 
 
-class _Kept(msgspec.Struct):
+class _StoredKey(msgspec.Struct):
     scheme: Scheme
     key: str
 
@@ -23,14 +23,14 @@ class SessionKeys:
     def __init__(self, documents: Documents) -> None:
         self._documents = documents
 
-    def performers(self) -> Mapping[type[Action], Callable[[Identity, Any], Awaitable[Any]]]:
+    def performers(self) -> Mapping[type[ServiceCall], Callable[[Identity, Any], Awaitable[Any]]]:
         return {ReadKey: self.read, SetKey: self.set, DropKey: self.drop}
 
     async def read(self, who: Identity, action: ReadKey) -> SessionKey | None:
         found = await self._documents.get(SPACE, action.session)
         if found is None:
             return None
-        kept = msgspec.convert(found, _Kept)
+        kept = msgspec.convert(found, _StoredKey)
         return SessionKey(kept.scheme, base64.b64decode(kept.key))
 
     async def set(self, who: Identity, action: SetKey) -> None:

@@ -22,7 +22,7 @@ NUMBERS: Final = "user_numbers"
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
 
-class UserRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class StoredUser(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What is stored. `password` is a hash, empty for somebody who has none; `salt` goes into the key that signs the
     user's tokens: another one makes all of them void."""
 
@@ -42,13 +42,13 @@ class Users:
         self._documents = documents
         self._clock = clock
         self._random = random
-        self._records: dict[str, UserRecord] = {}
-        self._numbers: dict[int, UserRecord] = {}
+        self._records: dict[str, StoredUser] = {}
+        self._numbers: dict[int, StoredUser] = {}
 
-    async def load(self) -> tuple[UserRecord, ...]:
+    async def load(self) -> tuple[StoredUser, ...]:
         """Read everything from the store again. Those whose tokens are void by it."""
         found = await self._documents.list(SPACE)
-        records = {name: msgspec.convert(value, UserRecord) for name, value in found.items()}
+        records = {name: msgspec.convert(value, StoredUser) for name, value in found.items()}
         gone = [old for name, old in self._records.items() if old.number and salt_of(records.get(name)) != salt_of(old)]
         self._records = records
         self._numbers = {record.number: record for record in records.values() if record.number}
@@ -56,10 +56,10 @@ class Users:
 
     # --- lookups: at once
 
-    def get(self, name: str) -> UserRecord | None:
+    def get(self, name: str) -> StoredUser | None:
         return self._records.get(name)
 
-    def numbered(self, number: int) -> UserRecord | None:
+    def numbered(self, number: int) -> StoredUser | None:
         """The one with this number, if that user can sign in."""
         return self._numbers.get(number)
 
@@ -87,10 +87,10 @@ class Users:
 
     # --- changes
 
-    async def add(self, name: str, password: str = "", scopes: tuple[Scope, ...] = DEFAULT_SCOPES) -> UserRecord:
+    async def add(self, name: str, password: str = "", scopes: tuple[Scope, ...] = DEFAULT_SCOPES) -> StoredUser:
         """`password` is a hash; without one nobody can sign in by it."""
         self.check_free(name)
-        record = UserRecord(name=name, created=self._clock.now_ms())
+        record = StoredUser(name=name, created=self._clock.now_ms())
         if password:
             record = await self._with_password(record, password, check_scopes(scopes))
         if not await self._documents.add(SPACE, name, msgspec.to_builtins(record)):
@@ -102,7 +102,7 @@ class Users:
         if name not in self._records:
             await self.add(name)
 
-    async def set_password(self, name: str, password: str) -> UserRecord:
+    async def set_password(self, name: str, password: str) -> StoredUser:
         """With the same number and scopes as before, and another salt."""
         self.check(name)
         record = await self._with_password(self._records[name], password, self._records[name].scopes or DEFAULT_SCOPES)
@@ -117,7 +117,7 @@ class Users:
         self._numbers.pop(record.number, None)
         await self._documents.delete(SPACE, name)
 
-    async def _with_password(self, record: UserRecord, password: str, scopes: tuple[Scope, ...]) -> UserRecord:
+    async def _with_password(self, record: StoredUser, password: str, scopes: tuple[Scope, ...]) -> StoredUser:
         number = record.number or await self._number(record.name)
         salt = self._random(SECRET_BYTES).hex()
         return msgspec.structs.replace(record, password=password, scopes=scopes, number=number, salt=salt)
@@ -128,13 +128,13 @@ class Users:
             number += 1
         return number
 
-    def _keep(self, record: UserRecord) -> None:
+    def _keep(self, record: StoredUser) -> None:
         self._records[record.name] = record
         if record.number:
             self._numbers[record.number] = record
 
 
-def salt_of(record: UserRecord | None) -> str:
+def salt_of(record: StoredUser | None) -> str:
     return "" if record is None else record.salt
 
 

@@ -9,7 +9,7 @@ from fairlead.cli.render import options
 from fairlead.clients.native.bodies import AnswerPermission
 from fairlead.model import events as ev
 
-Asked = ev.PermissionAsked | ev.QuestionAsked | ev.PlanProposed
+Asked = ev.PermissionRequested | ev.QuestionAsked | ev.PlanProposed
 
 UNCHANGED: Final = "The input was not changed, so nothing was allowed."
 DECLINE: Final = "-"
@@ -36,7 +36,7 @@ class Dialog:
     @property
     def prompt(self) -> str:
         match self.event:
-            case ev.PermissionAsked():
+            case ev.PermissionRequested():
                 always = f", [a]lways {visible(', '.join(self.always))}" if self.always else ""
                 return f"Allow? [y]es, [n]o (n REASON){always}, [e]dit the input: "
             case ev.PlanProposed():
@@ -57,9 +57,9 @@ class Dialog:
                 return AnswerPermission(behavior="allow")
             case "n" | "no":
                 return AnswerPermission(behavior="deny", message=rest.strip())
-            case "a" | "always" if isinstance(self.event, ev.PermissionAsked) and self.always:
+            case "a" | "always" if isinstance(self.event, ev.PermissionRequested) and self.always:
                 return AnswerPermission(behavior="allow", remember=self.always)
-            case "e" | "edit" if isinstance(self.event, ev.PermissionAsked):
+            case "e" | "edit" if isinstance(self.event, ev.PermissionRequested):
                 return Edit(self.event.input)
         self.problem = "Please type y or n." if text else ""
         return None
@@ -74,7 +74,7 @@ class Dialog:
         except msgspec.DecodeError as error:
             self.problem = f"That is not a JSON object: {error}"
             return None
-        if isinstance(self.event, ev.PermissionAsked) and changed == self.event.input:
+        if isinstance(self.event, ev.PermissionRequested) and changed == self.event.input:
             self.problem = UNCHANGED
             return None
         return AnswerPermission(behavior="allow", updated_input=changed)

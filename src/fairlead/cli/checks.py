@@ -15,7 +15,7 @@ import msgspec
 from fairlead import config as settings
 from fairlead.cli.errors import CliError
 from fairlead.cli.output import size
-from fairlead.cli.place import Wanted, read_server_file
+from fairlead.cli.place import EndpointOptions, read_server_file
 
 if TYPE_CHECKING:
     from fairlead.system.sandbox import Sandbox
@@ -31,7 +31,7 @@ class Finding(msgspec.Struct, frozen=True):
     todo: str = ""
 
 
-async def examine(wanted: Wanted, file: Path | None, env: Mapping[str, str]) -> list[Finding]:
+async def examine(wanted: EndpointOptions, file: Path | None, env: Mapping[str, str]) -> list[Finding]:
     """Every check, in an order that a person would ask."""
     findings = [*_python()]
     try:
@@ -132,7 +132,7 @@ def _roots(roots: tuple[str, ...]) -> Iterator[Finding]:
             yield Finding("bad", "sessions may work in", f"{root} is not a folder", "Correct the setting roots.")
 
 
-async def _gateway(wanted: Wanted, config: settings.Config, env: Mapping[str, str]) -> AsyncIterator[Finding]:
+async def _gateway(wanted: EndpointOptions, config: settings.Config, env: Mapping[str, str]) -> AsyncIterator[Finding]:
     from fairlead.cli.client import Api
 
     known = wanted.url or read_server_file(Path(config.data))

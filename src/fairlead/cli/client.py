@@ -17,15 +17,15 @@ import websockets.asyncio.client as websocket
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 from websockets.typing import Subprotocol
 
-from fairlead.cli.errors import CliError, Failed, Missing, Unreachable, Usage, of_code, of_status
-from fairlead.cli.place import Place
+from fairlead.cli.errors import CliError, CommandFailed, Missing, Unreachable, UsageError, of_code, of_status
+from fairlead.cli.place import Endpoint
 from fairlead.model import events as ev
 from fairlead.model.ids import is_uuid
 from fairlead.model.queries import EventPage, SessionView
 from fairlead.model.store import SessionPage, Summary
 
 T = TypeVar("T")
-Locate = Callable[[], Place]
+Locate = Callable[[], Endpoint]
 
 READ_SECONDS = 90.0
 """An answer may wait for the agent's own: the longest of those (initialize, mcp) is 60 s."""
@@ -59,7 +59,7 @@ class Api:
         await self._http.aclose()
 
     @staticmethod
-    def _client(place: Place) -> httpx.AsyncClient:
+    def _client(place: Endpoint) -> httpx.AsyncClient:
         return httpx.AsyncClient(
             base_url=place.url,
             headers={"authorization": f"Bearer {place.token}"},
@@ -95,7 +95,7 @@ class Api:
             try:
                 return msgspec.json.decode(answer.content, type=kind)
             except msgspec.DecodeError as error:
-                raise Failed(f"{self._place.url} gave an answer that is not understood: {error}") from error
+                raise CommandFailed(f"{self._place.url} gave an answer that is not understood: {error}") from error
         raise _refusal(answer, self._place.url)
 
     async def get(self, path: str, kind: type[T], /, **query: Any) -> T:
@@ -124,12 +124,14 @@ class Api:
         if is_uuid(wanted):
             return wanted
         if len(wanted) < PREFIX or not set(wanted) <= set("0123456789abcdef-"):
-            raise Usage(f"{name[:80]!r} is not a session: give its id or at least {PREFIX} of its first characters.")
+            raise UsageError(
+                f"{name[:80]!r} is not a session: give its id or at least {PREFIX} of its first characters."
+            )
         found = [s.session async for s in self.sessions(archived="any") if s.session.startswith(wanted)]
         if not found:
             raise Missing(f"There is no session that begins with {wanted}. See all of them with: fairlead ls --all")
         if len(found) > 1:
-            raise Usage(f"{len(found)} sessions begin with {wanted}: give more characters. {', '.join(found[:5])}")
+            raise UsageError(f"{len(found)} sessions begin with {wanted}: give more characters. {', '.join(found[:5])}")
         return found[0]
 
     async def view(self, session: str) -> SessionView:
@@ -148,7 +150,7 @@ class Api:
             before = page.next
         return found
 
-    async def events(self, session: str, after: int) -> AsyncIterator["Line"]:
+    async def events(self, session: str, after: int) -> AsyncIterator["EventLine"]:
         """The log from a place to its end of now."""
         while True:
             page = await self.get(f"/v1/sessions/{session}/events", EventPage, after=after, limit=1000)
@@ -159,7 +161,7 @@ class Api:
             after = page.next
 
 
-def _tls(place: Place) -> ssl.SSLContext | None:
+def _tls(place: Endpoint) -> ssl.SSLContext | None:
     """How to check the other side; None without TLS. SSL_CERT_FILE names further authorities."""
     if not place.url.startswith("https:"):
         return None
@@ -196,7 +198,7 @@ def _refusal(answer: httpx.Response, url: str) -> CliError:
     return of_status(answer.status_code, message, told.code)
 
 
-def open_socket(place: Place, path: str, *subprotocols: str) -> websocket.connect:
+def open_socket(place: Endpoint, path: str, *subprotocols: str) -> websocket.connect:
     secure = _tls(place)
     rest = place.url.partition("://")[2]
     return websocket.connect(
@@ -214,7 +216,7 @@ def open_socket(place: Place, path: str, *subprotocols: str) -> websocket.connec
 # --- one session's events ---------------------------------------------------------------------------------
 
 
-class Line(msgspec.Struct, frozen=True):
+class EventLine(msgspec.Struct, frozen=True):
     """One event as it came. `event` is None for a kind that this version does not know."""
 
     seq: int
@@ -230,7 +232,7 @@ class Note(msgspec.Struct, frozen=True):
     text: str
 
 
-class Patience(msgspec.Struct, frozen=True):
+class ReconnectDelays(msgspec.Struct, frozen=True):
     """How long a lost gateway is waited for: about half a minute, a restart takes a few seconds."""
 
     tries: int = 12
@@ -260,15 +262,15 @@ class _Subscribed(msgspec.Struct):
     log_id: str
 
 
-def read_line(raw: bytes, log_id: str) -> Line:
+def read_line(raw: bytes, log_id: str) -> EventLine:
     try:
         event = ev.decode(raw)
     except msgspec.ValidationError:
         event = None
-    return Line(msgspec.json.decode(raw, type=_Place).seq, log_id, raw, event)
+    return EventLine(msgspec.json.decode(raw, type=_Place).seq, log_id, raw, event)
 
 
-class Watch:
+class SessionWatch:
     """A session's events from a cursor on, for as long as somebody reads them.
 
     The connection may break as often as it likes: `Note`s tell of it, no event is lost and none comes twice.
@@ -281,17 +283,17 @@ class Watch:
         after: int,
         log_id: str = "",
         *,
-        patience: Patience | None = None,
+        patience: ReconnectDelays | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._locate = locate
         self._session = session
         self.seq = after
         self.log_id = log_id
-        self._patience = patience or Patience()
+        self._patience = patience or ReconnectDelays()
         self._sleep = sleep
 
-    async def told(self) -> AsyncGenerator[Line | Note, None]:
+    async def told(self) -> AsyncGenerator[EventLine | Note, None]:
         """To be closed by its reader (`contextlib.aclosing`): that closes the connection."""
         attempt = 0
         lost = False
@@ -335,7 +337,7 @@ class Watch:
     def _connect(self) -> websocket.connect:
         return open_socket(self._locate(), "/v1/ws", "fairlead.v1.json")
 
-    async def _subscribed(self, socket: websocket.ClientConnection) -> AsyncGenerator[Line | Note | None, None]:
+    async def _subscribed(self, socket: websocket.ClientConnection) -> AsyncGenerator[EventLine | Note | None, None]:
         """None when the subscription stands: there may be nothing to tell for a long time."""
         wanted = {"type": "subscribe", "id": 1, "session": self._session, "after": self.seq, "log_id": self.log_id}
         await socket.send(msgspec.json.encode(wanted).decode())

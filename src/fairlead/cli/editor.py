@@ -6,7 +6,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from fairlead.cli.errors import Usage
+from fairlead.cli.errors import UsageError
 
 
 def edit(text: str, suffix: str) -> str | None:
@@ -19,6 +19,6 @@ def edit(text: str, suffix: str) -> str | None:
         try:
             code = subprocess.run([*command, str(file)], check=False).returncode
         except OSError as error:
-            raise Usage(f"The editor {command[0]} cannot be started ({error.strerror}): set EDITOR.") from error
+            raise UsageError(f"The editor {command[0]} cannot be started ({error.strerror}): set EDITOR.") from error
         saved = file.read_text(encoding="utf-8", errors="replace") if code == 0 and file.is_file() else text
         return saved if saved != text else None

@@ -51,11 +51,11 @@ class CliError(Exception):
         self.code = code
 
 
-class Failed(CliError):
+class CommandFailed(CliError):
     pass
 
 
-class Usage(CliError):
+class UsageError(CliError):
     exit_code = ExitCode.USAGE
 
 
@@ -86,13 +86,13 @@ def _codes(kind: type[FairleadError] = FairleadError) -> Iterator[tuple[str, int
 
 def of_status(status: int, message: str, code: str = "") -> CliError:
     """The error for an HTTP answer of the gateway."""
-    kind: type[CliError] = Failed
+    kind: type[CliError] = CommandFailed
     if status in (401, 403):
         kind = Denied
     elif status == 404:
         kind = Missing
     elif status in (400, 405, 413, 415, 422):
-        kind = Usage
+        kind = UsageError
     return kind(message, code)
 
 
@@ -106,5 +106,5 @@ def of_error(error: FairleadError) -> CliError:
     exit_code: Any = getattr(error, "exit_code", None)
     # A data folder that is taken, damaged or too new: another one must be named, or this one mended.
     if exit_code == ExitCode.USAGE or isinstance(error, Damaged | FolderInUse):
-        return Usage(error.message, error.code)
+        return UsageError(error.message, error.code)
     return of_status(error.status, error.message, error.code)

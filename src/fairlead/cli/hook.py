@@ -37,25 +37,25 @@ BLOCKED: Final = 2
 """The exit code that blocks a tool, where no answer can be given."""
 
 
-class Failed(Exception):
+class HookFailed(Exception):
     """No answer, and asking again does not help; the text is for a person."""
 
 
-class Away(Exception):
+class GatewayUnreachable(Exception):
     """No answer for now: the gateway is away, or busy starting."""
 
 
-class Orphaned(Exception):
+class ParentGone(Exception):
     """Whoever started this has gone: nobody waits for the answer."""
 
 
-class Gateway:
+class HookGateway:
     """Where to ask, and with what."""
 
     def __init__(self, url: str, token: str, certificate: str = "") -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise Failed(f"{url[:200]!r} is no address of a gateway.")
+            raise HookFailed(f"{url[:200]!r} is no address of a gateway.")
         self._secure = parts.scheme == "https"
         self._host = parts.hostname
         self._port = parts.port or (443 if self._secure else 80)
@@ -79,12 +79,12 @@ class Gateway:
             begun = time.monotonic()
             try:
                 return self._ask_once(f"{self._path}/{event}", given, end)
-            except (Away, OSError) as error:
+            except (GatewayUnreachable, OSError) as error:
                 now = time.monotonic()
                 if now - begun > patience or not failing:
                     failing, delay = now, 0.1
                 if now - failing >= patience or now >= end:
-                    raise Failed(f"The gateway does not answer: {str(error) or type(error).__name__}.") from error
+                    raise HookFailed(f"The gateway does not answer: {str(error) or type(error).__name__}.") from error
             self._check_parent()
             time.sleep(delay)
             delay = min(2 * delay, 2.0)
@@ -98,8 +98,8 @@ class Gateway:
         if status == 200:
             return body
         if status >= 500 or status in (408, 429):
-            raise Away(_told(body) or f"status {status}")
-        raise Failed(f"The gateway refused: {_told(body) or status}")
+            raise GatewayUnreachable(_told(body) or f"status {status}")
+        raise HookFailed(f"The gateway refused: {_told(body) or status}")
 
     def _first(self, connection: socket.socket, end: float) -> bytes:
         """The answer's first bytes, when they come: a person may be asked for hours."""
@@ -110,7 +110,7 @@ class Gateway:
             except TimeoutError:
                 self._check_parent()
                 if time.monotonic() >= end:
-                    raise Failed("Nobody has decided about this call in all the time that there was.") from None
+                    raise HookFailed("Nobody has decided about this call in all the time that there was.") from None
             else:
                 connection.settimeout(NETWORK_S)
                 return first
@@ -130,7 +130,7 @@ class Gateway:
 
     def _check_parent(self) -> None:
         if os.getppid() != self._parent:
-            raise Orphaned
+            raise ParentGone
 
 
 def _response(data: bytes) -> tuple[int, bytes]:
@@ -140,7 +140,7 @@ def _response(data: bytes) -> tuple[int, bytes]:
     words = first.split(" ", 2)
     lengths = [line.partition(":")[2].strip() for line in lines if line.lower().startswith("content-length:")]
     if len(words) < 2 or not words[1].isdigit() or lengths != [str(len(body))]:
-        raise Away("the connection broke")
+        raise GatewayUnreachable("the connection broke")
     return int(words[1]), body
 
 
@@ -156,7 +156,7 @@ def run(event: str, given: BinaryIO, taken: BinaryIO, *, patience: float = PATIE
             _announce(given)
             return 0
         answer = _answer(event, given, patience if event == DECIDING else min(patience, COURTESY_S))
-    except Orphaned:
+    except ParentGone:
         return BLOCKED
     except Exception as error:
         if event != DECIDING:
@@ -173,27 +173,27 @@ def run(event: str, given: BinaryIO, taken: BinaryIO, *, patience: float = PATIE
 def _answer(event: str, given: BinaryIO, patience: float) -> bytes:
     url, token = os.environ.get(URL, ""), os.environ.get(TOKEN, "")
     if not url or not token:
-        raise Failed(f"{URL} and {TOKEN} are not set: this hook is for sessions that the gateway starts.")
-    gateway = Gateway(url, token, os.environ.get(CERTIFICATE, ""))
+        raise HookFailed(f"{URL} and {TOKEN} are not set: this hook is for sessions that the gateway starts.")
+    gateway = HookGateway(url, token, os.environ.get(CERTIFICATE, ""))
     answer = gateway.ask(event, _read(given), patience)
     if not isinstance(json.loads(answer), dict):
-        raise Failed("The gateway's answer is not understood.")
+        raise HookFailed("The gateway's answer is not understood.")
     return answer
 
 
 def _read(given: BinaryIO) -> bytes:
     body = given.read(MOST_BYTES + 1)
     if len(body) > MOST_BYTES:
-        raise Failed(f"The call is larger than {MOST_BYTES} bytes.")
+        raise HookFailed(f"The call is larger than {MOST_BYTES} bytes.")
     return body
 
 
 def _announce(given: BinaryIO) -> None:
     """A CLI that a person started: the gateway is told of its session. Once a session, so it need not be as quick."""
-    from fairlead.cli.place import Wanted
+    from fairlead.cli.place import EndpointOptions
 
-    place = Wanted(os.environ.get("FAIRLEAD_URL"), os.environ.get("FAIRLEAD_TOKEN")).find()
-    Gateway(f"{place.url}/v1/hooks", place.token).ask(STARTING, _read(given), 0.0, COURTESY_S)
+    place = EndpointOptions(os.environ.get("FAIRLEAD_URL"), os.environ.get("FAIRLEAD_TOKEN")).find()
+    HookGateway(f"{place.url}/v1/hooks", place.token).ask(STARTING, _read(given), 0.0, COURTESY_S)
 
 
 def _told(body: bytes) -> str:

@@ -30,7 +30,7 @@ from fairlead.cli.commands import (
     terminal,
     trust,
 )
-from fairlead.cli.errors import CliError, ExitCode, Failed, of_error
+from fairlead.cli.errors import CliError, CommandFailed, ExitCode, of_error
 from fairlead.cli.options import examples
 from fairlead.model.errors import FairleadError
 
@@ -106,7 +106,7 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(ExitCode.FAILED)
     except OSError as error:
-        _end(Failed(f"{error.filename or 'A file'} cannot be used: {error.strerror or error}."))
+        _end(CommandFailed(f"{error.filename or 'A file'} cannot be used: {error.strerror or error}."))
 
 
 def _end(error: CliError) -> NoReturn:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from fairlead.cli.errors import Failed, Interrupted, Usage
+from fairlead.cli.errors import CommandFailed, Interrupted, UsageError
 
 T = TypeVar("T")
 _GATEWAY = "Gateway"
@@ -56,7 +56,7 @@ def checked_scopes(scopes: list[str] | None) -> tuple[str, ...]:
     wanted = listed(scopes)
     for scope in wanted:
         if scope not in SCOPES:
-            raise Usage(f"There is no scope {scope[:40]!r}: {', '.join(SCOPES)}.")
+            raise UsageError(f"There is no scope {scope[:40]!r}: {', '.join(SCOPES)}.")
     return wanted
 
 
@@ -71,9 +71,9 @@ def asynchronously(work: Coroutine[Any, Any, T]) -> T:
 def confirm(question: str) -> None:
     """Return if a person says yes to what was shown."""
     if not sys.stdin.isatty():
-        raise Usage("There is no terminal to ask on: look at what is shown, then say --yes.")
+        raise UsageError("There is no terminal to ask on: look at what is shown, then say --yes.")
     if not typer.confirm(question, default=False, err=True):
-        raise Failed("Nothing was changed.")
+        raise CommandFailed("Nothing was changed.")
 
 
 def examples(*lines: str) -> str:

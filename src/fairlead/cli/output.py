@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 from fairlead.cli.plain import clean, one_line
-from fairlead.cli.render import Flow, Piece, Row
+from fairlead.cli.render import Flow, Piece, RenderedRow
 
 _WIPE: Final = "\r\x1b[2K"
 """Back to the line's start, and the line is empty: understood by every terminal that understands colours."""
@@ -79,7 +79,7 @@ class Printer:
             match piece:
                 case Flow():
                     self._flow(piece)
-                case Row():
+                case RenderedRow():
                     self.fresh()
                     text = Text("  " * piece.indent)
                     for words, style in piece.spans:

@@ -10,13 +10,13 @@ from urllib.parse import urlsplit
 import msgspec
 
 from fairlead import config
-from fairlead.cli.errors import Denied, Unreachable, Usage
+from fairlead.cli.errors import Denied, Unreachable, UsageError
 
 SERVER_FILE = "server.json"
 TOKEN_FILE = "admin-token"
 
 
-class Place(msgspec.Struct, frozen=True):
+class Endpoint(msgspec.Struct, frozen=True):
     """A gateway's address and what opens it. `own`: it is the one that serves this data folder, on this machine."""
 
     url: str
@@ -35,19 +35,19 @@ class ServerFile(msgspec.Struct, frozen=True):
     pid: Annotated[int, msgspec.Meta(gt=0)]
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class EndpointOptions(msgspec.Struct, frozen=True):
     """What the command line said about the gateway; looked up again at every reconnect, since ports may change."""
 
     url: str | None = None
     token: str | None = None
     data: str | None = None
 
-    def find(self, env: Mapping[str, str] | None = None) -> Place:
+    def find(self, env: Mapping[str, str] | None = None) -> Endpoint:
         """Usage, Unreachable (nobody serves here), Denied (no token)."""
         env = os.environ if env is None else env
         if self.url:
             url = checked_url(self.url)
-            return Place(url, self.token or self._kept_token(url, env))
+            return Endpoint(url, self.token or self._kept_token(url, env))
         folder = self.folder(env)
         server = read_server_file(folder)
         if server is None:
@@ -55,7 +55,7 @@ class Wanted(msgspec.Struct, frozen=True):
                 f"No gateway runs on {folder}. Start one with: fairlead serve\n"
                 "For one elsewhere, name it with --url or FAIRLEAD_URL, or its data folder with --data."
             )
-        return Place(server.url.rstrip("/"), self.token or token_of(folder), own=True)
+        return Endpoint(server.url.rstrip("/"), self.token or token_of(folder), own=True)
 
     def folder(self, env: Mapping[str, str] | None = None) -> Path:
         """The data folder. Usage, if a setting is wrong."""
@@ -80,7 +80,7 @@ def checked_url(text: str) -> str:
     except ValueError:
         good = False
     if not good or any(c.isspace() for c in text):
-        raise Usage(f"--url {text[:80]!r} is not an address: http://127.0.0.1:7433 is one.")
+        raise UsageError(f"--url {text[:80]!r} is not an address: http://127.0.0.1:7433 is one.")
     return text.split("#")[0].split("?")[0].rstrip("/")
 
 

@@ -20,9 +20,9 @@ from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
 from fairlead.cli.client import open_socket, refused_socket, unreachable
-from fairlead.cli.errors import CliError, Failed, Missing, Usage
+from fairlead.cli.errors import CliError, CommandFailed, Missing, UsageError
 from fairlead.cli.output import hint
-from fairlead.cli.place import Place
+from fairlead.cli.place import Endpoint
 from fairlead.terminals.modes import CLEAR_HISTORY, UNDO
 
 LEAVE: Final = re.compile(rb"\x1d|\x1b\[93;5(?::1)?u|\x1b\[27;5;93~")
@@ -31,7 +31,7 @@ INTERRUPT: Final = re.compile(rb"\x03|\x1b\[99;5(?::1)?u|\x1b\[27;5;99~")
 """Ctrl-C, which leaves where no keys are sent."""
 
 
-class _Told(msgspec.Struct):
+class _ServerFrame(msgspec.Struct):
     type: str
     cols: int = 0
     rows: int = 0
@@ -40,12 +40,12 @@ class _Told(msgspec.Struct):
     message: str = ""
 
 
-class RawTerminal:
+class TtyBridge:
     """The terminal of this process. Usage, where there is none."""
 
     def __init__(self) -> None:
         if not (sys.stdin.isatty() and sys.stdout.isatty()):
-            raise Usage(
+            raise UsageError(
                 "This needs a terminal. What is on the session's screen is told by: GET /v1/sessions/ID/terminal"
             )
         self._in = sys.stdin.fileno()
@@ -81,7 +81,7 @@ class RawTerminal:
         return self._in
 
 
-async def join(place: Place, session: str, terminal: RawTerminal, *, view: bool) -> None:
+async def join(place: Endpoint, session: str, terminal: TtyBridge, *, view: bool) -> None:
     """Until the person leaves or the program has ended. CliError."""
     try:
         async with open_socket(place, f"/v1/sessions/{session}/terminal") as socket:
@@ -103,7 +103,7 @@ def _without_terminal(error: CliError, session: str) -> CliError:
 class _Visit:
     """One stay at a terminal."""
 
-    def __init__(self, socket: ClientConnection, terminal: RawTerminal, *, view: bool) -> None:
+    def __init__(self, socket: ClientConnection, terminal: TtyBridge, *, view: bool) -> None:
         self._socket = socket
         self._terminal = terminal
         self._view = view
@@ -129,7 +129,9 @@ class _Visit:
                     task.result()
             return self._left.result()
         except ConnectionClosed as error:
-            raise Failed("The gateway has closed the connection. The program goes on if the gateway does.") from error
+            raise CommandFailed(
+                "The gateway has closed the connection. The program goes on if the gateway does."
+            ) from error
         finally:
             loop.remove_reader(self._terminal.fileno())
             for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGWINCH):
@@ -166,22 +168,22 @@ class _Visit:
                 # What has scrolled away here is the person's own.
                 self._terminal.write(frame.replace(CLEAR_HISTORY, b""))
                 continue
-            told = msgspec.json.decode(frame, type=_Told)
+            told = msgspec.json.decode(frame, type=_ServerFrame)
             if told.type == "exit":
                 how = f"with {told.code}" if told.signal is None else f"by signal {told.signal}"
                 self._end(f"The program has ended {how}.")
                 return
             # Keys that came too late for the program: its end is told next.
             if told.type == "error" and told.code != "agent_gone":
-                raise Failed(told.message)
+                raise CommandFailed(told.message)
             if told.type == "size" and self._view:
                 self._check_room(told)
-        raise Failed("The gateway has closed the connection. The program goes on if the gateway does.")
+        raise CommandFailed("The gateway has closed the connection. The program goes on if the gateway does.")
 
-    def _check_room(self, told: _Told) -> None:
+    def _check_room(self, told: _ServerFrame) -> None:
         columns, rows = self._terminal.size
         if told.cols > columns or told.rows > rows:
-            raise Usage(
+            raise UsageError(
                 f"That terminal is {told.cols} x {told.rows}, yours only {columns} x {rows}: make the window larger, "
                 "or join without --view, which makes that one smaller."
             )

@@ -27,18 +27,18 @@ class Flow(msgspec.Struct, frozen=True):
     style: str = ""
 
 
-class Row(msgspec.Struct, frozen=True):
+class RenderedRow(msgspec.Struct, frozen=True):
     """A line of its own: spans of (text, style); none: whatever follows begins a line. `indent` in steps of two."""
 
     spans: tuple[tuple[str, str], ...]
     indent: int = 0
 
 
-Piece = Flow | Row
+Piece = Flow | RenderedRow
 
 
-def row(*spans: tuple[str, str], indent: int = 0) -> Row:
-    return Row(spans, indent)
+def row(*spans: tuple[str, str], indent: int = 0) -> RenderedRow:
+    return RenderedRow(spans, indent)
 
 
 def call_summary(given: dict[str, Any], limit: int = 200) -> str:
@@ -52,10 +52,10 @@ def call_summary(given: dict[str, Any], limit: int = 200) -> str:
     return one_line(msgspec.json.encode(given).decode(), limit) if given else ""
 
 
-def asked_rows(event: ev.PermissionAsked | ev.QuestionAsked | ev.PlanProposed) -> Iterator[Row]:
+def asked_rows(event: ev.PermissionRequested | ev.QuestionAsked | ev.PlanProposed) -> Iterator[RenderedRow]:
     """What a person is asked, whole and with nothing hidden."""
     match event:
-        case ev.PermissionAsked():
+        case ev.PermissionRequested():
             yield row(("? ", "bold yellow"), (f"{visible(event.tool)} asks for permission", "bold"))
             if event.title:
                 yield row((visible(event.title), ""), indent=1)
@@ -74,7 +74,7 @@ def asked_rows(event: ev.PermissionAsked | ev.QuestionAsked | ev.PlanProposed) -
             yield from (row((line, ""), indent=1) for line in visible(event.plan).split("\n"))
 
 
-def question_rows(question: dict[str, Any]) -> Iterator[Row]:
+def question_rows(question: dict[str, Any]) -> Iterator[RenderedRow]:
     yield row(("? ", "bold yellow"), (visible(str(question.get("question", ""))), "bold"))
     for number, option in enumerate(options(question), start=1):
         described = f"  {visible(option[1])}" if option[1] else ""
@@ -102,8 +102,8 @@ def seconds(ms: int) -> str:
     return f"{ms // 60_000} min {ms // 1000 % 60} s"
 
 
-def handover_words(event: ev.HandOverAsked | ev.HandOverSettled) -> str:
-    if isinstance(event, ev.HandOverAsked):
+def handover_words(event: ev.HandoverRequested | ev.HandoverSettled) -> str:
+    if isinstance(event, ev.HandoverRequested):
         waiting = f", after {', '.join(event.waits_for)}" if event.waits_for else ""
         return f"to be handed over to {event.link}{waiting}"
     if event.outcome == "moved":
@@ -113,7 +113,7 @@ def handover_words(event: ev.HandOverAsked | ev.HandOverSettled) -> str:
     return f"stays on {event.link}, the hand-over {how}{why}"
 
 
-class Renderer:
+class EventRenderer:
     """One session's reader. `hidden` are messages that need no repeating: the reader typed them. `working`: a turn
     was running before the first event."""
 
@@ -138,11 +138,11 @@ class Renderer:
                 yield from self._session(event)
             case ev.SessionClosed():
                 yield self._note(event, f"session closed: {event.reason}")
-            case ev.AgentStarted() | ev.AgentReady() | ev.InputDelta() | ev.ToolProgress() | ev.RecordKept():
+            case ev.AgentStarted() | ev.AgentReady() | ev.InputDelta() | ev.ToolProgress() | ev.RecordStored():
                 pass
             case ev.AgentExited():
                 yield from self._exited(event)
-            case ev.HandOverAsked() | ev.HandOverSettled():
+            case ev.HandoverRequested() | ev.HandoverSettled():
                 yield self._note(event, handover_words(event), "yellow")
             case ev.TurnStarted():
                 self._working = True
@@ -158,7 +158,7 @@ class Renderer:
                 yield from self._subagent(event)
             case ev.SubagentResolved():
                 yield self._note(event, f"what nobody was known for above was said by the subagent of {event.call}")
-            case ev.PermissionAsked() | ev.QuestionAsked() | ev.PlanProposed():
+            case ev.PermissionRequested() | ev.QuestionAsked() | ev.PlanProposed():
                 yield from self._asked(event)
             case ev.PermissionResolved() | ev.PermissionCancelled():
                 yield from self._decided(event)
@@ -180,11 +180,11 @@ class Renderer:
                     yield self._note(event, event.text)
             case ev.MessageQueued() | ev.MessageDequeued() | ev.MessageCancelled() | ev.MessageMoved():
                 yield from self._queue(event)
-            case ev.InterruptAsked():
+            case ev.InterruptRequested():
                 yield self._note(event, f"interrupt asked by {event.by or 'somebody'}", "yellow")
             case ev.Rewound():
                 yield self._note(event, "files were put back as they were")
-            case ev.Failure():
+            case ev.ErrorRaised():
                 yield self._row(event, ("✗ ", "red"), (f"{clean(event.code)}: {clean(event.message)}", "red"))
             case _:
                 assert_never(event)
@@ -194,10 +194,10 @@ class Renderer:
     def _indent(self, event: ev.Event) -> int:
         return self._depth.get(event.subagent or "", 1) if event.subagent else 0
 
-    def _row(self, event: ev.Event, *spans: tuple[str, str], deeper: int = 0) -> Row:
-        return Row(spans, self._indent(event) + deeper)
+    def _row(self, event: ev.Event, *spans: tuple[str, str], deeper: int = 0) -> RenderedRow:
+        return RenderedRow(spans, self._indent(event) + deeper)
 
-    def _note(self, event: ev.Event, text: str, style: str = "dim") -> Row:
+    def _note(self, event: ev.Event, text: str, style: str = "dim") -> RenderedRow:
         return self._row(event, (f"— {one_line(text, 500)}", style))
 
     # --- what was said -----------------------------------------------------------------------------------
@@ -285,13 +285,13 @@ class Renderer:
             indent = self._depth.pop(event.child, self._indent(event) + 1)
             style = "magenta" if event.status == "completed" else "red"
             summary = f" {one_line(event.summary, 200)}" if event.summary else ""
-            yield Row(((f"└ subagent {event.status}", style), (summary, "dim")), indent)
+            yield RenderedRow(((f"└ subagent {event.status}", style), (summary, "dim")), indent)
 
     # --- what a person is asked ------------------------------------------------------------------------------
 
-    def _asked(self, event: ev.PermissionAsked | ev.QuestionAsked | ev.PlanProposed) -> Iterator[Piece]:
+    def _asked(self, event: ev.PermissionRequested | ev.QuestionAsked | ev.PlanProposed) -> Iterator[Piece]:
         for asked in asked_rows(event):
-            yield Row(asked.spans, asked.indent + self._indent(event))
+            yield RenderedRow(asked.spans, asked.indent + self._indent(event))
 
     def _decided(self, event: ev.PermissionResolved | ev.PermissionCancelled) -> Iterator[Piece]:
         if isinstance(event, ev.PermissionCancelled):

@@ -3,17 +3,17 @@
 import os
 from collections.abc import Callable
 
-from fairlead.model.events import Event, PermissionAsked
+from fairlead.model.events import Event, PermissionRequested
 from fairlead.model.policy import Behavior, PermissionMode, Rule, format_rule, parse_rule
 from fairlead.sessions import disk
 from fairlead.sessions.policy import Fences, PolicyContext, ToolCall, decide, suggest
 
 
-def accepting(texts: tuple[str, ...]) -> Callable[[PermissionAsked, str], bool]:
+def accepting(texts: tuple[str, ...]) -> Callable[[PermissionRequested, str], bool]:
     """The function that tells whether these rules cover a request in a folder. BadRule."""
     rules = tuple(parse_rule(text, Behavior.ALLOW) for text in texts)
 
-    def accepts(event: PermissionAsked, cwd: str) -> bool:
+    def accepts(event: PermissionRequested, cwd: str) -> bool:
         verdict = decide(ToolCall(event.tool, event.input), _context(cwd, rules))
         return verdict.behavior is Behavior.ALLOW and verdict.by == "rule"
 
@@ -22,7 +22,7 @@ def accepting(texts: tuple[str, ...]) -> Callable[[PermissionAsked, str], bool]:
 
 def always(event: Event, cwd: str) -> tuple[str, ...]:
     """What an "always" would remember: the narrowest rules of use, else what the agent suggests itself."""
-    if not isinstance(event, PermissionAsked):
+    if not isinstance(event, PermissionRequested):
         return ()
     found = suggest(ToolCall(event.tool, event.input), _context(cwd, ()))
     return tuple(format_rule(rule) for rule in found) or event.suggestions

@@ -16,11 +16,11 @@ from typing import Any
 import msgspec
 
 from fairlead.cli.asking import Asked, Dialog, Edit
-from fairlead.cli.client import Api, Line, Note, Patience, Watch, segment
+from fairlead.cli.client import Api, EventLine, Note, ReconnectDelays, SessionWatch, segment
 from fairlead.cli.editor import edit
-from fairlead.cli.errors import CliError, Failed, Interrupted, Missing, Unreachable
+from fairlead.cli.errors import CliError, CommandFailed, Interrupted, Missing, Unreachable
 from fairlead.cli.output import Printer, hint, raw_line
-from fairlead.cli.render import Renderer, row
+from fairlead.cli.render import EventRenderer, row
 from fairlead.cli.rules import always
 from fairlead.clients.native.bodies import AnswerPermission, PostMessage
 from fairlead.model import events as ev
@@ -36,13 +36,13 @@ AHEAD = 1000
 """Events read ahead of what is shown; beyond that the socket waits."""
 
 
-class Typed(msgspec.Struct, frozen=True):
+class LineTyped(msgspec.Struct, frozen=True):
     """A line, or None at the end of the input."""
 
     text: str | None
 
 
-class Due(msgspec.Struct, frozen=True):
+class TimerFired(msgspec.Struct, frozen=True):
     """The grace of a request is over."""
 
     request: str
@@ -52,7 +52,7 @@ class CtrlC(msgspec.Struct, frozen=True):
     pass
 
 
-class Manner(msgspec.Struct, frozen=True, kw_only=True):
+class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How to talk. `ask`: there is a person at this terminal. `wait`: stay when somebody else has to answer.
     `cwd` is the session's folder. `accepts`: the request is allowed beforehand (--yes-to)."""
 
@@ -61,20 +61,22 @@ class Manner(msgspec.Struct, frozen=True, kw_only=True):
     wait: bool = False
     chat: bool = False
     cwd: str = ""
-    accepts: Callable[[ev.PermissionAsked], bool] = lambda event: False
-    patience: Patience = Patience()
+    accepts: Callable[[ev.PermissionRequested], bool] = lambda event: False
+    patience: ReconnectDelays = ReconnectDelays()
 
 
-class Talk:
+class ChatLoop:
     """One session, from a cursor on. `run` ends with the turn of a message, `attach` when the person leaves."""
 
-    def __init__(self, api: Api, view: SessionView, printer: Printer, renderer: Renderer, manner: Manner) -> None:
+    def __init__(
+        self, api: Api, view: SessionView, printer: Printer, renderer: EventRenderer, manner: RunOptions
+    ) -> None:
         self._api = api
         self.session = view.summary.session
         self._printer = printer
         self._renderer = renderer
         self._manner = manner
-        self._inbox: asyncio.Queue[Line | Note | Typed | Due | CtrlC | BaseException] = asyncio.Queue()
+        self._inbox: asyncio.Queue[EventLine | Note | LineTyped | TimerFired | CtrlC | BaseException] = asyncio.Queue()
         self._room = asyncio.Semaphore(AHEAD)
         self._asked: dict[str, Asked] = {}
         self._dialog: Dialog | None = None
@@ -100,7 +102,7 @@ class Talk:
         """Until the person leaves."""
         await self._loop(after, log_id)
 
-    def show(self, line: Line) -> None:
+    def show(self, line: EventLine) -> None:
         """Print an event, and remember what it leaves open."""
         if self._manner.json:
             raw_line(line.raw)
@@ -124,7 +126,7 @@ class Talk:
         if self._manner.ask or self._manner.chat:
             loop.add_reader(sys.stdin.fileno(), self._readable)
         for request in self._asked:
-            self._inbox.put_nowait(Due(request))
+            self._inbox.put_nowait(TimerFired(request))
         try:
             while True:
                 item = await self._inbox.get()
@@ -147,7 +149,7 @@ class Talk:
             self._printer.fresh()
 
     async def _watch(self, after: int, log_id: str) -> None:
-        watch = Watch(self._api.locate, self.session, after, log_id, patience=self._manner.patience)
+        watch = SessionWatch(self._api.locate, self.session, after, log_id, patience=self._manner.patience)
         try:
             async with aclosing(watch.told()) as events:
                 async for told in events:
@@ -172,37 +174,39 @@ class Talk:
         self._input += data
         if not data:
             asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
-            self._inbox.put_nowait(Typed(None))
+            self._inbox.put_nowait(LineTyped(None))
         *lines, rest = self._input.split(b"\n")
         self._input = bytearray(rest)
         for line in lines:
-            self._inbox.put_nowait(Typed(line.decode("utf-8", "replace")))
+            self._inbox.put_nowait(LineTyped(line.decode("utf-8", "replace")))
 
-    async def _handle(self, item: Line | Note | Typed | Due | CtrlC) -> tuple[ev.TurnEnded | None, bool]:
+    async def _handle(
+        self, item: EventLine | Note | LineTyped | TimerFired | CtrlC
+    ) -> tuple[ev.TurnEnded | None, bool]:
         """(the end of our turn, whether to leave)."""
         match item:
-            case Line():
+            case EventLine():
                 self._room.release()
                 return await self._line(item), False
             case Note():
                 self._room.release()
                 await self._noted(item)
-            case Due():
+            case TimerFired():
                 await self._due(item.request)
             case CtrlC():
                 await self._ctrl_c()
-            case Typed():
+            case LineTyped():
                 return None, await self._typed(item.text)
         return None, False
 
     # --- events ----------------------------------------------------------------------------------------------
 
-    async def _line(self, line: Line) -> ev.TurnEnded | None:
+    async def _line(self, line: EventLine) -> ev.TurnEnded | None:
         self.show(line)
         event = line.event
         match event:
-            case ev.PermissionAsked() | ev.QuestionAsked() | ev.PlanProposed():
-                asyncio.get_running_loop().call_later(GRACE, self._inbox.put_nowait, Due(event.request))
+            case ev.PermissionRequested() | ev.QuestionAsked() | ev.PlanProposed():
+                asyncio.get_running_loop().call_later(GRACE, self._inbox.put_nowait, TimerFired(event.request))
             case ev.PermissionResolved() | ev.PermissionCancelled():
                 if self._dialog is not None and self._dialog.event.request == event.request:
                     self._dialog = None
@@ -210,7 +214,7 @@ class Talk:
             case ev.MessageCancelled() if event.message == self._mine:
                 if self._interrupted:
                     raise Interrupted("The message was taken back before its turn came.")
-                raise Failed("The message was taken back before its turn came.")
+                raise CommandFailed("The message was taken back before its turn came.")
             case ev.TurnEnded() if self._my_turn is not None and event.turn == self._my_turn:
                 return event
             case _:
@@ -232,7 +236,7 @@ class Talk:
                 self._calls.pop(event.call, None)
             case ev.UserMessage() if event.message == self._mine:
                 self._my_turn = event.turn or self._turn
-            case ev.PermissionAsked() | ev.QuestionAsked() | ev.PlanProposed():
+            case ev.PermissionRequested() | ev.QuestionAsked() | ev.PlanProposed():
                 self._asked[event.request] = event
             case ev.PermissionResolved() | ev.PermissionCancelled():
                 self._asked.pop(event.request, None)
@@ -246,7 +250,7 @@ class Talk:
             await self._api.refresh()
             for request in self._asked:
                 # An answer may have found nobody to take it.
-                self._inbox.put_nowait(Due(request))
+                self._inbox.put_nowait(TimerFired(request))
 
     # --- what a person is asked ------------------------------------------------------------------------------
 
@@ -254,13 +258,13 @@ class Talk:
         event = self._asked.get(request)
         if event is None:
             return
-        if isinstance(event, ev.PermissionAsked) and self._manner.accepts(event):
+        if isinstance(event, ev.PermissionRequested) and self._manner.accepts(event):
             await self._answer(request, AnswerPermission(behavior="allow"))
         elif self._manner.ask:
             if self._dialog is None:
                 self._begin(event)
         elif not self._manner.wait:
-            raise Failed(
+            raise CommandFailed(
                 "The agent waits for an answer, and there is no terminal to ask on. It stays open; answer it with:\n"
                 f"  fairlead permit {self.session} --allow     (or --deny, or --answer for a question)\n"
                 f"and follow with: fairlead attach {self.session}\n"
@@ -300,7 +304,9 @@ class Talk:
                 await self._send(text)
             return False
         if text is None:
-            raise Failed("The input has ended; the request stays open. Answer it with: fairlead permit " + self.session)
+            raise CommandFailed(
+                "The input has ended; the request stays open. Answer it with: fairlead permit " + self.session
+            )
         dialog = self._dialog
         answer = dialog.typed(text)
         if isinstance(answer, Edit):

@@ -8,7 +8,7 @@ import msgspec
 
 from fairlead.model.auth import Scope
 from fairlead.model.errors import NotAllowed, TooMany
-from fairlead.model.requests import Action
+from fairlead.model.requests import ServiceCall
 
 DEFAULT_SCOPES: tuple[Scope, ...] = ("view", "chat", "approve")
 """What a user may who signs in, where nothing else was said. A terminal is the whole machine: it has to be given."""
@@ -46,7 +46,7 @@ class TooManyAttempts(TooMany):
         self.seconds = seconds
 
 
-class SignIn(Action, frozen=True):
+class SignIn(ServiceCall, frozen=True):
     """-> `SignedIn`; WrongPassword, TooManyAttempts. `peer` is the address that it is asked from."""
 
     name: str
@@ -54,7 +54,7 @@ class SignIn(Action, frozen=True):
     peer: str
 
 
-class AcceptInvitation(Action, frozen=True):
+class AcceptInvitation(ServiceCall, frozen=True):
     """-> `SignedIn`: makes the user. The invitation is used up, whoever else has it. BadInvitation."""
 
     code: str
@@ -62,27 +62,27 @@ class AcceptInvitation(Action, frozen=True):
     password: str
 
 
-class RenewToken(Action, frozen=True):
+class RenewToken(ServiceCall, frozen=True):
     """-> `SignedIn` with a new token for the one who asks, or None: it is not a user's, or (unless `now`) less than
     half of its time is over."""
 
     now: bool = False
 
 
-class SetPassword(Action, frozen=True):
+class SetPassword(ServiceCall, frozen=True):
     """-> `admin.UserView`. Whoever was signed in as that user is not any more."""
 
     name: str
     password: str
 
 
-class RemoveUser(Action, frozen=True):
+class RemoveUser(ServiceCall, frozen=True):
     """-> None. With all credentials of that user."""
 
     name: str
 
 
-class CreateInvitation(Action, frozen=True):
+class CreateInvitation(ServiceCall, frozen=True):
     """-> `Invitation`: whoever has it may make one user, with these scopes."""
 
     scopes: tuple[Scope, ...] = DEFAULT_SCOPES
@@ -97,7 +97,7 @@ class SignedIn(msgspec.Struct, frozen=True, kw_only=True):
     expires: int
 
 
-class Invitation(msgspec.Struct, frozen=True, kw_only=True):
+class UserInvitation(msgspec.Struct, frozen=True, kw_only=True):
     """`url` is the page to open it on, with the code in its fragment."""
 
     url: str

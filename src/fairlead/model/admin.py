@@ -10,12 +10,12 @@ import msgspec
 
 from fairlead.model.accounts import DEFAULT_SCOPES
 from fairlead.model.auth import Identity, Scope
-from fairlead.model.requests import Action
+from fairlead.model.requests import ServiceCall
 
 # --- credentials ----------------------------------------------------------------------------------
 
 
-class CreateToken(Action, frozen=True):
+class CreateToken(ServiceCall, frozen=True):
     """-> `NewCredential`"""
 
     name: str
@@ -23,20 +23,20 @@ class CreateToken(Action, frozen=True):
     user: str = ""
 
 
-class ListCredentials(Action, frozen=True):
+class ListCredentials(ServiceCall, frozen=True):
     """-> tuple of `CredentialView`"""
 
     kind: Literal["token", "device"]
 
 
-class RevokeCredential(Action, frozen=True):
+class RevokeCredential(ServiceCall, frozen=True):
     """-> `CredentialView`. Its sockets are closed with it."""
 
     kind: Literal["token", "device"]
     id: str
 
 
-class CreateLoginCode(Action, frozen=True):
+class CreateLoginCode(ServiceCall, frozen=True):
     """-> `LoginCode`. Without scopes or user: those of the one who asks."""
 
     name: str = ""
@@ -44,24 +44,24 @@ class CreateLoginCode(Action, frozen=True):
     user: str = ""
 
 
-class Login(Action, frozen=True):
+class Login(ServiceCall, frozen=True):
     """-> `NewCredential` of a device. The code is spent, whoever else has it."""
 
     code: str
     name: str = ""
 
 
-class IssueTicket(Action, frozen=True):
+class IssueTicket(ServiceCall, frozen=True):
     """-> `Ticket` for one socket of the one who asks."""
 
 
-class SignDownload(Action, frozen=True):
+class SignDownload(ServiceCall, frozen=True):
     """-> `SignedUrl`: the path with a signature that opens it for a short time, as the one who asks."""
 
     path: str
 
 
-class AddUser(Action, frozen=True):
+class AddUser(ServiceCall, frozen=True):
     """-> `UserView`. With a password, that user can sign in and has these scopes."""
 
     name: str
@@ -69,7 +69,7 @@ class AddUser(Action, frozen=True):
     scopes: tuple[Scope, ...] = DEFAULT_SCOPES
 
 
-class ListUsers(Action, frozen=True):
+class ListUsers(ServiceCall, frozen=True):
     """-> tuple of `UserView`"""
 
 
@@ -118,17 +118,17 @@ class UserView(msgspec.Struct, frozen=True, kw_only=True):
 # --- trusted folders --------------------------------------------------------------------------------
 
 
-class ListTrusted(Action, frozen=True):
+class ListTrusted(ServiceCall, frozen=True):
     """-> tuple of `TrustedFolder`"""
 
 
-class InspectFolder(Action, frozen=True):
+class InspectFolder(ServiceCall, frozen=True):
     """-> `FolderReport`"""
 
     path: str
 
 
-class ListFolders(Action, frozen=True):
+class ListFolders(ServiceCall, frozen=True):
     """-> `FolderPage`. Empty: the allowed roots themselves. OutsideRoots, NotFound"""
 
     path: str = ""
@@ -152,14 +152,14 @@ class FolderPage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     more: bool = False
 
 
-class TrustFolder(Action, frozen=True):
+class TrustFolder(ServiceCall, frozen=True):
     """-> `TrustedFolder`. `digest` is the report's: what was shown is what is trusted, Stale if it has changed."""
 
     path: str
     digest: str
 
 
-class UntrustFolder(Action, frozen=True):
+class UntrustFolder(ServiceCall, frozen=True):
     """-> bool: it was trusted."""
 
     path: str
@@ -189,20 +189,20 @@ class FolderReport(msgspec.Struct, frozen=True, kw_only=True):
 # --- transcripts ------------------------------------------------------------------------------------
 
 
-class ImportTranscript(Action, frozen=True):
+class ImportTranscript(ServiceCall, frozen=True):
     """-> `Imported`. By its id a session that is listed, by its path a file anywhere inside the homes or the roots."""
 
     session: str = ""
     path: str = ""
 
 
-class ArchiveTranscripts(Action, frozen=True):
+class ArchiveTranscripts(ServiceCall, frozen=True):
     """-> `ArchiveView`. May sessions be copied into our own store before the agent deletes them? None only asks."""
 
     on: bool | None = None
 
 
-class AnnounceSession(Action, frozen=True):
+class AnnounceSession(ServiceCall, frozen=True):
     """-> `Announced`. An agent that a person started tells of its session: its file, inside the agent's own homes."""
 
     session: str

@@ -30,7 +30,7 @@ class Record(msgspec.Struct, frozen=True):
     name: str = ""
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class Interpretation(msgspec.Struct, frozen=True):
     """What one record means. The record's bytes are stored beside the first event; no event, not stored.
 
     `drop` are the seqs of deltas that these events repeat: the log lets them go with the same append."""
@@ -45,22 +45,22 @@ class Interpreter(Protocol):
     It has a memory; `snapshot` and `restore` carry it over a restart. The core calls `placed` with the seq
     that each delta event got, so that the block that repeats them can say so in its marks."""
 
-    def step(self, record: Record) -> Outcome: ...
+    def step(self, record: Record) -> Interpretation: ...
     def placed(self, event: Event, seq: int) -> None: ...
-    def exited(self, reason: str, cause: str) -> Outcome:
+    def exited(self, reason: str, cause: str) -> Interpretation:
         """The process is gone: what was open ends (calls, subagents, the turn). `cause` makes the event ids.
 
         A turn whose final answer was seen has completed; else it failed with `reason`, or was cancelled if an
         interrupt was asked for."""
         ...
 
-    def settle(self) -> Outcome:
+    def settle(self) -> Interpretation:
         """A transcript has grown no more for a while: a turn whose final answer was seen is over.
 
         A transcript does not say so itself; without this, the next prompt would."""
         ...
 
-    def give_up(self, cause: str) -> Outcome:
+    def give_up(self, cause: str) -> Interpretation:
         """What waits to be known as somebody's has waited long enough: it is told as nobody's. `cause` makes ids."""
         ...
 
@@ -105,7 +105,7 @@ class ToolCheck(msgspec.Struct, frozen=True):
     folder: str = ""
 
 
-class Ask(msgspec.Struct, frozen=True):
+class PermissionRequest(msgspec.Struct, frozen=True):
     """The agent asks whether it may use a tool (also: a question to the person, a plan to approve)."""
 
     request: RequestId
@@ -134,7 +134,7 @@ class AgentSink(Protocol):
 
     async def records(self, batch: Sequence[Record]) -> None: ...
     async def check(self, call: ToolCheck) -> Verdict: ...
-    async def asked(self, ask: Ask) -> None: ...
+    async def asked(self, ask: PermissionRequest) -> None: ...
     async def ask_cancelled(self, request: RequestId) -> None: ...
     async def mcp(self, server: str, message: Mapping[str, Any]) -> Mapping[str, Any] | None: ...
     async def exited(self, exit: Exit) -> None: ...
@@ -206,7 +206,7 @@ class AgentInfo(msgspec.Struct, frozen=True, kw_only=True):
     problem: str = ""
 
 
-class Child(msgspec.Struct, frozen=True, kw_only=True):
+class ProcessInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A process of ours, recorded before its first byte, so that a restarted gateway knows it again."""
 
     session: SessionId
@@ -246,7 +246,7 @@ class AgentKind(Protocol):
         """Start it and wait until it is ready for a prompt. AgentMissing, AgentGone (with its own words)."""
         ...
 
-    async def invite(self, launch: Launch, sink: AgentSink, record_child: "ChildRecorder") -> "Guest":
+    async def invite(self, launch: Launch, sink: AgentSink, record_child: "ChildRecorder") -> "InvitedAgent":
         """Expect an agent that a person starts and that dials in. BadRequest where this kind cannot."""
         ...
 
@@ -254,7 +254,7 @@ class AgentKind(Protocol):
         """The routes by which agents of this kind come in, where there are any."""
         ...
 
-    async def follow(self, child: Child, sink: AgentSink, after: MessageId | None) -> None:
+    async def follow(self, child: ProcessInfo, sink: AgentSink, after: MessageId | None) -> None:
         """A child that outlived its gateway, or died with it: give the records that its transcript has after the
         prompt `after` (origin `transcript`; the interpreter knows those it has seen), until it exits; then
         `sink.exited`."""
@@ -264,12 +264,12 @@ class AgentKind(Protocol):
         """Delete the agent's own file of a session, where there is one: only when a person asked for it."""
         ...
 
-    async def end(self, child: Child) -> None:
+    async def end(self, child: ProcessInfo) -> None:
         """End a child that outlived its gateway (`--on-restart=kill`), by pid and start time, and its group."""
         ...
 
 
-class Invitation(msgspec.Struct, frozen=True, kw_only=True):
+class AgentInvitation(msgspec.Struct, frozen=True, kw_only=True):
     """How a person starts a session's agent by hand: `command` is a line for a POSIX shell, token included."""
 
     url: str
@@ -277,11 +277,11 @@ class Invitation(msgspec.Struct, frozen=True, kw_only=True):
     command: str
 
 
-class Guest(Protocol):
+class InvitedAgent(Protocol):
     """An agent that a person was invited to start."""
 
     @property
-    def invitation(self) -> Invitation: ...
+    def invitation(self) -> AgentInvitation: ...
 
     async def arrival(self) -> Agent:
         """When it has dialed in and takes prompts. AgentGone if it is called off, or does not get so far."""
@@ -295,4 +295,4 @@ class Guest(Protocol):
 class ChildRecorder(Protocol):
     """Told of a process before its first byte. The core forgets it when `AgentSink.exited` has been logged."""
 
-    async def started(self, child: Child) -> None: ...
+    async def started(self, child: ProcessInfo) -> None: ...

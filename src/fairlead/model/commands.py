@@ -28,12 +28,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
     link: Link = "stdio"
 
 
-class Base(msgspec.Struct, frozen=True, kw_only=True, tag_field="command", omit_defaults=True):
+class CommandBase(msgspec.Struct, frozen=True, kw_only=True, tag_field="command", omit_defaults=True):
     session: SessionId
     key: str = ""
 
 
-class Create(Base, frozen=True, kw_only=True, tag="create"):
+class Create(CommandBase, frozen=True, kw_only=True, tag="create"):
     """Open a session; `session` is the id it gets."""
 
     cwd: str = ""
@@ -43,7 +43,7 @@ class Create(Base, frozen=True, kw_only=True, tag="create"):
     resume: str = ""
 
 
-class Send(Base, frozen=True, kw_only=True, tag="send"):
+class Send(CommandBase, frozen=True, kw_only=True, tag="send"):
     """A prompt: a turn of its own, queued while the agent works; with `wait` false it is refused then, Busy."""
 
     content: tuple[Content, ...]
@@ -51,18 +51,18 @@ class Send(Base, frozen=True, kw_only=True, tag="send"):
     wait: bool = True
 
 
-class Steer(Base, frozen=True, kw_only=True, tag="steer"):
+class Steer(CommandBase, frozen=True, kw_only=True, tag="steer"):
     """A word into the running turn."""
 
     content: tuple[Content, ...]
     message: MessageId | None = None
 
 
-class Interrupt(Base, frozen=True, kw_only=True, tag="interrupt"):
+class Interrupt(CommandBase, frozen=True, kw_only=True, tag="interrupt"):
     pass
 
 
-class Answer(Base, frozen=True, kw_only=True, tag="answer"):
+class AnswerPermission(CommandBase, frozen=True, kw_only=True, tag="answer"):
     """To a permission, a question or a plan. The first answer wins."""
 
     request: RequestId
@@ -74,24 +74,24 @@ class Answer(Base, frozen=True, kw_only=True, tag="answer"):
     interrupt: bool = False
 
 
-class SetMode(Base, frozen=True, kw_only=True, tag="set_mode"):
+class SetMode(CommandBase, frozen=True, kw_only=True, tag="set_mode"):
     """`request`: the client's own name of this request, told to everybody with the change."""
 
     mode: str
     request: str = ""
 
 
-class SetModel(Base, frozen=True, kw_only=True, tag="set_model"):
+class SetModel(CommandBase, frozen=True, kw_only=True, tag="set_model"):
     """An empty model is the agent's default."""
 
     model: str
 
 
-class SetThinking(Base, frozen=True, kw_only=True, tag="set_thinking"):
+class SetThinking(CommandBase, frozen=True, kw_only=True, tag="set_thinking"):
     budget: int | None
 
 
-class SetRules(Base, frozen=True, kw_only=True, tag="set_rules"):
+class SetRules(CommandBase, frozen=True, kw_only=True, tag="set_rules"):
     """The rules for tools that a client keeps and brings along, in place of those that were brought before. What may
     not be a session's rule is left out: the answer's data has it in `refused`, with the reason. A tool of files
     without a path (`Write`) means the session's folder: `narrowed` has the rule that stands for it."""
@@ -100,18 +100,18 @@ class SetRules(Base, frozen=True, kw_only=True, tag="set_rules"):
     deny: tuple[str, ...] = ()
 
 
-class Configure(Base, frozen=True, kw_only=True, tag="configure"):
+class Configure(CommandBase, frozen=True, kw_only=True, tag="configure"):
     """The settings that need a restart of the agent; it happens before the next turn."""
 
     settings: Settings
 
 
-class Rewind(Base, frozen=True, kw_only=True, tag="rewind"):
+class Rewind(CommandBase, frozen=True, kw_only=True, tag="rewind"):
     message: MessageId
     dry_run: bool = False
 
 
-class Fork(Base, frozen=True, kw_only=True, tag="fork"):
+class Fork(CommandBase, frozen=True, kw_only=True, tag="fork"):
     """A new session `child` that goes on from here, or from just after the turn of `at` (a message id)."""
 
     child: SessionId
@@ -119,24 +119,24 @@ class Fork(Base, frozen=True, kw_only=True, tag="fork"):
     title: str = ""
 
 
-class MoveMessage(Base, frozen=True, kw_only=True, tag="move_message"):
+class MoveMessage(CommandBase, frozen=True, kw_only=True, tag="move_message"):
     message: MessageId
     position: int
 
 
-class CancelMessage(Base, frozen=True, kw_only=True, tag="cancel_message"):
+class CancelMessage(CommandBase, frozen=True, kw_only=True, tag="cancel_message"):
     message: MessageId
 
 
-class Rename(Base, frozen=True, kw_only=True, tag="rename"):
+class Rename(CommandBase, frozen=True, kw_only=True, tag="rename"):
     title: str
 
 
-class Archive(Base, frozen=True, kw_only=True, tag="archive"):
+class ArchiveSession(CommandBase, frozen=True, kw_only=True, tag="archive"):
     archived: bool = True
 
 
-class Share(Base, frozen=True, kw_only=True, tag="share"):
+class ShareSession(CommandBase, frozen=True, kw_only=True, tag="share"):
     """Let another user, or everybody, see and steer the session; with `remove` no more. Its owner's or an admin's."""
 
     user: str = ""
@@ -144,28 +144,28 @@ class Share(Base, frozen=True, kw_only=True, tag="share"):
     remove: bool = False
 
 
-class Close(Base, frozen=True, kw_only=True, tag="close"):
+class Close(CommandBase, frozen=True, kw_only=True, tag="close"):
     """End the agent's process; the next message resumes the session."""
 
 
-class Delete(Base, frozen=True, kw_only=True, tag="delete"):
+class Delete(CommandBase, frozen=True, kw_only=True, tag="delete"):
     """Leaves a tombstone, and the agent's own file unless `files`."""
 
     files: bool = False
 
 
-class Control(Base, frozen=True, kw_only=True, tag="control"):
+class Control(CommandBase, frozen=True, kw_only=True, tag="control"):
     """A request of the agent's own control protocol, for what has no command of ours."""
 
     subtype: str
     fields: dict[str, Any] = {}
 
 
-class DialIn(Base, frozen=True, kw_only=True, tag="dial_in"):
+class DialIn(CommandBase, frozen=True, kw_only=True, tag="dial_in"):
     """Expect an agent that a person starts by hand. The answer's data says how: url, token and command, shown once."""
 
 
-class HandOver(Base, frozen=True, kw_only=True, tag="hand_over"):
+class StartHandover(CommandBase, frozen=True, kw_only=True, tag="hand_over"):
     """Go on over another link, with the history: when the turn is over, or `now`, which interrupts it.
 
     While something runs the wish waits and is told as an event; with `wait` false it is refused instead, Busy."""
@@ -175,11 +175,11 @@ class HandOver(Base, frozen=True, kw_only=True, tag="hand_over"):
     wait: bool = True
 
 
-class WithdrawHandOver(Base, frozen=True, kw_only=True, tag="withdraw_hand_over"):
+class WithdrawHandover(CommandBase, frozen=True, kw_only=True, tag="withdraw_hand_over"):
     """The session stays where it is; Stale once it is being moved."""
 
 
-class SetVariables(Base, frozen=True, kw_only=True, tag="set_variables"):
+class SetVariables(CommandBase, frozen=True, kw_only=True, tag="set_variables"):
     """Environment variables for the running agent, of the names that the configuration allows."""
 
     variables: dict[str, str]
@@ -190,7 +190,7 @@ Command = (
     | Send
     | Steer
     | Interrupt
-    | Answer
+    | AnswerPermission
     | SetMode
     | SetModel
     | SetThinking
@@ -201,15 +201,15 @@ Command = (
     | MoveMessage
     | CancelMessage
     | Rename
-    | Archive
-    | Share
+    | ArchiveSession
+    | ShareSession
     | Close
     | Delete
     | Control
     | DialIn
     | SetVariables
-    | HandOver
-    | WithdrawHandOver
+    | StartHandover
+    | WithdrawHandover
 )
 
 

@@ -5,7 +5,7 @@ from typing import Protocol
 from fairlead.model.ids import SessionId
 
 
-class Tokens(Protocol):
+class DialInTokens(Protocol):
     """Credentials that open the doors of one session's agent and nothing else."""
 
     def issue(self, session: SessionId) -> str:

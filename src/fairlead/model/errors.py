@@ -38,12 +38,12 @@ class FairleadError(Exception):
         self.data: dict[str, Any] = data
 
 
-class Refused(FairleadError):
+class RequestRejected(FairleadError):
     code = "refused"
     status = 400
 
 
-class BadRequest(Refused):
+class BadRequest(RequestRejected):
     code = "bad_request"
 
 
@@ -65,7 +65,7 @@ class BadMode(BadRequest):
         )
 
 
-class TooLarge(Refused):
+class TooLarge(RequestRejected):
     code = "too_large"
     status = 413
 
@@ -73,7 +73,7 @@ class TooLarge(Refused):
         super().__init__(f"The {what} has {size} bytes; at most {limit} are taken.", what=what, size=size, limit=limit)
 
 
-class NotAllowed(Refused):
+class NotAllowed(RequestRejected):
     code = "not_allowed"
     status = 403
 
@@ -89,7 +89,7 @@ class OutsideRoots(NotAllowed):
         )
 
 
-class Untrusted(NotAllowed):
+class UntrustedFolder(NotAllowed):
     code = "untrusted"
 
     def __init__(self, path: str) -> None:
@@ -99,7 +99,7 @@ class Untrusted(NotAllowed):
         )
 
 
-class NotFound(Refused):
+class NotFound(RequestRejected):
     code = "not_found"
     status = 404
 
@@ -107,17 +107,17 @@ class NotFound(Refused):
         super().__init__(f"There is no {what} {given[:80]}.", what=what, given=given[:80])
 
 
-class Stale(Refused):
+class Stale(RequestRejected):
     code = "stale"
     status = 409
 
 
-class Busy(Refused):
+class Busy(RequestRejected):
     code = "busy"
     status = 409
 
 
-class TooMany(Refused):
+class TooMany(RequestRejected):
     code = "too_many"
     status = 429
 
@@ -132,7 +132,7 @@ class AgentMissing(AgentFailed):
     status = 503
 
 
-class AgentGone(AgentFailed):
+class AgentNotRunning(AgentFailed):
     code = "agent_gone"
 
 
@@ -169,7 +169,7 @@ class Fenced(StoreError):
         super().__init__(f"Session {session} has a newer owner.", session=session)
 
 
-class Held(StoreError):
+class OwnedElsewhere(StoreError):
     """A live node owns it."""
 
     code = "held"

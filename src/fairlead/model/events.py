@@ -17,7 +17,7 @@ from fairlead.model.content import Content
 from fairlead.model.ids import CallId, EventId, MessageId, RequestId, SessionId, SubagentId, TurnId
 
 
-class Base(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", omit_defaults=True):
+class EventBase(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", omit_defaults=True):
     """What every event has."""
 
     id: EventId
@@ -29,7 +29,7 @@ class Base(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", omit_def
 # --- the session ---------------------------------------------------------------------------------
 
 
-class SessionOpened(Base, frozen=True, kw_only=True, tag="session.opened"):
+class SessionOpened(EventBase, frozen=True, kw_only=True, tag="session.opened"):
     cwd: str
     agent: str
     title: str = ""
@@ -40,7 +40,7 @@ class SessionOpened(Base, frozen=True, kw_only=True, tag="session.opened"):
     shared: tuple[str, ...] = ()
 
 
-class SessionForked(Base, frozen=True, kw_only=True, tag="session.forked"):
+class SessionForked(EventBase, frozen=True, kw_only=True, tag="session.forked"):
     """This session goes on from `parent` at `seq`; what the parent said up to there is its own history."""
 
     parent: SessionId
@@ -51,14 +51,14 @@ class SessionForked(Base, frozen=True, kw_only=True, tag="session.forked"):
     """The user it belongs to, where that is another than the parent's."""
 
 
-class SessionResumed(Base, frozen=True, kw_only=True, tag="session.resumed"):
+class SessionResumed(EventBase, frozen=True, kw_only=True, tag="session.resumed"):
     """A new process goes on with this session's history; `agent_session` is the agent's id of it."""
 
     agent_session: str
     message: MessageId | None = None
 
 
-class SessionChanged(Base, frozen=True, kw_only=True, tag="session.changed"):
+class SessionChanged(EventBase, frozen=True, kw_only=True, tag="session.changed"):
     """Title, archive flag, settings, the rules that clients brought along, whose it is or with whom it is shared; only
     what changed is set."""
 
@@ -72,7 +72,7 @@ class SessionChanged(Base, frozen=True, kw_only=True, tag="session.changed"):
     by: str = ""
 
 
-class SessionClosed(Base, frozen=True, kw_only=True, tag="session.closed"):
+class SessionClosed(EventBase, frozen=True, kw_only=True, tag="session.closed"):
     reason: str
     by: str = ""
 
@@ -80,7 +80,7 @@ class SessionClosed(Base, frozen=True, kw_only=True, tag="session.closed"):
 # --- the agent's process --------------------------------------------------------------------------
 
 
-class AgentStarted(Base, frozen=True, kw_only=True, tag="agent.started"):
+class AgentStarted(EventBase, frozen=True, kw_only=True, tag="agent.started"):
     """A process was started; with `resumed` it goes on with the history of the one before."""
 
     agent: str
@@ -90,7 +90,7 @@ class AgentStarted(Base, frozen=True, kw_only=True, tag="agent.started"):
     reason: str = ""
 
 
-class AgentReady(Base, frozen=True, kw_only=True, tag="agent.ready"):
+class AgentReady(EventBase, frozen=True, kw_only=True, tag="agent.ready"):
     """What the agent said of itself at the start of a turn, told once and again when it changed."""
 
     agent_session: str
@@ -103,7 +103,7 @@ class AgentReady(Base, frozen=True, kw_only=True, tag="agent.ready"):
     mcp_servers: tuple[dict[str, Any], ...] = ()
 
 
-class AgentExited(Base, frozen=True, kw_only=True, tag="agent.exited"):
+class AgentExited(EventBase, frozen=True, kw_only=True, tag="agent.exited"):
     """`expected`: we ended it (idle, closed, restarted for settings). Else it crashed; `stderr` has its last words."""
 
     reason: str
@@ -113,7 +113,7 @@ class AgentExited(Base, frozen=True, kw_only=True, tag="agent.exited"):
     stderr: str = ""
 
 
-class HandOverAsked(Base, frozen=True, kw_only=True, tag="handover.asked"):
+class HandoverRequested(EventBase, frozen=True, kw_only=True, tag="handover.asked"):
     """The session is to go on over another link. `waits_for` says in words what it waits for, if anything."""
 
     link: Link
@@ -122,7 +122,7 @@ class HandOverAsked(Base, frozen=True, kw_only=True, tag="handover.asked"):
     by: str = ""
 
 
-class HandOverSettled(Base, frozen=True, kw_only=True, tag="handover.settled"):
+class HandoverSettled(EventBase, frozen=True, kw_only=True, tag="handover.settled"):
     """`link` is the one that the session has now; `reason` says why it is not the one that was asked for."""
 
     link: Link
@@ -134,7 +134,7 @@ class HandOverSettled(Base, frozen=True, kw_only=True, tag="handover.settled"):
 # --- turns -----------------------------------------------------------------------------------------
 
 
-class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
+class ModelUsage(msgspec.Struct, frozen=True, omit_defaults=True):
     """Tokens and money of one model in one turn."""
 
     input: int = 0
@@ -149,13 +149,13 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
 TurnStatus = Literal["completed", "failed", "cancelled"]
 
 
-class TurnStarted(Base, frozen=True, kw_only=True, tag="turn.started"):
+class TurnStarted(EventBase, frozen=True, kw_only=True, tag="turn.started"):
     """`trigger`: a prompt of ours, or the agent by itself (background work that reports back)."""
 
     trigger: Literal["prompt", "agent"] = "prompt"
 
 
-class TurnEnded(Base, frozen=True, kw_only=True, tag="turn.ended"):
+class TurnEnded(EventBase, frozen=True, kw_only=True, tag="turn.ended"):
     """`closed` names the calls that were still open and are over with it; `model_turns` counts the model's answers
     as the agent does."""
 
@@ -166,7 +166,7 @@ class TurnEnded(Base, frozen=True, kw_only=True, tag="turn.ended"):
     duration_ms: int = 0
     api_ms: int = 0
     model_turns: int = 0
-    usage: dict[str, Usage] = {}
+    usage: dict[str, ModelUsage] = {}
     errors: tuple[str, ...] = ()
     closed: tuple[CallId, ...] = ()
     output: Any = None
@@ -175,7 +175,7 @@ class TurnEnded(Base, frozen=True, kw_only=True, tag="turn.ended"):
 # --- what was said -----------------------------------------------------------------------------------
 
 
-class UserMessage(Base, frozen=True, kw_only=True, tag="user.message"):
+class UserMessage(EventBase, frozen=True, kw_only=True, tag="user.message"):
     """Handed to the agent. `via` steer went into a running turn; `synthetic` was made by the agent itself. `record` is
     the agent's own id of it, where it chose one of its own (a prompt that was typed into its terminal)."""
 
@@ -187,7 +187,7 @@ class UserMessage(Base, frozen=True, kw_only=True, tag="user.message"):
     record: str = ""
 
 
-class TextDelta(Base, frozen=True, kw_only=True, tag="text.delta"):
+class TextDelta(EventBase, frozen=True, kw_only=True, tag="text.delta"):
     """`offset` counts the characters of this block before this piece."""
 
     message: MessageId
@@ -196,7 +196,7 @@ class TextDelta(Base, frozen=True, kw_only=True, tag="text.delta"):
     text: str
 
 
-class ThinkingDelta(Base, frozen=True, kw_only=True, tag="thinking.delta"):
+class ThinkingDelta(EventBase, frozen=True, kw_only=True, tag="thinking.delta"):
     message: MessageId
     block: int
     offset: int
@@ -204,7 +204,7 @@ class ThinkingDelta(Base, frozen=True, kw_only=True, tag="thinking.delta"):
     signature: str = ""
 
 
-class InputDelta(Base, frozen=True, kw_only=True, tag="input.delta"):
+class InputDelta(EventBase, frozen=True, kw_only=True, tag="input.delta"):
     """A piece of a tool call's input while the model writes it: JSON text, cut anywhere."""
 
     message: MessageId
@@ -215,7 +215,7 @@ class InputDelta(Base, frozen=True, kw_only=True, tag="input.delta"):
     json: str
 
 
-class Tokens(msgspec.Struct, frozen=True, omit_defaults=True):
+class TokenCount(msgspec.Struct, frozen=True, omit_defaults=True):
     """What one answer of the model took, as far as the agent knew when it told it. The turn's end has the sum."""
 
     input: int = 0
@@ -229,7 +229,7 @@ Mark = tuple[int, int]
 """`(seq, offset)`: up to that delta, so many characters of the block were told."""
 
 
-class Text(Base, frozen=True, kw_only=True, tag="text"):
+class Text(EventBase, frozen=True, kw_only=True, tag="text"):
     """A whole block of the answer. With marks it was streamed before; its deltas are gone from the log.
 
     `tokens` are on the last block of a record, be it text, thinking or a call."""
@@ -240,23 +240,23 @@ class Text(Base, frozen=True, kw_only=True, tag="text"):
     model: str = ""
     marks: tuple[Mark, ...] = ()
     error: str = ""
-    tokens: Tokens | None = None
+    tokens: TokenCount | None = None
 
 
-class Thinking(Base, frozen=True, kw_only=True, tag="thinking"):
+class Thinking(EventBase, frozen=True, kw_only=True, tag="thinking"):
     message: MessageId
     block: int
     text: str
     signature: str = ""
     model: str = ""
     marks: tuple[Mark, ...] = ()
-    tokens: Tokens | None = None
+    tokens: TokenCount | None = None
 
 
 # --- tools and subagents -------------------------------------------------------------------------------
 
 
-class ToolCalled(Base, frozen=True, kw_only=True, tag="tool.called"):
+class ToolCalled(EventBase, frozen=True, kw_only=True, tag="tool.called"):
     call: CallId
     name: str
     input: dict[str, Any]
@@ -264,17 +264,17 @@ class ToolCalled(Base, frozen=True, kw_only=True, tag="tool.called"):
     block: int = 0
     model: str = ""
     marks: tuple[Mark, ...] = ()
-    tokens: Tokens | None = None
+    tokens: TokenCount | None = None
 
 
-class ToolProgress(Base, frozen=True, kw_only=True, tag="tool.progress"):
+class ToolProgress(EventBase, frozen=True, kw_only=True, tag="tool.progress"):
     call: CallId
     name: str = ""
     elapsed_s: float = 0.0
     note: str = ""
 
 
-class ToolEnded(Base, frozen=True, kw_only=True, tag="tool.ended"):
+class ToolEnded(EventBase, frozen=True, kw_only=True, tag="tool.ended"):
     """`content` is what the model gets, `data` the agent's own structured result: both whole. `background`: the
     subagent that the call started goes on; without it, `subagent.ended` follows the end of such a call. A call that
     the model began to write and never made (there were only `input.delta` of it) ends so, too, as interrupted."""
@@ -288,7 +288,7 @@ class ToolEnded(Base, frozen=True, kw_only=True, tag="tool.ended"):
     background: bool = False
 
 
-class SubagentStarted(Base, frozen=True, kw_only=True, tag="subagent.started"):
+class SubagentStarted(EventBase, frozen=True, kw_only=True, tag="subagent.started"):
     """Its own `subagent` is the one that started it, or none; `child` is the new one."""
 
     child: SubagentId
@@ -299,14 +299,14 @@ class SubagentStarted(Base, frozen=True, kw_only=True, tag="subagent.started"):
     background: bool = False
 
 
-class SubagentEnded(Base, frozen=True, kw_only=True, tag="subagent.ended"):
+class SubagentEnded(EventBase, frozen=True, kw_only=True, tag="subagent.ended"):
     child: SubagentId
     call: CallId
     status: Literal["completed", "failed", "stopped"] = "completed"
     summary: str = ""
 
 
-class SubagentResolved(Base, frozen=True, kw_only=True, tag="subagent.resolved"):
+class SubagentResolved(EventBase, frozen=True, kw_only=True, tag="subagent.resolved"):
     """What was told in the main thread, as unresolved, is `child`'s: all of these messages and calls. Its call came."""
 
     child: SubagentId
@@ -318,7 +318,7 @@ class SubagentResolved(Base, frozen=True, kw_only=True, tag="subagent.resolved")
 # --- what a person is asked ----------------------------------------------------------------------------
 
 
-class PermissionAsked(Base, frozen=True, kw_only=True, tag="permission.asked"):
+class PermissionRequested(EventBase, frozen=True, kw_only=True, tag="permission.asked"):
     """`suggestions` are rules that an "always allow" would remember, in our notation."""
 
     request: RequestId
@@ -332,7 +332,7 @@ class PermissionAsked(Base, frozen=True, kw_only=True, tag="permission.asked"):
     data: dict[str, Any] = {}
 
 
-class QuestionAsked(Base, frozen=True, kw_only=True, tag="question.asked"):
+class QuestionAsked(EventBase, frozen=True, kw_only=True, tag="question.asked"):
     """AskUserQuestion: answered like a permission, with `answers`."""
 
     tool: ClassVar[str] = "AskUserQuestion"
@@ -342,7 +342,7 @@ class QuestionAsked(Base, frozen=True, kw_only=True, tag="question.asked"):
     input: dict[str, Any] = {}
 
 
-class PlanProposed(Base, frozen=True, kw_only=True, tag="plan.proposed"):
+class PlanProposed(EventBase, frozen=True, kw_only=True, tag="plan.proposed"):
     """ExitPlanMode: approving it lets the agent begin."""
 
     tool: ClassVar[str] = "ExitPlanMode"
@@ -355,7 +355,7 @@ class PlanProposed(Base, frozen=True, kw_only=True, tag="plan.proposed"):
 Decider = Literal["person", "rule", "mode", "fence", "default"]
 
 
-class PermissionResolved(Base, frozen=True, kw_only=True, tag="permission.resolved"):
+class PermissionResolved(EventBase, frozen=True, kw_only=True, tag="permission.resolved"):
     """Decided, once. `by` names the person, `how` what decided, `rule` the rule. `asked`: a client was asked before."""
 
     request: RequestId
@@ -373,7 +373,7 @@ class PermissionResolved(Base, frozen=True, kw_only=True, tag="permission.resolv
     asked: bool = True
 
 
-class PermissionCancelled(Base, frozen=True, kw_only=True, tag="permission.cancelled"):
+class PermissionCancelled(EventBase, frozen=True, kw_only=True, tag="permission.cancelled"):
     request: RequestId
     reason: str
 
@@ -381,7 +381,7 @@ class PermissionCancelled(Base, frozen=True, kw_only=True, tag="permission.cance
 # --- settings that took effect ---------------------------------------------------------------------------
 
 
-class ModeChanged(Base, frozen=True, kw_only=True, tag="mode.changed"):
+class ModeChanged(EventBase, frozen=True, kw_only=True, tag="mode.changed"):
     """`request` is the asking client's own name of its request, where its protocol has such."""
 
     mode: str
@@ -389,12 +389,12 @@ class ModeChanged(Base, frozen=True, kw_only=True, tag="mode.changed"):
     request: str = ""
 
 
-class ModelChanged(Base, frozen=True, kw_only=True, tag="model.changed"):
+class ModelChanged(EventBase, frozen=True, kw_only=True, tag="model.changed"):
     model: str
     by: str = ""
 
 
-class ThinkingChanged(Base, frozen=True, kw_only=True, tag="thinking.changed"):
+class ThinkingChanged(EventBase, frozen=True, kw_only=True, tag="thinking.changed"):
     budget: int | None
     by: str = ""
 
@@ -402,17 +402,17 @@ class ThinkingChanged(Base, frozen=True, kw_only=True, tag="thinking.changed"):
 # --- the agent's housekeeping ------------------------------------------------------------------------------
 
 
-class Compaction(Base, frozen=True, kw_only=True, tag="compaction"):
+class Compaction(EventBase, frozen=True, kw_only=True, tag="compaction"):
     phase: Literal["started", "ended", "boundary"]
     trigger: str = ""
     pre_tokens: int = 0
 
 
-class RateLimit(Base, frozen=True, kw_only=True, tag="rate.limit"):
+class RateLimit(EventBase, frozen=True, kw_only=True, tag="rate.limit"):
     info: dict[str, Any]
 
 
-class HookProgress(Base, frozen=True, kw_only=True, tag="hook.progress"):
+class HookProgress(EventBase, frozen=True, kw_only=True, tag="hook.progress"):
     hook: str
     name: str
     event: str
@@ -422,7 +422,7 @@ class HookProgress(Base, frozen=True, kw_only=True, tag="hook.progress"):
     exit_code: int | None = None
 
 
-class Notice(Base, frozen=True, kw_only=True, tag="notice"):
+class Notice(EventBase, frozen=True, kw_only=True, tag="notice"):
     """Said beside the conversation: a retry, a local command's output, a sign-in, files kept."""
 
     kind: str
@@ -433,25 +433,25 @@ class Notice(Base, frozen=True, kw_only=True, tag="notice"):
 # --- the queue -------------------------------------------------------------------------------------------
 
 
-class MessageQueued(Base, frozen=True, kw_only=True, tag="message.queued"):
+class MessageQueued(EventBase, frozen=True, kw_only=True, tag="message.queued"):
     message: MessageId
     content: tuple[Content, ...]
     by: str = ""
 
 
-class MessageDequeued(Base, frozen=True, kw_only=True, tag="message.dequeued"):
+class MessageDequeued(EventBase, frozen=True, kw_only=True, tag="message.dequeued"):
     """Its turn has come: it leaves the queue and `user.message` follows."""
 
     message: MessageId
 
 
-class MessageCancelled(Base, frozen=True, kw_only=True, tag="message.cancelled"):
+class MessageCancelled(EventBase, frozen=True, kw_only=True, tag="message.cancelled"):
     message: MessageId
     by: str = ""
     reason: str = ""
 
 
-class MessageMoved(Base, frozen=True, kw_only=True, tag="message.moved"):
+class MessageMoved(EventBase, frozen=True, kw_only=True, tag="message.moved"):
     message: MessageId
     position: int
     by: str = ""
@@ -460,11 +460,11 @@ class MessageMoved(Base, frozen=True, kw_only=True, tag="message.moved"):
 # --- steering, faults, and the rest ----------------------------------------------------------------------
 
 
-class InterruptAsked(Base, frozen=True, kw_only=True, tag="interrupt.asked"):
+class InterruptRequested(EventBase, frozen=True, kw_only=True, tag="interrupt.asked"):
     by: str = ""
 
 
-class Rewound(Base, frozen=True, kw_only=True, tag="rewound"):
+class Rewound(EventBase, frozen=True, kw_only=True, tag="rewound"):
     """The agent put files back as they were before `message`."""
 
     message: MessageId
@@ -472,7 +472,7 @@ class Rewound(Base, frozen=True, kw_only=True, tag="rewound"):
     result: dict[str, Any] = {}
 
 
-class Failure(Base, frozen=True, kw_only=True, tag="error"):
+class ErrorRaised(EventBase, frozen=True, kw_only=True, tag="error"):
     """Something of ours or the agent's went wrong; `code` is one of the error tree's."""
 
     code: str
@@ -480,7 +480,7 @@ class Failure(Base, frozen=True, kw_only=True, tag="error"):
     data: dict[str, Any] = {}
 
 
-class RecordKept(Base, frozen=True, kw_only=True, tag="record"):
+class RecordStored(EventBase, frozen=True, kw_only=True, tag="record"):
     """A record that means nothing to us (`known` false) or nothing new: only its bytes are of interest.
 
     `of`: the bytes are the transcript's own copy of the record with this uuid, which history serves from now on. A row
@@ -504,8 +504,8 @@ Event = (
     | AgentStarted
     | AgentReady
     | AgentExited
-    | HandOverAsked
-    | HandOverSettled
+    | HandoverRequested
+    | HandoverSettled
     | TurnStarted
     | TurnEnded
     | UserMessage
@@ -520,7 +520,7 @@ Event = (
     | SubagentStarted
     | SubagentEnded
     | SubagentResolved
-    | PermissionAsked
+    | PermissionRequested
     | QuestionAsked
     | PlanProposed
     | PermissionResolved
@@ -536,10 +536,10 @@ Event = (
     | MessageDequeued
     | MessageCancelled
     | MessageMoved
-    | InterruptAsked
+    | InterruptRequested
     | Rewound
-    | Failure
-    | RecordKept
+    | ErrorRaised
+    | RecordStored
 )
 
 _encoder = msgspec.json.Encoder()

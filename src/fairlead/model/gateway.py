@@ -37,7 +37,7 @@ class Sink(Protocol):
     def fail(self, error: FairleadError) -> None: ...
 
 
-class Variant(Protocol):
+class FrameEncoder(Protocol):
     """One encoding of a log: protocol and options. Equal variants are one: its bytes are made once for all watchers.
 
     So it has no memory. Make it a frozen struct: those are equal when their fields are, and cannot change. Two objects
@@ -52,7 +52,7 @@ class Variant(Protocol):
         ...
 
 
-class Reading(Protocol):
+class CatchUpEncoder(Protocol):
     """One watcher's reading of the log, from the place where it left off until it is live again. Nobody shares it: it
     may remember. That of a `Contextual` variant is `Contextual`."""
 
@@ -70,19 +70,19 @@ class Contextual(Protocol):
 
 
 @runtime_checkable
-class Continuing(Protocol):
+class ResumableEncoder(Protocol):
     """A variant that tells a block that was streamed before only as far as the watcher lacks it.
 
     Who is live has had every piece, and `encode` goes by that. Who reads the log may have had some: the pieces are gone
     from it once the block is there."""
 
-    def reading(self, position: int, frame: int) -> Reading:
+    def reading(self, position: int, frame: int) -> CatchUpEncoder:
         """For a watcher that was told everything up to `position`, and the frames up to `frame` (of `Cursor`), and is
         handed the entries that are left after it."""
         ...
 
 
-class Watch(Protocol):
+class SubscriptionHandle(Protocol):
     """A running subscription. `verdict` gap: the cursor meant nothing here, the replay is from the first entry."""
 
     @property
@@ -120,8 +120,14 @@ class Gateway(Protocol):
     async def ask(self, who: Identity, query: Query) -> Any: ...
 
     async def watch(
-        self, who: Identity, session: SessionId, cursor: Cursor | None, variant: Variant, sink: Sink, view: str = ""
-    ) -> Watch:
+        self,
+        who: Identity,
+        session: SessionId,
+        cursor: Cursor | None,
+        variant: FrameEncoder,
+        sink: Sink,
+        view: str = "",
+    ) -> SubscriptionHandle:
         """No cursor: live from the head on. Of a `view`: its rows instead of the log; places and head are ordinals."""
         ...
 

@@ -8,11 +8,11 @@ came in by is nobody's business here.
 from typing import Protocol
 
 from fairlead.model.gateway import Sink
-from fairlead.model.requests import Action
+from fairlead.model.requests import ServiceCall
 from fairlead.model.store import Summary
 
 
-class HallCodec(Protocol):
+class SessionListCodec(Protocol):
     """How a protocol tells it. `key` names the hall; all who name it share the frames that the first one's makes."""
 
     @property
@@ -22,24 +22,24 @@ class HallCodec(Protocol):
         ...
 
 
-class Member(Protocol):
+class ChannelSubscription(Protocol):
     """A socket's place in a hall, until `leave`."""
 
     def drained(self) -> None: ...
     def leave(self) -> None: ...
 
 
-class Hall(Protocol):
-    def enter(self, sink: Sink) -> Member: ...
+class BroadcastChannel(Protocol):
+    def enter(self, sink: Sink) -> ChannelSubscription: ...
 
 
-class EnterHall(Action, frozen=True):
+class JoinChannel(ServiceCall, frozen=True):
     """-> `Hall`"""
 
-    codec: HallCodec
+    codec: SessionListCodec
 
 
-class TellHall(Action, frozen=True):
+class Broadcast(ServiceCall, frozen=True):
     """-> the number of sockets there. Ready frames for all who are there now, and only for them: a slow one goes
     without."""
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fairlead.model.requests import Step
-from fairlead.model.sockets import Attach, Do, Holder, Run
+from fairlead.model.sockets import AttachOwner, Do, Perform, SocketOwner
 
 
 class Handing:
@@ -18,7 +18,7 @@ class Handing:
         self._kept: list[bytes] = []
 
     def opened(self) -> Sequence[Do]:
-        return (Run(None, self._step, self._lane),)
+        return (Perform(None, self._step, self._lane),)
 
     def received(self, data: bytes, text: bool) -> Sequence[Do]:
         """Before the holder has the socket; afterwards it hears everything itself."""
@@ -28,7 +28,7 @@ class Handing:
         return ()
 
     def answered(self, tag: Any, answer: Any) -> Sequence[Do]:
-        holder: Holder = answer
+        holder: SocketOwner = answer
         for data in self._kept:
             holder.received(data)
-        return (Attach(holder),)
+        return (AttachOwner(holder),)

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 
-class Spent(msgspec.Struct, frozen=True, kw_only=True):
+class CostRow(msgspec.Struct, frozen=True, kw_only=True):
     """Tokens and money of one model in one project on one day. `day` is `2026-11-15`; `project` is a folder."""
 
     day: str
@@ -22,7 +22,7 @@ class Spent(msgspec.Struct, frozen=True, kw_only=True):
     cost_usd: float
 
 
-class Turned(msgspec.Struct, frozen=True, kw_only=True):
+class TurnRow(msgspec.Struct, frozen=True, kw_only=True):
     """Turns that ended on one day in one project; `failed` and `cancelled` are among `turns`."""
 
     day: str
@@ -33,7 +33,7 @@ class Turned(msgspec.Struct, frozen=True, kw_only=True):
     duration_ms: int
 
 
-class ToolUse(msgspec.Struct, frozen=True, kw_only=True):
+class ToolUsage(msgspec.Struct, frozen=True, kw_only=True):
     """Calls of one tool that are over; `total_ms` from call to end, waiting for a person included. `denied`: refused by
     a person, a rule or a mode."""
 
@@ -53,12 +53,12 @@ class LimitWindow(msgspec.Struct, frozen=True, kw_only=True):
     info: dict[str, Any]
 
 
-class Insight(msgspec.Struct, frozen=True, kw_only=True):
+class UsageStats(msgspec.Struct, frozen=True, kw_only=True):
     """`spent` and `turns` by day, ascending; `tools` the most used first; `limits` whatever the span was."""
 
     since: int
     until: int
-    spent: tuple[Spent, ...] = ()
-    turns: tuple[Turned, ...] = ()
-    tools: tuple[ToolUse, ...] = ()
+    spent: tuple[CostRow, ...] = ()
+    turns: tuple[TurnRow, ...] = ()
+    tools: tuple[ToolUsage, ...] = ()
     limits: tuple[LimitWindow, ...] = ()

@@ -7,7 +7,7 @@ from typing import Final, Literal
 import msgspec
 
 from fairlead.model.ids import SessionId
-from fairlead.model.requests import Action
+from fairlead.model.requests import ServiceCall
 
 Scheme = Literal["legacy", "dataKey"]
 """`legacy`: XSalsa20-Poly1305 (NaCl secretbox). `dataKey`: AES-256-GCM."""
@@ -25,20 +25,20 @@ class SessionKey(msgspec.Struct, frozen=True):
         return f"SessionKey({self.scheme!r}, ***)"
 
 
-class ReadKey(Action, frozen=True):
+class ReadKey(ServiceCall, frozen=True):
     """-> `SessionKey`, or None where the session has none. Never for an answer to a client."""
 
     session: SessionId
 
 
-class SetKey(Action, frozen=True):
+class SetKey(ServiceCall, frozen=True):
     """-> None. What was sent before stays as it was sent."""
 
     session: SessionId
     key: SessionKey
 
 
-class DropKey(Action, frozen=True):
+class DropKey(ServiceCall, frozen=True):
     """-> whether there was one"""
 
     session: SessionId

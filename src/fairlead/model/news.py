@@ -6,26 +6,26 @@ from typing import Literal, Protocol
 import msgspec
 
 from fairlead.model.ids import SessionId
-from fairlead.model.requests import Action
+from fairlead.model.requests import ServiceCall
 
 What = Literal["created", "updated", "activated", "deactivated", "deleted", "read"]
 
 
-class SessionNews(msgspec.Struct, frozen=True):
+class SessionChangeNotice(msgspec.Struct, frozen=True):
     session: SessionId
     what: What
     at: int
 
 
-class Listener(Protocol):
+class ChangeListenerHandle(Protocol):
     """One who listens. Bounded: the same news of the same session, while it waits to be heard, is one."""
 
-    async def hear(self) -> Sequence[SessionNews]:
+    async def hear(self) -> Sequence[SessionChangeNotice]:
         """What has come since the last time, when there is something; nothing when it is over."""
         ...
 
     def close(self) -> None: ...
 
 
-class ListenToNews(Action, frozen=True):
+class ListenToChanges(ServiceCall, frozen=True):
     """-> `Listener`; whoever has it closes it"""

@@ -17,14 +17,14 @@ import msgspec
 from fairlead.model.auth import Identity
 from fairlead.model.errors import FairleadError, NotAllowed
 from fairlead.model.ids import RequestId, SessionId
-from fairlead.model.requests import Action
+from fairlead.model.requests import ServiceCall
 
-Resource = Literal["task", "reminder", "agent", "hook", "memory", "document", "project", "conversation", "secret"]
+ResourceKind = Literal["task", "reminder", "agent", "hook", "memory", "document", "project", "conversation", "secret"]
 Doing = Literal["create", "edit", "delete", "restore", "run", "cancel", "complete", "fail"]
 Color = Literal["success", "info", "warning", "error"]
 Topic = Literal["session", "permission", "turn"]
 
-RESOURCES: Final[tuple[Resource, ...]] = get_args(Resource)
+RESOURCES: Final[tuple[ResourceKind, ...]] = get_args(ResourceKind)
 DOINGS: Final[tuple[Doing, ...]] = get_args(Doing)
 TOPICS: Final[tuple[Topic, ...]] = get_args(Topic)
 
@@ -70,7 +70,7 @@ COLORS: Final[dict[Doing, Color]] = {
 class Change(msgspec.Struct, frozen=True, kw_only=True, tag="change", omit_defaults=True):
     """`id` and `name` empty: there is none to tell. `said` replaces the message that we would make."""
 
-    resource: Resource
+    resource: ResourceKind
     action: Doing
     id: str = ""
     name: str = ""
@@ -92,7 +92,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, tag="change", omit_defau
         return COLORS[self.action]
 
 
-class Notice(msgspec.Struct, frozen=True, kw_only=True, tag="notice", omit_defaults=True):
+class FeedNotice(msgspec.Struct, frozen=True, kw_only=True, tag="notice", omit_defaults=True):
     """`kind` is one of `KINDS`; `name` is the session's title, and `message` may have it: both are for those who see
     the session. `outside` is the message without it: a title may be what somebody said."""
 
@@ -108,7 +108,7 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True, tag="notice", omit_defau
     seen: tuple[str, ...] | None = None
 
 
-Told = Change | Notice
+Told = Change | FeedNotice
 """`seen`: the users who are told of it beside the admins, or `auth.EVERYBODY`, as it was when it happened; None: it is
 on the board that all users share."""
 
@@ -149,7 +149,7 @@ def read_cursor(text: str) -> tuple[str, int] | None:
 # --- what is kept of it
 
 
-class Kept(msgspec.Struct, frozen=True):
+class StoredResource(msgspec.Struct, frozen=True):
     """A row of a shelf, as JSON."""
 
     kind: str
@@ -157,13 +157,13 @@ class Kept(msgspec.Struct, frozen=True):
     data: bytes
 
 
-class Shelf(Protocol):
+class ResourceStore(Protocol):
     """Where resources and the feed are kept. Errors: Unavailable, Damaged."""
 
     async def write(
         self,
         at: int,
-        puts: Sequence[Kept] = (),
+        puts: Sequence[StoredResource] = (),
         removes: Sequence[tuple[str, str]] = (),
         told: Sequence[Told] = (),
         keep: int = 10_000,
@@ -191,7 +191,7 @@ class Shelf(Protocol):
 # --- the resources; times are milliseconds since 1970, names on the wire are in camel case
 
 
-class Item(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class Resource(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What all have. `deleted_at`: it was deleted, and can be restored where its kind allows it."""
 
     id: str
@@ -204,7 +204,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """With what: it does not outlive that."""
 
 
-class Task(Item, frozen=True, kw_only=True, rename="camel"):
+class Task(Resource, frozen=True, kw_only=True, rename="camel"):
     title: str
     description: str = ""
     status: Literal["todo", "in_progress", "done", "blocked"] = "todo"
@@ -215,13 +215,13 @@ class Task(Item, frozen=True, kw_only=True, rename="camel"):
     completed_at: int | None = None
 
 
-class Project(Item, frozen=True, kw_only=True, rename="camel"):
+class Project(Resource, frozen=True, kw_only=True, rename="camel"):
     name: str
     color: str
     description: str = ""
 
 
-class Document(Item, frozen=True, kw_only=True, rename="camel"):
+class Document(Resource, frozen=True, kw_only=True, rename="camel"):
     """Kept in the store, not as a file: the gateway writes into no folder that agents work in."""
 
     path: str
@@ -235,7 +235,7 @@ class Document(Item, frozen=True, kw_only=True, rename="camel"):
     body: str = ""
 
 
-class Memory(Item, frozen=True, kw_only=True, rename="camel"):
+class MemoryResource(Resource, frozen=True, kw_only=True, rename="camel"):
     content: str
     chunk_type: str
     session_id: str | None = None
@@ -244,7 +244,7 @@ class Memory(Item, frozen=True, kw_only=True, rename="camel"):
     relevance_score: float = 1.0
 
 
-class Secret(Item, frozen=True, kw_only=True, rename="camel"):
+class Secret(Resource, frozen=True, kw_only=True, rename="camel"):
     """`sealed` never leaves the room."""
 
     key: str
@@ -252,7 +252,7 @@ class Secret(Item, frozen=True, kw_only=True, rename="camel"):
     sealed: str = ""
 
 
-class HookEvent(Item, frozen=True, kw_only=True, rename="camel"):
+class HookEvent(Resource, frozen=True, kw_only=True, rename="camel"):
     event_type: str
     session_id: str | None = None
     project_dir: str | None = None
@@ -266,14 +266,14 @@ class HookEvent(Item, frozen=True, kw_only=True, rename="camel"):
     hook_script: str | None = None
 
 
-class Reminder(Item, frozen=True, kw_only=True, rename="camel"):
+class Reminder(Resource, frozen=True, kw_only=True, rename="camel"):
     message: str
     remind_at: int
     task_id: str | None = None
     notified: bool = False
 
 
-class ScheduledAgent(Item, frozen=True, kw_only=True, rename="camel"):
+class ScheduledAgent(Resource, frozen=True, kw_only=True, rename="camel"):
     """A prompt that runs as a session of its own, when `schedule` (cron, UTC) says so or somebody does."""
 
     name: str
@@ -289,7 +289,7 @@ class ScheduledAgent(Item, frozen=True, kw_only=True, rename="camel"):
 RunStatus = Literal["running", "success", "error", "cancelled", "budget_exceeded"]
 
 
-class AgentRun(Item, frozen=True, kw_only=True, rename="camel"):
+class AgentRun(Resource, frozen=True, kw_only=True, rename="camel"):
     agent_id: str
     session_id: SessionId
     status: RunStatus = "running"
@@ -299,7 +299,7 @@ class AgentRun(Item, frozen=True, kw_only=True, rename="camel"):
     completed_at: int | None = None
 
 
-class Target(Item, frozen=True, kw_only=True, rename="camel"):
+class Destination(Resource, frozen=True, kw_only=True, rename="camel"):
     """`topics`: what it is told, by topic or kind of notices, by resource or `<resource>.<action>`. `secret` signs what
     is sent (webhook) or opens the topic (ntfy); `p256dh` and `auth` are a browser's keys. Secrets never leave the room.
     `seq`: how far it has been told. `device`: the credential of the browser that it belongs to, and is gone with;
@@ -317,12 +317,12 @@ class Target(Item, frozen=True, kw_only=True, rename="camel"):
     failed: str | None = None
 
 
-PRIVATE: Final = (ScheduledAgent, AgentRun, Target, HookEvent, Memory)
+PRIVATE: Final = (ScheduledAgent, AgentRun, Destination, HookEvent, MemoryResource)
 """Kinds whose items belong to the user who made them, and to the admins: they run, tell or repeat what is said in
 sessions. All others are on a board that the users share."""
 
 
-def owned_by(who: Identity, item: Item) -> bool:
+def owned_by(who: Identity, item: Resource) -> bool:
     """Whether the item is there for this one."""
     return not isinstance(item, PRIVATE) or not item.user or who.owns(item.user)
 
@@ -330,102 +330,102 @@ def owned_by(who: Identity, item: Item) -> bool:
 # --- what is asked of the room
 
 
-class ListItems(Action, frozen=True):
+class ListItems(ServiceCall, frozen=True):
     """-> tuple of items, newest first, those that `accept` takes"""
 
-    kind: type[Item]
+    kind: type[Resource]
     accept: Callable[[Any], bool] = lambda item: True
     limit: int = 10_000
     deleted: bool = False
 
 
-class GetItem(Action, frozen=True):
+class GetItem(ServiceCall, frozen=True):
     """-> the item; NotFound, also for one that was deleted"""
 
-    kind: type[Item]
+    kind: type[Resource]
     id: str
 
 
-class AddItem(Action, frozen=True):
+class AddItem(ServiceCall, frozen=True):
     """-> the item as it is kept; TooMany, Stale where its name is taken, BadRequest for a schedule that is none"""
 
-    item: Item
+    item: Resource
     value: str = ""
     """Of a secret: what is sealed."""
 
 
-class EditItem(Action, frozen=True):
+class EditItem(ServiceCall, frozen=True):
     """-> the item; NotFound"""
 
-    kind: type[Item]
+    kind: type[Resource]
     id: str
     changes: dict[str, Any]
 
 
-class RemoveItem(Action, frozen=True):
+class RemoveItem(ServiceCall, frozen=True):
     """-> the item as it was; NotFound"""
 
-    kind: type[Item]
+    kind: type[Resource]
     id: str
 
 
-class RestoreItem(Action, frozen=True):
+class RestoreItem(ServiceCall, frozen=True):
     """-> the item; NotFound, Stale where it is not deleted"""
 
-    kind: type[Item]
+    kind: type[Resource]
     id: str
 
 
-class RevealSecret(Action, frozen=True):
+class RevealSecret(ServiceCall, frozen=True):
     """-> str; NotFound"""
 
     key: str
 
 
-class RunAgent(Action, frozen=True):
+class RunAgent(ServiceCall, frozen=True):
     """-> `AgentRun`; NotFound, Busy while one runs"""
 
     id: str
 
 
-class CancelAgent(Action, frozen=True):
+class CancelAgent(ServiceCall, frozen=True):
     """-> how many runs were asked to end; NotFound"""
 
     id: str
 
 
-class ReadPreferences(Action, frozen=True):
+class ReadFeedPreferences(ServiceCall, frozen=True):
     """-> what this user has set, or None"""
 
 
-class WritePreferences(Action, frozen=True):
+class WriteFeedPreferences(ServiceCall, frozen=True):
     value: dict[str, Any]
 
 
-class AddTarget(Action, frozen=True):
+class AddTarget(ServiceCall, frozen=True):
     """-> (`Target`, its secret: shown once); TargetRefused"""
 
-    target: Target
+    target: Destination
 
 
-class TryTarget(Action, frozen=True):
+class TryTarget(ServiceCall, frozen=True):
     """-> None when the target took it; TargetFailed"""
 
     id: str
 
 
-class PushKey(Action, frozen=True):
+class PushKey(ServiceCall, frozen=True):
     """-> str: the public key that a browser needs to subscribe"""
 
 
-class ReadFeed(Action, frozen=True):
+class ReadFeed(ServiceCall, frozen=True):
     """-> `FeedPage`: the last entries before a place (None: the newest), ascending"""
 
     before: int | None = None
     limit: int = 100
 
 
-class SpendAnswerCode(Action, frozen=True):
+class RedeemAnswerCode(ServiceCall, frozen=True):
     """-> `AnswerOf`: what the code of a push message answers; it is spent. BadAnswerCode"""
 
     code: str
@@ -461,11 +461,11 @@ class TargetFailed(FairleadError):
 # --- the feed on a socket
 
 
-class Ping(msgspec.Struct, frozen=True):
+class FeedPing(msgspec.Struct, frozen=True):
     pass
 
 
-class Ask(msgspec.Struct, frozen=True):
+class FeedRequest(msgspec.Struct, frozen=True):
     """What a peer wants beside the changes, and where it was; no cursor: from now on."""
 
     topics: frozenset[Topic]
@@ -477,20 +477,20 @@ class FeedCodec(Protocol):
 
     @property
     def key(self) -> str: ...
-    def read(self, data: bytes) -> Ping | Ask | None:
+    def read(self, data: bytes) -> FeedPing | FeedRequest | None:
         """None for what is to be ignored; a FairleadError is told by `failed`, and the socket goes on."""
         ...
 
     def opened(self, now: int) -> bytes: ...
     def pong(self, now: int) -> bytes: ...
-    def subscribed(self, ask: Ask, verdict: Literal["ok", "gap"], cursor: str, now: int) -> bytes: ...
+    def subscribed(self, ask: FeedRequest, verdict: Literal["ok", "gap"], cursor: str, now: int) -> bytes: ...
     def failed(self, error: FairleadError, now: int) -> bytes: ...
     def entry(self, entry: FeedEntry, cursor: str | None) -> bytes:
         """`cursor` for a peer that has asked; without, exactly what the protocol's first form has."""
         ...
 
 
-class JoinFeed(Action, frozen=True):
+class JoinFeed(ServiceCall, frozen=True):
     """-> a `model.sockets.Holder` that a conversation attaches"""
 
     codec: FeedCodec

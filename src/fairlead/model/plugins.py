@@ -9,8 +9,8 @@ from typing import Literal, Protocol
 import msgspec
 
 from fairlead.model.errors import FairleadError
-from fairlead.model.requests import Action
-from fairlead.model.sockets import Relay
+from fairlead.model.requests import ServiceCall
+from fairlead.model.sockets import SocketProxy
 
 State = Literal["broken", "disabled", "changed", "page", "starting", "running", "waiting"]
 """Where a plugin is: its manifest cannot be used; nobody enabled it; it is another than was enabled; it has a page and
@@ -55,11 +55,11 @@ class PluginView(msgspec.Struct, frozen=True, kw_only=True):
     problem: str = ""
 
 
-class ListPlugins(Action, frozen=True):
+class ListPlugins(ServiceCall, frozen=True):
     """-> tuple of `PluginView`, by name"""
 
 
-class EnablePlugin(Action, frozen=True):
+class EnablePlugin(ServiceCall, frozen=True):
     """-> `PluginView`. `digest` is the view's: what was shown is what runs, Stale if it has changed. NotFound;
     BadRequest if its manifest cannot be used."""
 
@@ -67,13 +67,13 @@ class EnablePlugin(Action, frozen=True):
     digest: str
 
 
-class DisablePlugin(Action, frozen=True):
+class DisablePlugin(ServiceCall, frozen=True):
     """-> `PluginView`; its server has ended. NotFound"""
 
     name: str
 
 
-class JoinPlugin(Action, frozen=True, kw_only=True):
+class JoinPlugin(ServiceCall, frozen=True, kw_only=True):
     """-> `PluginSocket`: a socket of the plugin's server, open. NotFound if it does not run; PluginFailed.
 
     `query`, `headers` and `subprotocols` are the client's, without anything that is ours to know."""
@@ -87,11 +87,11 @@ class JoinPlugin(Action, frozen=True, kw_only=True):
 class PluginSocket(msgspec.Struct, frozen=True):
     """Whoever has it passes a client's socket to `relay`. `subprotocol` is what the plugin chose."""
 
-    relay: Relay
+    relay: SocketProxy
     subprotocol: str = ""
 
 
-class CallPlugin(Action, frozen=True, kw_only=True):
+class CallPlugin(ServiceCall, frozen=True, kw_only=True):
     """-> `Response`: what the plugin's server answers to this HTTP request. NotFound if it does not run;
     PluginFailed."""
 
@@ -103,7 +103,7 @@ class CallPlugin(Action, frozen=True, kw_only=True):
     content_type: str = "application/json"
 
 
-class ReadPluginFile(Action, frozen=True):
+class ReadPluginFile(ServiceCall, frozen=True):
     """-> `Response` with a file of the plugin's page. NotFound; Stale, if the plugin is another than was enabled.
     `known` is the browser's If-None-Match."""
 

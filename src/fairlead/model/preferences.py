@@ -2,16 +2,16 @@
 
 from typing import Any
 
-from fairlead.model.requests import Action
+from fairlead.model.requests import ServiceCall
 
 
-class ReadPreferences(Action, frozen=True):
+class ReadPreferences(ServiceCall, frozen=True):
     """-> dict[str, Any]: what the asking user's client of this name has kept."""
 
     client: str
 
 
-class SavePreferences(Action, frozen=True):
+class SavePreferences(ServiceCall, frozen=True):
     """-> None. These in place of those of the same names. TooLarge."""
 
     client: str

@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from fairlead.model.ids import SessionId
-from fairlead.model.store import Hit, RowPage, SessionFilter, SessionPage, Summary
+from fairlead.model.store import RowPage, SearchHit, SessionFilter, SessionPage, Summary
 
 _PAGE: Final = 1000
 
@@ -67,7 +67,7 @@ class SearchText(msgspec.Struct, frozen=True):
     session: SessionId | None = None
 
 
-class Glance(msgspec.Struct, frozen=True):
+class PreviewTranscript(msgspec.Struct, frozen=True):
     """The end of a session's own file, without opening the session: what it costs does not depend on its length.
 
     -> `GlancePage`"""
@@ -93,7 +93,7 @@ class ExplainPermission(msgspec.Struct, frozen=True):
     admin: bool = False
 
 
-class ReadInsight(msgspec.Struct, frozen=True):
+class ReadUsageStats(msgspec.Struct, frozen=True):
     """Usage, cost, tools and limits between two moments; days are those of a place `offset` minutes east of Greenwich.
 
     -> `insight.Insight`"""
@@ -103,7 +103,7 @@ class ReadInsight(msgspec.Struct, frozen=True):
     offset: int = 0
 
 
-class Whole(msgspec.Struct, frozen=True):
+class WaitLoaded(msgspec.Struct, frozen=True):
     """Answered when all of a session's past is in its log: a large file is read while the session is open already.
     With `wait` false it is answered at once.
 
@@ -113,7 +113,7 @@ class Whole(msgspec.Struct, frozen=True):
     wait: bool = True
 
 
-class Delivery(msgspec.Struct, frozen=True):
+class WaitDelivered(msgspec.Struct, frozen=True):
     """Answered when a message has left the queue: it reached the agent, or was withdrawn. -> None; AgentFailed if it
     could not be handed over."""
 
@@ -143,7 +143,7 @@ class FindRow(msgspec.Struct, frozen=True):
     key: str
 
 
-class ReadFold(msgspec.Struct, frozen=True):
+class ReadProjection(msgspec.Struct, frozen=True):
     """-> bytes: the memory of a view's fold, caught up with the log, as its `snapshot` gives it"""
 
     session: SessionId
@@ -161,13 +161,13 @@ Query = (
     | SearchText
     | FindPermission
     | ExplainPermission
-    | ReadInsight
-    | Glance
-    | Whole
-    | Delivery
+    | ReadUsageStats
+    | PreviewTranscript
+    | WaitLoaded
+    | WaitDelivered
     | ReadRows
     | FindRow
-    | ReadFold
+    | ReadProjection
 )
 
 
@@ -243,7 +243,7 @@ class QueuedView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     content: Any = None
 
 
-class HandOverView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class HandoverView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A hand-over that was asked for and has not happened yet."""
 
     link: str
@@ -265,7 +265,7 @@ class SessionView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     queue: tuple[QueuedView, ...] = ()
     rules: tuple[str, ...] = ()
     watchers: tuple[str, ...] = ()
-    handover: HandOverView | None = None
+    handover: HandoverView | None = None
 
 
 class EventPage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -278,7 +278,7 @@ class EventPage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     next: int | None = None
 
 
-class GlancePage(msgspec.Struct, frozen=True, kw_only=True):
+class TranscriptPreview(msgspec.Struct, frozen=True, kw_only=True):
     """`events` have no seq: they are in no log, and what began before them is not known."""
 
     session: SessionId
@@ -295,35 +295,35 @@ class UsageView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 __all__ = [
     "CommandPart",
-    "Delivery",
     "EventPage",
     "ExplainPermission",
     "FileChange",
     "FindPermission",
     "FindRow",
     "GetSession",
-    "Glance",
-    "GlancePage",
-    "HandOverView",
-    "Hit",
+    "HandoverView",
     "ListPermissions",
     "ListSessions",
     "PendingView",
     "PermissionReport",
+    "PreviewTranscript",
     "Query",
     "QueuedView",
     "ReadEvents",
-    "ReadFold",
-    "ReadInsight",
     "ReadMessages",
+    "ReadProjection",
     "ReadQueue",
     "ReadRows",
     "ReadUsage",
+    "ReadUsageStats",
     "RowPage",
     "RuleScope",
+    "SearchHit",
     "SearchText",
     "SessionView",
+    "TranscriptPreview",
     "UsageView",
-    "Whole",
+    "WaitDelivered",
+    "WaitLoaded",
     "every_session",
 ]

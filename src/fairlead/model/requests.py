@@ -60,8 +60,8 @@ def check_token_header(route: str, name: str) -> None:
         raise ValueError(f"{route}: {name} is no header for a token")
 
 
-class Action(msgspec.Struct, frozen=True):
+class ServiceCall(msgspec.Struct, frozen=True):
     """Base of what is neither a command to a session nor a query: credentials, trust. Done by a performer."""
 
 
-Step = Command | Query | Action
+Step = Command | Query | ServiceCall

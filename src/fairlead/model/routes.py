@@ -17,11 +17,11 @@ import msgspec
 from fairlead.model.auth import Identity, Scope
 from fairlead.model.errors import BadRequest
 from fairlead.model.ids import SessionId
-from fairlead.model.news import Listener, SessionNews
-from fairlead.model.requests import Action, Head, Refused, Response, Step, check_token_header, parse_query
+from fairlead.model.news import ChangeListenerHandle, SessionChangeNotice
+from fairlead.model.requests import Head, Refused, Response, ServiceCall, Step, check_token_header, parse_query
 from fairlead.model.sockets import SocketRoute
 from fairlead.model.store import Entry
-from fairlead.model.views import View
+from fairlead.model.views import Projection
 
 T = TypeVar("T")
 
@@ -73,7 +73,7 @@ def read_json(data: bytes, kind: type[T]) -> T:
         raise BadRequest("The body is not JSON.") from None
 
 
-class Renderer(Protocol):
+class LogRenderer(Protocol):
     """Turns a log into a document, piece by piece."""
 
     def begin(self) -> bytes: ...
@@ -85,16 +85,16 @@ class LogStream(msgspec.Struct, frozen=True, kw_only=True):
     """A response that is a whole log, rendered as it is read."""
 
     session: SessionId
-    renderer: Renderer
+    renderer: LogRenderer
     content_type: str
     headers: tuple[tuple[str, str], ...] = ()
 
 
-class NewsStream(msgspec.Struct, frozen=True, kw_only=True):
+class ChangeStream(msgspec.Struct, frozen=True, kw_only=True):
     """A response that goes on: news as they come, and a `beat` where there are none for `every` seconds."""
 
-    listener: Listener
-    encode: Callable[[SessionNews], bytes]
+    listener: ChangeListenerHandle
+    encode: Callable[[SessionChangeNotice], bytes]
     beat: bytes
     content_type: str
     every: float = 30.0
@@ -109,7 +109,7 @@ class FileStream(msgspec.Struct, frozen=True, kw_only=True):
     headers: tuple[tuple[str, str], ...] = ()
 
 
-Answer = Response | LogStream | NewsStream | FileStream
+Answer = Response | LogStream | ChangeStream | FileStream
 
 Steps = Generator[Step, Any, Answer]
 
@@ -188,7 +188,7 @@ class ClientProtocol(msgspec.Struct, frozen=True, kw_only=True):
     sockets: tuple[SocketRoute, ...] = ()
     prefix: str = ""
     root_paths: tuple[str, ...] = ()
-    views: tuple[View, ...] = ()
+    views: tuple[Projection, ...] = ()
     door_options: tuple[str, ...] = ()
     check_options: Callable[[Mapping[str, str]], None] | None = None
     door_sockets: tuple[SocketRoute, ...] = ()
@@ -203,19 +203,19 @@ class ClientProtocol(msgspec.Struct, frozen=True, kw_only=True):
 
 __all__ = [
     "Access",
-    "Action",
     "Answer",
+    "ChangeStream",
     "ClientProtocol",
     "FileStream",
     "Head",
+    "LogRenderer",
     "LogStream",
     "Login",
-    "NewsStream",
     "Param",
-    "Renderer",
     "Request",
     "Response",
     "Route",
+    "ServiceCall",
     "SocketRoute",
     "Step",
     "Steps",

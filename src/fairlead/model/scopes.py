@@ -9,8 +9,8 @@ from msgspec import structs
 
 from fairlead.model.auth import Identity, Scope
 from fairlead.model.commands import (
-    Answer,
-    Archive,
+    AnswerPermission,
+    ArchiveSession,
     CancelMessage,
     Close,
     Command,
@@ -20,7 +20,6 @@ from fairlead.model.commands import (
     Delete,
     DialIn,
     Fork,
-    HandOver,
     Interrupt,
     MoveMessage,
     Rename,
@@ -32,9 +31,10 @@ from fairlead.model.commands import (
     SetThinking,
     Settings,
     SetVariables,
-    Share,
+    ShareSession,
+    StartHandover,
     Steer,
-    WithdrawHandOver,
+    WithdrawHandover,
 )
 from fairlead.model.errors import NotAllowed
 
@@ -47,7 +47,7 @@ def scopes_for(command: Command) -> tuple[Scope, ...]:
     match command:
         case Create(settings=settings) | Configure(settings=settings):
             return ("chat", *_settings(settings))
-        case Answer() | SetMode() | SetRules():
+        case AnswerPermission() | SetMode() | SetRules():
             # Leaving plan mode approves the plan: no mode is too tame to be an approval.
             return ("approve",)
         case Delete(files=files):
@@ -65,11 +65,11 @@ def scopes_for(command: Command) -> tuple[Scope, ...]:
             | MoveMessage()
             | CancelMessage()
             | Rename()
-            | Archive()
-            | Share()
+            | ArchiveSession()
+            | ShareSession()
             | Close()
-            | HandOver()
-            | WithdrawHandOver()
+            | StartHandover()
+            | WithdrawHandover()
         ):
             return ("chat",)
         case _:

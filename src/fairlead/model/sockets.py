@@ -11,8 +11,8 @@ import msgspec
 
 from fairlead.model.auth import Identity, Scope
 from fairlead.model.errors import FairleadError
-from fairlead.model.gateway import Cursor, Variant
-from fairlead.model.halls import Hall
+from fairlead.model.gateway import Cursor, FrameEncoder
+from fairlead.model.halls import BroadcastChannel
 from fairlead.model.ids import SessionId
 from fairlead.model.requests import Head, Refused, Response, Step, check_token_header
 
@@ -23,7 +23,7 @@ class Write(msgspec.Struct, frozen=True):
     frames: bytes
 
 
-class Run(msgspec.Struct, frozen=True):
+class Perform(msgspec.Struct, frozen=True):
     """Do a step and bring its answer back. Steps begin in the order given and go on side by side; the answers of
     one `lane` come back in the order of their steps."""
 
@@ -42,7 +42,7 @@ class Subscribe(msgspec.Struct, frozen=True):
     tag: Any
     session: SessionId
     cursor: Cursor | None
-    variant: Variant
+    variant: FrameEncoder
     view: str = ""
     keep: bool = False
 
@@ -55,7 +55,7 @@ class Unsubscribe(msgspec.Struct, frozen=True):
     view: str = ""
 
 
-class Tell(msgspec.Struct, frozen=True):
+class Signal(msgspec.Struct, frozen=True):
     """A passing matter for the session's other watchers. Fails unless this socket watches the session itself; a
     success has no answer."""
 
@@ -65,12 +65,12 @@ class Tell(msgspec.Struct, frozen=True):
     data: Any = None
 
 
-class HangUp(msgspec.Struct, frozen=True):
+class CloseSocket(msgspec.Struct, frozen=True):
     code: int
     reason: str
 
 
-class Wire(Protocol):
+class SocketHandle(Protocol):
     """An open socket in somebody's hand: it may be written to at any time. No call waits; after its end none does
     anything."""
 
@@ -93,10 +93,10 @@ class Wire(Protocol):
         ...
 
 
-class Holder(Protocol):
+class SocketOwner(Protocol):
     """Who holds a socket. `attached` comes first and `detached` last, each once."""
 
-    def attached(self, wire: Wire) -> None: ...
+    def attached(self, wire: SocketHandle) -> None: ...
     def received(self, data: bytes) -> None: ...
     def drained(self) -> None:
         """The backlog has become small again."""
@@ -105,39 +105,39 @@ class Holder(Protocol):
     def detached(self, code: int) -> None: ...
 
 
-class Attach(msgspec.Struct, frozen=True):
+class AttachOwner(msgspec.Struct, frozen=True):
     """Give the socket to somebody who writes when it likes (an agent's link). Messages go there from now on, and are
     not counted as commands."""
 
-    holder: Holder
+    holder: SocketOwner
 
 
-class Relay(Protocol):
+class SocketProxy(Protocol):
     """Who passes a socket on to somebody else: a holder that is told each message's kind and the end's words too.
 
     `detached` comes last, once: also where the client left before there was anything to attach. `reason` is the
     client's own."""
 
-    def attached(self, wire: Wire) -> None: ...
+    def attached(self, wire: SocketHandle) -> None: ...
     def received(self, data: bytes, text: bool) -> None: ...
     def drained(self) -> None: ...
     def detached(self, code: int, reason: str) -> None: ...
 
 
-class PassOn(msgspec.Struct, frozen=True):
+class AttachProxy(msgspec.Struct, frozen=True):
     """Give the socket to a relay, as `Attach` gives it to a holder."""
 
-    relay: Relay
+    relay: SocketProxy
 
 
-class Enter(msgspec.Struct, frozen=True):
+class EnterChannel(msgspec.Struct, frozen=True):
     """Be told from now on what is told to all in a hall (`model.halls`), beside everything else, until the socket's
     end."""
 
-    hall: Hall
+    hall: BroadcastChannel
 
 
-Do = Write | Run | Subscribe | Unsubscribe | Tell | HangUp | Attach | PassOn | Enter
+Do = Write | Perform | Subscribe | Unsubscribe | Signal | CloseSocket | AttachOwner | AttachProxy | EnterChannel
 
 
 class Subscribed(msgspec.Struct, frozen=True):
@@ -147,7 +147,7 @@ class Subscribed(msgspec.Struct, frozen=True):
     head: int
 
 
-class Conversation(Protocol):
+class SocketProtocol(Protocol):
     """One client on one socket."""
 
     def opened(self) -> Sequence[Do]: ...
@@ -159,7 +159,7 @@ class Conversation(Protocol):
         ...
 
 
-class Opening(msgspec.Struct, frozen=True, kw_only=True):
+class Handshake(msgspec.Struct, frozen=True, kw_only=True):
     """What a conversation begins with. `fresh` draws an unused UUID, `now` is the time, in milliseconds since 1970."""
 
     head: Head
@@ -172,7 +172,7 @@ class Opening(msgspec.Struct, frozen=True, kw_only=True):
     query: dict[str, str] = {}
 
 
-class Agreed(msgspec.Struct, frozen=True):
+class AcceptedSubprotocol(msgspec.Struct, frozen=True):
     """What was found out before the upgrade: let the client in with this subprotocol (empty: none), and begin with
     this in place of what the conversation would say."""
 
@@ -180,7 +180,7 @@ class Agreed(msgspec.Struct, frozen=True):
     subprotocol: str = ""
 
 
-Check = Generator[Step, Any, Response | Agreed | None]
+Check = Generator[Step, Any, Response | AcceptedSubprotocol | None]
 """As a route's steps: it ends with the refusal that the client gets in place of the upgrade, with what was agreed, or
 with None."""
 
@@ -198,7 +198,7 @@ class SocketRoute(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     access: Scope | Literal["agent"]
     name: str
-    open: Callable[[Opening], Conversation]
+    open: Callable[[Handshake], SocketProtocol]
     about: str = ""
     subprotocols: tuple[str, ...] = ()
     token_query: str = ""
@@ -208,7 +208,7 @@ class SocketRoute(msgspec.Struct, frozen=True, kw_only=True):
     refused: Refused | None = None
     message_limit: int | None = None
     compress_query: str = ""
-    check: Callable[[Opening], Check] | None = None
+    check: Callable[[Handshake], Check] | None = None
 
     def __post_init__(self) -> None:
         check_token_header(self.name, self.token_header)

@@ -19,7 +19,7 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from fairlead.model.ids import SessionId
-from fairlead.model.insight import Insight
+from fairlead.model.insight import UsageStats
 
 Origin = Literal["agent", "gateway", "transcript", ""]
 """Whose bytes `raw` are: the agent's wire, our line to it, its transcript; empty: no record, an event of ours."""
@@ -124,7 +124,7 @@ class Checkpoint(msgspec.Struct, frozen=True):
     data: bytes
 
 
-class StoredRow(msgspec.Struct, frozen=True):
+class ProjectionRow(msgspec.Struct, frozen=True):
     """A row of a view. `seq` is the entry that it was made of, `at` that entry's time."""
 
     ordinal: int
@@ -134,14 +134,14 @@ class StoredRow(msgspec.Struct, frozen=True):
     key: str = ""
 
 
-class Replaced(msgspec.Struct, frozen=True):
+class RowReplacement(msgspec.Struct, frozen=True):
     """The row of `key` has other data from now on; nothing where there is no such row."""
 
     key: str
     data: bytes
 
 
-class Memory(msgspec.Struct, frozen=True):
+class ReducerCheckpoint(msgspec.Struct, frozen=True):
     """A fold's memory: as it was after the entry `seq`, when the view had `head` rows."""
 
     seq: int
@@ -149,34 +149,34 @@ class Memory(msgspec.Struct, frozen=True):
     data: bytes
 
 
-class Folded(msgspec.Struct, frozen=True):
+class ProjectionState(msgspec.Struct, frozen=True):
     """How far a view has come: its rows up to `head` are all that the log up to `seq` makes."""
 
     seq: int = 0
     head: int = 0
-    memory: Memory | None = None
+    memory: ReducerCheckpoint | None = None
 
 
-class Derived(msgspec.Struct, frozen=True, kw_only=True):
+class ProjectionWrite(msgspec.Struct, frozen=True, kw_only=True):
     """Everything of one `derive`: stored together or not at all. `made` in the order of the entries."""
 
-    made: tuple[StoredRow | Replaced, ...]
+    made: tuple[ProjectionRow | RowReplacement, ...]
     seq: int
     head: int
-    memory: Memory | None = None
+    memory: ReducerCheckpoint | None = None
     """None: the one that is stored stays."""
 
 
 class RowPage(msgspec.Struct, frozen=True):
     """`head` is the last ordinal; `seq` how far the log was folded."""
 
-    rows: tuple[StoredRow, ...]
+    rows: tuple[ProjectionRow, ...]
     head: int
     seq: int
     log_id: str = ""
 
 
-class KeptReply(msgspec.Struct, frozen=True):
+class StoredReply(msgspec.Struct, frozen=True):
     """The answer to a command that carried an idempotency key."""
 
     key: str
@@ -190,7 +190,7 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     drop: tuple[int, ...] = ()
     summary: Summary | None = None
     checkpoints: tuple[Checkpoint, ...] = ()
-    replies: tuple[KeptReply, ...] = ()
+    replies: tuple[StoredReply, ...] = ()
 
 
 class SessionFilter(msgspec.Struct, frozen=True, kw_only=True):
@@ -212,7 +212,7 @@ class SessionPage(msgspec.Struct, frozen=True):
     next: str = ""
 
 
-class Hit(msgspec.Struct, frozen=True):
+class SearchHit(msgspec.Struct, frozen=True):
     """A place that full-text search found; `snippet` has the words between `\\x02` and `\\x03`."""
 
     session: SessionId
@@ -278,14 +278,14 @@ class Store(Protocol):
 
     # --- derived tables: what views made of a log, all of which can be made again from it
 
-    async def derive(self, session: SessionId, view: str, derived: Derived, expected: int) -> None:
+    async def derive(self, session: SessionId, view: str, derived: ProjectionWrite, expected: int) -> None:
         """Store the rows if the view has been folded up to `expected` and no further; Conflict otherwise.
 
         Ordinals follow the view's last one, without a hole. A key belongs to the first row that has it. Durable when
         it returns; repeating the same call stores nothing twice. NotFound for a session without a log."""
         ...
 
-    async def folded(self, session: SessionId, view: str) -> Folded: ...
+    async def folded(self, session: SessionId, view: str) -> ProjectionState: ...
 
     async def rows(self, session: SessionId, view: str, after: int, limit: int, max_bytes: int = 4 << 20) -> RowPage:
         """Up to `limit` rows with ordinal > after, ascending; at least one if there is any, else until `max_bytes`."""
@@ -349,12 +349,12 @@ class Store(Protocol):
 
     async def search(
         self, words: str, limit: int = 20, session: SessionId | None = None, seen_by: str | None = None
-    ) -> Sequence[Hit]:
+    ) -> Sequence[SearchHit]:
         """Full text over what was said, best first; what was appended last may not be indexed yet. `seen_by`: in the
         sessions that this user sees."""
         ...
 
-    async def insight(self, since: int, until: int, offset: int = 0, seen_by: str | None = None) -> Insight:
+    async def insight(self, since: int, until: int, offset: int = 0, seen_by: str | None = None) -> UsageStats:
         """What the logs' entries between two moments come to, by days of a place `offset` minutes east of Greenwich;
         what was appended last may not be counted yet. `seen_by`: of the sessions that this user sees."""
         ...

@@ -15,7 +15,7 @@ def streamed(event: ev.Event, position: int | None = None) -> int:
     return max((offset for seq, offset in event.marks if position is None or seq <= position), default=0)
 
 
-class Pieces:
+class DeltaProgress:
     """Of one who reads the log from a place: it was told the pieces before that, and is told those that it reads."""
 
     def __init__(self, position: int) -> None:

@@ -4,7 +4,7 @@ from typing import Final
 
 import msgspec
 
-from fairlead.model.requests import Action
+from fairlead.model.requests import ServiceCall
 
 
 class FolderMarks(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -18,7 +18,7 @@ class FolderMarks(msgspec.Struct, frozen=True, omit_defaults=True):
 UNMARKED: Final = FolderMarks()
 
 
-class Surroundings(msgspec.Struct, frozen=True):
+class SessionChoices(msgspec.Struct, frozen=True):
     """`roots` are the allowed folders, `folders` those inside them that somebody has put on the list, `marks` those of
     the asking user."""
 
@@ -28,17 +28,17 @@ class Surroundings(msgspec.Struct, frozen=True):
     marks: dict[str, FolderMarks] = {}
 
 
-class ReadSurroundings(Action, frozen=True):
+class ReadSessionChoices(ServiceCall, frozen=True):
     """-> `Surroundings`"""
 
 
-class ListFolder(Action, frozen=True):
+class ListFolder(ServiceCall, frozen=True):
     """-> str: the folder as it is listed from now on, links followed. OutsideRoots, NotFound."""
 
     path: str
 
 
-class MarkFolder(Action, frozen=True):
+class MarkFolder(ServiceCall, frozen=True):
     """-> None. The asking user's own marks of a folder, in place of those before."""
 
     path: str

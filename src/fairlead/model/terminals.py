@@ -12,7 +12,7 @@ import msgspec
 from fairlead.model.agents import Exit
 from fairlead.model.errors import FairleadError
 from fairlead.model.ids import SessionId
-from fairlead.model.requests import Action
+from fairlead.model.requests import ServiceCall
 
 
 class Size(msgspec.Struct, frozen=True):
@@ -41,7 +41,7 @@ class FoundUrl(msgspec.Struct, frozen=True):
     open: bool = False
 
 
-class Output(msgspec.Struct, frozen=True):
+class TerminalOutput(msgspec.Struct, frozen=True):
     """What a watcher is given: whole characters and sequences. `redraw`: it lagged (or has just come, or the size has
     changed), and this draws everything from a clean screen, for a terminal of `size`; what it had before is void.
     The first of a raw watch is no redraw and tells the `size` as well; its data may be empty.
@@ -112,7 +112,7 @@ class Terminal(Protocol):
         counts until its `watch` ends; without any, the size is the one that the program was started with."""
         ...
 
-    def watch(self, who: str = "", raw: bool = False) -> AsyncGenerator[Output, None]:
+    def watch(self, who: str = "", raw: bool = False) -> AsyncGenerator[TerminalOutput, None]:
         """First a redraw, then what is printed, until the program has ended. `raw`, of a shell: first the last of
         what it printed, as it was. A watcher that lags is given a redraw. Whoever leaves before the end closes it."""
         ...
@@ -151,36 +151,36 @@ class Terminals(Protocol):
 # --- a terminal on a socket
 
 
-class Keys(msgspec.Struct, frozen=True):
+class TypedKeys(msgspec.Struct, frozen=True):
     """What is typed."""
 
     data: bytes
 
 
-class Answer(msgspec.Struct, frozen=True):
+class TerminalReply(msgspec.Struct, frozen=True):
     """What is written back at once."""
 
     frames: bytes
 
 
-class TerminalWords(Protocol):
+class TerminalInput(Protocol):
     """How a client protocol tells what happens on a terminal; one object a socket, pure. Frames are ready ones, from
     `model.frames`."""
 
-    def output(self, output: Output) -> bytes: ...
+    def output(self, output: TerminalOutput) -> bytes: ...
     def ended(self, exit: Exit) -> bytes: ...
     def failed(self, error: FairleadError) -> bytes: ...
 
 
-class TerminalCodec(TerminalWords, Protocol):
+class TerminalCodec(TerminalInput, Protocol):
     """The same, and how it spells what its client says."""
 
-    def read(self, data: bytes) -> Keys | Size | Answer:
+    def read(self, data: bytes) -> TypedKeys | Size | TerminalReply:
         """A client's frame. A FairleadError is told by `failed`, and the socket goes on."""
         ...
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+class ProgramRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The program that a client wants to sit before: that which it had under the same folder, session, provider and
     command, else a new one. `provider` is the name of a configured program, empty for the shell, into which `command`
     is typed. `resume`: a new one goes on with the conversation `session`. `restart`: one that runs is ended first."""
@@ -194,7 +194,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     size: Size = Size(80, 24)
 
 
-class Seated(msgspec.Struct, frozen=True, kw_only=True):
+class ProgramAttached(msgspec.Struct, frozen=True, kw_only=True):
     """What it got. `again`: it ran already. `resumed`: the agent's id of the conversation that goes on; `lost`: why
     one does not."""
 
@@ -205,11 +205,11 @@ class Seated(msgspec.Struct, frozen=True, kw_only=True):
     lost: str = ""
 
 
-class DeskCodec(TerminalWords, Protocol):
+class LauncherCodec(TerminalInput, Protocol):
     """Of a socket whose client names the program that it wants, and may want another later."""
 
-    def read(self, data: bytes) -> Wanted | Keys | Size | Answer: ...
-    def seated(self, seated: Seated) -> bytes:
+    def read(self, data: bytes) -> ProgramRequest | TypedKeys | Size | TerminalReply: ...
+    def seated(self, seated: ProgramAttached) -> bytes:
         """Comes before the first output of each program."""
         ...
 
@@ -230,7 +230,7 @@ class TerminalView(msgspec.Struct, frozen=True, kw_only=True):
     exit: Exit | None = None
 
 
-class ShowTerminal(Action, frozen=True):
+class ShowTerminal(ServiceCall, frozen=True):
     """-> `TerminalView`; NotFound"""
 
     name: str
@@ -240,7 +240,7 @@ class ShowTerminal(Action, frozen=True):
         return session_of_terminal(self.name)
 
 
-class JoinTerminal(Action, frozen=True):
+class JoinTerminal(ServiceCall, frozen=True):
     """-> a `model.sockets.Holder` that a conversation attaches; NotFound"""
 
     name: str
@@ -251,7 +251,7 @@ class JoinTerminal(Action, frozen=True):
         return session_of_terminal(self.name)
 
 
-class JoinShell(Action, frozen=True, kw_only=True):
+class JoinShell(ServiceCall, frozen=True, kw_only=True):
     """-> a `Holder` as of JoinTerminal, for the asker's own shell of that name. It is started if it does not run, in
     `folder` (empty: the first root); what it has printed until then is part of the first output. BadRequest,
     OutsideRoots, NotFound, TooMany, AgentMissing where it cannot be; AgentMissing has the system's word (`errno`).
@@ -267,18 +267,18 @@ class JoinShell(Action, frozen=True, kw_only=True):
     owner: str = ""
 
 
-class ListShells(Action, frozen=True):
+class ListShells(ServiceCall, frozen=True):
     """-> tuple of `ShellView`: the asker's own that run, and those that others share"""
 
 
-class ShareShell(Action, frozen=True):
+class ShareShell(ServiceCall, frozen=True):
     """-> `ShellView`. Other users with the scope may watch it, until it ends or is shared no more. NotFound"""
 
     name: str
     shared: bool
 
 
-class EndShell(Action, frozen=True):
+class EndShell(ServiceCall, frozen=True):
     """-> `Exit`; NotFound"""
 
     name: str
@@ -295,11 +295,11 @@ class ShellView(msgspec.Struct, frozen=True, kw_only=True):
     idle_s: float
 
 
-class TakeDesk(Action, frozen=True, kw_only=True):
+class OpenLauncher(ServiceCall, frozen=True, kw_only=True):
     """-> a `Holder` that gives its client the programs it wants, one after the other. They are the asker's own; what
     cannot be given is told by the codec."""
 
-    codec: DeskCodec
+    codec: LauncherCodec
 
 
 def session_terminal(session: SessionId) -> str:

@@ -13,7 +13,7 @@ from fairlead.model.agents import Record
 from fairlead.model.ids import SessionId
 
 
-class Mark(msgspec.Struct, frozen=True):
+class FileMark(msgspec.Struct, frozen=True):
     """By what a file that was looked at before is known to be the same still."""
 
     path: str
@@ -21,7 +21,7 @@ class Mark(msgspec.Struct, frozen=True):
     mtime_ns: int
 
 
-class Found(msgspec.Struct, frozen=True, kw_only=True):
+class FoundTranscript(msgspec.Struct, frozen=True, kw_only=True):
     """A session file as its head and tail tell it. `useful`: something was said in it; others are not listed.
 
     Times are milliseconds since 1970; `active` is the last time a person said something. `prompts` and `cost_usd` are
@@ -29,7 +29,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     and `parent` is the session that it says it was forked from."""
 
     session: SessionId
-    mark: Mark
+    mark: FileMark
     useful: bool = True
     title: str = ""
     cwd: str = ""
@@ -47,13 +47,13 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     parent: str = ""
 
 
-class Gone(msgspec.Struct, frozen=True):
+class TranscriptGone(msgspec.Struct, frozen=True):
     """A file that was there is not any more."""
 
     session: SessionId
 
 
-class Problem(msgspec.Struct, frozen=True):
+class TranscriptProblem(msgspec.Struct, frozen=True):
     """What could not be read as it should be: a kind of damage (see docs/how-to/import.md), where, and how often."""
 
     kind: str
@@ -62,14 +62,14 @@ class Problem(msgspec.Struct, frozen=True):
     detail: str = ""
 
 
-class Rows(msgspec.Struct, frozen=True, kw_only=True):
+class TranscriptPage(msgspec.Struct, frozen=True, kw_only=True):
     """Some rows of a session, in order. `place` is where to go on after them; `read` of `total` bytes are behind it.
 
     `again`: a file was cut short or replaced and is read from its start: what is in the log already comes again."""
 
     records: tuple[Record, ...]
     place: bytes
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[TranscriptProblem, ...] = ()
     read: int = 0
     total: int = 0
     again: bool = False
@@ -90,7 +90,7 @@ class Shared(msgspec.Struct, frozen=True, kw_only=True):
     they_go_on: bool = False
 
 
-class Copy(msgspec.Struct, frozen=True, kw_only=True):
+class MirroredRow(msgspec.Struct, frozen=True, kw_only=True):
     """A row that the log keeps for its bytes. `of` names the record of the wire that it is, or else itself (`name`).
 
     `differs`: uuid, type, order or message.content, if that is not as the wire had it; `FOREIGN` if it is an answer
@@ -104,14 +104,14 @@ class Copy(msgspec.Struct, frozen=True, kw_only=True):
     differs: str = ""
 
 
-class Copies(Protocol):
+class MirrorMatcher(Protocol):
     """Tells which rows of a transcript are records that came over the wire. Pure."""
 
     def told(self, record: Record) -> None:
         """A record of the log, in its order: of the wire, our own, or a row of the transcript."""
         ...
 
-    def row(self, record: Record) -> Copy | None:
+    def row(self, record: Record) -> MirroredRow | None:
         """A row of the transcript, in its order; None for one that is in the log already."""
         ...
 
@@ -119,7 +119,7 @@ class Copies(Protocol):
 class TranscriptReader(Protocol):
     """One session's files (its own and its subagents'), read from a place on, each byte once. Not for two tasks."""
 
-    async def read(self) -> Rows | None:
+    async def read(self) -> TranscriptPage | None:
         """What comes next; None: nothing more for now. NotFound when the file is gone."""
         ...
 
@@ -127,7 +127,7 @@ class TranscriptReader(Protocol):
         """Behind what was read."""
         ...
 
-    async def finish(self) -> Rows | None:
+    async def finish(self) -> TranscriptPage | None:
         """What is left at the end of a file that nobody writes to: a last line without its newline."""
         ...
 
@@ -147,7 +147,9 @@ class Transcripts(Protocol):
         """Where the files lie."""
         ...
 
-    def scan(self, known: Mapping[str, Mark]) -> AsyncIterator[Sequence[Found | Gone | Problem]]:
+    def scan(
+        self, known: Mapping[str, FileMark]
+    ) -> AsyncIterator[Sequence[FoundTranscript | TranscriptGone | TranscriptProblem]]:
         """Every session file that is new or has changed since `known`, in portions; those that are gone last."""
         ...
 
@@ -155,7 +157,7 @@ class Transcripts(Protocol):
         """Sessions whose files have changed, as it happens. The first portion comes when watching has begun."""
         ...
 
-    async def look(self, session: SessionId) -> Found | None:
+    async def look(self, session: SessionId) -> FoundTranscript | None:
         """The session's file as it is now."""
         ...
 
@@ -174,7 +176,7 @@ class Transcripts(Protocol):
         """How far the session's file repeats another's records, each given with the last seq that it came to."""
         ...
 
-    def copies(self, session: SessionId) -> Copies:
+    def copies(self, session: SessionId) -> MirrorMatcher:
         """For the rows of a session whose agent runs here."""
         ...
 
@@ -182,7 +184,7 @@ class Transcripts(Protocol):
         """A session is deleted: so are the large pieces of it that were put into files."""
         ...
 
-    async def examine(self, path: str) -> Found | Problem:
+    async def examine(self, path: str) -> FoundTranscript | TranscriptProblem:
         """A file that somebody named."""
         ...
 

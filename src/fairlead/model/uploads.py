@@ -13,7 +13,7 @@ import msgspec
 
 from fairlead.model.content import Content, ImageBlock, OtherBlock
 from fairlead.model.pictures import fits, image_type
-from fairlead.model.requests import Action
+from fairlead.model.requests import ServiceCall
 
 FILES: Final = 10
 FILE_BYTES: Final = 10 << 20
@@ -40,7 +40,7 @@ class Upload(msgspec.Struct, frozen=True):
     size: int | None = None
 
 
-class Taken(msgspec.Struct, frozen=True):
+class StoredUploads(msgspec.Struct, frozen=True):
     """A file that goes with a message. `block`: what the agent is given; None: it may read the file by its path."""
 
     upload: Upload
@@ -55,24 +55,24 @@ class FileForm(msgspec.Struct, frozen=True):
     file_bytes: int = FILE_BYTES
 
 
-class TakeForm(Action, frozen=True):
+class AcceptForm(ServiceCall, frozen=True):
     """-> tuple of `Upload`, in the form's order: the body of this request, read now, kept wholly or not at all.
     BadRequest, TooLarge, TooMany, Unavailable. Only where the route says `form`."""
 
     form: FileForm
 
 
-class OpenIntake(Action, frozen=True):
+class OpenIntake(ServiceCall, frozen=True):
     """-> `Intake` for the files of one form. TooMany"""
 
 
-class TakeUploads(Action, frozen=True):
+class ClaimUploads(ServiceCall, frozen=True):
     """-> tuple of `Taken`: those of the given ones that are the user's own. Stale, if one of these is gone."""
 
     uploads: tuple[Upload, ...]
 
 
-class ReadUpload(Action, frozen=True):
+class ReadUpload(ServiceCall, frozen=True):
     """-> `Response` that a browser saves, or shows as a picture, and never runs. NotFound"""
 
     name: str

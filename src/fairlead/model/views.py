@@ -13,10 +13,10 @@ from typing import Final, Protocol, runtime_checkable
 import msgspec
 
 from fairlead.model.ids import SessionId
-from fairlead.model.store import Entry, RowPage, StoredRow
+from fairlead.model.store import Entry, ProjectionRow, RowPage
 
 
-class Row(msgspec.Struct, frozen=True):
+class NewRow(msgspec.Struct, frozen=True):
     """To be kept: it gets the next ordinal of its session and view. `key`: a name by which it can be found (a uuid);
     the first row of a key has it."""
 
@@ -24,23 +24,23 @@ class Row(msgspec.Struct, frozen=True):
     key: str = ""
 
 
-class Replace(msgspec.Struct, frozen=True):
+class ReplaceRow(msgspec.Struct, frozen=True):
     """The row of `key` is from now on this one, in its old place. Who has been sent the old one is not told."""
 
     key: str
     data: bytes
 
 
-class Passing(msgspec.Struct, frozen=True):
+class Transient(msgspec.Struct, frozen=True):
     """For those who watch now, between the rows around it; not kept (pieces of a message that a row will repeat)."""
 
     data: bytes
 
 
-Made = Row | Replace | Passing
+Made = NewRow | ReplaceRow | Transient
 
 
-class Fold(Protocol):
+class Reducer(Protocol):
     """One session's running fold. The same entries give the same rows whenever it runs."""
 
     def step(self, entry: Entry) -> Sequence[Made]: ...
@@ -49,21 +49,21 @@ class Fold(Protocol):
 
 
 @runtime_checkable
-class Running(Protocol):
+class Resumable(Protocol):
     """A fold whose passing pieces add up (to the text of a message that is being written) can tell them again."""
 
-    def running(self, *, anew: bool) -> Sequence[Passing]:
+    def running(self, *, anew: bool) -> Sequence[Transient]:
         """What somebody who is level with the rows needs before the next piece. `anew` false: it watched before and
         lagged, so that it may have some of it."""
         ...
 
 
-class View(Protocol):
+class Projection(Protocol):
     """`name` names the table; one that would make other rows of the same log needs another name."""
 
     @property
     def name(self) -> str: ...
-    def fold(self, session: SessionId) -> Fold: ...
+    def fold(self, session: SessionId) -> Reducer: ...
 
 
 ROW: Final = "row"
@@ -73,7 +73,7 @@ PASSING: Final = "passing"
 the ordinal of the row before it."""
 
 
-def row_entry(row: StoredRow) -> Entry:
+def row_entry(row: ProjectionRow) -> Entry:
     return Entry(row.ordinal, row.ordinal - 1, row.at, ROW, row.data)
 
 
@@ -84,15 +84,15 @@ def passing_entry(head: int, at: int, data: bytes) -> Entry:
 __all__ = [
     "PASSING",
     "ROW",
-    "Fold",
     "Made",
-    "Passing",
-    "Replace",
-    "Row",
+    "NewRow",
+    "Projection",
+    "ProjectionRow",
+    "Reducer",
+    "ReplaceRow",
+    "Resumable",
     "RowPage",
-    "Running",
-    "StoredRow",
-    "View",
+    "Transient",
     "passing_entry",
     "row_entry",
 ]

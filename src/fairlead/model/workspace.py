@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from fairlead.model.requests import Action
+from fairlead.model.requests import ServiceCall
 
 
 class FileEntry(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -22,13 +22,13 @@ class FileEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     children: "tuple[FileEntry, ...]" = ()
 
 
-class ReadTree(Action, frozen=True):
+class ReadTree(ServiceCall, frozen=True):
     """-> tuple of `FileEntry`: what is in a folder and below it, as far as the limits go."""
 
     folder: str
 
 
-class ReadFile(Action, frozen=True):
+class ReadFile(ServiceCall, frozen=True):
     """-> bytes of a plain file. `path` may be relative to the folder; it need not be in there. TooLarge"""
 
     folder: str
@@ -47,7 +47,7 @@ class GitText(msgspec.Struct, frozen=True):
     cut: bool = False
 
 
-class ReadGit(Action, frozen=True):
+class ReadGit(ServiceCall, frozen=True):
     """-> `GitText`, or `NotRepository`. Unavailable where there is no git.
 
     `status`: in git's porcelain form 2, with the branch. `diff`: of one file, with what is not committed. `log`: the

@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from fairlead.model.errors import FairleadError
-from fairlead.model.notices import Item, Reminder, ScheduledAgent
-from fairlead.notices.desk import Desk
+from fairlead.model.notices import Reminder, Resource, ScheduledAgent
+from fairlead.notices.desk import Resources
 from fairlead.notices.feed import finished
 from fairlead.notices.schedule import next_due
 from fairlead.system.clock import Clock, Timer
@@ -20,15 +20,15 @@ log = logging.getLogger("fairlead.notices")
 LONGEST_S: Final = 60.0
 
 
-class Alarms:
+class Scheduler:
     """`ring` is called with what is due: a reminder once, also when its time came while nobody was here; an agent at
     each of its times, but for those that passed while nobody was here."""
 
-    def __init__(self, desk: Desk, clock: Clock, ring: Callable[[Item], Awaitable[None]]) -> None:
+    def __init__(self, desk: Resources, clock: Clock, ring: Callable[[Resource], Awaitable[None]]) -> None:
         self._desk = desk
         self._clock = clock
         self._ring = ring
-        self._due: dict[tuple[type[Item], str], int] = {}
+        self._due: dict[tuple[type[Resource], str], int] = {}
         self._timer: Timer | None = None
         self._ringing: asyncio.Task[None] | None = None
 
@@ -44,7 +44,7 @@ class Alarms:
             self._timer.cancel()
         await finished(self._ringing)
 
-    def changed(self, item: Item) -> None:
+    def changed(self, item: Resource) -> None:
         if isinstance(item, Reminder | ScheduledAgent):
             self._note(item)
             self._set()
@@ -91,7 +91,7 @@ class Alarms:
             # Off the list before it rings: what goes wrong does not ring for ever.
             self._due.pop((kind, id), None)
             try:
-                item: Item = await self._desk.get(kind, id)
+                item: Resource = await self._desk.get(kind, id)
                 if isinstance(item, ScheduledAgent):
                     self._note(item)
                 await self._ring(item)

@@ -21,7 +21,7 @@ async def resolve(host: str, port: int) -> Sequence[str]:
     return tuple(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
-class Caller:
+class HttpClient:
     """`private`: networks that may be called though they are not public."""
 
     def __init__(self, clock: Clock, private: Sequence[Network] = (), resolver: Resolver = resolve) -> None:

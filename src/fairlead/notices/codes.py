@@ -20,7 +20,7 @@ LIFETIME_MS: Final = 3_600_000
 OPEN_AT_MOST: Final = 2000
 
 
-class _Kept(msgspec.Struct, frozen=True):
+class _StoredCode(msgspec.Struct, frozen=True):
     session: SessionId
     request: RequestId
     behavior: Literal["allow", "deny"]
@@ -42,7 +42,7 @@ class AnswerCodes:
         answers: tuple[Literal["allow", "deny"], ...] = ("allow", "deny")
         for behavior in answers:
             code = made[behavior] = secrets.token_urlsafe(32)
-            kept = _Kept(session, request, behavior, device, expires)
+            kept = _StoredCode(session, request, behavior, device, expires)
             await self._documents.put(SPACE, _digest(code), msgspec.to_builtins(kept))
         return made
 
@@ -58,7 +58,7 @@ class AnswerCodes:
         found = await self._documents.get(SPACE, key)
         if found is None:
             raise BadAnswerCode
-        kept = msgspec.convert(found, _Kept)
+        kept = msgspec.convert(found, _StoredCode)
         if kept.device != device or not await self._documents.delete(SPACE, key):
             raise BadAnswerCode
         if self._clock.now_ms() >= kept.expires:

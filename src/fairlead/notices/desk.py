@@ -15,65 +15,65 @@ from fairlead.model.notices import (
     PRIVATE,
     AgentRun,
     Change,
+    Destination,
     Document,
     Doing,
     HookEvent,
-    Item,
-    Kept,
-    Memory,
+    MemoryResource,
     Project,
     Reminder,
     Resource,
+    ResourceKind,
+    ResourceStore,
     ScheduledAgent,
     Secret,
-    Shelf,
-    Target,
+    StoredResource,
     Task,
 )
-from fairlead.notices.feed import Feed
+from fairlead.notices.feed import ChangeFeed
 from fairlead.notices.schedule import check_schedule
-from fairlead.notices.sealing import Seal
+from fairlead.notices.sealing import FieldCipher
 from fairlead.system.clock import Clock
 
-T = TypeVar("T", bound=Item)
+T = TypeVar("T", bound=Resource)
 
 MOST: Final = 10_000
 """Of each kind. Hook events and runs come by themselves: of those the oldest go."""
 PAGE: Final = 200
 
 
-class Kind(msgspec.Struct, frozen=True, kw_only=True):
+class ResourceType(msgspec.Struct, frozen=True, kw_only=True):
     """`soft`: what was deleted is kept and can be restored. `endless`: the oldest go when there are too many."""
 
     name: str
-    resource: Resource | None
+    resource: ResourceKind | None
     label: str
     soft: bool = False
     endless: bool = False
 
 
-KINDS: Final[Mapping[type[Item], Kind]] = {
-    Task: Kind(name="task", resource="task", label="title", soft=True),
-    Project: Kind(name="project", resource="project", label="name", soft=True),
-    Document: Kind(name="document", resource="document", label="title", soft=True),
-    Memory: Kind(name="memory", resource="memory", label="chunk_type"),
-    Secret: Kind(name="secret", resource="secret", label="key"),
-    HookEvent: Kind(name="hook", resource="hook", label="event_type", endless=True),
-    Reminder: Kind(name="reminder", resource="reminder", label="message"),
-    ScheduledAgent: Kind(name="agent", resource="agent", label="name"),
-    AgentRun: Kind(name="run", resource=None, label="agent_id", endless=True),
-    Target: Kind(name="target", resource=None, label="url"),
+KINDS: Final[Mapping[type[Resource], ResourceType]] = {
+    Task: ResourceType(name="task", resource="task", label="title", soft=True),
+    Project: ResourceType(name="project", resource="project", label="name", soft=True),
+    Document: ResourceType(name="document", resource="document", label="title", soft=True),
+    MemoryResource: ResourceType(name="memory", resource="memory", label="chunk_type"),
+    Secret: ResourceType(name="secret", resource="secret", label="key"),
+    HookEvent: ResourceType(name="hook", resource="hook", label="event_type", endless=True),
+    Reminder: ResourceType(name="reminder", resource="reminder", label="message"),
+    ScheduledAgent: ResourceType(name="agent", resource="agent", label="name"),
+    AgentRun: ResourceType(name="run", resource=None, label="agent_id", endless=True),
+    Destination: ResourceType(name="target", resource=None, label="url"),
 }
 
 
-class Desk:
-    def __init__(self, shelf: Shelf, feed: Feed, seal: Seal, clock: Clock) -> None:
+class Resources:
+    def __init__(self, shelf: ResourceStore, feed: ChangeFeed, seal: FieldCipher, clock: Clock) -> None:
         self._shelf = shelf
         self._feed = feed
         self._seal = seal
         self._clock = clock
         self._changing = asyncio.Lock()
-        self.changed: Callable[[Item], None] = lambda item: None
+        self.changed: Callable[[Resource], None] = lambda item: None
         """Told of every item that was made, changed, deleted or restored."""
 
     # --- reading
@@ -161,14 +161,14 @@ class Desk:
         async with self._changing:
             await self.put(structs.replace(await self.get(kind, id), **changes), *told)
 
-    async def put(self, item: Item, *told: Change) -> None:
+    async def put(self, item: Resource, *told: Change) -> None:
         """As it is: for what only one changes (a run)."""
         kind = KINDS[type(item)]
         most = {kind.name: MOST} if kind.endless else None
         await self._feed.write(*told, puts=[_kept(item)], most=most)
         self.changed(item)
 
-    async def _write(self, item: Item, action: Doing) -> None:
+    async def _write(self, item: Resource, action: Doing) -> None:
         kind = KINDS[type(item)]
         told = () if kind.resource is None else (_told(item, kind.resource, action),)
         if action == "delete" and not kind.soft:
@@ -178,24 +178,24 @@ class Desk:
             await self.put(item, *told)
 
 
-def named(item: Item) -> str:
+def named(item: Resource) -> str:
     return str(getattr(item, KINDS[type(item)].label))
 
 
-def _told(item: Item, resource: Resource, action: Doing) -> Change:
+def _told(item: Resource, resource: ResourceKind, action: Doing) -> Change:
     id, name = item.id, named(item)
     if action == "delete" and isinstance(item, Secret):
         id = ""
-    if action == "delete" and isinstance(item, Memory):
+    if action == "delete" and isinstance(item, MemoryResource):
         name = ""
     seen = (item.user,) if isinstance(item, PRIVATE) and item.user else None
     return Change(resource=resource, action=action, id=id, name=name, seen=seen)
 
 
-def _kept(item: Item) -> Kept:
+def _kept(item: Resource) -> StoredResource:
     # A secret is asked for by its key, which nobody else has.
     id = item.key if isinstance(item, Secret) else item.id
-    return Kept(KINDS[type(item)].name, id, msgspec.json.encode(item))
+    return StoredResource(KINDS[type(item)].name, id, msgspec.json.encode(item))
 
 
 def _checked(item: T, before: T | None, now: int) -> T:

@@ -12,20 +12,20 @@ from typing import Final
 from fairlead.model.auth import Identity
 from fairlead.model.errors import FairleadError
 from fairlead.model.notices import (
-    Ask,
     Change,
     FeedCodec,
     FeedEntry,
     FeedPage,
-    Kept,
-    Ping,
-    Shelf,
+    FeedPing,
+    FeedRequest,
+    ResourceStore,
+    StoredResource,
     Told,
     cursor_text,
     is_for,
     read_cursor,
 )
-from fairlead.model.sockets import Wire
+from fairlead.model.sockets import SocketHandle
 from fairlead.system.clock import Clock
 
 UNSENT_BYTES: Final = 128 * 1024
@@ -35,14 +35,14 @@ LOST: Final = (1013, "too far behind: connect again")
 UNREADABLE: Final = (1011, "the feed cannot be read: connect again")
 
 
-class Feed:
+class ChangeFeed:
     """`start` it before anything else."""
 
-    def __init__(self, shelf: Shelf, clock: Clock) -> None:
+    def __init__(self, shelf: ResourceStore, clock: Clock) -> None:
         self._shelf = shelf
         self._clock = clock
         self._writing = asyncio.Lock()
-        self.peers: set[Peer] = set()
+        self.peers: set[FeedSubscriber] = set()
         self.listeners: list[Callable[[], None]] = []
         """Called after every entry: those who read on from the store."""
         self.id = ""
@@ -55,7 +55,7 @@ class Feed:
     async def write(
         self,
         *told: Told,
-        puts: Sequence[Kept] = (),
+        puts: Sequence[StoredResource] = (),
         removes: Sequence[tuple[str, str]] = (),
         most: Mapping[str, int] | None = None,
     ) -> tuple[FeedEntry, ...]:
@@ -73,8 +73,8 @@ class Feed:
     async def read(self, after: int, limit: int) -> FeedPage:
         return await self._shelf.feed(after, limit)
 
-    def join(self, who: Identity, codec: FeedCodec) -> "Peer":
-        return Peer(self, who, codec, self._clock)
+    def join(self, who: Identity, codec: FeedCodec) -> "FeedSubscriber":
+        return FeedSubscriber(self, who, codec, self._clock)
 
     def _publish(self, entry: FeedEntry) -> None:
         self.head = entry.seq
@@ -93,16 +93,16 @@ class Feed:
             listener()
 
 
-class Peer:
+class FeedSubscriber:
     """One socket of the feed. Implements `model.sockets.Holder`."""
 
-    def __init__(self, feed: Feed, who: Identity, codec: FeedCodec, clock: Clock) -> None:
+    def __init__(self, feed: ChangeFeed, who: Identity, codec: FeedCodec, clock: Clock) -> None:
         self._feed = feed
         self._who = who
         self._codec = codec
         self._clock = clock
-        self._wire: Wire | None = None
-        self._ask: Ask | None = None
+        self._wire: SocketHandle | None = None
+        self._ask: FeedRequest | None = None
         self._seq = 0
         self._behind = False
         self._room = asyncio.Event()
@@ -111,7 +111,7 @@ class Peer:
 
     # --- what the socket calls
 
-    def attached(self, wire: Wire) -> None:
+    def attached(self, wire: SocketHandle) -> None:
         self._wire = wire
         self._seq = self._feed.head
         # Registered first: a change after `connected` is never missed.
@@ -132,9 +132,9 @@ class Peer:
         except FairleadError as error:
             wire.send(self._codec.failed(error, now))
         else:
-            if isinstance(said, Ping):
+            if isinstance(said, FeedPing):
                 wire.send(self._codec.pong(now))
-            elif isinstance(said, Ask):
+            elif isinstance(said, FeedRequest):
                 self._subscribe(wire, said, now)
         if wire.backlog() > UNSENT_BYTES:
             # Who does not take our answers is not listened to either.
@@ -183,7 +183,7 @@ class Peer:
 
     # --- inside
 
-    def _subscribe(self, wire: Wire, ask: Ask, now: int) -> None:
+    def _subscribe(self, wire: SocketHandle, ask: FeedRequest, now: int) -> None:
         # One at a time: each may read the store.
         wire.pause()
         self._ask = ask
@@ -199,7 +199,7 @@ class Peer:
         self._reading = asyncio.create_task(self._resume(wire, ask, verdict == "ok", seq, now))
         self._behind = True
 
-    async def _resume(self, wire: Wire, ask: Ask, known: bool, seq: int, now: int) -> None:
+    async def _resume(self, wire: SocketHandle, ask: FeedRequest, known: bool, seq: int, now: int) -> None:
         """The verdict first, which may need a look at what is still kept; then what was missed."""
         if known and seq < self._feed.head:
             try:
@@ -220,7 +220,7 @@ class Peer:
         if self._behind and wire is not None and (self._reading is None or self._reading.done()):
             self._reading = asyncio.create_task(self._catch_up(wire))
 
-    async def _catch_up(self, wire: Wire) -> None:
+    async def _catch_up(self, wire: SocketHandle) -> None:
         while self._seq < self._feed.head:
             try:
                 page = await self._feed.read(self._seq, PAGE)

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from msgspec import structs
 
 from fairlead.model.errors import BadRequest
-from fairlead.model.notices import Change, FeedEntry, Notice, Told, cursor_text
+from fairlead.model.notices import Change, FeedEntry, FeedNotice, Told, cursor_text
 
 SHORT: Final = 400
 """Characters of a title or message in a push: with its keys it stays far below the 4096 bytes that services take."""
@@ -26,7 +26,7 @@ CLAIM_S: Final = 12 * 3600
 PRIORITIES: Final = {"success": 3, "info": 2, "warning": 4, "error": 4}
 
 
-class Letter(msgspec.Struct, frozen=True):
+class Payload(msgspec.Struct, frozen=True):
     url: str
     body: bytes
     headers: dict[str, str]
@@ -34,7 +34,7 @@ class Letter(msgspec.Struct, frozen=True):
 
 def outside(told: Told) -> Told:
     """What may leave the house: without a session's title and without what an agent said of its failure."""
-    if isinstance(told, Notice):
+    if isinstance(told, FeedNotice):
         return structs.replace(told, name="", message=told.outside or told.title)
     return structs.replace(told, said="", name="" if told.resource == "conversation" else told.name)
 
@@ -58,16 +58,16 @@ def words(entry: FeedEntry, feed: str) -> dict[str, Any]:
     return shown | {"meta": told.meta or {}}
 
 
-def webhook(url: str, secret: str, entry: FeedEntry, feed: str, now: int) -> Letter:
+def webhook(url: str, secret: str, entry: FeedEntry, feed: str, now: int) -> Payload:
     """Signed as the Standard Webhooks specification has it: HMAC-SHA256 of id, time and body."""
     body = msgspec.json.encode(words(entry, feed))
     id, at = cursor_text(feed, entry.seq), str(now // 1000)
     signed = hmac.new(secret.encode(), b".".join((id.encode(), at.encode(), body)), hashlib.sha256).digest()
     signature = f"v1,{base64.b64encode(signed).decode()}"
-    return Letter(url, body, {"webhook-id": id, "webhook-timestamp": at, "webhook-signature": signature})
+    return Payload(url, body, {"webhook-id": id, "webhook-timestamp": at, "webhook-signature": signature})
 
 
-def ntfy(url: str, token: str, entry: FeedEntry, feed: str, link: str) -> Letter:
+def ntfy(url: str, token: str, entry: FeedEntry, feed: str, link: str) -> Payload:
     """As JSON to the root: its headers would take no other letters than ASCII."""
     parts = urlsplit(url)
     base, _, topic = parts.path.rstrip("/").rpartition("/")
@@ -82,7 +82,7 @@ def ntfy(url: str, token: str, entry: FeedEntry, feed: str, link: str) -> Letter
     if link:
         message["click"] = link
     headers = {"authorization": f"Bearer {token}"} if token else {}
-    return Letter(parts._replace(path=f"{base}/").geturl(), msgspec.json.encode(message), headers)
+    return Payload(parts._replace(path=f"{base}/").geturl(), msgspec.json.encode(message), headers)
 
 
 # --- web push: RFC 8291 (encryption), RFC 8292 (who sends)
@@ -119,7 +119,7 @@ def push(
     now: int,
     salt: bytes,
     answers: Mapping[str, str] | None = None,
-) -> Letter:
+) -> Payload:
     """`answers`: codes with which the browser it is sent to may answer what is asked."""
     shown = words(entry, feed)
     shown |= {"title": shown["title"][:SHORT], "message": shown["message"][:SHORT], "link": link, "meta": {}}
@@ -133,7 +133,7 @@ def push(
         "content-type": "application/octet-stream",
         "ttl": str(TTL_S),
     }
-    return Letter(endpoint, body, headers)
+    return Payload(endpoint, body, headers)
 
 
 def encrypted(text: bytes, p256dh: str, auth: str, once: ec.EllipticCurvePrivateKey, salt: bytes) -> bytes:

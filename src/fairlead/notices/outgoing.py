@@ -15,14 +15,24 @@ from msgspec import structs
 from fairlead.model.auth import Identity
 from fairlead.model.errors import BadRequest, FairleadError, NotFound
 from fairlead.model.ids import SessionId
-from fairlead.model.notices import Change, FeedEntry, Item, Notice, Target, TargetFailed, TargetRefused, Told, is_for
+from fairlead.model.notices import (
+    Change,
+    Destination,
+    FeedEntry,
+    FeedNotice,
+    Resource,
+    TargetFailed,
+    TargetRefused,
+    Told,
+    is_for,
+)
 from fairlead.model.store import Documents
 from fairlead.notices import letters
-from fairlead.notices.calling import Caller
+from fairlead.notices.calling import HttpClient
 from fairlead.notices.codes import AnswerCodes
-from fairlead.notices.desk import Desk
-from fairlead.notices.feed import Feed, finished
-from fairlead.notices.sealing import Seal
+from fairlead.notices.desk import Resources
+from fairlead.notices.feed import ChangeFeed, finished
+from fairlead.notices.sealing import FieldCipher
 from fairlead.system.clock import Clock
 
 log = logging.getLogger("fairlead.notices")
@@ -40,17 +50,17 @@ KEYS: Final = "push"
 """The document with our own key for push services."""
 
 
-class Outgoing:
+class Outbox:
     """`link` makes the address that opens a session, empty where we have none that others can reach. `who_is` finds the
     one that a credential is good for, if it still is."""
 
     def __init__(
         self,
-        desk: Desk,
-        feed: Feed,
+        desk: Resources,
+        feed: ChangeFeed,
         documents: Documents,
-        seal: Seal,
-        caller: Caller,
+        seal: FieldCipher,
+        caller: HttpClient,
         clock: Clock,
         link: Callable[[SessionId | None], str],
         who_is: Callable[[str], Identity | None],
@@ -71,11 +81,11 @@ class Outgoing:
         feed.listeners.append(self._wake)
 
     async def start(self) -> None:
-        for target in await self._desk.list(Target):
+        for target in await self._desk.list(Destination):
             if target.kind == "push" and not (target.device or target.credential):
                 # From before it was kept whose it is: nobody could end it, and what it may be told is not known.
                 log.info("push subscription of nobody removed", extra={"target": target.id})
-                await self._desk.remove(Target, target.id)
+                await self._desk.remove(Destination, target.id)
             else:
                 self._employ(target)
 
@@ -86,11 +96,11 @@ class Outgoing:
 
     # --- what is asked
 
-    async def add(self, target: Target) -> tuple[Target, str]:
+    async def add(self, target: Destination) -> tuple[Destination, str]:
         """The target, and the secret with which a webhook is signed: shown once."""
         if len(self._couriers) >= MOST:
             raise BadRequest(f"At most {MOST} targets are kept: delete some first.")
-        if len(await self._desk.list(Target, lambda kept: kept.user == target.user)) >= MOST_EACH:
+        if len(await self._desk.list(Destination, lambda kept: kept.user == target.user)) >= MOST_EACH:
             raise BadRequest(f"At most {MOST_EACH} targets are kept for a user: delete some first.")
         if target.kind == "push":
             letters.check_keys(target.p256dh, target.auth)
@@ -101,8 +111,8 @@ class Outgoing:
 
     async def test(self, id: str) -> None:
         """TargetRefused, TargetFailed."""
-        target = await self._desk.get(Target, id)
-        told = Notice(
+        target = await self._desk.get(Destination, id)
+        told = FeedNotice(
             topic="session",
             kind="test",
             session=SessionId(""),
@@ -116,8 +126,8 @@ class Outgoing:
     async def push_key(self) -> str:
         return letters.public_key(await self._own_key())
 
-    def changed(self, item: Item) -> None:
-        if isinstance(item, Target):
+    def changed(self, item: Resource) -> None:
+        if isinstance(item, Destination):
             if item.deleted_at is not None:
                 courier = self._couriers.pop(item.id, None)
                 self._topics.pop(item.id, None)
@@ -134,11 +144,11 @@ class Outgoing:
         self._news.set()
         self._news = asyncio.Event()
 
-    def _employ(self, target: Target) -> None:
+    def _employ(self, target: Destination) -> None:
         self._topics[target.id] = target.topics
         self._couriers[target.id] = asyncio.get_running_loop().create_task(self._serve(target))
 
-    async def _serve(self, target: Target) -> None:
+    async def _serve(self, target: Destination) -> None:
         while True:
             try:
                 while self._feed.head <= target.seq:
@@ -152,7 +162,7 @@ class Outgoing:
                 log.warning("targets cannot be read", extra={"target": target.id, "error": error.message})
                 await self._clock.sleep(PAUSES_S[-1])
 
-    async def _tell(self, target: Target, entry: FeedEntry) -> Target:
+    async def _tell(self, target: Destination, entry: FeedEntry) -> Destination:
         failed = target.failed
         told = (
             not _names(entry).isdisjoint(self._topics.get(target.id, ())) and entry.at > self._clock.now_ms() - STALE_MS
@@ -165,15 +175,15 @@ class Outgoing:
         done = structs.replace(target, seq=entry.seq, failed=failed)
         if told:
             # Only then: an entry that is nothing to this target is soon looked at again.
-            await self._desk.amend(Target, target.id, {"seq": entry.seq, "failed": failed})
+            await self._desk.amend(Destination, target.id, {"seq": entry.seq, "failed": failed})
         return done
 
-    def _whose(self, target: Target) -> Identity | None:
+    def _whose(self, target: Destination) -> Identity | None:
         credential = target.credential or target.device
         # Webhooks from before that was kept were made by admins.
         return self._who_is(credential) if credential else _ADMIN
 
-    async def _deliver(self, target: Target, entry: FeedEntry) -> str | None:
+    async def _deliver(self, target: Destination, entry: FeedEntry) -> str | None:
         """Why it was given up, or None."""
         why = ""
         for pause in (*PAUSES_S, None):
@@ -190,7 +200,7 @@ class Outgoing:
                 why = f"It answered {status}."
                 if target.kind == "push" and status in (404, 410):
                     # The browser has taken its subscription back.
-                    await self._desk.remove(Target, target.id)
+                    await self._desk.remove(Destination, target.id)
                     raise NotFound("target", target.id)
                 if status not in (408, 425, 429) and status < 500:
                     break
@@ -199,10 +209,10 @@ class Outgoing:
         log.warning("target not told", extra={"target": target.id, "seq": entry.seq, "reason": why})
         return why
 
-    async def _post(self, target: Target, entry: FeedEntry) -> int:
+    async def _post(self, target: Destination, entry: FeedEntry) -> int:
         now, feed = self._clock.now_ms(), self._feed.id
         secret = self._seal.open(target.secret) if target.secret else ""
-        link = self._link(entry.told.session if isinstance(entry.told, Notice) and entry.told.session else None)
+        link = self._link(entry.told.session if isinstance(entry.told, FeedNotice) and entry.told.session else None)
         if target.kind == "webhook":
             letter = letters.webhook(target.url, secret, entry, feed, now)
         elif target.kind == "ntfy":
@@ -215,10 +225,10 @@ class Outgoing:
             )
         return await self._caller.post(letter.url, letter.body, letter.headers)
 
-    async def _answers(self, target: Target, told: Told) -> dict[str, str]:
+    async def _answers(self, target: Destination, told: Told) -> dict[str, str]:
         """Codes for the buttons of a message about a permission; a question and a plan are answered on their card."""
         meta = told.meta or {}
-        if not target.approves or not isinstance(told, Notice) or told.kind != "permission.asked":
+        if not target.approves or not isinstance(told, FeedNotice) or told.kind != "permission.asked":
             return {}
         if "toolName" not in meta:
             return {}

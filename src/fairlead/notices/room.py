@@ -21,40 +21,40 @@ from fairlead.model.notices import (
     AnswerOf,
     CancelAgent,
     Change,
+    Destination,
     EditItem,
     FeedEntry,
     FeedPage,
     GetItem,
-    Item,
     JoinFeed,
     ListItems,
     PushKey,
     ReadFeed,
-    ReadPreferences,
+    ReadFeedPreferences,
+    RedeemAnswerCode,
     Reminder,
     RemoveItem,
+    Resource,
+    ResourceStore,
     RestoreItem,
     RevealSecret,
     RunAgent,
     ScheduledAgent,
-    Shelf,
-    SpendAnswerCode,
-    Target,
     TryTarget,
-    WritePreferences,
+    WriteFeedPreferences,
     is_for,
     owned_by,
 )
-from fairlead.model.requests import Action
+from fairlead.model.requests import ServiceCall
 from fairlead.model.store import Documents
-from fairlead.notices.alarms import Alarms
-from fairlead.notices.calling import Caller
-from fairlead.notices.desk import KINDS, Desk
-from fairlead.notices.feed import Feed, Peer
-from fairlead.notices.outgoing import Outgoing
-from fairlead.notices.runs import Runs
-from fairlead.notices.sealing import Seal
-from fairlead.notices.sessions import Describe, SessionNotices
+from fairlead.notices.alarms import Scheduler
+from fairlead.notices.calling import HttpClient
+from fairlead.notices.desk import KINDS, Resources
+from fairlead.notices.feed import ChangeFeed, FeedSubscriber
+from fairlead.notices.outgoing import Outbox
+from fairlead.notices.runs import ScheduledRuns
+from fairlead.notices.sealing import FieldCipher
+from fairlead.notices.sessions import Describe, SessionBridge
 from fairlead.system.clock import Clock
 
 log = logging.getLogger("fairlead.notices")
@@ -63,12 +63,12 @@ PREFERENCES: Final = "cognova.preferences"
 """Documents that say what a user wants shown."""
 
 
-class Room:
+class NotificationService:
     """`committed` and `news` are told by the core from the first moment on; `begin` before it starts, `start` after."""
 
     def __init__(
         self,
-        shelf: Shelf,
+        shelf: ResourceStore,
         documents: Documents,
         gateway: Callable[[], Gateway],
         folder: Path,
@@ -76,19 +76,19 @@ class Room:
         *,
         fresh: Callable[[], str],
         describe: Describe,
-        caller: Caller,
+        caller: HttpClient,
         who_is: Callable[[str], Identity | None],
         public_url: str = "",
     ) -> None:
         self._documents = documents
         self._public_url = public_url.rstrip("/")
-        seal = Seal(folder)
-        self.feed = Feed(shelf, clock)
-        self.desk = Desk(shelf, self.feed, seal, clock)
-        self.outgoing = Outgoing(self.desk, self.feed, documents, seal, caller, clock, self._link, who_is)
-        self.sessions = SessionNotices(self.feed, describe)
-        self.runs = Runs(self.desk, gateway, clock, fresh)
-        self.alarms = Alarms(self.desk, clock, self._ring)
+        seal = FieldCipher(folder)
+        self.feed = ChangeFeed(shelf, clock)
+        self.desk = Resources(shelf, self.feed, seal, clock)
+        self.outgoing = Outbox(self.desk, self.feed, documents, seal, caller, clock, self._link, who_is)
+        self.sessions = SessionBridge(self.feed, describe)
+        self.runs = ScheduledRuns(self.desk, gateway, clock, fresh)
+        self.alarms = Scheduler(self.desk, clock, self._ring)
         self.desk.changed = self._changed
 
     async def begin(self) -> None:
@@ -119,8 +119,10 @@ class Room:
     async def revoked(self, credential: str) -> None:
         """It is valid no more: what it wanted to be told is told nobody, and nothing runs on its word. A schedule
         stays, and somebody else may enable it again."""
-        for target in await self.desk.list(Target, lambda target: credential in (target.device, target.credential)):
-            await self.desk.remove(Target, target.id)
+        for target in await self.desk.list(
+            Destination, lambda target: credential in (target.device, target.credential)
+        ):
+            await self.desk.remove(Destination, target.id)
         for agent in await self.desk.list(ScheduledAgent, lambda agent: agent.credential == credential):
             if agent.enabled:
                 await self.desk.edit(ScheduledAgent, agent.id, {"enabled": False})
@@ -140,7 +142,7 @@ class Room:
 
     # --- what protocols ask
 
-    def performers(self) -> Mapping[type[Action], Callable[[Identity, Any], Awaitable[Any]]]:
+    def performers(self) -> Mapping[type[ServiceCall], Callable[[Identity, Any], Awaitable[Any]]]:
         return {
             JoinFeed: self._join,
             ListItems: self._list,
@@ -152,49 +154,49 @@ class Room:
             RevealSecret: self._reveal,
             RunAgent: self._run,
             CancelAgent: self._cancel,
-            ReadPreferences: self._preferences,
-            WritePreferences: self._prefer,
+            ReadFeedPreferences: self._preferences,
+            WriteFeedPreferences: self._prefer,
             AddTarget: self._add_target,
             TryTarget: self._try_target,
             PushKey: self._push_key,
             ReadFeed: self._read,
-            SpendAnswerCode: self._spend,
+            RedeemAnswerCode: self._spend,
         }
 
-    async def _join(self, who: Identity, action: JoinFeed) -> Peer:
+    async def _join(self, who: Identity, action: JoinFeed) -> FeedSubscriber:
         return self.feed.join(who, action.codec)
 
-    async def _list(self, who: Identity, action: ListItems) -> tuple[Item, ...]:
-        def accept(item: Item) -> bool:
+    async def _list(self, who: Identity, action: ListItems) -> tuple[Resource, ...]:
+        def accept(item: Resource) -> bool:
             return owned_by(who, item) and action.accept(item)
 
         return await self.desk.list(action.kind, accept, action.limit, deleted=action.deleted)
 
-    async def _get(self, who: Identity, action: GetItem) -> Item:
+    async def _get(self, who: Identity, action: GetItem) -> Resource:
         return await self._theirs(who, action.kind, action.id)
 
-    async def _theirs(self, who: Identity, kind: type[Item], id: str, *, deleted: bool = False) -> Item:
+    async def _theirs(self, who: Identity, kind: type[Resource], id: str, *, deleted: bool = False) -> Resource:
         """NotFound also for another's."""
         item = await self.desk.get(kind, id, deleted=deleted)
         if not owned_by(who, item):
             raise NotFound(KINDS[kind].name, id)
         return item
 
-    async def _add(self, who: Identity, action: AddItem) -> Item:
+    async def _add(self, who: Identity, action: AddItem) -> Resource:
         return await self.desk.add(_made_by(who, action.item), action.value)
 
-    async def _edit(self, who: Identity, action: EditItem) -> Item:
+    async def _edit(self, who: Identity, action: EditItem) -> Resource:
         await self._theirs(who, action.kind, action.id)
         changes = action.changes
         if action.kind is ScheduledAgent and changes.get("enabled"):
             changes = {**changes, "credential": who.credential}
         return await self.desk.edit(action.kind, action.id, changes)
 
-    async def _remove(self, who: Identity, action: RemoveItem) -> Item:
+    async def _remove(self, who: Identity, action: RemoveItem) -> Resource:
         await self._theirs(who, action.kind, action.id)
         return await self.desk.remove(action.kind, action.id)
 
-    async def _restore(self, who: Identity, action: RestoreItem) -> Item:
+    async def _restore(self, who: Identity, action: RestoreItem) -> Resource:
         await self._theirs(who, action.kind, action.id, deleted=True)
         return await self.desk.restore(action.kind, action.id)
 
@@ -209,17 +211,17 @@ class Room:
         await self._theirs(who, ScheduledAgent, action.id)
         return await self.runs.cancel(await self.desk.get(ScheduledAgent, action.id))
 
-    async def _preferences(self, who: Identity, action: ReadPreferences) -> Any:
+    async def _preferences(self, who: Identity, action: ReadFeedPreferences) -> Any:
         return await self._documents.get(PREFERENCES, who.user)
 
-    async def _prefer(self, who: Identity, action: WritePreferences) -> None:
+    async def _prefer(self, who: Identity, action: WriteFeedPreferences) -> None:
         await self._documents.put(PREFERENCES, who.user, action.value)
 
-    async def _add_target(self, who: Identity, action: AddTarget) -> tuple[Target, str]:
+    async def _add_target(self, who: Identity, action: AddTarget) -> tuple[Destination, str]:
         return await self.outgoing.add(_made_by(who, action.target))
 
     async def _try_target(self, who: Identity, action: TryTarget) -> None:
-        await self._theirs(who, Target, action.id)
+        await self._theirs(who, Destination, action.id)
         await self.outgoing.test(action.id)
 
     async def _push_key(self, who: Identity, action: PushKey) -> str:
@@ -236,7 +238,7 @@ class Room:
             if len(found) == action.limit or before <= max(page.first, 1):
                 return structs.replace(page, entries=tuple(found))
 
-    async def _spend(self, who: Identity, action: SpendAnswerCode) -> AnswerOf:
+    async def _spend(self, who: Identity, action: RedeemAnswerCode) -> AnswerOf:
         return await self.outgoing.codes.spend(action.code, who.credential)
 
     # --- what happens by itself
@@ -247,13 +249,13 @@ class Room:
             return ""
         return f"{self._public_url}/app/s/{session}" if session else f"{self._public_url}/"
 
-    def _changed(self, item: Item) -> None:
+    def _changed(self, item: Resource) -> None:
         self.alarms.changed(item)
         self.outgoing.changed(item)
         if isinstance(item, ScheduledAgent) and item.deleted_at is not None:
             self.runs.abandon(item)
 
-    async def _ring(self, item: Item) -> None:
+    async def _ring(self, item: Resource) -> None:
         if isinstance(item, Reminder):
             change = Change(resource="reminder", action="complete", id=item.id, name=item.message)
             await self.desk.amend(Reminder, item.id, {"notified": True}, change)
@@ -265,7 +267,7 @@ class Room:
                 log.info("agent left out", extra={"agent": item.id, "reason": "it still runs"})
 
 
-T = TypeVar("T", bound=Item)
+T = TypeVar("T", bound=Resource)
 
 
 def _made_by(who: Identity, item: T) -> T:

@@ -17,7 +17,7 @@ from fairlead.model.errors import Busy, FairleadError, NotFound
 from fairlead.model.gateway import Gateway
 from fairlead.model.ids import MessageId, SessionId
 from fairlead.model.notices import AgentRun, Change, Doing, RunStatus, ScheduledAgent
-from fairlead.notices.desk import Desk
+from fairlead.notices.desk import Resources
 from fairlead.system.clock import Clock
 
 log = logging.getLogger("fairlead.notices")
@@ -52,8 +52,8 @@ def identity(agent: ScheduledAgent) -> Identity:
     return Identity(f"agent:{agent.id}", user, shown_name(user, agent.name), frozenset({"view", "chat"}))
 
 
-class Runs:
-    def __init__(self, desk: Desk, gateway: Callable[[], Gateway], clock: Clock, fresh: Callable[[], str]) -> None:
+class ScheduledRuns:
+    def __init__(self, desk: Resources, gateway: Callable[[], Gateway], clock: Clock, fresh: Callable[[], str]) -> None:
         self._desk = desk
         self._gateway = gateway
         self._clock = clock

@@ -13,7 +13,7 @@ from fairlead.system.private import make_key, read_key
 FILE: Final = "secrets.key"
 
 
-class Seal:
+class FieldCipher:
     """The key is read, or made, at the first use: a gateway without secrets has no such file."""
 
     def __init__(self, folder: Path) -> None:

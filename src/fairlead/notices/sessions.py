@@ -11,8 +11,8 @@ from fairlead.model.errors import FairleadError
 from fairlead.model.ids import SessionId
 from fairlead.model.news import What
 from fairlead.model.notices import Told
-from fairlead.notices.feed import Feed
-from fairlead.notices.telling import Teller
+from fairlead.notices.feed import ChangeFeed
+from fairlead.notices.telling import NoticeBuilder
 
 log = logging.getLogger("fairlead.notices")
 
@@ -28,7 +28,7 @@ _TOLD: Final = frozenset(
         ev.SessionChanged,
         ev.TurnStarted,
         ev.TurnEnded,
-        ev.PermissionAsked,
+        ev.PermissionRequested,
         ev.QuestionAsked,
         ev.PlanProposed,
         ev.PermissionResolved,
@@ -39,10 +39,10 @@ _TOLD: Final = frozenset(
 """What `Teller.event` has a word for. A set of types: it is asked for every delta."""
 
 
-class SessionNotices:
+class SessionBridge:
     """`describe` tells what a session is called now, and which users see it."""
 
-    def __init__(self, feed: Feed, describe: Describe) -> None:
+    def __init__(self, feed: ChangeFeed, describe: Describe) -> None:
         self._feed = feed
         self._describe = describe
         self._waiting: deque[Note] = deque(maxlen=WAITING)
@@ -72,7 +72,8 @@ class SessionNotices:
             notes = [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
             try:
                 tellers = {
-                    session: Teller(session, *await self._describe(session)) for session in {note[0] for note in notes}
+                    session: NoticeBuilder(session, *await self._describe(session))
+                    for session in {note[0] for note in notes}
                 }
                 told: list[Told] = []
                 for session, what in notes:

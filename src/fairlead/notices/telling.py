@@ -10,7 +10,7 @@ from typing import Any, Final
 from fairlead.model import events as ev
 from fairlead.model.ids import SessionId
 from fairlead.model.news import What
-from fairlead.model.notices import Change, Color, Doing, Notice, Told, Topic
+from fairlead.model.notices import Change, Color, Doing, FeedNotice, Told, Topic
 
 _ENDS: Final[dict[str, tuple[str, str, Color]]] = {
     "completed": ("Turn finished", "is finished", "success"),
@@ -21,7 +21,7 @@ _CALLED: Final = "\0"
 """Where a message names the session."""
 
 
-class Teller:
+class NoticeBuilder:
     """Of one session; `name` is its title, empty if it has none; `seen`: the users who see it."""
 
     def __init__(self, session: SessionId, name: str, seen: tuple[str, ...]) -> None:
@@ -57,7 +57,7 @@ class Teller:
                 }
                 told = f"A turn of {_CALLED} {verb}"
                 return (self._notice("turn", f"turn.{event.status}", title, told, color, **meta),)
-            case ev.PermissionAsked():
+            case ev.PermissionRequested():
                 return (self._waiting(event.tool, event.request, toolName=event.tool),)
             case ev.QuestionAsked():
                 return (self._waiting("A question", event.request),)
@@ -75,20 +75,22 @@ class Teller:
             case _:
                 return ()
 
-    def _waiting(self, what: str, request: str, **meta: Any) -> Notice:
+    def _waiting(self, what: str, request: str, **meta: Any) -> FeedNotice:
         told = f"{what} waits for an answer in {_CALLED}"
         return self._notice(
             "permission", "permission.asked", "Permission waiting", told, "warning", requestId=request, **meta
         )
 
-    def _settled(self, told: str, request: str, **meta: Any) -> Notice:
+    def _settled(self, told: str, request: str, **meta: Any) -> FeedNotice:
         return self._notice("permission", "permission.settled", "Permission settled", told, requestId=request, **meta)
 
     def _change(self, action: Doing, name: str) -> Change:
         return Change(resource="conversation", action=action, id=self._session, name=name, seen=self._seen)
 
-    def _notice(self, topic: Topic, kind: str, title: str, message: str, color: Color = "info", **meta: Any) -> Notice:
-        return Notice(
+    def _notice(
+        self, topic: Topic, kind: str, title: str, message: str, color: Color = "info", **meta: Any
+    ) -> FeedNotice:
+        return FeedNotice(
             topic=topic,
             kind=kind,
             session=self._session,

@@ -17,7 +17,7 @@ from websockets.typing import Subprotocol
 
 from fairlead.model.frames import binary_frame, text_frame
 from fairlead.model.plugins import JoinPlugin, PluginFailed
-from fairlead.model.sockets import Wire
+from fairlead.model.sockets import SocketHandle
 from fairlead.system.clock import Clock, Timer, within
 
 log = logging.getLogger("fairlead.plugins")
@@ -78,14 +78,14 @@ async def _opened(connecting: connect) -> ClientConnection:
     return await connecting
 
 
-class Bridge:
+class WebSocketProxy:
     """Implements `model.sockets.Relay`. `done` is called when both ends are closed."""
 
-    def __init__(self, plugin: ClientConnection, clock: Clock, done: Callable[["Bridge"], None]) -> None:
+    def __init__(self, plugin: ClientConnection, clock: Clock, done: Callable[["WebSocketProxy"], None]) -> None:
         self._plugin = plugin
         self._clock = clock
         self._done = done
-        self._wire: Wire | None = None
+        self._wire: SocketHandle | None = None
         self._left: tuple[int, str] | None = None
         self._messages: deque[tuple[bytes, bool]] = deque()
         self._waiting = 0
@@ -100,7 +100,7 @@ class Bridge:
         """Bytes of the client's that the plugin has not taken."""
         return self._waiting
 
-    def attached(self, wire: Wire) -> None:
+    def attached(self, wire: SocketHandle) -> None:
         self._wire = wire
         self._spawn(self._join())
 

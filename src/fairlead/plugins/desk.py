@@ -18,15 +18,15 @@ from fairlead.model import plugins as act
 from fairlead.model.auth import Identity
 from fairlead.model.errors import BadRequest, NotAllowed, NotFound, Stale
 from fairlead.model.plugins import PluginFolder, PluginSocket, PluginView
-from fairlead.model.requests import Action, Response
+from fairlead.model.requests import Response, ServiceCall
 from fairlead.model.store import Documents
-from fairlead.plugins.bridge import HOST, Bridge, open_socket
+from fairlead.plugins.bridge import HOST, WebSocketProxy, open_socket
 from fairlead.plugins.calls import call_plugin
-from fairlead.plugins.folder import Found, scan
+from fairlead.plugins.folder import PluginFiles, scan
 from fairlead.plugins.manifest import FILE, Manifest
-from fairlead.plugins.runner import PATIENCE, Plan, PluginRunner
+from fairlead.plugins.runner import PATIENCE, LaunchPlan, PluginRunner
 from fairlead.system.clock import Clock, within
-from fairlead.system.process import ChildHandle, end_left
+from fairlead.system.process import ChildProcess, end_left
 from fairlead.system.proctable import Process
 from fairlead.system.sandbox import Sandbox
 
@@ -59,7 +59,7 @@ class PluginSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The mark of our data folder: servers that another gateway started are not ours to end."""
 
 
-class Permit(msgspec.Struct, frozen=True):
+class EnabledPlugin(msgspec.Struct, frozen=True):
     """Somebody enabled this plugin as it was then."""
 
     digest: str
@@ -67,7 +67,7 @@ class Permit(msgspec.Struct, frozen=True):
     by: str = ""
 
 
-class Left(msgspec.Struct, frozen=True):
+class OrphanProcess(msgspec.Struct, frozen=True):
     """A server's process, as it is written down."""
 
     pid: int
@@ -76,17 +76,17 @@ class Left(msgspec.Struct, frozen=True):
     owner: str = ""
 
 
-class Plugins:
+class PluginManager:
     def __init__(self, documents: Documents, clock: Clock, settings: PluginSettings) -> None:
         self._documents = documents
         self._clock = clock
         self._settings = settings
         self._runners: dict[str, PluginRunner] = {}
-        self._bridges: set[Bridge] = set()
+        self._bridges: set[WebSocketProxy] = set()
         self._changing = asyncio.Lock()
         self._stopped = False
 
-    def performers(self) -> Mapping[type[Action], Callable[[Identity, Any], Awaitable[Any]]]:
+    def performers(self) -> Mapping[type[ServiceCall], Callable[[Identity, Any], Awaitable[Any]]]:
         return {
             act.ListPlugins: self.list,
             act.EnablePlugin: self.enable,
@@ -98,7 +98,9 @@ class Plugins:
     async def start(self) -> None:
         """End what an earlier gateway left, then start what is enabled."""
         left = await self._documents.list(CHILDREN)
-        await asyncio.gather(*(self._end_left(name, msgspec.convert(value, Left)) for name, value in left.items()))
+        await asyncio.gather(
+            *(self._end_left(name, msgspec.convert(value, OrphanProcess)) for name, value in left.items())
+        )
         permits = await self._permits()
         for found in (await self._scan()).values():
             if found.name in permits:
@@ -137,7 +139,7 @@ class Plugins:
                 raise BadRequest(f"The plugin {found.name} cannot be enabled. {found.problem}", plugin=found.name)
             if found.digest != action.digest:
                 raise _changed(found.name, "since it was shown")
-            permit = Permit(found.digest, self._clock.now_ms(), who.name)
+            permit = EnabledPlugin(found.digest, self._clock.now_ms(), who.name)
             await self._documents.put(ENABLED, found.name, msgspec.to_builtins(permit))
             log.info("plugin enabled", extra={"plugin": found.name, "who": who.name, "credential": who.credential})
             await self._end(found.name)
@@ -154,11 +156,11 @@ class Plugins:
                 raise NotFound("plugin", action.name)
             await self._end(action.name)
             log.info("plugin disabled", extra={"plugin": action.name, "who": who.name, "credential": who.credential})
-            return self._view(found or Found(name=action.name, folder="", problem="Its folder is gone."), None)
+            return self._view(found or PluginFiles(name=action.name, folder="", problem="Its folder is gone."), None)
 
     async def join(self, who: Identity, action: act.JoinPlugin) -> PluginSocket:
         plugin = await open_socket(action, self._port(action.name), self._clock, self._settings.message_bytes)
-        bridge = Bridge(plugin, self._clock, self._bridges.discard)
+        bridge = WebSocketProxy(plugin, self._clock, self._bridges.discard)
         self._bridges.add(bridge)
         log.info("plugin joined", extra={"plugin": action.name, "who": who.name, "credential": who.credential})
         return PluginSocket(bridge, plugin.subprotocol or "")
@@ -177,8 +179,8 @@ class Plugins:
 
     # --- `runner.Children`
 
-    async def remember(self, name: str, child: ChildHandle) -> None:
-        left = Left(child.pid, child.started, child.group, self._settings.owner)
+    async def remember(self, name: str, child: ChildProcess) -> None:
+        left = OrphanProcess(child.pid, child.started, child.group, self._settings.owner)
         await self._documents.put(CHILDREN, name, msgspec.to_builtins(left))
 
     async def forget(self, name: str) -> None:
@@ -192,14 +194,14 @@ class Plugins:
             raise NotFound("running plugin", name)
         return runner.port
 
-    async def _scan(self) -> dict[str, Found]:
+    async def _scan(self) -> dict[str, PluginFiles]:
         return await asyncio.to_thread(scan, self._settings.folder, self._settings.programs)
 
-    async def _permits(self) -> dict[str, Permit]:
+    async def _permits(self) -> dict[str, EnabledPlugin]:
         kept = await self._documents.list(ENABLED)
-        return {name: msgspec.convert(value, Permit) for name, value in kept.items()}
+        return {name: msgspec.convert(value, EnabledPlugin) for name, value in kept.items()}
 
-    def _start(self, found: Found) -> None:
+    def _start(self, found: PluginFiles) -> None:
         if found.argv:
             runner = self._runners[found.name] = PluginRunner(
                 found.name, partial(self._plan, found.name), self, self._clock
@@ -211,7 +213,7 @@ class Plugins:
         if runner is not None:
             await runner.stop()
 
-    async def _end_left(self, name: str, left: Left) -> None:
+    async def _end_left(self, name: str, left: OrphanProcess) -> None:
         if left.owner != self._settings.owner:
             await self.forget(name)
             return
@@ -222,7 +224,7 @@ class Plugins:
             log.error("a plugin would not end", extra={"plugin": name, "pid": left.pid})
         await self.forget(name)
 
-    async def _plan(self, name: str) -> Plan:
+    async def _plan(self, name: str) -> LaunchPlan:
         """What is run now, if it is what was enabled."""
         found = (await self._scan()).get(name)
         permit = (await self._permits()).get(name)
@@ -230,9 +232,9 @@ class Plugins:
             raise _changed(name, "since it was enabled")
         env = {**self._settings.env, "PLUGIN_NAME": name}
         sandbox = self._settings.sandbox and self._settings.sandbox.showing(writable=(found.folder,))
-        return Plan(argv=found.argv, env=env, cwd=found.folder, sandbox=sandbox)
+        return LaunchPlan(argv=found.argv, env=env, cwd=found.folder, sandbox=sandbox)
 
-    def _view(self, found: Found, permit: Permit | None) -> PluginView:
+    def _view(self, found: PluginFiles, permit: EnabledPlugin | None) -> PluginView:
         runner = self._runners.get(found.name)
         state, problem = _state(found, permit, runner)
         view = PluginView(
@@ -267,7 +269,7 @@ async def _answers(port: int) -> bool:
         writer.close()
 
 
-def _state(found: Found, permit: Permit | None, runner: PluginRunner | None) -> tuple[act.State, str]:
+def _state(found: PluginFiles, permit: EnabledPlugin | None, runner: PluginRunner | None) -> tuple[act.State, str]:
     changed = permit is not None and permit.digest != found.digest
     if runner is not None and runner.state != "changed":
         return runner.state, _changed(found.name, "since it was started").message if changed else runner.problem

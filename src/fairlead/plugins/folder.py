@@ -20,7 +20,7 @@ LARGEST_FILE: Final = 32 << 20
 """Bytes of a server's or a page's own file: it is read whole for the digest."""
 
 
-class Found(msgspec.Struct, frozen=True, kw_only=True):
+class PluginFiles(msgspec.Struct, frozen=True, kw_only=True):
     """A folder with a manifest. Without a manifest that can be used, `problem` says why, and `name` is the folder's."""
 
     name: str
@@ -31,13 +31,13 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     problem: str = ""
 
 
-def scan(folder: Path, programs: Mapping[str, str]) -> dict[str, Found]:
+def scan(folder: Path, programs: Mapping[str, str]) -> dict[str, PluginFiles]:
     """By name. A folder that is not there has none."""
     try:
         names = sorted(entry.name for entry in os.scandir(folder) if entry.is_dir() and not entry.name.startswith("."))
     except OSError:
         return {}
-    found: dict[str, Found] = {}
+    found: dict[str, PluginFiles] = {}
     for name in names[:MOST]:
         real = Path(os.path.realpath(folder / name))
         if not (real / FILE).is_file():
@@ -45,12 +45,12 @@ def scan(folder: Path, programs: Mapping[str, str]) -> dict[str, Found]:
         one = _look(name, real, programs)
         if one.name in found:
             problem = f"There is a plugin {one.name} already, in {found[one.name].folder}."
-            one = Found(name=name, folder=str(real), problem=problem)
+            one = PluginFiles(name=name, folder=str(real), problem=problem)
         found.setdefault(one.name, one)
     return found
 
 
-def _look(name: str, folder: Path, programs: Mapping[str, str]) -> Found:
+def _look(name: str, folder: Path, programs: Mapping[str, str]) -> PluginFiles:
     try:
         data = _read(folder, FILE, LARGEST)
         manifest = read_manifest(data)
@@ -60,8 +60,8 @@ def _look(name: str, folder: Path, programs: Mapping[str, str]) -> Found:
     except FairleadError as error:
         # What stands there is no name that can be asked for, unless the folder's happens to be one.
         shown = name if NAME.fullmatch(name) else "-"
-        return Found(name=shown, folder=str(folder), problem=error.message)
-    return Found(
+        return PluginFiles(name=shown, folder=str(folder), problem=error.message)
+    return PluginFiles(
         name=manifest.name,
         folder=str(folder),
         manifest=manifest,

@@ -15,7 +15,7 @@ import msgspec
 from fairlead.model.errors import FairleadError, Stale
 from fairlead.model.plugins import State
 from fairlead.system.clock import Clock, within
-from fairlead.system.process import ChildHandle, ExitStatus, Patience, spawn
+from fairlead.system.process import ChildProcess, ExitStatus, StopTimeouts, spawn
 from fairlead.system.sandbox import Sandbox
 
 log = logging.getLogger("fairlead.plugins")
@@ -26,11 +26,11 @@ LONGEST_WAIT: Final = 60.0
 STEADY_SECONDS: Final = 60.0
 """A server that ran for so long is no failure: the next wait is short again."""
 LONGEST_LINE: Final = 64 << 10
-PATIENCE: Final = Patience(close=2.0, terminate=3.0, kill=5.0)
+PATIENCE: Final = StopTimeouts(close=2.0, terminate=3.0, kill=5.0)
 """A server that does not watch its input gets SIGTERM after two seconds."""
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class LaunchPlan(msgspec.Struct, frozen=True, kw_only=True):
     argv: tuple[str, ...]
     env: Mapping[str, str]
     cwd: str
@@ -40,7 +40,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 class Children(Protocol):
     """Where a process is written down, so that a gateway that comes after a killed one finds it."""
 
-    async def remember(self, name: str, child: ChildHandle) -> None: ...
+    async def remember(self, name: str, child: ChildProcess) -> None: ...
     async def forget(self, name: str) -> None: ...
 
 
@@ -49,7 +49,7 @@ class _Ready(msgspec.Struct, frozen=True):
     port: Annotated[int, msgspec.Meta(ge=1, le=65535)]
 
 
-class Announcement:
+class ReadyLine:
     """Takes a server's output, and knows its port once it was told."""
 
     def __init__(self) -> None:
@@ -82,10 +82,10 @@ class PluginRunner:
     def __init__(
         self,
         name: str,
-        plan: Callable[[], Awaitable[Plan]],
+        plan: Callable[[], Awaitable[LaunchPlan]],
         children: Children,
         clock: Clock,
-        patience: Patience = PATIENCE,
+        patience: StopTimeouts = PATIENCE,
     ) -> None:
         self.name = name
         self.state: State = "starting"
@@ -134,7 +134,7 @@ class PluginRunner:
             self.restarts += 1
             wait = min(2 * wait, LONGEST_WAIT)
 
-    async def _run(self, plan: Plan) -> str:
+    async def _run(self, plan: LaunchPlan) -> str:
         """From the start to the end of one process; why it ended."""
         try:
             child = spawn(plan.argv, env=plan.env, cwd=plan.cwd, clock=self._clock, sandbox=plan.sandbox)
@@ -144,7 +144,7 @@ class PluginRunner:
         try:
             await self._children.remember(self.name, child)
             self.pid = child.pid
-            told = Announcement()
+            told = ReadyLine()
             reading = asyncio.create_task(child.read(told.take))
             try:
                 self.port = await within(self._clock, READY_SECONDS, _ready(told, child))
@@ -164,7 +164,7 @@ class PluginRunner:
             await self._children.forget(self.name)
 
 
-async def _ready(told: Announcement, child: ChildHandle) -> int:
+async def _ready(told: ReadyLine, child: ChildProcess) -> int:
     """The port; 0, if it ended before it told one."""
     ended = asyncio.create_task(child.wait())
     try:
@@ -182,7 +182,7 @@ def _how(status: ExitStatus) -> str:
     return f"with code {status.code}"
 
 
-def _last_words(child: ChildHandle) -> str:
+def _last_words(child: ChildProcess) -> str:
     """The last line of its stderr, as an end of a sentence of ours."""
     lines = [line for line in child.stderr.splitlines() if line.strip()]
     return f" Its last words: {lines[-1].strip()[:300]}" if lines else ""

@@ -15,37 +15,37 @@ from msgspec import structs
 from starlette.types import Receive, Scope, Send
 
 from fairlead.auth.credentials import Credentials
-from fairlead.auth.gate import Allow, Demand, Refuse
-from fairlead.auth.hosts import House
+from fairlead.auth.gate import AccessAllowed, AccessRefused, AccessRequirement
+from fairlead.auth.hosts import AllowedOrigins
 from fairlead.model.auth import Identity
 from fairlead.model.errors import BadRequest, FairleadError, NotFound, TooLarge, TooMany
 from fairlead.model.gateway import Gateway
-from fairlead.model.news import Listener
+from fairlead.model.news import ChangeListenerHandle
 from fairlead.model.requests import Head, parse_query
 from fairlead.model.routes import (
     Answer,
+    ChangeStream,
     ClientProtocol,
     FileStream,
     LogStream,
-    NewsStream,
     Request,
     Response,
     Route,
     Steps,
     json_response,
 )
-from fairlead.model.sockets import Agreed, Check, Opening, SocketRoute
-from fairlead.model.uploads import TakeForm
+from fairlead.model.sockets import AcceptedSubprotocol, Check, Handshake, SocketRoute
+from fairlead.model.uploads import AcceptForm
 from fairlead.server.errors import Stopping, error_response, unexpected
 from fairlead.server.forms import FormBody
-from fairlead.server.gatekeeper import Gatekeeper
-from fairlead.server.limits import DEFAULT_LIMITS, Limits, open_per_credential
+from fairlead.server.gatekeeper import AccessControl
+from fairlead.server.limits import DEFAULT_LIMITS, ServerLimits, open_per_credential
 from fairlead.server.replies import news_chunks, refusal, send_and_close, send_file, send_response, send_stream
-from fairlead.server.shares import HeldBody, Share, Shares
+from fairlead.server.shares import CredentialShare, CredentialShares, HeldBody
 from fairlead.server.sockets import SocketEndpoint, SocketHost
-from fairlead.server.steps import Doer, Performers
-from fairlead.server.table import Match, RouteTable, at_door, at_main_port
-from fairlead.server.websocket import EXTENSION, Options, run_endpoint
+from fairlead.server.steps import Dispatcher, Performers
+from fairlead.server.table import RouteMatch, RouteTable, at_door, at_main_port
+from fairlead.server.websocket import EXTENSION, ConnectionOptions, run_endpoint
 from fairlead.system.clock import Clock, within
 
 T = TypeVar("T")
@@ -57,13 +57,17 @@ _CHUNK: Final = 64 << 10
 _CLOSE: Final = ("connection", "close")
 
 _Opened = tuple[
-    SocketEndpoint, Options, str | None, Callable[[], None], Callable[[], Awaitable[Response | Agreed | None]] | None
+    SocketEndpoint,
+    ConnectionOptions,
+    str | None,
+    Callable[[], None],
+    Callable[[], Awaitable[Response | AcceptedSubprotocol | None]] | None,
 ]
 """A socket that the gate let in: how to serve it, how to let its credential go, and what may still refuse it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Parts:
+class AppConfig:
     """What the application is made of. `base` is the public URL, empty if there is none; `inbound` are the routes by
     which agents come in, and others that are no client protocol. `door`: its one protocol has the root. `options`: what
     the query says where it does not. `basic`: browsers sign in by HTTP Basic. `shares`: what each
@@ -73,38 +77,38 @@ class Parts:
     gateway: Gateway
     performers: Performers
     credentials: Credentials
-    house: House
+    house: AllowedOrigins
     clock: Clock
     version: str
     base: str = ""
     inbound: Sequence[ClientProtocol] = ()
     door: bool = False
     basic: bool = False
-    shares: Shares | None = None
+    shares: CredentialShares | None = None
     options: Mapping[str, str] = field(default_factory=dict)
-    limits: Limits = DEFAULT_LIMITS
+    limits: ServerLimits = DEFAULT_LIMITS
     fresh: Callable[[], str] = lambda: str(uuid4())
 
 
 class App:
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: AppConfig) -> None:
         served = sorted(protocol.name for protocol in parts.protocols)
         place = at_door if parts.door else at_main_port
         placed = [place(protocol) for protocol in parts.protocols]
         self.table = RouteTable([_own("" if parts.door else parts.version, served), *placed, *parts.inbound])
-        self.doer = Doer(parts.gateway, parts.performers)
+        self.doer = Dispatcher(parts.gateway, parts.performers)
         # What a path that is not there asks for: to strangers it looks like all the others.
         accounts = parts.door and any(route.accounts for protocol in placed for route in protocol.routes)
-        self._unknown = Demand(access="any", accounts=accounts, basic=parts.basic)
+        self._unknown = AccessRequirement(access="any", accounts=accounts, basic=parts.basic)
         # A client of a door may know no errors but its protocol's own.
         self._worded = next((protocol.refused for protocol in placed if protocol.refused), None) if parts.door else None
         self._parts = parts
-        self._keeper = Gatekeeper(parts.house, parts.credentials)
+        self._keeper = AccessControl(parts.house, parts.credentials)
         limits = parts.limits
-        self._shares = parts.shares or Shares(open_per_credential(limits), limits.bytes_per_credential)
+        self._shares = parts.shares or CredentialShares(open_per_credential(limits), limits.bytes_per_credential)
         self._sockets = SocketHost(self.doer, parts.clock, parts.limits, parts.fresh)
         self._stopping = asyncio.Event()
-        self._listening: set[Listener] = set()
+        self._listening: set[ChangeListenerHandle] = set()
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         # Not a coroutine of its own: it would stay in memory as long as its socket does.
@@ -114,12 +118,12 @@ class App:
             return self._websocket(scope, receive, send)
         raise RuntimeError(f"there is nothing to do for {scope['type']} here")
 
-    def _demand(self, match: Match[Route] | Match[SocketRoute] | None) -> Demand:
+    def _demand(self, match: RouteMatch[Route] | RouteMatch[SocketRoute] | None) -> AccessRequirement:
         return self._unknown if match is None else demand_of(match.route, match.params, basic=self._parts.basic)
 
-    def _admit(self, scope: Scope, head: Head, demand: Demand) -> Allow | Refuse:
+    def _admit(self, scope: Scope, head: Head, demand: AccessRequirement) -> AccessAllowed | AccessRefused:
         verdict = self._keeper.admit(head, demand)
-        if isinstance(verdict, Allow) and demand.access != "public":
+        if isinstance(verdict, AccessAllowed) and demand.access != "public":
             extensions = scope.get("extensions", {})
             guard = extensions.get(GUARD) or extensions.get(EXTENSION)
             if guard is not None:
@@ -133,7 +137,7 @@ class App:
         match = self.table.http(head.method, head.path)
         demand = self._demand(match)
         verdict = await self._keeper.check_basic(head, demand) or self._admit(scope, head, demand)
-        if isinstance(verdict, Refuse):
+        if isinstance(verdict, AccessRefused):
             await send_and_close(send, receive, self._refused(verdict, match), self._parts.clock)
             return
         if match is None:
@@ -142,7 +146,7 @@ class App:
         try:
             share, give_back = self._shares.take(verdict.identity)
         except TooMany as error:
-            refused = Refuse(error.status, error.code, error.message)
+            refused = AccessRefused(error.status, error.code, error.message)
             await send_and_close(send, receive, self._refused(refused, match), self._parts.clock)
             return
         try:
@@ -151,15 +155,15 @@ class App:
         finally:
             give_back()
 
-    def _refused(self, verdict: Refuse, match: Match[Route] | Match[SocketRoute] | None) -> Response:
+    def _refused(self, verdict: AccessRefused, match: RouteMatch[Route] | RouteMatch[SocketRoute] | None) -> Response:
         return refusal(verdict, self._worded if match is None else match.route.refused or self._worded)
 
     async def _reply(
-        self, scope: Scope, receive: Receive, send: Send, who: Identity, answer: Answer, share: Share
+        self, scope: Scope, receive: Receive, send: Send, who: Identity, answer: Answer, share: CredentialShare
     ) -> None:
         if isinstance(answer, LogStream):
             await self._send_log(scope, receive, send, who, answer)
-        elif isinstance(answer, NewsStream):
+        elif isinstance(answer, ChangeStream):
             await self._send_news(scope, receive, send, who, answer)
         elif isinstance(answer, FileStream):
             now, head = self._parts.clock.now_ms(), scope["method"] == "HEAD"
@@ -170,7 +174,7 @@ class App:
             with HeldBody(share, scope.get("extensions", {}).get(GUARD)) as held:
                 await send_response(send, answer, self._parts.clock.now_ms(), left=held.left)
 
-    async def _answer(self, match: Match[Route], head: Head, who: Identity, receive: Receive) -> Answer:
+    async def _answer(self, match: RouteMatch[Route], head: Head, who: Identity, receive: Receive) -> Answer:
         parts, route = self._parts, match.route
         try:
             seconds = parts.limits.waiting_s if route.access == "public" else parts.limits.body_s
@@ -204,7 +208,7 @@ class App:
 
     async def _answer_form(self, route: Route, request: Request, receive: Receive) -> Answer:
         form = FormBody(request.head, receive, self.doer, self._parts.clock, self._parts.limits.form_s)
-        answer = await self.doer.run(request.who, route.handle(request), {TakeForm: form.take})
+        answer = await self.doer.run(request.who, route.handle(request), {AcceptForm: form.take})
         if form.whole or not isinstance(answer, Response):
             return answer
         return structs.replace(answer, headers=(*answer.headers, _CLOSE))
@@ -252,7 +256,7 @@ class App:
         headers = {"content-type": answer.content_type, **dict(answer.headers)}
         await send_stream(scope, receive, send, _joined(first, chunks), headers, self._parts.clock.now_ms())
 
-    async def _send_news(self, scope: Scope, receive: Receive, send: Send, who: Identity, answer: NewsStream) -> None:
+    async def _send_news(self, scope: Scope, receive: Receive, send: Send, who: Identity, answer: ChangeStream) -> None:
         """Until the client leaves, its credential is revoked or the server stops."""
         clock, listener = self._parts.clock, answer.listener
         detach = self._parts.credentials.attach(who, listener.close)
@@ -312,17 +316,17 @@ class App:
             endpoint.over()
             detach()
 
-    def _open_socket(self, scope: Scope, head: Head, match: Match[SocketRoute] | None) -> Response | _Opened:
+    def _open_socket(self, scope: Scope, head: Head, match: RouteMatch[SocketRoute] | None) -> Response | _Opened:
         """Not asynchronous: from the gate's decision on, a credential that is revoked ends this socket; and what
         only the handshake needs is gone when it is over."""
         verdict = self._admit(scope, head, self._demand(match))
-        if isinstance(verdict, Refuse):
+        if isinstance(verdict, AccessRefused):
             return self._refused(verdict, match)
         if match is None:
             return error_response(NotFound("socket", head.path))
         parts, route, who = self._parts, match.route, verdict.identity
         try:
-            opening = Opening(
+            opening = Handshake(
                 head=head,
                 who=who,
                 version=parts.version,
@@ -338,11 +342,11 @@ class App:
         try:
             share, give_back = self._shares.take(who)
         except TooMany as error:
-            return self._refused(Refuse(error.status, error.code, error.message), match)
+            return self._refused(AccessRefused(error.status, error.code, error.message), match)
         compress = bool(route.compress_query) and opening.query.get(route.compress_query) == "1"
         endpoint = SocketEndpoint(conversation, who, self._sockets, name=route.name, peer=head.peer, compress=compress)
         most = route.message_limit or parts.limits.message_bytes
-        options = Options(max_message=most, compress=compress, share=share)
+        options = ConnectionOptions(max_message=most, compress=compress, share=share)
         detach = parts.credentials.attach(who, endpoint.revoked, endpoint.come_again)
 
         def leave() -> None:
@@ -357,7 +361,7 @@ class App:
             None if route.check is None else partial(self._checked, who, route.check(opening), route.path),
         )
 
-    async def _checked(self, who: Identity, check: Check, path: str) -> Response | Agreed | None:
+    async def _checked(self, who: Identity, check: Check, path: str) -> Response | AcceptedSubprotocol | None:
         try:
             return await self.doer.run(who, check)
         except FairleadError as error:
@@ -380,10 +384,10 @@ def head_of(scope: Scope) -> Head:
     )
 
 
-def demand_of(route: Route | SocketRoute, params: Mapping[str, str], *, basic: bool = False) -> Demand:
+def demand_of(route: Route | SocketRoute, params: Mapping[str, str], *, basic: bool = False) -> AccessRequirement:
     signed = isinstance(route, Route) and route.signed
     session = params.get("session", "").lower()
-    return Demand(
+    return AccessRequirement(
         access=route.access,
         token_query=route.token_query,
         token_header=route.token_header,

@@ -10,8 +10,8 @@ from typing import Final
 
 import msgspec
 
-from fairlead.auth.hosts import House, Origin, is_loopback, parse_authority, parse_origin
-from fairlead.server.errors import BadSetting, BadTls, PortInUse, UnsafeBind
+from fairlead.auth.hosts import AllowedOrigins, Origin, is_loopback, parse_authority, parse_origin
+from fairlead.server.errors import BadServerSetting, BadTls, PortInUse, UnsafeBind
 
 _UNSENT: Final = 128 << 10
 """Bytes that the kernel takes from us before they can go out; what is on its way comes on top."""
@@ -43,9 +43,11 @@ def check_binding(binding: Binding) -> None:
         try:
             ip_network(proxy, strict=False)
         except ValueError:
-            raise BadSetting(f"--trusted-proxy {proxy}: an address or a network is expected.", given=proxy) from None
+            raise BadServerSetting(
+                f"--trusted-proxy {proxy}: an address or a network is expected.", given=proxy
+            ) from None
     if not 0 <= binding.port <= 65535:
-        raise BadSetting(f"--port {binding.port}: a number from 0 to 65535 is expected.", given=binding.port)
+        raise BadServerSetting(f"--port {binding.port}: a number from 0 to 65535 is expected.", given=binding.port)
     protected = binding.tls_cert is not None or public is not None or binding.insecure_lan
     if not protected and not all(is_loopback(address) for _, address in _addresses(binding)):
         raise UnsafeBind(binding.host)
@@ -56,7 +58,7 @@ def public_origin(binding: Binding) -> Origin | None:
         return None
     found = parse_origin(binding.public_url.removesuffix("/").lower())
     if found is None or found.scheme != "https":
-        raise BadSetting(
+        raise BadServerSetting(
             f"--public-url {binding.public_url}: https://name[:port] is expected.", given=binding.public_url
         )
     return found
@@ -67,7 +69,7 @@ def invited_origins(binding: Binding) -> frozenset[Origin]:
     for text in binding.origins:
         origin = parse_origin(text)
         if origin is None:
-            raise BadSetting(f"{text} is no origin: http(s)://name[:port] is expected.", given=text)
+            raise BadServerSetting(f"{text} is no origin: http(s)://name[:port] is expected.", given=text)
         found.append(origin)
     return frozenset(found)
 
@@ -97,14 +99,14 @@ def open_sockets(binding: Binding) -> list[socket.socket]:
             listener.close()
         if error.errno == errno.EADDRINUSE:
             raise PortInUse(binding.host, port) from None
-        raise BadSetting(f"{binding.host}:{port} cannot be bound: {error.strerror}.", host=binding.host) from None
+        raise BadServerSetting(f"{binding.host}:{port} cannot be bound: {error.strerror}.", host=binding.host) from None
     return opened
 
 
-def house_of(binding: Binding, sockets: Sequence[socket.socket]) -> House:
+def house_of(binding: Binding, sockets: Sequence[socket.socket]) -> AllowedOrigins:
     """What the gate has to know of where we are."""
     name = parse_authority(binding.host)
-    return House(
+    return AllowedOrigins(
         ports=frozenset(listener.getsockname()[1] for listener in sockets),
         names=frozenset({name.host}) if name is not None and binding.host not in _WILDCARDS else frozenset(),
         public=public_origin(binding),
@@ -129,7 +131,7 @@ def _addresses(binding: Binding) -> list[tuple[socket.AddressFamily, str]]:
     try:
         found = socket.getaddrinfo(binding.host, binding.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError):
-        raise BadSetting(f"--host {binding.host}: there is no such address.", given=binding.host) from None
+        raise BadServerSetting(f"--host {binding.host}: there is no such address.", given=binding.host) from None
     return list(dict.fromkeys((family, str(address[0])) for family, _, _, _, address in found))
 
 

@@ -48,7 +48,7 @@ def send_packed(connection: Connection, frames: bytes) -> None:
         connection.send(b"".join(plain))
 
 
-class ConnectionWire:
+class ConnectionHandle:
     """A connection in a holder's hand: implements `model.sockets.Wire`."""
 
     __slots__ = ("_connection",)

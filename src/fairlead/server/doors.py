@@ -16,9 +16,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from fairlead.model.errors import BadRequest
 from fairlead.model.routes import ClientProtocol, Login
-from fairlead.server.app import App, Parts
+from fairlead.server.app import App, AppConfig
 from fairlead.server.binding import Binding, house_of, open_sockets, urls
-from fairlead.server.errors import BadSetting, PortInUse, UnsafeBind
+from fairlead.server.errors import BadServerSetting, PortInUse, UnsafeBind
 from fairlead.server.static import StaticFiles
 
 _OPTION: Final = "--door"
@@ -56,7 +56,7 @@ class OpenDoor:
     def port(self) -> int:
         return int(self.sockets[0].getsockname()[1])
 
-    def app(self, parts: Parts) -> App:
+    def app(self, parts: AppConfig) -> App:
         """`parts` are those of the main port."""
         own = replace(
             parts,
@@ -150,5 +150,5 @@ def _check_static(door: Door, folder: Path, data: Path) -> None:
         raise _wrong(door, f"{folder} and the data folder {data} may not lie in one another")
 
 
-def _wrong(door: Door, problem: str) -> BadSetting:
-    return BadSetting(f"{_OPTION} {door.name}={door.port}: {problem}.", door=door.name)
+def _wrong(door: Door, problem: str) -> BadServerSetting:
+    return BadServerSetting(f"{_OPTION} {door.name}={door.port}: {problem}.", door=door.name)

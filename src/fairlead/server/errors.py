@@ -53,7 +53,7 @@ class BadTls(CannotServe):
     code = "bad_tls"
 
 
-class BadSetting(CannotServe):
+class BadServerSetting(CannotServe):
     code = "bad_setting"
 
 

@@ -13,8 +13,8 @@ from starlette.types import Receive
 from fairlead.model.auth import Identity
 from fairlead.model.errors import BadRequest, TooLarge
 from fairlead.model.requests import Head
-from fairlead.model.uploads import FileForm, Intake, OpenIntake, TakeForm, Upload
-from fairlead.server.steps import Doer
+from fairlead.model.uploads import AcceptForm, FileForm, Intake, OpenIntake, Upload
+from fairlead.server.steps import Dispatcher
 from fairlead.system.clock import Clock, within
 
 PART_HEAD: Final = 8 << 10
@@ -26,7 +26,7 @@ CUT_OFF: Final = "The form is not whole: its end is missing."
 class FormBody:
     """The body of one request. `whole`: it was read to its end; else the connection cannot go on."""
 
-    def __init__(self, head: Head, receive: Receive, doer: Doer, clock: Clock, seconds: float) -> None:
+    def __init__(self, head: Head, receive: Receive, doer: Dispatcher, clock: Clock, seconds: float) -> None:
         self._head = head
         self._receive = receive
         self._doer = doer
@@ -34,7 +34,7 @@ class FormBody:
         self._seconds = seconds
         self.whole = False
 
-    async def take(self, who: Identity, action: TakeForm) -> tuple[Upload, ...]:
+    async def take(self, who: Identity, action: AcceptForm) -> tuple[Upload, ...]:
         form = action.form
         boundary = _boundary(self._head)
         # As much beside the files as the heads of that many parts, and of one that is no file.

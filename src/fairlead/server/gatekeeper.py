@@ -3,39 +3,39 @@
 import logging
 
 from fairlead.auth.credentials import Credentials
-from fairlead.auth.gate import Allow, Demand, Refuse, asks_for_basic, decide
-from fairlead.auth.hosts import House
+from fairlead.auth.gate import AccessAllowed, AccessRefused, AccessRequirement, asks_for_basic, decide
+from fairlead.auth.hosts import AllowedOrigins
 from fairlead.model.accounts import TooManyAttempts
 from fairlead.model.requests import Head
 
 log = logging.getLogger("fairlead.gate")
 
 
-class Gatekeeper:
-    def __init__(self, house: House, credentials: Credentials) -> None:
+class AccessControl:
+    def __init__(self, house: AllowedOrigins, credentials: Credentials) -> None:
         self.house = house
         self._credentials = credentials
 
-    async def check_basic(self, head: Head, demand: Demand) -> Refuse | None:
+    async def check_basic(self, head: Head, demand: AccessRequirement) -> AccessRefused | None:
         """Before `admit`: a password is slow to check. Refused is only who guesses too often."""
         given = asks_for_basic(head, demand, self.house)
         if given is not None:
             try:
                 await self._credentials.basic_sign_in.check(*given, head.peer)
             except TooManyAttempts as error:
-                return self._refused(head, Refuse(error.status, error.code, error.message, wait=error.seconds))
+                return self._refused(head, AccessRefused(error.status, error.code, error.message, wait=error.seconds))
         return None
 
-    def admit(self, head: Head, demand: Demand) -> Allow | Refuse:
+    def admit(self, head: Head, demand: AccessRequirement) -> AccessAllowed | AccessRefused:
         verdict = decide(head, demand, self.house, self._credentials)
-        if isinstance(verdict, Allow):
+        if isinstance(verdict, AccessAllowed):
             if verdict.ticket:
                 # Nothing was awaited since the decision, so nobody else can have spent it.
                 self._credentials.tickets.spend(verdict.ticket)
             return verdict
         return self._refused(head, verdict)
 
-    def _refused(self, head: Head, verdict: Refuse) -> Refuse:
+    def _refused(self, head: Head, verdict: AccessRefused) -> AccessRefused:
         kind = "websocket" if head.socket else head.method
         fields = {
             "peer": head.peer,

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from fairlead.server.app import GUARD
-from fairlead.server.limits import WaitingRoom
+from fairlead.server.limits import UnauthenticatedConnections
 from fairlead.server.websocket import WebSocketDriver
 
 HEAD_LIMIT: Final = 64 << 10
@@ -35,7 +35,7 @@ class HeadTooLarge(Exception):
 class GuardedHttp(HttpToolsProtocol):
     """One connection. It waits from its beginning on, until a request was let in."""
 
-    room: ClassVar[WaitingRoom]
+    room: ClassVar[UnauthenticatedConnections]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -150,6 +150,6 @@ class GuardedHttp(HttpToolsProtocol):
         self.transport.abort()
 
 
-def guarded_http(room: WaitingRoom) -> type[GuardedHttp]:
+def guarded_http(room: UnauthenticatedConnections) -> type[GuardedHttp]:
     """The class to give to `uvicorn.Config(http=...)`."""
     return type("ConfiguredGuardedHttp", (GuardedHttp,), {"room": room})

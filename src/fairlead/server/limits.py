@@ -10,7 +10,7 @@ from fairlead.system.clock import Clock, Timer
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ServerLimits:
     """The design's numbers, which settings can change, and a few of our own."""
 
     message_bytes: int = 8 << 20
@@ -37,7 +37,7 @@ class Limits:
     """For a form with files: the largest one, over a line of 1.4 Mbit/s."""
 
 
-DEFAULT_LIMITS: Final = Limits()
+DEFAULT_LIMITS: Final = ServerLimits()
 
 _PATIENCE_S: Final = 0.5
 """So long nobody is put out for being one too many; many times what the loop needs to read what has come."""
@@ -47,18 +47,18 @@ patient."""
 _BACKLOG: Final = 512
 
 
-def storm(limits: Limits) -> int:
+def storm(limits: ServerLimits) -> int:
     """How many may stand before the gate at the very most."""
     return max(1, min(limits.waiting * _STORM, limits.descriptors // 2 - 1))
 
 
-def backlog(limits: Limits) -> int:
+def backlog(limits: ServerLimits) -> int:
     """Connections that are taken before the first of them is read: with those who wait, and those of them who are being
     put out, they have to be fewer than there are descriptors."""
     return max(1, min(_BACKLOG, limits.descriptors // 8))
 
 
-def open_per_credential(limits: Limits) -> int:
+def open_per_credential(limits: ServerLimits) -> int:
     """Of the descriptors a quarter at most."""
     return max(1, min(limits.open_per_credential, limits.descriptors // 4))
 
@@ -84,13 +84,15 @@ class TokenBucket:
         return True
 
 
-class WaitingRoom:
+class UnauthenticatedConnections:
     """Connections that have shown no credential yet, whatever they are doing: sending a head, a body, or reading an
     answer that is for everybody. When there are too many, those that did nothing for longest have to go:
     a client that means it shows its credential at once, so a flood of silent ones cannot keep it out. Who has just
     come is left alone, for its first bytes may be there and unread: a storm of good clients is no flood."""
 
-    def __init__(self, clock: Clock, limits: Limits = DEFAULT_LIMITS, exempt: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self, clock: Clock, limits: ServerLimits = DEFAULT_LIMITS, exempt: frozenset[str] = frozenset()
+    ) -> None:
         self._clock = clock
         self._limits = limits
         self._storm = storm(limits)

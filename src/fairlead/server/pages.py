@@ -12,7 +12,7 @@ from typing import Final
 from fairlead.model.auth import Identity
 from fairlead.model.errors import NotFound
 from fairlead.model.plugins import PluginPages, ReadPluginFile
-from fairlead.model.requests import Action, Response
+from fairlead.model.requests import Response, ServiceCall
 from fairlead.model.routes import FileStream
 from fairlead.server.static import TYPES, ReadStatic, StaticFiles
 from fairlead.server.steps import Performer
@@ -25,7 +25,7 @@ POLICY: Final = (
 _LIBRARIES: Final = "node_modules"
 
 
-def page_performers(pages: PluginPages) -> Mapping[type[Action], Performer]:
+def page_performers(pages: PluginPages) -> Mapping[type[ServiceCall], Performer]:
     async def read(who: Identity, action: ReadPluginFile) -> Response | FileStream:
         folder = await pages.page(action.name)
         path = PurePosixPath(action.path)

@@ -8,7 +8,7 @@ from typing import Final
 
 import fairlead.clients
 from fairlead.model.routes import ClientProtocol
-from fairlead.model.views import View
+from fairlead.model.views import Projection
 from fairlead.server.errors import CannotServe, ViewClash
 
 GROUP: Final = "fairlead.clients"
@@ -25,9 +25,9 @@ def discover() -> tuple[ClientProtocol, ...]:
     return tuple(found)
 
 
-def views_of(protocols: Iterable[ClientProtocol]) -> dict[str, View]:
+def views_of(protocols: Iterable[ClientProtocol]) -> dict[str, Projection]:
     """Every view with a memory, by its name. ViewClash names both who claim one."""
-    found: dict[str, View] = {}
+    found: dict[str, Projection] = {}
     owners: dict[str, str] = {}
     for protocol in protocols:
         for view in protocol.views:

@@ -10,9 +10,9 @@ from typing import BinaryIO, Final
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from fairlead.auth.gate import Refuse
+from fairlead.auth.gate import AccessRefused
 from fairlead.model.requests import Refused
-from fairlead.model.routes import FileStream, NewsStream, Response
+from fairlead.model.routes import ChangeStream, FileStream, Response
 from fairlead.server.static import PIECE
 from fairlead.system.clock import Clock, within
 
@@ -34,7 +34,7 @@ _ALWAYS: Final = {
 }
 
 
-def refusal(verdict: Refuse, worded: Refused | None = None) -> Response:
+def refusal(verdict: AccessRefused, worded: Refused | None = None) -> Response:
     """The connection ends with it: who is refused gets no second request for free. `worded`: in a protocol's form."""
     scheme = 'Basic realm="Fairlead", charset="UTF-8"' if verdict.basic else "Bearer"
     challenge = (("www-authenticate", scheme),) if verdict.status == 401 else ()
@@ -126,7 +126,7 @@ async def send_stream(
     await response(scope, receive, send)
 
 
-async def news_chunks(answer: NewsStream, clock: Clock) -> AsyncIterator[bytes]:
+async def news_chunks(answer: ChangeStream, clock: Clock) -> AsyncIterator[bytes]:
     """A beat at once, so that the client sees that it is connected."""
     yield answer.beat
     while True:

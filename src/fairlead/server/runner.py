@@ -15,7 +15,7 @@ from fairlead.server.app import App
 from fairlead.server.binding import Binding, urls
 from fairlead.server.doors import OpenDoor, Ports
 from fairlead.server.http import GuardedHttp, guarded_http
-from fairlead.server.limits import DEFAULT_LIMITS, Limits, WaitingRoom, backlog
+from fairlead.server.limits import DEFAULT_LIMITS, ServerLimits, UnauthenticatedConnections, backlog
 from fairlead.server.websocket import driver_class
 from fairlead.system.clock import Clock, within
 
@@ -61,7 +61,7 @@ class _Server(uvicorn.Server):
         yield
 
 
-class Runner:
+class ServerRunner:
     """Serves `app` on sockets that are bound already (`binding.open_sockets`), and on each door its own."""
 
     def __init__(
@@ -70,14 +70,14 @@ class Runner:
         binding: Binding,
         sockets: Sequence[socket.socket],
         clock: Clock,
-        limits: Limits = DEFAULT_LIMITS,
+        limits: ServerLimits = DEFAULT_LIMITS,
         doors: Sequence[tuple[OpenDoor, App]] = (),
     ) -> None:
         self._apps = [app, *(own for _, own in doors)]
         self._clock = clock
         self._sockets = [*sockets, *(listener for door, _ in doors for listener in door.sockets)]
         self.urls = urls(binding, sockets)
-        self.room = WaitingRoom(clock, limits, frozenset(binding.trusted_proxies))
+        self.room = UnauthenticatedConnections(clock, limits, frozenset(binding.trusted_proxies))
         http = guarded_http(self.room)
         config = uvicorn.Config(
             Ports(app, {door.port: own for door, own in doors}) if doors else app,

@@ -19,7 +19,7 @@ _ROOM: Final = 3 / 4
 """From this part of the limit on, holders are told to go; at the limit itself they are cut off, with their bytes."""
 
 
-class Holder(Protocol):
+class ShareHolder(Protocol):
     """A connection for which bytes wait."""
 
     def waiting_bytes(self) -> int: ...
@@ -46,7 +46,7 @@ class _Held:
     told: bool = False
 
 
-class Share:
+class CredentialShare:
     """Of one credential. Not asynchronous: it is asked at every send to a connection that is behind."""
 
     __slots__ = ("_held", "_most", "_total", "open")
@@ -54,14 +54,14 @@ class Share:
     def __init__(self, most: int) -> None:
         self.open = 0
         self._most = most
-        self._held: dict[Holder, _Held] = {}
+        self._held: dict[ShareHolder, _Held] = {}
         self._total = 0
 
     @property
     def held(self) -> int:
         return self._total
 
-    def note(self, holder: Holder, size: int) -> None:
+    def note(self, holder: ShareHolder, size: int) -> None:
         """So much waits for `holder` now; others, or itself, may have to go for it."""
         held = self._held.setdefault(holder, _Held(0))
         self._total += size - held.size
@@ -69,7 +69,7 @@ class Share:
         if self._total > self._most * _ROOM:
             self._make_room()
 
-    def forget(self, holder: Holder) -> None:
+    def forget(self, holder: ShareHolder) -> None:
         """It has read what waited, or is gone."""
         held = self._held.pop(holder, None)
         if held is not None:
@@ -94,20 +94,20 @@ class Share:
                 holder.cut()
 
 
-class Shares:
+class CredentialShares:
     """`most_open` and `most_bytes` of one credential."""
 
     def __init__(self, most_open: int, most_bytes: int) -> None:
         self._most_open = most_open
         self._most_bytes = most_bytes
-        self._shares: dict[str, Share] = {}
+        self._shares: dict[str, CredentialShare] = {}
 
-    def take(self, who: Identity) -> tuple[Share, Callable[[], None]]:
+    def take(self, who: Identity) -> tuple[CredentialShare, Callable[[], None]]:
         """One more connection in use, and how to give it back. TooMany. Nobody's have no end here: they are counted
         where they wait."""
         share = self._shares.get(who.credential)
         if share is None:
-            share = self._shares[who.credential] = Share(self._most_bytes)
+            share = self._shares[who.credential] = CredentialShare(self._most_bytes)
         if who.credential and share.open >= self._most_open:
             raise TooMany(f"One credential has at most {self._most_open} sockets and requests open at once.")
         share.open += 1
@@ -127,7 +127,7 @@ class HeldBody:
     """The rest of a large answer, as a share counts it while the client is behind with it. A client that is too slow
     gets no more of it."""
 
-    def __init__(self, share: Share, carrier: Carrier | None) -> None:
+    def __init__(self, share: CredentialShare, carrier: Carrier | None) -> None:
         self._share = share
         self._carrier = carrier
         self._left = 0

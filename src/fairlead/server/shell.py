@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, Final
 import fairlead
 from fairlead.model.auth import Identity
 from fairlead.model.errors import NotFound
-from fairlead.model.requests import Action
+from fairlead.model.requests import ServiceCall
 from fairlead.model.routes import ClientProtocol, FileStream, Request, Response, Route, Steps
 from fairlead.server.static import TYPES, file_answer, open_plain
 
@@ -48,14 +48,14 @@ other clients work as they are; <code>fairlead --help</code> lists the commands.
 """
 
 
-class ReadShell(Action, frozen=True):
+class ReadAsset(ServiceCall, frozen=True):
     """-> `Response`. `name` is a file of the build; empty for the shell itself. `packed`: the browser takes gzip."""
 
     name: str = ""
     packed: bool = False
 
 
-class WebShell:
+class WebUi:
     def __init__(self, folder: Path = BUILT) -> None:
         self._folder = folder
         self._packed: dict[str, bytes] = {}
@@ -70,13 +70,13 @@ class WebShell:
         )
         return ClientProtocol(name="web UI", routes=routes)
 
-    def performers(self) -> Mapping[type[Action], Any]:
-        return {ReadShell: self._perform}
+    def performers(self) -> Mapping[type[ServiceCall], Any]:
+        return {ReadAsset: self._perform}
 
-    async def _perform(self, who: Identity, action: ReadShell) -> Response | FileStream:
+    async def _perform(self, who: Identity, action: ReadAsset) -> Response | FileStream:
         return await asyncio.to_thread(self.read, action)
 
-    def read(self, wanted: ReadShell) -> Response | FileStream:
+    def read(self, wanted: ReadAsset) -> Response | FileStream:
         if not wanted.name:
             return self._shell()
         try:
@@ -112,12 +112,12 @@ class WebShell:
 
 
 def _page(request: Request) -> Steps:
-    response: Response | FileStream = yield ReadShell()
+    response: Response | FileStream = yield ReadAsset()
     return response
 
 
 def _root_file(request: Request) -> Steps:
-    response: Response | FileStream = yield ReadShell(request.head.path.removeprefix("/"))
+    response: Response | FileStream = yield ReadAsset(request.head.path.removeprefix("/"))
     return response
 
 
@@ -125,7 +125,7 @@ def _asset(request: Request) -> Steps:
     name = request.params["name"]
     if _ASSET.fullmatch(name) is None:
         raise NotFound("file", f"/assets/{name[:80]}")
-    response: Response | FileStream = yield ReadShell(
+    response: Response | FileStream = yield ReadAsset(
         f"assets/{name}", packed="gzip" in request.head.first("accept-encoding")
     )
     return response

@@ -16,30 +16,30 @@ from typing import Any, assert_never
 from fairlead.model import commands
 from fairlead.model.auth import Identity
 from fairlead.model.errors import Busy, FairleadError, TooMany
-from fairlead.model.gateway import Watch
-from fairlead.model.halls import Hall, Member
+from fairlead.model.gateway import SubscriptionHandle
+from fairlead.model.halls import BroadcastChannel, ChannelSubscription
 from fairlead.model.ids import SessionId
-from fairlead.model.requests import Action
+from fairlead.model.requests import ServiceCall
 from fairlead.model.sockets import (
-    Attach,
-    Conversation,
+    AttachOwner,
+    AttachProxy,
+    CloseSocket,
     Do,
-    Enter,
-    HangUp,
-    Holder,
-    PassOn,
-    Relay,
-    Run,
+    EnterChannel,
+    Perform,
+    Signal,
+    SocketOwner,
+    SocketProtocol,
+    SocketProxy,
     Subscribe,
     Subscribed,
-    Tell,
     Unsubscribe,
     Write,
 )
-from fairlead.server.connections import ConnectionSink, ConnectionWire, send_packed
+from fairlead.server.connections import ConnectionHandle, ConnectionSink, send_packed
 from fairlead.server.errors import unexpected
-from fairlead.server.limits import Limits, TokenBucket
-from fairlead.server.steps import Doer
+from fairlead.server.limits import ServerLimits, TokenBucket
+from fairlead.server.steps import Dispatcher
 from fairlead.server.websocket import Connection
 from fairlead.server.websocket.frames import ABNORMAL
 from fairlead.system.clock import Clock
@@ -70,9 +70,9 @@ class _Slot:
 class SocketHost:
     """What all sockets of a server share."""
 
-    doer: Doer
+    doer: Dispatcher
     clock: Clock
-    limits: Limits
+    limits: ServerLimits
     fresh: Callable[[], str]
 
 
@@ -105,7 +105,7 @@ class SocketEndpoint:
 
     def __init__(
         self,
-        conversation: Conversation,
+        conversation: SocketProtocol,
         who: Identity,
         host: SocketHost,
         *,
@@ -123,16 +123,16 @@ class SocketEndpoint:
         self._connection: Connection | None = None
         self._out: list[bytes] = []
         self._lanes: dict[str, deque[_Slot]] = {}
-        self._watches: dict[_Watched, Watch] = {}
+        self._watches: dict[_Watched, SubscriptionHandle] = {}
         self._watching: dict[_Watched, asyncio.Task[None]] = {}
         self._running = 0
         self._asking: set[asyncio.Task[None]] = set()
         self._revoked = False
         self._paused = False
         self._messages = 0
-        self._holder: Holder | None = None
-        self._relay: Relay | None = None
-        self._members: list[Member] = []
+        self._holder: SocketOwner | None = None
+        self._relay: SocketProxy | None = None
+        self._members: list[ChannelSubscription] = []
         self._begin: Sequence[Do] | None = None
 
     def begin_with(self, things: Sequence[Do]) -> None:
@@ -143,7 +143,7 @@ class SocketEndpoint:
         """Whoever was to get the socket is told, though the client left before it was open."""
         begin, self._begin = self._begin, None
         for thing in begin or ():
-            if isinstance(thing, PassOn):
+            if isinstance(thing, AttachProxy):
                 thing.relay.detached(ABNORMAL, "")
 
     def revoked(self) -> None:
@@ -227,21 +227,21 @@ class SocketEndpoint:
             match thing:
                 case Write(frames=frames):
                     self._out.append(frames)
-                case Run():
+                case Perform():
                     self._run(thing)
                 case Subscribe():
                     self._chain((thing.session, thing.view), thing.tag, partial(self._subscribe, thing))
                 case Unsubscribe():
                     self._chain((thing.session, thing.view), thing.tag, partial(self._unsubscribe, thing))
-                case Tell():
+                case Signal():
                     self._tell(thing)
-                case HangUp(code=code, reason=reason):
+                case CloseSocket(code=code, reason=reason):
                     self._hang_up(code, reason)
-                case Attach(holder=holder):
+                case AttachOwner(holder=holder):
                     self._attach(holder)
-                case PassOn(relay=relay):
+                case AttachProxy(relay=relay):
                     self._pass_on(relay)
-                case Enter(hall=hall):
+                case EnterChannel(hall=hall):
                     self._enter(hall)
                 case _:
                     assert_never(thing)
@@ -264,25 +264,25 @@ class SocketEndpoint:
         if self._connection is not None:
             self._connection.close(code, reason)
 
-    def _attach(self, holder: Holder) -> None:
+    def _attach(self, holder: SocketOwner) -> None:
         self._flush()
         if self._connection is not None:
             self._holder = holder
-            holder.attached(ConnectionWire(self._connection))
+            holder.attached(ConnectionHandle(self._connection))
 
-    def _pass_on(self, relay: Relay) -> None:
+    def _pass_on(self, relay: SocketProxy) -> None:
         self._flush()
         if self._connection is not None:
             self._relay = relay
-            relay.attached(ConnectionWire(self._connection))
+            relay.attached(ConnectionHandle(self._connection))
         else:
             relay.detached(ABNORMAL, "")
 
-    def _enter(self, hall: Hall) -> None:
+    def _enter(self, hall: BroadcastChannel) -> None:
         if self._connection is not None:
             self._members.append(hall.enter(ConnectionSink(self._connection, self._compress, lambda error: None)))
 
-    def _tell(self, tell: Tell) -> None:
+    def _tell(self, tell: Signal) -> None:
         if any(session == tell.session for session, _ in self._watches):
             self._host.doer.gateway.signal(self._who, tell.session, tell.kind, tell.data)
         else:
@@ -290,16 +290,16 @@ class SocketEndpoint:
 
     # --- steps: side by side, answers in order
 
-    def _run(self, run: Run) -> None:
+    def _run(self, run: Perform) -> None:
         lane = self._lanes.setdefault(run.lane, deque())
         slot = _Slot()
         lane.append(slot)
         task = self._spawn(self._perform(run, slot))
-        if not isinstance(run.step, commands.Base | Action):
+        if not isinstance(run.step, commands.CommandBase | ServiceCall):
             self._asking.add(task)
             task.add_done_callback(self._asking.discard)
 
-    async def _perform(self, run: Run, slot: _Slot) -> None:
+    async def _perform(self, run: Perform, slot: _Slot) -> None:
         try:
             answer = await self._host.doer.do(self._who, run.step)
         except Exception as error:
@@ -369,7 +369,7 @@ class SocketEndpoint:
         self._stop_watching((wanted.session, wanted.view))
         self._do(self._conversation.answered(wanted.tag, None))
 
-    def _stop_watching(self, watched: _Watched) -> Watch | None:
+    def _stop_watching(self, watched: _Watched) -> SubscriptionHandle | None:
         watch = self._watches.pop(watched, None)
         if watch is not None:
             watch.close()

@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, Final, Literal
 
 from fairlead.model.auth import Identity
 from fairlead.model.errors import NotFound
-from fairlead.model.requests import Action
+from fairlead.model.requests import ServiceCall
 from fairlead.model.routes import ClientProtocol, FileStream, Request, Response, Route, Steps
 
 PIECE: Final = 64 << 10
@@ -61,7 +61,7 @@ _POLICY: Final = (
 )
 
 
-class ReadStatic(Action, frozen=True):
+class ReadStatic(ServiceCall, frozen=True):
     """-> `Response`. `page`: a browser asks for a page, not for a part of one."""
 
     path: str
@@ -80,7 +80,7 @@ class StaticFiles:
         )
         return ClientProtocol(name="static files", routes=(route,))
 
-    def performers(self) -> Mapping[type[Action], Any]:
+    def performers(self) -> Mapping[type[ServiceCall], Any]:
         return {ReadStatic: self._perform}
 
     async def _perform(self, who: Identity, action: ReadStatic) -> Response | FileStream:

@@ -8,14 +8,14 @@ from fairlead.model import accounts, commands
 from fairlead.model import admin as act
 from fairlead.model.auth import Identity
 from fairlead.model.gateway import Gateway
-from fairlead.model.requests import Action, Step
+from fairlead.model.requests import ServiceCall, Step
 from fairlead.model.scopes import check_scopes
 from fairlead.model.store import Documents
 
 T = TypeVar("T")
 
 Performer = Callable[[Identity, Any], Awaitable[Any]]
-Performers = Mapping[type[Action], Performer]
+Performers = Mapping[type[ServiceCall], Performer]
 
 NOTHING_MORE: Final[Performers] = {}
 
@@ -103,7 +103,7 @@ class Leaving:
             await tell(credential)
 
 
-class Doer:
+class Dispatcher:
     def __init__(self, gateway: Gateway, performers: Performers) -> None:
         self.gateway = gateway
         self._performers = performers
@@ -122,10 +122,10 @@ class Doer:
             await asyncio.wait(self._tasks)
 
     async def do(self, who: Identity, step: Step, more: Performers = NOTHING_MORE) -> Any:
-        if isinstance(step, Action):
+        if isinstance(step, ServiceCall):
             performer = more.get(type(step)) or self._performers[type(step)]
             return await performer(who, step)
-        if isinstance(step, commands.Base):
+        if isinstance(step, commands.CommandBase):
             # The core checks too; here it holds whatever stands behind the port.
             check_scopes(who, step)
             return await self.gateway.command(who, step)

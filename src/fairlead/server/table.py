@@ -27,7 +27,7 @@ class _Place(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Match(Generic[T]):
+class RouteMatch(Generic[T]):
     route: T
     params: dict[str, str]
 
@@ -113,22 +113,22 @@ class RouteTable:
                 self._sockets.add("", socket.path, socket, f"{protocol.name} ({socket.name})")
                 self.sockets.append(socket)
 
-    def http(self, method: str, path: str) -> Match[Route] | None:
+    def http(self, method: str, path: str) -> RouteMatch[Route] | None:
         found = self._routes.find(path)
         if found is None:
             return None
         place, values = found
         claim = place.claims.get("GET" if method == "HEAD" else method)
-        return None if claim is None else Match(claim[0], dict(zip(claim[1], values, strict=True)))
+        return None if claim is None else RouteMatch(claim[0], dict(zip(claim[1], values, strict=True)))
 
     def methods(self, path: str) -> tuple[str, ...]:
         """What may be done at a path: for the answer 405."""
         found = self._routes.find(path)
         return () if found is None else tuple(sorted(found[0].claims))
 
-    def socket(self, path: str) -> Match[SocketRoute] | None:
+    def socket(self, path: str) -> RouteMatch[SocketRoute] | None:
         found = self._sockets.find(path)
         if found is None:
             return None
         route, names, _ = found[0].claims[""]
-        return Match(route, dict(zip(names, found[1], strict=True)))
+        return RouteMatch(route, dict(zip(names, found[1], strict=True)))

@@ -13,9 +13,9 @@ from fairlead.model.ids import MessageId, SessionId
 from fairlead.model.store import TRANSCRIPT, Page, SessionFilter, Summary, event_line
 from fairlead.sessions.explaining import explain
 from fairlead.sessions.registry import Registry
-from fairlead.sessions.services import Services
+from fairlead.sessions.services import CoreDependencies
 from fairlead.sessions.session import Session
-from fairlead.sessions.state import Pending, SessionState
+from fairlead.sessions.state import PendingRequest, SessionState
 from fairlead.sessions.views import Projector
 
 T = TypeVar("T")
@@ -56,8 +56,8 @@ TELLING = (
 )
 
 
-class Answers:
-    def __init__(self, services: Services, registry: Registry) -> None:
+class QueryHandler:
+    def __init__(self, services: CoreDependencies, registry: Registry) -> None:
         self.services = services
         self.registry = registry
 
@@ -87,29 +87,29 @@ class Answers:
                 return await self._usage(who, query.session)
             case q.SearchText():
                 return tuple(await store.search(query.words, query.limit, query.session, who.seen_by))
-            case q.Glance():
+            case q.PreviewTranscript():
                 return await self._glance(query)
-            case q.Whole():
+            case q.WaitLoaded():
                 await self.existing(query.session)
                 opener = self.registry.opener
                 if opener is not None and query.wait:
                     await opener.whole(query.session)
                 return opener is None or not opener.is_filling(query.session)
-            case q.Delivery():
+            case q.WaitDelivered():
                 return await (await self.registry.get(query.session)).deliveries.wait(MessageId(query.message))
             case q.ReadRows():
                 return await self._rows(query)
             case q.FindRow():
                 await self._level(query, lambda projector: None)
                 return await store.row_of(query.session, query.view, query.key)
-            case q.ReadFold():
+            case q.ReadProjection():
                 return await self._level(query, lambda projector: projector.memory())
             case q.FindPermission():
                 found, pending = await self._asked(who, query.request)
                 return _pending(found.core.session, pending)
             case q.ExplainPermission():
                 return await explain(*await self._asked(who, query.request), query)
-            case q.ReadInsight():
+            case q.ReadUsageStats():
                 return await store.insight(query.since, query.until, query.offset, who.seen_by)
             case _:
                 assert_never(query)
@@ -124,7 +124,7 @@ class Answers:
         # What made no row is not written down.
         return msgspec.structs.replace(page, seq=max(seq, page.seq))
 
-    async def _level(self, query: q.ReadRows | q.FindRow | q.ReadFold, then: Callable[[Projector], T]) -> T:
+    async def _level(self, query: q.ReadRows | q.FindRow | q.ReadProjection, then: Callable[[Projector], T]) -> T:
         """The view when it has caught up with the log as it is now."""
         await self.existing(query.session)
         _, head = await self.registry.place(query.session)
@@ -138,7 +138,7 @@ class Answers:
             return (await self.registry.get(session)).core.state.summary()
         return summary
 
-    async def _glance(self, query: q.Glance) -> q.GlancePage:
+    async def _glance(self, query: q.PreviewTranscript) -> q.TranscriptPreview:
         """Read from the file and interpreted on their own: no seq, since nothing of it is in a log."""
         source = self.services.transcripts
         if source is None:
@@ -149,7 +149,7 @@ class Answers:
             events = interpreter.step(record).events
             told.extend(msgspec.structs.replace(event, at=record.at) for event in events)
         lines = [msgspec.Raw(ev.encode(event)) for event in told if ev.kind_of(event) in TELLING]
-        return q.GlancePage(session=query.session, events=tuple(lines))
+        return q.TranscriptPreview(session=query.session, events=tuple(lines))
 
     async def _state(self, session: SessionId) -> SessionState:
         return (await self.registry.get(session)).core.state
@@ -192,7 +192,7 @@ class Answers:
         for summary in waiting.sessions:
             yield await self.registry.get(summary.session)
 
-    async def _asked(self, who: Identity, request: str) -> tuple[Session, Pending]:
+    async def _asked(self, who: Identity, request: str) -> tuple[Session, PendingRequest]:
         session = self.services.requests.find(request)
         found = None if session is None else await self.registry.get(session)
         pending = None if found is None else found.core.state.find_pending(request)
@@ -225,14 +225,14 @@ def _usage(summaries: tuple[Summary, ...]) -> q.UsageView:
     )
 
 
-def _handover(session: Session) -> q.HandOverView | None:
+def _handover(session: Session) -> q.HandoverView | None:
     wish = session.core.state.handover
     if wish is None:
         return None
-    return q.HandOverView(link=wish.link, when=wish.when, by=wish.by, waits_for=session.handovers.waits_for(wish.when))
+    return q.HandoverView(link=wish.link, when=wish.when, by=wish.by, waits_for=session.handovers.waits_for(wish.when))
 
 
-def _pending(session: SessionId, item: Pending) -> q.PendingView:
+def _pending(session: SessionId, item: PendingRequest) -> q.PendingView:
     return q.PendingView(session=session, seq=item.seq, event=msgspec.Raw(item.event))
 
 

@@ -14,7 +14,7 @@ from fairlead.model import admin as act
 from fairlead.model.errors import FairleadError
 from fairlead.model.ids import SessionId
 from fairlead.model.store import TRANSCRIPT, Batch, SessionFilter, Summary
-from fairlead.sessions.services import Services
+from fairlead.sessions.services import CoreDependencies
 
 logger = logging.getLogger("fairlead.transcripts")
 
@@ -25,7 +25,7 @@ ARCHIVE: Final = "archive"
 EVERY_S: Final = 6 * 3600.0
 
 
-class Books(msgspec.Struct):
+class ArchiveState(msgspec.Struct):
     """Bytes of each session that the archive brought in, as its file had them, and the limit of their sum."""
 
     limit: int = 0
@@ -36,7 +36,7 @@ class Books(msgspec.Struct):
         return sum(self.sessions.values())
 
 
-class House(Protocol):
+class ArchiveHost(Protocol):
     """The keeper, as far as the archive needs it."""
 
     async def bring_in(self, session: SessionId) -> act.Imported: ...
@@ -50,11 +50,11 @@ class House(Protocol):
         ...
 
 
-class Archive:
+class TranscriptArchive:
     def __init__(
         self,
-        services: Services,
-        house: House,
+        services: CoreDependencies,
+        house: ArchiveHost,
         spawn: Callable[[Coroutine[Any, Any, None]], object],
         *,
         on: bool,
@@ -119,11 +119,11 @@ class Archive:
 
     # --- inside
 
-    async def _books(self) -> Books:
+    async def _books(self) -> ArchiveState:
         kept = await self._services.store.documents.get(ARCHIVE, ARCHIVE)
-        return Books() if kept is None else msgspec.convert(kept, Books)
+        return ArchiveState() if kept is None else msgspec.convert(kept, ArchiveState)
 
-    async def _keep(self, books: Books) -> None:
+    async def _keep(self, books: ArchiveState) -> None:
         await self._services.store.documents.put(ARCHIVE, ARCHIVE, msgspec.to_builtins(books))
 
     async def _listed(self) -> list[Summary]:
@@ -137,7 +137,7 @@ class Archive:
                 return found
             before = page.next
 
-    async def _kept(self, books: Books) -> list[Summary]:
+    async def _kept(self, books: ArchiveState) -> list[Summary]:
         """Those that are still the archive's: not deleted meanwhile, and no agent of ours has worked on them."""
         found = []
         for name in books.sessions:

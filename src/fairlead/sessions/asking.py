@@ -11,16 +11,16 @@ from typing import Any
 import msgspec
 
 from fairlead.model import events as ev
-from fairlead.model.agents import Agent, Ask, ToolCheck
-from fairlead.model.commands import Answer, Reply
-from fairlead.model.errors import AgentGone, FairleadError
+from fairlead.model.agents import Agent, PermissionRequest, ToolCheck
+from fairlead.model.commands import AnswerPermission, Reply
+from fairlead.model.errors import AgentNotRunning, FairleadError
 from fairlead.model.ids import CallId, RequestId, event_id
 from fairlead.model.policy import BadRule, Behavior, Verdict, format_rule, parse_mode, parse_rule
 from fairlead.sessions import decide
-from fairlead.sessions.core import Core
+from fairlead.sessions.core import SessionCore
 from fairlead.sessions.policy import ModePolicy, PolicyContext, ToolCall
 from fairlead.sessions.policy import decide as judge
-from fairlead.sessions.policy.remember import Memory, check_or_narrow, remember
+from fairlead.sessions.policy.remember import RememberedRules, check_or_narrow, remember
 from fairlead.sessions.policy.suggest import suggest
 
 MOST_BROUGHT = 100
@@ -32,7 +32,7 @@ MOST_FOLDERS = 256
 logger = logging.getLogger("fairlead.permission")
 
 
-class Brought(msgspec.Struct, frozen=True):
+class RequestedRules(msgspec.Struct, frozen=True):
     """`kept`: the rules that are the session's now, each once. `narrowed`: which of them stands for a wider one that
     was asked for. `refused`: the others, and why."""
 
@@ -41,8 +41,8 @@ class Brought(msgspec.Struct, frozen=True):
     refused: dict[str, str]
 
 
-class Asking:
-    def __init__(self, core: Core) -> None:
+class PermissionRequests:
+    def __init__(self, core: SessionCore) -> None:
         self.core = core
         self._folders: dict[CallId, str] = {}  # where the agent was at a call, when not in the session's folder
 
@@ -85,12 +85,12 @@ class Asking:
             {"type": "addRules", "behavior": "allow", "rules": [{"toolName": rule.tool, "ruleContent": rule.content}]}
             for rule in parsed
         ]
-        outcome = remember(updates, Memory(), self.context(), ModePolicy(), admin=admin)
+        outcome = remember(updates, RememberedRules(), self.context(), ModePolicy(), admin=admin)
         if outcome.refused:
             raise outcome.refused[0]
         return tuple(format_rule(rule) for rule in outcome.memory.rules)
 
-    def brought(self, rules: Sequence[str], behavior: Behavior, *, admin: bool) -> Brought:
+    def brought(self, rules: Sequence[str], behavior: Behavior, *, admin: bool) -> RequestedRules:
         """What becomes of the rules of one kind that a client brings along."""
         kept: dict[str, None] = {}
         narrowed: dict[str, str] = {}
@@ -105,7 +105,7 @@ class Asking:
             kept[rule] = None
             if rule != text.strip():
                 narrowed[text] = rule
-        return Brought(tuple(kept), narrowed, refused)
+        return RequestedRules(tuple(kept), narrowed, refused)
 
     async def check(self, call: ToolCheck) -> Verdict:
         """Before the agent's own rules: what we deny is denied there, whatever a project's settings say."""
@@ -134,7 +134,7 @@ class Asking:
             await core.commit(transition, patient=True)
         return verdict
 
-    async def asked(self, ask: Ask) -> ev.PermissionResolved | None:
+    async def asked(self, ask: PermissionRequest) -> ev.PermissionResolved | None:
         """The agent asks; its request is in the log already. Decided here if the policy can."""
         verdict = self.judge(ask.tool, ask.input, ask.call)
         core = self.core
@@ -148,7 +148,7 @@ class Asking:
             await core.commit(transition, patient=True)
         return resolved
 
-    async def answer(self, command: Answer, by: str, agent: Agent | None, *, admin: bool) -> Reply:
+    async def answer(self, command: AnswerPermission, by: str, agent: Agent | None, *, admin: bool) -> Reply:
         """A person's answer: durable, then told to the agent."""
         core = self.core
         async with core.for_client():
@@ -191,7 +191,7 @@ class Asking:
     async def deliver(self, agent: Agent, resolved: ev.PermissionResolved) -> None:
         try:
             await agent.answer(resolved.request, decide.decision_of(resolved))
-        except AgentGone:
+        except AgentNotRunning:
             await self._note_undelivered(resolved)
 
     async def cancelled(self, request: RequestId, reason: str) -> None:

@@ -12,9 +12,16 @@ from fairlead.model import events as ev
 from fairlead.model.agents import Record
 from fairlead.model.ids import SessionId, event_id, is_uuid
 from fairlead.model.store import Checkpoint, Entry
-from fairlead.model.transcripts import FOREIGN, Copies, Copy, Rows, TranscriptReader, Transcripts
-from fairlead.sessions.core import Core, Transition
-from fairlead.sessions.services import Services
+from fairlead.model.transcripts import (
+    FOREIGN,
+    MirroredRow,
+    MirrorMatcher,
+    TranscriptPage,
+    TranscriptReader,
+    Transcripts,
+)
+from fairlead.sessions.core import Commit, SessionCore
+from fairlead.sessions.services import CoreDependencies
 
 logger = logging.getLogger("fairlead.transcripts")
 
@@ -26,25 +33,25 @@ PAGE = 500
 _BEGINNINGS = ("session.forked", "session.resumed", "user.message")
 
 
-class _Book(msgspec.Struct):
+class _MirrorState(msgspec.Struct):
     """What is known of a session while its agent runs. `seq`: up to here the log was read. `held`: rows that were read
     when a turn had begun, whose own may be in the file before they came over the wire."""
 
     conversation: SessionId
     reader: TranscriptReader
-    copies: Copies
+    copies: MirrorMatcher
     seq: int
     reported: bool
-    held: Rows | None = None
+    held: TranscriptPage | None = None
 
 
-class Copying:
-    def __init__(self, services: Services, source: Transcripts) -> None:
+class TranscriptMirror:
+    def __init__(self, services: CoreDependencies, source: Transcripts) -> None:
         self._services = services
         self._source = source
-        self._books: dict[SessionId, _Book] = {}
+        self._books: dict[SessionId, _MirrorState] = {}
 
-    async def bring_level(self, core: Core, *, ended: bool = False) -> None:
+    async def bring_level(self, core: SessionCore, *, ended: bool = False) -> None:
         """All that is in the files now, into the log; if a turn runs, when it is over. `ended`: the agent's process is.
 
         One caller at a time for each session. NotFound, OSError."""
@@ -63,7 +70,7 @@ class Copying:
             book.held = None
             await self._log(core, book, rows)
 
-    async def finish(self, core: Core) -> None:
+    async def finish(self, core: SessionCore) -> None:
         """The agent has ended: all of it is its own; whatever comes later, is not."""
         await self.bring_level(core, ended=True)
         async with core.lock:
@@ -80,7 +87,7 @@ class Copying:
         for session in list(self._books):
             self.forget(session)
 
-    async def _open(self, core: Core) -> _Book:
+    async def _open(self, core: SessionCore) -> _MirrorState:
         """From where the files were read last. A conversation that began elsewhere, from our first prompt on."""
         state, store = core.state, self._services.store
         kept = await store.checkpoint(state.session, PLACE)
@@ -88,9 +95,9 @@ class Copying:
         place, seq = (b"", 0) if kept is None else (kept.data, kept.seq)
         reader = await self._source.reader(_conversation(core), place, since=since)
         reported = await store.checkpoint(state.session, DIFFERS) is not None
-        return _Book(_conversation(core), reader, self._source.copies(state.session), seq, reported)
+        return _MirrorState(_conversation(core), reader, self._source.copies(state.session), seq, reported)
 
-    async def _first_prompt(self, core: Core) -> str:
+    async def _first_prompt(self, core: SessionCore) -> str:
         """Ours, of a session that goes on with another conversation; empty for one that is new."""
         first, resumed, before = "", False, None
         while True:
@@ -107,7 +114,7 @@ class Copying:
                 return first if resumed else ""
             before = page.entries[0].seq
 
-    async def _listen(self, core: Core, book: _Book) -> None:
+    async def _listen(self, core: SessionCore, book: _MirrorState) -> None:
         """What the log has got since the last look."""
         while book.seq < core.log.head:
             page = await self._services.store.read(core.session, book.seq, PAGE)
@@ -118,7 +125,7 @@ class Copying:
                     book.copies.told(Record(entry.raw, entry.origin))
             book.seq = page.entries[-1].seq
 
-    async def _log(self, core: Core, book: _Book, rows: Rows) -> None:
+    async def _log(self, core: SessionCore, book: _MirrorState, rows: TranscriptPage) -> None:
         # Others are marks of ours that link subagents: the wire has told that.
         written = [record for record in rows.records if record.origin == "transcript"]
         copies = [copy for record in written if (copy := book.copies.row(record)) is not None]
@@ -132,15 +139,15 @@ class Copying:
             transition.keep_place(PLACE, rows.place)
             await core.commit(transition, patient=True)
 
-    def _add(self, transition: Transition, copy: Copy) -> None:
+    def _add(self, transition: Commit, copy: MirroredRow) -> None:
         # A row without a name of its own is named by what it says: each process of a session may write it again.
         part = "copy" if is_uuid(copy.name) else f"copy-{transition.stage.seq}"
-        event = ev.RecordKept(
+        event = ev.RecordStored(
             id=event_id(copy.name, "record", part), record=copy.kind, subtype=copy.subtype, of=copy.of
         )
         transition.add(event, copy.record.origin, copy.record.raw, copy.record.at)
 
-    def _report(self, transition: Transition, book: _Book, copy: Copy) -> None:
+    def _report(self, transition: Commit, book: _MirrorState, copy: MirroredRow) -> None:
         if not copy.differs or book.reported:
             return
         book.reported = True
@@ -170,7 +177,7 @@ class Copying:
             after = page.entries[-1].seq
 
 
-def _conversation(core: Core) -> SessionId:
+def _conversation(core: SessionCore) -> SessionId:
     """The id under which the agent writes the session down."""
     return SessionId(core.state.agent_session or core.session)
 

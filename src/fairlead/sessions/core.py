@@ -17,10 +17,10 @@ from fairlead.model.agents import Interpreter, Record
 from fairlead.model.commands import Reply
 from fairlead.model.errors import Unavailable
 from fairlead.model.ids import RequestId, SessionId, event_id
-from fairlead.model.store import Checkpoint, KeptReply, NewEntry, Origin
+from fairlead.model.store import Checkpoint, NewEntry, Origin, StoredReply
 from fairlead.sessions.decide import adopts
-from fairlead.sessions.log import Log, Stage
-from fairlead.sessions.services import Services
+from fairlead.sessions.log import PendingEntries, SessionLog
+from fairlead.sessions.services import CoreDependencies
 from fairlead.sessions.state import SessionState, encode_state, evolve
 
 STATE = "state"
@@ -33,7 +33,7 @@ BYTES_PER_EVENT = 100
 logger = logging.getLogger("fairlead.session")
 
 
-class ModeAsked(NamedTuple):
+class RequestedMode(NamedTuple):
     """A mode that the agent was told to go into, and on whose word."""
 
     mode: str
@@ -41,21 +41,21 @@ class ModeAsked(NamedTuple):
     request: str
 
 
-class Listener(Protocol):
+class CommitListener(Protocol):
     """Told after a commit, outside the lock's work, in order."""
 
     def committed(self, events: Sequence[ev.Event]) -> None: ...
 
 
-class Transition:
+class Commit:
     """One commit being built: events are staged and folded as they come, so that later ones see the earlier."""
 
-    def __init__(self, core: "Core") -> None:
+    def __init__(self, core: "SessionCore") -> None:
         self._core = core
-        self.stage: Stage = core.log.stage()
+        self.stage: PendingEntries = core.log.stage()
         self.state = core.state
         self.events: list[ev.Event] = []
-        self.replies: list[KeptReply] = []
+        self.replies: list[StoredReply] = []
         self.places: list[Checkpoint] = []
         self.turning = False
         """What led to it is no record: who reads the log again would not come to it. So it is written down."""
@@ -95,7 +95,7 @@ class Transition:
         self.places.append(Checkpoint(name, self.stage.seq, data))
 
     def keep_reply(self, key: str, reply: Reply) -> None:
-        self.replies.append(KeptReply(key, msgspec.json.encode(reply)))
+        self.replies.append(StoredReply(key, msgspec.json.encode(reply)))
 
     def cancel(self, requests: Iterable[RequestId], reason: str) -> None:
         """Requests that nobody needs to answer any more."""
@@ -120,10 +120,12 @@ def _future() -> "asyncio.Future[Unavailable]":
     return asyncio.get_running_loop().create_future()
 
 
-class Core:
+class SessionCore:
     """State, interpreter and log of one session."""
 
-    def __init__(self, services: Services, log: Log, state: SessionState, interpreter: Interpreter) -> None:
+    def __init__(
+        self, services: CoreDependencies, log: SessionLog, state: SessionState, interpreter: Interpreter
+    ) -> None:
         self.services = services
         self.log = log
         self.state = state
@@ -131,8 +133,8 @@ class Core:
         self.lock = asyncio.Lock()
         self._stalled = _future()
         """Done while a patient commit waits for the store: has the store's error."""
-        self.listener: Listener | None = None
-        self.mode_asked: ModeAsked | None = None
+        self.listener: CommitListener | None = None
+        self.mode_asked: RequestedMode | None = None
         self.suggest: Callable[[str, dict[str, Any]], tuple[str, ...]] = lambda tool, tool_input: ()
         self.hurried = False
         """The gateway ends: nobody waits for a store that takes nothing. The next start finds what is missing."""
@@ -146,9 +148,9 @@ class Core:
     def session(self) -> SessionId:
         return self.state.session
 
-    def begin(self) -> Transition:
+    def begin(self) -> Commit:
         """Needs the lock."""
-        return Transition(self)
+        return Commit(self)
 
     @contextlib.asynccontextmanager
     async def for_client(self) -> AsyncIterator[None]:
@@ -168,7 +170,7 @@ class Core:
             if not taking.cancelled():
                 self.lock.release()
 
-    async def commit(self, transition: Transition, *, patient: bool = False) -> None:
+    async def commit(self, transition: Commit, *, patient: bool = False) -> None:
         """Store what was staged and make it the present. Needs the lock.
 
         `patient`: the agent has said it, so it cannot be refused; while the store is unavailable the agent waits.
@@ -211,7 +213,7 @@ class Core:
         finally:
             self._stalled = _future()
 
-    def _checkpoints(self, transition: Transition) -> tuple[Checkpoint, ...]:
+    def _checkpoints(self, transition: Commit) -> tuple[Checkpoint, ...]:
         self._since_checkpoint += len(transition.events)
         # A large memory (a long stream) is written down less often, so that its cost for each event stays the same.
         enough = max(self.services.limits.checkpoint_every, self._checkpoint_bytes // BYTES_PER_EVENT)
@@ -235,12 +237,12 @@ class Core:
         news, whether ours follows it, and which rules of ours would answer a request for good."""
         if isinstance(event, ev.UserMessage) and not event.by:
             return msgspec.structs.replace(event, by=state.sender(event.message))
-        if isinstance(event, ev.PermissionAsked):
+        if isinstance(event, ev.PermissionRequested):
             return msgspec.structs.replace(event, suggestions=self.suggest(event.tool, event.input))
         if not isinstance(event, ev.ModeChanged):
             return event
         if event.mode == state.settings.mode:
-            return ev.RecordKept(id=event.id, turn=event.turn, record="system", subtype="status")
+            return ev.RecordStored(id=event.id, turn=event.turn, record="system", subtype="status")
         if self.mode_asked is not None and self.mode_asked.mode == event.mode:
             return msgspec.structs.replace(event, by=self.mode_asked.by, request=self.mode_asked.request)
         if adopts(event.mode, allow_bypass=self.services.policy.allow_bypass):

@@ -15,7 +15,7 @@ from fairlead.model.agents import Decision
 from fairlead.model.errors import BadRequest, Busy, NotAllowed, NotFound, Stale, TooMany
 from fairlead.model.ids import MessageId, event_id
 from fairlead.model.policy import Behavior, PermissionMode, Verdict
-from fairlead.sessions.state import Pending, SessionState
+from fairlead.sessions.state import PendingRequest, SessionState
 
 QUEUE_LIMIT = 100
 """Messages that may wait; the next is refused, so that a runaway script cannot fill the state."""
@@ -69,15 +69,15 @@ def set_mode(state: SessionState, command: cmd.SetMode, by: str, cause: str) -> 
 
 
 def hand_over(
-    state: SessionState, command: cmd.HandOver, by: str, cause: str, waits_for: tuple[str, ...]
-) -> ev.HandOverAsked:
+    state: SessionState, command: cmd.StartHandover, by: str, cause: str, waits_for: tuple[str, ...]
+) -> ev.HandoverRequested:
     if waits_for and not command.wait:
         raise Busy(
             f"It cannot be handed over now, there is {', '.join(waits_for)}: wait for it, interrupt it, or ask again "
             "with wait.",
             waits_for=list(waits_for),
         )
-    return ev.HandOverAsked(
+    return ev.HandoverRequested(
         id=event_id(cause, "handover.asked"),
         turn=state.turn,
         link=command.link,
@@ -89,8 +89,8 @@ def hand_over(
 
 def handed_over(
     state: SessionState, outcome: Literal["moved", "withdrawn", "failed"], by: str, cause: str, reason: str = ""
-) -> ev.HandOverSettled:
-    return ev.HandOverSettled(
+) -> ev.HandoverSettled:
+    return ev.HandoverSettled(
         id=event_id(cause, "handover.settled"), link=state.settings.link, outcome=outcome, reason=reason, by=by
     )
 
@@ -108,7 +108,7 @@ def _queued(state: SessionState, message: MessageId) -> None:
 
 
 def answer(
-    state: SessionState, command: cmd.Answer, by: str, cause: str, check: Check
+    state: SessionState, command: cmd.AnswerPermission, by: str, cause: str, check: Check
 ) -> tuple[ev.PermissionResolved, Decision]:
     """A person's answer. A changed input is checked like a new call; both inputs are logged."""
     pending = _pending(state, command.request)
@@ -138,7 +138,7 @@ def answer(
     return resolved, decision_of(resolved)
 
 
-def by_policy(state: SessionState, pending: Pending, verdict: Verdict, cause: str) -> ev.PermissionResolved:
+def by_policy(state: SessionState, pending: PendingRequest, verdict: Verdict, cause: str) -> ev.PermissionResolved:
     """A request that the policy answers without a person. Only for allow and deny."""
     return ev.PermissionResolved(
         id=event_id(cause, "permission.resolved"),
@@ -164,7 +164,7 @@ def decision_of(resolved: ev.PermissionResolved) -> Decision:
     )
 
 
-def _pending(state: SessionState, request: str) -> Pending:
+def _pending(state: SessionState, request: str) -> PendingRequest:
     pending = state.find_pending(request)
     if pending is not None:
         return pending
@@ -174,7 +174,7 @@ def _pending(state: SessionState, request: str) -> Pending:
     raise NotFound("pending request", request)
 
 
-def _updated_input(pending: Pending, command: cmd.Answer) -> dict[str, Any] | None:
+def _updated_input(pending: PendingRequest, command: cmd.AnswerPermission) -> dict[str, Any] | None:
     if command.answers is None:
         return command.updated_input
     if pending.tool != "AskUserQuestion":

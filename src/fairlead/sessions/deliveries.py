@@ -6,21 +6,21 @@ from collections.abc import Sequence
 from fairlead.model import events as ev
 from fairlead.model.errors import AgentFailed
 from fairlead.model.ids import MessageId
-from fairlead.sessions.core import Core
+from fairlead.sessions.core import SessionCore
 
 FAILED_KEPT = 64
 """Failures of the recent past, for whoever asks a moment later."""
 
 
-class Deliveries:
-    def __init__(self, core: Core) -> None:
+class DeliveryWaiters:
+    def __init__(self, core: SessionCore) -> None:
         self._core = core
         self._waiting: dict[MessageId, list[asyncio.Future[None]]] = {}
-        self._failed: dict[MessageId, ev.Failure] = {}
+        self._failed: dict[MessageId, ev.ErrorRaised] = {}
 
     def committed(self, events: Sequence[ev.Event]) -> None:
         """A message that cannot be handed over leaves the queue together with the reason."""
-        failure = next((event for event in events if isinstance(event, ev.Failure)), None)
+        failure = next((event for event in events if isinstance(event, ev.ErrorRaised)), None)
         for event in events:
             if isinstance(event, ev.MessageDequeued | ev.MessageCancelled):
                 self._left(event.message, failure)
@@ -34,7 +34,7 @@ class Deliveries:
         if failure is not None:
             raise AgentFailed(failure.message, **failure.data)
 
-    def _left(self, message: MessageId, failure: ev.Failure | None) -> None:
+    def _left(self, message: MessageId, failure: ev.ErrorRaised | None) -> None:
         if failure is not None:
             self._failed[message] = failure
             if len(self._failed) > FAILED_KEPT:

@@ -10,14 +10,14 @@ from fairlead.sessions.policy import ToolCall
 from fairlead.sessions.policy.explain import change, considered, lay_out, suggested
 from fairlead.sessions.policy.tools import canonical
 from fairlead.sessions.session import Session
-from fairlead.sessions.state import Pending
+from fairlead.sessions.state import PendingRequest
 from fairlead.system.textfile import read_text
 
 LARGEST: Final = 256 << 10
 """Bytes of a file that is shown whole, before and after: a person reads it, on a phone too."""
 
 
-async def explain(session: Session, pending: Pending, query: q.ExplainPermission) -> q.PermissionReport:
+async def explain(session: Session, pending: PendingRequest, query: q.ExplainPermission) -> q.PermissionReport:
     state, context = session.core.state, session.asking.context()
     call = ToolCall(pending.tool, pending.input)
     layout = lay_out(call, context)

@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 
 from fairlead.model.auth import Identity
 from fairlead.model.errors import FairleadError
-from fairlead.model.gateway import Contextual, Continuing, Cursor, Reading, Sink, Variant
+from fairlead.model.gateway import CatchUpEncoder, Contextual, Cursor, FrameEncoder, ResumableEncoder, Sink
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Entry, Page
 
@@ -36,7 +36,7 @@ def _turns() -> asyncio.Semaphore:
     return _reading.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(READING))
 
 
-class Reader(Protocol):
+class EntrySource(Protocol):
     """Where those who are behind read: a log, or the rows of a view as entries whose seq is the ordinal."""
 
     async def read(self, session: SessionId, after: int, limit: int, max_bytes: int = 4 << 20) -> Page: ...
@@ -46,7 +46,7 @@ Follower = Callable[[Sequence[Entry]], None]
 
 
 def encoded(
-    variant: Variant | Reading, context: Any, session: SessionId, entries: Sequence[Entry]
+    variant: FrameEncoder | CatchUpEncoder, context: Any, session: SessionId, entries: Sequence[Entry]
 ) -> tuple[Any, bytes]:
     """The frames of these entries, and the context after them."""
     if not isinstance(variant, Contextual):
@@ -58,13 +58,13 @@ def encoded(
     return context, b"".join(frames)
 
 
-class Feed:
+class Hub:
     """The watchers of one session, grouped by variant so that each entry is encoded once a group.
 
     `of`: the session's own feed, of the feed of a view; who watches a view is present in the session, and hears what
     passes there."""
 
-    def __init__(self, session: SessionId, store: Reader, of: "Feed | None" = None) -> None:
+    def __init__(self, session: SessionId, store: EntrySource, of: "Hub | None" = None) -> None:
         self.session = session
         self.store = store
         self.head = 0
@@ -76,10 +76,10 @@ class Feed:
         """A view's fold is ahead of what was told: nobody can join who would be told it twice."""
         self.welcome: Callable[[bool], Sequence[Entry]] | None = None
         """What a watcher that becomes live needs to know of what passed before; its argument: it is new."""
-        self._joining: list[Watcher] = []
-        self._views: set[Feed] = set()
+        self._joining: list[Subscription] = []
+        self._views: set[Hub] = set()
         self._followers: set[Follower] = set()
-        self._groups: dict[Variant, set[Watcher]] = {}
+        self._groups: dict[FrameEncoder, set[Subscription]] = {}
         self._present: Counter[str] = Counter()
 
     def settle(self) -> None:
@@ -89,10 +89,10 @@ class Feed:
         for watcher in joining:
             watcher.join()
 
-    def wait_for(self, watcher: "Watcher") -> None:
+    def wait_for(self, watcher: "Subscription") -> None:
         self._joining.append(watcher)
 
-    def follow(self, follower: Follower, view: "Feed") -> Callable[[], None]:
+    def follow(self, follower: Follower, view: "Hub") -> Callable[[], None]:
         """Call `follower` with all that is published, and let `view` hear the signals; the answer ends it."""
         self._followers.add(follower)
         self._views.add(view)
@@ -144,7 +144,7 @@ class Feed:
         for watcher in self._watchers():
             watcher.fail(error)
 
-    def _watchers(self) -> "tuple[Watcher, ...]":
+    def _watchers(self) -> "tuple[Subscription, ...]":
         return tuple(watcher for watchers in self._groups.values() for watcher in watchers)
 
     def signal(self, kind: str, name: str, data: Any, *, but: Identity | None = None) -> None:
@@ -174,11 +174,11 @@ class Feed:
     def empty(self) -> bool:
         return not self._groups and not self._followers
 
-    def join(self, watcher: "Watcher") -> None:
+    def join(self, watcher: "Subscription") -> None:
         (self._of or self)._arrive(watcher.who.name)
         self._groups.setdefault(watcher.variant, set()).add(watcher)
 
-    def leave(self, watcher: "Watcher") -> None:
+    def leave(self, watcher: "Subscription") -> None:
         watchers = self._groups.get(watcher.variant, set())
         if watcher not in watchers:
             return
@@ -199,14 +199,14 @@ class Feed:
             self.signal("presence", name, self.names)
 
 
-class Watcher:
+class Subscription:
     """One subscription; implements `model.gateway.Watch`. Its place is `position` and `context`."""
 
     def __init__(
         self,
-        feed: Feed,
+        feed: Hub,
         who: Identity,
-        variant: Variant,
+        variant: FrameEncoder,
         sink: Sink,
         *,
         cursor: Cursor,
@@ -330,8 +330,8 @@ class Watcher:
     async def _read(self) -> None:
         try:
             variant = self.variant
-            reading: Reading = variant
-            if isinstance(variant, Continuing):
+            reading: CatchUpEncoder = variant
+            if isinstance(variant, ResumableEncoder):
                 reading = variant.reading(self.position, self._frame)
             while not await self._read_page(reading):
                 pass
@@ -339,7 +339,7 @@ class Watcher:
             log.warning("reading for a watcher failed", extra={"session": self.feed.session, "error": error.message})
             self.fail(error)
 
-    async def _read_page(self, reading: Reading) -> bool:
+    async def _read_page(self, reading: CatchUpEncoder) -> bool:
         """Send one page from the log; true when the head is reached and the watcher is live."""
         self._room.clear()
         if self.sink.backlog() > self._buffer // 2:

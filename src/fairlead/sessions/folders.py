@@ -8,21 +8,21 @@ from typing import Any, Final
 from fairlead.model.admin import Folder, FolderPage, ListFolders
 from fairlead.model.auth import Identity
 from fairlead.model.errors import NotFound
-from fairlead.model.requests import Action
+from fairlead.model.requests import ServiceCall
 from fairlead.sessions.policy.paths import inside_any
 
 MOST: Final = 1000
 """Folders that one answer tells: who has more of them in one place knows what to type."""
 
 
-class Folders:
+class FolderBrowser:
     """`resolve` turns what came from the wire into an allowed folder, or raises."""
 
     def __init__(self, roots: Sequence[str], resolve: Callable[[str], str]) -> None:
         self._roots = tuple(roots)
         self._resolve = resolve
 
-    def performers(self) -> Mapping[type[Action], Callable[[Identity, Any], Awaitable[Any]]]:
+    def performers(self) -> Mapping[type[ServiceCall], Callable[[Identity, Any], Awaitable[Any]]]:
         return {ListFolders: self.list}
 
     async def list(self, who: Identity, action: ListFolders) -> FolderPage:

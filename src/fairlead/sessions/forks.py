@@ -14,9 +14,9 @@ from fairlead.model.agents import Record
 from fairlead.model.errors import NotFound
 from fairlead.model.ids import SessionId, is_uuid
 from fairlead.model.store import TRANSCRIPT, Store, Summary
-from fairlead.model.transcripts import Found, Shared, Transcripts
+from fairlead.model.transcripts import FoundTranscript, Shared, Transcripts
 from fairlead.sessions.loading import is_copy
-from fairlead.sessions.services import Services
+from fairlead.sessions.services import CoreDependencies
 
 ROOTS: Final = "transcript-roots"
 """The document that names each session's first row; kept for those whose file is gone as long as they have a log."""
@@ -28,7 +28,7 @@ _OWN: Final = ("session.", "agent.", "message.", "handover.", "permission.", "mo
 """Kinds of events that are one session's own, and no part of what a fork repeats."""
 
 
-class Branch(msgspec.Struct, frozen=True):
+class ForkBranch(msgspec.Struct, frozen=True):
     """`holder` has the beginning in its log; `parent` is whom the session was forked from, if anybody."""
 
     holder: SessionId
@@ -36,8 +36,8 @@ class Branch(msgspec.Struct, frozen=True):
     parent: SessionId | None
 
 
-class Forks:
-    def __init__(self, services: Services, source: Transcripts) -> None:
+class ForkDetector:
+    def __init__(self, services: CoreDependencies, source: Transcripts) -> None:
         self._services = services
         self._source = source
         self._roots: dict[str, str] = {}
@@ -55,7 +55,7 @@ class Forks:
     async def keep(self) -> None:
         await self._services.store.documents.put(ROOTS, ROOTS, self._roots)
 
-    def note(self, found: Sequence[Found]) -> None:
+    def note(self, found: Sequence[FoundTranscript]) -> None:
         for item in found:
             if item.root:
                 self._put(item.session, item.root)
@@ -71,13 +71,13 @@ class Forks:
         self._roots[session] = root
         self._families.setdefault(root, set()).add(session)
 
-    def family(self, found: Found) -> set[SessionId]:
+    def family(self, found: FoundTranscript) -> set[SessionId]:
         """The other sessions whose file begins like this one."""
         return self._families.get(found.root, set()) - {found.session}
 
     # --- what is shared
 
-    async def find(self, found: Found, path: str = "") -> Branch | None:
+    async def find(self, found: FoundTranscript, path: str = "") -> ForkBranch | None:
         """The log that has most of the beginning of a file; None: it is all its own."""
         best: tuple[Summary, Shared] | None = None
         for holder in await self._holders(found):
@@ -87,9 +87,9 @@ class Forks:
         if best is None:
             return None
         holder, shared = best
-        return Branch(holder.session, shared, await self._parent(found, holder, shared))
+        return ForkBranch(holder.session, shared, await self._parent(found, holder, shared))
 
-    async def _holders(self, found: Found) -> list[Summary]:
+    async def _holders(self, found: FoundTranscript) -> list[Summary]:
         store, holders = self._services.store, []
         for name in self.family(found):
             session = await store.session_of(name)
@@ -99,7 +99,7 @@ class Forks:
         latest = sorted(holders, key=lambda summary: summary.updated, reverse=True)
         return [summary for summary in latest if summary.agent == self._source.agent][:MOST_COMPARED]
 
-    async def _parent(self, found: Found, holder: Summary, shared: Shared) -> SessionId | None:
+    async def _parent(self, found: FoundTranscript, holder: Summary, shared: Shared) -> SessionId | None:
         said = await self.parent_of(found)
         if said is not None:
             return said
@@ -107,7 +107,7 @@ class Forks:
             return None
         return holder.session
 
-    async def parent_of(self, found: Found) -> SessionId | None:
+    async def parent_of(self, found: FoundTranscript) -> SessionId | None:
         """Whom the file says it was forked from."""
         if not is_uuid(found.parent) or found.parent == found.session:
             return None

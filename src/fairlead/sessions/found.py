@@ -10,9 +10,9 @@ import msgspec
 from fairlead.model.auth import OWNER
 from fairlead.model.ids import SessionId
 from fairlead.model.store import TRANSCRIPT, Summary
-from fairlead.model.transcripts import Found, Gone, Mark, Problem, Transcripts
-from fairlead.sessions.forks import Forks
-from fairlead.sessions.services import Services
+from fairlead.model.transcripts import FileMark, FoundTranscript, TranscriptGone, TranscriptProblem, Transcripts
+from fairlead.sessions.forks import ForkDetector
+from fairlead.sessions.services import CoreDependencies
 
 logger = logging.getLogger("fairlead.transcripts")
 
@@ -23,14 +23,14 @@ LISTED_AGAIN_S = 2.0
 """A session that nobody has opened is looked at again at most so often, however quickly its file grows."""
 
 
-class Listing:
+class TranscriptIndex:
     """`forget` is told of sessions whose file is gone."""
 
     def __init__(
         self,
-        services: Services,
+        services: CoreDependencies,
         source: Transcripts,
-        forks: Forks,
+        forks: ForkDetector,
         spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
         forget: Callable[[SessionId], None],
     ) -> None:
@@ -41,25 +41,25 @@ class Listing:
         self._forget = forget
         self._waiting: set[SessionId] = set()
         self._listing = False
-        self._marks: dict[str, Mark] = {}
+        self._marks: dict[str, FileMark] = {}
 
     async def scan(self) -> frozenset[SessionId]:
         """Bring the lists up to date with the files. Those that have not changed are not opened.
 
         The sessions that have a log already, and whose file has grown since the last look."""
         kept = await self._services.store.documents.get(MARKS, MARKS)
-        self._marks = msgspec.convert(kept or {}, dict[str, Mark])
+        self._marks = msgspec.convert(kept or {}, dict[str, FileMark])
         known = dict(self._marks) if await self._forks.load() else {}
         grown: set[SessionId] = set()
         async for portion in self._source.scan(known):
             for item in portion:
-                if isinstance(item, Problem):
+                if isinstance(item, TranscriptProblem):
                     logger.warning("transcript", extra={"path": item.path, "problem": item.kind, "detail": item.detail})
-            found = [item for item in portion if isinstance(item, Found)]
+            found = [item for item in portion if isinstance(item, FoundTranscript)]
             grown.update(item.session for item in found if item.session in self._marks)
             await self.add(found)
             for item in portion:
-                if isinstance(item, Gone):
+                if isinstance(item, TranscriptGone):
                     await self.remove(item.session)
         await self.keep_marks()
         return frozenset([session for session in grown if await self._has_log(session)])
@@ -78,7 +78,7 @@ class Listing:
         await self._services.store.documents.put(MARKS, MARKS, msgspec.to_builtins(self._marks))
         await self._forks.keep()
 
-    async def add(self, found: Sequence[Found]) -> None:
+    async def add(self, found: Sequence[FoundTranscript]) -> None:
         useful = [_summary(item, self._source.agent) for item in found if is_listed(item)]
         hidden = [item.session for item in found if not is_listed(item)]
         await self._services.store.list_found(useful, hidden)
@@ -119,12 +119,12 @@ class Listing:
             self._listing = False
 
 
-def is_listed(found: Found) -> bool:
+def is_listed(found: FoundTranscript) -> bool:
     """Something was said in it, and it is no subagent's part of another session."""
     return found.useful and not found.sidechain
 
 
-def _summary(found: Found, agent: str) -> Summary:
+def _summary(found: FoundTranscript, agent: str) -> Summary:
     return Summary(
         session=found.session,
         title=found.title,

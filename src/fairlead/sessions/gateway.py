@@ -16,7 +16,7 @@ from fairlead.model import events as ev
 from fairlead.model.agents import AgentKind
 from fairlead.model.auth import Identity
 from fairlead.model.errors import BadRequest, Busy, NotAllowed, NotFound, OutsideRoots, Stale
-from fairlead.model.gateway import Cursor, Sink, Variant
+from fairlead.model.gateway import Cursor, FrameEncoder, Sink
 from fairlead.model.ids import MessageId, SessionId, event_id
 from fairlead.model.keys import SPACE as KEYS
 from fairlead.model.queries import Query
@@ -24,13 +24,13 @@ from fairlead.model.reading import SPACE as SHOWN
 from fairlead.model.scopes import check_scopes
 from fairlead.model.store import TRANSCRIPT, Batch, Entry, ForkPoint, Store, Summary
 from fairlead.sessions import loading
-from fairlead.sessions.answers import Answers
-from fairlead.sessions.feed import Watcher
-from fairlead.sessions.owning import Owning
+from fairlead.sessions.answers import QueryHandler
+from fairlead.sessions.feed import Subscription
+from fairlead.sessions.owning import SessionOwnership
 from fairlead.sessions.policy import ModePolicy
 from fairlead.sessions.policy.paths import inside_any
 from fairlead.sessions.registry import Registry
-from fairlead.sessions.services import Services
+from fairlead.sessions.services import CoreDependencies
 from fairlead.sessions.session import check_settings
 from fairlead.sessions.state import clean_title
 
@@ -41,11 +41,11 @@ CREATED = "created"
 
 
 class SessionGateway:
-    def __init__(self, services: Services, registry: Registry) -> None:
+    def __init__(self, services: CoreDependencies, registry: Registry) -> None:
         self.services = services
         self.registry = registry
-        self.answers = Answers(services, registry)
-        self.owning = Owning(services, registry)
+        self.answers = QueryHandler(services, registry)
+        self.owning = SessionOwnership(services, registry)
 
     @property
     def store(self) -> Store:
@@ -62,7 +62,7 @@ class SessionGateway:
                 return await self._create(who, command)
             case cmd.Fork():
                 return await self._fork(who, command)
-            case cmd.Share():
+            case cmd.ShareSession():
                 return await self.owning.share(who, command)
             case cmd.Delete():
                 await self.owning.check_owner(who, command.session, "delete")
@@ -75,7 +75,7 @@ class SessionGateway:
             case _:
                 pass
         session = await self.registry.get(command.session)
-        if isinstance(command, cmd.Send | cmd.HandOver) and session.runner.agent is None:
+        if isinstance(command, cmd.Send | cmd.StartHandover) and session.runner.agent is None:
             # A session found in a transcript may have worked anywhere.
             self.resolve_folder(session.core.state.cwd)
         return await session.command(who, command)
@@ -229,8 +229,14 @@ class SessionGateway:
         return await self.answers.ask(who, query)
 
     async def watch(
-        self, who: Identity, session: SessionId, cursor: Cursor | None, variant: Variant, sink: Sink, view: str = ""
-    ) -> Watcher:
+        self,
+        who: Identity,
+        session: SessionId,
+        cursor: Cursor | None,
+        variant: FrameEncoder,
+        sink: Sink,
+        view: str = "",
+    ) -> Subscription:
         if not who.may("view"):
             raise NotAllowed("This needs the scope view, which your credential does not have.", scope="view")
         session = await self.owning.seen(who, session)
@@ -246,7 +252,7 @@ class SessionGateway:
             feed = self.registry.feed(session)
         known = cursor is None or ((not cursor.log_id or cursor.log_id == log_id) and 0 <= cursor.seq <= head)
         start = (Cursor(head) if cursor is None else cursor) if known else Cursor(0)
-        return Watcher(
+        return Subscription(
             feed,
             who,
             variant,

@@ -12,13 +12,13 @@ from typing import Any
 from fairlead.model.auth import Identity
 from fairlead.model.errors import FairleadError, NotAllowed
 from fairlead.model.gateway import Sink
-from fairlead.model.halls import EnterHall, HallCodec, TellHall
+from fairlead.model.halls import Broadcast, JoinChannel, SessionListCodec
 from fairlead.model.ids import SessionId
-from fairlead.model.news import SessionNews
-from fairlead.model.requests import Action
+from fairlead.model.news import SessionChangeNotice
+from fairlead.model.requests import ServiceCall
 from fairlead.model.store import Summary
 from fairlead.sessions.feed import BUFFER
-from fairlead.sessions.news import NewsDesk, NewsListener
+from fairlead.sessions.news import ChangeListener, SessionChanges
 
 OWED = 256
 """Sessions of which a slow socket is told later; of the oldest beyond these it reads in its lists."""
@@ -28,10 +28,10 @@ log = logging.getLogger("fairlead.halls")
 Read = Callable[[SessionId], Awaitable[Summary | None]]
 
 
-class HallMember:
+class ChannelSubscriber:
     """Implements `model.halls.Member`."""
 
-    def __init__(self, room: "HallRoom", who: Identity, sink: Sink) -> None:
+    def __init__(self, room: "Channel", who: Identity, sink: Sink) -> None:
         self._room = room
         self.who = who
         self._sink = sink
@@ -59,19 +59,19 @@ class HallMember:
         self._room.leave(self)
 
 
-class HallRoom:
+class Channel:
     """It listens while somebody is there."""
 
-    def __init__(self, codec: HallCodec, desk: NewsDesk, read: Read) -> None:
+    def __init__(self, codec: SessionListCodec, desk: SessionChanges, read: Read) -> None:
         self._codec = codec
         self._desk = desk
         self._read = read
-        self.members: set[HallMember] = set()
-        self._listener: NewsListener | None = None
+        self.members: set[ChannelSubscriber] = set()
+        self._listener: ChangeListener | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def enter(self, who: Identity, sink: Sink) -> HallMember:
-        member = HallMember(self, who, sink)
+    def enter(self, who: Identity, sink: Sink) -> ChannelSubscriber:
+        member = ChannelSubscriber(self, who, sink)
         self.members.add(member)
         if self._listener is None:
             # It hears from now on, whenever its task gets to run.
@@ -81,19 +81,19 @@ class HallRoom:
             task.add_done_callback(self._tasks.discard)
         return member
 
-    def leave(self, member: HallMember) -> None:
+    def leave(self, member: ChannelSubscriber) -> None:
         self.members.discard(member)
         if not self.members and self._listener is not None:
             self._listener.close()
             self._listener = None
 
-    async def _listen(self, listener: NewsListener) -> None:
+    async def _listen(self, listener: ChangeListener) -> None:
         while heard := await listener.hear():
             for news in heard:
                 if news.what in ("created", "updated"):
                     await self._tell(news)
 
-    async def _tell(self, news: SessionNews) -> None:
+    async def _tell(self, news: SessionChangeNotice) -> None:
         try:
             summary = await self._read(news.session)
         except FairleadError as error:
@@ -108,35 +108,35 @@ class HallRoom:
                     member.changed(news.session, frames)
 
 
-class HallFor:
+class SessionChannel:
     """A hall as one person enters it. Implements `model.halls.Hall`."""
 
-    def __init__(self, room: HallRoom, who: Identity) -> None:
+    def __init__(self, room: Channel, who: Identity) -> None:
         self._room = room
         self._who = who
 
-    def enter(self, sink: Sink) -> HallMember:
+    def enter(self, sink: Sink) -> ChannelSubscriber:
         return self._room.enter(self._who, sink)
 
 
-class Halls:
+class Broadcasts:
     """One for each protocol that has asked for one."""
 
-    def __init__(self, desk: NewsDesk, read: Read) -> None:
+    def __init__(self, desk: SessionChanges, read: Read) -> None:
         self._desk = desk
         self._read = read
-        self._rooms: dict[str, HallRoom] = {}
+        self._rooms: dict[str, Channel] = {}
 
-    def performers(self) -> Mapping[type[Action], Callable[[Identity, Any], Awaitable[Any]]]:
-        return {EnterHall: self._enter, TellHall: self._tell}
+    def performers(self) -> Mapping[type[ServiceCall], Callable[[Identity, Any], Awaitable[Any]]]:
+        return {JoinChannel: self._enter, Broadcast: self._tell}
 
-    async def _enter(self, who: Identity, action: EnterHall) -> HallFor:
+    async def _enter(self, who: Identity, action: JoinChannel) -> SessionChannel:
         if not who.may("view"):
             raise NotAllowed("This needs the scope view, which your credential does not have.", scope="view")
-        room = self._rooms.setdefault(action.codec.key, HallRoom(action.codec, self._desk, self._read))
-        return HallFor(room, who)
+        room = self._rooms.setdefault(action.codec.key, Channel(action.codec, self._desk, self._read))
+        return SessionChannel(room, who)
 
-    async def _tell(self, who: Identity, action: TellHall) -> int:
+    async def _tell(self, who: Identity, action: Broadcast) -> int:
         room = self._rooms.get(action.key)
         members = tuple(room.members) if room is not None else ()
         for member in members:

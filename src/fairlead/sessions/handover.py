@@ -17,9 +17,9 @@ from fairlead.model.agents import Agent
 from fairlead.model.errors import AgentFailed, Busy, FairleadError, NotFound, Stale, Unavailable
 from fairlead.model.ids import event_id
 from fairlead.sessions import decide
-from fairlead.sessions.core import Core
-from fairlead.sessions.runner import Runner
-from fairlead.sessions.state import Wish
+from fairlead.sessions.core import SessionCore
+from fairlead.sessions.runner import AgentSupervisor
+from fairlead.sessions.state import PendingHandover
 from fairlead.system.clock import within
 
 logger = logging.getLogger("fairlead.handover")
@@ -28,10 +28,10 @@ CUT_OFF_S = 5.0
 """How long an interrupted agent may take to end its turn itself; then its process is ended, and the turn with it."""
 
 
-class HandOvers:
+class Handovers:
     """Of one session. Implements the runner's `Errand`."""
 
-    def __init__(self, core: Core, runner: Runner) -> None:
+    def __init__(self, core: SessionCore, runner: AgentSupervisor) -> None:
         self._core = core
         self._runner = runner
         self._moving = False
@@ -40,7 +40,7 @@ class HandOvers:
 
     # --- what clients ask ----------------------------------------------------------------------------------
 
-    async def ask(self, command: cmd.HandOver, by: str) -> cmd.Reply:
+    async def ask(self, command: cmd.StartHandover, by: str) -> cmd.Reply:
         """Answered when it is done, or has to wait. An error says why it is where it was."""
         core = self._core
         told: asyncio.Future[cmd.Reply | FairleadError] = asyncio.get_running_loop().create_future()
@@ -53,7 +53,7 @@ class HandOvers:
                 return self._reply("there", command.link)
             transition = core.begin()
             transition.add(event)
-            stays = isinstance(event, ev.HandOverSettled)
+            stays = isinstance(event, ev.HandoverSettled)
             reply = self._reply("there" if stays else "waiting", command.link, transition.stage.seq, waits_for)
             if command.key:
                 transition.keep_reply(f"key:{command.key}", reply)
@@ -68,8 +68,8 @@ class HandOvers:
         return outcome
 
     def _decided(
-        self, command: cmd.HandOver, by: str, waits_for: tuple[str, ...]
-    ) -> ev.HandOverAsked | ev.HandOverSettled | None:
+        self, command: cmd.StartHandover, by: str, waits_for: tuple[str, ...]
+    ) -> ev.HandoverRequested | ev.HandoverSettled | None:
         state, runner = self._core.state, self._runner
         cause = self._core.services.new_uuid()
         if runner.agent is None or not command.link == state.settings.link == runner.launched.link:
@@ -77,7 +77,7 @@ class HandOvers:
         # It is where it is wanted: a wish to leave is void.
         return None if state.handover is None else decide.handed_over(state, "withdrawn", by, cause)
 
-    async def withdraw(self, command: cmd.WithdrawHandOver, by: str) -> cmd.Reply:
+    async def withdraw(self, command: cmd.WithdrawHandover, by: str) -> cmd.Reply:
         core = self._core
         async with core.for_client():
             if self._moving:
@@ -212,7 +212,7 @@ class HandOvers:
             self._turned.clear()
             await self._turned.wait()
 
-    async def _relink(self, wish: Wish) -> None:
+    async def _relink(self, wish: PendingHandover) -> None:
         core = self._core
         async with core.lock:
             changed = decide.relinked(core.state, wish.link, wish.by, core.services.new_uuid())
@@ -221,7 +221,7 @@ class HandOvers:
                 transition.add(changed)
                 await core.commit(transition, patient=True)
 
-    async def _fall_back(self, wish: Wish, before: cmd.Link, error: FairleadError) -> None:
+    async def _fall_back(self, wish: PendingHandover, before: cmd.Link, error: FairleadError) -> None:
         core = self._core
         logger.warning("hand-over failed", extra={"session": core.session, "link": wish.link, "error": error.message})
         async with core.lock:
@@ -246,5 +246,5 @@ class HandOvers:
                 transition.add(self._failure(core.services.new_uuid(), error.message, error))
                 await core.commit(transition, patient=True)
 
-    def _failure(self, cause: str, message: str, error: FairleadError) -> ev.Failure:
-        return ev.Failure(id=event_id(cause, "error"), code=error.code, message=message, data=error.data)
+    def _failure(self, cause: str, message: str, error: FairleadError) -> ev.ErrorRaised:
+        return ev.ErrorRaised(id=event_id(cause, "error"), code=error.code, message=message, data=error.data)

@@ -8,17 +8,17 @@ from collections.abc import Sequence
 import msgspec
 
 from fairlead.model import events as ev
-from fairlead.model.agents import AgentKind, Child, Exit, Launch, Record
+from fairlead.model.agents import AgentKind, Exit, Launch, ProcessInfo, Record
 from fairlead.model.commands import Reply
 from fairlead.model.ids import event_id
 from fairlead.model.store import NewEntry
-from fairlead.sessions.core import Core, Transition
+from fairlead.sessions.core import Commit, SessionCore
 
 LOST = "gateway lost"
 """Why a turn failed whose agent could not finish it without us."""
 
 
-class Ending(msgspec.Struct, frozen=True, kw_only=True):
+class ProcessEnd(msgspec.Struct, frozen=True, kw_only=True):
     """How a process ended, as far as we know. `stopped`: why we ended it; `cut_by`: who wanted it so, and a turn that
     was open was cancelled by them. `conversation`: the agent's id of what it wrote down while nobody heard it."""
 
@@ -30,12 +30,12 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
     conversation: str = ""
 
 
-class Ledger:
-    def __init__(self, core: Core, kind: AgentKind) -> None:
+class ProcessLog:
+    def __init__(self, core: SessionCore, kind: AgentKind) -> None:
         self._core = core
         self._kind = kind
 
-    async def started(self, child: Child, launch: Launch) -> None:
+    async def started(self, child: ProcessInfo, launch: Launch) -> None:
         core = self._core
         if child.pid:  # a person's own process is not ours to find again
             await core.services.remember_child(child)
@@ -65,16 +65,16 @@ class Ledger:
                 await core.commit(transition, patient=True)
         return transition.events
 
-    def interrupted(self, transition: Transition, by: str) -> NewEntry:
+    def interrupted(self, transition: Commit, by: str) -> NewEntry:
         """An interrupt is asked for: the turn that is open will end cancelled."""
         core = self._core
         cause = core.services.new_uuid()
         marker = self._kind.interrupting(cause)
         core.interpreter.step(marker)
-        asked = ev.InterruptAsked(id=event_id(cause, "interrupt.asked"), turn=core.interpreter.turn, by=by)
+        asked = ev.InterruptRequested(id=event_id(cause, "interrupt.asked"), turn=core.interpreter.turn, by=by)
         return transition.add(asked, marker.origin, marker.raw)
 
-    async def exited(self, ending: Ending, cause: str) -> None:
+    async def exited(self, ending: ProcessEnd, cause: str) -> None:
         core, exit = self._core, ending.exit
         reason = ending.stopped or (LOST if ending.followed else _describe(exit))
         async with core.lock:
@@ -105,7 +105,7 @@ class Ledger:
         """Whether the end of this process was told: the gateway may die between the log and its list of children."""
         return await self._core.log.store.find(self._core.session, _exit_key(child)) is not None
 
-    def close_turn(self, transition: Transition, reason: str, cause: str) -> None:
+    def close_turn(self, transition: Commit, reason: str, cause: str) -> None:
         """What is open ends: nobody is left who could end it."""
         outcome = self._core.interpreter.exited(reason, cause)
         for event in outcome.events:
@@ -132,7 +132,7 @@ class Ledger:
             await core.commit(transition, patient=True)
 
 
-def child_name(child: Child) -> str:
+def child_name(child: ProcessInfo) -> str:
     """A process, for good: pids come again."""
     return f"{child.pid}-{child.started}"
 

@@ -13,16 +13,16 @@ from fairlead.model.errors import NotFound
 from fairlead.model.ids import MessageId, SessionId, event_id
 from fairlead.model.scopes import inherited
 from fairlead.model.store import TRANSCRIPT, Entry, ForkPoint, Store
-from fairlead.sessions.core import INTERPRETER, STATE, Core
-from fairlead.sessions.feed import Feed
-from fairlead.sessions.log import Log
-from fairlead.sessions.services import Services
+from fairlead.sessions.core import INTERPRETER, STATE, SessionCore
+from fairlead.sessions.feed import Hub
+from fairlead.sessions.log import SessionLog
+from fairlead.sessions.services import CoreDependencies
 from fairlead.sessions.state import SessionState, clean_title, decode_state, evolve
 
 PAGE = 1000
 
 
-async def load(services: Services, session: SessionId, feed: Feed) -> tuple[Core, AgentKind]:
+async def load(services: CoreDependencies, session: SessionId, feed: Hub) -> tuple[SessionCore, AgentKind]:
     """NotFound for a session that never was, or was deleted, or of which there is only a file: that has no log to load,
     and was listed just now."""
     summary = await services.store.summary(session)
@@ -34,9 +34,9 @@ async def load(services: Services, session: SessionId, feed: Feed) -> tuple[Core
     last_at = await _last_at(services.store, session)
     interpreter = kind.interpreter(session)
     await _replay(services.store, session, interpreter, since)
-    log = Log(services.store, lease, log_id, head, last_at, services.clock, feed)
+    log = SessionLog(services.store, lease, log_id, head, last_at, services.clock, feed)
     feed.head = max(feed.head, head)
-    return Core(services, log, state, interpreter), kind
+    return SessionCore(services, log, state, interpreter), kind
 
 
 async def _last_at(store: Store, session: SessionId) -> int:
@@ -88,12 +88,12 @@ def _see(interpreter: Interpreter, entry: Entry) -> None:
 
 def is_copy(event: ev.Event) -> bool:
     """It stands beside what the wire brought, for its bytes: it was never interpreted."""
-    return isinstance(event, ev.RecordKept) and bool(event.of)
+    return isinstance(event, ev.RecordStored) and bool(event.of)
 
 
 async def create(
-    services: Services,
-    feed: Feed,
+    services: CoreDependencies,
+    feed: Hub,
     session: SessionId,
     opened: ev.SessionOpened,
     settings: Settings,
@@ -101,15 +101,15 @@ async def create(
     at: int = 0,
     parent: SessionId | None = None,
     found: int | None = None,
-) -> Core:
+) -> SessionCore:
     """A new session with its first entries; `resume` is the agent's id of a conversation that it goes on with.
 
     `at`: when it was begun, if that was before now. `parent`: whom it was forked from, if that is not known here.
     `found`: when it was changed last, if it is read from a file."""
     kind = services.kind(opened.agent)
     lease, log_id, head = await services.store.claim(session)
-    log = Log(services.store, lease, log_id, head, 0, services.clock, feed)
-    core = Core(services, log, SessionState(session=session), kind.interpreter(session))
+    log = SessionLog(services.store, lease, log_id, head, 0, services.clock, feed)
+    core = SessionCore(services, log, SessionState(session=session), kind.interpreter(session))
     core.found_at = found
     async with core.lock:
         transition = core.begin()
@@ -128,13 +128,13 @@ async def create(
 
 
 async def fork(
-    services: Services, feed: Feed, parent: SessionState, command: Fork, point: ForkPoint, at: str, who: Identity
-) -> Core:
+    services: CoreDependencies, feed: Hub, parent: SessionState, command: Fork, point: ForkPoint, at: str, who: Identity
+) -> SessionCore:
     """A session that goes on from its parent: its log shows the parent's entries up to `point` as its own."""
     child = command.child
     kind = services.kind(parent.agent)
     lease, log_id, head = await services.store.claim(child, point)
-    log = Log(services.store, lease, log_id, head, await _last_at(services.store, child), services.clock, feed)
+    log = SessionLog(services.store, lease, log_id, head, await _last_at(services.store, child), services.clock, feed)
     state = SessionState(
         session=child,
         cwd=parent.cwd,
@@ -146,7 +146,7 @@ async def fork(
         rules=parent.rules if who.may("approve") else (),
         model=parent.model,
     )
-    core = Core(services, log, state, kind.interpreter(child))
+    core = SessionCore(services, log, state, kind.interpreter(child))
     async with core.lock:
         transition = core.begin()
         transition.add(
@@ -164,19 +164,19 @@ async def fork(
 
 
 async def branch(
-    services: Services,
-    feed: Feed,
+    services: CoreDependencies,
+    feed: Hub,
     session: SessionId,
     opened: ev.SessionOpened,
     point: ForkPoint,
     parent: str = "",
     found: int | None = None,
-) -> Core:
+) -> SessionCore:
     """A session found in a file that begins as another's log does: it shows that log's entries up to `point` as its
     own, and goes on with what was open there. `parent`: whom it was forked from, if anybody."""
     kind = services.kind(opened.agent)
     lease, log_id, head = await services.store.claim(session, point)
-    log = Log(services.store, lease, log_id, head, await _last_at(services.store, session), services.clock, feed)
+    log = SessionLog(services.store, lease, log_id, head, await _last_at(services.store, session), services.clock, feed)
     interpreter = kind.interpreter(session)
     state, memory = await _recall(services.store, session, kind, point.parent)
     interpreter.restore(memory)
@@ -190,7 +190,7 @@ async def branch(
         cost_usd=state.cost_usd,
         model=state.model,
     )
-    core = Core(services, log, state, interpreter)
+    core = SessionCore(services, log, state, interpreter)
     core.found_at = found
     async with core.lock:
         transition = core.begin()

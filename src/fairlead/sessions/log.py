@@ -9,12 +9,12 @@ from collections.abc import Sequence
 import msgspec
 
 from fairlead.model import events as ev
-from fairlead.model.store import Batch, Checkpoint, Entry, KeptReply, Lease, NewEntry, Origin, Store, Summary
-from fairlead.sessions.feed import Feed
+from fairlead.model.store import Batch, Checkpoint, Entry, Lease, NewEntry, Origin, Store, StoredReply, Summary
+from fairlead.sessions.feed import Hub
 from fairlead.system.clock import Clock
 
 
-class Stage:
+class PendingEntries:
     """Events on their way into the log: each has its seq and time from the moment it is added."""
 
     def __init__(self, head: int, last_at: int, now: int) -> None:
@@ -37,9 +37,9 @@ class Stage:
         return event, entry
 
 
-class Log:
+class SessionLog:
     def __init__(
-        self, store: Store, lease: Lease, log_id: str, head: int, last_at: int, clock: Clock, feed: Feed
+        self, store: Store, lease: Lease, log_id: str, head: int, last_at: int, clock: Clock, feed: Hub
     ) -> None:
         self.store = store
         self.lease = lease
@@ -49,17 +49,17 @@ class Log:
         self.clock = clock
         self.feed = feed
 
-    def stage(self) -> Stage:
+    def stage(self) -> PendingEntries:
         """Nothing of it counts until `write`: a stage that is thrown away leaves no trace."""
-        return Stage(self.head, self.last_at, self.clock.now_ms())
+        return PendingEntries(self.head, self.last_at, self.clock.now_ms())
 
     async def write(
         self,
-        stage: Stage,
+        stage: PendingEntries,
         *,
         summary: Summary | None = None,
         checkpoints: Sequence[Checkpoint] = (),
-        replies: Sequence[KeptReply] = (),
+        replies: Sequence[StoredReply] = (),
     ) -> None:
         """Store, then publish. Raises what the store raises; then nothing was published and it may be repeated."""
         # A delta and the block that repeats it in one append: the delta is told, and needs no storing.

@@ -9,8 +9,8 @@ from fairlead.model import events as ev
 from fairlead.model.auth import Identity
 from fairlead.model.errors import NotAllowed
 from fairlead.model.ids import SessionId
-from fairlead.model.news import ListenToNews, SessionNews, What
-from fairlead.model.requests import Action
+from fairlead.model.news import ListenToChanges, SessionChangeNotice, What
+from fairlead.model.requests import ServiceCall
 from fairlead.system.clock import Clock
 
 _UPDATES = (
@@ -19,7 +19,7 @@ _UPDATES = (
     | ev.UserMessage
     | ev.TurnStarted
     | ev.TurnEnded
-    | ev.PermissionAsked
+    | ev.PermissionRequested
     | ev.QuestionAsked
     | ev.PlanProposed
     | ev.PermissionResolved
@@ -29,23 +29,23 @@ _UPDATES = (
 """What changes how a session is shown in a list."""
 
 
-class NewsListener:
+class ChangeListener:
     """`sees`: of which sessions it is told."""
 
-    def __init__(self, desk: "NewsDesk", sees: Callable[[SessionId], Awaitable[bool]] | None = None) -> None:
+    def __init__(self, desk: "SessionChanges", sees: Callable[[SessionId], Awaitable[bool]] | None = None) -> None:
         self._desk = desk
         self._sees = sees
-        self._waiting: dict[tuple[SessionId, What], SessionNews] = {}
+        self._waiting: dict[tuple[SessionId, What], SessionChangeNotice] = {}
         self._wake = asyncio.Event()
         self._closed = False
 
-    def tell(self, news: SessionNews) -> None:
+    def tell(self, news: SessionChangeNotice) -> None:
         # The last of each kind is enough, and it comes where it happened last.
         self._waiting.pop((news.session, news.what), None)
         self._waiting[news.session, news.what] = news
         self._wake.set()
 
-    async def hear(self) -> Sequence[SessionNews]:
+    async def hear(self) -> Sequence[SessionChangeNotice]:
         while not self._closed:
             while not self._waiting and not self._closed:
                 self._wake.clear()
@@ -63,31 +63,31 @@ class NewsListener:
         self._desk.listeners.discard(self)
 
 
-class NewsDesk:
+class SessionChanges:
     """`sees` is `owning.Owning.sees`."""
 
     def __init__(self, clock: Clock, sees: Callable[[Identity, SessionId], Awaitable[bool]]) -> None:
         self._clock = clock
         self._sees = sees
-        self.listeners: set[NewsListener] = set()
+        self.listeners: set[ChangeListener] = set()
 
-    def listen(self, who: Identity | None = None) -> NewsListener:
+    def listen(self, who: Identity | None = None) -> ChangeListener:
         """Nobody in particular hears of all sessions."""
-        listener = NewsListener(self, None if who is None else partial(self._sees, who))
+        listener = ChangeListener(self, None if who is None else partial(self._sees, who))
         self.listeners.add(listener)
         return listener
 
-    def performers(self) -> Mapping[type[Action], Callable[[Identity, Any], Awaitable[Any]]]:
-        return {ListenToNews: self._listen}
+    def performers(self) -> Mapping[type[ServiceCall], Callable[[Identity, Any], Awaitable[Any]]]:
+        return {ListenToChanges: self._listen}
 
-    async def _listen(self, who: Identity, action: ListenToNews) -> NewsListener:
+    async def _listen(self, who: Identity, action: ListenToChanges) -> ChangeListener:
         if not who.may("view"):
             raise NotAllowed("This needs the scope view, which your credential does not have.", scope="view")
         return self.listen(who)
 
     def tell(self, session: SessionId, what: What) -> None:
         if self.listeners:
-            news = SessionNews(session, what, self._clock.now_ms())
+            news = SessionChangeNotice(session, what, self._clock.now_ms())
             for listener in self.listeners:
                 listener.tell(news)
 

@@ -13,10 +13,10 @@ from fairlead.model import events as ev
 from fairlead.model.auth import EVERYBODY, OWNER, Identity
 from fairlead.model.errors import BadRequest, NotAllowed, NotFound
 from fairlead.model.ids import SessionId, event_id
-from fairlead.model.requests import Action
+from fairlead.model.requests import ServiceCall
 from fairlead.model.store import SessionFilter
 from fairlead.sessions.registry import Registry
-from fairlead.sessions.services import Services
+from fairlead.sessions.services import CoreDependencies
 from fairlead.sessions.session import Session
 
 MOST_SHARED = 100
@@ -27,8 +27,8 @@ logger = logging.getLogger("fairlead.session")
 Performer = Callable[[Identity, Any], Awaitable[Any]]
 
 
-class Owning:
-    def __init__(self, services: Services, registry: Registry) -> None:
+class SessionOwnership:
+    def __init__(self, services: CoreDependencies, registry: Registry) -> None:
         self._services = services
         self._registry = registry
 
@@ -67,7 +67,7 @@ class Owning:
         if not who.sees(*owned):
             raise NotFound("session", agent_session)
 
-    def guarded(self, performers: Mapping[type[Action], Performer]) -> dict[type[Action], Performer]:
+    def guarded(self, performers: Mapping[type[ServiceCall], Performer]) -> dict[type[ServiceCall], Performer]:
         """The same, for actions that name a session only if the one who asks sees it. One that is not there is left to
         the performer: it may be about to come."""
 
@@ -92,7 +92,7 @@ class Owning:
 
     # --- sharing
 
-    async def share(self, who: Identity, command: cmd.Share) -> cmd.Reply:
+    async def share(self, who: Identity, command: cmd.ShareSession) -> cmd.Reply:
         if bool(command.user) == command.everybody:
             raise BadRequest("Say with whom to share: a user or everybody.")
         await self.check_owner(who, command.session, "share")
@@ -159,6 +159,6 @@ class Owning:
                 shared=tuple(other for other in state.shared if other != user),
             )
 
-        await session.change(cmd.Share(session=name), decided)
+        await session.change(cmd.ShareSession(session=name), decided)
         self._lost(session, owner, shared)
         logger.info("session left", extra={"session": name, "user": user})

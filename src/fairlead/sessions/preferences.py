@@ -9,7 +9,7 @@ import msgspec
 from fairlead.model.auth import Identity
 from fairlead.model.errors import NotAllowed, TooLarge
 from fairlead.model.preferences import ReadPreferences, SavePreferences
-from fairlead.model.requests import Action
+from fairlead.model.requests import ServiceCall
 from fairlead.model.store import Documents
 from fairlead.sessions.shown import reader_of
 
@@ -19,12 +19,12 @@ LIMIT: Final = 64 << 10
 """Bytes of one user's settings of one client."""
 
 
-class PreferenceBook:
+class UserPreferences:
     def __init__(self, documents: Documents) -> None:
         self._documents = documents
         self._lock = asyncio.Lock()
 
-    def performers(self) -> Mapping[type[Action], Callable[[Identity, Any], Awaitable[Any]]]:
+    def performers(self) -> Mapping[type[ServiceCall], Callable[[Identity, Any], Awaitable[Any]]]:
         return {ReadPreferences: self._read, SavePreferences: self._save}
 
     async def _read(self, who: Identity, action: ReadPreferences) -> dict[str, Any]:

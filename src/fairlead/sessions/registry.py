@@ -5,15 +5,15 @@ import logging
 from collections.abc import Coroutine
 from typing import Any, Protocol
 
-from fairlead.model.agents import Child
+from fairlead.model.agents import ProcessInfo
 from fairlead.model.auth import Identity
 from fairlead.model.errors import FairleadError, TooMany
 from fairlead.model.ids import SessionId
 from fairlead.model.store import SessionFilter
 from fairlead.sessions import loading
-from fairlead.sessions.core import Core
-from fairlead.sessions.feed import Feed
-from fairlead.sessions.services import Services
+from fairlead.sessions.core import SessionCore
+from fairlead.sessions.feed import Hub
+from fairlead.sessions.services import CoreDependencies
 from fairlead.sessions.session import Session
 from fairlead.sessions.views import Projections
 
@@ -23,7 +23,7 @@ SWEEP_S = 30.0
 """How often idle processes are looked for; ten minutes of idling need no finer grain."""
 
 
-class Opener(Protocol):
+class TranscriptOpener(Protocol):
     """Makes a session of what is only listed yet."""
 
     async def open(self, session: SessionId) -> Session | None: ...
@@ -32,21 +32,21 @@ class Opener(Protocol):
 
 
 class Registry:
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: CoreDependencies) -> None:
         self.services = services
-        self.opener: Opener | None = None
+        self.opener: TranscriptOpener | None = None
         self._sessions: dict[SessionId, Session] = {}
-        self._feeds: dict[SessionId, Feed] = {}
+        self._feeds: dict[SessionId, Hub] = {}
         self._loading: dict[SessionId, asyncio.Lock] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self.views = Projections(services, self.feed, self.drop_feed)
 
     # --- finding -----------------------------------------------------------------------------------
 
-    def feed(self, session: SessionId) -> Feed:
+    def feed(self, session: SessionId) -> Hub:
         feed = self._feeds.get(session)
         if feed is None:
-            feed = self._feeds[session] = Feed(session, self.services.store)
+            feed = self._feeds[session] = Hub(session, self.services.store)
         return feed
 
     def watching(self, session: SessionId) -> frozenset[Identity]:
@@ -100,7 +100,7 @@ class Registry:
             self._loading.pop(session, None)
             self.drop_feed(session)
 
-    def adopt(self, core: Core) -> Session:
+    def adopt(self, core: SessionCore) -> Session:
         """A session that was just made."""
         session = Session(core, self.services.kind(core.state.agent))
         self._sessions[core.session] = session
@@ -186,7 +186,7 @@ class Registry:
                 return found
             before = page.next
 
-    async def _follow(self, child: Child, *, kill: bool) -> None:
+    async def _follow(self, child: ProcessInfo, *, kill: bool) -> None:
         try:
             session = await self.get(child.session)
         except FairleadError as error:

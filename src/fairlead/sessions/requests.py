@@ -13,7 +13,7 @@ from fairlead.model.ids import SessionId
 MOST: Final = 10_000
 
 
-class Requests:
+class RequestIndex:
     def __init__(self, most: int = MOST) -> None:
         self._most = most
         self._sessions: dict[str, SessionId] = {}
@@ -32,7 +32,7 @@ class Requests:
 
     def committed(self, session: SessionId, events: Sequence[ev.Event]) -> None:
         for event in events:
-            if isinstance(event, ev.PermissionAsked | ev.QuestionAsked | ev.PlanProposed):
+            if isinstance(event, ev.PermissionRequested | ev.QuestionAsked | ev.PlanProposed):
                 self.asked(session, event.request)
             elif isinstance(event, ev.PermissionResolved | ev.PermissionCancelled):
                 self._sessions.pop(event.request, None)

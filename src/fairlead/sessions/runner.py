@@ -14,25 +14,25 @@ import msgspec
 from fairlead.model import events as ev
 from fairlead.model.agents import (
     Agent,
+    AgentInvitation,
     AgentKind,
     AgentSink,
-    Ask,
-    Child,
     Exit,
-    Guest,
-    Invitation,
+    InvitedAgent,
     Launch,
+    PermissionRequest,
+    ProcessInfo,
     Record,
     ToolCheck,
 )
 from fairlead.model.commands import Settings
 from fairlead.model.content import Content
-from fairlead.model.errors import AgentGone, Busy, FairleadError, NotFound
+from fairlead.model.errors import AgentNotRunning, Busy, FairleadError, NotFound
 from fairlead.model.ids import MessageId, RequestId, event_id
 from fairlead.model.policy import Verdict
-from fairlead.sessions.asking import Asking
-from fairlead.sessions.core import Core
-from fairlead.sessions.ledger import Ending, Ledger, child_name
+from fairlead.sessions.asking import PermissionRequests
+from fairlead.sessions.core import SessionCore
+from fairlead.sessions.ledger import ProcessEnd, ProcessLog, child_name
 
 logger = logging.getLogger("fairlead.agent")
 
@@ -40,7 +40,7 @@ NO_HISTORY = "No conversation found"
 """The agent's own words when it is told to resume what it never wrote down."""
 
 
-class Errand(Protocol):
+class PendingTask(Protocol):
     """Something that is to be done with the process before the next message is handed over."""
 
     @property
@@ -48,14 +48,14 @@ class Errand(Protocol):
     async def run(self) -> None: ...
 
 
-class Runner:
-    def __init__(self, core: Core, kind: AgentKind, asking: Asking) -> None:
+class AgentSupervisor:
+    def __init__(self, core: SessionCore, kind: AgentKind, asking: PermissionRequests) -> None:
         self.core = core
         self.kind = kind
         self.asking = asking
-        self.ledger = Ledger(core, kind)
+        self.ledger = ProcessLog(core, kind)
         self.agent: Agent | None = None
-        self._link: _Link | None = None
+        self._link: _AgentConnection | None = None
         self.following = False
         self.last_used = core.services.clock.monotonic()
         self.launched = Settings()
@@ -63,10 +63,10 @@ class Runner:
         self._dispatching: asyncio.Task[None] | None = None
         self._stop_reason = ""
         self._closing = False
-        self._guest: Guest | None = None
+        self._guest: InvitedAgent | None = None
         self._awaiting: asyncio.Task[None] | None = None
         self._cut_by: str | None = None
-        self.errand: Errand | None = None
+        self.errand: PendingTask | None = None
 
     # --- when to run -------------------------------------------------------------------------------
 
@@ -155,7 +155,7 @@ class Runner:
         self.last_used = self.core.services.clock.monotonic()
         try:
             await agent.write(record)
-        except AgentGone:
+        except AgentNotRunning:
             logger.info("agent gone before it got a message", extra={"session": self.core.session})
 
     async def _refuse_first(self, error: FairleadError) -> None:
@@ -170,7 +170,7 @@ class Runner:
             transition.add(ev.MessageDequeued(id=event_id(item.message, "message.dequeued"), message=item.message))
             transition.record(self.kind.prompt(item.content, item.message, core.state.agent_session), by=item.by)
             transition.add(
-                ev.Failure(
+                ev.ErrorRaised(
                     id=event_id(cause, "error"),
                     turn=core.interpreter.turn,
                     code=error.code,
@@ -192,7 +192,7 @@ class Runner:
 
     def running(self) -> Agent:
         if self.agent is None:
-            raise AgentGone("The agent is not running: send a message to start it.")
+            raise AgentNotRunning("The agent is not running: send a message to start it.")
         return self.agent
 
     async def ensure(self) -> Agent:
@@ -211,7 +211,7 @@ class Runner:
     async def start_process(self) -> Agent:
         try:
             return await self._launch(resume=True)
-        except AgentGone as error:
+        except AgentNotRunning as error:
             if NO_HISTORY not in error.message:
                 raise
             logger.warning("nothing to resume: starting anew", extra={"session": self.core.session})
@@ -235,23 +235,23 @@ class Runner:
     async def _launch(self, *, resume: bool) -> Agent:
         launch = await self._plan(resume=resume)
         self._stop_reason, self._cut_by = "", None
-        link = self._link = _Link(self, self.core.services.new_uuid(), launch)
+        link = self._link = _AgentConnection(self, self.core.services.new_uuid(), launch)
         return await self._live(link, launch, await self.kind.launch(launch, link, link))
 
-    async def _live(self, link: "_Link", launch: Launch, agent: Agent) -> Agent:
+    async def _live(self, link: "_AgentConnection", launch: Launch, agent: Agent) -> Agent:
         """It takes prompts."""
         services, asked = self.core.services, launch.settings.mcp_servers
         self.launched = launch.settings
         self.agent = None if link.gone else agent
         self.last_used = services.clock.monotonic()
         if link.gone:
-            raise AgentGone(link.last_words or "The agent exited at once.")
+            raise AgentNotRunning(link.last_words or "The agent exited at once.")
         configured = {name: services.mcp_configs[name] for name in asked if name in services.mcp_configs}
         if configured:
             await agent.control("mcp_set_servers", {"servers": configured})
         return agent
 
-    async def invite(self) -> Invitation:
+    async def invite(self) -> AgentInvitation:
         """Expect an agent that a person starts; a process of ours that is idle makes way for it."""
         async with self.starting:
             if self.following or self.at_work:
@@ -260,12 +260,12 @@ class Runner:
             await self.call_off()
             launch = await self._plan(resume=True)
             self._stop_reason, self._cut_by = "", None
-            link = self._link = _Link(self, self.core.services.new_uuid(), launch)
+            link = self._link = _AgentConnection(self, self.core.services.new_uuid(), launch)
             self._guest = await self.kind.invite(launch, link, link)
             self._awaiting = asyncio.create_task(self._await(self._guest, link, launch))
             return self._guest.invitation
 
-    async def _await(self, guest: Guest, link: "_Link", launch: Launch) -> None:
+    async def _await(self, guest: InvitedAgent, link: "_AgentConnection", launch: Launch) -> None:
         try:
             await self._live(link, launch, await guest.arrival())
         except FairleadError as error:
@@ -307,10 +307,10 @@ class Runner:
 
     # --- a child of an earlier gateway ---------------------------------------------------------------------
 
-    async def follow(self, child: Child, *, end: bool) -> None:
+    async def follow(self, child: ProcessInfo, *, end: bool) -> None:
         """It outlived its gateway: its transcript is followed to its exit, and only then is the session free again."""
         self.following = True
-        link = _Link(self, child_name(child), None, child.agent_session)
+        link = _AgentConnection(self, child_name(child), None, child.agent_session)
         link.child = child_name(child)
         try:
             if await self.ledger.knows_exit(link.child):
@@ -335,8 +335,8 @@ class Runner:
                 # It runs in this mode: it need not be started again for it.
                 self.launched = msgspec.structs.replace(self.launched, mode=event.mode)
 
-    async def exited(self, link: "_Link", exit: Exit) -> None:
-        ending = Ending(
+    async def exited(self, link: "_AgentConnection", exit: Exit) -> None:
+        ending = ProcessEnd(
             exit=exit,
             child=link.child,
             stopped=self._stop_reason,
@@ -349,10 +349,10 @@ class Runner:
         await self.core.services.forget_child(self.core.session)
 
 
-class _Link(AgentSink):
+class _AgentConnection(AgentSink):
     """One process's way back to us: what an earlier one still says can never be taken for the present one's."""
 
-    def __init__(self, runner: Runner, cause: str, launch: Launch | None, followed: str = "") -> None:
+    def __init__(self, runner: AgentSupervisor, cause: str, launch: Launch | None, followed: str = "") -> None:
         self._runner = runner
         self.cause = cause
         self._launch = launch
@@ -372,7 +372,7 @@ class _Link(AgentSink):
     def conversation(self) -> str:
         return self._followed if self._heard else ""
 
-    async def started(self, child: Child) -> None:
+    async def started(self, child: ProcessInfo) -> None:
         assert self._launch is not None
         self.child = child_name(child) if child.pid else ""
         await self._runner.ledger.started(child, self._launch)
@@ -384,7 +384,7 @@ class _Link(AgentSink):
     async def check(self, call: ToolCheck) -> Verdict:
         return await self._runner.asking.check(call)
 
-    async def asked(self, ask: Ask) -> None:
+    async def asked(self, ask: PermissionRequest) -> None:
         resolved = await self._runner.asking.asked(ask)
         if resolved is not None and self._runner.agent is not None:
             await self._runner.asking.deliver(self._runner.agent, resolved)

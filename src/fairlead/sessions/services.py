@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from fairlead.model.agents import AgentKind, Child
+from fairlead.model.agents import AgentKind, ProcessInfo
 from fairlead.model.auth import Identity
 from fairlead.model.errors import NotFound
 from fairlead.model.events import Event
@@ -14,23 +14,23 @@ from fairlead.model.news import What
 from fairlead.model.policy import Rule
 from fairlead.model.store import Store
 from fairlead.model.transcripts import Transcripts
-from fairlead.model.views import View
+from fairlead.model.views import Projection
 from fairlead.sessions import disk
 from fairlead.sessions.policy import Fences
-from fairlead.sessions.requests import Requests
+from fairlead.sessions.requests import RequestIndex
 from fairlead.system.clock import Clock
 
 CHILDREN = "children"
 """The documents that name the agents' processes, so that a restarted gateway finds them again."""
 
 
-class McpServer(Protocol):
+class McpServerSettings(Protocol):
     """An MCP server that lives on our side: JSON-RPC messages in, answers out (None for a notification)."""
 
     async def handle(self, message: Mapping[str, Any]) -> Mapping[str, Any] | None: ...
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
+class SessionLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Numbers of the design; settings can change them."""
 
     idle_s: float = 600.0
@@ -53,7 +53,7 @@ class PolicySettings(msgspec.Struct, frozen=True, kw_only=True):
     entries: Callable[[str], Sequence[str]] = disk.entries
 
 
-class Services(msgspec.Struct, frozen=True, kw_only=True):
+class CoreDependencies(msgspec.Struct, frozen=True, kw_only=True):
     store: Store
     clock: Clock
     kinds: Mapping[str, AgentKind]
@@ -74,14 +74,14 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     is_user: Callable[[str], bool] = lambda name: True
     sight_lost: Callable[[Callable[[Identity], bool]], None] = lambda lost: None
     """Told when some may see less than before: what they have open ends, so that they come again."""
-    requests: Requests = msgspec.field(default_factory=Requests)
+    requests: RequestIndex = msgspec.field(default_factory=RequestIndex)
     looked: Callable[[SessionId, Collection[Identity], int], None] = lambda session, who, turns: None
     """Told who was shown how many turns of a session. It returns at once."""
-    limits: Limits = Limits()
+    limits: SessionLimits = SessionLimits()
     transcripts: Transcripts | None = None
-    mcp: Mapping[str, McpServer] = {}
+    mcp: Mapping[str, McpServerSettings] = {}
     mcp_configs: Mapping[str, dict[str, Any]] = {}
-    views: Mapping[str, View] = {}
+    views: Mapping[str, Projection] = {}
     """Every protocol's views with a memory, by name."""
     session_env: frozenset[str] = frozenset()
     """Environment variables that a client may set for a running agent."""
@@ -94,18 +94,18 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
         except KeyError:
             raise NotFound("agent", name) from None
 
-    async def remember_child(self, child: Child) -> None:
+    async def remember_child(self, child: ProcessInfo) -> None:
         owned = msgspec.structs.replace(child, owner=self.owner)
         await self.store.documents.put(CHILDREN, child.session, msgspec.to_builtins(owned))
 
     async def forget_child(self, session: str) -> None:
         await self.store.documents.delete(CHILDREN, session)
 
-    async def children(self) -> list[Child]:
+    async def children(self) -> list[ProcessInfo]:
         """Those of ours. A folder that was copied or restored names children of another gateway, which may be running:
         they are forgotten here."""
         found = await self.store.documents.list(CHILDREN)
-        children = [msgspec.convert(value, Child) for value in found.values()]
+        children = [msgspec.convert(value, ProcessInfo) for value in found.values()]
         for child in children:
             if child.owner != self.owner:
                 await self.forget_child(child.session)

@@ -21,13 +21,13 @@ from fairlead.model.ids import MessageId, event_id
 from fairlead.model.policy import Behavior
 from fairlead.model.scopes import check_difference
 from fairlead.sessions import decide
-from fairlead.sessions.asking import Asking
-from fairlead.sessions.core import Core, ModeAsked
-from fairlead.sessions.deliveries import Deliveries
-from fairlead.sessions.handover import HandOvers
+from fairlead.sessions.asking import PermissionRequests
+from fairlead.sessions.core import RequestedMode, SessionCore
+from fairlead.sessions.deliveries import DeliveryWaiters
+from fairlead.sessions.handover import Handovers
 from fairlead.sessions.news import news_of
 from fairlead.sessions.policy import ModePolicy
-from fairlead.sessions.runner import Runner
+from fairlead.sessions.runner import AgentSupervisor
 
 logger = logging.getLogger("fairlead.session")
 
@@ -39,14 +39,14 @@ OURS = frozenset(
 
 
 class Session:
-    def __init__(self, core: Core, kind: AgentKind) -> None:
+    def __init__(self, core: SessionCore, kind: AgentKind) -> None:
         self.core = core
         self.kind = kind
-        self.asking = Asking(core)
+        self.asking = PermissionRequests(core)
         core.suggest = self.asking.suggest
-        self.runner = Runner(core, kind, self.asking)
-        self.handovers = self.runner.errand = HandOvers(core, self.runner)
-        self.deliveries = Deliveries(core)
+        self.runner = AgentSupervisor(core, kind, self.asking)
+        self.handovers = self.runner.errand = Handovers(core, self.runner)
+        self.deliveries = DeliveryWaiters(core)
         core.listener = self
         for item in core.state.pending:
             core.services.requests.asked(core.session, item.request)
@@ -90,7 +90,7 @@ class Session:
                 return await self._steer(command, by)
             case cmd.Interrupt():
                 return await self._interrupt(command, by)
-            case cmd.Answer():
+            case cmd.AnswerPermission():
                 return await self.asking.answer(command, by, self.runner.agent, admin=who.may("admin"))
             case cmd.SetMode():
                 return await self._set_mode(command, by)
@@ -110,7 +110,7 @@ class Session:
                 return await self._log(command, lambda cause: decide.cancel(self.core.state, command, by, cause))
             case cmd.Rename():
                 return await self._log(command, lambda cause: _changed(cause, by, title=_title(command.title)))
-            case cmd.Archive():
+            case cmd.ArchiveSession():
                 return await self._log(command, lambda cause: _changed(cause, by, archived=command.archived))
             case cmd.Close():
                 return await self._close(command, by)
@@ -118,13 +118,13 @@ class Session:
                 return await self._control(command)
             case cmd.DialIn():
                 return await self._dial_in()
-            case cmd.HandOver():
+            case cmd.StartHandover():
                 return await self.handovers.ask(command, by)
-            case cmd.WithdrawHandOver():
+            case cmd.WithdrawHandover():
                 return await self.handovers.withdraw(command, by)
             case cmd.SetVariables():
                 return await self._set_variables(command)
-            case cmd.Create() | cmd.Fork() | cmd.Delete() | cmd.Share():
+            case cmd.Create() | cmd.Fork() | cmd.Delete() | cmd.ShareSession():
                 raise BadRequest(f"{type(command).__name__} is not a command within a session.")
             case _:
                 assert_never(command)
@@ -219,7 +219,7 @@ class Session:
     async def _set_mode(self, command: cmd.SetMode, by: str) -> cmd.Reply:
         self.modes().check(command.mode)
         core = self.core
-        core.mode_asked = ModeAsked(command.mode, by, command.request)
+        core.mode_asked = RequestedMode(command.mode, by, command.request)
         unchanged = core.state.settings.mode == command.mode
         try:
             agent = self.runner.takes(mode=command.mode)

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from fairlead.model.agents import Outcome
+from fairlead.model.agents import Interpretation
 from fairlead.model.ids import SessionId
-from fairlead.sessions.core import Core
-from fairlead.sessions.services import Services
+from fairlead.sessions.core import SessionCore
+from fairlead.sessions.services import CoreDependencies
 from fairlead.sessions.session import Session
 from fairlead.system.clock import Timer
 
@@ -19,10 +19,10 @@ LOST_MS = 600_000
 """A turn without a final answer is given up after so long (design: an orphan waits 10 minutes)."""
 
 
-class Settling:
+class TurnTimeouts:
     def __init__(
         self,
-        services: Services,
+        services: CoreDependencies,
         loaded: Callable[[SessionId], Session | None],
         spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
     ) -> None:
@@ -56,7 +56,7 @@ class Settling:
         session = self._loaded(session_id)
         return 0 if session is None else self._silence(session.core)
 
-    def _silence(self, core: Core) -> int:
+    def _silence(self, core: SessionCore) -> int:
         """Milliseconds since the last row was written, by its own time."""
         return self._services.clock.now_ms() - core.log.last_at
 
@@ -69,7 +69,7 @@ class Settling:
         session.runner.pump()
         return rests
 
-    async def _settle(self, core: Core) -> bool:
+    async def _settle(self, core: SessionCore) -> bool:
         async with core.lock:
             outcomes = self._over(core)
             if any(outcome.events for outcome in outcomes):
@@ -82,7 +82,7 @@ class Settling:
                 await core.commit(transition, patient=True)
             return core.interpreter.turn is None and not core.interpreter.waiting
 
-    def _over(self, core: Core) -> list[Outcome]:
+    def _over(self, core: SessionCore) -> list[Interpretation]:
         interpreter, outcomes = core.interpreter, []
         lost = self._silence(core) > LOST_MS
         turn = interpreter.turn

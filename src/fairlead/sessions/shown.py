@@ -13,14 +13,14 @@ from fairlead.model.auth import Identity
 from fairlead.model.errors import FairleadError
 from fairlead.model.ids import SessionId
 from fairlead.model.news import What
-from fairlead.model.reading import SPACE, MarkShown, ReadShown, Shown
-from fairlead.model.requests import Action
+from fairlead.model.reading import SPACE, GetReadState, MarkRead, TurnsRead
+from fairlead.model.requests import ServiceCall
 from fairlead.model.store import Documents
 
 log = logging.getLogger("fairlead.shown")
 
 
-class ShownBook:
+class ReadState:
     """One document a session, turns by user: it goes with the session."""
 
     def __init__(
@@ -36,8 +36,8 @@ class ShownBook:
         self._lock = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def performers(self) -> Mapping[type[Action], Callable[[Identity, Any], Awaitable[Any]]]:
-        return {MarkShown: self._mark, ReadShown: self._read}
+    def performers(self) -> Mapping[type[ServiceCall], Callable[[Identity, Any], Awaitable[Any]]]:
+        return {MarkRead: self._mark, GetReadState: self._read}
 
     def looked(self, session: SessionId, who: Collection[Identity], turns: int) -> None:
         """These were shown so many turns of the session. Returns at once."""
@@ -57,7 +57,7 @@ class ShownBook:
             # It stays unread: nothing depends on it.
             log.warning("what was shown is not kept", extra={"session": session, "error": error.message})
 
-    async def _mark(self, who: Identity, action: MarkShown) -> None:
+    async def _mark(self, who: Identity, action: MarkRead) -> None:
         await self._note(action.session, (reader_of(who),), action.turns)
 
     async def _note(self, session: SessionId, readers: Collection[str], turns: int) -> None:
@@ -77,7 +77,7 @@ class ShownBook:
                     left = {other: number for other, number in turns.items() if other != reader}
                     await self._documents.put(SPACE, session, left)
 
-    async def _read(self, who: Identity, action: ReadShown) -> Shown:
+    async def _read(self, who: Identity, action: GetReadState) -> TurnsRead:
         reader = reader_of(who)
         found: dict[str, int] = {}
         watched: set[str] = set()
@@ -87,7 +87,7 @@ class ShownBook:
                 found[session] = turns[reader]
             if any(reader_of(one) == reader for one in self._watching(session)):
                 watched.add(session)
-        return Shown(found, frozenset(watched))
+        return TurnsRead(found, frozenset(watched))
 
 
 def reader_of(who: Identity) -> str:

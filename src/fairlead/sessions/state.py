@@ -31,7 +31,7 @@ class Queued(msgspec.Struct, frozen=True):
     by: str = ""
 
 
-class Pending(msgspec.Struct, frozen=True):
+class PendingRequest(msgspec.Struct, frozen=True):
     """A request that waits for a person."""
 
     request: RequestId
@@ -43,7 +43,7 @@ class Pending(msgspec.Struct, frozen=True):
     subagent: SubagentId | None = None
 
 
-class Wish(msgspec.Struct, frozen=True):
+class PendingHandover(msgspec.Struct, frozen=True):
     """A hand-over that was asked for and has not happened yet."""
 
     link: Link
@@ -83,12 +83,12 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True):
     queue: tuple[Queued, ...] = ()
     handed: tuple[tuple[MessageId, str], ...] = ()
     """Messages that left the queue and whose `user.message` is still to come, each with who sent it."""
-    pending: tuple[Pending, ...] = ()
+    pending: tuple[PendingRequest, ...] = ()
     decided: tuple[tuple[RequestId, str], ...] = ()
     parent: SessionId | None = None
     fork_from: str = ""
     fork_at: str = ""
-    handover: Wish | None = None
+    handover: PendingHandover | None = None
     owner: str = OWNER
     shared: tuple[str, ...] = (EVERYBODY,)
     """As a log from before sessions belonged to anybody has it; the first event of every other log says more."""
@@ -102,7 +102,7 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True):
             return "working"
         return "closed" if self.closed else "idle"
 
-    def find_pending(self, request: str) -> Pending | None:
+    def find_pending(self, request: str) -> PendingRequest | None:
         return next((item for item in self.pending if item.request == request), None)
 
     def find_queued(self, message: str) -> Queued | None:
@@ -149,13 +149,13 @@ _change = msgspec.structs.replace
 def evolve(state: SessionState, event: ev.Event, seq: int, encoded: bytes = b"") -> SessionState:
     """The state after `event`. `encoded` is the event as stored; only requests that wait keep it."""
     match event:
-        case ev.TextDelta() | ev.ThinkingDelta() | ev.InputDelta() | ev.RecordKept() | ev.ToolProgress():
+        case ev.TextDelta() | ev.ThinkingDelta() | ev.InputDelta() | ev.RecordStored() | ev.ToolProgress():
             return state
         case ev.Notice(kind="title", text=title) if title and not state.named:
             return _change(state, title=title[:TITLE_LENGTH], updated=event.at)
         case ev.Text() | ev.Thinking() | ev.ToolCalled() | ev.HookProgress() | ev.Notice() | ev.RateLimit():
             return _change(state, updated=event.at)
-        case ev.SubagentStarted() | ev.SubagentEnded() | ev.Compaction() | ev.Failure() | ev.InterruptAsked():
+        case ev.SubagentStarted() | ev.SubagentEnded() | ev.Compaction() | ev.ErrorRaised() | ev.InterruptRequested():
             return _change(state, updated=event.at)
         case ev.Rewound() | ev.ToolEnded() | ev.SubagentResolved():
             return _change(state, updated=event.at)
@@ -193,9 +193,9 @@ def evolve(state: SessionState, event: ev.Event, seq: int, encoded: bytes = b"")
             )
         case ev.AgentExited():
             return _change(state, updated=event.at)
-        case ev.HandOverAsked():
-            return _change(state, handover=Wish(event.link, event.when, event.by), updated=event.at)
-        case ev.HandOverSettled():
+        case ev.HandoverRequested():
+            return _change(state, handover=PendingHandover(event.link, event.when, event.by), updated=event.at)
+        case ev.HandoverSettled():
             return _change(state, handover=None, updated=event.at)
         case ev.TurnStarted():
             return _change(state, turn=event.turn, turns=state.turns + 1, updated=event.at)
@@ -203,7 +203,7 @@ def evolve(state: SessionState, event: ev.Event, seq: int, encoded: bytes = b"")
             return _turn_ended(state, event)
         case ev.UserMessage():
             return _user_message(state, event)
-        case ev.PermissionAsked():
+        case ev.PermissionRequested():
             return _asked(state, event, event.tool, seq, encoded)
         case ev.QuestionAsked():
             return _asked(state, event, "AskUserQuestion", seq, encoded)
@@ -330,12 +330,12 @@ def _user_message(state: SessionState, event: ev.UserMessage) -> SessionState:
 
 def _asked(
     state: SessionState,
-    event: ev.PermissionAsked | ev.QuestionAsked | ev.PlanProposed,
+    event: ev.PermissionRequested | ev.QuestionAsked | ev.PlanProposed,
     tool: str,
     seq: int,
     encoded: bytes,
 ) -> SessionState:
-    item = Pending(event.request, event.call, tool, event.input, seq, encoded, event.subagent)
+    item = PendingRequest(event.request, event.call, tool, event.input, seq, encoded, event.subagent)
     return _change(state, pending=(*state.pending, item), updated=event.at)
 
 

@@ -7,9 +7,9 @@ import msgspec
 
 from fairlead.model.auth import Identity
 from fairlead.model.errors import NotAllowed, TooMany
-from fairlead.model.requests import Action
+from fairlead.model.requests import ServiceCall
 from fairlead.model.store import Documents
-from fairlead.model.surroundings import FolderMarks, ListFolder, MarkFolder, ReadSurroundings, Surroundings
+from fairlead.model.surroundings import FolderMarks, ListFolder, MarkFolder, ReadSessionChoices, SessionChoices
 from fairlead.sessions.policy import ModePolicy
 from fairlead.sessions.services import PolicySettings
 
@@ -20,7 +20,7 @@ MOST_MARKS: Final = 1000
 """Folders that one user may mark."""
 
 
-class FolderBook:
+class KnownFolders:
     """`resolve` refuses what lies outside the roots."""
 
     def __init__(self, documents: Documents, policy: PolicySettings, resolve: Callable[[str], str]) -> None:
@@ -28,14 +28,14 @@ class FolderBook:
         self._policy = policy
         self._resolve = resolve
 
-    def performers(self) -> Mapping[type[Action], Callable[[Identity, Any], Awaitable[Any]]]:
-        return {ReadSurroundings: self._read, ListFolder: self._list, MarkFolder: self._mark}
+    def performers(self) -> Mapping[type[ServiceCall], Callable[[Identity, Any], Awaitable[Any]]]:
+        return {ReadSessionChoices: self._read, ListFolder: self._list, MarkFolder: self._mark}
 
-    async def _read(self, who: Identity, action: ReadSurroundings) -> Surroundings:
+    async def _read(self, who: Identity, action: ReadSessionChoices) -> SessionChoices:
         _check(who)
         modes = tuple(ModePolicy(allow_bypass=self._policy.allow_bypass).valid)
         folders = tuple(await self._documents.list(SPACE))
-        return Surroundings(self._policy.roots, folders, modes, await self._marks(who))
+        return SessionChoices(self._policy.roots, folders, modes, await self._marks(who))
 
     async def _marks(self, who: Identity) -> dict[str, FolderMarks]:
         own = f"{who.user}\0"

@@ -14,24 +14,24 @@ import msgspec
 Fields = Mapping[str, Any]
 
 
-class Node(msgspec.Struct, eq=False):
+class ThreadNode(msgspec.Struct, eq=False):
     """One row in the tree."""
 
     row: Fields
-    children: list["Node"] = []
+    children: list["ThreadNode"] = []
 
     @property
     def uuid(self) -> str:
         return str(self.row["uuid"])
 
 
-def tree(rows: Iterable[Fields]) -> list[Node]:
+def tree(rows: Iterable[Fields]) -> list[ThreadNode]:
     """The roots, each with all that hangs on it."""
-    nodes: dict[str, Node] = {}
+    nodes: dict[str, ThreadNode] = {}
     for row in rows:
         uuid = row.get("uuid")
         if isinstance(uuid, str) and uuid:
-            nodes.setdefault(uuid, Node(row))
+            nodes.setdefault(uuid, ThreadNode(row))
     parents = {uuid: parent for uuid, node in nodes.items() if (parent := parent_of(node.row)) in nodes}
     for uuid in _closing_circles(parents):
         del parents[uuid]
@@ -53,7 +53,7 @@ def parent_of(row: Fields) -> str:
     return ""
 
 
-def walk(roots: Iterable[Node]) -> Iterator[Node]:
+def walk(roots: Iterable[ThreadNode]) -> Iterator[ThreadNode]:
     """Every node, each before its children. However deep the tree is."""
     waiting = list(roots)[::-1]
     while waiting:

@@ -10,14 +10,14 @@ from fairlead.model import admin as act
 from fairlead.model.auth import Identity
 from fairlead.model.errors import BadRequest, OutsideRoots
 from fairlead.model.ids import SessionId, session_id
-from fairlead.model.requests import Action
+from fairlead.model.requests import ServiceCall
 from fairlead.model.store import Summary
-from fairlead.sessions.archive import Archive
+from fairlead.sessions.archive import TranscriptArchive
 from fairlead.sessions.policy.paths import inside_any
 from fairlead.sessions.services import PolicySettings
 
 
-class Keeping(Protocol):
+class ImportHost(Protocol):
     """The keeper, as far as it is needed here."""
 
     async def bring_in(self, session: SessionId | None, path: str = "") -> act.Imported: ...
@@ -28,13 +28,15 @@ class Keeping(Protocol):
 
 
 class TranscriptActions:
-    def __init__(self, policy: PolicySettings, folders: Sequence[str], keeper: Keeping, archive: Archive) -> None:
+    def __init__(
+        self, policy: PolicySettings, folders: Sequence[str], keeper: ImportHost, archive: TranscriptArchive
+    ) -> None:
         self._policy = policy
         self._folders = tuple(folders)
         self._keeper = keeper
         self._archive = archive
 
-    def performers(self) -> dict[type[Action], Callable[[Identity, Any], Awaitable[Any]]]:
+    def performers(self) -> dict[type[ServiceCall], Callable[[Identity, Any], Awaitable[Any]]]:
         return {
             act.ImportTranscript: self.bring_in,
             act.ArchiveTranscripts: self.ask_archive,

@@ -18,19 +18,19 @@ from fairlead.model.auth import Identity
 from fairlead.model.commands import Settings
 from fairlead.model.errors import BadRequest, Busy, FairleadError, NotFound
 from fairlead.model.ids import SessionId, event_id
-from fairlead.model.requests import Action
+from fairlead.model.requests import ServiceCall
 from fairlead.model.store import TRANSCRIPT, ForkPoint, SessionFilter, Summary
-from fairlead.model.transcripts import Found, Problem, Rows, TranscriptReader, Transcripts
+from fairlead.model.transcripts import FoundTranscript, TranscriptPage, TranscriptProblem, TranscriptReader, Transcripts
 from fairlead.sessions import loading
-from fairlead.sessions.archive import Archive
-from fairlead.sessions.copying import PLACE, Copying
-from fairlead.sessions.core import Core
-from fairlead.sessions.feed import Feed
-from fairlead.sessions.forks import Branch, Forks
-from fairlead.sessions.found import Listing, is_listed
-from fairlead.sessions.services import Services
+from fairlead.sessions.archive import TranscriptArchive
+from fairlead.sessions.copying import PLACE, TranscriptMirror
+from fairlead.sessions.core import SessionCore
+from fairlead.sessions.feed import Hub
+from fairlead.sessions.forks import ForkBranch, ForkDetector
+from fairlead.sessions.found import TranscriptIndex, is_listed
+from fairlead.sessions.services import CoreDependencies
 from fairlead.sessions.session import Session
-from fairlead.sessions.settling import Settling
+from fairlead.sessions.settling import TurnTimeouts
 from fairlead.sessions.transcript_actions import TranscriptActions
 
 logger = logging.getLogger("fairlead.transcripts")
@@ -46,23 +46,23 @@ ARCHIVE_BYTES = 5 << 30
 """Years of sessions, and no more than a disk has to spare: the setting `archive_bytes` says otherwise."""
 
 
-class Loader(Protocol):
+class SessionLoader(Protocol):
     """The registry, as far as it is needed here."""
 
     async def get(self, session: SessionId) -> Session: ...
     def loaded(self, session: SessionId) -> Session | None: ...
-    def feed(self, session: SessionId) -> Feed: ...
+    def feed(self, session: SessionId) -> Hub: ...
     async def remove(self, session: SessionId) -> None: ...
 
 
-class Keeper:
+class TranscriptImporter:
     """Keeps lists and logs level with the agents' own files."""
 
     def __init__(
         self,
-        services: Services,
+        services: CoreDependencies,
         source: Transcripts,
-        sessions: Loader,
+        sessions: SessionLoader,
         *,
         archive: bool = False,
         archive_bytes: int = ARCHIVE_BYTES,
@@ -83,13 +83,13 @@ class Keeper:
         self._stopped = False
         self._driven: set[SessionId] = set()
         self._tasks: set[asyncio.Task[None]] = set()
-        self.forks = Forks(services, source)
+        self.forks = ForkDetector(services, source)
         self._opening = asyncio.Lock()
         """Of families: of two that begin alike, the second finds the first."""
-        self.listing = Listing(services, source, self.forks, self._spawn, self._forget)
-        self.settling = Settling(services, sessions.loaded, self._spawn)
-        self.copying = Copying(services, source)
-        self.archive = Archive(services, self, self._spawn, on=archive, limit=archive_bytes)
+        self.listing = TranscriptIndex(services, source, self.forks, self._spawn, self._forget)
+        self.settling = TurnTimeouts(services, sessions.loaded, self._spawn)
+        self.copying = TranscriptMirror(services, source)
+        self.archive = TranscriptArchive(services, self, self._spawn, on=archive, limit=archive_bytes)
         self.actions = TranscriptActions(services.policy, source.folders, self, self.archive)
         self.watching = asyncio.Event()
         """Set when the files are listed and watched."""
@@ -207,7 +207,7 @@ class Keeper:
             return None
         path = self._elsewhere.get(session, "")
         found = await self._source.look(session) if not path else await self._source.examine(path)
-        if not isinstance(found, Found):
+        if not isinstance(found, FoundTranscript):
             await self.listing.remove(session)
             raise NotFound("transcript of session", session)
         kind = services.kind(self._source.agent)
@@ -229,7 +229,9 @@ class Keeper:
             branch = await self.forks.find(found, path)
             return await self._begin(found, opened, branch, path)
 
-    async def _begin(self, found: Found, opened: ev.SessionOpened, branch: Branch | None, path: str) -> Session:
+    async def _begin(
+        self, found: FoundTranscript, opened: ev.SessionOpened, branch: ForkBranch | None, path: str
+    ) -> Session:
         services, session, feed = self._services, found.session, self._sessions.feed(found.session)
         await services.store.documents.put(FILLING, session, True)
         if branch is None:
@@ -252,7 +254,7 @@ class Keeper:
             )
         begun = Session(core, services.kind(opened.agent))
         if branch is not None:
-            await self._log(begun, Rows(records=branch.shared.between, place=branch.shared.place))
+            await self._log(begun, TranscriptPage(records=branch.shared.between, place=branch.shared.place))
         place = b"" if branch is None else branch.shared.place
         reader = self._readers[session] = await self._source.reader(session, place, path=path)
         if found.mark.size <= AT_ONCE_BYTES:
@@ -292,7 +294,7 @@ class Keeper:
             filled.set()
             runner.pump()
 
-    async def _as_found(self, core: Core) -> None:
+    async def _as_found(self, core: SessionCore) -> None:
         """Who opens a session has not changed it: it stays as old as it was."""
         if core.found_at is None:
             return
@@ -312,7 +314,7 @@ class Keeper:
             if session.runner.agent is not None:
                 return  # one of ours was started meanwhile: what comes now, it writes
 
-    async def _log(self, session: Session, rows: Rows, known: frozenset[str] = frozenset()) -> None:
+    async def _log(self, session: Session, rows: TranscriptPage, known: frozenset[str] = frozenset()) -> None:
         core = session.core
         async with core.lock:
             transition = core.begin()
@@ -327,7 +329,7 @@ class Keeper:
         if rows.total > AT_ONCE_BYTES:
             core.log.feed.signal("import", "", {"read": rows.read, "total": rows.total})
 
-    def _note(self, session: SessionId, problems: Sequence[Problem]) -> None:
+    def _note(self, session: SessionId, problems: Sequence[TranscriptProblem]) -> None:
         counts = self._damage.setdefault(session, {})
         for item in problems:
             logger.warning("damaged transcript", extra={"session": session, "path": item.path, "problem": item.kind})
@@ -450,7 +452,7 @@ class Keeper:
             reader.close()
         self.settling.forget(session)
 
-    def performers(self) -> dict[type[Action], Callable[[Identity, Any], Awaitable[Any]]]:
+    def performers(self) -> dict[type[ServiceCall], Callable[[Identity, Any], Awaitable[Any]]]:
         return self.actions.performers()
 
     # --- import -------------------------------------------------------------------------------------------------
@@ -460,7 +462,7 @@ class Keeper:
         found = await (self._source.examine(path) if path else self._source.look(session or SessionId("")))
         if found is None:
             raise NotFound("transcript of session", session or path)
-        if isinstance(found, Problem):
+        if isinstance(found, TranscriptProblem):
             raise BadRequest(f"{found.path} cannot be imported: {found.kind} ({found.detail}).", path=found.path)
         summary = await self._services.store.summary(found.session)
         if summary is not None and summary.deleted:

@@ -18,7 +18,7 @@ from fairlead.system.clock import Clock
 TRUSTED = "trusted"
 
 
-class TrustBook:
+class TrustedFolders:
     """`describe` reads a folder's settings; `resolve` turns what came from the wire into an allowed folder."""
 
     def __init__(

@@ -17,10 +17,10 @@ from typing import Any, TypeVar
 
 from fairlead.model.errors import Conflict, FairleadError, NotFound, Unavailable
 from fairlead.model.ids import SessionId
-from fairlead.model.store import Derived, Entry, Memory, Page, Replaced, Store, StoredRow
-from fairlead.model.views import ROW, Fold, Replace, Row, Running, View, passing_entry, row_entry
-from fairlead.sessions.feed import Feed
-from fairlead.sessions.services import Services
+from fairlead.model.store import Entry, Page, ProjectionRow, ProjectionWrite, ReducerCheckpoint, RowReplacement, Store
+from fairlead.model.views import ROW, NewRow, Projection, Reducer, ReplaceRow, Resumable, passing_entry, row_entry
+from fairlead.sessions.feed import Hub
+from fairlead.sessions.services import CoreDependencies
 
 WAITING = 1 << 20
 """Bytes of entries that may wait to be folded (as much as for a watcher); beyond it they are read from the log."""
@@ -41,7 +41,7 @@ log = logging.getLogger("fairlead.views")
 T = TypeVar("T")
 
 
-class ViewFailed(FairleadError):
+class ProjectionFailed(FairleadError):
     """A view's fold has a fault: it raised where it must not. The log has more."""
 
     code = "view_failed"
@@ -52,7 +52,7 @@ class ViewFailed(FairleadError):
         )
 
 
-class Rows:
+class RowSource:
     """A view's rows as a feed reads a log: `seq` is the ordinal."""
 
     def __init__(self, store: Store, view: str) -> None:
@@ -68,15 +68,17 @@ class Projector:
     """One view of one session, from `start` to `stop`. `source` is the session's own feed; `ended` is called if it
     fails."""
 
-    def __init__(self, services: Services, view: View, source: Feed, ended: Callable[["Projector"], None]) -> None:
+    def __init__(
+        self, services: CoreDependencies, view: Projection, source: Hub, ended: Callable[["Projector"], None]
+    ) -> None:
         self.view = view
         self.session = source.session
-        self.feed = Feed(source.session, Rows(services.store, view.name), of=source)
+        self.feed = Hub(source.session, RowSource(services.store, view.name), of=source)
         self._services = services
         self.touch()
         self._source = source
         self._ended = ended
-        self._fold: Fold = view.fold(source.session)
+        self._fold: Reducer = view.fold(source.session)
         self._seq = 0
         self._head = 0
         self._stored = 0
@@ -172,7 +174,7 @@ class Projector:
             log.info("the session of a view is gone", extra=self._named)
         except Exception:
             log.exception("a view failed", extra=self._named)
-            why = ViewFailed(self.view.name, self.session)
+            why = ProjectionFailed(self.view.name, self.session)
         finally:
             self._leave()
             self._ended(self)
@@ -226,28 +228,28 @@ class Projector:
             self.feed.settle()
 
     def _running(self, anew: bool) -> Sequence[Entry]:
-        if not isinstance(self._fold, Running):
+        if not isinstance(self._fold, Resumable):
             return ()
         return [passing_entry(self._head, 0, item.data) for item in self._fold.running(anew=anew)]
 
     async def _fold_and_tell(self, entries: Sequence[Entry]) -> bool:
-        made: list[StoredRow | Replaced] = []
+        made: list[ProjectionRow | RowReplacement] = []
         told: list[Entry] = []
         for entry in entries:
             new = entry.seq > self._stored
             if new:
                 self._resume_numbers()
             for item in self._fold.step(entry):
-                if isinstance(item, Row):
+                if isinstance(item, NewRow):
                     self._head += 1
                 if not new:
                     continue
-                if isinstance(item, Row):
-                    row = StoredRow(self._head, entry.seq, entry.at, item.data, item.key)
+                if isinstance(item, NewRow):
+                    row = ProjectionRow(self._head, entry.seq, entry.at, item.data, item.key)
                     made.append(row)
                     told.append(row_entry(row))
-                elif isinstance(item, Replace):
-                    made.append(Replaced(item.key, item.data))
+                elif isinstance(item, ReplaceRow):
+                    made.append(RowReplacement(item.key, item.data))
                 else:
                     told.append(passing_entry(self._head, entry.at, item.data))
             self._seq = entry.seq
@@ -267,9 +269,9 @@ class Projector:
             log.error("a view makes other rows than it did: it needs another name", extra=self._named)
             self._head = self._stored_head
 
-    async def _store(self, made: Sequence[StoredRow | Replaced], memory: Memory | None) -> bool:
+    async def _store(self, made: Sequence[ProjectionRow | RowReplacement], memory: ReducerCheckpoint | None) -> bool:
         """False: somebody else has stored more; their rows are taken up."""
-        derived = Derived(made=tuple(made), seq=self._seq, head=self._head, memory=memory)
+        derived = ProjectionWrite(made=tuple(made), seq=self._seq, head=self._head, memory=memory)
         store, expected = self._services.store, self._stored
         try:
             await self._patiently(lambda: store.derive(self.session, self.view.name, derived, expected))
@@ -296,8 +298,8 @@ class Projector:
         enough = max(MEMORY_EVERY, self._memory_bytes // BYTES_PER_ENTRY)
         return self._since_memory >= enough and self._seq >= self._stored
 
-    def _take_memory(self) -> Memory:
-        return Memory(self._seq, self._head, self._fold.snapshot())
+    def _take_memory(self) -> ReducerCheckpoint:
+        return ReducerCheckpoint(self._seq, self._head, self._fold.snapshot())
 
     async def _write_down(self) -> None:
         if self._since_memory and self._seq >= self._stored:
@@ -330,7 +332,7 @@ class Projections:
     """The projectors at work: begun when somebody asks for a view, let go when nobody has used one for a while."""
 
     def __init__(
-        self, services: Services, feed: Callable[[SessionId], Feed], drop_feed: Callable[[SessionId], None]
+        self, services: CoreDependencies, feed: Callable[[SessionId], Hub], drop_feed: Callable[[SessionId], None]
     ) -> None:
         self._services = services
         self._feed = feed

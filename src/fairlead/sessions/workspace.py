@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from fairlead.model.auth import Identity
 from fairlead.model.errors import BadRequest, NotAllowed, NotFound, TooLarge, Unavailable
-from fairlead.model.requests import Action
+from fairlead.model.requests import ServiceCall
 from fairlead.model.workspace import FileEntry, GitText, NotRepository, ReadFile, ReadGit, ReadTree
 from fairlead.sessions.policy.paths import inside, inside_any
 from fairlead.system import git
@@ -33,7 +33,7 @@ _DIFF: Final = ("--no-ext-diff", "--no-textconv", "--ignore-submodules=all", "--
 _LOG: Final = "--format=%H%x00%an%x00%ae%x00%aI%x00%s%x00"
 
 
-class Workspace:
+class WorkspaceReader:
     """`resolve` turns a folder from the wire into one inside the roots, or raises. `closed` are folders of the gateway
     and of the agents, where conversations would be read around their owners; `beginnings` are such files: the paths
     that begin with these."""
@@ -52,7 +52,7 @@ class Workspace:
             os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path)) for path in beginnings
         )
 
-    def performers(self) -> Mapping[type[Action], Callable[[Identity, Any], Awaitable[Any]]]:
+    def performers(self) -> Mapping[type[ServiceCall], Callable[[Identity, Any], Awaitable[Any]]]:
         return {ReadTree: self._read_tree, ReadFile: self._read_file, ReadGit: self._read_git}
 
     # --- files

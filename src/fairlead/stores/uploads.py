@@ -20,16 +20,16 @@ from typing import Any, BinaryIO, Final
 from fairlead.model.auth import Identity
 from fairlead.model.errors import NotAllowed, NotFound, Stale, TooMany, Unavailable
 from fairlead.model.pictures import image_type
-from fairlead.model.requests import Action, Response
+from fairlead.model.requests import Response, ServiceCall
 from fairlead.model.uploads import (
     BLOCK_BYTES,
     FILE_BYTES,
     NAME,
+    ClaimUploads,
     Intake,
     OpenIntake,
     ReadUpload,
-    Taken,
-    TakeUploads,
+    StoredUploads,
     Upload,
     block_of,
     own,
@@ -61,8 +61,8 @@ class Uploads:
         self._most_bytes = most_bytes
         self._under_way: Counter[str] = Counter()
 
-    def performers(self) -> Mapping[type[Action], Callable[[Identity, Any], Awaitable[Any]]]:
-        return {OpenIntake: self._open, TakeUploads: self._take, ReadUpload: self._read}
+    def performers(self) -> Mapping[type[ServiceCall], Callable[[Identity, Any], Awaitable[Any]]]:
+        return {OpenIntake: self._open, ClaimUploads: self._take, ReadUpload: self._read}
 
     async def start(self) -> None:
         """What an earlier gateway was still reading will never be whole. The folder is there from the start: what runs
@@ -110,7 +110,7 @@ class Uploads:
 
     # --- out
 
-    async def _take(self, who: Identity, action: TakeUploads) -> tuple[Taken, ...]:
+    async def _take(self, who: Identity, action: ClaimUploads) -> tuple[StoredUploads, ...]:
         folder = self._of(who)
         uploads = own(str(folder), action.uploads)
         if len(uploads) < len(action.uploads):
@@ -218,7 +218,7 @@ def _extension(name: str) -> str:
     return end if _EXTENSION.fullmatch(end) else ""
 
 
-def _taken(uploads: list[Upload]) -> Iterator[Taken]:
+def _taken(uploads: list[Upload]) -> Iterator[StoredUploads]:
     room = BLOCK_BYTES
     for upload in uploads:
         data = _whole(Path(upload.path))
@@ -227,7 +227,9 @@ def _taken(uploads: list[Upload]) -> Iterator[Taken]:
             raise Stale(f"{shown} is not there any more: attach it again.", file=shown)
         block = block_of(data, shown) if len(data) <= room else None
         room -= len(data) if block is not None else 0
-        yield Taken(upload if upload.size is not None else Upload(upload.path, shown, upload.mime, len(data)), block)
+        yield StoredUploads(
+            upload if upload.size is not None else Upload(upload.path, shown, upload.mime, len(data)), block
+        )
 
 
 def _whole(path: Path) -> bytes | None:

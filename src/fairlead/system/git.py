@@ -52,7 +52,7 @@ _ENV: Final = {
 }
 
 
-class Output(msgspec.Struct, frozen=True):
+class GitOutput(msgspec.Struct, frozen=True):
     code: int
     data: bytes
     cut: bool = False
@@ -62,12 +62,14 @@ def installed() -> bool:
     return shutil.which("git", path=PATH) is not None
 
 
-async def look(git_dir: str, top: str, arguments: Sequence[str], seconds: float = SECONDS, most: int = MOST) -> Output:
+async def look(
+    git_dir: str, top: str, arguments: Sequence[str], seconds: float = SECONDS, most: int = MOST
+) -> GitOutput:
     """Run one command that reads; a command that does not end in time is killed, and its code is -1."""
     env = {**_ENV, "GIT_DIR": git_dir, "GIT_WORK_TREE": top}
     names = await _run(top, ("config", "--list", "--name-only", "-z"), _configured(env, ()), seconds, most)
     if names.code != 0 or names.cut:
-        return Output(-1, b"")
+        return GitOutput(-1, b"")
     filters = {
         name.rpartition(".")[0]
         for name in names.data.decode("utf-8", "surrogateescape").split("\0")
@@ -87,7 +89,7 @@ def _configured(env: Mapping[str, str], more: Sequence[tuple[str, str]]) -> dict
     return made
 
 
-async def _run(top: str, arguments: Sequence[str], env: Mapping[str, str], seconds: float, most: int) -> Output:
+async def _run(top: str, arguments: Sequence[str], env: Mapping[str, str], seconds: float, most: int) -> GitOutput:
     child = await asyncio.create_subprocess_exec(
         "git",
         "--no-pager",
@@ -107,12 +109,12 @@ async def _run(top: str, arguments: Sequence[str], env: Mapping[str, str], secon
             while len(data) <= most and (piece := await child.stdout.read(1 << 16)):
                 data += piece
             if len(data) <= most:
-                return Output(await child.wait(), bytes(data))
+                return GitOutput(await child.wait(), bytes(data))
     except TimeoutError:
-        return Output(-1, b"")
+        return GitOutput(-1, b"")
     finally:
         if child.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 child.kill()
             await child.wait()
-    return Output(0, bytes(data[:most]), cut=True)
+    return GitOutput(0, bytes(data[:most]), cut=True)

@@ -33,7 +33,7 @@ class ExitStatus:
     signal: int | None = None
 
 
-class Leader:
+class ProcessGroupLeader:
     """`dying` is called when it is dead and still holds its number, `reaped` when it is gone."""
 
     def __init__(

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from fairlead.system.clock import Clock, within
 from fairlead.system.descriptors import for_children, give_back
-from fairlead.system.leader import ExitStatus, Leader
+from fairlead.system.leader import ExitStatus, ProcessGroupLeader
 from fairlead.system.pipes import PipeReader, PipeWriter, Take
 from fairlead.system.proctable import (
     Process,
@@ -34,7 +34,7 @@ from fairlead.system.proctable import (
 )
 from fairlead.system.sandbox import Sandbox
 
-__all__ = ["STDERR_TAIL", "ChildHandle", "ExitStatus", "Patience", "end_left", "left_ended", "spawn"]
+__all__ = ["STDERR_TAIL", "ChildProcess", "ExitStatus", "StopTimeouts", "end_left", "left_ended", "spawn"]
 
 _ON_PIPES = str(Path(__file__).with_name("onpipes.py"))
 STDERR_TAIL = 64 * 1024
@@ -42,7 +42,7 @@ STDERR_TAIL = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class StopTimeouts:
     """How long each step of the ladder waits, in seconds. The CLI ends within one second of its input's end."""
 
     close: float = 5.0
@@ -50,14 +50,14 @@ class Patience:
     kill: float = 5.0
 
 
-class ChildHandle:
+class ChildProcess:
     """A running child. Made by `spawn`."""
 
     def __init__(self, popen: "subprocess.Popen[bytes]", pipes: tuple[int, int, int], clock: Clock) -> None:
         self._input = PipeWriter(pipes[0])
         self._output = PipeReader(pipes[1])
         self._errors = PipeReader(pipes[2])
-        self._leader = Leader(popen, self._reaped)
+        self._leader = ProcessGroupLeader(popen, self._reaped)
         self.pid = self._leader.pid
         self.group = self._leader.group
         self.started = self._leader.started
@@ -96,7 +96,7 @@ class ChildHandle:
         await asyncio.shield(self._listening)
         return status
 
-    async def end(self, patience: Patience) -> ExitStatus:
+    async def end(self, patience: StopTimeouts) -> ExitStatus:
         """The ladder: close its input, wait, SIGTERM to its group, wait, SIGKILL, each step bounded.
 
         Callers share one ladder, and a caller that goes away does not stop it half way."""
@@ -104,14 +104,14 @@ class ChildHandle:
             self._ladder = asyncio.create_task(self._climb(patience))
         return await asyncio.shield(self._ladder)
 
-    async def _climb(self, patience: Patience) -> ExitStatus:
+    async def _climb(self, patience: StopTimeouts) -> ExitStatus:
         try:
             return await self._steps(patience)
         finally:
             if not self._reading:  # nobody ever did: the pipe would stay open
                 self._output.close()
 
-    async def _steps(self, patience: Patience) -> ExitStatus:
+    async def _steps(self, patience: StopTimeouts) -> ExitStatus:
         steps = (
             (self.close_input, patience.close),
             (lambda: self._leader.signal(signal.SIGTERM), patience.terminate),
@@ -126,7 +126,7 @@ class ChildHandle:
 
 def spawn(
     argv: Sequence[str], *, env: Mapping[str, str], cwd: str, clock: Clock, sandbox: Sandbox | None = None
-) -> ChildHandle:
+) -> ChildProcess:
     """Start `argv[0]`. OSError when it cannot be started; then nothing is left behind."""
     if sandbox is not None:
         check_folder(cwd)
@@ -146,7 +146,7 @@ def spawn(
     finally:
         for fd in theirs:
             os.close(fd)
-    return ChildHandle(popen, (ours[0], ours[1], ours[2]), clock)
+    return ChildProcess(popen, (ours[0], ours[1], ours[2]), clock)
 
 
 def _start(
@@ -197,7 +197,7 @@ async def left_ended(process: Process, clock: Clock) -> None:
         kill(program, signal.SIGKILL)
 
 
-async def end_left(process: Process, group: int, clock: Clock, patience: Patience) -> None:
+async def end_left(process: Process, group: int, clock: Clock, patience: StopTimeouts) -> None:
     """End a child of an earlier run of this program and its group, if it is still that process. TimeoutError if it
     would not die."""
     if not is_alive(*process):

@@ -22,9 +22,9 @@ from typing import NamedTuple
 
 from fairlead.system.clock import Clock
 from fairlead.system.descriptors import for_children
-from fairlead.system.leader import ExitStatus, Leader
+from fairlead.system.leader import ExitStatus, ProcessGroupLeader
 from fairlead.system.pipes import PipeReader, PipeWriter, Take
-from fairlead.system.process import Patience, check_folder
+from fairlead.system.process import StopTimeouts, check_folder
 from fairlead.system.proctable import (
     Process,
     descendants,
@@ -56,7 +56,7 @@ class PtyChild:
         self._inside: _Inside | None = None
         self._reader = PipeReader(masters[0])
         self._writer = PipeWriter(masters[1])
-        self._leader = Leader(popen, self._reaped, self._end_session)
+        self._leader = ProcessGroupLeader(popen, self._reaped, self._end_session)
         self.pid = self._leader.pid
         self.group = self._leader.group
         self.started = self._leader.started
@@ -90,14 +90,14 @@ class PtyChild:
     async def wait(self) -> ExitStatus:
         return await self._leader.ended()
 
-    async def end(self, patience: Patience) -> ExitStatus:
+    async def end(self, patience: StopTimeouts) -> ExitStatus:
         """The ladder: hang up, wait, terminate, wait, kill, each step bounded. Callers share one ladder, and a caller
         that goes away does not stop it half way."""
         if self._ladder is None:
             self._ladder = asyncio.create_task(self._climb(patience))
         return await asyncio.shield(self._ladder)
 
-    async def _climb(self, patience: Patience) -> ExitStatus:
+    async def _climb(self, patience: StopTimeouts) -> ExitStatus:
         steps = (
             (lambda: self._tell(signal.SIGHUP), patience.close),
             (lambda: self._tell(signal.SIGTERM), patience.terminate),
@@ -185,12 +185,12 @@ async def spawn_on_pty(
     try:
         await PipeReader(told).run(hear)
     except BaseException:
-        await child.end(Patience(close=0, terminate=0))
+        await child.end(StopTimeouts(close=0, terminate=0))
         raise
     monitor, _, failed = bytes(said).rpartition(b"}")
     child.found_inside(monitor)
     if failed.strip():
-        await child.end(Patience())
+        await child.end(StopTimeouts())
         number = int(failed)
         raise OSError(number, os.strerror(number), argv[0])
     return child

@@ -59,7 +59,7 @@ SERVICE_MANAGERS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class SandboxView:
     """All paths are real ones. `readable` and `writable` count only below a hidden folder: the rest is there anyway."""
 
     hidden: tuple[str, ...] = ()
@@ -74,7 +74,7 @@ class View:
     """What root keeps; None for another user, who keeps none."""
 
 
-def arguments(view: View, cwd: str) -> list[str]:
+def arguments(view: SandboxView, cwd: str) -> list[str]:
     """bwrap's arguments up to the command. Pure."""
     made = ["--dev-bind", "/", "/"]
     steps: list[tuple[str, list[str]]] = [(folder, ["--tmpfs", folder]) for folder in view.hidden]
@@ -98,7 +98,7 @@ def is_below(path: str, folders: Iterable[str]) -> bool:
     return any(path != folder and Path(path).is_relative_to(folder) for folder in folders)
 
 
-def is_shown(path: str, view: View) -> bool:
+def is_shown(path: str, view: SandboxView) -> bool:
     """Whether a real path can be seen inside. The innermost folder that says something about it decides."""
     ways = [(folder, False) for folder in view.hidden]
     ways += [(folder, True) for folder in (*view.readable, *view.writable) if is_below(folder, view.hidden)]
@@ -184,7 +184,7 @@ class Sandbox:
             raise OSError(errno.ENOENT, "it lies in a folder of the gateway's own, which is hidden from it", argv[0])
         return [self.program, *arguments(view, cwd), *options, "--", *through, *argv]
 
-    def view(self) -> View:
+    def view(self) -> SandboxView:
         """As the machine is now."""
         mounts = mounts_of(Path("/proc/self/mountinfo").read_text(errors="surrogateescape"))
         hidden: set[str] = set()
@@ -204,9 +204,9 @@ class Sandbox:
         masked = [path for path in masked if path not in hidden]
         shown = {"readable": self.readable, "writable": self.writable}
         # One in another that is hidden is not there to be covered.
-        hidden = {path for path in hidden if is_shown(path, View(hidden=tuple(hidden - {path}), **shown))}
-        masked = [path for path in masked if is_shown(path, View(hidden=tuple(hidden), **shown))]
-        return View(
+        hidden = {path for path in hidden if is_shown(path, SandboxView(hidden=tuple(hidden - {path}), **shown))}
+        masked = [path for path in masked if is_shown(path, SandboxView(hidden=tuple(hidden), **shown))]
+        return SandboxView(
             hidden=tuple(sorted(hidden)),
             masked=(*masked, *(_disks() if root else ())),
             readable=self.readable,
@@ -256,7 +256,7 @@ def problem_of(sandbox: Sandbox) -> str:
     return shortcoming(ran.stdout.decode("utf-8", "surrogateescape"), view)
 
 
-def shortcoming(printed: str, view: View) -> str:
+def shortcoming(printed: str, view: SandboxView) -> str:
     """What is wrong with a sandbox that prints its own status and mounts; empty if nothing is. Pure."""
     status = dict(re.findall(r"^(\w+):[ \t]*(.*)$", printed, re.MULTILINE))
     kept = 0

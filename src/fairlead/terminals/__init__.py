@@ -1,20 +1,20 @@
 """Shared terminals: programs on PTYs that many watch at once. What a screen shows is computed here, so that one who
 comes late, or lags, is drawn the whole of it."""
 
-from fairlead.terminals.desks import AGENT, Desks
+from fairlead.terminals.desks import AGENT, ProgramLauncher
 from fairlead.terminals.joining import TerminalActions
 from fairlead.terminals.programs import PROVIDERS, Provider
 from fairlead.terminals.registry import TerminalRegistry
-from fairlead.terminals.shells import Shells, ShellSettings, shell_environment
+from fairlead.terminals.shells import ShellSettings, UserShells, shell_environment
 
 __all__ = [
     "AGENT",
     "PROVIDERS",
-    "Desks",
+    "ProgramLauncher",
     "Provider",
     "ShellSettings",
-    "Shells",
     "TerminalActions",
     "TerminalRegistry",
+    "UserShells",
     "shell_environment",
 ]

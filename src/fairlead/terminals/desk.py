@@ -13,10 +13,10 @@ import msgspec
 
 from fairlead.model.agents import Exit
 from fairlead.model.errors import FairleadError
-from fairlead.model.sockets import Wire
-from fairlead.model.terminals import Answer, DeskCodec, Keys, Seated, Size, Wanted
-from fairlead.terminals.joining import Watching
-from fairlead.terminals.terminal import LiveTerminal
+from fairlead.model.sockets import SocketHandle
+from fairlead.model.terminals import LauncherCodec, ProgramAttached, ProgramRequest, Size, TerminalReply, TypedKeys
+from fairlead.terminals.joining import TerminalAttachment
+from fairlead.terminals.terminal import PtySession
 
 log = logging.getLogger("fairlead.terminals")
 
@@ -24,20 +24,20 @@ EARLY_BYTES: Final = 1 << 20
 """Keys that may wait for a program that is being started."""
 
 
-class Place(msgspec.Struct, frozen=True):
+class AttachTarget(msgspec.Struct, frozen=True):
     """A program to sit before. `began`: it was started for this, so that all it has printed is to be shown.
     `next_wish`: asked when it has ended; what is wanted in its place without a word of the client, and why."""
 
-    terminal: LiveTerminal
-    seated: Seated
+    terminal: PtySession
+    seated: ProgramAttached
     began: bool
-    next_wish: Callable[[Exit], Awaitable[tuple[Wanted, str] | None]]
+    next_wish: Callable[[Exit], Awaitable[tuple[ProgramRequest, str] | None]]
 
 
-class _Seat(Watching):
+class _Attachment(TerminalAttachment):
     """Before one program."""
 
-    def __init__(self, place: Place, desk: "Desk", who: str, wanted: Wanted) -> None:
+    def __init__(self, place: AttachTarget, desk: "ProgramSwitch", who: str, wanted: ProgramRequest) -> None:
         super().__init__(place.terminal, desk.codec, who, size=wanted.size)
         self._place = place
         self._desk = desk
@@ -47,14 +47,14 @@ class _Seat(Watching):
         there."""
         return self._place.began or self._place.terminal.intact
 
-    def _over(self, wire: Wire, exit: Exit) -> None:
+    def _over(self, wire: SocketHandle, exit: Exit) -> None:
         self._desk.over(self, self._place, exit)
 
 
-class _DeskWire:
+class _SwitchedHandle:
     """The client's wire as a seat has it: implements `model.sockets.Wire`. Its end is the seat's alone."""
 
-    def __init__(self, wire: Wire) -> None:
+    def __init__(self, wire: SocketHandle) -> None:
         self._wire = wire
         self._in_use = True
         self._paused = False
@@ -88,23 +88,25 @@ class _DeskWire:
         self.resume()
 
 
-class Desk:
+class ProgramSwitch:
     """Implements `model.sockets.Holder`. `enter` finds or starts what is wanted; its second word says why something
     else is not there any more."""
 
-    def __init__(self, codec: DeskCodec, who: str, enter: Callable[[Wanted, str], Awaitable[Place]]) -> None:
+    def __init__(
+        self, codec: LauncherCodec, who: str, enter: Callable[[ProgramRequest, str], Awaitable[AttachTarget]]
+    ) -> None:
         self.codec = codec
         self._who = who
         self._enter = enter
-        self._wire: Wire | None = None
-        self._seat: tuple[_Seat, _DeskWire] | None = None
+        self._wire: SocketHandle | None = None
+        self._seat: tuple[_Attachment, _SwitchedHandle] | None = None
         self._entering: asyncio.Task[None] | None = None
-        self._early: list[Keys | Size | Answer] = []
+        self._early: list[TypedKeys | Size | TerminalReply] = []
         self._early_bytes = 0
         self._unread: list[bytes] = []
         self._seats = 0
 
-    def attached(self, wire: Wire) -> None:
+    def attached(self, wire: SocketHandle) -> None:
         self._wire = wire
         unread, self._unread = self._unread, []
         for data in unread:
@@ -117,9 +119,9 @@ class Desk:
             return
         said = self.codec.read(data)
         match said:
-            case Answer(frames=frames):
+            case TerminalReply(frames=frames):
                 self._wire.send(frames)
-            case Wanted():
+            case ProgramRequest():
                 self._want(said)
             case _ if self._seat is not None:
                 self._seat[0].heard(said)
@@ -138,7 +140,7 @@ class Desk:
         self._leave()
         self._wire = None
 
-    def over(self, seat: _Seat, place: Place, exit: Exit) -> None:
+    def over(self, seat: _Attachment, place: AttachTarget, exit: Exit) -> None:
         """The program of that seat has ended."""
         if self._seat is not None and self._seat[0] is seat:
             # Whoever types now types into what may come in its place.
@@ -161,13 +163,15 @@ class Desk:
             wire.leave()
             seat.detached(0)
 
-    def _want(self, wanted: Wanted, lost: str = "", early: Sequence[Keys | Size | Answer] = ()) -> None:
+    def _want(
+        self, wanted: ProgramRequest, lost: str = "", early: Sequence[TypedKeys | Size | TerminalReply] = ()
+    ) -> None:
         early = list(early)
         self._leave()
         self._early += early
         self._entering = asyncio.create_task(self._sit(wanted, lost))
 
-    async def _sit(self, wanted: Wanted, lost: str) -> None:
+    async def _sit(self, wanted: ProgramRequest, lost: str) -> None:
         wire = self._wire
         if wire is None:
             return
@@ -186,8 +190,8 @@ class Desk:
             return
         self._entering = None
         self._seats += 1
-        seat = _Seat(place, self, f"{self._who}/{self._seats}", wanted)
-        seat_wire = _DeskWire(wire)
+        seat = _Attachment(place, self, f"{self._who}/{self._seats}", wanted)
+        seat_wire = _SwitchedHandle(wire)
         self._seat = (seat, seat_wire)
         wire.send(self.codec.seated(place.seated))
         seat.attached(seat_wire)
@@ -195,7 +199,7 @@ class Desk:
         for said in early:
             seat.heard(said)
 
-    async def _after(self, place: Place, exit: Exit) -> None:
+    async def _after(self, place: AttachTarget, exit: Exit) -> None:
         wish = await place.next_wish(exit)
         self._entering = None
         if wish is not None:

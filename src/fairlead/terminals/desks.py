@@ -20,18 +20,18 @@ from fairlead.model import commands as cmd
 from fairlead.model import queries as q
 from fairlead.model.agents import Exit
 from fairlead.model.auth import Identity
-from fairlead.model.errors import AgentFailed, BadId, FairleadError, NotFound, Refused, StoreError
+from fairlead.model.errors import AgentFailed, BadId, FairleadError, NotFound, RequestRejected, StoreError
 from fairlead.model.gateway import Gateway
 from fairlead.model.ids import SessionId
-from fairlead.model.requests import Action
+from fairlead.model.requests import ServiceCall
 from fairlead.model.store import Documents
-from fairlead.model.terminals import Program, Seated, TakeDesk, Wanted, session_terminal
+from fairlead.model.terminals import OpenLauncher, Program, ProgramAttached, ProgramRequest, session_terminal
 from fairlead.system.clock import Clock, within
-from fairlead.terminals.desk import Desk, Place
+from fairlead.terminals.desk import AttachTarget, ProgramSwitch
 from fairlead.terminals.programs import Provider, key, resumes, typed, words
 from fairlead.terminals.registry import TerminalRegistry
-from fairlead.terminals.shells import Shells, desk_of
-from fairlead.terminals.terminal import LiveTerminal
+from fairlead.terminals.shells import UserShells, desk_of
+from fairlead.terminals.terminal import PtySession
 
 log = logging.getLogger("fairlead.terminals")
 
@@ -50,13 +50,13 @@ async def _no_wish(exit: Exit) -> None:
     return None
 
 
-class Desks:
+class ProgramLauncher:
     """What sockets ask. `folder` finds a folder inside the roots, or raises."""
 
     def __init__(
         self,
         terminals: TerminalRegistry,
-        shells: Shells,
+        shells: UserShells,
         providers: Mapping[str, Provider],
         gateway: Gateway,
         documents: Documents,
@@ -73,17 +73,17 @@ class Desks:
         self._folder = folder
         self._numbers = count(1)
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._sessions: dict[str, tuple[SessionId, LiveTerminal]] = {}
+        self._sessions: dict[str, tuple[SessionId, PtySession]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
 
-    def performers(self) -> Mapping[type[Action], Callable[[Identity, Any], Awaitable[Any]]]:
-        return {TakeDesk: self.take}
+    def performers(self) -> Mapping[type[ServiceCall], Callable[[Identity, Any], Awaitable[Any]]]:
+        return {OpenLauncher: self.take}
 
-    async def take(self, who: Identity, action: TakeDesk) -> Desk:
-        def enter(wanted: Wanted, lost: str) -> Awaitable[Place]:
+    async def take(self, who: Identity, action: OpenLauncher) -> ProgramSwitch:
+        def enter(wanted: ProgramRequest, lost: str) -> Awaitable[AttachTarget]:
             return self._enter(who, wanted, lost)
 
-        return Desk(action.codec, f"{who.credential}/desk{next(self._numbers)}", enter)
+        return ProgramSwitch(action.codec, f"{who.credential}/desk{next(self._numbers)}", enter)
 
     async def start(self) -> None:
         """Sessions whose terminal ended with an earlier gateway go back too."""
@@ -100,7 +100,7 @@ class Desks:
 
     # --- inside
 
-    async def _enter(self, who: Identity, wanted: Wanted, lost: str) -> Place:
+    async def _enter(self, who: Identity, wanted: ProgramRequest, lost: str) -> AttachTarget:
         folder = _real(wanted.folder) if wanted.folder else self._folder("")
         name = key(who.user, folder, wanted)
         async with self._lock(name):
@@ -121,27 +121,27 @@ class Desks:
 
     # --- a shell, or a configured program
 
-    async def _program(self, who: Identity, name: str, folder: str, wanted: Wanted, lost: str) -> Place:
+    async def _program(self, who: Identity, name: str, folder: str, wanted: ProgramRequest, lost: str) -> AttachTarget:
         name = desk_of(who.user) + name
         terminal = self._shells.find(name)
         if terminal is not None and wanted.restart:
             await terminal.stop()
             terminal = None
         if terminal is not None:
-            return Place(terminal, _seated(folder, wanted, again=True), False, _no_wish)
+            return AttachTarget(terminal, _seated(folder, wanted, again=True), False, _no_wish)
         program = self._described(who.user, name, folder, wanted)
-        begun: LiveTerminal = await asyncio.shield(self._spawn(self._started(name, program, wanted)))
+        begun: PtySession = await asyncio.shield(self._spawn(self._started(name, program, wanted)))
         resumed = wanted.session if resumes(self._providers, wanted) else ""
         at = self._clock.monotonic()
 
-        async def again(exit: Exit) -> tuple[Wanted, str] | None:
+        async def again(exit: Exit) -> tuple[ProgramRequest, str] | None:
             if not resumed or not exit.code or self._clock.monotonic() - at > RESUME_SECONDS:
                 return None
             return msgspec.structs.replace(wanted, resume=False), f"it ended at once with code {exit.code}"
 
-        return Place(begun, _seated(folder, wanted, resumed=resumed, lost=lost), True, again)
+        return AttachTarget(begun, _seated(folder, wanted, resumed=resumed, lost=lost), True, again)
 
-    def _described(self, user: str, name: str, folder: str, wanted: Wanted) -> Program:
+    def _described(self, user: str, name: str, folder: str, wanted: ProgramRequest) -> Program:
         argv = words(self._providers, wanted) if wanted.provider else (self._settings.program,)
         return Program(
             argv=argv,
@@ -152,7 +152,7 @@ class Desks:
             recording=self._shells.recording(user, name.rpartition("/")[2][:16]),
         )
 
-    async def _started(self, name: str, program: Program, wanted: Wanted) -> LiveTerminal:
+    async def _started(self, name: str, program: Program, wanted: ProgramRequest) -> PtySession:
         """Its command is typed behind its prompt, so that it is shown once. Whoever leaves meanwhile stops neither."""
         terminal = await self._shells.start(name, lambda: program, by_use=False)
         if wanted.command:
@@ -164,13 +164,13 @@ class Desks:
 
     # --- a session of ours
 
-    async def _session(self, who: Identity, name: str, folder: str, wanted: Wanted, lost: str) -> Place:
+    async def _session(self, who: Identity, name: str, folder: str, wanted: ProgramRequest, lost: str) -> AttachTarget:
         known = self._sessions.get(name)
         if known is not None and known[1].running:
             # It may have been shared with them then, and be no more.
             await self._gateway.ask(who, q.GetSession(session=known[0]))
             if not wanted.restart:
-                return Place(known[1], _seated(folder, wanted, again=True), False, _no_wish)
+                return AttachTarget(known[1], _seated(folder, wanted, again=True), False, _no_wish)
             await self._gateway.command(who, cmd.Close(session=known[0]))
         real = self._folder(folder)
         if wanted.resume and wanted.session:
@@ -188,9 +188,9 @@ class Desks:
             with contextlib.suppress(FairleadError):
                 await self._gateway.command(who, cmd.Delete(session=session))
             raise
-        return Place(terminal, _seated(real, wanted, lost=lost), False, _no_wish)
+        return AttachTarget(terminal, _seated(real, wanted, lost=lost), False, _no_wish)
 
-    async def _resumed(self, who: Identity, name: str, wanted: Wanted) -> Place:
+    async def _resumed(self, who: Identity, name: str, wanted: ProgramRequest) -> AttachTarget:
         view: q.SessionView = await self._gateway.ask(who, q.GetSession(session=SessionId(wanted.session)))
         session = view.summary.session
         there = self._shells.find(session_terminal(session))
@@ -203,10 +203,10 @@ class Desks:
             back = await self._documents.get(LINKS, session) or msgspec.convert(view.settings, cmd.Settings).link
         terminal, moving = await self._moved(who, name, session, back)
 
-        async def anew(exit: Exit) -> tuple[Wanted, str] | None:
+        async def anew(exit: Exit) -> tuple[ProgramRequest, str] | None:
             """It has ended before it was ready: then the hand-over has failed."""
             try:
-                with contextlib.suppress(Refused, StoreError):
+                with contextlib.suppress(RequestRejected, StoreError):
                     await asyncio.shield(moving)
             except AgentFailed as error:
                 return msgspec.structs.replace(wanted, resume=False), error.message
@@ -214,26 +214,28 @@ class Desks:
 
         cwd, conversation = view.summary.cwd, view.summary.agent_session or session
         seated = _seated(cwd, wanted, again=there is terminal, resumed=conversation)
-        return Place(terminal, seated, False, anew)
+        return AttachTarget(terminal, seated, False, anew)
 
     async def _moved(
         self, who: Identity, name: str, session: SessionId, back: cmd.Link
-    ) -> tuple[LiveTerminal, "asyncio.Task[cmd.Reply]"]:
+    ) -> tuple[PtySession, "asyncio.Task[cmd.Reply]"]:
         """The session's terminal, as soon as there is one: what the agent asks at its start is answered there. Busy
         while a turn runs. Whoever leaves meanwhile does not stop it. `back`: the link that it goes back to."""
-        found: tuple[LiveTerminal, asyncio.Task[cmd.Reply]] = await asyncio.shield(
+        found: tuple[PtySession, asyncio.Task[cmd.Reply]] = await asyncio.shield(
             self._spawn(self._found(who, name, session, back))
         )
         return found
 
     async def _found(
         self, who: Identity, name: str, session: SessionId, back: cmd.Link
-    ) -> tuple[LiveTerminal, "asyncio.Task[cmd.Reply]"]:
+    ) -> tuple[PtySession, "asyncio.Task[cmd.Reply]"]:
         place = session_terminal(session)
         async with self._lock(place):
             terminal = self._shells.find(place)
             opened = self._spawn(self._terminals.opened(place))
-            moving = self._spawn(self._gateway.command(who, cmd.HandOver(session=session, link="terminal", wait=False)))
+            moving = self._spawn(
+                self._gateway.command(who, cmd.StartHandover(session=session, link="terminal", wait=False))
+            )
             if terminal is None:
                 await asyncio.wait({moving, opened}, return_when=asyncio.FIRST_COMPLETED)
                 terminal = opened.result() if opened.done() else None
@@ -250,7 +252,7 @@ class Desks:
                 self._spawn(self._after(name, session, back, terminal))
         return terminal, moving
 
-    async def _after(self, name: str, session: SessionId, back: cmd.Link, terminal: LiveTerminal) -> None:
+    async def _after(self, name: str, session: SessionId, back: cmd.Link, terminal: PtySession) -> None:
         """What is sent to the session after its program has ended there does not start it there again, whoever sees it
         by then."""
         await terminal.wait()
@@ -294,5 +296,7 @@ def _real(folder: str) -> str:
     return os.path.realpath(folder)
 
 
-def _seated(folder: str, wanted: Wanted, *, again: bool = False, resumed: str = "", lost: str = "") -> Seated:
-    return Seated(folder=folder, provider=wanted.provider, again=again, resumed=resumed, lost=lost)
+def _seated(
+    folder: str, wanted: ProgramRequest, *, again: bool = False, resumed: str = "", lost: str = ""
+) -> ProgramAttached:
+    return ProgramAttached(folder=folder, provider=wanted.provider, again=again, resumed=resumed, lost=lost)

@@ -8,11 +8,11 @@ import re
 from typing import Final, NamedTuple
 
 from fairlead.terminals.ghostty import PLAIN, Vt
-from fairlead.terminals.marks import Marks
+from fairlead.terminals.marks import CombiningFilter
 from fairlead.terminals.modes import ORIGIN, PASTE, WRAP
 from fairlead.terminals.picture import PLAIN_STYLE, cursor, place, region, switch
 from fairlead.terminals.queries import answer, is_query
-from fairlead.terminals.tokens import Kind, Token, Tokenizer, has_text, last_character
+from fairlead.terminals.tokens import Token, Tokenizer, TokenKind, has_text, last_character
 
 HISTORY_BYTES: Final = 1 << 20
 """Of what has scrolled away, 8 for each cell of a line; the emulator keeps up to a page more."""
@@ -30,7 +30,7 @@ _AS_NEW: Final = _CLEAR + "\x1b[<16u\x1b7"
 not know which. So it is cleared when it is left, and made as new when it is entered."""
 
 
-class Fed(NamedTuple):
+class FeedResult(NamedTuple):
     """`output` is for watchers; it has whole sequences only, and none that asks. `answers` are for the program."""
 
     output: bytes
@@ -43,7 +43,7 @@ class Emulator:
         self.rows = rows
         self.vt = Vt.new(columns, rows, HISTORY_BYTES)
         self._tokens = Tokenizer()
-        self._marks = Marks()
+        self._marks = CombiningFilter()
         self._last = ""
 
     @property
@@ -70,7 +70,7 @@ class Emulator:
         lines = [line.rstrip(" ") for line in text.split("\n")]
         return (*lines, *[""] * (self.rows - len(lines)))
 
-    def feed(self, data: bytes) -> Fed:
+    def feed(self, data: bytes) -> FeedResult:
         answers = b""
         output: list[str] = []
         for token in self._tokens.feed(data):
@@ -78,11 +78,11 @@ class Emulator:
                 answers += answer(token, self.vt, self.columns, self.rows)
                 continue
             token = self._common(token)
-            if token.kind is Kind.RUN:
+            if token.kind is TokenKind.RUN:
                 token = token._replace(raw=self._marks.bounded(token.raw))
             output.append(token.raw)
             self._show(token)
-        return Fed("".join(output).encode(), answers)
+        return FeedResult("".join(output).encode(), answers)
 
     def resize(self, columns: int, rows: int) -> None:
         if columns < self.columns and self.alternate:
@@ -106,30 +106,30 @@ class Emulator:
 
     def _show(self, token: Token) -> None:
         match token.kind:
-            case Kind.RUN:
+            case TokenKind.RUN:
                 if has_text(token.raw):
                     self._last = token.raw
                 self.vt.write(token.raw.encode())
-            case Kind.OSC:
+            case TokenKind.OSC:
                 self._title(token.body)
-            case Kind.CSI | Kind.ESCAPE:
+            case TokenKind.CSI | TokenKind.ESCAPE:
                 self.vt.write(token.raw.encode())
                 self._marks.broken_off()
-            case Kind.STRING | Kind.ENQUIRY:
+            case TokenKind.STRING | TokenKind.ENQUIRY:
                 pass
 
     def _common(self, token: Token) -> Token:
         """The sequence as every terminal that watches understands it, whenever it has come."""
-        if token.kind is Kind.ESCAPE and token.raw in _PROTECTION:
+        if token.kind is TokenKind.ESCAPE and token.raw in _PROTECTION:
             return token._replace(raw="")
-        if token.kind is not Kind.CSI:
+        if token.kind is not TokenKind.CSI:
             return token
         if (token.intermediates, token.final) == ('"', "q"):
             return token._replace(raw="")
         if token.final == "b":
             # The last character so many times. Which that was is not known to one who comes late.
             self._last = last_character(self._last)
-            return Token(Kind.RUN, self._last * min(max(token.numbers()[0], 1), self.columns))
+            return Token(TokenKind.RUN, self._last * min(max(token.numbers()[0], 1), self.columns))
         if token.mark == "?" and token.final in "hlsr":
             return token._replace(raw=self._switched(token))
         return token

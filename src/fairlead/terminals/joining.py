@@ -13,19 +13,19 @@ from typing import Any, Final
 from fairlead.model.agents import Exit
 from fairlead.model.auth import Identity
 from fairlead.model.errors import FairleadError, NotFound
-from fairlead.model.requests import Action
-from fairlead.model.sockets import Wire
+from fairlead.model.requests import ServiceCall
+from fairlead.model.sockets import SocketHandle
 from fairlead.model.terminals import (
-    Answer,
     JoinTerminal,
-    Keys,
     ShowTerminal,
     Size,
     Terminal,
     TerminalCodec,
+    TerminalInput,
+    TerminalReply,
     Terminals,
     TerminalView,
-    TerminalWords,
+    TypedKeys,
 )
 
 log = logging.getLogger("fairlead.terminals")
@@ -38,14 +38,14 @@ DONE: Final = 1000
 BROKEN: Final = 1011
 
 
-class Watching:
+class TerminalAttachment:
     """Somebody before a terminal: what it prints goes to their wire, what they say into it. `size`: what they have
     room for from the beginning."""
 
     def __init__(
         self,
         terminal: Terminal,
-        words: TerminalWords,
+        words: TerminalInput,
         who: str,
         *,
         raw: bool = False,
@@ -59,7 +59,7 @@ class Watching:
         self._read_only = read_only
         self._size = size
         self._begun = False
-        self._wire: Wire | None = None
+        self._wire: SocketHandle | None = None
         self._keys = bytearray()
         self._drained = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -68,17 +68,17 @@ class Watching:
         self.left: Callable[[], None] = lambda: None
         """Called when the socket is gone."""
 
-    def attached(self, wire: Wire) -> None:
+    def attached(self, wire: SocketHandle) -> None:
         self._wire = wire
         self._spawn(self._show(wire))
 
-    def heard(self, said: Keys | Size | Answer) -> None:
+    def heard(self, said: TypedKeys | Size | TerminalReply) -> None:
         match said:
-            case Answer(frames=frames):
+            case TerminalReply(frames=frames):
                 self._say(frames)
             case _ if self._read_only:
                 pass
-            case Keys(data=keys):
+            case TypedKeys(data=keys):
                 self._type(keys)
             case Size() if self._begun:
                 self._terminal.resize(said, self._who)
@@ -110,7 +110,7 @@ class Watching:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _show(self, wire: Wire) -> None:
+    async def _show(self, wire: SocketHandle) -> None:
         try:
             self._begun = True
             if self._size is not None:
@@ -131,7 +131,7 @@ class Watching:
     def _begins_raw(self) -> bool:
         return self._raw
 
-    def _over(self, wire: Wire, exit: Exit) -> None:
+    def _over(self, wire: SocketHandle, exit: Exit) -> None:
         wire.send(self._words.ended(exit))
         wire.hang_up(DONE, "the program has ended")
 
@@ -160,7 +160,7 @@ class Watching:
             self._typing = False
 
 
-class Joined(Watching):
+class SocketAttachment(TerminalAttachment):
     """Implements `model.sockets.Holder`: one terminal, as long as the socket lasts."""
 
     def __init__(
@@ -170,7 +170,7 @@ class Joined(Watching):
         self._codec = codec
         self._early: list[bytes] = []
 
-    def attached(self, wire: Wire) -> None:
+    def attached(self, wire: SocketHandle) -> None:
         super().attached(wire)
         for data in self._early:
             self.received(data)
@@ -194,13 +194,13 @@ class TerminalActions:
         self._terminals = terminals
         self._numbers = count(1)
 
-    def performers(self) -> Mapping[type[Action], Callable[[Identity, Any], Awaitable[Any]]]:
+    def performers(self) -> Mapping[type[ServiceCall], Callable[[Identity, Any], Awaitable[Any]]]:
         return {JoinTerminal: self.join, ShowTerminal: self.show}
 
-    async def join(self, who: Identity, action: JoinTerminal) -> Joined:
+    async def join(self, who: Identity, action: JoinTerminal) -> SocketAttachment:
         terminal = self._find(action.name)
         log.info("terminal joined", extra={"terminal": action.name, "who": who.name, "credential": who.credential})
-        return Joined(terminal, action.codec, f"{who.credential}/{next(self._numbers)}")
+        return SocketAttachment(terminal, action.codec, f"{who.credential}/{next(self._numbers)}")
 
     async def show(self, who: Identity, action: ShowTerminal) -> TerminalView:
         terminal = self._find(action.name)

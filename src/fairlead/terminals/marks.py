@@ -20,7 +20,7 @@ _COMMON: Final = range(0x300, 0x10000)
 _RARE: Final = (range(0x10000, 0x20000), range(0xE0000, 0xE0200))
 
 
-class Marks:
+class CombiningFilter:
     """What one terminal was last given."""
 
     def __init__(self) -> None:

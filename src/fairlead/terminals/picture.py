@@ -29,7 +29,7 @@ _MOST_KEYS: Final = 8
 _NO_SETS: Final = re.compile(rb"\x1b[()*+]B")
 
 
-class Cursor(NamedTuple):
+class ScreenCursor(NamedTuple):
     """`place` counts from the corner of the screen; behind a full line it writes that line's last letter again."""
 
     place: bytes
@@ -38,19 +38,19 @@ class Cursor(NamedTuple):
     origin: bool
 
 
-class Surface(NamedTuple):
+class ScreenBuffer(NamedTuple):
     """One of the two screens: its lines, what ESC 7 has kept of it, its key flags (the last are in use)."""
 
     lines: tuple[bytes, ...]
-    saved: Cursor
+    saved: ScreenCursor
     keys: tuple[int, ...]
 
 
-class Picture(NamedTuple):
+class ScreenSnapshot(NamedTuple):
     history: tuple[bytes, ...]
-    main: Surface
-    alternate: Surface | None
-    cursor: Cursor
+    main: ScreenBuffer
+    alternate: ScreenBuffer | None
+    cursor: ScreenCursor
     region: bytes
     tabs: bytes
     modes: dict[int, bool]
@@ -62,20 +62,20 @@ class Picture(NamedTuple):
     title: str
 
 
-def picture(terminal: Vt) -> Picture:
+def picture(terminal: Vt) -> ScreenSnapshot:
     alternate = terminal.number("ACTIVE_SCREEN") == 1
     copy = terminal.copy()
     shape = copy.shape()
     upper = None
     if alternate:
         saved, keys = _put_aside(copy)
-        upper = Surface(_lines(copy), saved, keys)
+        upper = ScreenBuffer(_lines(copy), saved, keys)
         copy.write(_TO_MAIN)
     saved, keys = _put_aside(copy)
     history, lines = _with_history(copy)
-    return Picture(
+    return ScreenSnapshot(
         history=history,
-        main=Surface(lines, saved, keys),
+        main=ScreenBuffer(lines, saved, keys),
         alternate=upper,
         cursor=cursor(terminal),
         region=region(terminal),
@@ -90,7 +90,7 @@ def picture(terminal: Vt) -> Picture:
     )
 
 
-def _put_aside(copy: Vt) -> tuple[Cursor, tuple[int, ...]]:
+def _put_aside(copy: Vt) -> tuple[ScreenCursor, tuple[int, ...]]:
     """The saved cursor and the key flags of the screen in use. The copy has none afterwards, and no modes."""
     keys = []
     for _ in range(_MOST_KEYS):
@@ -108,14 +108,14 @@ def region(terminal: Vt) -> bytes:
     return _after(terminal, "scrolling_region")
 
 
-def cursor(terminal: Vt) -> Cursor:
+def cursor(terminal: Vt) -> ScreenCursor:
     sets = _NO_SETS.sub(b"", _after(terminal, "charsets"))
     place = _after(terminal, "cursor")
     if terminal.number("CURSOR_PENDING_WRAP") and place.endswith(b"H"):
         # The letter that it stood behind is gone since: a blank takes it there.
         colour = terminal.background(terminal.number("CURSOR_X"), terminal.number("CURSOR_Y"))
         place += f"\x1b[0m\x1b[{colour}m \x1b[0m".encode() if colour else b" "
-    return Cursor(place, _after(terminal, "style"), sets, terminal.mode(ORIGIN))
+    return ScreenCursor(place, _after(terminal, "style"), sets, terminal.mode(ORIGIN))
 
 
 def _lines(copy: Vt) -> tuple[bytes, ...]:
@@ -170,7 +170,7 @@ def _before(terminal: Vt, extra: str) -> bytes:
     return terminal.format(VT, 0, 0, extra).removesuffix(terminal.format(VT, 0, 0))
 
 
-def place(of: Cursor, within: bytes) -> list[bytes]:
+def place(of: ScreenCursor, within: bytes) -> list[bytes]:
     """What puts a cursor where it was, in any region; before it no place counts from a margin."""
     at = of.place
     parts = [PLAIN_STYLE]

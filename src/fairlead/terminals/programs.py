@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from fairlead.model.errors import BadId, NotFound
-from fairlead.model.terminals import Wanted
+from fairlead.model.terminals import ProgramRequest
 
 SESSION: Final = "{session}"
 """In an argument of `resume`: the id of the conversation."""
@@ -36,7 +36,7 @@ PROVIDERS: Final[Mapping[str, Provider]] = {
 """Those that claudecodeui knows beside Claude, which is a session of ours."""
 
 
-def words(providers: Mapping[str, Provider], wanted: Wanted) -> tuple[str, ...]:
+def words(providers: Mapping[str, Provider], wanted: ProgramRequest) -> tuple[str, ...]:
     """The whole argument list of the program that is wanted. NotFound, BadId."""
     provider = providers.get(wanted.provider)
     if provider is None:
@@ -48,13 +48,13 @@ def words(providers: Mapping[str, Provider], wanted: Wanted) -> tuple[str, ...]:
     return tuple(word.replace(SESSION, wanted.session) for word in provider.resume)
 
 
-def resumes(providers: Mapping[str, Provider], wanted: Wanted) -> bool:
+def resumes(providers: Mapping[str, Provider], wanted: ProgramRequest) -> bool:
     """Whether it goes on with a conversation."""
     provider = providers.get(wanted.provider)
     return bool(wanted.resume and wanted.session and provider is not None and provider.resume)
 
 
-def key(user: str, folder: str, wanted: Wanted) -> str:
+def key(user: str, folder: str, wanted: ProgramRequest) -> str:
     """Two wishes with the same meet before the same program; `folder` with its links followed."""
     parts = [user, folder, wanted.session or None, wanted.provider, wanted.command]
     return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()

@@ -9,7 +9,7 @@ from typing import Final
 
 from fairlead.terminals.ghostty import Vt
 from fairlead.terminals.modes import DEFAULTS
-from fairlead.terminals.tokens import Kind, Token
+from fairlead.terminals.tokens import Token, TokenKind
 
 _REPORTS: Final = frozenset({"11", "13", "14", "15", "16", "18", "19", "20", "21"})
 _COLOUR: Final = re.compile(r"(?:4;\d+|5;\d+|1\d|52;[^;]*);\?\Z")
@@ -19,17 +19,17 @@ _MODES: Final = frozenset({"4", "20", *(f"?{mode}" for mode in DEFAULTS)})
 
 def is_query(token: Token) -> bool:
     match token.kind:
-        case Kind.CSI:
+        case TokenKind.CSI:
             return _asks(token)
-        case Kind.OSC:
+        case TokenKind.OSC:
             return _COLOUR.match(token.body) is not None
-        case Kind.STRING:
+        case TokenKind.STRING:
             return token.final == "P" and token.body.startswith(("$q", "+q"))
-        case Kind.ESCAPE:
+        case TokenKind.ESCAPE:
             return token.final == "Z" and not token.body
-        case Kind.ENQUIRY:
+        case TokenKind.ENQUIRY:
             return True
-        case Kind.RUN:
+        case TokenKind.RUN:
             return False
 
 
@@ -48,17 +48,21 @@ def _asks(token: Token) -> bool:
 def answer(token: Token, terminal: Vt, columns: int, rows: int) -> bytes:
     """What a plain terminal says; empty for what it does not know."""
     match (token.kind, token.body, token.intermediates, token.final):
-        case (Kind.ESCAPE, _, _, _) | (Kind.CSI, "" | "0" | ">" | ">0", "", "c") | (Kind.CSI, "5" | "6", "", "n"):
+        case (
+            (TokenKind.ESCAPE, _, _, _)
+            | (TokenKind.CSI, "" | "0" | ">" | ">0", "", "c")
+            | (TokenKind.CSI, "5" | "6", "", "n")
+        ):
             return terminal.ask(token.raw.encode())
-        case (Kind.CSI, "?6", "", "n"):
+        case (TokenKind.CSI, "?6", "", "n"):
             return terminal.ask(b"\x1b[6n").replace(b"[", b"[?")
-        case (Kind.CSI, "18", "", "t"):
+        case (TokenKind.CSI, "18", "", "t"):
             return b"\x1b[8;%d;%dt" % (rows, columns)
-        case (Kind.CSI, mode, "$", "p") if mode in _MODES:
+        case (TokenKind.CSI, mode, "$", "p") if mode in _MODES:
             return terminal.ask(token.raw.encode())
-        case (Kind.CSI, mode, "$", "p") if len(mode) < 8:
+        case (TokenKind.CSI, mode, "$", "p") if len(mode) < 8:
             return f"\x1b[{mode};0$y".encode()
-        case (Kind.STRING, body, _, _) if body in _SETTINGS:
+        case (TokenKind.STRING, body, _, _) if body in _SETTINGS:
             return terminal.ask(token.raw.encode())
         case _:
             return b""

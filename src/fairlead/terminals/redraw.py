@@ -10,7 +10,7 @@ from typing import Final
 from fairlead.terminals.emulator import Emulator
 from fairlead.terminals.ghostty import EmulatorFault
 from fairlead.terminals.modes import CLEAR_HISTORY, DEFAULTS, INSERT, MARGINS, NEWLINE, ORIGIN, UNDO
-from fairlead.terminals.picture import PLAIN_STYLE, Picture, picture, place, switch
+from fairlead.terminals.picture import PLAIN_STYLE, ScreenSnapshot, picture, place, switch
 
 _CLEAN: Final = UNDO + b"\x1b[?25l\x1b[H\x1b[2J" + CLEAR_HISTORY
 _SAVE: Final = b"\x1b7"
@@ -57,7 +57,7 @@ def _newest(history: tuple[bytes, ...], most: int) -> Iterable[bytes]:
     return islice(history, len(history) - count, None)
 
 
-def _modes(seen: Picture) -> list[bytes]:
+def _modes(seen: ScreenSnapshot) -> list[bytes]:
     parts = []
     if seen.insert:
         parts.append(b"\x1b[%dh" % INSERT)

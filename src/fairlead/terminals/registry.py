@@ -8,10 +8,10 @@ from typing import Final
 from fairlead.model.errors import AgentMissing, BadRequest, Busy, TooMany
 from fairlead.model.terminals import Program
 from fairlead.system.clock import Clock
-from fairlead.system.process import Patience
+from fairlead.system.process import StopTimeouts
 from fairlead.system.pty import PtyChild, spawn_on_pty
 from fairlead.system.sandbox import Sandbox
-from fairlead.terminals.terminal import LiveTerminal, fit
+from fairlead.terminals.terminal import PtySession, fit
 
 log = logging.getLogger("fairlead.terminals")
 
@@ -25,7 +25,7 @@ class TerminalRegistry:
         self,
         clock: Clock,
         most: int = DEFAULT_MOST,
-        patience: Patience | None = None,
+        patience: StopTimeouts | None = None,
         *,
         agents: Sandbox | None = None,
         people: Sandbox | None = None,
@@ -35,13 +35,13 @@ class TerminalRegistry:
         self._most = most
         self._agents = agents
         self._people = people
-        self._patience = patience or Patience()
-        self._terminals: dict[str, LiveTerminal] = {}
+        self._patience = patience or StopTimeouts()
+        self._terminals: dict[str, PtySession] = {}
         self._opening: dict[str, asyncio.Task[PtyChild]] = {}
-        self._expected: dict[str, list[asyncio.Future[LiveTerminal]]] = {}
+        self._expected: dict[str, list[asyncio.Future[PtySession]]] = {}
         self._turn = asyncio.Lock()
 
-    async def open(self, name: str, program: Program) -> LiveTerminal:
+    async def open(self, name: str, program: Program) -> PtySession:
         found = self._terminals.get(name)
         if name in self._opening or (found is not None and found.running):
             raise Busy(f"There is a terminal {name} already.", terminal=name)
@@ -54,7 +54,7 @@ class TerminalRegistry:
             child = await opening
         finally:
             del self._opening[name]
-        terminal = LiveTerminal(name, child, program, self._clock, self._patience, self._turn)
+        terminal = PtySession(name, child, program, self._clock, self._patience, self._turn)
         log.info("terminal opened", extra={"terminal": name, "pid": child.pid})
         self._terminals.pop(name, None)
         self._terminals[name] = terminal
@@ -64,9 +64,9 @@ class TerminalRegistry:
                 expecting.set_result(terminal)
         return terminal
 
-    async def opened(self, name: str) -> LiveTerminal:
+    async def opened(self, name: str) -> PtySession:
         """The next that is opened under that name."""
-        expecting: asyncio.Future[LiveTerminal] = asyncio.get_running_loop().create_future()
+        expecting: asyncio.Future[PtySession] = asyncio.get_running_loop().create_future()
         self._expected.setdefault(name, []).append(expecting)
         try:
             return await expecting
@@ -77,7 +77,7 @@ class TerminalRegistry:
             if not waiting:
                 self._expected.pop(name, None)
 
-    def find(self, name: str) -> LiveTerminal | None:
+    def find(self, name: str) -> PtySession | None:
         return self._terminals.get(name)
 
     def names(self) -> tuple[str, ...]:

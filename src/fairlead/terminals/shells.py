@@ -15,12 +15,12 @@ import msgspec
 from fairlead.model.agents import Exit
 from fairlead.model.auth import Identity
 from fairlead.model.errors import BadRequest, NotFound
-from fairlead.model.requests import Action
+from fairlead.model.requests import ServiceCall
 from fairlead.model.terminals import EndShell, JoinShell, ListShells, Program, ShareShell, ShellView, Size
 from fairlead.system.clock import Clock, within
-from fairlead.terminals.joining import Joined
+from fairlead.terminals.joining import SocketAttachment
 from fairlead.terminals.registry import TerminalRegistry
-from fairlead.terminals.terminal import LiveTerminal
+from fairlead.terminals.terminal import PtySession
 
 log = logging.getLogger("fairlead.terminals")
 
@@ -51,7 +51,7 @@ def shell_environment(host: Mapping[str, str]) -> dict[str, str]:
     return chosen | {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
 
 
-class Shells:
+class UserShells:
     """What sockets ask about shells, and how programs of people are started and ended. `folder` finds a folder inside
     the roots, or raises."""
 
@@ -63,12 +63,12 @@ class Shells:
         self.settings = settings
         self._folder = folder
         self._numbers = count(1)
-        self._starting: dict[str, asyncio.Task[LiveTerminal]] = {}
+        self._starting: dict[str, asyncio.Task[PtySession]] = {}
         self._minding: set[asyncio.Task[None]] = set()
         self._shared: set[str] = set()
-        self._watchers: dict[str, set[Joined]] = {}
+        self._watchers: dict[str, set[SocketAttachment]] = {}
 
-    def performers(self) -> Mapping[type[Action], Callable[[Identity, Any], Awaitable[Any]]]:
+    def performers(self) -> Mapping[type[ServiceCall], Callable[[Identity, Any], Awaitable[Any]]]:
         return {JoinShell: self.join, ListShells: self.list, ShareShell: self.share, EndShell: self.end}
 
     async def list(self, who: Identity, action: ListShells) -> tuple[ShellView, ...]:
@@ -112,7 +112,7 @@ class Shells:
             idle_s=round(self._clock.monotonic() - terminal.touched, 1),
         )
 
-    async def join(self, who: Identity, action: JoinShell) -> Joined:
+    async def join(self, who: Identity, action: JoinShell) -> SocketAttachment:
         if action.owner and action.owner != who.user:
             return self._watch(who, action)
         name = _named(who.user, action.name)
@@ -124,7 +124,7 @@ class Shells:
             begun = name not in self._starting
             terminal = await self.start(name, lambda: self._program(who.user, action), by_use=True)
         log.info("shell joined", extra={"terminal": name, "who": who.name, "credential": who.credential})
-        return Joined(
+        return SocketAttachment(
             terminal,
             action.codec,
             f"{who.credential}/{next(self._numbers)}",
@@ -132,12 +132,12 @@ class Shells:
             read_only=action.read_only,
         )
 
-    def find(self, name: str) -> LiveTerminal | None:
+    def find(self, name: str) -> PtySession | None:
         """The one that runs."""
         found = self._terminals.find(name)
         return found if found is not None and found.running else None
 
-    async def start(self, name: str, program: Callable[[], Program], *, by_use: bool) -> LiveTerminal:
+    async def start(self, name: str, program: Callable[[], Program], *, by_use: bool) -> PtySession:
         """All who come while it is being started get the same one; whoever leaves meanwhile does not stop it.
 
         `by_use`: it is ended when it was not used for long, whoever watches; else when nobody watched it for so
@@ -155,14 +155,14 @@ class Shells:
         owner = _NO_FILE_NAME.sub("_", user)
         return f"{self.settings.recordings}/{self._clock.now_ms()}-{owner}-{name}.cast"
 
-    def _watch(self, who: Identity, action: JoinShell) -> Joined:
+    def _watch(self, who: Identity, action: JoinShell) -> SocketAttachment:
         """Another's: only what they share, and only to look at."""
         name = _named(action.owner, action.name)
         terminal = self.find(name)
         if terminal is None or name not in self._shared:
             raise NotFound("terminal", action.name)
         log.info("shell watched", extra={"terminal": name, "who": who.name, "credential": who.credential})
-        joined = Joined(terminal, action.codec, f"{who.credential}/{next(self._numbers)}", read_only=True)
+        joined = SocketAttachment(terminal, action.codec, f"{who.credential}/{next(self._numbers)}", read_only=True)
         watchers = self._watchers.setdefault(name, set())
         watchers.add(joined)
         joined.left = lambda: watchers.discard(joined)
@@ -184,7 +184,7 @@ class Shells:
 
     # --- inside
 
-    async def _start(self, name: str, program: Program, by_use: bool) -> LiveTerminal:
+    async def _start(self, name: str, program: Program, by_use: bool) -> PtySession:
         try:
             terminal = await self._terminals.open(name, program)
         finally:
@@ -205,7 +205,7 @@ class Shells:
             recording=self.recording(user, action.name),
         )
 
-    async def _mind(self, terminal: LiveTerminal, by_use: bool) -> None:
+    async def _mind(self, terminal: PtySession, by_use: bool) -> None:
         try:
             await self._watch_over(terminal, by_use)
         finally:
@@ -213,7 +213,7 @@ class Shells:
             self._shared.discard(terminal.name)
             self._watchers.pop(terminal.name, None)
 
-    async def _watch_over(self, terminal: LiveTerminal, by_use: bool) -> None:
+    async def _watch_over(self, terminal: PtySession, by_use: bool) -> None:
         """End it when it was idle for too long, with a word before."""
         idle = self.settings.idle_s
         ahead = min(WARNING_SECONDS, idle / 2)
@@ -257,7 +257,7 @@ def left_warning(seconds: float) -> str:
     return f"\r\n[Nobody watches this terminal. It is closed in {round(seconds)} seconds.]\r\n"
 
 
-def _looked_at(task: "asyncio.Task[LiveTerminal]") -> None:
+def _looked_at(task: "asyncio.Task[PtySession]") -> None:
     """Whoever asked may be gone: then nobody else asks how it ended."""
     if not task.cancelled():
         task.exception()

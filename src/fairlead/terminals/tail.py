@@ -10,7 +10,7 @@ _BLOCK: Final = 4096
 """Bytes that go at once; small additions are kept together, or their number would not be bounded."""
 
 
-class Tail:
+class Scrollback:
     def __init__(self, most: int) -> None:
         self._most = most
         self._blocks: deque[bytearray] = deque()

@@ -11,18 +11,18 @@ from typing import Final
 import msgspec
 
 from fairlead.model.agents import Exit
-from fairlead.model.errors import AgentGone
-from fairlead.model.terminals import FoundUrl, Output, Program, Screen, Size
+from fairlead.model.errors import AgentNotRunning
+from fairlead.model.terminals import FoundUrl, Program, Screen, Size, TerminalOutput
 from fairlead.system.clock import Clock, Timer, within
 from fairlead.system.pipes import PipeClosed
-from fairlead.system.process import Patience
+from fairlead.system.process import StopTimeouts
 from fairlead.system.pty import PtyChild
 from fairlead.terminals.emulator import Emulator
 from fairlead.terminals.recording import Recording, begin_recording
 from fairlead.terminals.redraw import redraw
-from fairlead.terminals.tail import Tail
+from fairlead.terminals.tail import Scrollback
 from fairlead.terminals.urls import UrlFinder
-from fairlead.terminals.watcher import MOST_URLS, Watcher
+from fairlead.terminals.watcher import MOST_URLS, TerminalSubscriber
 
 log = logging.getLogger("fairlead.terminals")
 
@@ -53,12 +53,12 @@ def fit(size: Size) -> Size:
     )
 
 
-class LiveTerminal:
+class PtySession:
     """Implements `model.terminals.Terminal`. `turn` is shared by all terminals: each holds the loop for one piece of
     output at a time, and whatever else is ready comes in between."""
 
     def __init__(
-        self, name: str, child: PtyChild, program: Program, clock: Clock, patience: Patience, turn: asyncio.Lock
+        self, name: str, child: PtyChild, program: Program, clock: Clock, patience: StopTimeouts, turn: asyncio.Lock
     ) -> None:
         self._name = name
         self._child = child
@@ -70,8 +70,8 @@ class LiveTerminal:
         self._turn = turn
         self._emulator = Emulator(size.columns, size.rows)
         self._sizes: dict[str, Size] = {}
-        self._watchers: set[Watcher] = set()
-        self._tail = Tail(TAIL_BYTES) if program.shell else None
+        self._watchers: set[TerminalSubscriber] = set()
+        self._tail = Scrollback(TAIL_BYTES) if program.shell else None
         self._recording: Recording | None = None
         if program.recording:
             self._recording = begin_recording(program, size, clock)
@@ -151,7 +151,7 @@ class LiveTerminal:
         try:
             await self._child.write(data)
         except PipeClosed:
-            raise AgentGone("The program of this terminal has ended.") from None
+            raise AgentNotRunning("The program of this terminal has ended.") from None
 
     def resize(self, size: Size, who: str = "") -> None:
         self._touch()
@@ -162,8 +162,8 @@ class LiveTerminal:
         self._show(text.encode())
         self._wake()
 
-    async def watch(self, who: str = "", raw: bool = False) -> AsyncGenerator[Output, None]:
-        watcher = Watcher()
+    async def watch(self, who: str = "", raw: bool = False) -> AsyncGenerator[TerminalOutput, None]:
+        watcher = TerminalSubscriber()
         watcher.told([FoundUrl(url, open) for url, open in self._urls.items()])
         self._urls = dict.fromkeys(self._urls, False)
         self._watchers.add(watcher)
@@ -176,7 +176,7 @@ class LiveTerminal:
                     output = self._first(raw)
                     raw = False
                 elif watcher.pieces or watcher.urls:
-                    output = Output(watcher.take())
+                    output = TerminalOutput(watcher.take())
                 elif not self.running:
                     return
                 else:
@@ -293,11 +293,11 @@ class LiveTerminal:
         for watcher in self._watchers:
             watcher.wake.set()
 
-    def _first(self, raw: bool) -> Output:
+    def _first(self, raw: bool) -> TerminalOutput:
         """What a watcher begins with, or begins anew with."""
         if self._tail is not None and (raw or self._tail.empty):
-            return Output(self._tail.data(), size=self._size)
-        return Output(self._drawn(), redraw=True, size=self._size)
+            return TerminalOutput(self._tail.data(), size=self._size)
+        return TerminalOutput(self._drawn(), redraw=True, size=self._size)
 
     def _drawn(self) -> bytes:
         version, drawn = self._redraw

@@ -16,7 +16,7 @@ _LARGEST: Final = 9999
 _MOST_PARAMETERS: Final = 16
 
 
-class Kind(Enum):
+class TokenKind(Enum):
     RUN = "run"
     """Text, controls and sequences that ask nothing and are the same for every terminal."""
     ENQUIRY = "enquiry"
@@ -31,7 +31,7 @@ class Token(NamedTuple):
     """`raw` as it came. For a CSI, `body` is the parameters with their private mark in front; for an escape its
     intermediates; for an OSC or string what it carries."""
 
-    kind: Kind
+    kind: TokenKind
     raw: str
     body: str = ""
     intermediates: str = ""
@@ -128,19 +128,19 @@ def _token(match: re.Match[str]) -> Token:
     raw = match.group()
     match match.lastgroup:
         case "run":
-            return Token(Kind.RUN, raw)
+            return Token(TokenKind.RUN, raw)
         case "enquiry":
-            return Token(Kind.ENQUIRY, raw)
+            return Token(TokenKind.ENQUIRY, raw)
         case "final":
-            return Token(Kind.CSI, raw, match["csi"], match["inter"], match["final"])
+            return Token(TokenKind.CSI, raw, match["csi"], match["inter"], match["final"])
         case "osc":
-            return Token(Kind.OSC, raw, match["osc"])
+            return Token(TokenKind.OSC, raw, match["osc"])
         case "string":
-            return Token(Kind.STRING, raw, match["string"], "", match["introducer"])
+            return Token(TokenKind.STRING, raw, match["string"], "", match["introducer"])
         case "last":
-            return Token(Kind.ESCAPE, raw, match["escape"], "", match["last"])
+            return Token(TokenKind.ESCAPE, raw, match["escape"], "", match["last"])
         case _:
-            return Token(Kind.ESCAPE, raw, final=match["single"])
+            return Token(TokenKind.ESCAPE, raw, final=match["single"])
 
 
 def has_text(run: str) -> bool:

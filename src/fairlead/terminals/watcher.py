@@ -16,7 +16,7 @@ LAGGING_BYTES: Final = WAITING_BYTES // 2
 """What waits for one that lags: before it is dropped, there is room for those who wait for it."""
 
 
-class Watcher:
+class TerminalSubscriber:
     """Bytes on their way to one watcher. `behind`: what it had is void, it needs a redraw. `given_up`: it has taken
     nothing for so long that nobody waits for it until it does."""
 

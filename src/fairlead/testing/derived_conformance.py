@@ -11,19 +11,30 @@ from collections.abc import Sequence
 
 from fairlead.model.errors import Conflict, NotFound
 from fairlead.model.ids import SessionId
-from fairlead.model.store import Derived, Folded, ForkPoint, Memory, Replaced, RowPage, Store, StoredRow
+from fairlead.model.store import (
+    ForkPoint,
+    ProjectionRow,
+    ProjectionState,
+    ProjectionWrite,
+    ReducerCheckpoint,
+    RowPage,
+    RowReplacement,
+    Store,
+)
 from fairlead.testing.store_conformance import Stores, batch, new_session, refusal
 
 
-def row(ordinal: int, key: str = "", data: bytes = b"") -> StoredRow:
-    return StoredRow(ordinal, ordinal * 10, 1_700_000_000_000 + ordinal, data or b"row %d" % ordinal, key)
+def row(ordinal: int, key: str = "", data: bytes = b"") -> ProjectionRow:
+    return ProjectionRow(ordinal, ordinal * 10, 1_700_000_000_000 + ordinal, data or b"row %d" % ordinal, key)
 
 
-def derived(*made: StoredRow | Replaced, seq: int, head: int, memory: Memory | None = None) -> Derived:
-    return Derived(made=made, seq=seq, head=head, memory=memory)
+def derived(
+    *made: ProjectionRow | RowReplacement, seq: int, head: int, memory: ReducerCheckpoint | None = None
+) -> ProjectionWrite:
+    return ProjectionWrite(made=made, seq=seq, head=head, memory=memory)
 
 
-def rows_to(last: int, first: int = 1, seq: int | None = None) -> Derived:
+def rows_to(last: int, first: int = 1, seq: int | None = None) -> ProjectionWrite:
     """The rows `first` to `last`, made of a log up to `seq`."""
     return derived(*(row(n) for n in range(first, last + 1)), seq=last * 10 if seq is None else seq, head=last)
 
@@ -48,7 +59,7 @@ class DerivedConformance:
         store = await make_store()
         session = await with_log(store)
         log_id = (await store.read(session, 0, 1)).log_id
-        assert await store.folded(session, "v") == Folded()
+        assert await store.folded(session, "v") == ProjectionState()
         assert await store.rows(session, "v", 0, 10) == RowPage((), 0, 0, log_id)
         assert await store.rows_tail(session, "v", None, 10) == RowPage((), 0, 0, log_id)
         assert await store.row_of(session, "v", "key") is None
@@ -65,13 +76,13 @@ class DerivedConformance:
         store = await make_store()
         session = await with_log(store)
         written = (row(1, "a", b"caf\xc3\xa9"), row(2, "", b"\xff\x00 not UTF-8"), row(3, "b", b"a\x00b"))
-        memory = Memory(15, 2, b"\x00\xff memory")
+        memory = ReducerCheckpoint(15, 2, b"\x00\xff memory")
         await store.derive(session, "v", derived(*written, seq=40, head=3, memory=memory), 0)
         await store.close()
         store = await make_store()
         page = await store.rows(session, "v", 0, 10)
         assert (page.rows, page.head, page.seq) == (written, 3, 40)
-        assert await store.folded(session, "v") == Folded(40, 3, memory)
+        assert await store.folded(session, "v") == ProjectionState(40, 3, memory)
 
     async def test_views_and_sessions_do_not_mix(self, make_store: Stores) -> None:
         store = await make_store()
@@ -113,7 +124,7 @@ class DerivedConformance:
     async def test_repeating_a_derivation_stores_nothing_twice(self, make_store: Stores) -> None:
         store = await make_store()
         session = await with_log(store)
-        first = derived(row(1, "k"), Replaced("k", b"new"), seq=10, head=1, memory=Memory(10, 1, b"m"))
+        first = derived(row(1, "k"), RowReplacement("k", b"new"), seq=10, head=1, memory=ReducerCheckpoint(10, 1, b"m"))
         await store.derive(session, "v", first, 0)
         await store.derive(session, "v", first, 0)
         call = asyncio.ensure_future(store.derive(session, "v", rows_to(2, 2), 10))
@@ -135,25 +146,25 @@ class DerivedConformance:
     async def test_a_memory_stays_until_another_is_handed_over(self, make_store: Stores) -> None:
         store = await make_store()
         session = await with_log(store)
-        memory = Memory(10, 1, b"first")
+        memory = ReducerCheckpoint(10, 1, b"first")
         await store.derive(session, "v", derived(row(1), seq=10, head=1, memory=memory), 0)
         await store.derive(session, "v", rows_to(2, 2), 10)
-        assert await store.folded(session, "v") == Folded(20, 2, memory)
-        await store.derive(session, "v", derived(seq=25, head=2, memory=Memory(25, 2, b"")), 20)
-        assert await store.folded(session, "v") == Folded(25, 2, Memory(25, 2, b""))
+        assert await store.folded(session, "v") == ProjectionState(20, 2, memory)
+        await store.derive(session, "v", derived(seq=25, head=2, memory=ReducerCheckpoint(25, 2, b"")), 20)
+        assert await store.folded(session, "v") == ProjectionState(25, 2, ReducerCheckpoint(25, 2, b""))
 
     async def test_a_row_is_replaced_in_its_place(self, make_store: Stores) -> None:
         store = await make_store()
         session = await with_log(store)
         await store.derive(session, "v", derived(row(1, "a"), row(2, "b"), seq=10, head=2), 0)
         changes = derived(
-            Replaced("b", b"once"),
-            Replaced("c", b"too early: there is no such row yet"),
+            RowReplacement("b", b"once"),
+            RowReplacement("c", b"too early: there is no such row yet"),
             row(3, "c"),
-            Replaced("b", b"twice"),
-            Replaced("", b"no row has the empty key"),
+            RowReplacement("b", b"twice"),
+            RowReplacement("", b"no row has the empty key"),
             row(4, "d"),
-            Replaced("d", b"at once"),
+            RowReplacement("d", b"at once"),
             seq=20,
             head=4,
         )
@@ -198,7 +209,7 @@ class DerivedConformance:
         session, child = await with_log(store, 1, 2), new_session()
         await store.derive(session, "v", rows_to(2, seq=2), 0)
         await store.claim(child, ForkPoint(session, 1))
-        assert await store.folded(child, "v") == Folded()
+        assert await store.folded(child, "v") == ProjectionState()
         await store.derive(child, "v", derived(row(1, data=b"the fork's"), seq=1, head=1), 0)
         assert await data_of(store, child) == [b"the fork's"]
         assert await data_of(store, session) == [b"row 1", b"row 2"]
@@ -211,6 +222,6 @@ class DerivedConformance:
         await store.erase(session)
         await refusal(NotFound, store.rows(session, "v", 0, 10))
         await store.claim(session)
-        assert await store.folded(session, "v") == Folded()
+        assert await store.folded(session, "v") == ProjectionState()
         assert (await store.rows(session, "v", 0, 10)).rows == ()
         assert (await store.rows(other, "v", 0, 10)).head == 1200

@@ -59,7 +59,7 @@ class FoldedTurn(msgspec.Struct, kw_only=True):
     reason: str = ""
     text: str = ""
     cost_usd: float = 0.0
-    usage: dict[str, ev.Usage] = {}
+    usage: dict[str, ev.ModelUsage] = {}
     errors: tuple[str, ...] = ()
     output: Any = None
 
@@ -112,7 +112,7 @@ class FoldState(msgspec.Struct, kw_only=True):
     said: list[FoldedBlock | FoldedMessage] = []
     calls: dict[str, FoldedCall] = {}
     subagents: dict[str, FoldedSubagent] = {}
-    asked: dict[str, ev.PermissionAsked | ev.QuestionAsked | ev.PlanProposed] = {}
+    asked: dict[str, ev.PermissionRequested | ev.QuestionAsked | ev.PlanProposed] = {}
     decided: dict[str, str] = {}
     queue: list[FoldedQueued] = []
     hooks: dict[str, FoldedHook] = {}
@@ -216,9 +216,9 @@ class Fold:
                 state.mode, state.model = event.mode, event.model
             case ev.AgentExited():
                 state.running = False
-            case ev.HandOverAsked():
+            case ev.HandoverRequested():
                 state.handover = event.link
-            case ev.HandOverSettled():
+            case ev.HandoverSettled():
                 state.handover = None
             case ev.TurnStarted():
                 self._turn_started(event)
@@ -270,7 +270,7 @@ class Fold:
                     subagent.status, subagent.summary = event.status, event.summary
             case ev.SubagentResolved():
                 self._resolved(event)
-            case ev.PermissionAsked() | ev.QuestionAsked() | ev.PlanProposed():
+            case ev.PermissionRequested() | ev.QuestionAsked() | ev.PlanProposed():
                 state.asked[event.request] = event
             case ev.PermissionResolved():
                 state.asked.pop(event.request, None)
@@ -300,11 +300,11 @@ class Fold:
                 state.queue = [queued for queued in state.queue if queued.message != event.message]
             case ev.MessageMoved():
                 self._moved(event)
-            case ev.InterruptAsked():
+            case ev.InterruptRequested():
                 state.interrupting = state.turn is not None
-            case ev.Failure():
+            case ev.ErrorRaised():
                 state.errors.append((event.code, event.message))
-            case ev.RecordKept():
+            case ev.RecordStored():
                 pass
             case _:
                 assert_never(event)

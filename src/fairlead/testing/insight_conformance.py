@@ -10,7 +10,7 @@ from typing import Any
 
 from fairlead.model import events as ev
 from fairlead.model.ids import CallId, EventId, MessageId, RequestId, SessionId, TurnId
-from fairlead.model.insight import Insight
+from fairlead.model.insight import UsageStats
 from fairlead.model.store import Batch, ForkPoint, Lease, NewEntry, Store, Summary
 from fairlead.testing.store_conformance import Stores, new_session
 
@@ -18,7 +18,10 @@ HOUR = 3_600_000
 NOON = 20_000 * 24 * HOUR + 12 * HOUR
 """2024-10-04 at noon, UTC."""
 ID = EventId("r/0/x")
-USAGE = {"opus": ev.Usage(input=10, output=5, cache_read=3, cache_write=2, cost_usd=0.5), "haiku": ev.Usage(output=1)}
+USAGE = {
+    "opus": ev.ModelUsage(input=10, output=5, cache_read=3, cache_write=2, cost_usd=0.5),
+    "haiku": ev.ModelUsage(output=1),
+}
 
 
 class Log:
@@ -60,7 +63,7 @@ def called(call: str, name: str) -> ev.ToolCalled:
     return ev.ToolCalled(id=ID, call=CallId(call), name=name, input={}, message=MessageId("m"))
 
 
-async def counted(store: Store, offset: int = 0) -> Insight:
+async def counted(store: Store, offset: int = 0) -> UsageStats:
     await store.indexed()
     return await store.insight(0, NOON + 1000 * 24 * HOUR, offset)
 
@@ -70,7 +73,7 @@ class InsightConformance:
         store = await make_store()
         one, two = await Log.new(store), await Log.new(store, "/q")
         await one.tell(NOON, ended(usage=USAGE, duration_ms=100), ended("failed", usage=USAGE))
-        await one.tell(NOON + 24 * HOUR, ended("cancelled", usage={"opus": ev.Usage(input=1)}))
+        await one.tell(NOON + 24 * HOUR, ended("cancelled", usage={"opus": ev.ModelUsage(input=1)}))
         await two.tell(NOON, ended(cost_usd=0.25))
         found = await counted(store)
         spent = [(row.day, row.project, row.model, row.input, row.output, row.cost_usd) for row in found.spent]
@@ -90,7 +93,7 @@ class InsightConformance:
 
     async def test_a_turn_whose_models_have_no_price_costs_what_it_costs(self, make_store: Stores) -> None:
         store = await make_store()
-        await (await Log.new(store)).tell(NOON, ended(usage={"opus": ev.Usage(input=7)}, cost_usd=0.25))
+        await (await Log.new(store)).tell(NOON, ended(usage={"opus": ev.ModelUsage(input=7)}, cost_usd=0.25))
         spent = {row.model: (row.input, row.cost_usd) for row in (await counted(store)).spent}
         assert spent == {"opus": (7, 0.0), "": (0, 0.25)}
 

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from fairlead.sessions.threads import Node, Working, fold, tree
+from fairlead.sessions.threads import ThreadNode, Working, fold, tree
 
 Record = dict[str, Any]
 
@@ -71,7 +71,7 @@ def address(page: str, session: str) -> str:
     return f"{scheme}://{parts.netloc}/api/claude/sessions/{session}/subscribe"
 
 
-def build_tree(records: Sequence[Mapping[str, Any]]) -> list[Node]:
+def build_tree(records: Sequence[Mapping[str, Any]]) -> list[ThreadNode]:
     return tree(records)
 
 

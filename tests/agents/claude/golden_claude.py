@@ -14,7 +14,7 @@ import msgspec
 from fairlead.agents.claude.interpreter import ClaudeInterpreter
 from fairlead.agents.claude.markers import interrupt_marker
 from fairlead.model import events
-from fairlead.model.agents import Outcome, Record
+from fairlead.model.agents import Interpretation, Record
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Origin
 
@@ -36,7 +36,7 @@ def raw(message: Any) -> bytes:
     return json.dumps(message, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def feed(interpreter: ClaudeInterpreter, given: Input, number: int) -> Outcome:
+def feed(interpreter: ClaudeInterpreter, given: Input, number: int) -> Interpretation:
     """One input of a case; `number` makes the cause of an exit."""
     ((kind, what),) = given.items()
     if kind == "exit":
@@ -56,7 +56,7 @@ class Log:
         self.dropped: set[int] = set()
         self._number = 0
 
-    def add(self, given: Input) -> Outcome:
+    def add(self, given: Input) -> Interpretation:
         self._number += 1
         outcome = feed(self.interpreter, given, self._number)
         for event in outcome.events:

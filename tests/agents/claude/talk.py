@@ -101,7 +101,7 @@ def said(*given: Input) -> Log:
 
 def kinds(log: Log, kept: bool = False) -> list[str]:
     """The events' kinds, without the records that were only kept."""
-    return [ev.kind_of(event) for event in log.events if kept or not isinstance(event, ev.RecordKept)]
+    return [ev.kind_of(event) for event in log.events if kept or not isinstance(event, ev.RecordStored)]
 
 
 def the(log: Log, kind: type[Any]) -> Any:

@@ -67,7 +67,7 @@ def test_what_was_streamed_is_let_go_once_it_is_whole(case: str) -> None:
             assert (seq in log.dropped) == ((event.message, event.block) in whole)
     for seq in log.dropped:
         gone = by_seq[seq]
-        assert isinstance(gone, ev.Delta) or (isinstance(gone, ev.RecordKept) and gone.record == "stream_event")
+        assert isinstance(gone, ev.Delta) or (isinstance(gone, ev.RecordStored) and gone.record == "stream_event")
     for event in log.events:
         if isinstance(event, ev.Text | ev.Thinking):
             marked = [by_seq[seq] for seq, _ in event.marks]
@@ -116,7 +116,7 @@ def test_what_a_subagent_does_carries_its_name() -> None:
         child = the(log, ev.SubagentStarted).child
         inner = [event for event in all_of(log, ev.ToolCalled) if event.subagent is not None]
         assert [event.subagent for event in inner] == [child]
-        assert the(log, ev.PermissionAsked).subagent == child
+        assert the(log, ev.PermissionRequested).subagent == child
         assert the(log, ev.SubagentEnded).status == "completed"
 
 
@@ -276,7 +276,7 @@ def test_what_is_no_conversation_is_not_shown_as_such() -> None:
     (own,) = [event for event in all_of(log, ev.UserMessage) if "an order of the agent" in str(event.content)]
     assert (own.synthetic, own.via) == (True, "agent")
     assert "an old prompt" not in str([event.content for event in all_of(log, ev.UserMessage)])
-    kept = {event.record for event in all_of(log, ev.RecordKept)}
+    kept = {event.record for event in all_of(log, ev.RecordStored)}
     assert kept >= {"streamlined_text", "streamlined_tool_use_summary"}
     assert not kept & {"keep_alive", "control_request", "control_response", "control_cancel_request"}
 
@@ -338,7 +338,7 @@ def test_a_success_has_its_text_and_its_structured_output() -> None:
 @pytest.mark.rules("S004-325", "S004-346")
 def test_unknown_records_and_blocks_are_kept_and_said_to_be_unknown() -> None:
     unknown = [
-        (event.record, event.subtype) for event in all_of(log_of("every-type"), ev.RecordKept) if not event.known
+        (event.record, event.subtype) for event in all_of(log_of("every-type"), ev.RecordStored) if not event.known
     ]
     assert unknown == [
         ("assistant", "new_block"),
@@ -350,7 +350,7 @@ def test_unknown_records_and_blocks_are_kept_and_said_to_be_unknown() -> None:
 
 @pytest.mark.rules("S004-151", "S004-157")
 def test_a_permission_keeps_what_else_the_agent_said_of_it() -> None:
-    asked = the(log_of("every-type"), ev.PermissionAsked)
+    asked = the(log_of("every-type"), ev.PermissionRequested)
     assert (asked.title, asked.reason, asked.blocked_path) == ("show the state", "workingDir", "/etc")
     assert asked.suggestions == ("Bash(git:*)", "Read")
     assert asked.data["mcp_server"] == "none"

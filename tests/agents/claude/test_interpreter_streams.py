@@ -37,7 +37,7 @@ def test_deltas_carry_running_offsets_and_the_block_names_them() -> None:
 
 def test_the_frame_of_a_message_goes_with_the_next_event_after_its_stop() -> None:
     log = said(prompt(), start(), *streamed("a"), assistant(text("a")), stream("content_block_stop", index=0), *stop())
-    frame = {seq for seq, event in log.told if isinstance(event, ev.RecordKept)}
+    frame = {seq for seq, event in log.told if isinstance(event, ev.RecordStored)}
     assert len(frame) == 5
     assert not log.dropped & frame
     log.add(result())
@@ -46,7 +46,7 @@ def test_the_frame_of_a_message_goes_with_the_next_event_after_its_stop() -> Non
 
 def test_the_next_message_ends_one_that_got_no_stop() -> None:
     log = said(prompt(), start("msg_1"), *streamed("a"), assistant(text("a")), start("msg_2"))
-    kept = [seq for seq, event in log.told if isinstance(event, ev.RecordKept)]
+    kept = [seq for seq, event in log.told if isinstance(event, ev.RecordStored)]
     assert kept[0] in log.dropped and kept[1] in log.dropped
     assert kept[2] not in log.dropped
 
@@ -138,13 +138,13 @@ def test_a_delta_of_an_unknown_kind_is_kept_and_goes_with_its_message() -> None:
         result(),
     )
     assert not any(isinstance(event, ev.Delta) for event in log.events)
-    kept = {seq for seq, event in log.told if isinstance(event, ev.RecordKept)}
+    kept = {seq for seq, event in log.told if isinstance(event, ev.RecordStored)}
     assert kept == log.dropped
 
 
 def test_a_delta_before_any_start_is_kept() -> None:
     log = said(prompt(), piece(0, "lost"))
-    assert the(log, ev.RecordKept).subtype == "content_block_delta"
+    assert the(log, ev.RecordStored).subtype == "content_block_delta"
 
 
 def test_a_delta_makes_its_block_if_no_start_did() -> None:

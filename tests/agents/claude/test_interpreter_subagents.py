@@ -80,7 +80,7 @@ def test_a_result_ends_its_call_with_both_forms_of_it() -> None:
 def test_a_second_result_of_a_call_is_only_kept() -> None:
     log = said(prompt(), assistant(use("toolu_1")), result_of("toolu_1"), result_of("toolu_1", "again"))
     assert the(log, ev.ToolEnded).content == "ok"
-    assert all_of(log, ev.RecordKept)[-1].subtype == "tool_result"
+    assert all_of(log, ev.RecordStored)[-1].subtype == "tool_result"
 
 
 def test_a_result_of_a_call_from_before_our_time_is_told() -> None:
@@ -379,7 +379,7 @@ def test_a_permission_of_a_subagent_is_known_by_its_call_or_its_agent() -> None:
         assistant(use("toolu_in"), message="m", parent=T),
         permission("r2", call="toolu_in"),
     )
-    assert [event.subagent for event in all_of(log, ev.PermissionAsked)] == [CHILD, CHILD]
+    assert [event.subagent for event in all_of(log, ev.PermissionRequested)] == [CHILD, CHILD]
     assert all_of(log, ev.TurnStarted)[-1].trigger == "agent"
 
 

@@ -26,7 +26,7 @@ from agents.claude.talk import (
 from fairlead.agents.claude.interpreter import ClaudeInterpreter
 from fairlead.agents.claude.markers import interrupt_marker
 from fairlead.model import events as ev
-from fairlead.model.agents import Interpreter, Outcome, Record
+from fairlead.model.agents import Interpretation, Interpreter, Record
 from fairlead.model.ids import EventId, turn_id
 
 
@@ -42,7 +42,7 @@ def test_init_is_told_when_it_says_something_new() -> None:
     log = said(prompt(), init(slash_commands=["compact"]), result(), prompt(), init(slash_commands=["compact"]))
     ready = the(log, ev.AgentReady)
     assert (ready.version, ready.mode, ready.tools, ready.commands) == ("2.1.325", "default", ("Bash",), ("compact",))
-    assert all_of(log, ev.RecordKept)[-1].subtype == "init"
+    assert all_of(log, ev.RecordStored)[-1].subtype == "init"
     log.run([result(), prompt(), init(tools=["Bash", "Read"], slash_commands=["compact"])])
     assert all_of(log, ev.AgentReady)[-1].tools == ("Bash", "Read")
     assert all_of(log, ev.ModeChanged) == []
@@ -145,7 +145,7 @@ def test_progress_of_a_tool_is_told_under_its_call() -> None:
         ("toolu_y", None),
     ]
     assert (progress[3].elapsed_s, progress[3].note, progress[3].name) == (3, "line", "Bash")
-    assert [event.subtype for event in all_of(log, ev.RecordKept)] == ["hook_progress", ""]
+    assert [event.subtype for event in all_of(log, ev.RecordStored)] == ["hook_progress", ""]
 
 
 # --- what a person is asked ------------------------------------------------------------------------------------
@@ -172,18 +172,18 @@ def test_a_plan_is_found_in_the_request_or_in_the_call() -> None:
 )
 def test_suggestions_that_are_no_rules_give_none(suggestions: Any) -> None:
     asked = permission("r1", permission_suggestions=suggestions)
-    assert the(said(prompt(), asked), ev.PermissionAsked).suggestions == ()
+    assert the(said(prompt(), asked), ev.PermissionRequested).suggestions == ()
 
 
 def test_the_same_suggestion_twice_is_one() -> None:
     rule = {"type": "addRules", "behavior": "allow", "rules": [{"toolName": "Bash", "ruleContent": "ls:*"}]}
     asked = permission("r1", permission_suggestions=[rule, rule])
-    assert the(said(prompt(), asked), ev.PermissionAsked).suggestions == ("Bash(ls:*)",)
+    assert the(said(prompt(), asked), ev.PermissionRequested).suggestions == ("Bash(ls:*)",)
 
 
 def test_a_request_that_comes_again_is_asked_once() -> None:
     log = said(prompt(), permission("r1"), permission("r1"))
-    assert len(all_of(log, ev.PermissionAsked)) == 1
+    assert len(all_of(log, ev.PermissionRequested)) == 1
 
 
 def test_other_and_malformed_control_requests_are_no_events() -> None:
@@ -231,9 +231,9 @@ def test_an_interrupt_cancels_the_turn_it_was_asked_in_and_no_other() -> None:
 
 def test_the_marker_is_no_event_and_means_nothing_from_the_agent() -> None:
     interpreter = ClaudeInterpreter(SESSION)
-    assert interpreter.step(Record(interrupt_marker("c"), "gateway")) == Outcome()
+    assert interpreter.step(Record(interrupt_marker("c"), "gateway")) == Interpretation()
     (kept,) = interpreter.step(Record(interrupt_marker("c"))).events
-    assert isinstance(kept, ev.RecordKept)
+    assert isinstance(kept, ev.RecordStored)
     assert not kept.known
 
 
@@ -289,7 +289,7 @@ def test_two_equal_lines_of_the_wire_are_two_records() -> None:
     first = interpreter.step(Record(b"not json")).events
     second = interpreter.step(Record(b"not json")).events
     assert [event.id for event in first] != [event.id for event in second]
-    assert isinstance(first[0], ev.RecordKept)
+    assert isinstance(first[0], ev.RecordStored)
     assert (first[0].record, first[0].known) == ("garbage", False)
 
 
@@ -297,7 +297,7 @@ def test_a_row_of_a_transcript_without_a_uuid_is_one_however_often_it_is_read() 
     interpreter = ClaudeInterpreter(SESSION)
     row = Record(raw({"type": "queue-operation", "operation": "enqueue"}), "transcript")
     assert len(interpreter.step(row).events) == 1
-    assert interpreter.step(row) == Outcome()
+    assert interpreter.step(row) == Interpretation()
 
 
 def test_records_are_known_again_by_their_uuid() -> None:

@@ -51,7 +51,7 @@ def test_the_transcript_of_what_the_wire_brought_adds_nothing_to_the_conversatio
     # The prompts of these recordings had no uuid: their rows are not ours to recognise, and a subagent's root neither.
     rows = [given for given in rows if given["transcript"]["type"] != "user" or "toolUseResult" in given["transcript"]]
     wire.run(rows)
-    new = [event for event in wire.events[before:] if not isinstance(event, ev.RecordKept | ev.Notice)]
+    new = [event for event in wire.events[before:] if not isinstance(event, ev.RecordStored | ev.Notice)]
     assert [ev.kind_of(event) for event in new] == []
 
 
@@ -284,7 +284,7 @@ def test_a_block_that_was_written_twice_is_told_once_and_both_rows_are_kept() ->
         ("msg_2", 0, "same"),
     ]
     assert len(all_of(log, ev.Thinking)) == 1
-    assert [event.record for event in all_of(log, ev.RecordKept)] == ["assistant", "assistant"]
+    assert [event.record for event in all_of(log, ev.RecordStored)] == ["assistant", "assistant"]
 
 
 def test_on_the_wire_two_blocks_that_say_the_same_are_two() -> None:

@@ -2,34 +2,34 @@
 
 from pathlib import Path
 
-from fairlead.agents.claude.turns import TABLE, Action, Phase, Signal, diagram
+from fairlead.agents.claude.turns import TABLE, TurnAction, TurnPhase, TurnSignal, diagram
 
 DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "explanation" / "turns.md"
 
 
 def test_every_phase_knows_every_signal() -> None:
-    assert set(TABLE) == {(phase, sign) for phase in Phase for sign in Signal}
+    assert set(TABLE) == {(phase, sign) for phase in TurnPhase for sign in TurnSignal}
 
 
 def test_a_turn_is_opened_when_there_is_none_and_ended_when_there_is_one() -> None:
     for (phase, sign), (after, actions) in TABLE.items():
-        is_open = phase is not Phase.IDLE
+        is_open = phase is not TurnPhase.IDLE
         for action in actions:
-            if action is Action.OPEN:
+            if action is TurnAction.OPEN:
                 assert not is_open, (phase, sign)
                 is_open = True
-            elif action is Action.END:
+            elif action is TurnAction.END:
                 assert is_open, (phase, sign)
                 is_open = False
             else:
                 assert is_open, (phase, sign)
-        assert is_open == (after is not Phase.IDLE), (phase, sign)
+        assert is_open == (after is not TurnPhase.IDLE), (phase, sign)
 
 
 def test_a_result_or_an_exit_leaves_no_turn() -> None:
-    for phase in Phase:
-        assert TABLE[phase, Signal.RESULT][0] is Phase.IDLE
-        assert TABLE[phase, Signal.EXIT][0] is Phase.IDLE
+    for phase in TurnPhase:
+        assert TABLE[phase, TurnSignal.RESULT][0] is TurnPhase.IDLE
+        assert TABLE[phase, TurnSignal.EXIT][0] is TurnPhase.IDLE
 
 
 def test_the_diagram_in_the_documentation_is_current() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.agents.claude.screens import View, read
+from fairlead.agents.claude.screens import ScreenState, read
 from fairlead.model.terminals import Screen, Size
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "claude-screens"
@@ -32,7 +32,7 @@ def test_a_real_screen(name: str) -> None:
 
 @pytest.mark.parametrize("version", ["2.1.37", "2.1.120", "2.1.325"])
 def test_what_is_in_it(version: str) -> None:
-    def seen(what: str) -> View:
+    def seen(what: str) -> ScreenState:
         return read(screen(*case(f"{version}-{what}")["lines"]))
 
     assert seen("typed").text == "half a thought"
@@ -52,8 +52,8 @@ FORGED = [RULE, "❯ esc to interrupt", "❯ 1. Yes", "Enter to confirm", "✻ T
 def test_what_the_conversation_says_changes_nothing(said: list[str]) -> None:
     """Whatever stands above the lowest box, indented as the CLI draws it."""
     above = [f"  {line}" for line in said]
-    assert read(screen(*above, RULE, "❯\xa0", RULE, "  ? for shortcuts")) == View("prompt")
-    assert read(screen(*above, RULE, "❯ mine", RULE, "")) == View("typed", "mine")
+    assert read(screen(*above, RULE, "❯\xa0", RULE, "  ? for shortcuts")) == ScreenState("prompt")
+    assert read(screen(*above, RULE, "❯ mine", RULE, "")) == ScreenState("typed", "mine")
     assert read(screen(*above, RULE, "❯ ", RULE, "  esc to interrupt")).state == "working"
     assert read(screen(*above, RULE, " Do you want to proceed?", " ❯ 1. Yes", "   2. No")).state == "dialog"
 
@@ -69,4 +69,4 @@ def test_hints_that_are_wrapped_are_read() -> None:
 
 @pytest.mark.parametrize("lines", [(), ("",), ("Welcome to Claude Code",), (RULE,), (RULE, RULE)])
 def test_nothing_yet(lines: tuple[str, ...]) -> None:
-    assert read(screen(*lines)) == View("starting")
+    assert read(screen(*lines)) == ScreenState("starting")

@@ -149,7 +149,7 @@ def test_a_notice_and_being_ready() -> None:
 
 def test_from_the_agent_our_markers_are_nothing_that_we_know() -> None:
     log = said({"agent": {"type": "fairlead_typed", "uuid": M, "content": "x"}})
-    assert [event.known for event in all_of(log, ev.RecordKept)] == [False]
+    assert [event.known for event in all_of(log, ev.RecordStored)] == [False]
 
 
 STORY = [

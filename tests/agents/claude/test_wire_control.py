@@ -57,10 +57,10 @@ ASKS: list[tuple[c.Ask, dict[str, Any]]] = [
         c.Initialize(hooks={"Stop": (c.HookMatcher(hookCallbackIds=("h",)),)}),
         {"subtype": "initialize", "hooks": {"Stop": [{"hookCallbackIds": ["h"]}]}},
     ),
-    (c.Interrupt(), {"subtype": "interrupt"}),
+    (c.InterruptRequest(), {"subtype": "interrupt"}),
     (c.SetPermissionMode(mode="plan"), {"subtype": "set_permission_mode", "mode": "plan"}),
-    (c.SetModel(), {"subtype": "set_model"}),
-    (c.SetModel(model="default"), {"subtype": "set_model", "model": "default"}),
+    (c.SetModelRequest(), {"subtype": "set_model"}),
+    (c.SetModelRequest(model="default"), {"subtype": "set_model", "model": "default"}),
     (
         c.SetMaxThinkingTokens(max_thinking_tokens=None),
         {"subtype": "set_max_thinking_tokens", "max_thinking_tokens": None},
@@ -82,10 +82,10 @@ ASKS: list[tuple[c.Ask, dict[str, Any]]] = [
     (
         c.McpSetServers(
             servers={
-                "a": c.McpServer(type="stdio", command="x", args=("-y",), env={"K": "v"}),
-                "b": c.McpServer(type="sse", url="http://127.0.0.1/s"),
-                "c": c.McpServer(type="http", url="http://127.0.0.1/h"),
-                "d": c.McpServer(type="sdk"),
+                "a": c.McpServerConfig(type="stdio", command="x", args=("-y",), env={"K": "v"}),
+                "b": c.McpServerConfig(type="sse", url="http://127.0.0.1/s"),
+                "c": c.McpServerConfig(type="http", url="http://127.0.0.1/h"),
+                "d": c.McpServerConfig(type="sdk"),
             }
         ),
         {
@@ -116,7 +116,7 @@ def test_each_request_is_exact(ask: c.Ask, expected: dict[str, Any]) -> None:
 
 def test_an_interrupt_is_exactly_the_seeds_line() -> None:
     line = b'{"type":"control_request","request_id":"r1","request":{"subtype":"interrupt"}}\n'
-    assert c.request_line("r1", c.Interrupt()) == line
+    assert c.request_line("r1", c.InterruptRequest()) == line
 
 
 @pytest.mark.rules("S004-205")
@@ -231,23 +231,23 @@ def test_a_malformed_request_is_refused_in_words(fields: dict[str, Any]) -> None
 
 @pytest.mark.rules("S004-128", "S004-158", "S004-160")
 def test_an_allow_always_carries_the_input() -> None:
-    line = c.answer_line("r1", c.Allow(updatedInput={"command": "ls"}))
+    line = c.answer_line("r1", c.AllowTool(updatedInput={"command": "ls"}))
     assert line == (
         b'{"type":"control_response","response":{"subtype":"success","request_id":"r1",'
         b'"response":{"behavior":"allow","updatedInput":{"command":"ls"}}}}\n'
     )
-    assert answer(c.answer_line("r1", c.Allow(updatedInput={})))["response"] == {
+    assert answer(c.answer_line("r1", c.AllowTool(updatedInput={})))["response"] == {
         "behavior": "allow",
         "updatedInput": {},
     }
-    named = c.Allow(updatedInput={}, toolUseID="t")
+    named = c.AllowTool(updatedInput={}, toolUseID="t")
     assert answer(c.answer_line("r1", named))["response"]["toolUseID"] == "t"
 
 
 @pytest.mark.rules("S004-163")
 def test_a_deny_always_carries_its_message() -> None:
-    assert answer(c.answer_line("r1", c.Deny(message="")))["response"] == {"behavior": "deny", "message": ""}
-    full = c.Deny(message="no", interrupt=True, toolUseID="t")
+    assert answer(c.answer_line("r1", c.DenyTool(message="")))["response"] == {"behavior": "deny", "message": ""}
+    full = c.DenyTool(message="no", interrupt=True, toolUseID="t")
     assert answer(c.answer_line("r1", full))["response"] == {
         "behavior": "deny",
         "message": "no",
@@ -260,7 +260,7 @@ def test_a_deny_always_carries_its_message() -> None:
 def test_the_seeds_example_answer_is_exact() -> None:
     rules = (c.PermissionRule("Bash", "git:*"),)
     update = c.AddRules(rules=rules, behavior="allow", destination="session")
-    allow = c.Allow(updatedInput={"command": "git status"}, updatedPermissions=(update,))
+    allow = c.AllowTool(updatedInput={"command": "git status"}, updatedPermissions=(update,))
     assert answer(c.answer_line("r1", allow))["response"] == {
         "behavior": "allow",
         "updatedInput": {"command": "git status"},
@@ -276,7 +276,7 @@ def test_the_seeds_example_answer_is_exact() -> None:
 
 
 def sent_update(update: c.PermissionUpdate) -> Any:
-    allow = c.Allow(updatedInput={}, updatedPermissions=(update,))
+    allow = c.AllowTool(updatedInput={}, updatedPermissions=(update,))
     return answer(c.answer_line("r1", allow))["response"]["updatedPermissions"][0]
 
 
@@ -293,7 +293,7 @@ def test_every_permission_update_is_exact() -> None:
         "behavior": "ask",
         "destination": "projectSettings",
     }
-    mode = c.SetMode(mode="plan", destination="localSettings")
+    mode = c.SetModeUpdate(mode="plan", destination="localSettings")
     assert sent_update(mode) == {"type": "setMode", "mode": "plan", "destination": "localSettings"}
     add = c.AddDirectories(directories=("/srv",), destination="session")
     assert sent_update(add) == {"type": "addDirectories", "directories": ["/srv"], "destination": "session"}

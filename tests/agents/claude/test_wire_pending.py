@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from fairlead.agents.claude.control import BadAnswer
 from fairlead.agents.claude.pending import PendingRequests, default_timeout
-from fairlead.agents.claude.records import Answered
-from fairlead.model.errors import AgentGone, AgentRefused, AgentTimeout
+from fairlead.agents.claude.records import ControlAnswer
+from fairlead.model.errors import AgentNotRunning, AgentRefused, AgentTimeout
 
 
-def success(request_id: str, response: Any = None) -> Answered:
-    return Answered(subtype="success", request_id=request_id, response=response)
+def success(request_id: str, response: Any = None) -> ControlAnswer:
+    return ControlAnswer(subtype="success", request_id=request_id, response=response)
 
 
 @pytest.mark.rules("S004-127", "S004-298")
@@ -71,10 +71,10 @@ def test_closing_fails_all_and_takes_nothing_more() -> None:
     pending: PendingRequests[str] = PendingRequests()
     pending.add("r1", "interrupt", "a", now=0)
     (over,) = pending.close("It exited with code 1.")
-    assert isinstance(over.error, AgentGone)
+    assert isinstance(over.error, AgentNotRunning)
     assert over.error.message == "It exited with code 1."
     assert pending.close() == []
-    with pytest.raises(AgentGone):
+    with pytest.raises(AgentNotRunning):
         pending.add("r2", "interrupt", "b", now=0)
 
 
@@ -93,7 +93,7 @@ def test_an_error_answer_fails_its_request_and_brings_the_permissions_that_wait(
     pending: PendingRequests[str] = PendingRequests()
     pending.add("r1", "initialize", "a", now=0)
     request = {"type": "control_request", "request_id": "q", "request": {"subtype": "can_use_tool"}}
-    answer = Answered(
+    answer = ControlAnswer(
         subtype="error",
         request_id="r1",
         error="Already initialized",
@@ -108,7 +108,7 @@ def test_an_error_answer_fails_its_request_and_brings_the_permissions_that_wait(
 def test_an_error_without_words_still_fails_its_request() -> None:
     pending: PendingRequests[str] = PendingRequests()
     pending.add("r1", "interrupt", "a", now=0)
-    settled = pending.settle(Answered(subtype="error", request_id="r1"))
+    settled = pending.settle(ControlAnswer(subtype="error", request_id="r1"))
     assert settled is not None and settled.error is not None
     assert settled.permissions == ()
 

@@ -231,7 +231,7 @@ def test_a_known_type_with_other_fields_is_unknown_and_no_error(line: dict[str, 
     "line", [b"", b"{", b"nonsense", b"[1]", b"7", b'"text"', b"null", b'{"a":}', b"\xff\xfe", b"[" * 100_000]
 )
 def test_what_is_no_object_is_garbage(line: bytes) -> None:
-    assert isinstance(decoding.decode(line), r.Garbage)
+    assert isinstance(decoding.decode(line), r.InvalidRecord)
 
 
 @pytest.mark.parametrize("line", [b"{}", b'{"type":null}', b'{"type":3,"uuid":4}', b'{"subtype":7}'])
@@ -270,7 +270,7 @@ TYPES = st.sampled_from([line["type"] for line, _ in LINES])
 
 @given(TYPES, st.dictionaries(KEYS, VALUES, max_size=5))
 def test_no_fields_make_the_decoder_raise(kind: str, fields: dict[str, Any]) -> None:
-    assert not isinstance(decoding.decode(json.dumps({**fields, "type": kind}).encode()), r.Garbage)
+    assert not isinstance(decoding.decode(json.dumps({**fields, "type": kind}).encode()), r.InvalidRecord)
 
 
 @given(st.dictionaries(st.text(min_size=1).filter(lambda key: not key.isascii()), VALUES, max_size=3))
@@ -296,7 +296,7 @@ def test_every_record_of_the_recorded_traffic_is_known() -> None:
         for given_ in inputs(case)
         for kind, message in given_.items()
         if kind in ("agent", "transcript")
-        if isinstance(decoding.decode(raw(message)), r.UnknownRecord | r.Garbage)
+        if isinstance(decoding.decode(raw(message)), r.UnknownRecord | r.InvalidRecord)
     }
     assert odd == set()
 

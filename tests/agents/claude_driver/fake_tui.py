@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from fairlead.model.agents import Exit
-from fairlead.model.errors import AgentGone, Busy
-from fairlead.model.terminals import Output, Program, Screen, Size, Terminal
+from fairlead.model.errors import AgentNotRunning, Busy
+from fairlead.model.terminals import Program, Screen, Size, Terminal, TerminalOutput
 from fairlead.testing.clock import ManualClock
 
 RULE = "─" * 60
@@ -65,7 +65,7 @@ class FakeTui:
 
     async def write(self, data: bytes) -> None:
         if not self.running:
-            raise AgentGone("ended")
+            raise AgentNotRunning("ended")
         self.writes.append(data)
         self._take(data)
         self.draw()
@@ -73,8 +73,8 @@ class FakeTui:
     def resize(self, size: Size, who: str = "") -> None:
         pass
 
-    async def watch(self, who: str = "", raw: bool = False) -> AsyncGenerator[Output, None]:
-        yield Output(b"")
+    async def watch(self, who: str = "", raw: bool = False) -> AsyncGenerator[TerminalOutput, None]:
+        yield TerminalOutput(b"")
 
     def say(self, text: str) -> None:
         pass

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from auth.memory import Dice, MemoryDocuments
-from fairlead.agents.claude.hooks import Handler, HookDesk, HookPost
+from fairlead.agents.claude.hooks import Handler, HookEndpoint, HookServer
 from fairlead.auth.credentials import Credentials
 from fairlead.model.ids import SessionId
 from fairlead.model.routes import ClientProtocol
-from fairlead.server.app import App, Parts
+from fairlead.server.app import App, AppConfig
 from fairlead.server.binding import Binding, house_of, open_sockets
-from fairlead.server.runner import Runner
+from fairlead.server.runner import ServerRunner
 from fairlead.system.clock import Clock, SystemClock
 from patience import PATIENCE
 from server.fakes import FakeGateway
@@ -27,13 +27,13 @@ SESSION = SessionId("6a1f0b6e-5f5c-4c55-9a44-000000000001")
 
 @dataclass
 class House:
-    desk: HookDesk
+    desk: HookServer
     url: str
     port: int
-    runner: Runner
+    runner: ServerRunner
     done: asyncio.Task[None]
 
-    def open(self, handlers: Mapping[str, Handler]) -> HookPost:
+    def open(self, handlers: Mapping[str, Handler]) -> HookEndpoint:
         return self.desk.open(SESSION, handlers)
 
     async def stop(self) -> None:
@@ -51,9 +51,9 @@ async def house(clock: Clock | None = None, port: int = 0, binding: Binding | No
     sockets = open_sockets(chosen)
     found = sockets[0].getsockname()[1]
     url = f"{'https' if chosen.tls_cert else 'http'}://127.0.0.1:{found}"
-    desk = HookDesk(credentials.agents, url, clock or system, str(chosen.tls_cert or ""))
+    desk = HookServer(credentials.agents, url, clock or system, str(chosen.tls_cert or ""))
     app = App(
-        Parts(
+        AppConfig(
             protocols=(),
             inbound=(ClientProtocol(name="claude", routes=desk.routes()),),
             gateway=FakeGateway(),
@@ -64,7 +64,7 @@ async def house(clock: Clock | None = None, port: int = 0, binding: Binding | No
             version="1.2.3",
         )
     )
-    runner = Runner(app, chosen, sockets, system)
+    runner = ServerRunner(app, chosen, sockets, system)
     done = asyncio.create_task(runner.serve())
     await runner.ready()
     try:

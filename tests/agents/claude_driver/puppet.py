@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 
 from fairlead.agents.claude.agent import ClaudeAgent
-from fairlead.model.agents import Ask, Child, Exit, Launch, Record, ToolCheck
+from fairlead.model.agents import Exit, Launch, PermissionRequest, ProcessInfo, Record, ToolCheck
 from fairlead.model.commands import Settings
-from fairlead.model.errors import AgentGone
+from fairlead.model.errors import AgentNotRunning
 from fairlead.model.ids import RequestId, SessionId
 from fairlead.model.policy import Behavior, Verdict
 from fairlead.system.pipes import Take
@@ -43,7 +43,7 @@ class FakeLink:
 
     async def send(self, data: bytes) -> None:
         if not self._running:
-            raise AgentGone("The agent reads no more.")
+            raise AgentNotRunning("The agent reads no more.")
         assert data.endswith(b"\n") and data.count(b"\n") == 1, data
         self.lines.append(data)
         message = msgspec.json.decode(data)
@@ -144,7 +144,7 @@ class MemorySink:
         await self.until(lambda: any(words in raw for raw in self.raws[start:]))
         return next(raw for raw in self.raws[start:] if words in raw)
 
-    async def started(self, child: Child) -> None:
+    async def started(self, child: ProcessInfo) -> None:
         self._note("started", child)
 
     async def records(self, batch: Sequence[Record]) -> None:
@@ -159,7 +159,7 @@ class MemorySink:
             raise self.verdict
         return self.verdict
 
-    async def asked(self, ask: Ask) -> None:
+    async def asked(self, ask: PermissionRequest) -> None:
         self._note("asked", ask)
 
     async def ask_cancelled(self, request: RequestId) -> None:

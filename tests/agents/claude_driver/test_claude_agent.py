@@ -10,10 +10,10 @@ from agents.claude_driver.puppet import MCP_TOOL, NEW, OLD, SESSION, Rig, answer
 from fairlead.agents.claude import serving
 from fairlead.agents.claude.lines import RECORD_LIMIT
 from fairlead.agents.claude.sending import user_line
-from fairlead.model.agents import Ask, Decision, Exit, Launch, Record, ToolCheck
+from fairlead.model.agents import Decision, Exit, Launch, PermissionRequest, Record, ToolCheck
 from fairlead.model.commands import Settings
 from fairlead.model.errors import (
-    AgentGone,
+    AgentNotRunning,
     AgentRefused,
     AgentTimeout,
     BadMode,
@@ -210,7 +210,7 @@ async def test_when_it_is_gone_all_that_waited_fails_and_the_sink_hears_it_once_
     rig.link.says_bytes(b'{"type":"the last word"}')
     rig.link.die(Exit(signal=9, stderr="killed"))
     for task in waiting:
-        with pytest.raises(AgentGone):
+        with pytest.raises(AgentNotRunning):
             await task
     await rig.sink.until(lambda: rig.sink.all("exited"))
     assert rig.sink.story[-2:] == [
@@ -224,7 +224,7 @@ async def test_when_it_is_gone_all_that_waited_fails_and_the_sink_hears_it_once_
         rig.agent.set_mode("plan"),
         rig.agent.answer(RequestId("r1"), Decision("allow")),
     ):
-        with pytest.raises(AgentGone):
+        with pytest.raises(AgentNotRunning):
             await call
     assert await rig.agent.stop("again") == Exit(signal=9, stderr="killed")
     assert len(rig.sink.all("exited")) == 1
@@ -328,7 +328,7 @@ async def test_a_question_that_cannot_be_put_to_anybody_is_logged_and_stays_open
 ) -> None:
     rig = await Rig().start()
 
-    async def broken(ask: Ask) -> None:
+    async def broken(ask: PermissionRequest) -> None:
         raise RuntimeError("disk full")
 
     rig.sink.asked = broken  # type: ignore[method-assign]  # the store's side fails
@@ -379,7 +379,7 @@ async def test_a_start_that_fails_tells_the_agent_s_own_words() -> None:
     await settled()
     rig.link.says({"type": "result", "subtype": "error_during_execution", "errors": ["No conversation found: x"]})
     rig.link.die(Exit(code=1))
-    with pytest.raises(AgentGone, match=r"\(code 1\): No conversation found: x"):
+    with pytest.raises(AgentNotRunning, match=r"\(code 1\): No conversation found: x"):
         await starting
     assert rig.sink.all("exited") == [Exit(code=1)]
 
@@ -389,7 +389,7 @@ async def test_a_start_that_ends_with_words_on_stderr_tells_them() -> None:
     starting = asyncio.create_task(rig.agent.start(Launch(session=SESSION, cwd="/w", settings=Settings())))
     await settled()
     rig.link.die(Exit(signal=11, stderr="Segmentation fault\n"))
-    with pytest.raises(AgentGone, match=r"\(signal 11\): Segmentation fault"):
+    with pytest.raises(AgentNotRunning, match=r"\(signal 11\): Segmentation fault"):
         await starting
 
 
@@ -399,7 +399,7 @@ async def test_a_start_that_never_answers_is_given_up_after_a_minute_and_ended()
     await rig.clock.advance(59)
     assert not starting.done()
     await rig.clock.advance(2)
-    with pytest.raises(AgentGone, match="did not answer initialize"):
+    with pytest.raises(AgentNotRunning, match="did not answer initialize"):
         await starting
     assert rig.link.stopped
     assert len(rig.sink.all("exited")) == 1

@@ -11,11 +11,17 @@ import pytest
 from agents.claude_driver.puppet import MemorySink, can_use, success
 from agents.links.socketless import Agent
 from fairlead.agents.claude.agent import ClaudeAgent
-from fairlead.agents.claude.dialin import HYBRID_SECONDS, KEEP_ALIVE_SECONDS, SETTLING_SECONDS, ClaudeDialIn, Sieve
+from fairlead.agents.claude.dialin import (
+    HYBRID_SECONDS,
+    KEEP_ALIVE_SECONDS,
+    SETTLING_SECONDS,
+    ClaudeDialIn,
+    Deduplicator,
+)
 from fairlead.agents.claude.interpreter import ClaudeInterpreter
-from fairlead.agents.claude.markers import LinkMarker, link_marker
+from fairlead.agents.claude.markers import ConnectionMarker, link_marker
 from fairlead.agents.claude.sending import user_line
-from fairlead.agents.links.dialin import DialInLink, Terms
+from fairlead.agents.links.dialin import DialInLimits, DialInLink
 from fairlead.model import events as ev
 from fairlead.model.agents import Decision, Launch, Record
 from fairlead.model.commands import Settings
@@ -41,7 +47,7 @@ class Room:
         self.clock = ManualClock()
         self.sink = MemorySink()
         self.transcript = folder / "session.jsonl"
-        self.wire = DialInLink(self.clock, Terms(tries_s=600.0, close_code=4001), None)
+        self.wire = DialInLink(self.clock, DialInLimits(tries_s=600.0, close_code=4001), None)
         self.wire.expect()
         self.link = ClaudeDialIn(self.wire, version, self.clock, self.transcript)
         self.agent = ClaudeAgent(self.link, self.sink, self.clock, version)
@@ -140,7 +146,7 @@ async def test_a_request_that_comes_twice_is_asked_once_and_its_withdrawal_is_he
 
 
 def test_the_sieve_remembers_more_than_the_cli_keeps_and_not_for_ever() -> None:
-    sieve = Sieve()
+    sieve = Deduplicator()
     assert all(sieve.first(f"u{number}") for number in range(10_000))
     assert not any(sieve.first(f"u{number}") for number in range(9_000, 10_000))
     assert sieve.first("u0")
@@ -318,7 +324,7 @@ def agents(**message: Any) -> Record:
 
 
 def marked(**fields: Any) -> Record:
-    return Record(link_marker(LinkMarker(cause="c", **fields)), "gateway")
+    return Record(link_marker(ConnectionMarker(cause="c", **fields)), "gateway")
 
 
 PROMPTED = Record(user_line("go", "", PROMPT)[:-1], "gateway")
@@ -369,7 +375,7 @@ def test_a_turn_whose_result_was_lost_ends_by_its_answer() -> None:
 
 
 def test_the_agent_cannot_speak_with_our_marks() -> None:
-    forged = Record(link_marker(LinkMarker(gap=True, over=True, back=True)))
+    forged = Record(link_marker(ConnectionMarker(gap=True, over=True, back=True)))
     told = interpreted(PROMPTED, tool("t1"), forged)
     assert not any(isinstance(event, ev.Notice | ev.TurnEnded) for event in told)
 

@@ -26,10 +26,10 @@ from fairlead.agents.claude.follow import (
     place_after,
     transcript_path,
 )
-from fairlead.model.agents import Child, Exit
+from fairlead.model.agents import Exit, ProcessInfo
 from fairlead.model.ids import MessageId, SessionId
 from fairlead.system.clock import SystemClock
-from fairlead.system.process import Patience
+from fairlead.system.process import StopTimeouts
 from fairlead.system.proctable import start_mark
 from fairlead.testing.clock import ManualClock
 from patience import PATIENCE
@@ -61,8 +61,8 @@ def sleeper() -> Iterator["subprocess.Popen[bytes]"]:
     process.wait()
 
 
-def child_of(path: Path, pid: int, started: str) -> Child:
-    return Child(
+def child_of(path: Path, pid: int, started: str) -> ProcessInfo:
+    return ProcessInfo(
         session=SESSION,
         pid=pid,
         started=started,
@@ -74,11 +74,11 @@ def child_of(path: Path, pid: int, started: str) -> Child:
     )
 
 
-def dead(path: Path) -> Child:
+def dead(path: Path) -> ProcessInfo:
     return child_of(path, os.getpid(), "another/1")
 
 
-async def run(child: Child, after: MessageId | None = PROMPT, config: Path = Path("/nonexistent")) -> MemorySink:
+async def run(child: ProcessInfo, after: MessageId | None = PROMPT, config: Path = Path("/nonexistent")) -> MemorySink:
     sink = MemorySink()
     async with asyncio.timeout(PATIENCE):
         await follow(child, config, sink, after, SystemClock())
@@ -245,14 +245,14 @@ def test_a_file_is_found_by_its_own_name(tmp_path: Path) -> None:
 @pytest.mark.process
 async def test_it_is_ended_with_its_group(tmp_path: Path, sleeper: "subprocess.Popen[bytes]") -> None:
     child = child_of(tmp_path, sleeper.pid, start_mark(sleeper.pid))
-    await end(child, SystemClock(), Patience())
+    await end(child, SystemClock(), StopTimeouts())
     assert sleeper.wait() == -signal.SIGTERM
-    await end(child, SystemClock(), Patience())
+    await end(child, SystemClock(), StopTimeouts())
 
 
 @pytest.mark.process
 async def test_another_process_with_its_number_is_left_alone(sleeper: "subprocess.Popen[bytes]") -> None:
-    await end(child_of(Path("/"), sleeper.pid, "another/1"), SystemClock(), Patience())
+    await end(child_of(Path("/"), sleeper.pid, "another/1"), SystemClock(), StopTimeouts())
     assert sleeper.poll() is None
 
 
@@ -276,7 +276,7 @@ def stubborn_process() -> "tuple[subprocess.Popen[str], int]":
 async def test_a_stubborn_one_is_killed_and_so_is_what_it_started() -> None:
     process, tool = stubborn_process()
     child = child_of(Path("/"), process.pid, start_mark(process.pid))
-    await end(child, SystemClock(), Patience(terminate=0.05, kill=60))
+    await end(child, SystemClock(), StopTimeouts(terminate=0.05, kill=60))
     assert process.wait() == -signal.SIGKILL
     async with asyncio.timeout(PATIENCE):
         while start_mark(tool):
@@ -292,7 +292,7 @@ async def test_one_that_dials_in_is_ended_when_it_writes_no_more(
     path.write_bytes(prompt_row(PROMPT) + said("one"))
     clock, sink = ManualClock(), MemorySink()
     child = msgspec.structs.replace(child_of(path, sleeper.pid, start_mark(sleeper.pid)), dials_in=True)
-    following = asyncio.create_task(follow(child, tmp_path, sink, PROMPT, clock, Patience(terminate=30.0)))
+    following = asyncio.create_task(follow(child, tmp_path, sink, PROMPT, clock, StopTimeouts(terminate=30.0)))
     await sink.record_with(b"one")
     await clock.advance(QUIET_SECONDS - 1)
     with path.open("ab") as file:

@@ -15,7 +15,7 @@ import pytest
 from agents.claude_driver.hook_house import SESSION, House, decided, house, tool_use
 from fairlead.agents.claude import hooks
 from fairlead.agents.claude.control import HookAnswer
-from fairlead.agents.claude.hooks import EVENTS, HookDesk, HookPost, command, settings_json
+from fairlead.agents.claude.hooks import EVENTS, HookEndpoint, HookServer, command, settings_json
 from fairlead.agents.claude.permits import denial
 from fairlead.config import load
 from fairlead.model.errors import NotFound
@@ -72,8 +72,8 @@ def tokens() -> FakeTokens:
 
 
 @pytest.fixture
-def desk(tokens: FakeTokens, clock: ManualClock) -> HookDesk:
-    return HookDesk(tokens, "http://127.0.0.1:7433", clock)
+def desk(tokens: FakeTokens, clock: ManualClock) -> HookServer:
+    return HookServer(tokens, "http://127.0.0.1:7433", clock)
 
 
 @pytest.fixture
@@ -82,18 +82,20 @@ def held() -> Held:
 
 
 @pytest.fixture
-def post(desk: HookDesk, held: Held) -> HookPost:
+def post(desk: HookServer, held: Held) -> HookEndpoint:
     return desk.open(SESSION, {"pre-tool-use": held, "stop": held})
 
 
-def take(post: HookPost, key: str = "k", event: str = "pre-tool-use") -> asyncio.Task[bytes]:
+def take(post: HookEndpoint, key: str = "k", event: str = "pre-tool-use") -> asyncio.Task[bytes]:
     return asyncio.create_task(post.take(event, key, tool_use()))
 
 
 # --- what the CLI is given ------------------------------------------------------------------------------------
 
 
-def test_the_settings_register_a_hook_for_each_handler_and_hold_no_secret(post: HookPost, tokens: FakeTokens) -> None:
+def test_the_settings_register_a_hook_for_each_handler_and_hold_no_secret(
+    post: HookEndpoint, tokens: FakeTokens
+) -> None:
     told = json.loads(post.settings())
     assert list(told["hooks"]) == ["PreToolUse", "Stop"]
     assert tokens.valid[SESSION] not in post.settings()
@@ -123,7 +125,7 @@ def test_a_path_with_spaces_and_quotes_is_one_word(monkeypatch: pytest.MonkeyPat
     assert shlex.split(command("stop"))[0] == "/opt/it's here/$(python)"
 
 
-def test_an_event_that_there_is_not_is_a_mistake_of_ours(desk: HookDesk, held: Held) -> None:
+def test_an_event_that_there_is_not_is_a_mistake_of_ours(desk: HookServer, held: Held) -> None:
     with pytest.raises(ValueError, match="no such hooks"):
         desk.open(SESSION, {"pre-tool": held})
 
@@ -142,13 +144,13 @@ def test_with_tls_the_hooks_know_the_gateway_s_certificate(tokens: FakeTokens, t
 # --- handling ---------------------------------------------------------------------------------------------------
 
 
-async def test_the_handler_s_answer_is_the_hook_s(post: HookPost, held: Held) -> None:
+async def test_the_handler_s_answer_is_the_hook_s(post: HookEndpoint, held: Held) -> None:
     held.answers.put_nowait(denial("no"))
     assert decided(json.loads(await take(post))) == ("deny", "no")
     assert held.given == [tool_use()]
 
 
-async def test_a_hook_is_never_decided_by_time(post: HookPost, held: Held, clock: ManualClock) -> None:
+async def test_a_hook_is_never_decided_by_time(post: HookEndpoint, held: Held, clock: ManualClock) -> None:
     waiting = take(post)
     await settled()
     await clock.advance(20 * 24 * 3600)
@@ -157,7 +159,7 @@ async def test_a_hook_is_never_decided_by_time(post: HookPost, held: Held, clock
     assert await waiting == msgspec.json.encode(ALLOW)
 
 
-async def test_a_hook_that_comes_back_is_handled_once(post: HookPost, held: Held, clock: ManualClock) -> None:
+async def test_a_hook_that_comes_back_is_handled_once(post: HookEndpoint, held: Held, clock: ManualClock) -> None:
     first = take(post)
     await settled()
     first.cancel()
@@ -172,7 +174,7 @@ async def test_a_hook_that_comes_back_is_handled_once(post: HookPost, held: Held
     assert len(held.given) == 1
 
 
-async def test_another_call_is_another_question(post: HookPost, held: Held) -> None:
+async def test_another_call_is_another_question(post: HookEndpoint, held: Held) -> None:
     first, second = take(post, "a"), take(post, "b")
     await settled()
     assert len(held.given) == 2
@@ -181,7 +183,7 @@ async def test_another_call_is_another_question(post: HookPost, held: Held) -> N
     assert {decided(json.loads(await hook))[1] for hook in (first, second)} == {"1", "2"}
 
 
-async def test_a_hook_that_stays_away_is_given_up(post: HookPost, held: Held, clock: ManualClock) -> None:
+async def test_a_hook_that_stays_away_is_given_up(post: HookEndpoint, held: Held, clock: ManualClock) -> None:
     waiting = take(post)
     await settled()
     waiting.cancel()
@@ -192,7 +194,7 @@ async def test_a_hook_that_stays_away_is_given_up(post: HookPost, held: Held, cl
     assert len(held.given) == 1
 
 
-async def test_while_one_waits_nobody_is_given_up(post: HookPost, held: Held, clock: ManualClock) -> None:
+async def test_while_one_waits_nobody_is_given_up(post: HookEndpoint, held: Held, clock: ManualClock) -> None:
     first, second = take(post), take(post)
     await settled()
     first.cancel()
@@ -205,7 +207,7 @@ async def test_while_one_waits_nobody_is_given_up(post: HookPost, held: Held, cl
 
 @pytest.mark.parametrize(("event", "behavior"), [("pre-tool-use", "deny"), ("stop", "")])
 async def test_a_handler_that_fails_denies_a_tool_and_says_nothing_else(
-    post: HookPost, held: Held, event: str, behavior: str, caplog: pytest.LogCaptureFixture
+    post: HookEndpoint, held: Held, event: str, behavior: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     held.answers.put_nowait(RuntimeError("broken"))
     answer = json.loads(await take(post, event=event))
@@ -213,13 +215,13 @@ async def test_a_handler_that_fails_denies_a_tool_and_says_nothing_else(
     assert "a hook failed" in caplog.text
 
 
-async def test_without_a_handler_tools_are_denied_and_news_taken(desk: HookDesk) -> None:
+async def test_without_a_handler_tools_are_denied_and_news_taken(desk: HookServer) -> None:
     post = desk.open(SESSION, {})
     assert decided(json.loads(await take(post)))[0] == "deny"
     assert json.loads(await take(post, "n", "notification")) == {}
 
 
-async def test_too_many_at_once_are_denied(post: HookPost, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_too_many_at_once_are_denied(post: HookEndpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hooks, "MOST_OPEN", 2)
     waiting = [take(post, str(n)) for n in range(2)]
     await settled()
@@ -229,7 +231,7 @@ async def test_too_many_at_once_are_denied(post: HookPost, monkeypatch: pytest.M
 
 
 async def test_answers_that_are_kept_are_few_in_bytes(
-    post: HookPost, held: Held, monkeypatch: pytest.MonkeyPatch
+    post: HookEndpoint, held: Held, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hooks, "KEPT_BYTES", 5000)
     for number in range(20):
@@ -245,7 +247,7 @@ async def test_answers_that_are_kept_are_few_in_bytes(
 
 
 async def test_with_the_agent_all_that_is_open_ends(
-    post: HookPost, held: Held, desk: HookDesk, tokens: FakeTokens
+    post: HookEndpoint, held: Held, desk: HookServer, tokens: FakeTokens
 ) -> None:
     tool, told = take(post, "a"), take(post, "b", "stop")
     await settled()
@@ -259,7 +261,7 @@ async def test_with_the_agent_all_that_is_open_ends(
         await desk._run(None, hooks.RunHook(SESSION, "stop", "k", {}))  # type: ignore[arg-type]  # nobody looks at who
 
 
-async def test_closing_at_once_leaves_nothing_behind(post: HookPost, held: Held) -> None:
+async def test_closing_at_once_leaves_nothing_behind(post: HookEndpoint, held: Held) -> None:
     waiting = take(post)
     await asyncio.sleep(0)
     await post.close("over")
@@ -267,7 +269,7 @@ async def test_closing_at_once_leaves_nothing_behind(post: HookPost, held: Held)
 
 
 async def test_the_end_of_an_agent_leaves_the_next_one_alone(
-    desk: HookDesk, post: HookPost, held: Held, tokens: FakeTokens
+    desk: HookServer, post: HookEndpoint, held: Held, tokens: FakeTokens
 ) -> None:
     second = desk.open(SESSION, {"stop": held})
     await post.close("over")
@@ -277,7 +279,7 @@ async def test_the_end_of_an_agent_leaves_the_next_one_alone(
 # --- over HTTP ----------------------------------------------------------------------------------------------------
 
 
-def client(house: House, post: HookPost) -> httpx.AsyncClient:
+def client(house: House, post: HookEndpoint) -> httpx.AsyncClient:
     headers = {"authorization": f"Bearer {post.variables['FAIRLEAD_HOOK_TOKEN']}"}
     return httpx.AsyncClient(base_url=f"{house.url}/v1/hooks", headers=headers, trust_env=False, timeout=60)
 

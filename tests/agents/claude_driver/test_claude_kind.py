@@ -17,19 +17,19 @@ from agents.claude_driver.puppet import MemorySink
 from fairlead.agents.claude.agent import ClaudeAgent
 from fairlead.agents.claude.kind import ClaudeKind, ClaudeSettings
 from fairlead.agents.demo.kind import DemoKind
-from fairlead.model.agents import AgentKind, Child, Decision, Launch, Record
+from fairlead.model.agents import AgentKind, Decision, Launch, ProcessInfo, Record
 from fairlead.model.commands import Settings
 from fairlead.model.content import TextBlock
-from fairlead.model.errors import AgentGone, AgentMissing, BadMode, BadRequest
+from fairlead.model.errors import AgentMissing, AgentNotRunning, BadMode, BadRequest
 from fairlead.model.ids import MessageId, SessionId
 from fairlead.model.policy import Behavior, Verdict
 from fairlead.system.clock import SystemClock
-from fairlead.system.process import Patience
+from fairlead.system.process import StopTimeouts
 from fairlead.system.proctable import start_mark
 
 pytestmark = pytest.mark.process
 
-PATIENCE = Patience(close=20, terminate=20, kill=20)
+PATIENCE = StopTimeouts(close=20, terminate=20, kill=20)
 
 
 def new_session() -> SessionId:
@@ -75,8 +75,8 @@ class Bench:
         return Path(self.child.transcript)
 
     @property
-    def child(self) -> Child:
-        child: Child = self.sink.all("started")[-1]
+    def child(self) -> ProcessInfo:
+        child: ProcessInfo = self.sink.all("started")[-1]
         return child
 
 
@@ -106,7 +106,7 @@ async def test_a_turn_from_start_to_end(bench: Bench) -> None:
     await bench.sink.until(lambda: bench.sink.all("exited"))
     assert bench.sink.story[-1] == ("exited", ended)
     assert start_mark(agent.pid) == ""
-    with pytest.raises(AgentGone):
+    with pytest.raises(AgentNotRunning):
         await bench.prompt(agent, "late")
 
 
@@ -158,7 +158,7 @@ async def test_a_crash_is_told_once_with_its_last_words_and_the_session_resumes(
     (ended,) = bench.sink.all("exited")
     assert ended.code == 1
     assert "crashed" in ended.stderr
-    with pytest.raises(AgentGone):
+    with pytest.raises(AgentNotRunning):
         await agent.interrupt()
     again = await bench.launch(resume=bench.session)
     result = await bench.turn(again, "SCRIPT:text after")
@@ -177,7 +177,7 @@ async def test_killed_from_outside_it_is_told_by_its_signal(bench: Bench) -> Non
 
 
 async def test_a_conversation_that_was_never_written_down_starts_nothing(bench: Bench) -> None:
-    with pytest.raises(AgentGone, match="No conversation found"):
+    with pytest.raises(AgentNotRunning, match="No conversation found"):
         await bench.launch(resume=str(uuid.uuid4()))
     assert bench.sink.story == []
 
@@ -191,7 +191,7 @@ async def test_a_conversation_that_is_not_there_is_told_in_the_agent_s_words(ben
     (elsewhere / f"{conversation}.jsonl").write_text("{}\n")
     await bench.sink.until(lambda: bench.sink.all("exited"))
     bench.sink.story.clear()
-    with pytest.raises(AgentGone, match="No conversation found"):
+    with pytest.raises(AgentNotRunning, match="No conversation found"):
         await bench.launch(resume=conversation)
     assert [kind for kind, _ in bench.sink.story if kind != "record"] == ["started", "exited"]
 
@@ -230,9 +230,9 @@ async def test_a_folder_that_is_gone_is_named(bench: Bench) -> None:
 
 
 async def test_a_process_that_cannot_be_recorded_is_ended_unheard(bench: Bench) -> None:
-    seen: list[Child] = []
+    seen: list[ProcessInfo] = []
 
-    async def refuse(child: Child) -> None:
+    async def refuse(child: ProcessInfo) -> None:
         seen.append(child)
         raise OSError("disk full")
 

@@ -8,8 +8,8 @@ import pytest
 
 from agents.claude_driver.hook_house import decided, tool_use
 from agents.claude_driver.puppet import NEW, OLD, MemorySink
-from fairlead.agents.claude.permits import HookPermits
-from fairlead.model.agents import Ask, Decision, ToolCheck
+from fairlead.agents.claude.permits import HookPermissions
+from fairlead.model.agents import Decision, PermissionRequest, ToolCheck
 from fairlead.model.errors import Stale
 from fairlead.model.ids import CallId, RequestId
 from fairlead.model.policy import Behavior, Verdict, VerdictBy
@@ -21,18 +21,18 @@ def sink() -> MemorySink:
     return MemorySink()
 
 
-def permits(sink: MemorySink, version: tuple[int, int, int] = NEW) -> HookPermits:
-    return HookPermits(sink, sink.records, version)
+def permits(sink: MemorySink, version: tuple[int, int, int] = NEW) -> HookPermissions:
+    return HookPermissions(sink, sink.records, version)
 
 
 def written(answer: Any) -> Any:
     return msgspec.json.decode(msgspec.json.encode(answer))
 
 
-async def asked(sink: MemorySink, count: int = 1) -> Ask:
+async def asked(sink: MemorySink, count: int = 1) -> PermissionRequest:
     await sink.until(lambda: len(sink.all("asked")) == count)
     ask = sink.all("asked")[-1]
-    assert isinstance(ask, Ask)
+    assert isinstance(ask, PermissionRequest)
     return ask
 
 
@@ -69,7 +69,7 @@ async def test_the_hook_is_held_until_the_person_has_decided_and_every_view_sees
     held = permits(sink)
     hook = asyncio.create_task(held.pre_tool_use(tool_use("toolu_9", command="touch x")))
     ask = await asked(sink)
-    assert ask == Ask(ask.request, CallId("toolu_9"), "Bash", {"command": "touch x"})
+    assert ask == PermissionRequest(ask.request, CallId("toolu_9"), "Bash", {"command": "touch x"})
     record = msgspec.json.decode(sink.raws[0])
     assert record == {
         "type": "control_request",
@@ -157,7 +157,7 @@ async def test_a_question_that_cannot_be_told_fails_loudly(
 ) -> None:
     """The desk makes a denial of it."""
 
-    async def broken(ask: Ask) -> None:
+    async def broken(ask: PermissionRequest) -> None:
         raise OSError("the disk is full")
 
     monkeypatch.setattr(sink, "asked", broken)

@@ -8,7 +8,7 @@ import pytest
 
 from fairlead.agents.claude import probe
 from fairlead.agents.claude.kind import ClaudeKind, ClaudeSettings
-from fairlead.agents.claude.probe import Prober, find_executable, ways
+from fairlead.agents.claude.probe import VersionProbe, find_executable, ways
 from fairlead.model.agents import AgentInfo
 from fairlead.model.errors import AgentMissing
 from fairlead.system.clock import SystemClock
@@ -66,14 +66,14 @@ async def test_info_of_nothing_says_what_to_do(tmp_path: Path) -> None:
 async def test_a_program_that_is_no_cli_is_refused_with_its_own_words(body: str, words: str, tmp_path: Path) -> None:
     path = program(tmp_path, body)
     with pytest.raises(AgentMissing, match=words):
-        await Prober(SystemClock()).ask([str(path)], {"PATH": os.defpath})
+        await VersionProbe(SystemClock()).ask([str(path)], {"PATH": os.defpath})
 
 
 async def test_a_version_that_is_too_old_is_refused_by_name_with_what_to_do(tmp_path: Path) -> None:
     words = r"2\.1\.36 is older than the oldest version that Fairlead supports \(2\.1\.37\)\. Update it: .* update"
     path = program(tmp_path, "echo '2.1.36 (Claude Code)'")
     with pytest.raises(AgentMissing, match=words):
-        await Prober(SystemClock()).ask([str(path)], {"PATH": os.defpath})
+        await VersionProbe(SystemClock()).ask([str(path)], {"PATH": os.defpath})
     info = await ClaudeKind(ClaudeSettings(host={"PATH": f"{tmp_path}:{os.defpath}"}), SystemClock()).info()
     assert re.search(words, info.problem) and not info.ways
 
@@ -81,13 +81,13 @@ async def test_a_version_that_is_too_old_is_refused_by_name_with_what_to_do(tmp_
 async def test_a_program_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probe, "VERSION_SECONDS", 0.05)
     with pytest.raises(AgentMissing, match="no answer"):
-        await Prober(SystemClock()).ask([str(program(tmp_path, "exec sleep 300"))], {"PATH": os.defpath})
+        await VersionProbe(SystemClock()).ask([str(program(tmp_path, "exec sleep 300"))], {"PATH": os.defpath})
 
 
 async def test_it_is_asked_once_until_the_file_changes(tmp_path: Path) -> None:
     count = tmp_path / "count"
     path = program(tmp_path, f"echo x >> {count}; echo 2.1.37")
-    prober = Prober(SystemClock())
+    prober = VersionProbe(SystemClock())
     env = {"PATH": os.defpath}
     assert (await prober.ask([str(path)], env)).version == (2, 1, 37)
     await prober.ask([str(path)], env)

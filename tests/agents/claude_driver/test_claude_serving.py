@@ -5,7 +5,7 @@ import pytest
 
 from agents.claude_driver.puppet import MCP_TOOL, OLD, Rig, asks, can_use, hook, success
 from fairlead.agents.claude import serving
-from fairlead.model.agents import Ask, Decision, ToolCheck
+from fairlead.model.agents import Decision, PermissionRequest, ToolCheck
 from fairlead.model.errors import (
     NotFound,
     Stale,
@@ -79,7 +79,9 @@ async def test_an_allow_always_carries_the_input_and_the_call() -> None:
     rig = await Rig().start()
     rig.link.says(can_use("r1", "Bash", {"command": "touch x"}))
     await rig.sink.until(lambda: rig.sink.all("asked"))
-    assert rig.sink.all("asked") == [Ask(RequestId("r1"), CallId("call-r1"), "Bash", {"command": "touch x"})]
+    assert rig.sink.all("asked") == [
+        PermissionRequest(RequestId("r1"), CallId("call-r1"), "Bash", {"command": "touch x"})
+    ]
     await rig.agent.answer(RequestId("r1"), Decision("allow"))
     assert rig.link.sent[-1] == success(
         "r1", {"behavior": "allow", "updatedInput": {"command": "touch x"}, "toolUseID": "call-r1"}
@@ -166,7 +168,7 @@ async def test_an_old_cli_s_hook_is_held_for_a_tool_that_no_rule_covers() -> Non
     rig.link.says(hook("h1", MCP_TOOL, {"a": 1}))
     await rig.sink.until(lambda: rig.sink.all("asked"))
     assert rig.link.answers_of("h1") == []
-    assert rig.sink.all("asked") == [Ask(RequestId("h1"), CallId("call-h1"), MCP_TOOL, {"a": 1})]
+    assert rig.sink.all("asked") == [PermissionRequest(RequestId("h1"), CallId("call-h1"), MCP_TOOL, {"a": 1})]
     # The log shows it as any other request, and before it is put to anybody.
     shown = msgspec.json.decode(rig.sink.raws[-1])
     assert shown["request"]["subtype"] == "can_use_tool"

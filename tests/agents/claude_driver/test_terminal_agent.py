@@ -10,14 +10,14 @@ import pytest
 
 from agents.claude_driver.fake_tui import FakeTerminals, FakeTui, passing
 from agents.claude_driver.puppet import MemorySink
-from fairlead.agents.claude.hooks import HookDesk
+from fairlead.agents.claude.hooks import HookServer
 from fairlead.agents.claude.markers import typed_prompt
-from fairlead.agents.claude.stage import Stage
+from fairlead.agents.claude.stage import TuiLaunch
 from fairlead.agents.claude.terminal import ClaudeTerminal
 from fairlead.agents.claude.versions import Version
 from fairlead.model.agents import Decision, Exit, Launch, Record
 from fairlead.model.commands import Settings
-from fairlead.model.errors import AgentGone, AgentRefused, BadRequest, Conflict
+from fairlead.model.errors import AgentNotRunning, AgentRefused, BadRequest, Conflict
 from fairlead.model.ids import RequestId, SessionId
 from fairlead.model.policy import Behavior, Verdict
 from fairlead.testing.clock import ManualClock
@@ -43,7 +43,7 @@ class House:
         self.folder = folder
         self.clock = ManualClock()
         self.sink = MemorySink()
-        self.desk = HookDesk(Tokens(), "http://127.0.0.1:1", self.clock)
+        self.desk = HookServer(Tokens(), "http://127.0.0.1:1", self.clock)
         self.transcript = folder / "projects" / "-w" / f"{SESSION}.jsonl"
         self.terminals = FakeTerminals(lambda program: FakeTui(self.transcript))
         self.agents: list[ClaudeTerminal] = []
@@ -57,7 +57,7 @@ class House:
         return list(self.terminals.opened[-1][1].argv)
 
     async def open(self, version: Version = NEW, **launch: Any) -> ClaudeTerminal:
-        stage = Stage(
+        stage = TuiLaunch(
             launch=Launch(session=SESSION, cwd="/w", settings=Settings(link="terminal"), **launch),
             version=version,
             command=("claude",),
@@ -133,7 +133,7 @@ async def test_one_that_ends_before_its_prompt_says_why(house: House) -> None:
     await passing(house.clock, lambda: house.terminals.opened)
     house.tui.draw(up=True, dialog=("No conversation found with session ID: x",))
     house.tui.end(Exit(code=1))
-    with pytest.raises(AgentGone, match="No conversation found"):
+    with pytest.raises(AgentNotRunning, match="No conversation found"):
         await starting
     assert house.sink.all("exited") == [Exit(code=1, stderr=house.sink.all("exited")[0].stderr)]
     assert "No conversation found" in house.sink.all("exited")[0].stderr
@@ -511,7 +511,7 @@ async def test_its_end_is_told_after_its_last_row(house: House) -> None:
     await house.so(agent._life.done)
     assert b"last words" in house.rows()[-1]
     assert house.sink.story[-1] == ("exited", Exit(code=0))
-    with pytest.raises(AgentGone):
+    with pytest.raises(AgentNotRunning):
         await agent.interrupt()
     assert house.terminals.names() == ()
 
@@ -557,7 +557,7 @@ async def test_an_answer_after_its_end_is_not_heard(house: House) -> None:
     agent = await house.open()
     house.tui.end(Exit(code=0))
     await house.so(lambda: house.sink.all("exited"))
-    with pytest.raises(AgentGone, match="hears no answer"):
+    with pytest.raises(AgentNotRunning, match="hears no answer"):
         await agent.answer(RequestId("r1"), Decision("deny"))
 
 

@@ -17,10 +17,10 @@ from agents.claude_driver.test_terminal_agent import SESSION, Tokens
 from fairlead.agents.claude.follow import transcript_path
 from fairlead.agents.claude.kind import ClaudeKind, ClaudeSettings
 from fairlead.agents.claude.terminal import ClaudeTerminal
-from fairlead.model.agents import Agent, Child, Exit, Launch
+from fairlead.model.agents import Agent, Exit, Launch, ProcessInfo
 from fairlead.model.commands import Settings
 from fairlead.model.content import TextBlock
-from fairlead.model.errors import AgentGone, AgentRefused, BadId, BadRequest, Conflict
+from fairlead.model.errors import AgentNotRunning, AgentRefused, BadId, BadRequest, Conflict
 from fairlead.model.ids import MessageId
 from fairlead.testing.clock import ManualClock
 from patience import PATIENCE
@@ -33,7 +33,7 @@ MESSAGE = MessageId("aaaaaaaa-0000-4000-8000-000000000001")
 class Forgetful(MemorySink):
     """The store's side fails."""
 
-    async def started(self, child: Child) -> None:
+    async def started(self, child: ProcessInfo) -> None:
         raise Conflict(7)
 
 
@@ -110,7 +110,7 @@ async def test_a_conversation_that_was_never_written_down_starts_nothing(house: 
     await house.kind.installed()  # in its own time, not in that of the clock
     opening = asyncio.create_task(house.kind.launch(house.launch, house.sink, house.sink))
     await passing(house.clock, opening.done)
-    with pytest.raises(AgentGone, match="No conversation found"):
+    with pytest.raises(AgentNotRunning, match="No conversation found"):
         opening.result()
     assert house.sink.story == [] and house.terminals.opened == []
 
@@ -144,7 +144,7 @@ async def test_one_that_does_not_dial_in_is_told_with_advice_if_its_version_neve
     await house.kind.installed()
     opening = asyncio.create_task(house.kind.launch(house.launch, house.sink, house.sink))
     await passing(house.clock, opening.done)
-    with pytest.raises(AgentGone) as gone:
+    with pytest.raises(AgentNotRunning) as gone:
         opening.result()
     assert ("set the session's link to stdio" in gone.value.message) == advised
 

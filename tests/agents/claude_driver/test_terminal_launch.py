@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from fairlead.agents.claude.launch import BadSetting, in_terminal, terminal_environment
+from fairlead.agents.claude.launch import BadAgentSetting, in_terminal, terminal_environment
 from fairlead.model.agents import Launch
 from fairlead.model.commands import Settings
 from fairlead.model.errors import BadMode
@@ -60,7 +60,7 @@ def test_resume_and_fork() -> None:
         f"--session-id={SESSION}",
     ]
     assert not any("resume" in word for word in words(MIDDLE, resume=OTHER)), "there it is a command"
-    with pytest.raises(BadSetting, match="take the link stdio"):
+    with pytest.raises(BadAgentSetting, match="take the link stdio"):
         words(MIDDLE, resume=OTHER, fork=True)
 
 
@@ -76,7 +76,7 @@ def test_resume_and_fork() -> None:
     ],
 )
 def test_what_it_cannot_have_is_refused(settings: dict[str, Any]) -> None:
-    with pytest.raises(BadSetting):
+    with pytest.raises(BadAgentSetting):
         words(settings=Settings(link="terminal", **settings))
 
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.claude_driver.fake_tui import FakeTui, passing
-from fairlead.agents.claude.order import LastWords, Order
-from fairlead.agents.claude.rows import TranscriptRows
+from fairlead.agents.claude.order import LastWords, RowOrdering
+from fairlead.agents.claude.rows import TranscriptTail
 from fairlead.model.agents import Record
 from fairlead.model.ids import SessionId
 from fairlead.testing.clock import ManualClock
@@ -34,13 +34,13 @@ def test_whatever_the_order_of_writing_each_comes_after_the_one_it_follows(count
     chain = [row(str(number), str(number - 1) if number else None) for number in range(count)]
     written = chain.copy()
     chance.shuffle(written)
-    order = Order()
+    order = RowOrdering()
     told = [ready for record in written for ready in order.put(record)]
     assert names(told) == names(chain) and not order.waits
 
 
 def test_what_never_comes_holds_nobody_for_ever() -> None:
-    order = Order()
+    order = RowOrdering()
     assert order.put(row("b", "never")) == []
     assert names(order.give_up()) == ["b"]
     assert order.give_up() == []
@@ -72,7 +72,7 @@ def test_a_subagent_that_never_wrote_its_last_words_holds_nobody_for_ever() -> N
 
 
 def test_what_is_no_conversation_waits_for_nothing() -> None:
-    order = Order([row("known", None)])
+    order = RowOrdering([row("known", None)])
     free = [
         row("a", "never", "progress"),
         row("b", "never", isSidechain=True),
@@ -86,7 +86,7 @@ class Reading:
     def __init__(self, path: Path, *, ordered: bool = True) -> None:
         self.clock = ManualClock()
         self.told: list[Record] = []
-        self.rows = TranscriptRows(SESSION, path, self.clock, self._give, ordered=ordered)
+        self.rows = TranscriptTail(SESSION, path, self.clock, self._give, ordered=ordered)
 
     async def _give(self, batch: list[Record]) -> None:
         self.told.extend(batch)

@@ -11,7 +11,7 @@ from fairlead.agents.claude import catalogue
 from fairlead.agents.claude.scan import HEAD, TAIL
 from fairlead.agents.claude.transcripts import ClaudeTranscripts, default_homes
 from fairlead.model.ids import SessionId
-from fairlead.model.transcripts import Found, Gone, Mark, Problem
+from fairlead.model.transcripts import FileMark, FoundTranscript, TranscriptGone, TranscriptProblem
 from fairlead.testing.clock import ManualClock
 
 
@@ -24,7 +24,9 @@ def source(home: Home) -> ClaudeTranscripts:
     return ClaudeTranscripts([home.folder], ManualClock())
 
 
-async def scanned(home: Home, known: dict[str, Mark] | None = None) -> list[Found | Gone | Problem]:
+async def scanned(
+    home: Home, known: dict[str, FileMark] | None = None
+) -> list[FoundTranscript | TranscriptGone | TranscriptProblem]:
     return [item async for portion in source(home).scan(known or {}) for item in portion]
 
 
@@ -38,16 +40,16 @@ async def test_only_files_named_by_a_session_are_sessions(home: Home) -> None:
     for name in ("agent-abc.jsonl", "notes.jsonl", f"{OTHER}.json", "..jsonl", f"{SESSION.replace('1', 'A')}.jsonl"):
         (home.project / name).write_bytes(lines(conversation()))
     (home.project / SESSION.replace("1", "4")).with_suffix(".jsonl").mkdir()
-    assert [item.session for item in await scanned(home) if isinstance(item, Found)] == [SESSION]
+    assert [item.session for item in await scanned(home) if isinstance(item, FoundTranscript)] == [SESSION]
 
 
 async def test_what_is_known_is_not_opened_and_what_is_gone_is_told(home: Home) -> None:
     path = home.write(conversation())
     (found,) = await scanned(home)
-    assert isinstance(found, Found)
+    assert isinstance(found, FoundTranscript)
     assert found.mark == catalogue.mark_of(path)
     assert await scanned(home, {SESSION: found.mark}) == []
-    assert await scanned(home, {SESSION: found.mark, OTHER: found.mark}) == [Gone(SessionId(OTHER))]
+    assert await scanned(home, {SESSION: found.mark, OTHER: found.mark}) == [TranscriptGone(SessionId(OTHER))]
     home.write([Writer().text("more")])
     assert len(await scanned(home, {SESSION: found.mark})) == 1
 
@@ -68,8 +70,8 @@ async def test_bad_entries_are_reported_and_the_rest_goes_on(home: Home, monkeyp
 
     monkeypatch.setattr("os.scandir", refusing)
     found = await scanned(home)
-    assert [item.session for item in found if isinstance(item, Found)] == [SESSION]
-    problems = {Path(item.path).name: item.detail for item in found if isinstance(item, Problem)}
+    assert [item.session for item in found if isinstance(item, FoundTranscript)] == [SESSION]
+    problems = {Path(item.path).name: item.detail for item in found if isinstance(item, TranscriptProblem)}
     assert problems["denied"] == "Permission denied"
     assert loop.name in problems
 
@@ -80,9 +82,9 @@ async def test_a_file_in_place_of_a_folder_is_reported(tmp_path: Path) -> None:
     home.write(conversation())
     transcripts = ClaudeTranscripts([tmp_path, home.folder], ManualClock())
     found = [item async for portion in transcripts.scan({}) for item in portion]
-    (problem,) = [item for item in found if isinstance(item, Problem)]
+    (problem,) = [item for item in found if isinstance(item, TranscriptProblem)]
     assert (problem.kind, problem.path) == ("unreadable", str(tmp_path / "projects"))
-    assert [item.session for item in found if isinstance(item, Found)] == [SESSION]
+    assert [item.session for item in found if isinstance(item, FoundTranscript)] == [SESSION]
 
 
 async def test_a_missing_home_is_empty(tmp_path: Path) -> None:
@@ -105,7 +107,7 @@ def test_the_bytes_read_do_not_depend_on_the_size(home: Home, monkeypatch: pytes
 
     monkeypatch.setattr("os.pread", counted)
     found = catalogue.look(path)
-    assert isinstance(found, Found)
+    assert isinstance(found, FoundTranscript)
     assert (found.first_prompt, found.useful) == ("first", True)
     assert path.stat().st_size > 9_000_000
     assert read == HEAD + TAIL
@@ -115,14 +117,14 @@ def test_a_named_file_gets_its_id_from_its_rows(tmp_path: Path) -> None:
     saved = tmp_path / "saved.jsonl"
     saved.write_bytes(lines(conversation()))
     found = catalogue.look(saved)
-    assert isinstance(found, Found)
+    assert isinstance(found, FoundTranscript)
     assert found.session == SESSION
     saved.write_bytes(lines(conversation(session="../../../etc/passwd")))
-    assert catalogue.look(saved) == Problem("bad id", str(saved), detail="../../../etc/passwd")
-    assert isinstance(catalogue.look(tmp_path), Problem)
+    assert catalogue.look(saved) == TranscriptProblem("bad id", str(saved), detail="../../../etc/passwd")
+    assert isinstance(catalogue.look(tmp_path), TranscriptProblem)
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
-    assert catalogue.look(fifo) == Problem("unreadable", str(fifo), detail="not a file")
+    assert catalogue.look(fifo) == TranscriptProblem("unreadable", str(fifo), detail="not a file")
 
 
 async def test_a_file_that_moved_is_found_again(home: Home) -> None:

@@ -57,7 +57,7 @@ async def test_the_loop_goes_on_while_a_large_line_is_read(home: Home, monkeypat
     went_on = threading.Event()
     read_line = rescue.read_line
 
-    def waiting(data: bytes) -> rescue.Line:
+    def waiting(data: bytes) -> rescue.TranscriptLine:
         if len(data) > AT_ONCE:
             assert went_on.wait(30), "the loop was held"
         return read_line(data)
@@ -80,7 +80,7 @@ async def test_a_large_line_that_comes_in_small_pieces_is_read_beside_the_loop(
     threads: set[int] = set()
     read_line = rescue.read_line
 
-    def noting(data: bytes) -> rescue.Line:
+    def noting(data: bytes) -> rescue.TranscriptLine:
         threads.add(threading.get_ident())
         return read_line(data)
 

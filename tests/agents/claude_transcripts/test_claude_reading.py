@@ -14,13 +14,13 @@ from fairlead.agents.claude.rowfile import last_rows
 from fairlead.model.agents import Record
 from fairlead.model.errors import NotFound
 from fairlead.model.ids import SessionId
-from fairlead.model.transcripts import Problem, Rows
+from fairlead.model.transcripts import TranscriptPage, TranscriptProblem
 from fairlead.system.spill import SpillFiles
 
 ID = SessionId(SESSION)
 
 
-async def everything(reader: SessionReader) -> list[Rows]:
+async def everything(reader: SessionReader) -> list[TranscriptPage]:
     found = []
     while (rows := await reader.read()) is not None:
         found.append(rows)
@@ -219,7 +219,7 @@ async def test_a_file_under_another_name_with_the_same_content_goes_on(home: Hom
     home.write(b"x\n")
     (rows,) = await everything(reader)
     assert not rows.again
-    assert rows.problems == (Problem("garbage", str(path)),)
+    assert rows.problems == (TranscriptProblem("garbage", str(path)),)
 
 
 async def test_a_file_that_is_gone_is_not_found(home: Home) -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.claude_transcripts.written import Writer, line
-from fairlead.agents.claude.rescue import Fragment, Row, read_line, row_time
+from fairlead.agents.claude.rescue import Fragment, RepairedRow, read_line, row_time
 
 WRITE = Writer()
 FIRST = line(WRITE.prompt("first"))[:-1]
@@ -16,7 +16,7 @@ SUMMARY = json.dumps({"type": "summary", "summary": "s", "leafUuid": "l"}).encod
 
 
 def rows(data: bytes) -> list[bytes]:
-    return [part.raw for part in read_line(data).parts if isinstance(part, Row)]
+    return [part.raw for part in read_line(data).parts if isinstance(part, RepairedRow)]
 
 
 def fragments(data: bytes) -> list[bytes]:
@@ -27,7 +27,7 @@ def test_a_good_line_is_one_row_with_its_time() -> None:
     read = read_line(FIRST)
     assert (rows(FIRST), read.damage) == ([FIRST], ())
     said = json.loads(FIRST)
-    assert read.parts[0] == Row(FIRST, row_time(said["timestamp"]), said["uuid"])
+    assert read.parts[0] == RepairedRow(FIRST, row_time(said["timestamp"]), said["uuid"])
 
 
 def test_blank_lines_are_nothing() -> None:

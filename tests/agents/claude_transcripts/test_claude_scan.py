@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from agents.claude_transcripts.written import SESSION, Writer, conversation, lines
-from fairlead.agents.claude.scan import HEAD, TAIL, Facts, facts, is_typed, prompt_of
+from fairlead.agents.claude.scan import HEAD, TAIL, TranscriptSummary, facts, is_typed, prompt_of
 
 
 def test_a_short_file_tells_everything() -> None:
@@ -28,8 +28,8 @@ def test_two_ends_tell_the_same_as_the_whole_file_but_for_the_count() -> None:
     assert len(data) > HEAD + TAIL
     whole, ends = facts(data), facts(data[:HEAD], data[-TAIL:])
     assert ends.prompts == 0
-    assert [getattr(whole, name) for name in Facts.__struct_fields__ if name != "prompts"] == [
-        getattr(ends, name) for name in Facts.__struct_fields__ if name != "prompts"
+    assert [getattr(whole, name) for name in TranscriptSummary.__struct_fields__ if name != "prompts"] == [
+        getattr(ends, name) for name in TranscriptSummary.__struct_fields__ if name != "prompts"
     ]
 
 

@@ -13,8 +13,8 @@ from asyncinotify import Inotify
 
 from agents.claude_transcripts.written import OTHER, SESSION, Home, Writer, conversation, lines
 from fairlead.agents.claude import watch as watching
-from fairlead.agents.claude.beside import Beside
-from fairlead.agents.claude.watch import Watch
+from fairlead.agents.claude.beside import LegacySubagents
+from fairlead.agents.claude.watch import TranscriptWatcher
 from fairlead.model.ids import SessionId
 from fairlead.system.clock import SystemClock
 from fairlead.testing.clock import ManualClock
@@ -28,7 +28,7 @@ class Told:
         self.sessions: set[SessionId] = set()
         self.news = asyncio.Event()
 
-    async def gather(self, watch: Watch, begun: asyncio.Event) -> None:
+    async def gather(self, watch: TranscriptWatcher, begun: asyncio.Event) -> None:
         async for portion in watch.changes():
             begun.set()
             self.sessions |= portion
@@ -46,7 +46,7 @@ class Told:
 @contextlib.asynccontextmanager
 async def watched(folder: Path) -> AsyncIterator[Told]:
     told, begun = Told(), asyncio.Event()
-    task = asyncio.create_task(told.gather(Watch([folder], SystemClock()), begun))
+    task = asyncio.create_task(told.gather(TranscriptWatcher([folder], SystemClock()), begun))
     try:
         await asyncio.wait_for(begun.wait(), PATIENCE)
         yield told
@@ -182,7 +182,7 @@ async def test_without_watches_files_are_looked_at(tmp_path: Path, monkeypatch: 
     home = Home(tmp_path)
     home.write(conversation())
     clock = ManualClock()
-    changes = Watch([home.folder], clock).changes()
+    changes = TranscriptWatcher([home.folder], clock).changes()
     assert await anext(changes) == frozenset()
     home.write([Writer().text("more")])
     home.subagent("a1", [], "toolu_a")
@@ -210,7 +210,7 @@ async def test_without_watches_files_are_looked_at(tmp_path: Path, monkeypatch: 
 async def test_what_the_kernel_dropped_is_looked_for(tmp_path: Path) -> None:
     home = Home(tmp_path)
     home.write(conversation())
-    with watching._Folders([home.folder / "projects"], Beside(), lambda session, path: None) as folders:
+    with watching._Folders([home.folder / "projects"], LegacySubagents(), lambda session, path: None) as folders:
         assert folders.changed == set()
         folders._overflow()
         assert folders.take() == {SESSION}
@@ -223,7 +223,7 @@ async def test_where_the_system_has_no_watches_files_are_looked_at(
     home = Home(tmp_path)
     home.write(conversation())
     clock = ManualClock()
-    changes = Watch([home.folder], clock).changes()
+    changes = TranscriptWatcher([home.folder], clock).changes()
     assert await anext(changes) == frozenset()
     home.write([Writer().text("more")])
     following = asyncio.ensure_future(anext(changes))
@@ -240,7 +240,7 @@ async def test_a_watch_that_cannot_be_had_at_all_is_told(tmp_path: Path, monkeyp
 
     monkeypatch.setattr(watching, "Inotify", refused)
     with pytest.raises(OSError, match="not allowed"):
-        await anext(Watch([tmp_path], SystemClock()).changes())
+        await anext(TranscriptWatcher([tmp_path], SystemClock()).changes())
 
 
 @pytest.mark.parametrize("problem", [errno.ENOSPC, errno.EACCES])
@@ -257,7 +257,7 @@ async def test_a_folder_that_cannot_be_watched(tmp_path: Path, monkeypatch: pyte
         return real(inotify, path, mask)
 
     monkeypatch.setattr(Inotify, "add_watch", add)
-    changes = Watch([home.folder], ManualClock() if problem == errno.ENOSPC else SystemClock()).changes()
+    changes = TranscriptWatcher([home.folder], ManualClock() if problem == errno.ENOSPC else SystemClock()).changes()
     assert await anext(changes) == frozenset()
     if problem == errno.EACCES:
         home.write([Writer().text("more")])

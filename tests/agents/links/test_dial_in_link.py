@@ -11,29 +11,29 @@ from hypothesis import strategies as st
 from agents.links.socketless import Agent, FakeWire
 from fairlead.agents.claude.decoding import decode
 from fairlead.agents.claude.lines import LineSplitter
-from fairlead.agents.links.dialin import UNREAD_BYTES, UNSENT_BYTES, Arrival, DialInLink, Terms
-from fairlead.agents.links.dialing import State
+from fairlead.agents.links.dialin import UNREAD_BYTES, UNSENT_BYTES, DialInConnection, DialInLimits, DialInLink
+from fairlead.agents.links.dialing import DialInState
 from fairlead.agents.links.stdio import WRITE_SECONDS
 from fairlead.model.agents import Exit
-from fairlead.model.errors import AgentGone, AgentMissing, AgentTimeout, Busy
+from fairlead.model.errors import AgentMissing, AgentNotRunning, AgentTimeout, Busy
 from fairlead.system.clock import SystemClock
-from fairlead.system.process import Patience
+from fairlead.system.process import StopTimeouts
 from fairlead.testing.clock import ManualClock
 from patience import PATIENCE
 
-TERMS = Terms(tries_s=6.0, close_code=4001)
+TERMS = DialInLimits(tries_s=6.0, close_code=4001)
 LINE = b'{"type":"user"}\n'
 
 
 class Room:
     """A link to an agent that a person started, and what it has said."""
 
-    def __init__(self, terms: Terms = TERMS) -> None:
+    def __init__(self, terms: DialInLimits = TERMS) -> None:
         self.clock = ManualClock()
         self.ended = 0
         self.link = DialInLink(self.clock, terms, None, self._end)
         self.heard = b""
-        self.arrivals: list[Arrival] = []
+        self.arrivals: list[DialInConnection] = []
         self.gate: asyncio.Event | None = None
         self.link.expect()
         self.listening = asyncio.create_task(self.link.receive(self._take, self._arrived))
@@ -46,7 +46,7 @@ class Room:
             await self.gate.wait()
         self.heard += data
 
-    async def _arrived(self, arrival: Arrival) -> None:
+    async def _arrived(self, arrival: DialInConnection) -> None:
         self.arrivals.append(arrival)
 
 
@@ -58,12 +58,12 @@ async def settle() -> None:
 async def test_what_is_said_before_it_comes_is_the_first_that_it_gets() -> None:
     room = Room()
     await room.link.send(LINE)
-    assert room.link.state is State.CONNECTING
+    assert room.link.state is DialInState.CONNECTING
     agent = Agent(room.link)
-    assert (room.link.state, agent.wire.sent) == (State.CONNECTED, [LINE])
+    assert (room.link.state, agent.wire.sent) == (DialInState.CONNECTED, [LINE])
     agent.say("one", "two")
     await settle()
-    assert (room.heard, room.arrivals) == (b"one\ntwo\n", [Arrival(False)])
+    assert (room.heard, room.arrivals) == (b"one\ntwo\n", [DialInConnection(False)])
 
 
 @pytest.mark.rules("S004-305")
@@ -88,14 +88,14 @@ async def test_cut_after_each_line_the_agent_gets_what_it_lacks_and_no_more(got:
         if number < got:
             agent.wire.taken()
     agent.drop()
-    assert room.link.state is State.RECONNECTING
+    assert room.link.state is DialInState.RECONNECTING
     again = Agent(room.link, "u-1")
     assert again.wire.sent == lines[got:]
     again.wire.taken()
     again.drop()
     assert Agent(room.link).wire.sent == []
     await settle()
-    assert room.arrivals == [Arrival(False), Arrival(True, "u-1"), Arrival(True)]
+    assert room.arrivals == [DialInConnection(False), DialInConnection(True, "u-1"), DialInConnection(True)]
 
 
 async def test_a_receipt_of_an_earlier_socket_that_comes_late_changes_nothing_wrong() -> None:
@@ -117,7 +117,7 @@ async def test_the_agents_new_socket_takes_the_place_of_one_that_it_gave_up() ->
     second = Agent(room.link)
     assert first.wire.closed is not None and second.wire.sent == [LINE]
     first.drop()
-    assert room.link.state is State.CONNECTED
+    assert room.link.state is DialInState.CONNECTED
 
 
 @pytest.mark.rules("S004-280")
@@ -130,8 +130,8 @@ async def test_one_that_stays_away_is_gone_when_its_tries_are_over() -> None:
     assert not room.listening.done()
     await room.clock.advance(0.2)
     await room.listening
-    assert (room.link.state, room.heard, room.ended) == (State.CLOSED, b"last\n", 1)
-    with pytest.raises(AgentGone):
+    assert (room.link.state, room.heard, room.ended) == (DialInState.CLOSED, b"last\n", 1)
+    with pytest.raises(AgentNotRunning):
         await room.link.send(LINE)
     with pytest.raises(Busy):
         room.link.enter("")
@@ -145,7 +145,7 @@ async def test_one_that_comes_back_has_all_its_tries_again() -> None:
     await room.clock.advance(60)
     again.drop()
     await room.clock.advance(5)
-    assert room.link.state is State.RECONNECTING
+    assert room.link.state is DialInState.RECONNECTING
 
 
 async def test_stopping_hangs_up_with_the_code_that_ends_it() -> None:
@@ -155,7 +155,7 @@ async def test_stopping_hangs_up_with_the_code_that_ends_it() -> None:
     assert agent.wire.closed is not None and agent.wire.closed[0] == 4001
     await room.listening
     agent.drop(4001)
-    assert (room.link.state, room.ended) == (State.CLOSED, 1)
+    assert (room.link.state, room.ended) == (DialInState.CLOSED, 1)
     assert await room.link.stop() == Exit()
 
 
@@ -230,7 +230,7 @@ def test_any_cut_of_the_bytes_into_frames_is_the_same_stream(pieces: list[bytes]
 # --- with a process
 
 
-def start(code: str, terms: Terms = TERMS) -> DialInLink:
+def start(code: str, terms: DialInLimits = TERMS) -> DialInLink:
     return DialInLink.open(
         [sys.executable, "-I", "-c", code],
         env={},
@@ -247,7 +247,7 @@ async def everything(link: DialInLink) -> bytes:
     async def take(data: bytes) -> None:
         heard.extend(data)
 
-    async def arrived(arrival: Arrival) -> None:
+    async def arrived(arrival: DialInConnection) -> None:
         pass
 
     async with asyncio.timeout(PATIENCE):
@@ -260,12 +260,12 @@ async def test_a_process_that_ends_without_connecting_has_its_last_words_heard()
     link = start("import sys; print('{\"type\":\"result\"}'); sys.stderr.write('no'); sys.exit(3)")
     assert await everything(link) == b'{"type":"result"}\n'
     assert await link.stop() == Exit(code=3, stderr="no")
-    assert link.state is State.CLOSED
+    assert link.state is DialInState.CLOSED
 
 
 @pytest.mark.process
 async def test_what_a_connected_process_prints_is_none_of_its_messages() -> None:
-    link = start("import time; print('noise'); time.sleep(60)", Terms(tries_s=6.0))
+    link = start("import time; print('noise'); time.sleep(60)", DialInLimits(tries_s=6.0))
     agent = Agent(link)
     agent.say("message")
     listening = asyncio.create_task(everything(link))
@@ -278,7 +278,7 @@ async def test_what_a_connected_process_prints_is_none_of_its_messages() -> None
 
 @pytest.mark.process
 async def test_a_process_that_does_not_come_back_is_ended_and_reaped() -> None:
-    link = start("import time; time.sleep(60)", Terms(tries_s=0.05))
+    link = start("import time; time.sleep(60)", DialInLimits(tries_s=0.05))
     Agent(link).drop()
     assert await everything(link) == b""
     assert (await link.stop()).signal == 15
@@ -287,7 +287,7 @@ async def test_a_process_that_does_not_come_back_is_ended_and_reaped() -> None:
 
 @pytest.mark.process
 async def test_the_end_of_the_process_waits_for_the_last_of_its_socket() -> None:
-    link = start("pass", Terms(tries_s=6.0, patience=Patience(close=1.0)))
+    link = start("pass", DialInLimits(tries_s=6.0, patience=StopTimeouts(close=1.0)))
     agent = Agent(link)
     assert link.child is not None
     await link.child.wait()

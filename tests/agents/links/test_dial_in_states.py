@@ -4,43 +4,45 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.agents.links.dialing import TABLE, TAKES, Outbox, Signal, State
+from fairlead.agents.links.dialing import TABLE, TAKES, DialInSignal, DialInState, UnconfirmedLines
 from fairlead.model.errors import AgentTimeout
 
 
 @pytest.mark.rules("S004-304")
 def test_the_states_are_the_six_of_the_seed_and_each_can_be_reached() -> None:
-    assert {state.value for state in State} == {
+    assert {state.value for state in DialInState} == {
         "idle", "connecting", "reconnecting", "connected", "closing", "closed",
     }  # fmt: skip
-    reached, before = {State.IDLE}, set[State]()
+    reached, before = {DialInState.IDLE}, set[DialInState]()
     while reached != before:
         before = set(reached)
         reached |= {after for (state, _), after in TABLE.items() if state in reached}
-    assert reached == set(State)
+    assert reached == set(DialInState)
 
 
 def test_nothing_leaves_closed_and_every_state_can_be_ended() -> None:
-    assert {after for (state, _), after in TABLE.items() if state is State.CLOSED} == {State.CLOSED}
-    for state in State:
-        assert TABLE[state, Signal.ENDED] is State.CLOSED
-        assert TABLE[state, Signal.STOPPED] in (State.CLOSING, State.CLOSED)
+    assert {after for (state, _), after in TABLE.items() if state is DialInState.CLOSED} == {DialInState.CLOSED}
+    for state in DialInState:
+        assert TABLE[state, DialInSignal.ENDED] is DialInState.CLOSED
+        assert TABLE[state, DialInSignal.STOPPED] in (DialInState.CLOSING, DialInState.CLOSED)
 
 
 def test_a_socket_is_taken_exactly_where_the_table_knows_of_one() -> None:
-    assert {state for (state, signal) in TABLE if signal is Signal.OPENED} == TAKES
+    assert {state for (state, signal) in TABLE if signal is DialInSignal.OPENED} == TAKES
 
 
 def test_a_dropped_socket_is_waited_for_and_then_not_any_more() -> None:
-    assert TABLE[State.CONNECTED, Signal.DROPPED] is State.RECONNECTING
-    assert TABLE[State.RECONNECTING, Signal.OPENED] is State.CONNECTED
-    assert TABLE[State.RECONNECTING, Signal.GAVE_UP] is State.CLOSED
-    assert TABLE[State.CLOSING, Signal.DROPPED] is State.CLOSING, "nobody is waited for who was told to go"
+    assert TABLE[DialInState.CONNECTED, DialInSignal.DROPPED] is DialInState.RECONNECTING
+    assert TABLE[DialInState.RECONNECTING, DialInSignal.OPENED] is DialInState.CONNECTED
+    assert TABLE[DialInState.RECONNECTING, DialInSignal.GAVE_UP] is DialInState.CLOSED
+    assert TABLE[DialInState.CLOSING, DialInSignal.DROPPED] is DialInState.CLOSING, (
+        "nobody is waited for who was told to go"
+    )
 
 
 @given(st.lists(st.integers(0, 20)))
 def test_the_outbox_has_exactly_the_lines_after_the_last_receipt(receipts: list[int]) -> None:
-    outbox = Outbox()
+    outbox = UnconfirmedLines()
     lines = [f"{number}\n".encode() for number in range(1, 21)]
     for line in lines:
         outbox.add(line)
@@ -51,7 +53,7 @@ def test_the_outbox_has_exactly_the_lines_after_the_last_receipt(receipts: list[
 
 
 def test_the_outbox_is_bounded_but_takes_one_line_of_any_size() -> None:
-    outbox = Outbox(limit=10)
+    outbox = UnconfirmedLines(limit=10)
     outbox.add(b"x" * 100)
     with pytest.raises(AgentTimeout):
         outbox.add(b"y")

@@ -7,9 +7,9 @@ import pytest
 
 from fairlead.agents.links.stdio import WRITE_SECONDS, StdioLink
 from fairlead.model.agents import Exit
-from fairlead.model.errors import AgentGone, AgentMissing, AgentTimeout, BadRequest
+from fairlead.model.errors import AgentMissing, AgentNotRunning, AgentTimeout, BadRequest
 from fairlead.system.clock import Clock, SystemClock
-from fairlead.system.process import Patience
+from fairlead.system.process import StopTimeouts
 from fairlead.testing.clock import ManualClock
 from patience import PATIENCE
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.process
 
 def open_link(code: str, clock: Clock | None = None, cwd: str = "/") -> StdioLink:
     return StdioLink.open(
-        [sys.executable, "-I", "-c", code], env={}, cwd=cwd, clock=clock or SystemClock(), patience=Patience()
+        [sys.executable, "-I", "-c", code], env={}, cwd=cwd, clock=clock or SystemClock(), patience=StopTimeouts()
     )
 
 
@@ -42,7 +42,7 @@ async def test_bytes_go_both_ways_and_stop_tells_the_end() -> None:
     assert await link.stop() == Exit(code=0, stderr="bye")
     await receiving
     assert heard == b"HELLO\n"
-    with pytest.raises(AgentGone):
+    with pytest.raises(AgentNotRunning):
         await link.send(b"late\n")
     assert await link.stop() == Exit(code=0, stderr="bye")
 
@@ -51,9 +51,9 @@ def test_a_missing_program_and_a_missing_folder_are_told_apart() -> None:
     async def missing() -> None:
         clock = SystemClock()
         with pytest.raises(AgentMissing, match="/nonexistent/claude"):
-            StdioLink.open(["/nonexistent/claude"], env={}, cwd="/", clock=clock, patience=Patience())
+            StdioLink.open(["/nonexistent/claude"], env={}, cwd="/", clock=clock, patience=StopTimeouts())
         with pytest.raises(AgentMissing, match="Permission denied"):
-            StdioLink.open(["/etc/passwd"], env={}, cwd="/", clock=clock, patience=Patience())
+            StdioLink.open(["/etc/passwd"], env={}, cwd="/", clock=clock, patience=StopTimeouts())
         with pytest.raises(BadRequest, match="/nonexistent/folder"):
             open_link("", cwd="/nonexistent/folder")
 
@@ -68,5 +68,5 @@ async def test_an_agent_that_does_not_read_is_told_as_such() -> None:
     with pytest.raises(AgentTimeout):
         await sending
     stopping = asyncio.create_task(link.stop())
-    await clock.advance(Patience().close + 0.1)
+    await clock.advance(StopTimeouts().close + 0.1)
     assert (await asyncio.wait_for(stopping, PATIENCE)).signal == 15

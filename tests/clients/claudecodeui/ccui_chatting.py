@@ -11,11 +11,11 @@ from websockets.asyncio.client import connect
 from clients.mylifedb.house import House, open_house
 from clients.peering import ChatPeer, Frame
 from fairlead.clients.claudecodeui import chat, history_pages
-from fairlead.clients.claudecodeui.history import HistoryView
+from fairlead.clients.claudecodeui.history import HistoryProjection
 from fairlead.model import commands as cmd
 from fairlead.model.ids import SessionId
 from fairlead.model.routes import ClientProtocol
-from fairlead.server.limits import Limits
+from fairlead.server.limits import ServerLimits
 from fairlead.testing.claudecodeui_client import ClaudeCodeUiClient
 from sessions.rig import ANN, Rig, SaidAgent
 
@@ -24,7 +24,7 @@ CHAT = ClientProtocol(
     prefix="/claudecodeui",
     routes=history_pages.ROUTES,
     sockets=(chat.SOCKET,),
-    views=(HistoryView(),),
+    views=(HistoryProjection(),),
 )
 """The chat alone: the other parts need more of a gateway."""
 
@@ -117,6 +117,8 @@ class ChatHouse:
 
 
 @contextlib.asynccontextmanager
-async def chat_house(folder: Path, limits: Limits | None = None, rig: Rig | None = None) -> AsyncIterator[ChatHouse]:
+async def chat_house(
+    folder: Path, limits: ServerLimits | None = None, rig: Rig | None = None
+) -> AsyncIterator[ChatHouse]:
     async with open_house(folder, limits, protocol=CHAT, rig=rig) as house:
         yield ChatHouse(house, folder)

@@ -11,7 +11,7 @@ import httpx
 from websockets.asyncio.client import ClientConnection, connect
 
 from fairlead.config import load
-from fairlead.wiring import Running, running
+from fairlead.wiring import GatewayInfo, running
 from patience import PATIENCE
 
 PASSWORD = "correct horse"
@@ -21,7 +21,7 @@ SESSIONS = "/api/providers/sessions"
 class Signed:
     """`http` is the user's on the door, `admin` the owner's on the main port."""
 
-    def __init__(self, gateway: Running, project: Path, http: httpx.AsyncClient, admin: httpx.AsyncClient) -> None:
+    def __init__(self, gateway: GatewayInfo, project: Path, http: httpx.AsyncClient, admin: httpx.AsyncClient) -> None:
         self.gateway = gateway
         self.project = project
         self.http = http

@@ -8,17 +8,17 @@ from typing import Any
 
 from clients.cognova.telling import SESSION, unframed
 from clients.cognova.telling import Telling as Told
-from fairlead.clients.claudecodeui.chat_frames import FRAMES, ChatVariant, Known
-from fairlead.clients.claudecodeui.history import HistoryFold, Memory, read_memory
+from fairlead.clients.claudecodeui.chat_frames import FRAMES, ChatEncoder, RenderContext
+from fairlead.clients.claudecodeui.history import HistoryMemory, HistoryReducer, read_memory
 from fairlead.model.gateway import Contextual
 from fairlead.model.store import Entry
-from fairlead.model.views import Replace, Row
+from fairlead.model.views import NewRow, ReplaceRow
 from fairlead.testing.claudecodeui_client import ClaudeCodeUiClient, Shown
 
 Frame = dict[str, Any]
 
 
-def stepped(encoder: Contextual, context: Known, entries: Iterable[Entry]) -> list[Frame]:
+def stepped(encoder: Contextual, context: RenderContext, entries: Iterable[Entry]) -> list[Frame]:
     frames: list[Frame] = []
     for entry in entries:
         context, data = encoder.step(context, SESSION, entry)
@@ -31,10 +31,10 @@ class Telling(Told):
 
     def __init__(self) -> None:
         super().__init__()
-        self._known, self._before = -1, Known()
+        self._known, self._before = -1, RenderContext()
 
     def live(self, first: int = 0, last: int | None = None) -> list[Frame]:
-        return stepped(ChatVariant(), self.memory(first).known, self.published[first:last])
+        return stepped(ChatEncoder(), self.memory(first).known, self.published[first:last])
 
     def read(self, position: int, moment: int | None = None) -> list[Frame]:
         """What one who reads the log from a place is sent, at a moment."""
@@ -46,26 +46,26 @@ class Telling(Told):
         return self._from(position, last, moment)
 
     def _from(self, position: int, last: int, moment: int | None) -> list[Frame]:
-        reading = ChatVariant().reading(position, last)
+        reading = ChatEncoder().reading(position, last)
         entries = [entry for entry in self.log(moment) if entry.seq > position]
         return stepped(reading, self.memory(moment).known, entries)
 
     def history(self, moment: int | None = None) -> list[Frame]:
         """The table of rows, folded from the log as it is at a moment, with a restart after every entry."""
         table: dict[str, bytes] = {}
-        fold = HistoryFold(SESSION)
+        fold = HistoryReducer(SESSION)
         for entry in self.log(moment):
             for made in fold.step(entry):
-                assert isinstance(made, Row | Replace)
-                assert isinstance(made, Row) != (made.key in table), "a row once, and only what is there is replaced"
+                assert isinstance(made, NewRow | ReplaceRow)
+                assert isinstance(made, NewRow) != (made.key in table), "a row once, and only what is there is replaced"
                 table[made.key] = made.data
-            again = HistoryFold(SESSION)
+            again = HistoryReducer(SESSION)
             again.restore(fold.snapshot())
             fold = again
         return [json.loads(data) for data in table.values()]
 
-    def memory(self, moment: int | None = None) -> Memory:
-        fold = HistoryFold(SESSION)
+    def memory(self, moment: int | None = None) -> HistoryMemory:
+        fold = HistoryReducer(SESSION)
         for entry in self.log(moment):
             fold.step(entry)
         return read_memory(fold.snapshot())
@@ -74,7 +74,7 @@ class Telling(Told):
         """What those who are there are sent of one entry."""
         if self._known != len(self.published):
             self._known, self._before = len(self.published), self.memory().known
-        return stepped(ChatVariant(), self._before, [entry])
+        return stepped(ChatEncoder(), self._before, [entry])
 
 
 def shown(*parts: Iterable[Frame]) -> Shown:

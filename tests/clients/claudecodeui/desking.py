@@ -17,9 +17,17 @@ from fairlead.model.errors import FairleadError, NotFound, OutsideRoots
 from fairlead.model.ids import SessionId
 from fairlead.model.terminals import Program, session_terminal
 from fairlead.system.clock import Clock, SystemClock
-from fairlead.system.process import Patience
-from fairlead.terminals import PROVIDERS, Desks, Provider, Shells, ShellSettings, TerminalRegistry, shell_environment
-from fairlead.terminals.terminal import LiveTerminal
+from fairlead.system.process import StopTimeouts
+from fairlead.terminals import (
+    PROVIDERS,
+    ProgramLauncher,
+    Provider,
+    ShellSettings,
+    TerminalRegistry,
+    UserShells,
+    shell_environment,
+)
+from fairlead.terminals.terminal import PtySession
 from fairlead.testing.claudecodeui_shell_client import ClaudeCodeUiShellClient
 from server.fakes import FakeGateway, Served, serving
 from terminals.on_socket import OnSocket
@@ -70,7 +78,7 @@ class DeskGateway(FakeGateway):
     async def command(self, who: Identity, command: cmd.Command) -> cmd.Reply:
         reply = await super().command(who, command)
         match command:
-            case cmd.HandOver(session=session):
+            case cmd.StartHandover(session=session):
                 await self._hand_over(session)
             case cmd.Configure(session=session, settings=settings):
                 self.links[session] = settings.link
@@ -106,7 +114,7 @@ class DeskGateway(FakeGateway):
 
 class DeskHouse:
     def __init__(
-        self, served: Served, gateway: DeskGateway, terminals: TerminalRegistry, desks: Desks, root: Path
+        self, served: Served, gateway: DeskGateway, terminals: TerminalRegistry, desks: ProgramLauncher, root: Path
     ) -> None:
         self.served = served
         self.desks = desks
@@ -124,12 +132,12 @@ class DeskHouse:
         await self.served.credentials.users.ensure(user)
         return (await self.served.credentials.create("token", user, ("terminal",), user)).secret
 
-    def programs(self) -> list[LiveTerminal]:
+    def programs(self) -> list[PtySession]:
         """Those that run."""
         found = [self.terminals.find(name) for name in self.terminals.names()]
         return [terminal for terminal in found if terminal is not None]
 
-    def program(self) -> LiveTerminal:
+    def program(self) -> PtySession:
         (found,) = self.programs()
         return found
 
@@ -146,7 +154,7 @@ async def open_desk_house(
     host = {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(root)}
     settings = ShellSettings(program=program, env=shell_environment(host | SECRETS) | {"PS1": "$ "})
     # A shell that is being interrupted by its own hang-up may need longer on a busy machine; a kill follows anyway.
-    terminals = TerminalRegistry(chosen, most, Patience(close=5, terminate=1))
+    terminals = TerminalRegistry(chosen, most, StopTimeouts(close=5, terminate=1))
 
     def folder(path: str) -> str:
         real = Path(path or root).resolve()
@@ -157,8 +165,8 @@ async def open_desk_house(
         return str(real)
 
     gateway = DeskGateway(terminals, root)
-    shells = Shells(terminals, chosen, settings, folder)
-    desks = Desks(terminals, shells, providers, gateway, gateway.documents, chosen, folder)
+    shells = UserShells(terminals, chosen, settings, folder)
+    desks = ProgramLauncher(terminals, shells, providers, gateway, gateway.documents, chosen, folder)
     async with serving(performers=desks.performers()) as served:
         try:
             yield DeskHouse(served, gateway, terminals, desks, root)

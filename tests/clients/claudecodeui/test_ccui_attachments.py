@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.clients.claudecodeui.attachments import content, fields, named, shown
-from fairlead.clients.claudecodeui.chat_messages import ChatError, Say, read
+from fairlead.clients.claudecodeui.chat_messages import ChatError, SendMessage, read
 from fairlead.model.content import ImageBlock, OtherBlock, TextBlock
-from fairlead.model.uploads import BLOCK_BYTES, IMAGE_BYTES, PDF_BYTES, TEXT_BYTES, Taken, Upload, block_of, own
+from fairlead.model.uploads import BLOCK_BYTES, IMAGE_BYTES, PDF_BYTES, TEXT_BYTES, StoredUploads, Upload, block_of, own
 
 CASES = Path(__file__).parents[2] / "golden" / "claudecodeui-attachments"
 SESSION = "11111111-1111-4111-8111-111111111111"
@@ -24,10 +24,10 @@ STORE = "/data/uploads/ann"
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\1\0\0\0\1"
 
 
-def sent(options: Any) -> Say:
+def sent(options: Any) -> SendMessage:
     message = {"type": "chat.send", "sessionId": SESSION, "content": "look", "options": options}
     say = read(json.dumps(message).encode())
-    assert isinstance(say, Say)
+    assert isinstance(say, SendMessage)
     return say
 
 
@@ -99,9 +99,9 @@ def test_the_limits_fit_what_the_api_takes() -> None:
 # --- messages and rows
 
 
-def taken(name: str, data: bytes, mime: str = "", end: str = "") -> Taken:
+def taken(name: str, data: bytes, mime: str = "", end: str = "") -> StoredUploads:
     upload = Upload(f"{STORE}/{len(name):032x}{end}", name, mime, len(data))
-    return Taken(upload, block_of(data, name))
+    return StoredUploads(upload, block_of(data, name))
 
 
 def test_a_prompt_without_files_is_its_text() -> None:
@@ -124,7 +124,7 @@ def test_files_alone_have_no_empty_text_beside_them() -> None:
 
 
 def test_a_row_has_the_words_the_pictures_and_the_files() -> None:
-    large = Taken(Upload(f"{STORE}/{1:032x}.png", "large.png", "image/png", 9_000_000))
+    large = StoredUploads(Upload(f"{STORE}/{1:032x}.png", "large.png", "image/png", 9_000_000))
     drawn = taken("drawn.svg", b"<svg/>", "image/svg+xml", ".svg")
     photo, archive = taken("photo", PNG, "", ""), taken("archive.zip", b"PK\0", "application/zip", ".zip")
     text, images, files = shown(content("look", (large, archive, photo, drawn)))

@@ -12,7 +12,7 @@ from fairlead.model import commands as cmd
 from fairlead.model.agents import Exit
 from fairlead.model.auth import Identity
 from fairlead.model.errors import AgentMissing
-from fairlead.server.limits import Limits
+from fairlead.server.limits import ServerLimits
 from sessions.rig import Rig
 
 UNKNOWN = "99999999-9999-4999-8999-999999999999"
@@ -378,7 +378,7 @@ async def test_who_may_only_look_cannot_send(chats: ChatHouse) -> None:
 
 
 async def test_too_many_messages_are_answered(tmp_path: Any) -> None:
-    async with chat_house(tmp_path, Limits(commands_per_s=1)) as chats, chats.peer() as peer:
+    async with chat_house(tmp_path, ServerLimits(commands_per_s=1)) as chats, chats.peer() as peer:
         for _ in range(5):
             await peer.say("x")
         told = await peer.until(lambda frame: frame.get("code") == "INTERNAL_ERROR")

@@ -15,24 +15,24 @@ from clients.cognova.telling import unframed
 from fairlead.clients.claudecodeui import PROTOCOL
 from fairlead.clients.claudecodeui.chat import ChatConversation
 from fairlead.clients.claudecodeui.chat_frames import frame
-from fairlead.clients.claudecodeui.history import NAME, Memory
+from fairlead.clients.claudecodeui.history import NAME, HistoryMemory
 from fairlead.model import commands as cmd
 from fairlead.model import events as ev
 from fairlead.model import queries as q
 from fairlead.model.auth import Identity
-from fairlead.model.errors import AgentGone, Busy, FairleadError, NotFound, Unavailable
-from fairlead.model.halls import EnterHall
+from fairlead.model.errors import AgentNotRunning, Busy, FairleadError, NotFound, Unavailable
+from fairlead.model.halls import JoinChannel
 from fairlead.model.ids import CallId, EventId, MessageId, RequestId, SessionId
 from fairlead.model.requests import Head
-from fairlead.model.sockets import Do, Opening, Run, Subscribe, Write
+from fairlead.model.sockets import Do, Handshake, Perform, Subscribe, Write
 
 S = SessionId("5e551011-0000-4000-8000-000000000001")
 WHO = Identity("c", "ann", "ann", frozenset({"admin"}))
 SOURCE = Path(fairlead.__file__).parent
 
 
-def opening(**params: str) -> Opening:
-    return Opening(head=Head(method="GET", path="/ws"), who=WHO, version="1", fresh=lambda: "f", params=params)
+def opening(**params: str) -> Handshake:
+    return Handshake(head=Head(method="GET", path="/ws"), who=WHO, version="1", fresh=lambda: "f", params=params)
 
 
 class Talk:
@@ -40,7 +40,7 @@ class Talk:
 
     def __init__(self, **memory: Any) -> None:
         self.chat = ChatConversation(opening())
-        self.memory = Memory(session=S, seq=7, **memory)
+        self.memory = HistoryMemory(session=S, seq=7, **memory)
         self.frames: list[dict[str, Any]] = []
         self.commands: list[Any] = []
         self.steps: list[str] = []
@@ -63,9 +63,9 @@ class Talk:
             self.steps.append("Subscribe")
             self.do(self.chat.answered(thing.tag, None))
         else:
-            assert isinstance(thing, Run)
+            assert isinstance(thing, Perform)
             self.steps.append(type(thing.step).__name__)
-            if isinstance(thing.step, cmd.Base):
+            if isinstance(thing.step, cmd.CommandBase):
                 self.commands.append(thing.step)
             error = self.fails.get(type(thing.step))
             if error is not None:
@@ -75,7 +75,7 @@ class Talk:
 
     def answer(self, step: Any) -> Any:
         match step:
-            case q.ReadFold(view=view):
+            case q.ReadProjection(view=view):
                 assert view == NAME
                 return msgspec.msgpack.encode(self.memory)
             case q.GetSession():
@@ -96,7 +96,7 @@ def test_a_prompt_is_handed_to_what_was_handed_in() -> None:
 
 
 @pytest.mark.rules("S003-040")
-@pytest.mark.parametrize("step", [q.Whole, q.ReadFold])
+@pytest.mark.parametrize("step", [q.WaitLoaded, q.ReadProjection])
 def test_nothing_is_started_for_a_session_that_is_not_found(step: type) -> None:
     talk = Talk()
     talk.fails[step] = NotFound("session", S)
@@ -108,13 +108,13 @@ def test_nothing_is_started_for_a_session_that_is_not_found(step: type) -> None:
 @pytest.mark.rules("S003-008", "S003-049")
 def test_an_approval_is_handed_to_what_was_handed_in() -> None:
     talk = Talk()
-    asked = ev.PermissionAsked(
+    asked = ev.PermissionRequested(
         id=EventId("e1"), request=RequestId("r1"), call=CallId("c1"), tool="Bash", input={"command": "make"}
     )
     talk.pending = q.PendingView(session=S, seq=7, event=msgspec.Raw(ev.encode(asked)))
     talk.say(type="chat.permission-response", requestId="r1", allow=True, updatedInput={"command": "ls"})
     (given,) = talk.commands
-    assert isinstance(given, cmd.Answer)
+    assert isinstance(given, cmd.AnswerPermission)
     assert (given.session, given.request, given.behavior, given.updated_input) == (S, "r1", "allow", {"command": "ls"})
     assert talk.frames == []
 
@@ -142,7 +142,7 @@ def test_an_abort_does_what_the_session_is_in() -> None:
     assert queued.commands == [cmd.CancelMessage(session=S, message=MessageId("m1"))]
     assert Talk().say(type="chat.abort", sessionId=S).frames[0]["code"] == "NO_ACTIVE_RUN"
     gone = Talk(running=True)
-    gone.fails[cmd.Interrupt] = AgentGone("The agent is not running.")
+    gone.fails[cmd.Interrupt] = AgentNotRunning("The agent is not running.")
     assert gone.say(type="chat.abort", sessionId=S).frames[0]["code"] == "INTERNAL_ERROR"
 
 
@@ -159,7 +159,7 @@ def test_what_one_socket_may_ask_at_once_of_a_session_is_bounded() -> None:
     told: list[Do] = []
     for _ in range(102):
         told.extend(chat.received(json.dumps({"type": "chat.abort", "sessionId": S}).encode(), True))
-    assert [type(do) for do in told] == [Run, Write, Write]
+    assert [type(do) for do in told] == [Perform, Write, Write]
 
 
 @pytest.mark.rules("S003-132")
@@ -174,7 +174,7 @@ def test_only_the_chat_is_told_what_is_told_to_all() -> None:
     asking = {}
     for route in (*PROTOCOL.sockets, *PROTOCOL.door_sockets):
         done = route.open(opening(plugin="x", name="x")).opened()
-        asking[route.name] = any(isinstance(do, Run) and isinstance(do.step, EnterHall) for do in done)
+        asking[route.name] = any(isinstance(do, Perform) and isinstance(do.step, JoinChannel) for do in done)
     assert {name for name, asks in asking.items() if asks} == {"claudecodeui.chat"}
     assert len(asking) >= 4
 

@@ -12,11 +12,11 @@ from fairlead.clients.claudecodeui.places import project_id
 from fairlead.model import commands as cmd
 from fairlead.model.agents import Exit
 from fairlead.model.auth import Identity
-from fairlead.model.halls import EnterHall, TellHall
+from fairlead.model.halls import Broadcast, JoinChannel
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Summary
-from fairlead.sessions.halls import OWED, Halls
-from fairlead.sessions.news import NewsDesk
+from fairlead.sessions.halls import OWED, Broadcasts
+from fairlead.sessions.news import SessionChanges
 from fairlead.testing.clock import ManualClock
 from laws.test_ccui_law import KINDS
 from patience import PATIENCE
@@ -64,12 +64,12 @@ async def test_a_socket_that_is_gone_is_told_nothing_and_hinders_nobody(chats: C
         await stays.settled()
         async with chats.peer() as goes:
             await goes.settled()
-            assert await doer.do(ANN, TellHall(HALL, loading(0, 2))) == 2, "both are open"
+            assert await doer.do(ANN, Broadcast(HALL, loading(0, 2))) == 2, "both are open"
         # A broadcast counts the sockets that it goes to: soon after the close it is one less.
         async with asyncio.timeout(PATIENCE):
-            while await doer.do(ANN, TellHall(HALL, b"")) > 1:
+            while await doer.do(ANN, Broadcast(HALL, b"")) > 1:
                 await asyncio.sleep(0.01)
-        assert await doer.do(ANN, TellHall(HALL, loading(1, 2))) == 1
+        assert await doer.do(ANN, Broadcast(HALL, loading(1, 2))) == 1
         await chats.session()
         told = await stays.until("session_upserted")
         assert told in stays.frames and not any(frame["kind"] == "session_upserted" for frame in goes.frames)
@@ -83,7 +83,7 @@ async def test_whoever_makes_a_list_tells_how_far_it_is(chats: ChatHouse) -> Non
         await two.settled()
         doer = chats.house.app.doer
         for current in (1, 2):
-            assert await doer.do(ANN, TellHall(HALL, loading(current, 2, "work"))) == 2
+            assert await doer.do(ANN, Broadcast(HALL, loading(current, 2, "work"))) == 2
         for peer in (one, two):
             first, last = await peer.until("loading_progress"), await peer.until("loading_progress")
             assert first == {
@@ -95,7 +95,7 @@ async def test_whoever_makes_a_list_tells_how_far_it_is(chats: ChatHouse) -> Non
             }
             assert last["phase"] == "complete"
             assert len(peer.client.progress) == 2
-        assert await doer.do(ANN, TellHall("nobody", b"")) == 0
+        assert await doer.do(ANN, Broadcast("nobody", b"")) == 0
 
 
 @pytest.mark.rules("S003-051", "S003-052", "S003-053")
@@ -103,7 +103,7 @@ async def test_whatever_a_chat_socket_is_sent_has_a_kind_of_the_list_and_no_type
     name = await chats.session()
     async with chats.peer() as peer:
         await peer.subscribe(name)
-        await chats.house.app.doer.do(ANN, TellHall(HALL, loading(1, 1)))
+        await chats.house.app.doer.do(ANN, Broadcast(HALL, loading(1, 1)))
         await peer.send(name, "go")
         agent = await chats.agent()
         await stream(agent, "Hel", "lo.")
@@ -147,13 +147,13 @@ async def sees_all(who: Identity, session: SessionId) -> bool:
 
 
 async def test_a_slow_socket_is_told_the_last_word_of_each_session_and_no_more_is_kept_for_it() -> None:
-    desk, summaries = NewsDesk(ManualClock(), sees_all), dict[str, Summary]()
+    desk, summaries = SessionChanges(ManualClock(), sees_all), dict[str, Summary]()
 
     async def read(session: SessionId) -> Summary | None:
         return summaries.get(session)
 
-    halls = Halls(desk, read)
-    hall = await halls.performers()[EnterHall](ANN, EnterHall(CODEC))
+    halls = Broadcasts(desk, read)
+    hall = await halls.performers()[JoinChannel](ANN, JoinChannel(CODEC))
     slow, quick = Slow(), Slow()
     quick.waiting = 0
     member, other = hall.enter(slow), hall.enter(quick)
@@ -167,7 +167,7 @@ async def test_a_slow_socket_is_told_the_last_word_of_each_session_and_no_more_i
             while len(quick.got) < count:
                 await asyncio.sleep(0)
     assert slow.got == []
-    assert await halls.performers()[TellHall](ANN, TellHall(HALL, b"passes by")) == 2
+    assert await halls.performers()[Broadcast](ANN, Broadcast(HALL, b"passes by")) == 2
     slow.waiting = 0
     member.drained()
     assert len(slow.got) == OWED
@@ -183,6 +183,6 @@ async def test_archived_sessions_and_those_that_are_gone_are_not_told(chats: Cha
     async with chats.peer() as peer:
         await peer.settled()
         await chats.rig.do(cmd.Delete(session=gone))
-        await chats.rig.do(cmd.Archive(session=kept))
+        await chats.rig.do(cmd.ArchiveSession(session=kept))
         last = await chats.session(3)
         assert (await peer.until("session_upserted"))["sessionId"] == last

@@ -19,7 +19,7 @@ from fairlead.model.auth import Identity
 from fairlead.model.ids import EventId, MessageId, SessionId
 from fairlead.model.requests import Head
 from fairlead.model.routes import Request
-from fairlead.model.sockets import Opening, Run
+from fairlead.model.sockets import Handshake, Perform
 from patience import PATIENCE
 
 WHO = Identity("c", "ann", "ann", frozenset({"admin"}))
@@ -81,9 +81,9 @@ def asked(query: dict[str, str]) -> Any:
 def test_the_end_of_a_long_file_is_shown_while_it_is_still_being_read() -> None:
     """The original reads and interprets all of it for every page."""
     steps = asked({"limit": "20"})
-    assert next(steps) == q.Whole(SessionId(SESSION), wait=False)
-    assert steps.send(False) == q.Glance(SessionId(SESSION), 100)
-    glance = q.GlancePage(session=SessionId(SESSION), events=tuple(text(number) for number in range(30)))
+    assert next(steps) == q.WaitLoaded(SessionId(SESSION), wait=False)
+    assert steps.send(False) == q.PreviewTranscript(SessionId(SESSION), 100)
+    glance = q.TranscriptPreview(session=SessionId(SESSION), events=tuple(text(number) for number in range(30)))
     with pytest.raises(StopIteration) as end:
         steps.send(glance)
     page = json.loads(end.value.value.body)
@@ -94,7 +94,7 @@ def test_the_end_of_a_long_file_is_shown_while_it_is_still_being_read() -> None:
 @pytest.mark.parametrize("query", [{"limit": "20", "offset": "20"}, {}, {"limit": "0"}])
 def test_other_pages_wait_until_all_of_it_is_there(query: dict[str, str]) -> None:
     steps = asked(query)
-    assert next(steps) == q.Whole(SessionId(SESSION))
+    assert next(steps) == q.WaitLoaded(SessionId(SESSION))
     assert isinstance(steps.send(True), q.ReadRows)
 
 
@@ -102,15 +102,15 @@ def test_a_glance_that_does_not_reach_far_enough_is_none() -> None:
     steps = asked({"limit": "20"})
     next(steps)
     steps.send(False)
-    few = q.GlancePage(session=SessionId(SESSION), events=(text(1),))
-    assert steps.send(few) == q.Whole(SessionId(SESSION))
+    few = q.TranscriptPreview(session=SessionId(SESSION), events=(text(1),))
+    assert steps.send(few) == q.WaitLoaded(SessionId(SESSION))
 
 
 def test_who_subscribes_while_a_file_is_read_is_not_told_its_past_as_if_it_happened_now() -> None:
-    talk = ChatConversation(Opening(head=HEAD, who=WHO, version="1", fresh=lambda: "f"))
+    talk = ChatConversation(Handshake(head=HEAD, who=WHO, version="1", fresh=lambda: "f"))
     said = {"type": "chat.subscribe", "sessions": [{"sessionId": SESSION}]}
     (step,) = talk.received(json.dumps(said).encode(), True)
-    assert isinstance(step, Run) and step.step == q.Whole(SessionId(SESSION))
+    assert isinstance(step, Perform) and step.step == q.WaitLoaded(SessionId(SESSION))
 
 
 @pytest.mark.process

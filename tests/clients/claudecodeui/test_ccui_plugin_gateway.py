@@ -14,9 +14,9 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from clients.claudecodeui.ccui_signing import Signed, frames_until, signed_gateway
-from fairlead.model.requests import Action
+from fairlead.model.requests import ServiceCall
 from fairlead.model.routes import ClientProtocol
-from fairlead.model.sockets import Do, HangUp, Opening, Run, SocketRoute
+from fairlead.model.sockets import CloseSocket, Do, Handshake, Perform, SocketRoute
 from fairlead.server.protocols import discover
 from patience import PATIENCE
 from plugins.plugging import BOARD
@@ -105,27 +105,27 @@ async def test_terminals_and_plugins_hear_no_broadcast(signed: Signed) -> None:
         assert await hear(plugin) == "the first thing that it hears"
 
 
-class AskNeighbour(Action, frozen=True):
+class AskNeighbour(ServiceCall, frozen=True):
     """-> str"""
 
 
 class Newcomer:
     """A handler from outside: all that it needs is handed to it by whoever performs what it asks for."""
 
-    def __init__(self, opening: Opening) -> None:
+    def __init__(self, opening: Handshake) -> None:
         self._asked = AskNeighbour()
 
     def opened(self) -> Sequence[Do]:
-        return (Run(None, self._asked, "lane"),)
+        return (Perform(None, self._asked, "lane"),)
 
     def received(self, data: bytes, text: bool) -> Sequence[Do]:
         return ()
 
     def answered(self, tag: Any, answer: Any) -> Sequence[Do]:
-        return (HangUp(4000, answer),)
+        return (CloseSocket(4000, answer),)
 
     def failed(self, tag: Any, error: Exception) -> Sequence[Do]:
-        return (HangUp(4001, str(error)),)
+        return (CloseSocket(4001, str(error)),)
 
     def throttled(self, data: bytes, text: bool, error: Exception) -> Sequence[Do]:
         return ()

@@ -8,7 +8,7 @@ import pytest
 from websockets.asyncio.client import ClientConnection
 
 from clients.claudecodeui.test_ccui_plugins import House, hear, house_of
-from fairlead.plugins.bridge import CLOSE_SECONDS, UNHEARD_BYTES, UNSENT_BYTES, Bridge
+from fairlead.plugins.bridge import CLOSE_SECONDS, UNHEARD_BYTES, UNSENT_BYTES, WebSocketProxy
 from fairlead.testing.clock import ManualClock
 from plugins.plugging import ends, until, write_plugin
 
@@ -37,7 +37,7 @@ async def house(tmp_path: Path, clock: ManualClock) -> AsyncIterator[House]:
             (made.plugin / "hear").touch()
 
 
-def bridge_of(house: House) -> Bridge:
+def bridge_of(house: House) -> WebSocketProxy:
     (bridge,) = house.desk.plugins._bridges
     return bridge
 

@@ -20,11 +20,11 @@ from fairlead.model.accounts import SignedIn, TooManyAttempts, WrongPassword
 from fairlead.model.auth import Identity
 from fairlead.model.commands import Reply
 from fairlead.model.ids import EventId, MessageId, SessionId
-from fairlead.model.queries import EventPage, Glance, GlancePage, SessionView, Whole
+from fairlead.model.queries import EventPage, PreviewTranscript, SessionView, TranscriptPreview, WaitLoaded
 from fairlead.model.requests import Head, Response, parse_query
 from fairlead.model.routes import Request
 from fairlead.model.store import SessionPage, Summary
-from fairlead.model.surroundings import Surroundings
+from fairlead.model.surroundings import SessionChoices
 from fairlead.server.table import RouteTable
 
 FOLDER = Path(__file__).parents[2] / "golden" / "claudecodeui-rest"
@@ -35,7 +35,7 @@ KINDS: dict[str, Any] = {
     "GetSession": SessionView,
     "ReadMessages": EventPage,
     "ReadEvents": EventPage,
-    "ReadSurroundings": Surroundings,
+    "ReadSurroundings": SessionChoices,
     "ListFolder": str,
     "SignIn": SignedIn,
     "AcceptInvitation": SignedIn,
@@ -136,21 +136,21 @@ def test_a_long_list_of_projects_is_asked_for_in_a_few_steps() -> None:
     assert max(len(project["sessions"]) for project in told) == 20
 
 
-def glanced(*tokens: int) -> GlancePage:
+def glanced(*tokens: int) -> TranscriptPreview:
     """The end of a file in which the agent said several things, and what the context held then."""
     events = [
-        ev.Text(id=EventId(f"{n}"), message=MessageId("m"), block=0, text="x", tokens=ev.Tokens(input=n))
+        ev.Text(id=EventId(f"{n}"), message=MessageId("m"), block=0, text="x", tokens=ev.TokenCount(input=n))
         for n in tokens
     ]
-    return GlancePage(session=SessionId(FRESH), events=tuple(Raw(ev.encode(event)) for event in events))
+    return TranscriptPreview(session=SessionId(FRESH), events=tuple(Raw(ev.encode(event)) for event in events))
 
 
 def test_what_the_context_of_a_long_file_holds_is_read_from_its_end() -> None:
     """It is still being read: nobody waits for that."""
     route, asked = request_of({"request": f"GET /api/providers/sessions/{FRESH}/token-usage"})
     steps = route.handle(asked)
-    assert next(steps) == Whole(SessionId(FRESH), wait=False)
-    assert isinstance(steps.send(False), Glance)
+    assert next(steps) == WaitLoaded(SessionId(FRESH), wait=False)
+    assert isinstance(steps.send(False), PreviewTranscript)
     with pytest.raises(StopIteration) as end:
         steps.send(glanced(100, 200, 0))
     assert json.loads(end.value.value.body)["data"]["used"] == 200
@@ -161,7 +161,7 @@ def test_a_file_that_is_being_read_is_no_run() -> None:
     steps = route.handle(asked)
     next(steps)
     steps.send(SessionPage((Summary(session=SessionId(FRESH), state="working"),)))
-    assert steps.send(SessionPage(())) == Whole(SessionId(FRESH), wait=False)
+    assert steps.send(SessionPage(())) == WaitLoaded(SessionId(FRESH), wait=False)
     with pytest.raises(StopIteration) as end:
         steps.send(False)
     assert json.loads(end.value.value.body)["data"] == {"sessions": []}

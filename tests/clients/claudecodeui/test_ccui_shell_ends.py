@@ -13,12 +13,12 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from clients.claudecodeui.desking import SECRETS, DeskHouse, folders, open_desk_house
 from fairlead.clients.claudecodeui.shell import MESSAGE_LIMIT, ShellCodec
 from fairlead.model.auth import Identity
-from fairlead.model.terminals import Output, TakeDesk
+from fairlead.model.terminals import OpenLauncher, TerminalOutput
 from fairlead.system.proctable import is_alive
 from fairlead.terminals import TerminalRegistry
 from fairlead.terminals.joining import UNSENT_BYTES
 from fairlead.terminals.shells import left_warning
-from fairlead.terminals.terminal import LiveTerminal
+from fairlead.terminals.terminal import PtySession
 from fairlead.testing.clock import ManualClock
 from patience import PATIENCE
 from server.fakes import until
@@ -188,7 +188,7 @@ async def test_one_that_does_not_read_slows_nobody_and_costs_little(house: DeskH
         await client.begin(tmp_path)
         await client.seen("$")
         owner = Identity("c", house.program().name.split("/")[1], "n", frozenset({"terminal"}))
-        desk = await house.desks.take(owner, TakeDesk(codec=ShellCodec()))
+        desk = await house.desks.take(owner, OpenLauncher(codec=ShellCodec()))
         wire = FullWire()
         desk.attached(wire)
         desk.received(json.dumps(client.init(str(tmp_path))).encode())
@@ -262,16 +262,16 @@ async def test_a_change_of_seats_after_keys_that_nobody_reads_goes_on(house: Des
 async def test_one_whose_terminal_cannot_be_shown_is_told_to_come_again(
     house: DeskHouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def broken(terminal: LiveTerminal, who: str, raw: bool) -> AsyncIterator[Output]:
+    async def broken(terminal: PtySession, who: str, raw: bool) -> AsyncIterator[TerminalOutput]:
         if terminal.running:
             raise ValueError("no")
-        yield Output(b"")
+        yield TerminalOutput(b"")
 
     async with house.sit() as client, house.sit() as other:
         await other.begin(tmp_path)
         await other.seen("$")
         with monkeypatch.context() as patched:
-            patched.setattr(LiveTerminal, "watch", broken)
+            patched.setattr(PtySession, "watch", broken)
             await client.begin(tmp_path)
             with pytest.raises(ConnectionClosed) as closed:
                 await client.until(lambda: False)
@@ -284,7 +284,7 @@ async def test_a_client_that_leaves_at_any_moment_leaves_nothing_behind(house: D
     who = Identity("c", "ann", "n", frozenset({"terminal"}))
     wish = json.dumps({"type": "init", "projectPath": str(tmp_path), "isPlainShell": True, "cols": 30}).encode()
     for rounds in range(12):
-        desk = await house.desks.take(who, TakeDesk(codec=ShellCodec()))
+        desk = await house.desks.take(who, OpenLauncher(codec=ShellCodec()))
         wire = FullWire()
         # Its first words may come before it is given the socket.
         desk.received(wish)

@@ -19,10 +19,18 @@ from fairlead.clients.claudecodeui.shell import EARLY_BYTES, ShellCodec, ShellCo
 from fairlead.config import BadSetting, load
 from fairlead.model.agents import Exit
 from fairlead.model.auth import Identity
-from fairlead.model.errors import AgentGone, AgentMissing, BadId, BadRequest, Busy, NotFound, OutsideRoots
+from fairlead.model.errors import AgentMissing, AgentNotRunning, BadId, BadRequest, Busy, NotFound, OutsideRoots
 from fairlead.model.requests import Head
-from fairlead.model.sockets import Opening, Run, Write
-from fairlead.model.terminals import Answer, FoundUrl, Keys, Output, Seated, Size, Wanted
+from fairlead.model.sockets import Handshake, Perform, Write
+from fairlead.model.terminals import (
+    FoundUrl,
+    ProgramAttached,
+    ProgramRequest,
+    Size,
+    TerminalOutput,
+    TerminalReply,
+    TypedKeys,
+)
 from fairlead.server.websocket.frames import split_frames
 from fairlead.terminals.programs import PROVIDERS, Provider, key, resumes, typed, words
 from fairlead.wiring import providers
@@ -36,7 +44,7 @@ ERRORS = {
     "session": NotFound("session", "x"),
     "missing": AgentMissing("codex cannot be started in a terminal: No such file or directory."),
     "busy": Busy("A turn is running."),
-    "gone": AgentGone("The program of this terminal has ended."),
+    "gone": AgentNotRunning("The program of this terminal has ended."),
 }
 
 
@@ -49,20 +57,20 @@ def play(codec: ShellCodec, line: dict[str, Any]) -> list[dict[str, Any]]:
     match line:
         case {"say": said}:
             match codec.read((said if isinstance(said, str) else json.dumps(said)).encode()):
-                case Wanted() as wanted:
+                case ProgramRequest() as wanted:
                     return [{"wanted": msgspec.to_builtins(wanted)}]
-                case Keys(data=keys):
+                case TypedKeys(data=keys):
                     return [{"keys": keys.decode()}]
                 case Size(columns=columns, rows=rows):
                     return [{"size": [columns, rows]}]
-                case Answer(frames=data):
+                case TerminalReply(frames=data):
                     return frames(data)
         case {"seated": seated}:
-            return frames(codec.seated(Seated(**seated)))
+            return frames(codec.seated(ProgramAttached(**seated)))
         case {"print": text}:
-            return frames(codec.output(Output(text.encode(), urls=urls)))
+            return frames(codec.output(TerminalOutput(text.encode(), urls=urls)))
         case {"redraw": text}:
-            return frames(codec.output(Output(text.encode(), redraw=True, size=Size(80, 24), urls=urls)))
+            return frames(codec.output(TerminalOutput(text.encode(), redraw=True, size=Size(80, 24), urls=urls)))
         case {"exit": exit}:
             return frames(codec.ended(Exit(**exit)))
         case {"refuse": name}:
@@ -110,8 +118,8 @@ def test_no_frame_is_an_accident(frame: Any) -> None:
     """Whatever comes is a wish, keys, a size, or an answer; a wish has a session id that is one plain word, and a path
     that is absolute."""
     said = ShellCodec().read(json.dumps(frame).encode())
-    assert isinstance(said, Wanted | Keys | Size | Answer)
-    if isinstance(said, Wanted):
+    assert isinstance(said, ProgramRequest | TypedKeys | Size | TerminalReply)
+    if isinstance(said, ProgramRequest):
         assert re.fullmatch(r"[a-zA-Z0-9_.:-]*", said.session) and said.folder[:1] in ("", "/")
         assert not (said.command and said.provider) and (said.session or not said.resume)
 
@@ -120,7 +128,7 @@ def test_no_frame_is_an_accident(frame: Any) -> None:
 def test_no_id_adds_a_word_or_an_option(session: str, provider: str) -> None:
     frame = {"type": "init", "projectPath": "/p", "provider": provider, "sessionId": session, "hasSession": True}
     wanted = ShellCodec().read(json.dumps(frame).encode())
-    if not isinstance(wanted, Wanted):
+    if not isinstance(wanted, ProgramRequest):
         return
     try:
         found = words(PROVIDERS, wanted)
@@ -135,15 +143,15 @@ def test_no_id_adds_a_word_or_an_option(session: str, provider: str) -> None:
 def test_a_url_is_remembered_as_told_within_bounds() -> None:
     codec = ShellCodec()
     for number in range(5000):
-        told = codec.output(Output(b"", urls=(FoundUrl(f"https://a.example/{number}"),)))
+        told = codec.output(TerminalOutput(b"", urls=(FoundUrl(f"https://a.example/{number}"),)))
         assert b"auth_url" in told
 
 
 @pytest.mark.rules("S003-008")
 def test_what_comes_before_somebody_holds_the_socket_is_bounded() -> None:
     who = Identity("c", "u", "n", frozenset({"terminal"}))
-    talk = ShellConversation(Opening(head=Head(method="GET", path="/"), who=who, version="1", fresh=lambda: "f"))
-    assert [type(thing) for thing in talk.opened()] == [Run]
+    talk = ShellConversation(Handshake(head=Head(method="GET", path="/"), who=who, version="1", fresh=lambda: "f"))
+    assert [type(thing) for thing in talk.opened()] == [Perform]
     frame = b'{"type":"input","data":"' + b"x" * (EARLY_BYTES // 4) + b'"}'
     for _ in range(10):
         assert talk.throttled(frame, True, BadRequest("too many")) == ()
@@ -172,18 +180,18 @@ def test_what_comes_before_somebody_holds_the_socket_is_bounded() -> None:
     ],
 )
 def test_the_words_of_each_program(provider: str, fresh: tuple[str, ...], resumed: tuple[str, ...]) -> None:
-    assert words(PROVIDERS, Wanted(provider=provider)) == fresh
-    assert words(PROVIDERS, Wanted(provider=provider, session="s:1")) == fresh
-    assert words(PROVIDERS, Wanted(provider=provider, session="s:1", resume=True)) == resumed
+    assert words(PROVIDERS, ProgramRequest(provider=provider)) == fresh
+    assert words(PROVIDERS, ProgramRequest(provider=provider, session="s:1")) == fresh
+    assert words(PROVIDERS, ProgramRequest(provider=provider, session="s:1", resume=True)) == resumed
 
 
 def test_an_id_is_never_an_option_and_what_cannot_resume_begins_anew() -> None:
     with pytest.raises(BadId):
-        words(PROVIDERS, Wanted(provider="codex", session="--config=x", resume=True))
+        words(PROVIDERS, ProgramRequest(provider="codex", session="--config=x", resume=True))
     with pytest.raises(NotFound):
-        words(PROVIDERS, Wanted(provider="../../bin/sh"))
+        words(PROVIDERS, ProgramRequest(provider="../../bin/sh"))
     once = {"once": Provider(command=("once", "now"))}
-    wanted = Wanted(provider="once", session="s", resume=True)
+    wanted = ProgramRequest(provider="once", session="s", resume=True)
     assert words(once, wanted) == ("once", "now") and not resumes(once, wanted)
 
 
@@ -191,20 +199,22 @@ def test_an_id_is_never_an_option_and_what_cannot_resume_begins_anew() -> None:
 def test_keys_do_not_collide() -> None:
     """Fault 17."""
     wishes = [
-        ("u", "/p", Wanted()),
-        ("v", "/p", Wanted()),
-        ("u", "/q", Wanted()),
-        ("u", "/p", Wanted(session="default")),
-        ("u", "/p_default", Wanted()),
-        ("u", "/p", Wanted(session="s")),
-        ("u", "/p_s", Wanted(session="t")),
-        ("u", "/p", Wanted(session="s_t")),
-        ("u", "/p", Wanted(provider="codex")),
-        ("u", "/p", Wanted(command="npm run build:one")),
-        ("u", "/p", Wanted(command="npm run build:two")),
+        ("u", "/p", ProgramRequest()),
+        ("v", "/p", ProgramRequest()),
+        ("u", "/q", ProgramRequest()),
+        ("u", "/p", ProgramRequest(session="default")),
+        ("u", "/p_default", ProgramRequest()),
+        ("u", "/p", ProgramRequest(session="s")),
+        ("u", "/p_s", ProgramRequest(session="t")),
+        ("u", "/p", ProgramRequest(session="s_t")),
+        ("u", "/p", ProgramRequest(provider="codex")),
+        ("u", "/p", ProgramRequest(command="npm run build:one")),
+        ("u", "/p", ProgramRequest(command="npm run build:two")),
     ]
     assert len({key(*wish) for wish in wishes}) == len(wishes)
-    assert key("u", "/p", Wanted()) == key("u", "/p", Wanted(size=Size(1, 1), resume=True, restart=True))
+    assert key("u", "/p", ProgramRequest()) == key(
+        "u", "/p", ProgramRequest(size=Size(1, 1), resume=True, restart=True)
+    )
 
 
 def test_how_a_command_is_typed() -> None:

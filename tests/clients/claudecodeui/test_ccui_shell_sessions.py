@@ -10,10 +10,10 @@ import pytest
 from clients.claudecodeui.desking import DeskClient, DeskHouse, open_desk_house
 from fairlead.model import commands as cmd
 from fairlead.model import queries as q
-from fairlead.model.errors import AgentGone, AgentMissing, BadRequest, Busy, NotAllowed
+from fairlead.model.errors import AgentMissing, AgentNotRunning, BadRequest, Busy, NotAllowed
 from fairlead.model.terminals import session_terminal
 from fairlead.system.clock import SystemClock
-from fairlead.terminals import Desks, Shells, ShellSettings
+from fairlead.terminals import ProgramLauncher, ShellSettings, UserShells
 from fairlead.terminals.desks import LINKS
 from server.fakes import OTHER, SESSION, until
 
@@ -37,7 +37,7 @@ async def test_a_session_is_handed_over_to_the_terminal_and_back(house: DeskHous
         await claude(client, tmp_path)
         await client.seen(f"agent of {SESSION}")
         assert client.outputs[0] == f"\x1b[36mResuming Claude session {SESSION} in: /home/somebody\x1b[0m\r\n"
-        (asked,) = house.gateway.said(cmd.HandOver)
+        (asked,) = house.gateway.said(cmd.StartHandover)
         # It is not taken out of a turn.
         assert (asked.link, asked.when, asked.wait) == ("terminal", "turn_end", False)
         await client.type("hello\r")
@@ -61,8 +61,8 @@ async def test_a_session_whose_terminal_ended_with_its_gateway_goes_back_too(hou
     house.gateway.links[OTHER] = "terminal"
     await house.terminals.close()
     clock = SystemClock()
-    shells = Shells(house.terminals, clock, ShellSettings(program="/bin/sh", env={}), lambda path: path)
-    desks = Desks(house.terminals, shells, {}, house.gateway, documents, clock, lambda path: path)
+    shells = UserShells(house.terminals, clock, ShellSettings(program="/bin/sh", env={}), lambda path: path)
+    desks = ProgramLauncher(house.terminals, shells, {}, house.gateway, documents, clock, lambda path: path)
     await desks.start()
     await until(lambda: documents.spaces == {LINKS: {}})
     assert (house.gateway.links[SESSION], house.gateway.links[OTHER]) == ("stdio", "dial-in")
@@ -85,12 +85,12 @@ async def test_it_is_found_again_and_shared(house: DeskHouse, tmp_path: Path) ->
         await claude(third, tmp_path)
         await third.until(lambda: third.reconnects)
         await third.seen("agent got more")
-        assert len(house.gateway.said(cmd.HandOver)) == 1
+        assert len(house.gateway.said(cmd.StartHandover)) == 1
 
 
 async def test_one_that_is_on_a_terminal_already_stays_there(house: DeskHouse, tmp_path: Path) -> None:
     """Somebody else put it there: it is joined, and left there."""
-    await house.gateway.command(_who(), cmd.HandOver(session=SESSION, link="terminal"))
+    await house.gateway.command(_who(), cmd.StartHandover(session=SESSION, link="terminal"))
     terminal = house.program()
     async with house.sit() as client:
         await claude(client, tmp_path)
@@ -105,14 +105,14 @@ async def test_one_that_is_on_a_terminal_already_stays_there(house: DeskHouse, t
 
 async def test_while_a_turn_runs_it_is_refused(house: DeskHouse, tmp_path: Path) -> None:
     told = "It cannot be handed over now, there is a running turn."
-    house.gateway.errors[cmd.HandOver] = Busy(told)
+    house.gateway.errors[cmd.StartHandover] = Busy(told)
     async with house.sit() as client:
         await claude(client, tmp_path)
         await client.until(lambda: client.errors)
         await client.settled()
         assert client.errors == [told] and f"\r\n\x1b[31mError: {told}\x1b[0m\r\n" in client.outputs
         assert house.terminals.names() == () and house.gateway.said(cmd.Create) == []
-        del house.gateway.errors[cmd.HandOver]
+        del house.gateway.errors[cmd.StartHandover]
         await claude(client, tmp_path)
         await client.seen("agent of")
 
@@ -123,7 +123,7 @@ async def test_while_a_turn_runs_it_is_refused(house: DeskHouse, tmp_path: Path)
 async def test_what_is_not_allowed_is_no_reason_for_another_session(
     house: DeskHouse, tmp_path: Path, error: Exception
 ) -> None:
-    house.gateway.errors[cmd.HandOver] = error
+    house.gateway.errors[cmd.StartHandover] = error
     async with house.sit() as client:
         await claude(client, tmp_path)
         await client.until(lambda: client.errors)
@@ -147,7 +147,7 @@ async def test_an_unknown_session_becomes_a_new_one(house: DeskHouse, tmp_path: 
 
 @pytest.mark.rules("S003-106")
 async def test_a_resume_that_fails_on_the_terminal_becomes_a_new_session(house: DeskHouse, tmp_path: Path) -> None:
-    house.gateway.failing[SESSION] = AgentGone("No conversation found with that id.")
+    house.gateway.failing[SESSION] = AgentNotRunning("No conversation found with that id.")
     house.gateway.script = (
         f'[ "$1" = {SESSION} ] && {{ echo no such conversation; exit 1; }}; echo "a new one: $1"; cat'
     )
@@ -168,8 +168,8 @@ async def test_without_a_session_a_new_one_begins(house: DeskHouse, tmp_path: Pa
         (made,) = house.gateway.said(cmd.Create)
         await claude(other, tmp_path, SESSION, hasSession=False)
         await other.seen("agent of")
-        assert house.gateway.said(cmd.HandOver)[0].session == made.session
-        assert SESSION not in [one.session for one in house.gateway.said(cmd.HandOver)]
+        assert house.gateway.said(cmd.StartHandover)[0].session == made.session
+        assert SESSION not in [one.session for one in house.gateway.said(cmd.StartHandover)]
         assert len(house.gateway.said(cmd.Create)) == 2
         # And a shell of the same folder is no session.
         await other.begin(tmp_path)
@@ -178,7 +178,7 @@ async def test_without_a_session_a_new_one_begins(house: DeskHouse, tmp_path: Pa
 
 
 async def test_a_new_session_that_cannot_start_leaves_nothing(house: DeskHouse, tmp_path: Path) -> None:
-    house.gateway.errors[cmd.HandOver] = AgentMissing("Claude Code is not installed.")
+    house.gateway.errors[cmd.StartHandover] = AgentMissing("Claude Code is not installed.")
     async with house.sit() as client:
         await claude(client, tmp_path, None)
         await client.until(lambda: client.errors)
@@ -205,10 +205,10 @@ async def test_a_forced_restart_ends_the_process_through_the_core(house: DeskHou
 
 
 async def test_who_leaves_while_it_is_handed_over_stops_nothing(house: DeskHouse, tmp_path: Path) -> None:
-    house.gateway.hold.add(cmd.HandOver)
+    house.gateway.hold.add(cmd.StartHandover)
     async with house.sit() as client:
         await claude(client, tmp_path)
-        await until(lambda: bool(house.gateway.said(cmd.HandOver)))
+        await until(lambda: bool(house.gateway.said(cmd.StartHandover)))
         await client.begin(tmp_path)
         await client.type("echo a shell $((1 + 1))\r")
         await client.said("a shell 2")

@@ -11,10 +11,10 @@ from websockets.asyncio.client import connect
 from clients.mylifedb.house import House, open_house
 from clients.peering import ChatPeer, Frame
 from fairlead.clients.cognova import chat, conversations
-from fairlead.clients.cognova.history import MessageView
+from fairlead.clients.cognova.history import MessageProjection
 from fairlead.model.ids import SessionId
 from fairlead.model.routes import ClientProtocol
-from fairlead.server.limits import Limits
+from fairlead.server.limits import ServerLimits
 from fairlead.testing.cognova_client import CognovaClient
 from sessions.rig import Rig, SaidAgent
 
@@ -23,7 +23,7 @@ CHAT = ClientProtocol(
     prefix="/cognova",
     routes=conversations.ROUTES,
     sockets=(chat.SOCKET,),
-    views=(MessageView(),),
+    views=(MessageProjection(),),
 )
 """The chat alone: the other parts need more of a gateway."""
 
@@ -115,6 +115,8 @@ async def stream(agent: SaidAgent, *pieces: str, message: str = "m1", whole: boo
 
 
 @contextlib.asynccontextmanager
-async def chat_house(folder: Path, limits: Limits | None = None, rig: Rig | None = None) -> AsyncIterator[ChatHouse]:
+async def chat_house(
+    folder: Path, limits: ServerLimits | None = None, rig: Rig | None = None
+) -> AsyncIterator[ChatHouse]:
     async with open_house(folder, limits, protocol=CHAT, rig=rig) as house:
         yield ChatHouse(house)

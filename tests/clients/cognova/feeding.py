@@ -16,12 +16,12 @@ from fairlead.auth.credentials import Credentials
 from fairlead.clients.cognova import PROTOCOL
 from fairlead.model.ids import SessionId
 from fairlead.model.news import What
-from fairlead.model.requests import Action
-from fairlead.notices import Caller, Room
-from fairlead.server.app import App, Parts
+from fairlead.model.requests import ServiceCall
+from fairlead.notices import HttpClient, NotificationService
+from fairlead.server.app import App, AppConfig
 from fairlead.server.binding import Binding, house_of, open_sockets
-from fairlead.server.limits import Limits
-from fairlead.server.runner import Runner
+from fairlead.server.limits import ServerLimits
+from fairlead.server.runner import ServerRunner
 from fairlead.server.steps import Performer
 from fairlead.system.clock import SystemClock
 from patience import PATIENCE
@@ -86,7 +86,7 @@ class Listener:
 
 
 class FeedHouse:
-    def __init__(self, rig: Rig, room: Room, credentials: Credentials, port: int, admin: str) -> None:
+    def __init__(self, rig: Rig, room: NotificationService, credentials: Credentials, port: int, admin: str) -> None:
         self.rig = rig
         self.room = room
         self.credentials = credentials
@@ -141,7 +141,7 @@ async def open_feed_house(folder: Path) -> AsyncIterator[FeedHouse]:
     rig.news = news
     rig.committed = lambda session, events: room.committed(session, events)
     await rig.start()
-    room = Room(
+    room = NotificationService(
         rig.store.shelf,
         rig.store.documents,
         lambda: rig.gateway,
@@ -150,7 +150,7 @@ async def open_feed_house(folder: Path) -> AsyncIterator[FeedHouse]:
         fresh=fresh,
         describe=describe,
         who_is=lambda credential: credentials.identity(credential),
-        caller=Caller(rig.clock),
+        caller=HttpClient(rig.clock),
     )
     await room.begin()
     await room.start()
@@ -160,9 +160,12 @@ async def open_feed_house(folder: Path) -> AsyncIterator[FeedHouse]:
     admin = await credentials.create("token", "ann", ("admin",))
     binding = Binding(port=0)
     sockets = open_sockets(binding)
-    performers: dict[type[Action], Performer] = {**CredentialActions(credentials).performers(), **room.performers()}
-    limits = Limits(commands_per_s=1000)
-    parts = Parts(
+    performers: dict[type[ServiceCall], Performer] = {
+        **CredentialActions(credentials).performers(),
+        **room.performers(),
+    }
+    limits = ServerLimits(commands_per_s=1000)
+    parts = AppConfig(
         protocols=(PROTOCOL,),
         gateway=rig.gateway,
         performers=performers,
@@ -173,7 +176,7 @@ async def open_feed_house(folder: Path) -> AsyncIterator[FeedHouse]:
         limits=limits,
         fresh=fresh,
     )
-    runner = Runner(App(parts), binding, sockets, clock, limits)
+    runner = ServerRunner(App(parts), binding, sockets, clock, limits)
     serving = asyncio.create_task(runner.serve())
     await runner.ready()
     try:

@@ -12,8 +12,8 @@ from websockets.exceptions import ConnectionClosed
 from fairlead.model.errors import OutsideRoots
 from fairlead.model.terminals import Terminal
 from fairlead.system.clock import Clock, SystemClock
-from fairlead.system.process import Patience
-from fairlead.terminals import Shells, ShellSettings, TerminalRegistry, shell_environment
+from fairlead.system.process import StopTimeouts
+from fairlead.terminals import ShellSettings, TerminalRegistry, UserShells, shell_environment
 from fairlead.testing.cognova_terminal_client import CognovaTerminalClient
 from server.fakes import Served, serving
 from terminals.on_socket import OnSocket
@@ -73,14 +73,14 @@ async def open_shell_house(
     secrets = {"FAIRLEAD_TOKEN": "fl_secret", "ANTHROPIC_API_KEY": "sk-secret", "LD_PRELOAD": ""}
     settings = ShellSettings(program=program, env=shell_environment(host | secrets) | {"PS1": "$ "})
     # A shell that is being interrupted by its own hang-up may need longer on a busy machine; a kill follows anyway.
-    terminals = TerminalRegistry(chosen, most, Patience(close=5, terminate=1))
+    terminals = TerminalRegistry(chosen, most, StopTimeouts(close=5, terminate=1))
 
     def folder(path: str) -> str:
         if path and not Path(path).resolve().is_relative_to(root):
             raise OutsideRoots(path, (str(root),))
         return path or str(root)
 
-    shells = Shells(terminals, chosen, settings, folder)
+    shells = UserShells(terminals, chosen, settings, folder)
     async with serving(performers=shells.performers()) as served:
         try:
             yield ShellHouse(served, terminals, root)

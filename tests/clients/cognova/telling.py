@@ -13,11 +13,11 @@ import msgspec
 from agents.claude.golden_claude import Input, feed
 from fairlead.agents.claude.interpreter import ClaudeInterpreter
 from fairlead.clients.cognova.chat_frames import FRAMES, VARIANT
-from fairlead.clients.cognova.history import Counted, MessageFold, MessageRenderer, read_counted
+from fairlead.clients.cognova.history import MessageCount, MessageReducer, MessageRenderer, read_counted
 from fairlead.model import events as ev
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Entry
-from fairlead.sessions.log import Stage
+from fairlead.sessions.log import PendingEntries
 from fairlead.testing.cognova_client import CognovaClient, Shown
 
 SESSION = SessionId("11111111-1111-4111-8111-111111111111")
@@ -54,7 +54,7 @@ class Telling:
         return self
 
     def add(self, given: Input) -> None:
-        stage = Stage(self._head, self._at or BEGIN - 1, self._at + 1000 if self._at else BEGIN)
+        stage = PendingEntries(self._head, self._at or BEGIN - 1, self._at + 1000 if self._at else BEGIN)
         drop: tuple[int, ...] = ()
         if "event" in given:
             stage.add(msgspec.convert(given["event"], ev.Event))
@@ -105,11 +105,11 @@ class Telling:
         told: Frame = json.loads(data)["data"]
         return told
 
-    def counted(self, moment: int | None = None) -> Counted:
-        fold = MessageFold()
+    def counted(self, moment: int | None = None) -> MessageCount:
+        fold = MessageReducer()
         for entry in self.log(moment):
             assert fold.step(entry) == ()
-            again = MessageFold()
+            again = MessageReducer()
             again.restore(fold.snapshot())
             fold = again
         return read_counted(fold.snapshot())

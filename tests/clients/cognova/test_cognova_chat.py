@@ -10,7 +10,7 @@ from clients.cognova.chatting import ChatHouse, chat_house, stream
 from fairlead.model.agents import Exit
 from fairlead.model.errors import AgentMissing
 from fairlead.model.ids import is_uuid
-from fairlead.server.limits import Limits
+from fairlead.server.limits import ServerLimits
 
 UNKNOWN = "99999999-9999-4999-8999-999999999999"
 PNG = {"type": "base64", "media_type": "image/png", "data": "aGk="}
@@ -402,7 +402,7 @@ async def test_two_messages_at_once_keep_their_order_and_an_interrupt_ends_the_f
 async def test_too_many_frames_are_told_and_too_large_ones_end_only_their_sender(chats: ChatHouse) -> None:
     folder = chats.rig.folder / "second"
     folder.mkdir()
-    async with chat_house(folder, Limits(commands_per_s=1, message_bytes=10_000)) as few, few.peer() as other:
+    async with chat_house(folder, ServerLimits(commands_per_s=1, message_bytes=10_000)) as few, few.peer() as other:
         async with few.peer() as peer:
             for _ in range(100):
                 await peer.say("ping")

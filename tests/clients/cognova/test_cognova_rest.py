@@ -7,7 +7,7 @@ import pytest
 
 from clients.cognova.chatting import ChatHouse, chat_house
 from fairlead.clients.cognova import PROTOCOL
-from fairlead.model.commands import Archive, Steer
+from fairlead.model.commands import ArchiveSession, Steer
 from fairlead.model.content import TextBlock
 from fairlead.model.ids import SessionId, is_uuid
 from sessions.rig import SESSION, Rig
@@ -55,7 +55,7 @@ async def test_the_newest_come_first_by_their_beginning(chats: ChatHouse) -> Non
     assert (second["messageCount"], second["totalCostUsd"], second["status"]) == (4, 0.4, "idle")
     assert (first["title"], first["isMain"], first["summary"], first["sessionId"]) == ("two", False, None, names[1])
     assert first["sdkSessionId"] and first["startedAt"].endswith("Z") and first["endedAt"].endswith("Z")
-    await chats.rig.do(Archive(session=SessionId(names[0])))
+    await chats.rig.do(ArchiveSession(session=SessionId(names[0])))
     assert [one["id"] for one in await chats.get("")] == [names[1]]
 
 

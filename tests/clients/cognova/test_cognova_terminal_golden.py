@@ -13,16 +13,16 @@ import pytest
 from fairlead.clients.cognova.terminal import EARLY_BYTES, ShellCodec, ShellConversation
 from fairlead.model.agents import Exit
 from fairlead.model.auth import Identity
-from fairlead.model.errors import AgentGone, AgentMissing, BadRequest
+from fairlead.model.errors import AgentMissing, AgentNotRunning, BadRequest
 from fairlead.model.requests import Head
-from fairlead.model.sockets import Opening, Run, Write
-from fairlead.model.terminals import Answer, Keys, Output, Size
+from fairlead.model.sockets import Handshake, Perform, Write
+from fairlead.model.terminals import Size, TerminalOutput, TerminalReply, TypedKeys
 
 CASES = Path(__file__).parents[2] / "golden" / "cognova-terminal"
 NAMES = sorted(path.name for path in CASES.iterdir())
 ERRORS = {
     "missing": AgentMissing("/bin/bash cannot be started.", path="/bin/bash", errno="ENOENT"),
-    "gone": AgentGone("The program of this terminal has ended."),
+    "gone": AgentNotRunning("The program of this terminal has ended."),
     "bad": BadRequest("No."),
 }
 
@@ -43,16 +43,16 @@ def play(codec: ShellCodec, line: dict[str, Any]) -> list[dict[str, Any]]:
     match line:
         case {"say": said}:
             match codec.read((said if isinstance(said, str) else json.dumps(said)).encode()):
-                case Keys(data=keys):
+                case TypedKeys(data=keys):
                     return [{"keys": keys.decode()}]
                 case Size(columns=columns, rows=rows):
                     return [{"size": [columns, rows]}]
-                case Answer(frames=data):
+                case TerminalReply(frames=data):
                     return frames(data)
         case {"print": text}:
-            return frames(codec.output(Output(text.encode(), size=size)))
+            return frames(codec.output(TerminalOutput(text.encode(), size=size)))
         case {"redraw": text}:
-            return frames(codec.output(Output(text.encode(), redraw=True, size=size)))
+            return frames(codec.output(TerminalOutput(text.encode(), redraw=True, size=size)))
         case {"exit": exit}:
             return frames(codec.ended(Exit(**exit)))
         case {"not_started": name}:
@@ -76,8 +76,8 @@ def test_case(case: str) -> None:
 
 def test_what_waits_for_a_shell_that_is_being_started_is_bounded() -> None:
     who = Identity("c", "u", "n", frozenset({"terminal"}))
-    talk = ShellConversation(Opening(head=Head(method="GET", path="/"), who=who, version="1", fresh=lambda: "f"))
-    assert [type(thing) for thing in talk.opened()] == [Run]
+    talk = ShellConversation(Handshake(head=Head(method="GET", path="/"), who=who, version="1", fresh=lambda: "f"))
+    assert [type(thing) for thing in talk.opened()] == [Perform]
     frame = b'{"type":"ping","more":"' + b"x" * (EARLY_BYTES // 4) + b'"}'
     for _ in range(10):
         assert talk.throttled(frame, True, BadRequest("too many")) == ()

@@ -130,7 +130,7 @@ async def test_turns_and_permissions_reach_those_who_ask_and_say_nothing_of_what
         await agent.ready()
         await agent.call("c1", command="rm -rf secret")
         await agent.ask("r1", "c1", command="rm -rf secret")
-        await rig.gateway.command(ANN, cmd.Answer(session=SESSION, request=_request("r1"), behavior="deny"))
+        await rig.gateway.command(ANN, cmd.AnswerPermission(session=SESSION, request=_request("r1"), behavior="deny"))
         await agent.result(result="the secret answer")
         notices = await _notices(asking, "turn.completed")
     kinds = [one["kind"] for one in notices]

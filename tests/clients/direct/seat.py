@@ -8,7 +8,7 @@ from typing import Any
 from websockets.asyncio.client import ClientConnection, connect
 
 from fairlead.testing.direct_client import DirectClient, Message
-from fairlead.wiring import Running
+from fairlead.wiring import GatewayInfo
 from patience import PATIENCE
 
 
@@ -49,7 +49,7 @@ class Seat:
 
 
 @contextlib.asynccontextmanager
-async def seated(gateway: Running, session: str, token: str | None = None) -> AsyncIterator[Seat]:
+async def seated(gateway: GatewayInfo, session: str, token: str | None = None) -> AsyncIterator[Seat]:
     token = gateway.token if token is None else token
     url = gateway.url.replace("http", "ws", 1)
     headers = {"Authorization": f"Bearer {token}"} if token else {}

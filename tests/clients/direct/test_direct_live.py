@@ -14,7 +14,7 @@ from websockets.exceptions import InvalidStatus
 from clients.direct.seat import Seat, seated
 from fairlead.config import load
 from fairlead.testing.direct_client import Message
-from fairlead.wiring import Running, running
+from fairlead.wiring import GatewayInfo, running
 from patience import PATIENCE
 
 pytestmark = pytest.mark.process
@@ -23,7 +23,7 @@ UNKNOWN = "99999999-9999-4999-8999-999999999999"
 
 
 class House:
-    def __init__(self, gateway: Running, http: httpx.AsyncClient, session: str) -> None:
+    def __init__(self, gateway: GatewayInfo, http: httpx.AsyncClient, session: str) -> None:
         self.gateway = gateway
         self.http = http
         self.session = session

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.clients.direct.messages import DENIED, Asked, Told, read
+from fairlead.clients.direct.messages import DENIED, ControlQuestion, SentCommand, read
 from fairlead.model import commands as cmd
 from fairlead.model.content import TextBlock
 from fairlead.model.ids import MessageId, RequestId, SessionId
@@ -31,7 +31,7 @@ def test_a_prompt_in_one_frame_without_a_newline_is_a_whole_message() -> None:
     }
     content = (TextBlock("hello"),)
     steer, send = cmd.Steer(session=SESSION, content=content), cmd.Send(session=SESSION, content=content)
-    assert said(prompt) == Told(steer, send)
+    assert said(prompt) == SentCommand(steer, send)
     assert said({**prompt, "uuid": UUID}).other == cmd.Send(session=SESSION, content=content, message=MessageId(UUID))
     assert said({**prompt, "uuid": "no uuid"}).other == send
 
@@ -51,10 +51,12 @@ def answer(response: Any, **more: Any) -> list[Any]:
 @pytest.mark.rules("S004-313")
 def test_permissions_are_answered() -> None:
     (allowed,) = answer({"behavior": "allow", "updatedInput": {"command": "ls"}})
-    wanted = cmd.Answer(session=SESSION, request=RequestId("r1"), behavior="allow", updated_input={"command": "ls"})
+    wanted = cmd.AnswerPermission(
+        session=SESSION, request=RequestId("r1"), behavior="allow", updated_input={"command": "ls"}
+    )
     assert allowed.command == wanted
     (denied,) = answer({"behavior": "deny", "message": "no", "interrupt": True})
-    assert denied.command == cmd.Answer(
+    assert denied.command == cmd.AnswerPermission(
         session=SESSION, request=RequestId("r1"), behavior="deny", message="no", interrupt=True
     )
     (failed,) = answer(None, subtype="error", error="broken")
@@ -101,7 +103,7 @@ REQUESTS = [
 @pytest.mark.parametrize(("request_", "command"), REQUESTS)
 def test_control_requests_are_commands_of_ours(request_: Any, command: cmd.Command | None) -> None:
     asked = said({"type": "control_request", "request_id": "q", "request": request_})
-    assert asked == Asked("q", request_["subtype"], command)
+    assert asked == ControlQuestion("q", request_["subtype"], command)
 
 
 @pytest.mark.parametrize(
@@ -141,7 +143,7 @@ KINDS = st.sampled_from(["user", "control_request", "control_response", "update_
 )
 def test_whatever_comes_is_read_or_passed_over(message: Any) -> None:
     for one in read(SESSION, json.dumps(message).encode()):
-        assert isinstance(one, Told | Asked)
+        assert isinstance(one, SentCommand | ControlQuestion)
 
 
 @given(st.binary(max_size=200))

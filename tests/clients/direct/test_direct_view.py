@@ -8,14 +8,14 @@ import pytest
 from agents.claude.golden_claude import cases, feed, inputs, raw
 from clients.native.dialogue import frames
 from fairlead.agents.claude.interpreter import ClaudeInterpreter
-from fairlead.clients.direct.view import DirectFold, DirectVariant, joining
+from fairlead.clients.direct.view import DirectEncoder, DirectReducer, joining
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Entry, Origin
-from fairlead.sessions.log import Stage
+from fairlead.sessions.log import PendingEntries
 from fairlead.testing.direct_client import DirectClient
 
 SESSION = SessionId("11111111-1111-4111-8111-111111111111")
-VARIANT = DirectVariant()
+VARIANT = DirectEncoder()
 
 
 def log_of(case: str) -> list[Entry]:
@@ -26,7 +26,7 @@ def log_of(case: str) -> list[Entry]:
     for number, given in enumerate(inputs(case)):
         ((origin, said),) = given.items()
         known: Origin = "agent" if origin == "agent" else "transcript" if origin == "transcript" else "gateway"
-        stage = Stage(head, at, 1000)
+        stage = PendingEntries(head, at, 1000)
         beside: bytes | None = raw(said)
         for event in feed(interpreter, given, number).events:
             placed, _ = stage.add(event, known if beside is not None else "", beside)
@@ -73,10 +73,10 @@ def test_the_law_one_who_leaves_and_comes_back_knows_what_one_knows_who_stayed(c
     whole = folded(live(entries))
     step = max(1, len(entries) // 12)
     for cut in range(0, len(entries) + 1, step):
-        fold = DirectFold()
+        fold = DirectReducer()
         for entry in entries[:cut]:
             assert fold.step(entry) == ()
-        again = DirectFold()
+        again = DirectReducer()
         again.restore(fold.snapshot())
         state = joining(again.snapshot())
         assert state.seq == (entries[cut - 1].seq if cut else 0)
@@ -89,7 +89,7 @@ def test_the_law_one_who_leaves_and_comes_back_knows_what_one_knows_who_stayed(c
 def test_one_who_joins_is_told_the_last_init_and_what_waits(version: str) -> None:
     entries = log_of(f"{version}-perm_allow_bash")
     asked = next(place for place, entry in enumerate(entries) if entry.kind == "permission.asked")
-    fold = DirectFold()
+    fold = DirectReducer()
     for entry in entries[: asked + 1]:
         fold.step(entry)
     client = folded(joining(fold.snapshot()).frames())

@@ -13,7 +13,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from clients.happy.telling import made
 from fairlead.config import load
 from fairlead.testing.happy_client import HappyClient
-from fairlead.wiring import Running, running
+from fairlead.wiring import GatewayInfo, running
 from patience import PATIENCE
 
 UNKNOWN = "99999999-9999-4999-8999-999999999999"
@@ -54,7 +54,7 @@ def words(client: HappyClient) -> list[str]:
 
 
 class House:
-    def __init__(self, gateway: Running, http: httpx.AsyncClient, session: str) -> None:
+    def __init__(self, gateway: GatewayInfo, http: httpx.AsyncClient, session: str) -> None:
         self.gateway = gateway
         self.http = http
         self.session = session

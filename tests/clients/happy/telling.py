@@ -13,12 +13,12 @@ from typing import Any
 
 from agents.claude.golden_claude import Input, feed
 from fairlead.agents.claude.interpreter import ClaudeInterpreter
-from fairlead.clients.happy.mapper import HappyFold
+from fairlead.clients.happy.mapper import HappyReducer
 from fairlead.model import events as ev
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Entry
-from fairlead.model.views import Row
-from fairlead.sessions.log import Stage
+from fairlead.model.views import NewRow
+from fairlead.sessions.log import PendingEntries
 from fairlead.testing.happy_client import HappyClient
 from patience import PATIENCE
 from tools.happy_wire import WIRE
@@ -34,10 +34,10 @@ made: list[Envelope] = []
 class Told:
     def __init__(self, now: int = 1000) -> None:
         self.interpreter = ClaudeInterpreter(SESSION)
-        self.fold = HappyFold(SESSION)
+        self.fold = HappyReducer(SESSION)
         self.entries: list[Entry] = []
         self.envelopes: list[Envelope] = []
-        self.rows: list[Row] = []
+        self.rows: list[NewRow] = []
         self.now = now
         self._number = 0
         self._at = 0
@@ -50,7 +50,7 @@ class Told:
 
     def take(self, events: Iterable[ev.Event]) -> list[Envelope]:
         seq = self.entries[-1].seq if self.entries else 0
-        stage = Stage(seq, self._at, self.now)
+        stage = PendingEntries(seq, self._at, self.now)
         fresh: list[Envelope] = []
         for event in events:
             placed, new = stage.add(event)
@@ -63,9 +63,9 @@ class Told:
 
     def step(self, entry: Entry) -> list[Envelope]:
         rows = self.fold.step(entry)
-        assert all(isinstance(row, Row) for row in rows)
-        self.rows += [row for row in rows if isinstance(row, Row)]
-        fresh: list[Envelope] = [json.loads(row.data) for row in rows if isinstance(row, Row)]
+        assert all(isinstance(row, NewRow) for row in rows)
+        self.rows += [row for row in rows if isinstance(row, NewRow)]
+        fresh: list[Envelope] = [json.loads(row.data) for row in rows if isinstance(row, NewRow)]
         self.envelopes += fresh
         made.extend(fresh)
         return fresh

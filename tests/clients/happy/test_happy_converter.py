@@ -7,7 +7,7 @@ import pytest
 from agents.claude.golden_claude import cases, inputs
 from clients.happy.telling import Told, assistant, call, kinds, over, prompt, result, text, user
 from clients.mylifedb.showing import SESSION, Showing
-from fairlead.clients.mylifedb.fold import MyLifeDbView
+from fairlead.clients.mylifedb.fold import MyLifeDbProjection
 from fairlead.model.ids import SessionId
 
 OTHER = SessionId("22222222-2222-4222-8222-222222222222")
@@ -48,7 +48,7 @@ def test_each_subagent_has_a_chain_of_its_own_and_the_main_one_never_runs_throug
 @pytest.mark.rules("S001-130", "S001-131")
 def test_a_new_process_goes_on_with_the_sessions_chain_and_another_session_begins_its_own() -> None:
     """Both at once, in one view: neither continues from the other's records."""
-    view = MyLifeDbView()
+    view = MyLifeDbProjection()
     showing, other = Showing(), Showing()
     showing.fold, other.fold = view.fold(SESSION), view.fold(OTHER)
     showing.run([prompt("go", named(1)), assistant(text("x"), uuid=named(2)), over(uuid=named(3)), {"exit": ""}])

@@ -13,7 +13,7 @@ import pytest
 
 from clients.happy.telling import Told, assert_balanced, bare, kinds
 from fairlead.agents.claude.interpreter import ClaudeInterpreter
-from fairlead.clients.happy.mapper import HappyFold
+from fairlead.clients.happy.mapper import HappyReducer
 
 CASES = Path(__file__).parents[2] / "golden" / "happy"
 
@@ -106,7 +106,7 @@ def test_example_4_a_row_that_is_read_again_after_a_restart_is_told_once() -> No
     interpreter, fold = session.interpreter.snapshot(), session.fold.snapshot()
     session.interpreter = ClaudeInterpreter(session.fold._session)
     session.interpreter.restore(interpreter)
-    session.fold = HappyFold(session.fold._session)
+    session.fold = HappyReducer(session.fold._session)
     session.fold.restore(fold)
     assert session.add(again) == []
 

@@ -22,9 +22,9 @@ from clients.happy.telling import (
     user,
     wire,
 )
-from fairlead.clients.happy.mapper import HappyFold
+from fairlead.clients.happy.mapper import HappyReducer
 from fairlead.model.store import Entry
-from fairlead.model.views import Row
+from fairlead.model.views import NewRow
 from fairlead.testing.happy_client import HappyClient
 
 
@@ -148,8 +148,8 @@ def test_turns_calls_and_subagents_are_balanced_whatever_happens(made: list[Inpu
         ]
 
 
-def rows(fold: HappyFold, entries: list[Entry]) -> list[bytes]:
-    return [row.data for entry in entries for row in fold.step(entry) if isinstance(row, Row)]
+def rows(fold: HappyReducer, entries: list[Entry]) -> list[bytes]:
+    return [row.data for entry in entries for row in fold.step(entry) if isinstance(row, NewRow)]
 
 
 def check_law(session: Told, cuts: list[int]) -> None:
@@ -157,12 +157,12 @@ def check_law(session: Told, cuts: list[int]) -> None:
     is read later, without the deltas; and a client that was away holds what one holds that never was."""
     whole = [row.data for row in session.rows]
     later = [entry for entry in session.entries if not entry.kind.endswith(".delta")]
-    assert rows(HappyFold(SESSION), later) == whole
+    assert rows(HappyReducer(SESSION), later) == whole
     always = client_of(session.envelopes)
     for cut in cuts:
-        first = HappyFold(SESSION)
+        first = HappyReducer(SESSION)
         before = rows(first, session.entries[:cut])
-        second = HappyFold(SESSION)
+        second = HappyReducer(SESSION)
         second.restore(first.snapshot())
         assert before + rows(second, session.entries[cut:]) == whole
         seen = len(before)

@@ -10,7 +10,7 @@ import pytest
 
 from agents.claude_transcripts.written import OTHER, SESSION, Writer
 from clients.happy.telling import Envelope, made
-from fairlead.clients.happy.mapper import VIEW, HappyView
+from fairlead.clients.happy.mapper import VIEW, HappyProjection
 from fairlead.model.admin import AnnounceSession
 from fairlead.model.ids import SessionId
 from fairlead.model.queries import ReadRows
@@ -23,7 +23,7 @@ from sessions.transcript_rig import FOUND, TranscriptRig
 async def rig(tmp_path: Path) -> AsyncIterator[TranscriptRig]:
     """Nobody watches the files: what is told was announced."""
     rig = TranscriptRig(tmp_path, watch=False)
-    rig.views[VIEW] = HappyView()
+    rig.views[VIEW] = HappyProjection()
     await rig.start()
     yield rig
     await rig.stop()

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from nacl.secret import SecretBox
 
-from fairlead.clients.happy.messages import SealedVariant
+from fairlead.clients.happy.messages import EncryptedEncoder
 from fairlead.clients.happy.sealing import derive, seal, seal_file, unseal
 from fairlead.model.errors import BadRequest
 from fairlead.model.keys import SessionKey
@@ -100,4 +100,4 @@ def test_a_files_key_is_derived_along_its_path() -> None:
 def test_a_key_is_never_written_out() -> None:
     key = SessionKey("legacy", b"k" * 32)
     assert "kkkk" not in repr(key) + str(key) + f"{key}" + repr([key])
-    assert "kkkk" not in repr(SealedVariant(key))
+    assert "kkkk" not in repr(EncryptedEncoder(key))

@@ -107,8 +107,8 @@ def test_envelopes_leave_in_the_order_of_their_records() -> None:
 # --- what a person is asked ----------------------------------------------------------------------------------------
 
 
-def asked(request: str = "r-1") -> ev.PermissionAsked:
-    return ev.PermissionAsked(
+def asked(request: str = "r-1") -> ev.PermissionRequested:
+    return ev.PermissionRequested(
         id=EventId(f"{request}/0/permission.asked"),
         turn=TurnId("t1"),
         request=RequestId(request),
@@ -186,7 +186,7 @@ def test_a_question_and_a_plan_are_told_too() -> None:
 
 def test_what_the_gateway_has_to_say_is_told_as_service() -> None:
     session = Told()
-    gone = ev.Failure(id=EventId("f/0/error"), code="x", message="The disk is full.")
+    gone = ev.ErrorRaised(id=EventId("f/0/error"), code="x", message="The disk is full.")
     assert [item["ev"] for item in session.take([gone])] == [
         {"t": "turn-start"},
         {"t": "service", "text": "The disk is full."},

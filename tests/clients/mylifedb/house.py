@@ -14,17 +14,17 @@ from websockets.exceptions import ConnectionClosed
 from fairlead.auth.actions import CredentialActions
 from fairlead.auth.credentials import Credentials
 from fairlead.clients.mylifedb import PROTOCOL
-from fairlead.model.requests import Action
+from fairlead.model.requests import ServiceCall
 from fairlead.model.routes import ClientProtocol
-from fairlead.server.app import App, Parts
+from fairlead.server.app import App, AppConfig
 from fairlead.server.binding import Binding, house_of, open_sockets
-from fairlead.server.limits import Limits
-from fairlead.server.runner import Runner
+from fairlead.server.limits import ServerLimits
+from fairlead.server.runner import ServerRunner
 from fairlead.server.steps import Performer
-from fairlead.sessions.feed import Watcher
-from fairlead.sessions.halls import Halls
-from fairlead.sessions.news import NewsDesk
-from fairlead.sessions.shown import ShownBook
+from fairlead.sessions.feed import Subscription
+from fairlead.sessions.halls import Broadcasts
+from fairlead.sessions.news import SessionChanges
+from fairlead.sessions.shown import ReadState
 from fairlead.system.clock import SystemClock
 from fairlead.testing.mylifedb_client import MyLifeDbClient
 from patience import PATIENCE
@@ -107,7 +107,7 @@ class Tab:
 
 
 class House:
-    def __init__(self, rig: Rig, credentials: Credentials, app: App, book: ShownBook, port: int, admin: str) -> None:
+    def __init__(self, rig: Rig, credentials: Credentials, app: App, book: ReadState, port: int, admin: str) -> None:
         self.rig = rig
         self.book = book
         self.credentials = credentials
@@ -154,7 +154,7 @@ class House:
                 await socket.close()
                 await asyncio.wait({listening})
 
-    def _live(self) -> list[Watcher]:
+    def _live(self) -> list[Subscription]:
         """Those who have their history and get what is new."""
         projectors = self.rig.registry.views._projectors.values()
         return [watcher for projector in projectors for watcher in projector.feed._watchers() if watcher.live]
@@ -163,34 +163,34 @@ class House:
 @contextlib.asynccontextmanager
 async def open_house(
     folder: Path,
-    limits: Limits | None = None,
-    performers: Mapping[type[Action], Performer] | None = None,
+    limits: ServerLimits | None = None,
+    performers: Mapping[type[ServiceCall], Performer] | None = None,
     protocol: ClientProtocol = PROTOCOL,
     rig: Rig | None = None,
 ) -> AsyncIterator[House]:
     rig = rig or Rig(folder)
     rig.views = {view.name: view for view in protocol.views}
-    news = NewsDesk(rig.clock, lambda who, session: rig.gateway.owning.sees(who, session))
+    news = SessionChanges(rig.clock, lambda who, session: rig.gateway.owning.sees(who, session))
     rig.news = news.tell
     rig.looked = lambda session, who, turns: book.looked(session, who, turns)
     await rig.start()
-    book = ShownBook(rig.store.documents, news.tell, rig.registry.watching)
+    book = ReadState(rig.store.documents, news.tell, rig.registry.watching)
     clock = SystemClock()
     credentials = Credentials(rig.store.documents, clock)
     await credentials.load()
     admin = await credentials.create("token", "ann", ("admin",))
     binding = Binding(port=0)
     sockets = open_sockets(binding)
-    all_performers: dict[type[Action], Performer] = {
+    all_performers: dict[type[ServiceCall], Performer] = {
         **CredentialActions(credentials).performers(),
         **book.performers(),
         **news.performers(),
-        **Halls(news, rig.store.summary).performers(),
+        **Broadcasts(news, rig.store.summary).performers(),
         **(performers or {}),
     }
-    limits = limits or Limits(commands_per_s=1000)
+    limits = limits or ServerLimits(commands_per_s=1000)
     app = App(
-        Parts(
+        AppConfig(
             protocols=(protocol,),
             gateway=rig.gateway,
             performers=all_performers,
@@ -201,7 +201,7 @@ async def open_house(
             limits=limits,
         )
     )
-    runner = Runner(app, binding, sockets, clock, limits)
+    runner = ServerRunner(app, binding, sockets, clock, limits)
     serving = asyncio.create_task(runner.serve())
     await runner.ready()
     try:

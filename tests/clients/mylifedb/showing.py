@@ -13,13 +13,13 @@ import msgspec
 from agents.claude.golden_claude import Input, feed, raw
 from fairlead.agents.claude.interpreter import ClaudeInterpreter
 from fairlead.agents.claude.markers import interrupt_marker
-from fairlead.clients.mylifedb.fold import MyLifeDbFold, MyLifeDbView
-from fairlead.clients.mylifedb.variants import Variant
+from fairlead.clients.mylifedb.fold import MyLifeDbProjection, MyLifeDbReducer
+from fairlead.clients.mylifedb.variants import MyLifeDbEncoder
 from fairlead.model import events as ev
 from fairlead.model.ids import EventId, SessionId
-from fairlead.model.store import Entry, Origin, StoredRow
-from fairlead.model.views import Passing, Replace, Row, passing_entry, row_entry
-from fairlead.sessions.log import Stage
+from fairlead.model.store import Entry, Origin, ProjectionRow
+from fairlead.model.views import NewRow, ReplaceRow, Transient, passing_entry, row_entry
+from fairlead.sessions.log import PendingEntries
 
 SESSION = SessionId("11111111-1111-4111-8111-111111111111")
 BEGIN = 1_768_797_915_012
@@ -43,14 +43,14 @@ def unframed(data: bytes) -> list[bytes]:
 class Showing:
     """One session as the core would log it and the view would show it."""
 
-    def __init__(self, variant: Variant | None = None) -> None:
-        self.variant = variant or Variant(state=True)
-        self.fold: MyLifeDbFold = MyLifeDbView().fold(SESSION)
+    def __init__(self, variant: MyLifeDbEncoder | None = None) -> None:
+        self.variant = variant or MyLifeDbEncoder(state=True)
+        self.fold: MyLifeDbReducer = MyLifeDbProjection().fold(SESSION)
         self.interpreter = ClaudeInterpreter(SESSION)
         self.entries: list[Entry] = []
         self.gone: dict[int, int] = {}
         """For each seq that left the log, how many entries there were then."""
-        self.rows: list[StoredRow] = []
+        self.rows: list[ProjectionRow] = []
         self.sent: list[tuple[int, bytes]] = []
         """What a client that was always there got: (rows before and with it, the frame's payload)."""
         self.places: list[tuple[int, int, bytes]] = []
@@ -63,14 +63,14 @@ class Showing:
         return self
 
     def add(self, given: Input) -> None:
-        stage = Stage(self._head, self._at or BEGIN - 1, self._at + 1000 if self._at else BEGIN)
+        stage = PendingEntries(self._head, self._at or BEGIN - 1, self._at + 1000 if self._at else BEGIN)
         drop: tuple[int, ...] = ()
         if "event" in given:
             stage.add(msgspec.convert(given["event"], ev.Event))
         elif "copy" in given:
             row = given["copy"]
             name = str(row.get("uuid", f"row-{len(self.entries)}"))
-            kept = ev.RecordKept(id=EventId(f"{name}/copy/record"), record=row["type"], of=given.get("of", name))
+            kept = ev.RecordStored(id=EventId(f"{name}/copy/record"), record=row["type"], of=given.get("of", name))
             stage.add(kept, "transcript", raw(row))
         else:
             outcome = feed(self.interpreter, given, len(self.entries))
@@ -95,15 +95,15 @@ class Showing:
         self.entries.append(entry)
         for made in self.fold.step(entry):
             match made:
-                case Row():
-                    row = StoredRow(len(self.rows) + 1, entry.seq, entry.at, made.data, made.key)
+                case NewRow():
+                    row = ProjectionRow(len(self.rows) + 1, entry.seq, entry.at, made.data, made.key)
                     self.rows.append(row)
                     self._send(row_entry(row))
-                case Replace():
+                case ReplaceRow():
                     place = next((n for n, row in enumerate(self.rows) if row.key == made.key), None)
                     if place is not None:
                         self.rows[place] = msgspec.structs.replace(self.rows[place], data=made.data)
-                case Passing():
+                case Transient():
                     self._send(passing_entry(len(self.rows), entry.at, made.data))
         self.places.append((len(self.rows), len(self.sent), self.fold.snapshot()))
 
@@ -123,8 +123,8 @@ class Showing:
 
     def resumed(self, after: int, place: int, *, anew: bool = True) -> list[Frame]:
         """The rows after an ordinal, for one that is level after `place` entries, and what is running then."""
-        rows, _, memory = self.places[place - 1] if place else (0, 0, MyLifeDbView().fold(SESSION).snapshot())
-        fold = MyLifeDbView().fold(SESSION)
+        rows, _, memory = self.places[place - 1] if place else (0, 0, MyLifeDbProjection().fold(SESSION).snapshot())
+        fold = MyLifeDbProjection().fold(SESSION)
         fold.restore(memory)
         frames = [frame for row in self.rows[after:rows] for frame in self._shown(row_entry(row))]
         for passing in fold.running(anew=anew):

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from clients.mylifedb.showing import Showing
-from fairlead.clients.mylifedb.variants import Variant
+from fairlead.clients.mylifedb.variants import MyLifeDbEncoder
 
 CASES = Path(__file__).parents[2] / "golden" / "mylifedb"
 NAMES = sorted(path.name for path in CASES.iterdir())
@@ -20,7 +20,7 @@ def lines(case: str, name: str) -> list[Any]:
     return [json.loads(line) for line in (CASES / case / name).read_text().splitlines()]
 
 
-def shown(case: str, variant: Variant | None = None) -> Showing:
+def shown(case: str, variant: MyLifeDbEncoder | None = None) -> Showing:
     return Showing(variant).run(lines(case, "in.jsonl"))
 
 

@@ -14,11 +14,11 @@ from clients.mylifedb.test_mylifedb_rest import ONE, call
 from clients.mylifedb.test_mylifedb_socket import talked
 from fairlead.clients.mylifedb import PROTOCOL
 from fairlead.clients.mylifedb.kinds import FIRST, Version, had, kinds_of, read_version
-from fairlead.clients.mylifedb.variants import Variant
+from fairlead.clients.mylifedb.variants import MyLifeDbEncoder
 from fairlead.model.errors import BadRequest
 from fairlead.server.binding import Binding
 from fairlead.server.doors import Door, check_doors
-from fairlead.server.errors import BadSetting
+from fairlead.server.errors import BadServerSetting
 from sessions.rig import SESSION
 
 GOLDEN = Path(__file__).parents[2] / "golden"
@@ -72,7 +72,7 @@ RECORDED = ["2.1.325-steer", "2.1.325-nested_subagents", "2.1.325-background_she
 @pytest.mark.parametrize("case", RECORDED)
 def test_a_turn_of_the_newest_cli_ends_with_its_result_for_a_page_of_the_oldest(case: str) -> None:
     inputs = [json.loads(line) for line in (GOLDEN / "claude" / case / "in.jsonl").read_text().splitlines()]
-    whole, plain = Showing(Variant()).run(inputs).live(), Showing(Variant(records=OLD)).run(inputs)
+    whole, plain = Showing(MyLifeDbEncoder()).run(inputs).live(), Showing(MyLifeDbEncoder(records=OLD)).run(inputs)
     frames = plain.live()
     assert [frame for frame in whole if had(OLD, json.dumps(frame).encode())] == frames
     assert "command_lifecycle" in types(whole)
@@ -85,7 +85,7 @@ def test_a_version_that_is_none_is_refused(text: str, tmp_path: Path) -> None:
     with pytest.raises(BadRequest, match="must be a version"):
         read_version(text)
     door = Door(name="mylifedb", port=1, options={"records": text})
-    with pytest.raises(BadSetting, match=r"--door mylifedb=1: records must be a version, as 2\.1\.37\.$"):
+    with pytest.raises(BadServerSetting, match=r"--door mylifedb=1: records must be a version, as 2\.1\.37\.$"):
         check_doors([door], [PROTOCOL], Binding(port=0), tmp_path)
 
 

@@ -15,8 +15,8 @@ from fairlead.model import commands as cmd
 from fairlead.model.agents import Exit
 from fairlead.model.auth import Identity
 from fairlead.model.ids import SessionId
-from fairlead.model.news import SessionNews
-from fairlead.sessions.news import NewsDesk
+from fairlead.model.news import SessionChangeNotice
+from fairlead.sessions.news import SessionChanges
 from fairlead.testing.clock import ManualClock
 from patience import PATIENCE
 from sessions.rig import SESSION
@@ -112,7 +112,7 @@ async def sees_all(who: Identity, session: SessionId) -> bool:
 
 
 async def test_one_who_does_not_listen_keeps_the_last_of_each_kind_only() -> None:
-    desk = NewsDesk(ManualClock(), sees_all)
+    desk = SessionChanges(ManualClock(), sees_all)
     slow, gone = desk.listen(), desk.listen()
     for _ in range(1000):
         desk.tell(SESSION, "updated")
@@ -124,5 +124,5 @@ async def test_one_who_does_not_listen_keeps_the_last_of_each_kind_only() -> Non
 
 
 def test_an_event_is_one_line() -> None:
-    told = event(SessionNews(SESSION, "created", 5))
+    told = event(SessionChangeNotice(SESSION, "created", 5))
     assert told.startswith(b"data: {") and told.endswith(b"}\n\n") and told.count(b"\n") == 2

@@ -5,7 +5,7 @@ from pathlib import Path
 from clients.mylifedb.house import House, open_house
 from clients.mylifedb.test_mylifedb_socket import prompt, stream
 from fairlead.clients.mylifedb.fold import NAME
-from fairlead.server.limits import Limits
+from fairlead.server.limits import ServerLimits
 from sessions.rig import SESSION
 
 BIG = 200_000
@@ -13,7 +13,7 @@ BIG = 200_000
 
 
 async def test_a_client_that_asks_too_much_is_told_so_and_lives_on(tmp_path: Path) -> None:
-    async with open_house(tmp_path, Limits(commands_per_s=2)) as house:
+    async with open_house(tmp_path, ServerLimits(commands_per_s=2)) as house:
         await house.rig.open()
         async with house.tab() as tab:
             for _ in range(20):

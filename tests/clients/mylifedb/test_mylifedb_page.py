@@ -16,7 +16,7 @@ import pytest
 from websockets.asyncio.client import connect
 
 from fairlead.config import Config, DoorConfig
-from fairlead.wiring import Running, running
+from fairlead.wiring import GatewayInfo, running
 from patience import PATIENCE
 
 pytestmark = pytest.mark.process
@@ -37,7 +37,7 @@ ITEM: dict[str, Any] = {
 
 
 @asynccontextmanager
-async def page(folder: Path) -> AsyncIterator[tuple[Running, httpx.AsyncClient]]:
+async def page(folder: Path) -> AsyncIterator[tuple[GatewayInfo, httpx.AsyncClient]]:
     """A gateway with a door, and the page's `fetch`, signed in."""
     for name in ("notes", "notes/2026", ".hidden"):
         (folder / "life" / name).mkdir(parents=True, exist_ok=True)

@@ -13,14 +13,14 @@ from agents.claude.golden_claude import raw
 from clients.mylifedb.showing import SESSION, Showing, unframed
 from clients.mylifedb.test_mylifedb_golden import NAMES, lines, shown
 from fairlead.clients.mylifedb import streaming
-from fairlead.clients.mylifedb.fold import MyLifeDbView
+from fairlead.clients.mylifedb.fold import MyLifeDbProjection
 from fairlead.clients.mylifedb.pages import PAGE_BYTES, PAGE_ROWS, Pages
 from fairlead.clients.mylifedb.records import completed
-from fairlead.clients.mylifedb.streaming import Stream
+from fairlead.clients.mylifedb.streaming import StreamState
 from fairlead.clients.mylifedb.strip import stripped
-from fairlead.clients.mylifedb.variants import Variant
+from fairlead.clients.mylifedb.variants import MyLifeDbEncoder
 from fairlead.model.store import Entry, Origin
-from fairlead.model.views import Row
+from fairlead.model.views import NewRow
 from fairlead.testing.mylifedb_client import build_tree
 
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -41,7 +41,7 @@ SEED = lines("seed-transcript", "in.jsonl")
 @pytest.mark.rules("S000-084", "S000-085", "S000-092", "S000-093", "S000-094", "S000-134", "S000-067", "S000-149")
 def test_what_the_transcript_says_is_sent_byte_for_byte_and_in_its_order() -> None:
     """The seed's own examples of each kind of record."""
-    showing = Showing(Variant()).run(SEED)
+    showing = Showing(MyLifeDbEncoder()).run(SEED)
     assert [payload for _, payload in showing.sent] == [raw(line["transcript"]) for line in SEED]
     assert showing.history() == [line["transcript"] for line in SEED]
 
@@ -154,7 +154,7 @@ def test_each_frame_is_one_json_value_and_each_row_one_frame(case: str) -> None:
 def test_text_of_any_kind_arrives_unchanged(text: str) -> None:
     said = {"role": "user", "content": text}
     line = {"type": "user", "message": said, "parent_tool_use_id": None, "session_id": "", "uuid": "u1"}
-    for variant in (Variant(), Variant(packed=True)):
+    for variant in (MyLifeDbEncoder(), MyLifeDbEncoder(packed=True)):
         # As we write it to the agent: half of a surrogate pair has no UTF-8, and never gets here.
         data = msgspec.json.encode(line) if not _has_surrogates(text) else b""
         if data:
@@ -177,14 +177,14 @@ def test_values_keep_their_spelling_and_order() -> None:
 
 def test_big_numbers_do_not_stop_messagepack() -> None:
     row = {"type": "x", "uuid": "a", "big": 123456789012345678901234567890}
-    assert Showing(Variant(packed=True)).run([{"transcript": row}]).history()[0]["big"] == pytest.approx(
+    assert Showing(MyLifeDbEncoder(packed=True)).run([{"transcript": row}]).history()[0]["big"] == pytest.approx(
         1.2345e29, rel=1e-3
     )
 
 
 @pytest.mark.parametrize("bad", [b"\xff\xfe", b"[1]", b"", b'{"a":', b"null"])
 def test_a_line_that_is_no_record_is_not_shown(bad: bytes) -> None:
-    fold = MyLifeDbView().fold(SESSION)
+    fold = MyLifeDbProjection().fold(SESSION)
     event = b'{"type":"record","id":"x/0/record","record":"garbage","known":false}'
     assert list(fold.step(Entry(1, 0, 1, "record", event, "agent", bad))) == []
 
@@ -194,13 +194,15 @@ DEEP = b'{"type":"user","uuid":"u2","message":' + b"[" * 5000 + b"]" * 5000 + b"
 EVENT = b'{"type":"record","id":"x/0/record","record":"user"}'
 
 
-@pytest.mark.parametrize("variant", [Variant(), Variant(packed=True), Variant(strip=True)], ids=repr)
+@pytest.mark.parametrize(
+    "variant", [MyLifeDbEncoder(), MyLifeDbEncoder(packed=True), MyLifeDbEncoder(strip=True)], ids=repr
+)
 @pytest.mark.parametrize("origin", ["agent", "transcript", "gateway"])
-def test_half_an_emoji_loses_no_record(origin: Origin, variant: Variant) -> None:
+def test_half_an_emoji_loses_no_record(origin: Origin, variant: MyLifeDbEncoder) -> None:
     """Where a tool's output was cut in the middle of one; JavaScript reads it, other parsers do not."""
-    fold = MyLifeDbView().fold(SESSION)
+    fold = MyLifeDbProjection().fold(SESSION)
     (row,) = fold.step(Entry(1, 0, 1, "record", EVENT, origin, HALF))
-    assert isinstance(row, Row) and row.key == "u1"
+    assert isinstance(row, NewRow) and row.key == "u1"
     (payload,) = unframed(variant.encode(SESSION, Entry(1, 0, 1, "row", row.data)))
     told = msgspec.msgpack.decode(payload) if variant.packed else json.loads(payload)
     assert told["message"]["content"].startswith("cut ")
@@ -210,17 +212,17 @@ def test_half_an_emoji_loses_no_record(origin: Origin, variant: Variant) -> None
 
 @pytest.mark.parametrize("origin", ["agent", "transcript"])
 def test_a_record_that_nests_too_deep_stops_nothing(origin: Origin) -> None:
-    fold = MyLifeDbView().fold(SESSION)
+    fold = MyLifeDbProjection().fold(SESSION)
     for made in fold.step(Entry(1, 0, 1, "record", EVENT, origin, DEEP)):
-        assert isinstance(made, Row)
-        for variant in (Variant(), Variant(packed=True), Variant(strip=True)):
+        assert isinstance(made, NewRow)
+        for variant in (MyLifeDbEncoder(), MyLifeDbEncoder(packed=True), MyLifeDbEncoder(strip=True)):
             variant.encode(SESSION, Entry(1, 0, 1, "row", made.data))
 
 
 def test_stray_bytes_become_text() -> None:
-    fold = MyLifeDbView().fold(SESSION)
+    fold = MyLifeDbProjection().fold(SESSION)
     (row,) = fold.step(Entry(1, 0, 1, "record", EVENT, "transcript", b'{"type":"x","uuid":"u","a":"\xff"}'))
-    assert isinstance(row, Row) and json.loads(row.data.decode())["a"] == "\ufffd"
+    assert isinstance(row, NewRow) and json.loads(row.data.decode())["a"] == "\ufffd"
 
 
 # --- pages
@@ -270,7 +272,7 @@ def test_pages_are_stretches_without_a_hole(sizes: list[int]) -> None:
 
 def test_a_message_that_is_too_long_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streaming, "MOST", 300)
-    stream = Stream()
+    stream = StreamState()
     for number in range(20):
         event = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": f"{number} " * 9}}
         stream.add(msgspec.json.encode({"type": "stream_event", "event": event}))
@@ -321,7 +323,7 @@ def test_everything_else_is_left_as_it_is(record: dict[str, Any]) -> None:
 def test_live_results_are_stripped_like_those_of_the_transcript() -> None:
     result = read({"type": "text", "file": {"filePath": "/a", "content": "one"}})
     result["tool_use_result"] = result.pop("toolUseResult")
-    (frame,) = Showing(Variant(strip=True)).run([{"agent": result}]).live()
+    (frame,) = Showing(MyLifeDbEncoder(strip=True)).run([{"agent": result}]).live()
     assert "content" not in frame["toolUseResult"]["file"]
 
 
@@ -369,15 +371,15 @@ KINDS = st.sampled_from(["user", "assistant", "system", "result", "stream_event"
     )
 )
 def test_no_record_stops_the_view(given: list[tuple[dict[str, Any], str, Origin]]) -> None:
-    fold = MyLifeDbView().fold(SESSION)
+    fold = MyLifeDbProjection().fold(SESSION)
     for number, (fields, kind, origin) in enumerate(given, 1):
         line = json.dumps({"type": kind, **fields}).encode()
         for made in fold.step(Entry(number, number - 1, number, "record", EVENT, origin, line)):
-            for variant in (Variant(state=True), Variant(packed=True), Variant(strip=True)):
-                if isinstance(made, Row):
+            for variant in (MyLifeDbEncoder(state=True), MyLifeDbEncoder(packed=True), MyLifeDbEncoder(strip=True)):
+                if isinstance(made, NewRow):
                     assert isinstance(json.loads(made.data), dict)
                     variant.encode(SESSION, Entry(1, 0, 1, "row", made.data))
-        again = MyLifeDbView().fold(SESSION)
+        again = MyLifeDbProjection().fold(SESSION)
         again.restore(fold.snapshot())
         assert again.snapshot() == fold.snapshot()
         fold.running(anew=False)

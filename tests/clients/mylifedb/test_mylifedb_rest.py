@@ -11,7 +11,7 @@ from clients.mylifedb.house import House
 from clients.mylifedb.showing import Showing
 from clients.mylifedb.test_mylifedb_socket import talked
 from fairlead.clients.mylifedb import rest
-from fairlead.clients.mylifedb.counting import CountView, read_counted
+from fairlead.clients.mylifedb.counting import CountProjection, read_counted
 from fairlead.clients.mylifedb.rest import session_state, title_of
 from fairlead.clients.mylifedb.startup import NO_LINKS
 from fairlead.model import commands as cmd
@@ -202,7 +202,7 @@ async def test_all_sessions_page_by_page(house: House) -> None:
         assert (await ids(house, f"?cursor={odd}"))[0] == newest, "a bad cursor is the beginning"
     for limit, count in ((0, 5), (-3, 5), (2, 2), (1000, 5)):
         assert len((await ids(house, f"?limit={limit}"))[0]) == count
-    await house.rig.do(cmd.Archive(session=sessions[0]))
+    await house.rig.do(cmd.ArchiveSession(session=sessions[0]))
     assert (await ids(house, "?status=archived"))[0] == [sessions[0]]
     assert sessions[0] not in (await ids(house, "?status=active"))[0]
     assert sessions[0] in (await ids(house))[0]
@@ -288,7 +288,7 @@ async def test_the_messages_of_a_session_are_counted_and_not_its_turns(house: Ho
 def test_the_transcripts_copy_of_a_record_is_counted_once() -> None:
     case = Path(__file__).parents[2] / "golden" / "mylifedb" / "copies" / "in.jsonl"
     showing = Showing().run(json.loads(line) for line in case.read_text().splitlines())
-    fold = CountView().fold(SESSION)
+    fold = CountProjection().fold(SESSION)
     for entry in showing.entries:
         fold.step(entry)
     told = [frame for frame in showing.history() if frame["type"] in ("user", "assistant")]

@@ -302,7 +302,7 @@ async def test_a_turn_that_only_another_user_watched_is_unread(house: House) -> 
     agent = await talked(house, 1)
     await house.credentials.users.add("bob", scopes=("view",))
     bob = (await house.credentials.create("token", "bob's phone", ("view",), user="bob")).secret
-    await house.rig.do(cmd.Share(session=SESSION, user="bob"))
+    await house.rig.do(cmd.ShareSession(session=SESSION, user="bob"))
     async with house.tab(), house.tab(token=bob):
         pass
     await left(house)
@@ -373,7 +373,7 @@ async def test_the_true_state_is_told_to_those_who_ask_for_it(house: House) -> N
         await agent.text("Done.")
         await agent.result()
         assert (await tab.until("session_state"))["state"] == "idle"
-        await house.rig.do(cmd.Archive(session=SESSION))
+        await house.rig.do(cmd.ArchiveSession(session=SESSION))
         assert (await tab.until("session_state"))["state"] == "archived"
         await plain.until("result")
         assert "session_state" not in plain.kinds()
@@ -381,7 +381,7 @@ async def test_the_true_state_is_told_to_those_who_ask_for_it(house: House) -> N
 
 async def test_a_message_brings_an_archived_session_back(house: House) -> None:
     await house.rig.open()
-    await house.rig.do(cmd.Archive(session=SESSION))
+    await house.rig.do(cmd.ArchiveSession(session=SESSION))
     async with house.tab() as tab:
         await prompt(house, tab, "hello")
         await house.rig.until(lambda: not house.rig.loaded().core.state.archived)

@@ -13,10 +13,10 @@ from clients.mylifedb.house import House, open_house
 from fairlead.clients.mylifedb.terminal import EARLY_BYTES, RawTerminal
 from fairlead.model.auth import Identity
 from fairlead.model.requests import Head
-from fairlead.model.sockets import Opening
+from fairlead.model.sockets import Handshake
 from fairlead.model.terminals import Program, Size, session_terminal
 from fairlead.system.clock import SystemClock
-from fairlead.system.process import Patience
+from fairlead.system.process import StopTimeouts
 from fairlead.terminals import TerminalActions, TerminalRegistry
 from fairlead.terminals.emulator import Emulator
 from patience import PATIENCE
@@ -28,7 +28,7 @@ ENV = {"PATH": os.environ.get("PATH", os.defpath), "PS1": "$ "}
 
 @pytest.fixture
 async def terminals() -> AsyncIterator[TerminalRegistry]:
-    made = TerminalRegistry(SystemClock(), 4, Patience(close=1, terminate=1))
+    made = TerminalRegistry(SystemClock(), 4, StopTimeouts(close=1, terminate=1))
     yield made
     await made.close()
 
@@ -91,7 +91,7 @@ async def test_it_needs_the_scope_for_terminals(house: House) -> None:
 def test_what_comes_before_the_terminal_has_the_socket_is_bounded() -> None:
     who = Identity("c", "u", "n", frozenset({"terminal"}))
     head = Head(method="GET", path="/")
-    talk = RawTerminal(Opening(head=head, who=who, version="1", fresh=lambda: "f", params={"session": SESSION}))
+    talk = RawTerminal(Handshake(head=head, who=who, version="1", fresh=lambda: "f", params={"session": SESSION}))
     for _ in range(10):
         assert talk.received(b"x" * (EARLY_BYTES // 4), False) == ()
     heard: list[bytes] = []

@@ -13,10 +13,10 @@ import pytest
 from websockets.asyncio.client import connect
 
 from clients.mylifedb.house import Frame, Tab
-from fairlead.agents.claude.rowfile import RowFile
+from fairlead.agents.claude.rowfile import TranscriptFile
 from fairlead.config import Config
 from fairlead.testing.mylifedb_client import MyLifeDbClient
-from fairlead.wiring import Running, running
+from fairlead.wiring import GatewayInfo, running
 from patience import PATIENCE
 
 pytestmark = pytest.mark.process
@@ -59,7 +59,7 @@ def home(tmp_path: Path) -> Home:
 
 
 @contextlib.asynccontextmanager
-async def gateway(home: Home, tmp_path: Path, listed: str = f"/{SESSION}") -> AsyncIterator[Running]:
+async def gateway(home: Home, tmp_path: Path, listed: str = f"/{SESSION}") -> AsyncIterator[GatewayInfo]:
     """`listed` is the path below the sessions by which it is seen that the file was found."""
     config = Config(
         port=0,
@@ -81,7 +81,7 @@ async def gateway(home: Home, tmp_path: Path, listed: str = f"/{SESSION}") -> As
 
 
 @contextlib.asynccontextmanager
-async def tab(gateway: Running, query: str = "") -> AsyncIterator[Tab]:
+async def tab(gateway: GatewayInfo, query: str = "") -> AsyncIterator[Tab]:
     url = gateway.url.replace("http", "ws", 1) + f"/api/claude/sessions/{SESSION}/subscribe{query}"
     headers = {"Authorization": f"Bearer {gateway.token}"}
     async with connect(url, additional_headers=headers, max_size=None, compression=None) as socket:
@@ -141,12 +141,12 @@ async def test_a_read_that_fails_sends_nothing_and_the_next_one_goes_on(
         failed = asyncio.Event()
         loop = asyncio.get_running_loop()
 
-        def broken(file: RowFile) -> None:
+        def broken(file: TranscriptFile) -> None:
             loop.call_soon_threadsafe(failed.set)
             raise OSError(errno.EIO, "the disk does not answer")
 
         with monkeypatch.context() as patched:
-            patched.setattr(RowFile, "fill", broken)
+            patched.setattr(TranscriptFile, "fill", broken)
             home.write(row(2))
             await asyncio.wait_for(failed.wait(), PATIENCE)
         home.write(row(3))

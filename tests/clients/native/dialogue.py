@@ -8,19 +8,19 @@ import msgspec
 from fairlead.clients.native.codec import CODECS, JSON, JsonCodec, MsgpackCodec
 from fairlead.clients.native.conversation import NativeConversation
 from fairlead.model.auth import Identity, Scope
-from fairlead.model.commands import Base, Reply
+from fairlead.model.commands import CommandBase, Reply
 from fairlead.model.requests import Head
 from fairlead.model.sockets import (
-    Attach,
+    AttachOwner,
+    AttachProxy,
+    CloseSocket,
     Do,
-    Enter,
-    HangUp,
-    Opening,
-    PassOn,
-    Run,
+    EnterChannel,
+    Handshake,
+    Perform,
+    Signal,
     Subscribe,
     Subscribed,
-    Tell,
     Unsubscribe,
     Write,
 )
@@ -47,7 +47,7 @@ class Dialogue:
     def __init__(self, *scopes: Scope, subprotocol: str = "") -> None:
         numbers = itertools.count(1)
         who = Identity("c1", "owner", "Ann", frozenset(scopes or ("admin",)))
-        opening = Opening(
+        opening = Handshake(
             head=Head(method="GET", path="/v1/ws", socket=True),
             who=who,
             version="1.2.3",
@@ -78,7 +78,7 @@ class Dialogue:
                     (msgspec.json if text else msgspec.msgpack).decode(payload)
                     for text, payload in frames(thing.frames)
                 ]
-            case Run(step=Base() as step):
+            case Perform(step=CommandBase() as step):
                 told = {"does": msgspec.json.decode(msgspec.json.encode(step)), "lane": thing.lane}
                 reply = Reply(session=step.session, seq=7)
                 return [told, *self._answer(thing.tag, reply)]
@@ -91,9 +91,9 @@ class Dialogue:
             case Unsubscribe():
                 told = {"does": "unsubscribe", "session": thing.session}
                 return [told, *self._answer(thing.tag, None)]
-            case Tell():
+            case Signal():
                 return [{"does": "tell", "session": thing.session, "kind": thing.kind, "data": thing.data}]
-            case Run() | HangUp() | Attach() | PassOn() | Enter():
+            case Perform() | CloseSocket() | AttachOwner() | AttachProxy() | EnterChannel():
                 raise AssertionError(thing)
 
     def _answer(self, tag: Any, answer: Any) -> list[Any]:

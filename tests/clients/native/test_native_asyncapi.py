@@ -18,7 +18,7 @@ from fairlead.model.agents import Exit
 from fairlead.model.errors import NotFound
 from fairlead.model.ids import EventId, MessageId, SessionId
 from fairlead.model.store import Entry
-from fairlead.model.terminals import Answer, Output, Size
+from fairlead.model.terminals import Size, TerminalOutput, TerminalReply
 
 ROOT = Path(__file__).parents[3]
 FILE = ROOT / "docs" / "reference" / "asyncapi.yaml"
@@ -78,11 +78,11 @@ def test_every_frame_that_is_accepted_is_described(made: Any) -> None:
 
 def test_frames_of_a_terminal_fit(made: Any) -> None:
     codec = NativeTerminalCodec()
-    told = [*frames(codec.output(Output(b"x", redraw=True, size=Size(4, 2))))[:1]]
-    told += frames(codec.output(Output(b"x", redraw=True, size=Size(4, 2))))[:1]
+    told = [*frames(codec.output(TerminalOutput(b"x", redraw=True, size=Size(4, 2))))[:1]]
+    told += frames(codec.output(TerminalOutput(b"x", redraw=True, size=Size(4, 2))))[:1]
     told += [*frames(codec.ended(Exit(code=1))), *frames(codec.failed(NotFound("terminal", "x")))]
     answer = codec.read(b'{"type":"ping"}')
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, TerminalReply)
     told += frames(answer.frames)
     for _, payload in told:
         value = msgspec.json.decode(payload)

@@ -10,7 +10,7 @@ from clients.native.dialogue import frames
 from fairlead.clients.native.codec import CODECS, JSON, MSGPACK, JsonCodec, MsgpackCodec
 from fairlead.model import events as ev
 from fairlead.model.frames import binary_frame, text_frame
-from fairlead.model.gateway import Variant
+from fairlead.model.gateway import FrameEncoder
 from fairlead.model.ids import CallId, EventId, MessageId, SessionId
 from fairlead.model.store import Entry
 from fairlead.server import websocket
@@ -67,7 +67,7 @@ def test_a_passing_matter_has_its_kind_its_name_and_perhaps_data() -> None:
 
 
 def test_each_spelling_is_one_variant() -> None:
-    variants: list[Variant] = list(CODECS.values())
+    variants: list[FrameEncoder] = list(CODECS.values())
     assert len(set(variants)) == 2
     assert list(CODECS) == [JSON, MSGPACK]
 

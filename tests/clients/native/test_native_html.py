@@ -121,7 +121,7 @@ def everything(said: str) -> list[ev.Event]:
         ev.SubagentEnded(id=ID, child=sub, call=CallId("1"), summary=said),
         ended("1", [{"type": "text", "text": said}, {"type": "image", "source": {"data": said}}, said, {said: said}]),
         ended("unknown", said, name=said, is_error=True, status="failed"),
-        ev.PermissionAsked(id=ID, request=RequestId("r"), call=CallId("1"), tool=said, input={}, title=said),
+        ev.PermissionRequested(id=ID, request=RequestId("r"), call=CallId("1"), tool=said, input={}, title=said),
         ev.QuestionAsked(id=ID, request=RequestId("r"), call=CallId("1"), questions=({"question": said},)),
         ev.PlanProposed(id=ID, request=RequestId("r"), call=CallId("1"), plan=said),
         ev.PermissionResolved(
@@ -140,14 +140,14 @@ def everything(said: str) -> list[ev.Event]:
         ev.ThinkingChanged(id=ID, budget=None),
         ev.Compaction(id=ID, phase="boundary"),
         ev.Notice(id=ID, kind="x", text=said),
-        ev.InterruptAsked(id=ID, by=said),
-        ev.Failure(id=ID, code="x", message=said),
+        ev.InterruptRequested(id=ID, by=said),
+        ev.ErrorRaised(id=ID, code="x", message=said),
         ev.Rewound(id=ID, message=M),
         ev.MessageCancelled(id=ID, message=M),
         ev.SessionChanged(id=ID, title=said),
         ev.AgentExited(id=ID, reason=said, expected=False),
         ev.SessionClosed(id=ID, reason=said),
-        ev.RecordKept(id=ID, record=said),
+        ev.RecordStored(id=ID, record=said),
         ev.TurnEnded(id=ID, status="failed", reason=said, errors=(said,), cost_usd=0.5, duration_ms=1500),
     ]
 

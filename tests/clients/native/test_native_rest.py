@@ -109,7 +109,7 @@ def test_numbers_of_the_query_are_plain_digits(number: str) -> None:
         (
             "sessions.patch",
             {"title": "n", "archived": True},
-            [cmd.Rename(session=S, title="n"), cmd.Archive(session=S, archived=True)],
+            [cmd.Rename(session=S, title="n"), cmd.ArchiveSession(session=S, archived=True)],
         ),
         ("sessions.delete", None, [cmd.Delete(session=S)]),
         ("sessions.fork", None, [cmd.Fork(session=S, child=FRESH)]),
@@ -119,13 +119,13 @@ def test_numbers_of_the_query_are_plain_digits(number: str) -> None:
             [cmd.Fork(session=S, child=SessionId(UUID), at=MessageId("m"), title="t")],
         ),
         ("sessions.interrupt", None, [cmd.Interrupt(session=S)]),
-        ("sessions.hand-over", {"link": "terminal"}, [cmd.HandOver(session=S, link="terminal")]),
+        ("sessions.hand-over", {"link": "terminal"}, [cmd.StartHandover(session=S, link="terminal")]),
         (
             "sessions.hand-over",
             {"link": "stdio", "when": "now", "wait": False},
-            [cmd.HandOver(session=S, link="stdio", when="now", wait=False)],
+            [cmd.StartHandover(session=S, link="stdio", when="now", wait=False)],
         ),
-        ("sessions.hand-over.withdraw", None, [cmd.WithdrawHandOver(session=S)]),
+        ("sessions.hand-over.withdraw", None, [cmd.WithdrawHandover(session=S)]),
         ("sessions.close", None, [cmd.Close(session=S)]),
         ("sessions.rewind", {"message": "m"}, [cmd.Rewind(session=S, message=MessageId("m"))]),
         (
@@ -194,7 +194,7 @@ def test_a_permission_is_answered_in_the_session_that_asked() -> None:
     taken = steps("permissions.answer", pending, body=body, params={"request": "r1"})
     assert taken == [
         q.FindPermission("r1"),
-        cmd.Answer(
+        cmd.AnswerPermission(
             session=other,
             request=RequestId("r1"),
             behavior="allow",

@@ -29,7 +29,7 @@ PATH = os.environ.get("PATH", os.defpath)
 class House:
     """A gateway, and clients of it with any credential."""
 
-    def __init__(self, running: wiring.Running, folder: Path) -> None:
+    def __init__(self, running: wiring.GatewayInfo, folder: Path) -> None:
         self.running = running
         self.folder = folder
         self.admin = self.client(running.token)

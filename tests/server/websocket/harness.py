@@ -18,10 +18,10 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from fairlead.server.websocket import (
     EXTENSION,
     Connection,
+    ConnectionOptions,
     Endpoint,
     Keepalive,
     Misuse,
-    Options,
     WebSocketDriver,
     binary_frame,
     driver_class,
@@ -32,7 +32,7 @@ from fairlead.server.websocket import (
 from server.websocket.rawclient import wait_until
 
 MEBIBYTE = 1 << 20
-SMALL = Options(max_message=MEBIBYTE, max_write_buffer=2 * MEBIBYTE)
+SMALL = ConnectionOptions(max_message=MEBIBYTE, max_write_buffer=2 * MEBIBYTE)
 
 
 class Hub:
@@ -207,7 +207,7 @@ class Valve(Base):
 
 def build_app(hub: Hub) -> Starlette:
     def serving(
-        make: Callable[[WebSocket], Endpoint], options: Options = SMALL
+        make: Callable[[WebSocket], Endpoint], options: ConnectionOptions = SMALL
     ) -> Callable[[WebSocket], Awaitable[None]]:
         async def serve(ws: WebSocket) -> None:
             chosen = "gw.v1" if "gw.v1" in ws.scope["subprotocols"] else None
@@ -292,7 +292,7 @@ def build_app(hub: Hub) -> Starlette:
                 hub.seen[name] += 1
         await ws.accept()
         try:
-            connection.configure(Options())
+            connection.configure(ConnectionOptions())
         except Misuse:
             hub.seen["configure after accept"] += 1
         running = asyncio.ensure_future(connection.run(Echo(hub)))
@@ -321,7 +321,7 @@ def build_app(hub: Hub) -> Starlette:
         routes=[
             Route("/hello", hello),
             WebSocketRoute("/echo", serving(lambda ws: Echo(hub))),
-            WebSocketRoute("/compressed", serving(lambda ws: CompressedEcho(hub), Options(compress=True))),
+            WebSocketRoute("/compressed", serving(lambda ws: CompressedEcho(hub), ConnectionOptions(compress=True))),
             WebSocketRoute("/kick", serving(lambda ws: Kick(hub))),
             WebSocketRoute("/boom/{where}", serving(lambda ws: Boom(hub, ws.path_params["where"]))),
             WebSocketRoute("/sub/{topic}", serving(lambda ws: Subscriber(hub, ws.path_params["topic"]))),

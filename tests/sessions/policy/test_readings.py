@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from fairlead.model.policy import Behavior, PermissionMode
 from fairlead.sessions import disk
 from fairlead.sessions.policy import ToolCall, decide, suggest
-from fairlead.sessions.policy.expand import Shell, expand
+from fairlead.sessions.policy.expand import ShellDialect, expand
 from fairlead.sessions.policy.options import SAFE
 from fairlead.sessions.policy.protected import is_protected
 from sessions.policy.place import DATA, judge, judge_line, place
@@ -171,7 +171,7 @@ def entries(folder: str) -> list[str]:
 )  # fmt: skip
 def test_what_a_word_may_become(raw: str, expected: set[str] | None) -> None:
     variables = {"x": ("1", "2"), "two": ("a b",)}
-    found = expand(raw, Shell(("/w",), "/home/me", variables, entries))
+    found = expand(raw, ShellDialect(("/w",), "/home/me", variables, entries))
     if raw == "**/d.py":
         assert found is not None
         assert "sub/deep/d.py" in found

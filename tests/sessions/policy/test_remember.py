@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fairlead.model.errors import BadMode, OutsideRoots
 from fairlead.model.policy import BadRule, Behavior, PermissionMode, Rule, format_rule, parse_rule
-from fairlead.sessions.policy import Memory, ModePolicy, ToolCall, decide, remember, suggest
+from fairlead.sessions.policy import ModePolicy, RememberedRules, ToolCall, decide, remember, suggest
 from fairlead.sessions.policy.remember import BadUpdate, check_or_narrow, check_rule
 from fairlead.sessions.policy.tools import EDIT_TOOLS
 from sessions.policy.attacks import ALLOWED, ATTACKS, HONEST
@@ -28,8 +28,8 @@ def wire(
     return {"type": kind, "rules": given_rules, "behavior": behavior, "destination": "userSettings", **more}
 
 
-def after(*updates: Any, memory: Memory | None = None, admin: bool = False, bypass: bool = False) -> Any:
-    return remember(list(updates), memory or Memory(), place(), ModePolicy(allow_bypass=bypass), admin=admin)
+def after(*updates: Any, memory: RememberedRules | None = None, admin: bool = False, bypass: bool = False) -> Any:
+    return remember(list(updates), memory or RememberedRules(), place(), ModePolicy(allow_bypass=bypass), admin=admin)
 
 
 def test_rules_are_added_to_the_session_whatever_the_destination_says() -> None:
@@ -40,7 +40,7 @@ def test_rules_are_added_to_the_session_whatever_the_destination_says() -> None:
 
 
 def test_rules_are_replaced_and_removed_by_behavior() -> None:
-    memory = Memory(rules=(rule("Bash(a)"), rule("Bash(b)"), rule("Bash(a)", Behavior.DENY)))
+    memory = RememberedRules(rules=(rule("Bash(a)"), rule("Bash(b)"), rule("Bash(a)", Behavior.DENY)))
     replaced = after(wire(("Bash", "c"), kind="replaceRules"), memory=memory).memory
     assert replaced.rules == (rule("Bash(a)", Behavior.DENY), rule("Bash(c)"))
     removed = after(wire(("Bash", "a"), kind="removeRules"), memory=memory).memory
@@ -131,8 +131,8 @@ def test_one_bad_rule_does_not_take_the_good_ones_with_it() -> None:
 
 @pytest.mark.parametrize("updates", [None, "addRules", {"type": "addRules"}, 7, [None] * 65])
 def test_what_is_no_list_of_updates_changes_nothing(updates: Any) -> None:
-    outcome = remember(updates, Memory(), place(), ModePolicy())
-    assert outcome.memory == Memory()
+    outcome = remember(updates, RememberedRules(), place(), ModePolicy())
+    assert outcome.memory == RememberedRules()
     assert [error.code for error in outcome.refused] == ["bad_update"]
 
 
@@ -150,7 +150,7 @@ json = st.recursive(
 
 @given(st.lists(json, max_size=4))
 def test_no_update_from_the_wire_raises_or_opens_anything(updates: list[Any]) -> None:
-    assert remember(updates, Memory(), place(), ModePolicy()).memory.rules == ()
+    assert remember(updates, RememberedRules(), place(), ModePolicy()).memory.rules == ()
 
 
 def test_modes_obey_the_policy() -> None:

@@ -7,14 +7,14 @@ from hypothesis import strategies as st
 from fairlead.sessions.policy import analyse
 from fairlead.sessions.policy.grammar import MAX_BYTES, MAX_SIGNS
 from fairlead.sessions.policy.lexing import forbidden_character, read_word
-from fairlead.sessions.policy.line import Trouble
+from fairlead.sessions.policy.line import ProblemKind
 
 
 def commands(line: str) -> list[list[str | None]]:
     return [[word.value for word in command.words] for command in analyse(line).commands]
 
 
-def troubles(line: str) -> set[Trouble]:
+def troubles(line: str) -> set[ProblemKind]:
     return {problem.kind for problem in analyse(line).problems}
 
 
@@ -137,48 +137,48 @@ def test_every_redirection_to_a_file_is_found(line: str, expected: list[tuple[st
 @pytest.mark.parametrize(
     ("line", "kind"),
     [
-        ("echo 'x", Trouble.PARSE),
-        ("$x", Trouble.DYNAMIC_COMMAND),
-        ("~/x", Trouble.DYNAMIC_COMMAND),
-        ("coproc x", Trouble.DYNAMIC_COMMAND),
-        ("echo ${x:-$y}", Trouble.EXPANSION),
-        ("echo ${x:=y}", Trouble.EXPANSION),
-        ("echo $((x))", Trouble.EXPANSION),
-        ("f() { a; }", Trouble.FUNCTION),
-        ("alias a=b", Trouble.BUILTIN),
-        ("ssh host", Trouble.WRAPPER),
-        ("A=1 b", Trouble.ASSIGNMENT),
-        ("'a' b", Trouble.DISGUISE),
-        ("a\x07", Trouble.CONTROL),
-        (")echo hi", Trouble.PARSE),
-        ("(echo hi", Trouble.PARSE),  # the grammar only misses the bracket
-        ("echo hi >", Trouble.PARSE),
-        ("a\\\nb", Trouble.LEXING),
-        ("echo hi;\\ echo x", Trouble.LEXING),  # bash runs a program named " echo"
-        ("echo hi;\\\necho x", Trouble.LEXING),
-        ("echo hi &[0]", Trouble.LEXING),  # bash runs "[0]", the grammar sees a test
-        ("[! -f x ]", Trouble.LEXING),
-        ("{echo; }", Trouble.LEXING),
-        ("echo =~\nrm x", Trouble.LEXING),
-        ("echo >\nx", Trouble.LEXING),
-        ("cat <<EOF |\necho hi\nrm x\nEOF", Trouble.LEXING),
-        ("cat <<EOF\nhi\nEOF;\nEOF", Trouble.LEXING),
-        ("(" * 200 + "a" + ")" * 200, Trouble.NESTING),
-        ("echo " + '"$(' * 70 + "a" + ')"' * 70, Trouble.NESTING),
-        ("[[ " + "! " * 100 + "-f x ]]", Trouble.EXPANSION),
-        ("echo ${x:-" + "${x:-" * 80 + "}" * 81, Trouble.NESTING),
-        ("env " * 9 + "a", Trouble.NESTING),
-        ("x" * (MAX_BYTES + 1), Trouble.TOO_LONG),
-        ("|" * (MAX_SIGNS + 1), Trouble.TOO_LONG),
+        ("echo 'x", ProblemKind.PARSE),
+        ("$x", ProblemKind.DYNAMIC_COMMAND),
+        ("~/x", ProblemKind.DYNAMIC_COMMAND),
+        ("coproc x", ProblemKind.DYNAMIC_COMMAND),
+        ("echo ${x:-$y}", ProblemKind.EXPANSION),
+        ("echo ${x:=y}", ProblemKind.EXPANSION),
+        ("echo $((x))", ProblemKind.EXPANSION),
+        ("f() { a; }", ProblemKind.FUNCTION),
+        ("alias a=b", ProblemKind.BUILTIN),
+        ("ssh host", ProblemKind.WRAPPER),
+        ("A=1 b", ProblemKind.ASSIGNMENT),
+        ("'a' b", ProblemKind.DISGUISE),
+        ("a\x07", ProblemKind.CONTROL),
+        (")echo hi", ProblemKind.PARSE),
+        ("(echo hi", ProblemKind.PARSE),  # the grammar only misses the bracket
+        ("echo hi >", ProblemKind.PARSE),
+        ("a\\\nb", ProblemKind.LEXING),
+        ("echo hi;\\ echo x", ProblemKind.LEXING),  # bash runs a program named " echo"
+        ("echo hi;\\\necho x", ProblemKind.LEXING),
+        ("echo hi &[0]", ProblemKind.LEXING),  # bash runs "[0]", the grammar sees a test
+        ("[! -f x ]", ProblemKind.LEXING),
+        ("{echo; }", ProblemKind.LEXING),
+        ("echo =~\nrm x", ProblemKind.LEXING),
+        ("echo >\nx", ProblemKind.LEXING),
+        ("cat <<EOF |\necho hi\nrm x\nEOF", ProblemKind.LEXING),
+        ("cat <<EOF\nhi\nEOF;\nEOF", ProblemKind.LEXING),
+        ("(" * 200 + "a" + ")" * 200, ProblemKind.NESTING),
+        ("echo " + '"$(' * 70 + "a" + ')"' * 70, ProblemKind.NESTING),
+        ("[[ " + "! " * 100 + "-f x ]]", ProblemKind.EXPANSION),
+        ("echo ${x:-" + "${x:-" * 80 + "}" * 81, ProblemKind.NESTING),
+        ("env " * 9 + "a", ProblemKind.NESTING),
+        ("x" * (MAX_BYTES + 1), ProblemKind.TOO_LONG),
+        ("|" * (MAX_SIGNS + 1), ProblemKind.TOO_LONG),
     ],
 )
-def test_what_cannot_be_known_is_said(line: str, kind: Trouble) -> None:
+def test_what_cannot_be_known_is_said(line: str, kind: ProblemKind) -> None:
     assert kind in troubles(line)
 
 
 def test_code_in_code_in_code_is_not_followed_for_ever() -> None:
     line = "eval " * 9 + "a"
-    assert Trouble.NESTING in troubles(line)
+    assert ProblemKind.NESTING in troubles(line)
 
 
 @pytest.mark.parametrize("text", ["\0", "\r", "\x1b", "\x7f", "\x85", "\u202e", "\u200b", "\u2028", "\ud800", "\ufeff"])

@@ -15,7 +15,7 @@ from typing import Any
 from fairlead.agents.claude.control import OtherRequest, request_line
 from fairlead.agents.claude.decoding import decode
 from fairlead.agents.claude.launch import initialize, needs_restart
-from fairlead.agents.claude.lines import LineSplitter, Oversize, Spill, stand_in
+from fairlead.agents.claude.lines import LineSplitter, Oversize, OversizeSpill, stand_in
 from fairlead.agents.claude.pending import PendingRequests, Settled, default_timeout
 from fairlead.agents.claude.records import (
     ControlCancel,
@@ -26,13 +26,21 @@ from fairlead.agents.claude.records import (
     WireRecord,
 )
 from fairlead.agents.claude.sending import cancel_line, environment_line
-from fairlead.agents.claude.serving import Serving
+from fairlead.agents.claude.serving import ControlRequestHandler
 from fairlead.agents.claude.sidefiles import SubagentFiles
 from fairlead.agents.claude.versions import Version, abilities
 from fairlead.agents.links import Link
 from fairlead.model.agents import AgentSink, Decision, Exit, Launch, Record
 from fairlead.model.commands import Settings
-from fairlead.model.errors import AgentFailed, AgentGone, AgentRefused, AgentTimeout, BadMode, BadRequest, FairleadError
+from fairlead.model.errors import (
+    AgentFailed,
+    AgentNotRunning,
+    AgentRefused,
+    AgentTimeout,
+    BadMode,
+    BadRequest,
+    FairleadError,
+)
 from fairlead.model.ids import RequestId
 from fairlead.system.clock import Clock, within
 
@@ -54,7 +62,7 @@ class ClaudeAgent:
         sink: AgentSink,
         clock: Clock,
         version: Version,
-        spill: Spill | None = None,
+        spill: OversizeSpill | None = None,
         transcript: Path | None = None,
     ) -> None:
         """`transcript`: where it writes its session down, its subagents' files beside it."""
@@ -65,7 +73,7 @@ class ClaudeAgent:
         self._splitter = LineSplitter(spill=spill)
         self._in_order = asyncio.Lock()
         self._pending: PendingRequests[asyncio.Future[Any]] = PendingRequests()
-        self._serving = Serving(sink, link.send, self._deliver, clock, version)
+        self._serving = ControlRequestHandler(sink, link.send, self._deliver, clock, version)
         self._beside: SubagentFiles | None = None
         if transcript is not None and not abilities(version).forwards_background:
             self._beside = SubagentFiles(transcript, version, clock, self._deliver)
@@ -86,7 +94,7 @@ class ClaudeAgent:
         except AgentFailed as error:
             await self._end()
             ended = await self._life
-            raise AgentGone(_why(error, ended, self._complaints), code=ended.code, signal=ended.signal) from error
+            raise AgentNotRunning(_why(error, ended, self._complaints), code=ended.code, signal=ended.signal) from error
         except BaseException:
             await self._end()
             raise
@@ -233,7 +241,7 @@ class ClaudeAgent:
 
     async def answer(self, request: RequestId, decision: Decision) -> None:
         if not self._link.running:
-            raise AgentGone("The agent has exited: it hears no answer any more.", request=request)
+            raise AgentNotRunning("The agent has exited: it hears no answer any more.", request=request)
         await self._serving.answer(request, decision)
 
     async def set_variables(self, variables: Mapping[str, str]) -> None:
@@ -285,7 +293,7 @@ class ClaudeAgent:
 def _why(error: AgentFailed, ended: Exit, complaints: tuple[str, ...]) -> str:
     """Why it did not start: its own words where it has some, on stderr or in a result, else how it ended."""
     words = "; ".join(complaints) or ended.stderr.strip()[-2000:]
-    if isinstance(error, AgentGone):
+    if isinstance(error, AgentNotRunning):
         how = f"signal {ended.signal}" if ended.signal is not None else f"code {ended.code}"
         return f"The agent ended before it was ready ({how})" + (f": {words}" if words else ".")
     return error.message + (f" It said: {words}" if words else "")

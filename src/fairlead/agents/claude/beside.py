@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from fairlead.agents.claude.rescue import Row, read_line
+from fairlead.agents.claude.rescue import RepairedRow, read_line
 from fairlead.model.ids import is_uuid
 
 HEAD = 64 << 10
@@ -27,7 +27,7 @@ def is_subagents(name: str) -> bool:
     return name.startswith("agent-") and name.endswith(".jsonl")
 
 
-class Beside:
+class LegacySubagents:
     def __init__(self) -> None:
         self._owners: dict[Path, str] = {}
         self._folders: dict[Path, tuple[int, list[Path]]] = {}
@@ -82,7 +82,7 @@ def _read(path: Path) -> str | None:
         os.close(descriptor)
     for line in head.split(b"\n"):
         for part in read_line(line).parts:
-            if isinstance(part, Row):
+            if isinstance(part, RepairedRow):
                 try:
                     owner = _owners.decode(part.raw).sessionId
                 except (msgspec.MsgspecError, UnicodeDecodeError):

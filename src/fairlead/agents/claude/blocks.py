@@ -13,7 +13,7 @@ import msgspec
 from fairlead.agents.claude import costs, subagents
 from fairlead.agents.claude.copies import SYNTHETIC
 from fairlead.agents.claude.records import AssistantRecord, StreamRecord
-from fairlead.agents.claude.state import MESSAGES_KEPT, PIECES_OPEN, STREAMS_OPEN, Piece, Stream, trim
+from fairlead.agents.claude.state import MESSAGES_KEPT, PIECES_OPEN, STREAMS_OPEN, MessageStream, StreamedBlock, trim
 from fairlead.agents.claude.step import Step
 from fairlead.agents.claude.versions import abilities, parse_version
 from fairlead.model.events import Delta, InputDelta, Text, TextDelta, Thinking, ThinkingDelta
@@ -144,7 +144,7 @@ def _streamed_index(step: Step, message: str, thread: str, kind: str, block: dic
     return max(open_, key=lambda found: _streamed_part(found[1], whole), default=(None,))[0]
 
 
-def _streamed_part(piece: Piece, whole: str) -> int:
+def _streamed_part(piece: StreamedBlock, whole: str) -> int:
     """How much of the text was streamed as this piece; -1 if something else was."""
     return piece.length if _checksum(whole[: piece.length]) == piece.checksum else -1
 
@@ -198,7 +198,7 @@ def streamed(step: Step, record: StreamRecord, thread: str, known: bool = True) 
     if event.type == "message_start":
         step.end_stream(thread)
         name = event.message.id if event.message is not None else None
-        state.streams[thread] = Stream(name or step.source)
+        state.streams[thread] = MessageStream(name or step.source)
         trim(state.streams, STREAMS_OPEN)
         if state.turn is not None and not thread:
             state.turn.final = False
@@ -220,11 +220,11 @@ def streamed(step: Step, record: StreamRecord, thread: str, known: bool = True) 
         state.expecting[event_id(step.source, "record")] = thread
 
 
-def _piece(block: dict[str, Any]) -> Piece:
+def _piece(block: dict[str, Any]) -> StreamedBlock:
     kind = block.get("type")
     if kind == "tool_use":
-        return Piece(kind, _string(block.get("id")), _string(block.get("name")))
-    return Piece("thinking" if kind == "redacted_thinking" else _string(kind))
+        return StreamedBlock(kind, _string(block.get("id")), _string(block.get("name")))
+    return StreamedBlock("thinking" if kind == "redacted_thinking" else _string(kind))
 
 
 _DELTAS: Final = {
@@ -236,13 +236,13 @@ _DELTAS: Final = {
 """The kind of a delta: the kind of its block, and the field that has the piece."""
 
 
-def _delta(step: Step, stream: Stream, index: int, delta: dict[str, Any] | None, thread: str) -> bool:
+def _delta(step: Step, stream: MessageStream, index: int, delta: dict[str, Any] | None, thread: str) -> bool:
     """Tell a piece. False: it is of a kind that we do not know, or what came before it is missing."""
     found = _DELTAS.get(_string((delta or {}).get("type")))
     piece_text = (delta or {}).get(found[1]) if found else None
     if found is None or stream.torn or not isinstance(piece_text, str):
         return False
-    piece = stream.pieces.setdefault(index, Piece(found[0]))
+    piece = stream.pieces.setdefault(index, StreamedBlock(found[0]))
     trim(stream.pieces, PIECES_OPEN)
     if piece.kind != found[0] or (piece.kind == "tool_use" and not piece.call):
         return False
@@ -261,7 +261,7 @@ def _delta(step: Step, stream: Stream, index: int, delta: dict[str, Any] | None,
     return True
 
 
-def placed_delta(streams: dict[str, Stream], event: Delta, seq: int) -> None:
+def placed_delta(streams: dict[str, MessageStream], event: Delta, seq: int) -> None:
     """The log gave a delta its number: the block will name it."""
     size = len(event.json) if isinstance(event, InputDelta) else len(event.text)
     for stream in streams.values():

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fairlead.agents.claude.scan import HEAD, TAIL, facts
 from fairlead.model.ids import SessionId, is_uuid
-from fairlead.model.transcripts import Found, Mark, Problem
+from fairlead.model.transcripts import FileMark, FoundTranscript, TranscriptProblem
 
 SUFFIX = ".jsonl"
 PROJECTS = "projects"
@@ -28,65 +28,65 @@ def projects(homes: Sequence[Path]) -> list[Path]:
     return [home / PROJECTS for home in homes]
 
 
-def project_folders(root: Path) -> Iterator[Path | Problem]:
+def project_folders(root: Path) -> Iterator[Path | TranscriptProblem]:
     yield from _entries(root, folders=True)
 
 
-def session_files(folder: Path) -> Iterator[Path | Problem]:
+def session_files(folder: Path) -> Iterator[Path | TranscriptProblem]:
     """The session files of one project."""
     for entry in _entries(folder, folders=False):
-        if isinstance(entry, Problem) or session_of(entry) is not None:
+        if isinstance(entry, TranscriptProblem) or session_of(entry) is not None:
             yield entry
 
 
-def _entries(folder: Path, *, folders: bool) -> Iterator[Path | Problem]:
+def _entries(folder: Path, *, folders: bool) -> Iterator[Path | TranscriptProblem]:
     try:
         with os.scandir(folder) as entries:
             found = sorted(entries, key=lambda entry: entry.name)
     except FileNotFoundError:
         return
     except OSError as error:
-        yield Problem("unreadable", str(folder), detail=error.strerror or "")
+        yield TranscriptProblem("unreadable", str(folder), detail=error.strerror or "")
         return
     for entry in found:
         try:
             if entry.is_dir() == folders:
                 yield Path(entry.path)
         except OSError as error:
-            yield Problem("unreadable", entry.path, detail=error.strerror or "")
+            yield TranscriptProblem("unreadable", entry.path, detail=error.strerror or "")
 
 
-def mark_of(path: Path) -> Mark:
+def mark_of(path: Path) -> FileMark:
     """OSError."""
     status = path.stat()
-    return Mark(str(path), status.st_size, status.st_mtime_ns)
+    return FileMark(str(path), status.st_size, status.st_mtime_ns)
 
 
-def look(path: Path, session: SessionId | None = None) -> Found | Problem:
+def look(path: Path, session: SessionId | None = None) -> FoundTranscript | TranscriptProblem:
     """What a file is about; `session` where its name does not say."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
-        return Problem("unreadable", str(path), detail=error.strerror or "")
+        return TranscriptProblem("unreadable", str(path), detail=error.strerror or "")
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
-            return Problem("unreadable", str(path), detail="not a file")
+            return TranscriptProblem("unreadable", str(path), detail="not a file")
         if status.st_size <= HEAD + TAIL:
             told = facts(os.pread(descriptor, HEAD + TAIL, 0))
         else:
             told = facts(os.pread(descriptor, HEAD, 0), os.pread(descriptor, TAIL, status.st_size - TAIL))
     except OSError as error:
-        return Problem("unreadable", str(path), detail=error.strerror or "")
+        return TranscriptProblem("unreadable", str(path), detail=error.strerror or "")
     finally:
         os.close(descriptor)
     name = session or session_of(path) or told.session.lower()
     if not is_uuid(name):
-        return Problem("bad id", str(path), detail=name[:80])
+        return TranscriptProblem("bad id", str(path), detail=name[:80])
     written = status.st_mtime_ns // 1_000_000
-    return Found(
+    return FoundTranscript(
         session=SessionId(name),
-        mark=Mark(str(path), status.st_size, status.st_mtime_ns),
+        mark=FileMark(str(path), status.st_size, status.st_mtime_ns),
         useful=told.useful,
         title=told.title,
         cwd=told.cwd,
@@ -105,12 +105,14 @@ def look(path: Path, session: SessionId | None = None) -> Found | Problem:
     )
 
 
-def scan_folder(folder: Path, known: Mapping[str, Mark]) -> tuple[dict[SessionId, Path], list[Found | Problem]]:
+def scan_folder(
+    folder: Path, known: Mapping[str, FileMark]
+) -> tuple[dict[SessionId, Path], list[FoundTranscript | TranscriptProblem]]:
     """(every session of a project and its file, those that are new or changed since `known`)"""
     files: dict[SessionId, Path] = {}
-    news: list[Found | Problem] = []
+    news: list[FoundTranscript | TranscriptProblem] = []
     for entry in session_files(folder):
-        if isinstance(entry, Problem):
+        if isinstance(entry, TranscriptProblem):
             news.append(entry)
             continue
         session = session_of(entry)
@@ -119,7 +121,7 @@ def scan_folder(folder: Path, known: Mapping[str, Mark]) -> tuple[dict[SessionId
         try:
             same = known.get(session) == mark_of(entry)
         except OSError as error:
-            news.append(Problem("unreadable", str(entry), detail=error.strerror or ""))
+            news.append(TranscriptProblem("unreadable", str(entry), detail=error.strerror or ""))
             continue
         if not same:
             news.append(look(entry, session))

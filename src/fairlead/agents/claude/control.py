@@ -41,7 +41,7 @@ class Initialize(_Ask, frozen=True, kw_only=True, tag="initialize"):
     forwardSubagentText: bool | None = None
 
 
-class Interrupt(_Ask, frozen=True, kw_only=True, tag="interrupt"):
+class InterruptRequest(_Ask, frozen=True, kw_only=True, tag="interrupt"):
     """Abort the current turn."""
 
 
@@ -49,7 +49,7 @@ class SetPermissionMode(_Ask, frozen=True, kw_only=True, tag="set_permission_mod
     mode: str
 
 
-class SetModel(_Ask, frozen=True, kw_only=True, tag="set_model"):
+class SetModelRequest(_Ask, frozen=True, kw_only=True, tag="set_model"):
     """`default` goes back to the default model."""
 
     model: str | None = None
@@ -79,7 +79,7 @@ class McpToggle(_Ask, frozen=True, kw_only=True, tag="mcp_toggle"):
     enabled: bool
 
 
-class McpServer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class McpServerConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     type: Literal["stdio", "sse", "http", "sdk"]
     command: str | None = None
     args: tuple[str, ...] | None = None
@@ -88,7 +88,7 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class McpSetServers(_Ask, frozen=True, kw_only=True, tag="mcp_set_servers"):
-    servers: dict[str, McpServer]
+    servers: dict[str, McpServerConfig]
 
 
 class RewindFiles(_Ask, frozen=True, kw_only=True, tag="rewind_files"):
@@ -105,9 +105,9 @@ class OtherRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 Ask = (
     Initialize
-    | Interrupt
+    | InterruptRequest
     | SetPermissionMode
-    | SetModel
+    | SetModelRequest
     | SetMaxThinkingTokens
     | McpStatus
     | McpMessage
@@ -120,9 +120,9 @@ Ask = (
 
 ASKED_OF_CLI: Final[dict[str, type[Any]]] = {
     "initialize": Initialize,
-    "interrupt": Interrupt,
+    "interrupt": InterruptRequest,
     "set_permission_mode": SetPermissionMode,
-    "set_model": SetModel,
+    "set_model": SetModelRequest,
     "set_max_thinking_tokens": SetMaxThinkingTokens,
     "mcp_status": McpStatus,
     "mcp_message": McpMessage,
@@ -235,7 +235,7 @@ class RemoveRules(_Rules, frozen=True, kw_only=True, tag="removeRules"):
     pass
 
 
-class SetMode(_Update, frozen=True, kw_only=True, tag="setMode"):
+class SetModeUpdate(_Update, frozen=True, kw_only=True, tag="setMode"):
     mode: str
     destination: Destination
 
@@ -250,10 +250,10 @@ class RemoveDirectories(_Update, frozen=True, kw_only=True, tag="removeDirectori
     destination: Destination
 
 
-PermissionUpdate = AddRules | ReplaceRules | RemoveRules | SetMode | AddDirectories | RemoveDirectories
+PermissionUpdate = AddRules | ReplaceRules | RemoveRules | SetModeUpdate | AddDirectories | RemoveDirectories
 
 
-class Allow(msgspec.Struct, frozen=True, kw_only=True, tag_field="behavior", tag="allow", omit_defaults=True):
+class AllowTool(msgspec.Struct, frozen=True, kw_only=True, tag_field="behavior", tag="allow", omit_defaults=True):
     """`updatedInput` is always sent (2.1.37 and 2.1.120 refuse the tool without it) and replaces the input whole.
 
     `updatedPermissions` are ours to make; what a client sends under that name never gets here."""
@@ -263,7 +263,7 @@ class Allow(msgspec.Struct, frozen=True, kw_only=True, tag_field="behavior", tag
     toolUseID: str | None = None
 
 
-class Deny(msgspec.Struct, frozen=True, kw_only=True, tag_field="behavior", tag="deny", omit_defaults=True):
+class DenyTool(msgspec.Struct, frozen=True, kw_only=True, tag_field="behavior", tag="deny", omit_defaults=True):
     """`message` reaches the model as the tool's result; `interrupt` aborts the whole run."""
 
     message: str
@@ -367,11 +367,11 @@ class McpServerState(msgspec.Struct, frozen=True, kw_only=True):
     tools: list[dict[str, Any]] | None = None
 
 
-class McpServers(msgspec.Struct, frozen=True, kw_only=True):
+class McpServersAnswer(msgspec.Struct, frozen=True, kw_only=True):
     mcpServers: list[McpServerState]
 
 
-class Rewind(msgspec.Struct, frozen=True, kw_only=True):
+class RewindAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """`filesChanged` is a list of paths, and only a dry run carries it and the counts."""
 
     canRewind: bool
@@ -384,8 +384,8 @@ class Rewind(msgspec.Struct, frozen=True, kw_only=True):
 _ANSWERS: Final[dict[str, type[Any]]] = {
     "initialize": Initialized,
     "set_permission_mode": ModeSet,
-    "mcp_status": McpServers,
-    "rewind_files": Rewind,
+    "mcp_status": McpServersAnswer,
+    "rewind_files": RewindAnswer,
 }
 
 

@@ -10,11 +10,11 @@ from typing import Any, Final
 
 import msgspec
 
-from fairlead.agents.claude.lines import Spill, stand_in
-from fairlead.agents.claude.named import CONVERSATION, Named, decoded, name_of, named
+from fairlead.agents.claude.lines import OversizeSpill, stand_in
+from fairlead.agents.claude.named import CONVERSATION, RecordIdentity, decoded, name_of, named
 from fairlead.agents.claude.state import THREADS_KEPT, trim
 from fairlead.model.agents import Record
-from fairlead.model.transcripts import FOREIGN, Copy
+from fairlead.model.transcripts import FOREIGN, MirroredRow
 
 KEPT: Final = 8192
 """Records of the wire that are remembered until their rows come; a long turn has some hundreds."""
@@ -35,7 +35,7 @@ class _Message(msgspec.Struct):
     content: Any = None
 
 
-class _Told(msgspec.Struct, frozen=True):
+class _WireRecord(msgspec.Struct, frozen=True):
     """A record of the wire. `place` is its number among those of the main thread; -1: it has none. `call`: whose
     subagent said it."""
 
@@ -48,12 +48,12 @@ class _Told(msgspec.Struct, frozen=True):
 _messages: Final = msgspec.json.Decoder(_Message)
 
 
-class ClaudeCopies:
+class WireTranscriptMatcher:
     """Implements `model.transcripts.Copies`."""
 
-    def __init__(self, spill: Spill | None = None) -> None:
+    def __init__(self, spill: OversizeSpill | None = None) -> None:
         self._spill = spill
-        self._told: dict[str, _Told] = {}
+        self._told: dict[str, _WireRecord] = {}
         self._blocks: dict[tuple[str, bytes], str] = {}
         self._rows: dict[str, None] = {}
         self._calls: dict[str, str] = {}
@@ -73,13 +73,13 @@ class ClaudeCopies:
         main = record.origin == "agent" and not row.parent_tool_use_id
         self._count += main
         call = row.parent_tool_use_id if isinstance(row.parent_tool_use_id, str) else ""
-        self._told[row.uuid] = _Told(row.type, digest, self._count if main else -1, call)
+        self._told[row.uuid] = _WireRecord(row.type, digest, self._count if main else -1, call)
         trim(self._told, KEPT)
         if isinstance(message.id, str):
             self._blocks[message.id, digest] = row.uuid
             trim(self._blocks, KEPT)
 
-    def row(self, record: Record) -> Copy | None:
+    def row(self, record: Record) -> MirroredRow | None:
         row = named(record.raw)
         if row is not None and row.isSidechain is True:
             record = self._inside(record, row)
@@ -91,9 +91,9 @@ class ClaudeCopies:
         subtype = row.subtype if row is not None and isinstance(row.subtype, str) else ""
         of, differs = self._same(name, row) if row is not None and kind in CONVERSATION else (name, "")
         kept = record if kind in CONVERSATION or len(record.raw) <= WHOLE_ASIDE else self._aside(record)
-        return Copy(record=kept, name=name, kind=kind, subtype=subtype, of=of, differs=differs)
+        return MirroredRow(record=kept, name=name, kind=kind, subtype=subtype, of=of, differs=differs)
 
-    def _inside(self, record: Record, row: Named) -> Record:
+    def _inside(self, record: Record, row: RecordIdentity) -> Record:
         """A subagent's row, which does not say itself which call it works for. Its bytes stay."""
         told = self._told.get(row.uuid) if isinstance(row.uuid, str) else None
         agent = row.agentId if isinstance(row.agentId, str) else ""
@@ -109,7 +109,7 @@ class ClaudeCopies:
         said = msgspec.json.encode(call)
         return msgspec.structs.replace(record, raw=raw[:-1] + b',"parentToolUseID":' + said + b"}")
 
-    def _same(self, name: str, row: Named) -> tuple[str, str]:
+    def _same(self, name: str, row: RecordIdentity) -> tuple[str, str]:
         """(the record of the wire that this row is, what differs); the row itself where the wire had none."""
         message = _message(row)
         digest = _digest(message.content)
@@ -140,7 +140,7 @@ class ClaudeCopies:
         return msgspec.structs.replace(record, raw=raw)
 
 
-def _message(row: Named) -> _Message:
+def _message(row: RecordIdentity) -> _Message:
     return (decoded(_messages, bytes(row.message)) if bytes(row.message) else None) or _Message()
 
 

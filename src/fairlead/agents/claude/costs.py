@@ -9,10 +9,10 @@ from typing import Any, Final
 import msgspec
 
 from fairlead.agents.claude.records import ResultRecord
-from fairlead.agents.claude.state import Base
+from fairlead.agents.claude.state import CostBaseline
 from fairlead.agents.claude.step import Step
-from fairlead.agents.claude.turns import Ending
-from fairlead.model.events import Block, Tokens, ToolCalled, TurnStatus, Usage
+from fairlead.agents.claude.turns import TurnEnding
+from fairlead.model.events import Block, ModelUsage, TokenCount, ToolCalled, TurnStatus
 
 _FIELDS: Final = ("inputTokens", "outputTokens", "cacheReadInputTokens", "cacheCreationInputTokens", "costUSD")
 
@@ -24,8 +24,8 @@ _NOISE: Final = "[ede_diagnostic]"
 
 
 def ending(
-    result: ResultRecord, base: Base, cancelled: bool, error: str = "", *, carries_totals: bool = False
-) -> tuple[Ending, Base]:
+    result: ResultRecord, base: CostBaseline, cancelled: bool, error: str = "", *, carries_totals: bool = False
+) -> tuple[TurnEnding, CostBaseline]:
     """How the turn ended that `result` ends, and the totals to count the next from.
 
     `error` is the kind of error that the agent's last words had; `carries_totals` is an ability of its version."""
@@ -53,7 +53,7 @@ def ending(
     said = tuple(error for error in result.errors or () if isinstance(error, str) and not error.startswith(_NOISE))
     if status == "failed" and not said and result.result:
         said = (result.result,)
-    told = Ending(
+    told = TurnEnding(
         status=status,
         reason=reason,
         text=result.result or "",
@@ -67,7 +67,7 @@ def ending(
         errors=said,
         output=result.structured_output,
     )
-    after = Base(
+    after = CostBaseline(
         cost=total,
         api_ms=max(api_ms, base.api_ms),
         models=totals,
@@ -78,7 +78,7 @@ def ending(
     return told, after
 
 
-def _covers(total: float, totals: dict[str, dict[str, float]], base: Base) -> bool:
+def _covers(total: float, totals: dict[str, dict[str, float]], base: CostBaseline) -> bool:
     """The totals of the process before are in these. A process that was killed stored none, so the next one starts
     from 0: that shows unless its first turn used more of everything than all the turns before."""
     return total >= base.cost_before and all(
@@ -105,7 +105,7 @@ def count(step: Step, told: int, usage: Any) -> None:
         step.events[place] = msgspec.structs.replace(event, tokens=tokens)
 
 
-def _tokens(usage: Any) -> Tokens | None:
+def _tokens(usage: Any) -> TokenCount | None:
     """None where the two counts that every usage has are no counts."""
     if not isinstance(usage, dict):
         return None
@@ -113,7 +113,7 @@ def _tokens(usage: Any) -> Tokens | None:
     if taken is None or given is None:
         return None
     tier = usage.get("service_tier")
-    return Tokens(
+    return TokenCount(
         input=taken,
         output=given,
         cache_read=_count(usage.get("cache_read_input_tokens")) or 0,
@@ -127,9 +127,9 @@ def _count(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53 else None
 
 
-def next_process(base: Base) -> Base:
+def next_process(base: CostBaseline) -> CostBaseline:
     """The totals that a new process begins with."""
-    return Base(
+    return CostBaseline(
         cost_before=base.cost or base.cost_before,
         api_before=max(base.api_ms, base.api_before),
         models_before=base.models or base.models_before,
@@ -175,8 +175,8 @@ def _window(result: ResultRecord, model: str) -> int:
     return 0
 
 
-def _usage(numbers: dict[str, float], window: int) -> Usage:
-    return Usage(
+def _usage(numbers: dict[str, float], window: int) -> ModelUsage:
+    return ModelUsage(
         input=int(numbers.get("inputTokens", 0)),
         output=int(numbers.get("outputTokens", 0)),
         cache_read=int(numbers.get("cacheReadInputTokens", 0)),

@@ -14,10 +14,10 @@ from fairlead.agents.claude.markers import (
     SCREEN_MARKER,
     SUBAGENT_LINK,
     TYPED_PROMPT,
+    ConnectionMarker,
     InterruptMarker,
-    LinkMarker,
-    ScreenMarker,
     SubagentLink,
+    TerminalMarker,
     TypedPrompt,
 )
 from fairlead.agents.claude.records import (
@@ -28,9 +28,9 @@ from fairlead.agents.claude.records import (
     ControlCancel,
     ControlRequest,
     ControlResponse,
-    Garbage,
     HookRecord,
     Init,
+    InvalidRecord,
     KeepAlive,
     ProgressRecord,
     QuietRecord,
@@ -70,10 +70,10 @@ _TYPES: Final[dict[str, type[Any]]] = {
     "summary": TitleRecord,
     "custom-title": TitleRecord,
     INTERRUPT_MARKER: InterruptMarker,
-    LINK_MARKER: LinkMarker,
+    LINK_MARKER: ConnectionMarker,
     SUBAGENT_LINK: SubagentLink,
     TYPED_PROMPT: TypedPrompt,
-    SCREEN_MARKER: ScreenMarker,
+    SCREEN_MARKER: TerminalMarker,
 }
 
 QUIET_TYPES: Final = frozenset(
@@ -188,7 +188,7 @@ def decode(raw: bytes) -> WireRecord:
     try:
         return _decode(mend(raw))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        return Garbage(problem=str(error))
+        return InvalidRecord(problem=str(error))
 
 
 def _decode(raw: bytes) -> WireRecord:
@@ -205,7 +205,7 @@ def _decode(raw: bytes) -> WireRecord:
 def _unknown(raw: bytes) -> WireRecord:
     data = _any.decode(raw)
     if not isinstance(data, dict):
-        return Garbage(problem="not an object")
+        return InvalidRecord(problem="not an object")
     kind, subtype, uuid = data.get("type"), data.get("subtype"), data.get("uuid")
     return UnknownRecord(
         type=kind if isinstance(kind, str) else "",

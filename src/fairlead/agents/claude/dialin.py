@@ -18,11 +18,11 @@ import msgspec
 from fairlead.agents.claude.decoding import decode
 from fairlead.agents.claude.follow import BLOCK, place_after, whole_rows
 from fairlead.agents.claude.lines import LineSplitter
-from fairlead.agents.claude.markers import LinkMarker, link_marker
+from fairlead.agents.claude.markers import ConnectionMarker, link_marker
 from fairlead.agents.claude.records import UserRecord
 from fairlead.agents.claude.sending import keep_alive_line
 from fairlead.agents.claude.versions import Version, abilities
-from fairlead.agents.links.dialin import Arrival, DialInLink
+from fairlead.agents.links.dialin import DialInConnection, DialInLink
 from fairlead.model.agents import Exit, Record
 from fairlead.model.ids import MessageId
 from fairlead.system.clock import Clock, Timer
@@ -55,7 +55,7 @@ class _Name(msgspec.Struct):
 _names: Final = msgspec.json.Decoder(_Name)
 
 
-class Sieve:
+class Deduplicator:
     """Lets every message through once. Pure."""
 
     def __init__(self) -> None:
@@ -95,7 +95,7 @@ class ClaudeDialIn:
         self._replays = abilities(version).replays
         self._clock = clock
         self._transcript = transcript
-        self._sieve = Sieve()
+        self._sieve = Deduplicator()
         self._prompt: MessageId | None = None
         self._missing = ""
         self._heard = 0
@@ -168,7 +168,7 @@ class ClaudeDialIn:
 
     # --- what is missing
 
-    async def _arrived(self, arrival: Arrival) -> None:
+    async def _arrived(self, arrival: DialInConnection) -> None:
         await self._calm()
         if not arrival.again:
             self._keeping = self._clock.call_later(KEEP_ALIVE_SECONDS, self._keep_alive)
@@ -190,7 +190,9 @@ class ClaudeDialIn:
         if self._missing:
             missing, self._missing = self._missing, ""
             over = not await self._fill(missing)
-        marker = LinkMarker(cause=str(uuid.uuid4()), over=over and self._heard == 0, back=True, asked=self.asked())
+        marker = ConnectionMarker(
+            cause=str(uuid.uuid4()), over=over and self._heard == 0, back=True, asked=self.asked()
+        )
         await self._tell(marker)
 
     async def _calm(self) -> None:
@@ -202,7 +204,7 @@ class ClaudeDialIn:
     async def _fill(self, missing: str) -> bool:
         """Give the rows since the last prompt; those that are known already mean nothing new. True if the missing
         message is one of them."""
-        await self._tell(LinkMarker(cause=str(uuid.uuid4()), gap=True))
+        await self._tell(ConnectionMarker(cause=str(uuid.uuid4()), gap=True))
         found, count = False, 0
         async for batch in self._rows():
             found = found or any(missing.encode() in record.raw for record in batch)
@@ -220,7 +222,7 @@ class ClaudeDialIn:
             if batch:
                 yield batch
 
-    async def _tell(self, marker: LinkMarker) -> None:
+    async def _tell(self, marker: ConnectionMarker) -> None:
         await self.tell([Record(link_marker(marker), "gateway")])
 
 

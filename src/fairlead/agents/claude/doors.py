@@ -14,9 +14,9 @@ from fairlead.agents.links.dialin import DialInLink
 from fairlead.model.auth import Identity
 from fairlead.model.errors import BadRequest, FairleadError, NotFound
 from fairlead.model.ids import SessionId, session_id
-from fairlead.model.requests import Action
+from fairlead.model.requests import ServiceCall
 from fairlead.model.routes import ClientProtocol, Request, Route, Steps, json_response
-from fairlead.model.sockets import Attach, Do, Holder, Opening, SocketRoute
+from fairlead.model.sockets import AttachOwner, Do, Handshake, SocketOwner, SocketRoute
 
 SOCKET: Final = "/v1/cli/ws/{session}"
 EVENTS: Final = "/v1/cli/session/{session}/events"
@@ -26,7 +26,7 @@ LARGEST: Final = RECORD_LIMIT + (1 << 20)
 """A record, and what stands around it."""
 
 
-class HandIn(Action, frozen=True):
+class AcceptPost(ServiceCall, frozen=True):
     """-> None. What an agent posted, in order."""
 
     session: SessionId
@@ -37,7 +37,7 @@ class _Posted(msgspec.Struct):
     events: tuple[msgspec.Raw, ...]
 
 
-class Doors:
+class DialInRoutes:
     """The agents that are expected, by their session."""
 
     def __init__(self) -> None:
@@ -85,20 +85,20 @@ class Doors:
             ),
         )
 
-    def performers(self) -> Mapping[type[Action], Callable[[Identity, Any], Awaitable[Any]]]:
-        return {HandIn: self._hand_in}
+    def performers(self) -> Mapping[type[ServiceCall], Callable[[Identity, Any], Awaitable[Any]]]:
+        return {AcceptPost: self._hand_in}
 
-    async def _hand_in(self, who: Identity, action: HandIn) -> None:
+    async def _hand_in(self, who: Identity, action: AcceptPost) -> None:
         await self.find(action.session).post(b"".join(map(_line, action.events)))
 
-    def _enter(self, opening: Opening) -> "_Coming":
+    def _enter(self, opening: Handshake) -> "_DialInProtocol":
         link = self.find(session_id(opening.params["session"]))
-        return _Coming(link.enter(opening.head.first("x-last-request-id")))
+        return _DialInProtocol(link.enter(opening.head.first("x-last-request-id")))
 
 
 def _post(request: Request) -> Steps:
     body = request.json(_Posted)
-    yield HandIn(session_id(request.params["session"]), body.events)
+    yield AcceptPost(session_id(request.params["session"]), body.events)
     return json_response({})
 
 
@@ -109,14 +109,14 @@ def _line(event: msgspec.Raw) -> bytes:
     return raw + b"\n"
 
 
-class _Coming:
+class _DialInProtocol:
     """The conversation of a CLI's socket: it hands itself over and has nothing to say."""
 
-    def __init__(self, holder: Holder) -> None:
+    def __init__(self, holder: SocketOwner) -> None:
         self._holder = holder
 
     def opened(self) -> Sequence[Do]:
-        return (Attach(self._holder),)
+        return (AttachOwner(self._holder),)
 
     def received(self, data: bytes, text: bool) -> Sequence[Do]:
         raise BadRequest("A socket that was handed over gets its messages elsewhere.")

@@ -15,12 +15,12 @@ from typing import Any
 import msgspec
 
 from fairlead.agents.claude.lines import LineSplitter, Oversize
-from fairlead.agents.claude.records import Garbage
+from fairlead.agents.claude.records import InvalidRecord
 from fairlead.agents.claude.transcript import decode_row
-from fairlead.model.agents import AgentSink, Child, Exit, Record
+from fairlead.model.agents import AgentSink, Exit, ProcessInfo, Record
 from fairlead.model.ids import MessageId
 from fairlead.system.clock import Clock
-from fairlead.system.process import Patience, end_left, left_ended
+from fairlead.system.process import StopTimeouts, end_left, left_ended
 from fairlead.system.proctable import Process
 from fairlead.system.tail import FileTail
 
@@ -74,17 +74,17 @@ def find_transcript(config: Path, agent_session: str) -> Path | None:
 
 
 async def follow(
-    child: Child,
+    child: ProcessInfo,
     config: Path,
     sink: AgentSink,
     after: MessageId | None,
     clock: Clock,
-    patience: Patience | None = None,
+    patience: StopTimeouts | None = None,
 ) -> None:
     """Give the rows after the prompt `after` until the process is gone; then `sink.exited`."""
     path = _file_of(child, config)
     leaving = asyncio.create_task(left_ended(Process(child.pid, child.started), clock))
-    quiet = _Quiet(clock, lambda: end(child, clock, patience or Patience())) if child.dials_in else None
+    quiet = _Quiet(clock, lambda: end(child, clock, patience or StopTimeouts())) if child.dials_in else None
     try:
         # Of a terminal the transcript is all there is: its first prompt may be known from there alone.
         whole = after is None and child.in_terminal
@@ -99,7 +99,7 @@ async def follow(
     await sink.exited(Exit())
 
 
-def _file_of(child: Child, config: Path) -> Path:
+def _file_of(child: ProcessInfo, config: Path) -> Path:
     expected = Path(child.transcript)
     return expected if expected.exists() else find_transcript(config, child.agent_session) or expected
 
@@ -163,7 +163,7 @@ def _whole(line: bytes | Oversize) -> bytes | None:
     if isinstance(line, Oversize):
         return None
     row = line.strip(b"\0 \t\r")
-    return None if not row or isinstance(decode_row(row), Garbage) else row
+    return None if not row or isinstance(decode_row(row), InvalidRecord) else row
 
 
 # --- where to begin -------------------------------------------------------------------------------------
@@ -261,6 +261,6 @@ def lines_backwards(fd: int, size: int, block: int = BLOCK) -> Iterator[tuple[in
 # --- ending ---------------------------------------------------------------------------------------------
 
 
-async def end(child: Child, clock: Clock, patience: Patience) -> None:
+async def end(child: ProcessInfo, clock: Clock, patience: StopTimeouts) -> None:
     """End a process of an earlier gateway and its group, if it is still that process."""
     await end_left(Process(child.pid, child.started), child.group, clock, patience)

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from fairlead.agents.claude.named import name_of, named
-from fairlead.agents.claude.reading import MAIN, Place
+from fairlead.agents.claude.reading import MAIN, ReaderOffset
 from fairlead.agents.claude.rowfile import FileRows
 from fairlead.model.agents import Record
 from fairlead.model.transcripts import Shared
@@ -33,7 +33,7 @@ async def shared(path: Path, told: Told) -> Shared | None:
         upto, end = seq, mine.end
     if not upto:
         return None
-    place = msgspec.msgpack.encode(Place({MAIN: rows.place_at(end)}))
+    place = msgspec.msgpack.encode(ReaderOffset({MAIN: rows.place_at(end)}))
     return Shared(seq=upto, place=place, between=tuple(between), goes_on=bool(uuid), they_go_on=bool(theirs.uuid))
 
 

@@ -9,8 +9,8 @@ from fairlead.agents.claude.state import (
     HELD_BYTES,
     HELD_RECORDS,
     ORPHANS_KEPT,
-    Held,
-    Orphan,
+    DeferredRecord,
+    UnresolvedRecords,
     trim,
 )
 from fairlead.agents.claude.step import Step
@@ -38,7 +38,7 @@ def hold(step: Step, key: str) -> bool:
     held = sum(map(len, state.held.values()))
     if held >= HELD_RECORDS or state.held_bytes + len(step.raw) > HELD_BYTES:
         return False
-    state.held.setdefault(key, []).append(Held(step.raw, step.source, step.origin))
+    state.held.setdefault(key, []).append(DeferredRecord(step.raw, step.source, step.origin))
     state.held_bytes += len(step.raw)
     return True
 
@@ -81,7 +81,7 @@ def release_all(step: Step) -> None:
         told = len(step.events)
         for link in chain:
             release(step, link, "")
-        known = state.orphans.setdefault(key, Orphan())
+        known = state.orphans.setdefault(key, UnresolvedRecords())
         trim(state.orphans, ORPHANS_KEPT)
         _note(known, step.events[told:], rows)
 
@@ -96,7 +96,7 @@ def _chain(step: Step, key: str) -> list[str]:
     return chain
 
 
-def _note(orphan: Orphan, events: list[Event], rows: list[str]) -> None:
+def _note(orphan: UnresolvedRecords, events: list[Event], rows: list[str]) -> None:
     said = dict.fromkeys(orphan.messages)
     for event in events:
         if isinstance(event, Text | Thinking | ToolCalled | UserMessage):

@@ -37,10 +37,10 @@ from fairlead.agents.claude.control import HookAnswer
 from fairlead.agents.claude.lines import RECORD_LIMIT
 from fairlead.agents.claude.permits import denial
 from fairlead.model.auth import Identity
-from fairlead.model.dialin import Tokens
+from fairlead.model.dialin import DialInTokens
 from fairlead.model.errors import BadRequest, NotFound
 from fairlead.model.ids import SessionId, session_id
-from fairlead.model.requests import Action
+from fairlead.model.requests import ServiceCall
 from fairlead.model.routes import Request, Response, Route, Steps
 from fairlead.system.clock import Clock, Timer
 
@@ -104,7 +104,7 @@ def settings_json(url: str, events: Sequence[str], certificate: str = "") -> str
     return msgspec.json.encode({"disableAllHooks": False, "env": named, "hooks": hooks}).decode()
 
 
-class RunHook(Action, frozen=True):
+class RunHook(ServiceCall, frozen=True):
     """-> the answer's bytes. A hook of a session's agent, waited for as long as it takes."""
 
     session: SessionId
@@ -113,18 +113,18 @@ class RunHook(Action, frozen=True):
     given: dict[str, Any]
 
 
-class HookDesk:
+class HookServer:
     """Where the hooks of all our agents come in. `gateway` is our own address, `http://host:port`; with `https` the
     hooks trust our `certificate`, by its file, since no authority signs for loopback."""
 
-    def __init__(self, tokens: Tokens, gateway: str, clock: Clock, certificate: str = "") -> None:
+    def __init__(self, tokens: DialInTokens, gateway: str, clock: Clock, certificate: str = "") -> None:
         self._tokens = tokens
         self._gateway = gateway
         self._clock = clock
         self._certificate = certificate
-        self._posts: dict[SessionId, HookPost] = {}
+        self._posts: dict[SessionId, HookEndpoint] = {}
 
-    def open(self, session: SessionId, handlers: Mapping[str, Handler]) -> "HookPost":
+    def open(self, session: SessionId, handlers: Mapping[str, Handler]) -> "HookEndpoint":
         """From now on the hooks of this session's agent are heard, until the post is closed."""
         unknown = handlers.keys() - EVENTS.keys()
         if unknown:
@@ -135,11 +135,11 @@ class HookDesk:
             TOKEN_VARIABLE: self._tokens.issue(session),
             CERTIFICATE_VARIABLE: self._certificate,
         }
-        post = HookPost(handlers, variables, self._clock, lambda: self._shut(session, post))
+        post = HookEndpoint(handlers, variables, self._clock, lambda: self._shut(session, post))
         self._posts[session] = post
         return post
 
-    def _shut(self, session: SessionId, post: "HookPost") -> None:
+    def _shut(self, session: SessionId, post: "HookEndpoint") -> None:
         if self._posts.get(session) is post:  # not if another agent of this session is expected by now
             del self._posts[session]
             self._tokens.revoke(session)
@@ -158,7 +158,7 @@ class HookDesk:
             ),
         )
 
-    def performers(self) -> Mapping[type[Action], Callable[[Identity, Any], Awaitable[Any]]]:
+    def performers(self) -> Mapping[type[ServiceCall], Callable[[Identity, Any], Awaitable[Any]]]:
         return {RunHook: self._run}
 
     async def _run(self, who: Identity, action: RunHook) -> bytes:
@@ -193,7 +193,7 @@ class _Call:
         self.giving_up: Timer | None = None
 
 
-class HookPost:
+class HookEndpoint:
     """The hooks of one agent, for as long as it lives."""
 
     def __init__(

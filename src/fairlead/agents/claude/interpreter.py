@@ -12,7 +12,7 @@ import msgspec
 from fairlead.agents.claude import blocks, costs, holding, said, subagents, tasks, told, turns, typed
 from fairlead.agents.claude import state as memory
 from fairlead.agents.claude.decoding import decode
-from fairlead.agents.claude.markers import InterruptMarker, LinkMarker, ScreenMarker, SubagentLink, TypedPrompt
+from fairlead.agents.claude.markers import ConnectionMarker, InterruptMarker, SubagentLink, TerminalMarker, TypedPrompt
 from fairlead.agents.claude.records import (
     AssistantRecord,
     AuthStatus,
@@ -21,9 +21,9 @@ from fairlead.agents.claude.records import (
     ControlCancel,
     ControlRequest,
     ControlResponse,
-    Garbage,
     HookRecord,
     Init,
+    InvalidRecord,
     KeepAlive,
     ProgressRecord,
     QuietRecord,
@@ -44,13 +44,13 @@ from fairlead.agents.claude.records import (
     UserRecord,
     WireRecord,
 )
-from fairlead.agents.claude.state import RECORDS_SEEN, STREAMED_SEEN, Held, State
+from fairlead.agents.claude.state import RECORDS_SEEN, STREAMED_SEEN, DeferredRecord, InterpreterState
 from fairlead.agents.claude.step import Step
 from fairlead.agents.claude.transcript import decode_row, in_sidechain, parent_uuid
-from fairlead.agents.claude.turns import Ending, Phase, Signal
+from fairlead.agents.claude.turns import TurnEnding, TurnPhase, TurnSignal
 from fairlead.agents.claude.versions import abilities, parse_version
-from fairlead.model.agents import Outcome, Record
-from fairlead.model.events import Compaction, Delta, Event, ModeChanged, Notice, RateLimit, RecordKept
+from fairlead.model.agents import Interpretation, Record
+from fairlead.model.events import Compaction, Delta, Event, ModeChanged, Notice, RateLimit, RecordStored
 from fairlead.model.ids import SessionId, TurnId
 from fairlead.model.store import Origin
 
@@ -62,17 +62,17 @@ class ClaudeInterpreter:
 
     def __init__(self, session: SessionId) -> None:
         self._session = session
-        self._state = State()
+        self._state = InterpreterState()
 
     # --- the port
 
-    def step(self, record: Record) -> Outcome:
+    def step(self, record: Record) -> Interpretation:
         if record.origin == "gateway":
             return self._ours(record)
         message = decode_row(record.raw) if record.origin == "transcript" else decode(record.raw)
         if isinstance(message, ControlRequest) and message.subtype != "can_use_tool":
             # Between the driver and the CLI. Not remembered either: a held hook is asked about under its own id.
-            return Outcome()
+            return Interpretation()
         step, seen = self._recognise(message, record)
         if not seen:
             self._interpret(step, message)
@@ -87,7 +87,7 @@ class ClaudeInterpreter:
     def placed(self, event: Event, seq: int) -> None:
         if isinstance(event, Delta):
             blocks.placed_delta(self._state.streams, event, seq)
-        elif isinstance(event, RecordKept):
+        elif isinstance(event, RecordStored):
             thread = self._state.expecting.pop(event.id, None)
             if thread is not None and thread in self._state.streams:
                 self._state.streams[thread].kept.append(seq)
@@ -95,7 +95,7 @@ class ClaudeInterpreter:
             # Also one of the core's own: 2.1.37 tells no changed mode, only the answer to the request does.
             self._state.mode = event.mode
 
-    def exited(self, reason: str, cause: str) -> Outcome:
+    def exited(self, reason: str, cause: str) -> Interpretation:
         step = self._step(cause, Record(b"", ""))
         state = self._state
         typed.unsaid(step)
@@ -105,7 +105,7 @@ class ClaudeInterpreter:
             state.compacting = False
             step.tell(Compaction, phase="ended")
         closed = subagents.close(step, everything=True)
-        turns.signal(step, Signal.EXIT, ending, closed)
+        turns.signal(step, TurnSignal.EXIT, ending, closed)
         for thread in list(state.streams):
             step.end_stream(thread)
         state.tasks.clear()
@@ -114,13 +114,13 @@ class ClaudeInterpreter:
         state.base = costs.next_process(state.base)
         return step.outcome()
 
-    def settle(self) -> Outcome:
+    def settle(self) -> Interpretation:
         turn = self._state.turn
         step = self._step("" if turn is None else turn.id, Record(b"", "transcript"))
         turns.end_if_over(step)
         return step.outcome()
 
-    def give_up(self, cause: str) -> Outcome:
+    def give_up(self, cause: str) -> Interpretation:
         step = self._step(cause, Record(b"", "transcript"))
         holding.release_all(step)
         return step.outcome()
@@ -137,7 +137,7 @@ class ClaudeInterpreter:
     @property
     def busy(self) -> bool:
         """The main thread works: a prompt now would go into its turn. In a turn of background subagents it is free."""
-        return self._state.phase not in (Phase.IDLE, Phase.BACKGROUND)
+        return self._state.phase not in (TurnPhase.IDLE, TurnPhase.BACKGROUND)
 
     @property
     def background(self) -> int:
@@ -175,19 +175,19 @@ class ClaudeInterpreter:
             recent.add(name, STREAMED_SEEN if streamed else RECORDS_SEEN)
         return self._step(name, record), seen
 
-    def _outcome(self, step: Step) -> Outcome:
+    def _outcome(self, step: Step) -> Interpretation:
         if step.anonymous and step.events:
             # Only what is stored counts: read again from the log, the same records get the same names.
             self._state.anonymous += 1
         return step.outcome()
 
-    def _ours(self, record: Record) -> Outcome:
+    def _ours(self, record: Record) -> Interpretation:
         """A prompt that we hand to the agent, or a mark of ours. Nothing else of ours has a meaning."""
         message = decode(record.raw)
         step, seen = self._recognise(message, record)
         if isinstance(message, InterruptMarker):
-            turns.signal(step, Signal.INTERRUPT)
-        elif isinstance(message, LinkMarker):
+            turns.signal(step, TurnSignal.INTERRUPT)
+        elif isinstance(message, ConnectionMarker):
             told.link(step, message)
         elif isinstance(message, SubagentLink) and not seen:
             step.keep("subagent_link", message.agentId)
@@ -196,7 +196,7 @@ class ClaudeInterpreter:
             said.prompt(step, message)
         elif isinstance(message, TypedPrompt) and not seen:
             typed.prompt(step, message)
-        elif isinstance(message, ScreenMarker):
+        elif isinstance(message, TerminalMarker):
             typed.screen(step, message)
         return self._outcome(step)
 
@@ -248,9 +248,9 @@ class ClaudeInterpreter:
                 step.keep(message.type)
             case UnknownRecord():
                 self._unknown(step, message)
-            case Garbage():
+            case InvalidRecord():
                 step.keep("garbage", known=False)
-            case InterruptMarker() | LinkMarker() | SubagentLink() | TypedPrompt() | ScreenMarker():
+            case InterruptMarker() | ConnectionMarker() | SubagentLink() | TypedPrompt() | TerminalMarker():
                 # Ours alone; from the agent it is a type like any other that we do not know.
                 step.keep("fairlead", known=False)
             case ControlResponse() | ControlCancel() | KeepAlive():
@@ -306,7 +306,7 @@ class ClaudeInterpreter:
             case _:
                 assert_never(message)
 
-    def _replay(self, step: Step, held: Held, thread: str) -> None:
+    def _replay(self, step: Step, held: DeferredRecord, thread: str) -> None:
         """A held record gets its meaning, under its own name. One that only links two others has none."""
         message = decode(held.raw)
         outer = (step.source, step.origin, step.raw, step.released)
@@ -323,21 +323,21 @@ class ClaudeInterpreter:
         version = parse_version(state.ready.get("version", ""))
         carries = version is not None and abilities(version).carries_totals
         ending, state.base = costs.ending(message, state.base, cancelled, error, carries_totals=carries)
-        turns.signal(step, Signal.RESULT, ending)
+        turns.signal(step, TurnSignal.RESULT, ending)
 
     def _unknown(self, step: Step, message: UnknownRecord) -> None:
         if message.type == "result" and self._state.turn is not None:
             # A turn must end, even if how it ended cannot be read.
-            turns.signal(step, Signal.RESULT, Ending(status="failed", reason="the result could not be read"))
+            turns.signal(step, TurnSignal.RESULT, TurnEnding(status="failed", reason="the result could not be read"))
         step.keep(message.type, message.subtype, known=False)
 
 
-def _row(message: WireRecord) -> subagents.Row:
+def _row(message: WireRecord) -> subagents.ThreadRow:
     """Where a record stands in the threads."""
     sidechain = getattr(message, "isSidechain", None) is True
     asked = message.message.content if isinstance(message, UserRecord) and sidechain else None
     said = message if isinstance(message, UserRecord | AssistantRecord) else None
-    return subagents.Row(
+    return subagents.ThreadRow(
         uuid=getattr(message, "uuid", None) or "",
         parent_call=said.parent_call if said is not None else getattr(message, "parent_tool_use_id", None) or "",
         parent_row=parent_uuid(message),

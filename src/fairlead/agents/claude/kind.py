@@ -14,38 +14,38 @@ import msgspec
 from fairlead.agents.claude import follow as following
 from fairlead.agents.claude.agent import ClaudeAgent
 from fairlead.agents.claude.dialin import ClaudeDialIn
-from fairlead.agents.claude.doors import SOCKET, Doors
-from fairlead.agents.claude.hooks import HookDesk
+from fairlead.agents.claude.doors import SOCKET, DialInRoutes
+from fairlead.agents.claude.hooks import HookServer
 from fairlead.agents.claude.interpreter import ClaudeInterpreter
 from fairlead.agents.claude.launch import TOKEN_VARIABLE, arguments, check_sdk_url, environment
 from fairlead.agents.claude.markers import interrupt_marker, typed_prompt
-from fairlead.agents.claude.probe import Installed, Prober, find_executable, ways
+from fairlead.agents.claude.probe import Installed, VersionProbe, find_executable, ways
 from fairlead.agents.claude.sending import user_line
-from fairlead.agents.claude.stage import Stage
+from fairlead.agents.claude.stage import TuiLaunch
 from fairlead.agents.claude.terminal import ClaudeTerminal, no_steering
 from fairlead.agents.claude.versions import abilities
-from fairlead.agents.links.dialin import DialInLink, Terms
+from fairlead.agents.links.dialin import DialInLimits, DialInLink
 from fairlead.agents.links.stdio import StdioLink
 from fairlead.model.agents import (
     AgentInfo,
+    AgentInvitation,
     AgentSink,
-    Child,
     ChildRecorder,
     Interpreter,
-    Invitation,
     Launch,
+    ProcessInfo,
     Record,
 )
 from fairlead.model.auth import Identity
 from fairlead.model.content import Content, to_wire
-from fairlead.model.dialin import Tokens
-from fairlead.model.errors import AgentGone, AgentMissing, BadRequest
+from fairlead.model.dialin import DialInTokens
+from fairlead.model.errors import AgentMissing, AgentNotRunning, BadRequest
 from fairlead.model.ids import MessageId, SessionId, is_uuid
-from fairlead.model.requests import Action
+from fairlead.model.requests import ServiceCall
 from fairlead.model.routes import ClientProtocol
 from fairlead.model.terminals import Terminal, Terminals
 from fairlead.system.clock import Clock
-from fairlead.system.process import Patience
+from fairlead.system.process import StopTimeouts
 from fairlead.system.sandbox import Sandbox
 from fairlead.system.spill import SpillFiles
 
@@ -67,7 +67,7 @@ class ClaudeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Our own address as agents dial it, `ws://host:port`."""
     certificate: str = ""
     """With `wss://`: the file of our certificate, which hooks trust."""
-    patience: Patience = Patience()
+    patience: StopTimeouts = StopTimeouts()
     sandbox: Sandbox | None = None
     """What the agent can see; None: all that its user can."""
 
@@ -82,8 +82,8 @@ class _Ready(msgspec.Struct, frozen=True):
     agent_session: str
     transcript: Path
 
-    def child(self, agent: str, link: "StdioLink | ClaudeDialIn | Terminal", at: int) -> Child:
-        return Child(
+    def child(self, agent: str, link: "StdioLink | ClaudeDialIn | Terminal", at: int) -> ProcessInfo:
+        return ProcessInfo(
             session=self.launch.session,
             pid=link.pid,
             started=link.started,
@@ -103,17 +103,21 @@ class ClaudeKind:
     """Implements `model.agents.AgentKind`."""
 
     def __init__(
-        self, settings: ClaudeSettings, clock: Clock, tokens: Tokens | None = None, terminals: Terminals | None = None
+        self,
+        settings: ClaudeSettings,
+        clock: Clock,
+        tokens: DialInTokens | None = None,
+        terminals: Terminals | None = None,
     ) -> None:
         self._settings = settings
         self._clock = clock
-        self._prober = Prober(clock, settings.sandbox)
+        self._prober = VersionProbe(clock, settings.sandbox)
         self._tokens = tokens
-        self._doors = Doors()
+        self._doors = DialInRoutes()
         self._terminals = terminals
         self._in_terminals: dict[str, ClaudeTerminal] = {}
         address = settings.gateway.replace("ws", "http", 1)
-        self._hooks = None if tokens is None else HookDesk(tokens, address, clock, settings.certificate)
+        self._hooks = None if tokens is None else HookServer(tokens, address, clock, settings.certificate)
 
     @property
     def name(self) -> str:
@@ -172,11 +176,11 @@ class ClaudeKind:
             return await self._drive(ready, stdio, sink, record_child)
         try:
             return await self._drive(ready, self._dialed(ready), sink, record_child)
-        except AgentGone as error:
+        except AgentNotRunning as error:
             if abilities(ready.found.version).dial_in:
                 raise
             advice = "This version does not dial in to a gateway of one's own: set the session's link to stdio."
-            raise AgentGone(f"{error.message} {advice}", **error.data) from error
+            raise AgentNotRunning(f"{error.message} {advice}", **error.data) from error
 
     async def _prepare(self, launch: Launch) -> _Ready:
         found = await self.installed()
@@ -200,7 +204,7 @@ class ClaudeKind:
             if await asyncio.to_thread(following.find_transcript, config, resume) is not None:
                 return
             await self._clock.sleep(WRITING_SECONDS)
-        raise AgentGone(f"No conversation found with session ID: {resume}")
+        raise AgentNotRunning(f"No conversation found with session ID: {resume}")
 
     async def _drive(
         self, ready: _Ready, link: StdioLink | ClaudeDialIn, sink: AgentSink, record_child: ChildRecorder
@@ -223,7 +227,7 @@ class ClaudeKind:
         if self._terminals is None or self._hooks is None:
             raise BadRequest(f"The agent {self.name} has no terminals here: set the session's link to stdio.")
         spill = SpillFiles(Path(self._settings.spill), ready.launch.session) if self._settings.spill else None
-        stage = Stage(
+        stage = TuiLaunch(
             launch=ready.launch,
             version=ready.found.version,
             command=ready.found.command,
@@ -257,11 +261,11 @@ class ClaudeKind:
         doors = self._doors.protocol()
         return msgspec.structs.replace(doors, routes=(*doors.routes, *self._hooks.routes()))
 
-    def performers(self) -> Mapping[type[Action], Callable[[Identity, Any], Awaitable[Any]]]:
+    def performers(self) -> Mapping[type[ServiceCall], Callable[[Identity, Any], Awaitable[Any]]]:
         """What the routes of `protocol` ask for."""
         return {} if self._hooks is None else {**self._doors.performers(), **self._hooks.performers()}
 
-    async def invite(self, launch: Launch, sink: AgentSink, record_child: ChildRecorder) -> "_Guest":
+    async def invite(self, launch: Launch, sink: AgentSink, record_child: ChildRecorder) -> "_DialInInvitation":
         """The CLI that is installed here is taken for the one that will come."""
         ready = await self._prepare(launch)
         url, token = self._dialing(launch.session)
@@ -274,7 +278,7 @@ class ClaudeKind:
         async def drive() -> ClaudeAgent:
             return await self._drive(ready, self._around(ready, link), sink, record_child)
 
-        return _Guest(Invitation(url=url, token=token, command=line), link, drive)
+        return _DialInInvitation(AgentInvitation(url=url, token=token, command=line), link, drive)
 
     def _dialed(self, ready: _Ready) -> ClaudeDialIn:
         """Start the CLI with our address and a token of its own."""
@@ -299,9 +303,9 @@ class ClaudeKind:
         url = check_sdk_url(self._settings.gateway + SOCKET.format(session=session))
         return url, self._tokens.issue(session)
 
-    def _terms(self, ready: _Ready) -> Terms:
+    def _terms(self, ready: _Ready) -> DialInLimits:
         known = abilities(ready.found.version)
-        return Terms(tries_s=known.reconnect_s, close_code=known.close_code, patience=self._settings.patience)
+        return DialInLimits(tries_s=known.reconnect_s, close_code=known.close_code, patience=self._settings.patience)
 
     def _around(self, ready: _Ready, link: DialInLink) -> ClaudeDialIn:
         return ClaudeDialIn(link, ready.found.version, self._clock, ready.transcript)
@@ -312,7 +316,7 @@ class ClaudeKind:
 
     # --- beside a running process
 
-    async def follow(self, child: Child, sink: AgentSink, after: MessageId | None) -> None:
+    async def follow(self, child: ProcessInfo, sink: AgentSink, after: MessageId | None) -> None:
         config = self._config_of(child)
         await following.follow(child, config, sink, after, self._clock, self._settings.patience)
 
@@ -322,7 +326,7 @@ class ClaudeKind:
             config = following.config_folder(self._environment())
             await asyncio.to_thread(_remove, config, _real(cwd), agent_session)
 
-    async def end(self, child: Child) -> None:
+    async def end(self, child: ProcessInfo) -> None:
         await following.end(child, self._clock, self._settings.patience)
 
     def _environment(self) -> dict[str, str]:
@@ -338,15 +342,17 @@ class ClaudeKind:
             return str(uuid.uuid4())
         return launch.session
 
-    def _config_of(self, child: Child) -> Path:
+    def _config_of(self, child: ProcessInfo) -> Path:
         # The file's folder is <config>/projects/<cwd>: the settings may have changed since the child was started.
         return Path(child.transcript).parent.parent.parent
 
 
-class _Guest:
+class _DialInInvitation:
     """Implements `model.agents.Guest`."""
 
-    def __init__(self, invitation: Invitation, link: DialInLink, drive: Callable[[], Awaitable[ClaudeAgent]]) -> None:
+    def __init__(
+        self, invitation: AgentInvitation, link: DialInLink, drive: Callable[[], Awaitable[ClaudeAgent]]
+    ) -> None:
         self.invitation = invitation
         self._link = link
         self._drive = drive
@@ -354,7 +360,7 @@ class _Guest:
     async def arrival(self) -> ClaudeAgent:
         await self._link.connected()
         if not self._link.running:
-            raise AgentGone("The agent that was to dial in is not expected any more.")
+            raise AgentNotRunning("The agent that was to dial in is not expected any more.")
         return await self._drive()
 
     async def call_off(self) -> None:

@@ -118,7 +118,7 @@ _SERVER: Final = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 
 
-class BadSetting(BadRequest):
+class BadAgentSetting(BadRequest):
     """A session setting that cannot be handed to the CLI; `data["setting"]` names it."""
 
     code = "bad_setting"
@@ -166,12 +166,14 @@ def in_terminal(launch: Launch, version: Version, agent_session: str, hooks: str
         ("mcp_servers", settings.mcp_servers or launch.mcp or None),
     ):
         if given is not None:
-            raise BadSetting(name, "cannot be had in a terminal: take the link stdio, or leave it out")
+            raise BadAgentSetting(name, "cannot be had in a terminal: take the link stdio, or leave it out")
     flags = [f"--permission-mode={_mode(settings.mode, version)}"]
     if not (launch.resume and resumes_by_command(version)):
         flags += _conversation(launch, agent_session)
     elif launch.fork:
-        raise BadSetting("link", "cannot be terminal for a fork with this version of Claude Code: take the link stdio")
+        raise BadAgentSetting(
+            "link", "cannot be terminal for a fork with this version of Claude Code: take the link stdio"
+        )
     if settings.model:
         flags.append(f"--model={_model(settings.model)}")
     if settings.effort and version >= _EFFORT_SINCE:
@@ -300,41 +302,41 @@ def _mode(mode: str, version: Version) -> str:
 
 def _model(name: str) -> str:
     if _MODEL.fullmatch(name) is None:
-        raise BadSetting("model", f"is no name of a model: {name[:80]!r}")
+        raise BadAgentSetting("model", f"is no name of a model: {name[:80]!r}")
     return name
 
 
 def _server(name: str) -> str:
     if _SERVER.fullmatch(name) is None:
-        raise BadSetting("mcp_servers", f"takes names of letters, digits, dots and dashes, not {name[:80]!r}")
+        raise BadAgentSetting("mcp_servers", f"takes names of letters, digits, dots and dashes, not {name[:80]!r}")
     return name
 
 
 def _effort(level: str) -> str:
     if level not in EFFORTS:
-        raise BadSetting("effort", f"is one of {', '.join(EFFORTS)}, not {level[:40]!r}")
+        raise BadAgentSetting("effort", f"is one of {', '.join(EFFORTS)}, not {level[:40]!r}")
     return level
 
 
 def _directory(path: str) -> str:
     if not path.startswith("/") or _CONTROL.search(path):
-        raise BadSetting("directories", f"takes absolute paths without control characters, not {path[:200]!r}")
+        raise BadAgentSetting("directories", f"takes absolute paths without control characters, not {path[:200]!r}")
     return path
 
 
 def _words(text: str) -> str:
     if "\0" in text:
-        raise BadSetting("append_prompt", "takes no NUL character")
+        raise BadAgentSetting("append_prompt", "takes no NUL character")
     return text
 
 
 def _turns(number: int) -> str:
     if number < 1:
-        raise BadSetting("max_turns", "is at least 1")
+        raise BadAgentSetting("max_turns", "is at least 1")
     return str(number)
 
 
 def _budget(dollars: float) -> str:
     if not math.isfinite(dollars) or dollars < 1e-6:
-        raise BadSetting("max_budget_usd", "is a number of dollars above 0")
+        raise BadAgentSetting("max_budget_usd", "is a number of dollars above 0")
     return f"{dollars:.6f}".rstrip("0").rstrip(".")

@@ -24,7 +24,7 @@ class Oversize(msgspec.Struct, frozen=True):
     cut: int = 0
 
 
-class Spill(Protocol):
+class OversizeSpill(Protocol):
     """Takes a line that is too long to keep, piece by piece."""
 
     def write(self, piece: bytes) -> None: ...
@@ -42,7 +42,7 @@ class LineSplitter:
         self,
         limit: int = RECORD_LIMIT,
         kept: int = KEPT_OF_OVERSIZE,
-        spill: Spill | None = None,
+        spill: OversizeSpill | None = None,
         spilled: int = SPILLED_LIMIT,
     ) -> None:
         self._limit = limit

@@ -30,7 +30,7 @@ class SubagentLink(msgspec.Struct, frozen=True, kw_only=True):
     toolUseId: str
 
 
-class LinkMarker(msgspec.Struct, frozen=True, kw_only=True):
+class ConnectionMarker(msgspec.Struct, frozen=True, kw_only=True):
     """Ours, never sent: the agent's socket was away. `gap`: some of what it said was lost; `over`: nothing more comes
     of what it was doing; `back`: it is here again, and `asked` are the calls about which a person is being asked."""
 
@@ -49,7 +49,7 @@ class TypedPrompt(msgspec.Struct, frozen=True, kw_only=True):
     content: Any
 
 
-class ScreenMarker(msgspec.Struct, frozen=True, kw_only=True):
+class TerminalMarker(msgspec.Struct, frozen=True, kw_only=True):
     """Ours, never sent: what the driver of a terminal knows beside the transcript.
 
     `ready`: the agent runs (agent_session and what follows). `stopped`: its Stop hook came. `idle`: it is back at its
@@ -73,7 +73,7 @@ def interrupt_marker(cause: str) -> bytes:
     return encode_line({"type": INTERRUPT_MARKER, "cause": cause})[:-1]
 
 
-def link_marker(marker: LinkMarker) -> bytes:
+def link_marker(marker: ConnectionMarker) -> bytes:
     """The record (origin `gateway`, never sent) that tells the interpreter how the link fared; no newline."""
     return encode_line({"type": LINK_MARKER, **msgspec.structs.asdict(marker)})[:-1]
 
@@ -88,6 +88,6 @@ def typed_prompt(content: Any, message: str) -> bytes:
     return encode_line({"type": TYPED_PROMPT, "uuid": message, "content": content})[:-1]
 
 
-def screen_marker(marker: ScreenMarker) -> bytes:
+def screen_marker(marker: TerminalMarker) -> bytes:
     """The record (origin `gateway`, never sent) by which the driver of a terminal tells what it knows; no newline."""
     return encode_line({"type": SCREEN_MARKER, **msgspec.structs.asdict(marker)})[:-1]

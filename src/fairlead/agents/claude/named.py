@@ -12,7 +12,7 @@ T = TypeVar("T")
 CONVERSATION: Final = frozenset({"user", "assistant"})
 
 
-class Named(msgspec.Struct):
+class RecordIdentity(msgspec.Struct):
     """A row of a transcript or a record of the wire."""
 
     type: Any = None
@@ -38,14 +38,14 @@ class Named(msgspec.Struct):
         return self.isSidechain is not True and not self.parent_tool_use_id
 
 
-_named: Final = msgspec.json.Decoder(Named)
+_named: Final = msgspec.json.Decoder(RecordIdentity)
 
 
-def named(raw: bytes) -> Named | None:
+def named(raw: bytes) -> RecordIdentity | None:
     return decoded(_named, raw)
 
 
-def name_of(row: Named | None, raw: bytes) -> str:
+def name_of(row: RecordIdentity | None, raw: bytes) -> str:
     """As the interpreter names it: by its uuid, or by its bytes."""
     if row is not None and isinstance(row.uuid, str) and row.uuid:
         return row.uuid

@@ -28,7 +28,7 @@ class _Link(msgspec.Struct):
 _links: Final = msgspec.json.Decoder(_Link)
 
 
-class Order:
+class RowOrdering:
     def __init__(self, known: Iterable[Record] = ()) -> None:
         self._seen: OrderedDict[str, None] = OrderedDict()
         self._early: list[Record] = []

@@ -10,8 +10,8 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 
 from fairlead.agents.claude.control import check_answer
-from fairlead.agents.claude.records import Answered, ControlRequest
-from fairlead.model.errors import AgentFailed, AgentGone, AgentRefused, AgentTimeout
+from fairlead.agents.claude.records import ControlAnswer, ControlRequest
+from fairlead.model.errors import AgentFailed, AgentNotRunning, AgentRefused, AgentTimeout
 
 TIMEOUT: Final = 15.0
 SLOW_TIMEOUT: Final = 60.0
@@ -27,7 +27,7 @@ def default_timeout(subtype: str) -> float:
     return SLOW_TIMEOUT if subtype == "initialize" or subtype.startswith("mcp_") else TIMEOUT
 
 
-class Pending(msgspec.Struct, Generic[T], frozen=True):
+class PendingControl(msgspec.Struct, Generic[T], frozen=True):
     """`token` is the caller's own: what it wants back when the request is settled."""
 
     request_id: str
@@ -39,7 +39,7 @@ class Pending(msgspec.Struct, Generic[T], frozen=True):
 class Settled(msgspec.Struct, Generic[T], frozen=True):
     """One of `answer` and `error`; `permissions` are requests of the CLI that its error says are still open."""
 
-    pending: Pending[T]
+    pending: PendingControl[T]
     answer: dict[str, Any] | None = None
     error: AgentFailed | None = None
     permissions: tuple[ControlRequest, ...] = ()
@@ -47,7 +47,7 @@ class Settled(msgspec.Struct, Generic[T], frozen=True):
 
 class PendingRequests(Generic[T]):
     def __init__(self) -> None:
-        self._waiting: dict[str, Pending[T]] = {}
+        self._waiting: dict[str, PendingControl[T]] = {}
         self._past: deque[str] = deque(maxlen=_REMEMBERED)
         self._closed = False
         self.repeated = 0
@@ -58,16 +58,18 @@ class PendingRequests(Generic[T]):
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, request_id: str, subtype: str, token: T, now: float, timeout: float | None = None) -> Pending[T]:
+    def add(
+        self, request_id: str, subtype: str, token: T, now: float, timeout: float | None = None
+    ) -> PendingControl[T]:
         """Before the request is sent. AgentGone after `close`."""
         if self._closed:
-            raise AgentGone(f"The agent is gone; {subtype} was not sent.", subtype=subtype)
+            raise AgentNotRunning(f"The agent is gone; {subtype} was not sent.", subtype=subtype)
         deadline = now + (default_timeout(subtype) if timeout is None else timeout)
-        pending = Pending(request_id, subtype, deadline, token)
+        pending = PendingControl(request_id, subtype, deadline, token)
         self._waiting[request_id] = pending
         return pending
 
-    def settle(self, answer: Answered) -> Settled[T] | None:
+    def settle(self, answer: ControlAnswer) -> Settled[T] | None:
         """The request that this answers; None if there is none, which is no fault."""
         pending = self._take(answer.request_id)
         if pending is None:
@@ -85,7 +87,7 @@ class PendingRequests(Generic[T]):
         except AgentRefused as wrong:
             return Settled(pending, error=wrong)
 
-    def give_up(self, request_id: str) -> Pending[T] | None:
+    def give_up(self, request_id: str) -> PendingControl[T] | None:
         """The asker does not want it any more; its answer, if it comes, is a late one."""
         return self._take(request_id)
 
@@ -102,13 +104,13 @@ class PendingRequests(Generic[T]):
     def close(self, reason: str = "The agent is gone.") -> list[Settled[T]]:
         """The agent is gone: all fail with AgentGone, and nothing more is taken."""
         self._closed = True
-        return [self._fail(p, AgentGone(reason, subtype=p.subtype)) for p in list(self._waiting.values())]
+        return [self._fail(p, AgentNotRunning(reason, subtype=p.subtype)) for p in list(self._waiting.values())]
 
-    def _fail(self, pending: Pending[T], error: AgentFailed) -> Settled[T]:
+    def _fail(self, pending: PendingControl[T], error: AgentFailed) -> Settled[T]:
         self._take(pending.request_id)
         return Settled(pending, error=error)
 
-    def _take(self, request_id: str) -> Pending[T] | None:
+    def _take(self, request_id: str) -> PendingControl[T] | None:
         pending = self._waiting.pop(request_id, None)
         if pending is not None:
             self._past.append(request_id)

@@ -16,7 +16,7 @@ from fairlead.agents.claude import control
 from fairlead.agents.claude.launch import ASK_BINDS_SINCE
 from fairlead.agents.claude.lines import encode_line
 from fairlead.agents.claude.versions import Version
-from fairlead.model.agents import AgentSink, Ask, Decision, Record, ToolCheck
+from fairlead.model.agents import AgentSink, Decision, PermissionRequest, Record, ToolCheck
 from fairlead.model.errors import Stale
 from fairlead.model.ids import CallId, RequestId
 from fairlead.model.policy import Behavior, Verdict
@@ -63,7 +63,7 @@ async def judge(sink: AgentSink, check: ToolCheck) -> Verdict:
         return Verdict(Behavior.DENY, "The gateway could not decide about this call.")
 
 
-def question(request: str, check: ToolCheck, verdict: Verdict) -> tuple[Ask, Record]:
+def question(request: str, check: ToolCheck, verdict: Verdict) -> tuple[PermissionRequest, Record]:
     """A person is to be asked: the record is the one that the CLI would have sent, so that every view shows it."""
     body = {
         "subtype": "can_use_tool",
@@ -73,7 +73,7 @@ def question(request: str, check: ToolCheck, verdict: Verdict) -> tuple[Ask, Rec
         "decision_reason": verdict.reason,
     }
     line = encode_line({"type": "control_request", "request_id": request, "request": body})
-    ask = Ask(request=RequestId(request), call=check.call, tool=check.tool, input=check.input)
+    ask = PermissionRequest(request=RequestId(request), call=check.call, tool=check.tool, input=check.input)
     return ask, Record(line[:-1])
 
 
@@ -107,22 +107,22 @@ def denial(reason: str) -> control.HookAnswer:
     return control.HookAnswer(hookSpecificOutput=output)
 
 
-class _Held:
+class _HeldHook:
     """A hook that waits for a person."""
 
-    def __init__(self, ask: Ask) -> None:
+    def __init__(self, ask: PermissionRequest) -> None:
         self.ask = ask
         self.answer: asyncio.Future[control.HookAnswer] = asyncio.get_running_loop().create_future()
 
 
-class HookPermits:
+class HookPermissions:
     """The permissions of an agent that has no control wire: its PreToolUse hook is held while a person is asked."""
 
     def __init__(self, sink: AgentSink, deliver: Deliver, version: Version) -> None:
         self._sink = sink
         self._deliver = deliver
         self._version = version
-        self._held: dict[RequestId, _Held] = {}
+        self._held: dict[RequestId, _HeldHook] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def pre_tool_use(self, given: Mapping[str, Any]) -> control.HookAnswer:
@@ -135,7 +135,7 @@ class HookPermits:
         if verdict.behavior is not Behavior.ASK:
             return of_verdict(verdict, self._version)
         ask, record = question(f"hook-{uuid.uuid4()}", check, verdict)
-        held = self._held[ask.request] = _Held(ask)
+        held = self._held[ask.request] = _HeldHook(ask)
         try:
             await self._finish(self._put(ask, record))
             return await held.answer
@@ -161,7 +161,7 @@ class HookPermits:
         while self._tasks:
             await asyncio.wait(self._tasks)
 
-    async def _put(self, ask: Ask, record: Record) -> None:
+    async def _put(self, ask: PermissionRequest, record: Record) -> None:
         await self._deliver([record])
         await self._sink.asked(ask)
 

@@ -12,7 +12,7 @@ import msgspec
 from fairlead.agents.claude.versions import Version, abilities, parse_version
 from fairlead.model.errors import AgentMissing
 from fairlead.system.clock import Clock, within
-from fairlead.system.process import Patience, spawn
+from fairlead.system.process import StopTimeouts, spawn
 from fairlead.system.sandbox import Sandbox
 
 VERSION_SECONDS = 30.0
@@ -22,7 +22,7 @@ OLDEST: Version = (2, 1, 37)
 """The oldest version on which all scenarios pass (docs/reference/compatibility.md). Older ones are refused: 2.1.0 tells
 its own warming up as prompts, and ends at messages that it does not know."""
 
-_HURRY = Patience(close=0.0, terminate=2.0, kill=2.0)
+_HURRY = StopTimeouts(close=0.0, terminate=2.0, kill=2.0)
 _LONGEST = 4096
 
 DIAL_IN_REFUSED = "no: this version refuses local hosts"
@@ -61,7 +61,7 @@ def find_executable(configured: str, path: str) -> str:
     return os.path.abspath(found)
 
 
-class Prober:
+class VersionProbe:
     """Asks a command for its version, and remembers the answer as long as the file stays the same."""
 
     def __init__(self, clock: Clock, sandbox: Sandbox | None = None) -> None:

@@ -12,15 +12,15 @@ from pathlib import Path
 
 import msgspec
 
-from fairlead.agents.claude.beside import Beside, is_subagents
+from fairlead.agents.claude.beside import LegacySubagents, is_subagents
 from fairlead.agents.claude.follow import place_after, place_of
-from fairlead.agents.claude.lines import Spill
+from fairlead.agents.claude.lines import OversizeSpill
 from fairlead.agents.claude.markers import subagent_link
-from fairlead.agents.claude.rowfile import FilePlace, Item, RowFile, place_at
+from fairlead.agents.claude.rowfile import FileItem, FileOffset, TranscriptFile, place_at
 from fairlead.model.agents import Record
 from fairlead.model.errors import NotFound
 from fairlead.model.ids import MessageId, SessionId
-from fairlead.model.transcripts import Problem, Rows
+from fairlead.model.transcripts import TranscriptPage, TranscriptProblem
 
 BATCH_ROWS = 256
 BATCH_BYTES = 256 << 10
@@ -33,17 +33,17 @@ ELSEWHERE = "at:"
 """How files are named in a place: a session's own; subagents' that lie beside it; another file of the session."""
 
 
-class Place(msgspec.Struct, frozen=True):
+class ReaderOffset(msgspec.Struct, frozen=True):
     """By the path of each file below the session's folder; others see `MAIN`."""
 
-    files: dict[str, FilePlace] = {}
+    files: dict[str, FileOffset] = {}
 
 
-_places = msgspec.msgpack.Decoder(Place)
+_places = msgspec.msgpack.Decoder(ReaderOffset)
 
 
-def decode_place(data: bytes) -> Place:
-    return _places.decode(data) if data else Place()
+def decode_place(data: bytes) -> ReaderOffset:
+    return _places.decode(data) if data else ReaderOffset()
 
 
 class SessionReader:
@@ -56,19 +56,19 @@ class SessionReader:
         place: bytes = b"",
         after: str = "",
         since: str = "",
-        spill: Callable[[], Spill | None] = lambda: None,
+        spill: Callable[[], OversizeSpill | None] = lambda: None,
         *,
         where: Callable[[], Path | None] = lambda: None,
-        beside: Beside | None = None,
+        beside: LegacySubagents | None = None,
     ) -> None:
         """`where`: the file that was written to last, if the session has several."""
         self._session = session
         self._path = path
         self._where = where
-        self._beside = beside or Beside()
+        self._beside = beside or LegacySubagents()
         self._places = dict(decode_place(place).files)
         self._spill = spill
-        self._files: dict[str, RowFile] = {}
+        self._files: dict[str, TranscriptFile] = {}
         self._folder_changed = (-1, -1)
         if after:
             self._skip_to(after)
@@ -78,7 +78,7 @@ class SessionReader:
     def _skip_to(self, prompt: str) -> None:
         """Not what lies before a prompt that is known, nor what its subagents have written so far."""
         offset = place_after(self._path, MessageId(prompt))
-        if offset > self._places.get(MAIN, FilePlace()).offset:
+        if offset > self._places.get(MAIN, FileOffset()).offset:
             self.to_end()
             self._places[MAIN] = place_at(self._path, offset)
 
@@ -89,12 +89,12 @@ class SessionReader:
             raise NotFound("prompt in the transcript", prompt)
         self._places[MAIN] = place_at(self._path, offset)
 
-    async def read(self) -> Rows | None:
+    async def read(self) -> TranscriptPage | None:
         if self._unread() > AT_ONCE:
             return await asyncio.to_thread(self._read)
         return self._read()
 
-    async def finish(self) -> Rows | None:
+    async def finish(self) -> TranscriptPage | None:
         return await asyncio.to_thread(self._finish)
 
     def _unread(self) -> int:
@@ -102,13 +102,13 @@ class SessionReader:
         files = self._files.values()
         return sum(file.unread() for file in files) if files else AT_ONCE + 1
 
-    def _read(self) -> Rows | None:
+    def _read(self) -> TranscriptPage | None:
         self._find()
         for file in list(self._files.values()):
             self._fill(file)
         return self._batch()
 
-    def _finish(self) -> Rows | None:
+    def _finish(self) -> TranscriptPage | None:
         for file in self._files.values():
             torn = file.torn()
             if torn is not None:
@@ -128,7 +128,7 @@ class SessionReader:
 
     def place(self) -> bytes:
         files = {**self._places, **{name: file.place() for name, file in self._files.items()}}
-        return msgspec.msgpack.encode(Place(files))
+        return msgspec.msgpack.encode(ReaderOffset(files))
 
     # --- inside
 
@@ -158,15 +158,15 @@ class SessionReader:
             place = self._places.get(name)
             # A second file of the session may repeat what the first one has.
             again = place is None and name.startswith(ELSEWHERE)
-            file = self._files[name] = RowFile(path, name, place or FilePlace(), self._spill(), again=again)
+            file = self._files[name] = TranscriptFile(path, name, place or FileOffset(), self._spill(), again=again)
         if _is_subagents(name) and not file.linked:
             link = _link(path)
             if link is not None:
                 file.linked = True
                 at = file.items[0].at if file.items else file.next_time(file.done)
-                file.items.appendleft(Item(at, file.done, (Record(link, "gateway", at),), ()))
+                file.items.appendleft(FileItem(at, file.done, (Record(link, "gateway", at),), ()))
 
-    def _fill(self, file: RowFile) -> None:
+    def _fill(self, file: TranscriptFile) -> None:
         try:
             file.fill()
         except FileNotFoundError:
@@ -175,7 +175,7 @@ class SessionReader:
         except OSError as error:
             file.damage[f"unreadable: {error.strerror}"] = 1
 
-    def _batch(self) -> Rows | None:
+    def _batch(self) -> TranscriptPage | None:
         records: list[Record] = []
         size = rows = 0
         again = any(file.again for file in self._files.values())
@@ -194,7 +194,7 @@ class SessionReader:
                 self._fill(file)
         if not rows:
             return None
-        return Rows(
+        return TranscriptPage(
             records=tuple(records),
             place=self.place(),
             problems=self._problems(),
@@ -203,10 +203,10 @@ class SessionReader:
             again=again,
         )
 
-    def _problems(self) -> tuple[Problem, ...]:
-        found: list[Problem] = []
+    def _problems(self) -> tuple[TranscriptProblem, ...]:
+        found: list[TranscriptProblem] = []
         for file in self._files.values():
-            found.extend(Problem(kind, str(file.path), count) for kind, count in file.damage.items())
+            found.extend(TranscriptProblem(kind, str(file.path), count) for kind, count in file.damage.items())
             file.damage = {}
         return tuple(found)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from fairlead.agents.claude.markers import InterruptMarker, LinkMarker, ScreenMarker, SubagentLink, TypedPrompt
+from fairlead.agents.claude.markers import ConnectionMarker, InterruptMarker, SubagentLink, TerminalMarker, TypedPrompt
 
 
 class _Body(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,7 +42,7 @@ class ApiMessage(msgspec.Struct, frozen=True, kw_only=True):
     usage: Any = None
 
 
-class _Said(_Body, frozen=True, kw_only=True):
+class _MessageRecord(_Body, frozen=True, kw_only=True):
     message: ApiMessage
     agent_id: str | None = None
     agentId: str | None = None
@@ -62,7 +62,7 @@ class _Said(_Body, frozen=True, kw_only=True):
         return self.agent_id or self.agentId or ""
 
 
-class UserRecord(_Said, frozen=True, kw_only=True):
+class UserRecord(_MessageRecord, frozen=True, kw_only=True):
     tool_use_result: Any = None
     toolUseResult: Any = None
     isSynthetic: bool | None = None
@@ -74,7 +74,7 @@ class UserRecord(_Said, frozen=True, kw_only=True):
         return self.toolUseResult if self.tool_use_result is None else self.tool_use_result
 
 
-class AssistantRecord(_Said, frozen=True, kw_only=True):
+class AssistantRecord(_MessageRecord, frozen=True, kw_only=True):
     error: str | None = None
     isCompactSummary: bool | None = None
     apiBlockIndex: int | None = None
@@ -248,7 +248,7 @@ class ControlRequest(msgspec.Struct, frozen=True, kw_only=True):
         return subtype if isinstance(subtype, str) else ""
 
 
-class Answered(msgspec.Struct, frozen=True, kw_only=True):
+class ControlAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """The inside of a control_response; `response` may be absent."""
 
     subtype: str
@@ -259,7 +259,7 @@ class Answered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ControlResponse(msgspec.Struct, frozen=True, kw_only=True):
-    response: Answered
+    response: ControlAnswer
 
 
 class ControlCancel(msgspec.Struct, frozen=True, kw_only=True):
@@ -298,7 +298,7 @@ class UnknownRecord(msgspec.Struct, frozen=True, kw_only=True):
     agentId: Any = None
 
 
-class Garbage(msgspec.Struct, frozen=True, kw_only=True):
+class InvalidRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A line that is no JSON object; `problem` says why."""
 
     problem: str
@@ -332,10 +332,10 @@ WireRecord = (
     | QuietRecord
     | TitleRecord
     | InterruptMarker
-    | LinkMarker
+    | ConnectionMarker
     | SubagentLink
     | TypedPrompt
-    | ScreenMarker
+    | TerminalMarker
     | UnknownRecord
-    | Garbage
+    | InvalidRecord
 )

@@ -15,7 +15,7 @@ import msgspec
 from fairlead.model.mending import mend
 
 
-class Row(msgspec.Struct, frozen=True):
+class RepairedRow(msgspec.Struct, frozen=True):
     """A whole row as it stands in the file; `at` is its own time in milliseconds since 1970, 0 if it has none."""
 
     raw: bytes
@@ -29,10 +29,10 @@ class Fragment(msgspec.Struct, frozen=True):
     raw: bytes
 
 
-class Line(msgspec.Struct, frozen=True):
+class TranscriptLine(msgspec.Struct, frozen=True):
     """What one line of a file holds, in order. `damage` names what was wrong with it, empty for a good one."""
 
-    parts: tuple[Row | Fragment, ...]
+    parts: tuple[RepairedRow | Fragment, ...]
     damage: tuple[str, ...] = ()
 
 
@@ -72,16 +72,16 @@ _json: Final = json.JSONDecoder()
 _NULS: Final = re.compile(rb"\x00+")
 
 
-def read_line(line: bytes) -> Line:
+def read_line(line: bytes) -> TranscriptLine:
     """One line of a file, without its newline. Blank ones have no parts."""
     clean = line.strip(_BLANK).removeprefix(b"\xef\xbb\xbf")
     if not clean:
-        return Line((), (NUL,) if b"\0" in line else ())
+        return TranscriptLine((), (NUL,) if b"\0" in line else ())
     damage = [NUL] if line.startswith(b"\0") or line.endswith(b"\0") else []
     row = _whole(clean)
     if row is not None:
-        return Line((row,), tuple(damage))
-    parts: list[Row | Fragment] = []
+        return TranscriptLine((row,), tuple(damage))
+    parts: list[RepairedRow | Fragment] = []
     if b"\0" in clean:
         damage = [NUL]
     for piece in _NULS.split(clean):
@@ -89,12 +89,12 @@ def read_line(line: bytes) -> Line:
         if piece:
             whole = _whole(piece)
             parts.extend([whole] if whole is not None else _search(piece))
-    rows = sum(isinstance(part, Row) for part in parts)
+    rows = sum(isinstance(part, RepairedRow) for part in parts)
     if rows < len(parts):
         damage.append(SPLICED if rows else GARBAGE)
     elif rows > 1 and not damage:
         damage.append(JOINED)
-    return Line(tuple(parts), tuple(damage))
+    return TranscriptLine(tuple(parts), tuple(damage))
 
 
 def row_time(timestamp: Any) -> int:
@@ -108,14 +108,14 @@ def row_time(timestamp: Any) -> int:
         return 0
 
 
-def _whole(data: bytes) -> Row | None:
+def _whole(data: bytes) -> RepairedRow | None:
     """The bytes as one row: an object that says its type."""
     for mending in (False, True):
         if mending and len(data) > _MENDED:
             return None  # the search finds it as well, in smaller steps
         try:
             row = _times.decode(mend(data) if mending else data)
-            return Row(data, row_time(row.timestamp), _text(row.uuid))
+            return RepairedRow(data, row_time(row.timestamp), _text(row.uuid))
         except msgspec.ValidationError:
             return None
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -123,10 +123,10 @@ def _whole(data: bytes) -> Row | None:
     return None
 
 
-def _search(data: bytes) -> list[Row | Fragment]:
+def _search(data: bytes) -> list[RepairedRow | Fragment]:
     """The rows inside a damaged line, wherever they begin, and the fragments around them."""
     text = data.decode("utf-8", "surrogateescape")
-    found: list[Row | Fragment] = []
+    found: list[RepairedRow | Fragment] = []
     effort = _EFFORT * len(text) + _FREE_EFFORT
     kept = position = 0
     while effort > 0 and (start := text.find("{", position)) >= 0:
@@ -144,7 +144,9 @@ def _search(data: bytes) -> list[Row | Fragment]:
         position = end
         if _is_row(value):
             _keep(found, text[kept:start])
-            found.append(Row(_bytes(text[start:end]), row_time(value.get("timestamp")), _text(value.get("uuid"))))
+            found.append(
+                RepairedRow(_bytes(text[start:end]), row_time(value.get("timestamp")), _text(value.get("uuid")))
+            )
             kept = end
     _keep(found, text[kept:])
     return found
@@ -157,7 +159,7 @@ def _is_row(value: dict[str, Any]) -> bool:
     return isinstance(value.get("sessionId"), str) or "leafUuid" in value or "snapshot" in value
 
 
-def _keep(found: list[Row | Fragment], text: str) -> None:
+def _keep(found: list[RepairedRow | Fragment], text: str) -> None:
     rest = _bytes(text).strip(_BLANK)
     if rest:
         found.append(Fragment(rest))

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import msgspec
 
-from fairlead.agents.claude.lines import LineSplitter, Oversize, Spill, stand_in
-from fairlead.agents.claude.rescue import GARBAGE, OVERSIZE, TORN, Row, read_line
+from fairlead.agents.claude.lines import LineSplitter, Oversize, OversizeSpill, stand_in
+from fairlead.agents.claude.rescue import GARBAGE, OVERSIZE, TORN, RepairedRow, read_line
 from fairlead.model.agents import Record
 
 CHUNK = 256 << 10
@@ -24,7 +24,7 @@ _CHECK = 64
 """Bytes before a place by which a file is known again."""
 
 
-class FilePlace(msgspec.Struct, frozen=True):
+class FileOffset(msgspec.Struct, frozen=True):
     """How far a file was read. `check` is of the bytes before `offset`; `linked`: whose it is was told."""
 
     offset: int = 0
@@ -32,7 +32,7 @@ class FilePlace(msgspec.Struct, frozen=True):
     linked: bool = False
 
 
-class Item(msgspec.Struct, frozen=True):
+class FileItem(msgspec.Struct, frozen=True):
     """What one line came to."""
 
     at: int
@@ -41,18 +41,18 @@ class Item(msgspec.Struct, frozen=True):
     damage: tuple[str, ...]
 
 
-class RowFile:
+class TranscriptFile:
     """One file while it is read."""
 
     def __init__(
-        self, path: Path, name: str, place: FilePlace, spill: Spill | None = None, *, again: bool = False
+        self, path: Path, name: str, place: FileOffset, spill: OversizeSpill | None = None, *, again: bool = False
     ) -> None:
         self.path = path
         self.name = name
         self.linked = place.linked
         self.done = place.offset
         """Up to here all rows were handed on."""
-        self.items: deque[Item] = deque()
+        self.items: deque[FileItem] = deque()
         self.damage: dict[str, int] = {}
         self._spill = spill
         self._read = place.offset
@@ -114,23 +114,23 @@ class RowFile:
         while (newline := data.find(b"\n", start)) >= 0:
             lines = self._splitter.feed(data[start : newline + 1])
             end = self._read + newline + 1
-            self.items.append(self._item(lines[0], end) if lines else Item(self._last, end, (), ()))
+            self.items.append(self._item(lines[0], end) if lines else FileItem(self._last, end, (), ()))
             start = newline + 1
         self._splitter.feed(data[start:])
         self._read += len(data)
 
-    def _item(self, line: bytes | Oversize, end: int) -> Item:
+    def _item(self, line: bytes | Oversize, end: int) -> FileItem:
         if isinstance(line, Oversize):
             raw = stand_in(line.place, line.size, line.head, line.cut)
-            return Item(self._time(0, end), end, (Record(raw, "transcript", self._last),), (OVERSIZE,))
+            return FileItem(self._time(0, end), end, (Record(raw, "transcript", self._last),), (OVERSIZE,))
         read = read_line(line)
         records = []
         for part in read.parts:
-            if isinstance(part, Row):
+            if isinstance(part, RepairedRow):
                 records.append(Record(part.raw, "transcript", self._time(part.at, end), part.uuid))
             else:
                 records.append(Record(self._aside(part.raw), "transcript", self._time(0, end)))
-        return Item(self._last, end, tuple(records), read.damage)
+        return FileItem(self._last, end, tuple(records), read.damage)
 
     def _time(self, at: int, end: int) -> int:
         """When a row was written. One without a time is as old as the one before it; the first, as the next that has
@@ -148,7 +148,7 @@ class RowFile:
             lines = os.pread(descriptor, GLANCE_BYTES, offset).split(b"\n")
             parts = (part for line in lines for part in read_line(line).parts)
             written = os.fstat(descriptor).st_mtime_ns // 1_000_000
-            return next((part.at for part in parts if isinstance(part, Row) and part.at), written)
+            return next((part.at for part in parts if isinstance(part, RepairedRow) and part.at), written)
         finally:
             os.close(descriptor)
 
@@ -159,7 +159,7 @@ class RowFile:
         self._spill.write(raw)
         return stand_in(self._spill.done(), len(raw), raw[:KEPT_OF_FRAGMENT])
 
-    def torn(self) -> Item | None:
+    def torn(self) -> FileItem | None:
         """The last line, which has no newline. Whole, it is a row like any other; torn, it is kept, and read again
         from its beginning should the rest of it come."""
         lines = self._splitter.end()
@@ -167,17 +167,17 @@ class RowFile:
             return None
         item = self._item(lines[0], self._read)
         if item.damage and item.damage[-1] == GARBAGE:
-            item = Item(item.at, self.done, item.records, (*item.damage[:-1], TORN))
+            item = FileItem(item.at, self.done, item.records, (*item.damage[:-1], TORN))
             self._read = self.done
         return item
 
-    def hand_on(self, item: Item) -> None:
+    def hand_on(self, item: FileItem) -> None:
         self.done = item.end
         for kind in item.damage:
             self.damage[kind] = self.damage.get(kind, 0) + 1
 
-    def place(self) -> FilePlace:
-        return FilePlace(self.done, self._checked(), self.linked)
+    def place(self) -> FileOffset:
+        return FileOffset(self.done, self._checked(), self.linked)
 
     def _checked(self) -> str:
         if self.done == self._checked_at:
@@ -198,9 +198,9 @@ class FileRows:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._file = RowFile(path, "", FilePlace())
+        self._file = TranscriptFile(path, "", FileOffset())
 
-    def __iter__(self) -> Iterator[Item]:
+    def __iter__(self) -> Iterator[FileItem]:
         """OSError."""
         while True:
             self._file.fill()
@@ -210,14 +210,14 @@ class FileRows:
             self._file.hand_on(item)
             yield item
 
-    def place_at(self, offset: int) -> FilePlace:
+    def place_at(self, offset: int) -> FileOffset:
         return place_at(self._path, offset)
 
 
-def place_at(path: Path, offset: int) -> FilePlace:
+def place_at(path: Path, offset: int) -> FileOffset:
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        return FilePlace(offset, check_of(descriptor, offset))
+        return FileOffset(offset, check_of(descriptor, offset))
     finally:
         os.close(descriptor)
 
@@ -245,4 +245,4 @@ def last_rows(path: Path, limit: int) -> list[Record]:
         os.close(descriptor)
     lines = b"".join(reversed(blocks)).split(b"\n")
     parts = [part for line in (lines[1:] if start else lines) for part in read_line(line).parts]
-    return [Record(part.raw, "transcript", part.at) for part in parts if isinstance(part, Row)][-limit:]
+    return [Record(part.raw, "transcript", part.at) for part in parts if isinstance(part, RepairedRow)][-limit:]

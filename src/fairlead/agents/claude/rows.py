@@ -10,15 +10,15 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
 
-from fairlead.agents.claude.lines import Spill
+from fairlead.agents.claude.lines import OversizeSpill
 from fairlead.agents.claude.named import named
-from fairlead.agents.claude.order import REMEMBERED, LastWords, Order
+from fairlead.agents.claude.order import REMEMBERED, LastWords, RowOrdering
 from fairlead.agents.claude.reading import SessionReader
 from fairlead.agents.claude.rowfile import last_rows
 from fairlead.model.agents import Record
 from fairlead.model.errors import NotFound
 from fairlead.model.ids import SessionId
-from fairlead.model.transcripts import Rows
+from fairlead.model.transcripts import TranscriptPage
 from fairlead.system.clock import Clock, Timer
 from fairlead.system.tail import FileTail
 
@@ -33,14 +33,21 @@ EARLY_SECONDS: Final = 3.0
 Give = Callable[[list[Record]], Awaitable[None]]
 
 
-class TranscriptRows:
+class TranscriptTail:
     """`give` gets the rows in order. One look at a time. `ordered`: the CLI writes them so."""
 
     def __init__(
-        self, session: SessionId, path: Path, clock: Clock, give: Give, *, ordered: bool, spill: Spill | None = None
+        self,
+        session: SessionId,
+        path: Path,
+        clock: Clock,
+        give: Give,
+        *,
+        ordered: bool,
+        spill: OversizeSpill | None = None,
     ) -> None:
         self.path = path
-        self._order = None if ordered else Order()
+        self._order = None if ordered else RowOrdering()
         self._last_words = LastWords()
         self._patience: Timer | None = None
         self._session = session
@@ -63,7 +70,7 @@ class TranscriptRows:
         if self.path.exists():
             self._reader.to_end()
             if self._order is not None:
-                self._order = Order(last_rows(self.path, REMEMBERED))
+                self._order = RowOrdering(last_rows(self.path, REMEMBERED))
 
     def pass_over_copies(self, parent: Path) -> None:
         """The rows of `parent` are known."""
@@ -127,13 +134,13 @@ class TranscriptRows:
             await tail.changed()
             self.nudge()
 
-    async def _read(self) -> Rows | None:
+    async def _read(self) -> TranscriptPage | None:
         try:
             return await self._reader.read()
         except NotFound:
             return None
 
-    async def _hand_on(self, rows: Rows) -> bool:
+    async def _hand_on(self, rows: TranscriptPage) -> bool:
         records = [record for record in rows.records if not self._is_copy(record)]
         for problem in rows.problems:
             logger.warning("a transcript is damaged", extra={"path": problem.path, "problem": problem.kind})

@@ -4,7 +4,7 @@ from fairlead.agents.claude import subagents, tasks, texts, turns, typed
 from fairlead.agents.claude.blocks import blocks_of
 from fairlead.agents.claude.records import UserRecord
 from fairlead.agents.claude.step import Step
-from fairlead.agents.claude.turns import Action, Signal
+from fairlead.agents.claude.turns import TurnAction, TurnSignal
 from fairlead.model.content import Content, TextBlock, content_blocks, plain_text
 from fairlead.model.events import Notice, UserMessage
 from fairlead.model.ids import MessageId
@@ -12,7 +12,7 @@ from fairlead.model.ids import MessageId
 
 def prompt(step: Step, record: UserRecord) -> None:
     """A line of ours, or a prompt that a transcript shows: a turn of its own, or a word into the running one."""
-    steers = Action.STEER in turns.signal(step, Signal.PROMPT)
+    steers = TurnAction.STEER in turns.signal(step, TurnSignal.PROMPT)
     if steers and step.state.turn is not None:
         step.state.turn.final = False
     step.tell(
@@ -52,7 +52,7 @@ def _words(step: Step, record: UserRecord, content: tuple[Content, ...], thread:
         typed.shown(step)
     elif words.kind == "interrupted":
         if not thread:
-            turns.signal(step, Signal.INTERRUPT)
+            turns.signal(step, TurnSignal.INTERRUPT)
         step.keep("user", "interrupted", thread=thread)
     elif words.kind == "task":
         tasks.notified_by_text(step, words.text)

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from fairlead.agents.claude.rescue import Row, read_line, row_time
+from fairlead.agents.claude.rescue import RepairedRow, read_line, row_time
 from fairlead.agents.claude.texts import TOOL_LOADED
 
 HEAD: Final = 64 << 10
@@ -25,7 +25,7 @@ _WRAPPERS: Final = "command-name|command-message|command-args|local-command-cave
 _ONLY_WRAPPERS: Final = re.compile(rf"(?:\s*<(?:({_WRAPPERS})>.*?</\1|(?:{_WRAPPERS})\s*/)>)+\s*", re.DOTALL)
 
 
-class Facts(msgspec.Struct, frozen=True, kw_only=True):
+class TranscriptSummary(msgspec.Struct, frozen=True, kw_only=True):
     """What the two ends of a file tell. `prompts` counts them where the whole file was seen, else it is 0."""
 
     session: str = ""
@@ -125,13 +125,13 @@ class _Gathered:
             self.first_prompt = self.first_prompt or prompt
 
 
-def facts(head: bytes, tail: bytes = b"") -> Facts:
+def facts(head: bytes, tail: bytes = b"") -> TranscriptSummary:
     """`head` are a file's first bytes, `tail` its last ones (none: `head` is the whole file), both cut anywhere."""
     gathered = _Gathered()
     for row in [*_read(head, cut_end=bool(tail)), *_read(tail, cut_start=True)]:
         gathered.take(row)
     title = gathered.custom or gathered.summary or gathered.first_prompt
-    return Facts(
+    return TranscriptSummary(
         session=gathered.session,
         title=" ".join(title.split())[:TITLE_LENGTH],
         cwd=gathered.cwd,
@@ -180,7 +180,7 @@ def _read(data: bytes, *, cut_start: bool = False, cut_end: bool = False) -> lis
     rows = []
     for line in lines:
         for part in read_line(line).parts:
-            if isinstance(part, Row) and (row := _decoded(part.raw)) is not None:
+            if isinstance(part, RepairedRow) and (row := _decoded(part.raw)) is not None:
                 rows.append(row)
     return rows
 

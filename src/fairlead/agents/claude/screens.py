@@ -37,7 +37,7 @@ _KINDS: Final = (
 )
 
 
-class View(msgspec.Struct, frozen=True):
+class ScreenState(msgspec.Struct, frozen=True):
     """`text` is what the box holds, as far as the screen shows it; `lines` those of a dialog; `kind` what dialog it
     is, `other` where we do not know it."""
 
@@ -47,7 +47,7 @@ class View(msgspec.Struct, frozen=True):
     lines: tuple[str, ...] = ()
 
 
-def read(screen: Screen) -> View:
+def read(screen: Screen) -> ScreenState:
     lines = screen.lines
     box = _box(lines)
     if box is None:
@@ -60,8 +60,8 @@ def read(screen: Screen) -> View:
     text = _text(lines[top + 1 : bottom])
     doing = any(_DOING.match(line) for line in lines[max(0, top - ABOVE) : top])
     if doing or _WORKS.search(_joined(below)):
-        return View("working", text)
-    return View("typed", text) if text else View("prompt")
+        return ScreenState("working", text)
+    return ScreenState("typed", text) if text else ScreenState("prompt")
 
 
 def _box(lines: tuple[str, ...]) -> tuple[int, int] | None:
@@ -92,17 +92,17 @@ def _joined(lines: tuple[str, ...]) -> str:
     return re.sub(r"\s+", " ", " ".join(lines))
 
 
-def _without_box(lines: tuple[str, ...]) -> View:
+def _without_box(lines: tuple[str, ...]) -> ScreenState:
     asks = [index for index, line in enumerate(lines) if _CHOICE.match(line)]
     asks = asks or [index for index, line in enumerate(lines) if _NEEDS_ANSWER.search(line)]
     if not asks:
-        return View("starting")
+        return ScreenState("starting")
     rules = [index for index, line in enumerate(lines[: asks[-1]]) if _is_rule(line)]
     return _dialog(lines[rules[-1] + 1 if rules else 0 :])
 
 
-def _dialog(lines: tuple[str, ...]) -> View:
+def _dialog(lines: tuple[str, ...]) -> ScreenState:
     shown = tuple(line.rstrip() for line in lines if line.strip() and not _is_rule(line))
     words = _joined(shown).lower()
     kind = next((kind for kind, signs in _KINDS if any(sign in words for sign in signs)), "other")
-    return View("dialog", kind=kind, lines=shown)
+    return ScreenState("dialog", kind=kind, lines=shown)

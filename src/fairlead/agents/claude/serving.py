@@ -20,7 +20,7 @@ from fairlead.agents.claude import control, permits
 from fairlead.agents.claude.launch import BLOCKS_SINCE, POLICY_HOOK, must_hold
 from fairlead.agents.claude.records import ControlRequest
 from fairlead.agents.claude.versions import Version
-from fairlead.model.agents import AgentSink, Ask, Decision, ToolCheck
+from fairlead.model.agents import AgentSink, Decision, PermissionRequest, ToolCheck
 from fairlead.model.errors import AgentFailed, FairleadError, Stale
 from fairlead.model.ids import CallId, RequestId
 from fairlead.model.policy import Behavior, Verdict
@@ -37,18 +37,18 @@ CLOSING_SECONDS: Final = 10.0
 Send = Callable[[bytes], Coroutine[Any, Any, None]]
 
 
-class _Open:
+class _OpenRequest:
     """A request of the CLI that has no answer yet."""
 
     def __init__(self, record: ControlRequest) -> None:
         self.record = record
-        self.ask: Ask | None = None
+        self.ask: PermissionRequest | None = None
         self.held = False
         self.withdrawn = False
         self.task: asyncio.Task[None] | None = None
 
 
-class Serving:
+class ControlRequestHandler:
     """The open requests of one CLI process."""
 
     def __init__(self, sink: AgentSink, send: Send, deliver: permits.Deliver, clock: Clock, version: Version) -> None:
@@ -57,7 +57,7 @@ class Serving:
         self._deliver = deliver
         self._clock = clock
         self._version = version
-        self._open: dict[str, _Open] = {}
+        self._open: dict[str, _OpenRequest] = {}
         self._allowed: OrderedDict[str, dict[str, Any]] = OrderedDict()
         self._tasks: set[asyncio.Task[None]] = set()
         self._interruptible: set[asyncio.Task[None]] = set()
@@ -71,7 +71,7 @@ class Serving:
         if not isinstance(asked, control.CanUseTool) or self._allowed.get(asked.tool_use_id) != asked.input:
             return False
         del self._allowed[asked.tool_use_id]
-        allow = control.Allow(updatedInput=asked.input, toolUseID=asked.tool_use_id)
+        allow = control.AllowTool(updatedInput=asked.input, toolUseID=asked.tool_use_id)
         self._start(self._send(control.answer_line(record.request_id, allow)))
         return True
 
@@ -83,7 +83,7 @@ class Serving:
         if len(self._open) >= MOST_OPEN:
             self._start(self._refuse(record, asked, f"More than {MOST_OPEN} requests are open."))
             return
-        opened = self._open[record.request_id] = _Open(record)
+        opened = self._open[record.request_id] = _OpenRequest(record)
         match asked:
             case control.CanUseTool():
                 opened.task = self._start(self._permission(opened, asked))
@@ -146,8 +146,8 @@ class Serving:
 
     # --- one request -----------------------------------------------------------------------------------
 
-    async def _permission(self, opened: _Open, asked: control.CanUseTool) -> None:
-        opened.ask = Ask(
+    async def _permission(self, opened: _OpenRequest, asked: control.CanUseTool) -> None:
+        opened.ask = PermissionRequest(
             request=RequestId(opened.record.request_id),
             call=CallId(asked.tool_use_id),
             tool=asked.tool_name,
@@ -156,7 +156,7 @@ class Serving:
         )
         await self._sink.asked(opened.ask)
 
-    async def _hook(self, opened: _Open, asked: control.HookCallback) -> None:
+    async def _hook(self, opened: _OpenRequest, asked: control.HookCallback) -> None:
         if asked.callback_id != POLICY_HOOK:
             await self._reply(opened, control.error_line, f"No hook {asked.callback_id[:80]!r} was registered.")
             return
@@ -178,7 +178,7 @@ class Serving:
         if len(self._allowed) > MOST_OPEN:
             self._allowed.popitem(last=False)
 
-    async def _hold(self, opened: _Open, check: ToolCheck, verdict: Verdict) -> None:
+    async def _hold(self, opened: _OpenRequest, check: ToolCheck, verdict: Verdict) -> None:
         """Ask the person now."""
         if opened.withdrawn:
             return
@@ -187,7 +187,7 @@ class Serving:
         await self._deliver([record])
         await self._sink.asked(opened.ask)
 
-    async def _mcp(self, opened: _Open, asked: control.McpCall) -> None:
+    async def _mcp(self, opened: _OpenRequest, asked: control.McpCall) -> None:
         message_id = asked.message.get("id")
         try:
             answer = await self._sink.mcp(asked.server_name, asked.message)
@@ -206,13 +206,13 @@ class Serving:
         else:
             await self._send(control.error_line(record.request_id, problem))
 
-    async def _reply(self, opened: _Open, line: Callable[[str, Any], bytes], content: Any) -> None:
+    async def _reply(self, opened: _OpenRequest, line: Callable[[str, Any], bytes], content: Any) -> None:
         if opened.withdrawn:
             return
         self._open.pop(opened.record.request_id, None)
         await self._send(line(opened.record.request_id, content))
 
-    async def _tell_withdrawn(self, opened: _Open) -> None:
+    async def _tell_withdrawn(self, opened: _OpenRequest) -> None:
         if opened.task is not None:
             await asyncio.wait({opened.task})  # told of the end only after it was told of the beginning
         if opened.ask is not None:
@@ -232,13 +232,13 @@ class Serving:
             logger.error("a request of the agent failed", exc_info=error)
 
 
-def _permission_answer(decision: Decision, ask: Ask) -> control.Allow | control.Deny:
+def _permission_answer(decision: Decision, ask: PermissionRequest) -> control.AllowTool | control.DenyTool:
     call = decision.call or ask.call
     if decision.behavior == "deny":
         message = decision.message or permits.NOT_WANTED
-        return control.Deny(message=message, interrupt=decision.interrupt, toolUseID=call)
+        return control.DenyTool(message=message, interrupt=decision.interrupt, toolUseID=call)
     given = ask.input if decision.updated_input is None else decision.updated_input
-    return control.Allow(updatedInput=given, toolUseID=call)
+    return control.AllowTool(updatedInput=given, toolUseID=call)
 
 
 def _json_rpc_error(message_id: Any, problem: str) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from fairlead.agents.claude.lines import encode_line
 from fairlead.agents.claude.named import CONVERSATION, decoded
 from fairlead.agents.claude.reading import subagents_folder
 from fairlead.agents.claude.records import AssistantRecord, TaskNotification, UserRecord
-from fairlead.agents.claude.rowfile import FilePlace, RowFile, place_at
+from fairlead.agents.claude.rowfile import FileOffset, TranscriptFile, place_at
 from fairlead.agents.claude.versions import Version, abilities
 from fairlead.model.agents import Record
 from fairlead.system.clock import Clock, within
@@ -74,7 +74,7 @@ class _Words:
 
     2.1.37 now and then writes a row before the one that it follows: their order is that of their parents."""
 
-    def __init__(self, path: Path, place: FilePlace) -> None:
+    def __init__(self, path: Path, place: FileOffset) -> None:
         self.agent = path.stem.removeprefix(PREFIX)
         self.call = ""
         self.over = False
@@ -82,7 +82,7 @@ class _Words:
         self._waiting: dict[str, _Row] = {}
         self._parents: dict[str, str] = {}
         self._spoken: set[str] = set()
-        self._file = RowFile(path, path.name, place)
+        self._file = TranscriptFile(path, path.name, place)
 
     def fill(self) -> None:
         for raw in _new_rows(self._file):
@@ -270,7 +270,7 @@ class SubagentFiles:
 
     async def _live(self, agent: str, call: str) -> None:
         # From the start of the process: on a busy machine the end is written before anybody looks for it here.
-        main = None if self._able.reports_tasks else RowFile(self._transcript, "", self._transcript_before)
+        main = None if self._able.reports_tasks else TranscriptFile(self._transcript, "", self._transcript_before)
         while True:
             async with self._lock:
                 words = self._in_background(agent)
@@ -288,10 +288,10 @@ class SubagentFiles:
                         await self._give(told)
             await self._clock.sleep(LIVE_SECONDS)
 
-    def _end_of_transcript(self) -> FilePlace:
+    def _end_of_transcript(self) -> FileOffset:
         with contextlib.suppress(OSError):
             return place_at(self._transcript, self._transcript.stat().st_size)
-        return FilePlace()
+        return FileOffset()
 
     async def _finish(self, agent: str) -> list[Record]:
         """The wire says that it has ended."""
@@ -333,11 +333,11 @@ class SubagentFiles:
     def _all(self) -> Iterable[_Words]:
         for path in self._paths():
             if path not in self._files:
-                self._files[path] = _Words(path, self._before.get(path, FilePlace()))
+                self._files[path] = _Words(path, self._before.get(path, FileOffset()))
         return self._files.values()
 
 
-def _new_rows(file: RowFile) -> Iterable[bytes]:
+def _new_rows(file: TranscriptFile) -> Iterable[bytes]:
     while True:
         try:
             file.fill()
@@ -367,7 +367,7 @@ def _answered(message: UserRecord) -> str:
     return calls[0] if len(calls) == 1 and isinstance(calls[0], str) else ""
 
 
-def _noted(main: RowFile, agent: str, call: str) -> Record | None:
+def _noted(main: TranscriptFile, agent: str, call: str) -> Record | None:
     """The end of a background subagent as it stands in the session's file, in the form in which newer versions send
     it."""
     for raw in _new_rows(main):

@@ -12,11 +12,11 @@ from typing import Any
 import msgspec
 
 from fairlead.agents.claude.control import HookAnswer
-from fairlead.agents.claude.hooks import Handler, HookDesk, HookPost
+from fairlead.agents.claude.hooks import Handler, HookEndpoint, HookServer
 from fairlead.agents.claude.launch import in_terminal, resumes_by_command, terminal_environment
-from fairlead.agents.claude.lines import Spill
-from fairlead.agents.claude.markers import ScreenMarker
-from fairlead.agents.claude.rows import TranscriptRows
+from fairlead.agents.claude.lines import OversizeSpill
+from fairlead.agents.claude.markers import TerminalMarker
+from fairlead.agents.claude.rows import TranscriptTail
 from fairlead.agents.claude.terminal import ClaudeTerminal
 from fairlead.agents.claude.versions import Version, abilities
 from fairlead.model.agents import AgentSink, Launch
@@ -27,7 +27,7 @@ SIZE = Size(120, 40)
 """As wide as its hints need; whoever types there with a smaller screen makes it smaller."""
 
 
-class Stage(msgspec.Struct, frozen=True, kw_only=True):
+class TuiLaunch(msgspec.Struct, frozen=True, kw_only=True):
     """All that is known before it is started."""
 
     launch: Launch
@@ -37,9 +37,9 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
     cwd: str
     agent_session: str
     transcript: Path
-    spill: Spill | None
+    spill: OversizeSpill | None
 
-    async def open(self, terminals: Terminals, desk: HookDesk, sink: AgentSink, clock: Clock) -> "Playing":
+    async def open(self, terminals: Terminals, desk: HookServer, sink: AgentSink, clock: Clock) -> "TuiProcess":
         """Start it. TooMany, Busy, BadSetting."""
         made: asyncio.Future[ClaudeTerminal] = asyncio.get_running_loop().create_future()
         post = desk.open(self.launch.session, self._handlers(made))
@@ -54,22 +54,22 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
         agent = ClaudeTerminal(terminal, sink, clock, self.version)
         made.set_result(agent)
         ordered = abilities(self.version).writes_in_order
-        rows = TranscriptRows(
+        rows = TranscriptTail(
             self.launch.session, self.transcript, clock, agent.records, ordered=ordered, spill=self.spill
         )
         if self.launch.fork:
             rows.pass_over_copies(self.transcript.with_name(f"{self.launch.resume}.jsonl"))
         elif self.launch.resume:
             rows.pass_over()
-        return Playing(terminal, agent, rows, post, self)
+        return TuiProcess(terminal, agent, rows, post, self)
 
     @property
     def takes_up(self) -> str:
         """The conversation that must be taken up by a command."""
         return self.launch.resume if resumes_by_command(self.version) else ""
 
-    def marker(self) -> ScreenMarker:
-        return ScreenMarker(
+    def marker(self) -> TerminalMarker:
+        return TerminalMarker(
             what="ready",
             agent_session=self.agent_session,
             version=".".join(map(str, self.version)),
@@ -90,7 +90,7 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
         return {"pre-tool-use": before_tool, "stop": stopped, "session-start": began}
 
 
-def _settings(post: HookPost) -> str:
+def _settings(post: HookEndpoint) -> str:
     """A start is told only where a conversation changes: 2.1.37 writes a file for every other that it is told of."""
     given = msgspec.json.decode(post.settings())
     for hook in given["hooks"]["SessionStart"]:
@@ -98,11 +98,11 @@ def _settings(post: HookPost) -> str:
     return msgspec.json.encode(given).decode()
 
 
-class Playing:
+class TuiProcess:
     """It runs, and nobody has been told yet."""
 
     def __init__(
-        self, terminal: Terminal, agent: ClaudeTerminal, rows: TranscriptRows, post: HookPost, stage: Stage
+        self, terminal: Terminal, agent: ClaudeTerminal, rows: TranscriptTail, post: HookEndpoint, stage: TuiLaunch
     ) -> None:
         self.terminal = terminal
         self._agent = agent

@@ -29,7 +29,7 @@ ANCESTRY_KEPT: Final = 4096
 """Rows of sidechains whose thread is remembered for those that name them as their parent."""
 
 
-class Recent(msgspec.Struct):
+class SeenSet(msgspec.Struct):
     """Ids seen lately, as hashes, in two generations: at least the last `limit`, at most twice as many."""
 
     young: set[int] = set()
@@ -56,7 +56,7 @@ def trim(table: dict[K, V], limit: int) -> None:
             del table[key]
 
 
-class Turn(msgspec.Struct):
+class OpenTurn(msgspec.Struct):
     """`final`: the answer that ends it was seen, though no result yet. `error`: the agent said it as an error.
     `stopped`: a hook has told that it is over; its last row may still be on its way."""
 
@@ -67,14 +67,14 @@ class Turn(msgspec.Struct):
     stopped: bool = False
 
 
-class Typed(msgspec.Struct):
+class PendingPrompt(msgspec.Struct):
     """A prompt on its way into the agent's terminal: the transcript has not shown it yet."""
 
     message: str
     text: str
 
 
-class Call(msgspec.Struct):
+class OpenCall(msgspec.Struct):
     """An open tool call; `thread` is the call whose subagent made it, empty for the main thread."""
 
     name: str
@@ -82,7 +82,7 @@ class Call(msgspec.Struct):
     plan: str = ""
 
 
-class Subagent(msgspec.Struct):
+class OpenSubagent(msgspec.Struct):
     """An open subagent, by the call that started it. `noted`: how its task ended, before its result came."""
 
     thread: str = ""
@@ -90,7 +90,7 @@ class Subagent(msgspec.Struct):
     noted: str = ""
 
 
-class Task(msgspec.Struct):
+class OpenTask(msgspec.Struct):
     """Work that the CLI calls a task: a subagent or a shell."""
 
     call: str = ""
@@ -98,7 +98,7 @@ class Task(msgspec.Struct):
     about: str = ""
 
 
-class Piece(msgspec.Struct):
+class StreamedBlock(msgspec.Struct):
     """A content block while the model writes it. `marks` are the deltas told so far: (seq, characters up to it)."""
 
     kind: str
@@ -111,19 +111,19 @@ class Piece(msgspec.Struct):
     told: bool = False
 
 
-class Stream(msgspec.Struct):
+class MessageStream(msgspec.Struct):
     """A message while it is written. `kept` are the seqs of its records that are no deltas; `torn`: some of it was
     lost on the way."""
 
     message: str
-    pieces: dict[int, Piece] = {}
+    pieces: dict[int, StreamedBlock] = {}
     kept: list[int] = []
     stop: str = ""
     over: bool = False
     torn: bool = False
 
 
-class Held(msgspec.Struct):
+class DeferredRecord(msgspec.Struct):
     """A record whose parent is not known yet."""
 
     raw: bytes
@@ -131,7 +131,7 @@ class Held(msgspec.Struct):
     origin: str
 
 
-class Orphan(msgspec.Struct):
+class UnresolvedRecords(msgspec.Struct):
     """Records that were told in the main thread, since nobody knew whose they are: what they said, and their names."""
 
     messages: list[str] = []
@@ -139,7 +139,7 @@ class Orphan(msgspec.Struct):
     rows: list[str] = []
 
 
-class Base(msgspec.Struct):
+class CostBaseline(msgspec.Struct):
     """The running totals of a process as of its last result; `..._before` are those of the process before it."""
 
     cost: float = 0.0
@@ -150,15 +150,15 @@ class Base(msgspec.Struct):
     models_before: dict[str, dict[str, float]] = {}
 
 
-class State(msgspec.Struct):
+class InterpreterState(msgspec.Struct):
     phase: str = "idle"
-    turn: Turn | None = None
-    typed: Typed | None = None
+    turn: OpenTurn | None = None
+    typed: PendingPrompt | None = None
     ready: dict[str, Any] = {}
     mode: str = ""
     compacting: bool = False
-    calls: dict[str, Call] = {}
-    subagents: dict[str, Subagent] = {}
+    calls: dict[str, OpenCall] = {}
+    subagents: dict[str, OpenSubagent] = {}
     threads: dict[str, str] = {}
     """Subagents that are over: call to parent thread; they may speak again."""
     agents: dict[str, str] = {}
@@ -171,32 +171,32 @@ class State(msgspec.Struct):
     """Subagents (the CLI's own ids) that wait for a call with this prompt."""
     ancestry: dict[str, str] = {}
     """Rows of sidechains (uuid) and their threads, where nothing but the parent tells whose a row is."""
-    tasks: dict[str, Task] = {}
-    streams: dict[str, Stream] = {}
+    tasks: dict[str, OpenTask] = {}
+    streams: dict[str, MessageStream] = {}
     messages: dict[str, list[int]] = {}
     """The blocks told of each message."""
-    held: dict[str, list[Held]] = {}
+    held: dict[str, list[DeferredRecord]] = {}
     held_bytes: int = 0
-    orphans: dict[str, Orphan] = {}
+    orphans: dict[str, UnresolvedRecords] = {}
     """By the key under which they were held: should their call come, they go where they belong."""
     said: dict[str, list[int]] = {}
     """What the blocks told of each message say, as hashes: a transcript may have a block twice."""
-    base: Base = msgspec.field(default_factory=Base)
-    records: Recent = msgspec.field(default_factory=Recent)
-    streamed: Recent = msgspec.field(default_factory=Recent)
-    ended: Recent = msgspec.field(default_factory=Recent)
+    base: CostBaseline = msgspec.field(default_factory=CostBaseline)
+    records: SeenSet = msgspec.field(default_factory=SeenSet)
+    streamed: SeenSet = msgspec.field(default_factory=SeenSet)
+    ended: SeenSet = msgspec.field(default_factory=SeenSet)
     anonymous: int = 0
     expecting: dict[str, str] = {}
     """Kept stream records of the last step that wait for their seq: event id to thread."""
 
 
 _encoder: Final = msgspec.msgpack.Encoder()
-_decoder: Final = msgspec.msgpack.Decoder(State)
+_decoder: Final = msgspec.msgpack.Decoder(InterpreterState)
 
 
-def encode(state: State) -> bytes:
+def encode(state: InterpreterState) -> bytes:
     return _encoder.encode(state)
 
 
-def decode(data: bytes) -> State:
+def decode(data: bytes) -> InterpreterState:
     return _decoder.decode(data)

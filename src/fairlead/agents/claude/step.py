@@ -3,13 +3,13 @@
 from collections.abc import Callable
 from typing import Any
 
-from fairlead.agents.claude.state import CALLS_SEEN, Held, State, Stream
-from fairlead.model.agents import Outcome, Record
-from fairlead.model.events import Delta, Event, RecordKept, ToolEnded
+from fairlead.agents.claude.state import CALLS_SEEN, DeferredRecord, InterpreterState, MessageStream
+from fairlead.model.agents import Interpretation, Record
+from fairlead.model.events import Delta, Event, RecordStored, ToolEnded
 from fairlead.model.ids import CallId, SessionId, SubagentId, TurnId, event_id, subagent_id
 from fairlead.model.store import Origin
 
-Replay = Callable[["Step", Held, str], None]
+Replay = Callable[["Step", DeferredRecord, str], None]
 """Give a held record its meaning, in the thread that is now known."""
 
 
@@ -17,7 +17,7 @@ class Step:
     """`source` names the record in the ids of its events; `anonymous`: it had no name of its own."""
 
     def __init__(
-        self, session: SessionId, state: State, source: str, record: Record, replay: Replay, anonymous: bool
+        self, session: SessionId, state: InterpreterState, source: str, record: Record, replay: Replay, anonymous: bool
     ) -> None:
         self.session = session
         self.state = state
@@ -56,16 +56,16 @@ class Step:
     ) -> None:
         """The record is of interest for its bytes only."""
         if not self.released:
-            self.tell(RecordKept, record=record, subtype=subtype, known=known, part=part, thread=thread)
+            self.tell(RecordStored, record=record, subtype=subtype, known=known, part=part, thread=thread)
 
     def keep_unless_told(self, record: str, subtype: str) -> None:
         """The same, if the record has come to no event."""
         if not self.events:
             self.keep(record, subtype)
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> Interpretation:
         self._let_go()
-        return Outcome(tuple(self.events), tuple(self.drop))
+        return Interpretation(tuple(self.events), tuple(self.drop))
 
     def _let_go(self) -> None:
         """Records of a stream that is over go with the next event that is not of a stream itself."""
@@ -84,7 +84,7 @@ class Step:
         if all(piece.told or not piece.marks for piece in stream.pieces.values()):
             self.drop.extend(stream.kept)
 
-    def end_unwritten(self, thread: str, stream: Stream) -> None:
+    def end_unwritten(self, thread: str, stream: MessageStream) -> None:
         """Calls that the model began to write and that will never be made: who was told of them hears their end."""
         state = self.state
         for piece in stream.pieces.values():
@@ -101,4 +101,4 @@ def subagent_of(thread: str) -> SubagentId | None:
 
 
 def _of_stream(event: Event) -> bool:
-    return isinstance(event, Delta) or (isinstance(event, RecordKept) and event.record == "stream_event")
+    return isinstance(event, Delta) or (isinstance(event, RecordStored) and event.record == "stream_event")

@@ -15,9 +15,9 @@ from fairlead.agents.claude.state import (
     CALLS_OPEN,
     CALLS_SEEN,
     THREADS_KEPT,
-    Call,
-    Subagent,
-    Task,
+    OpenCall,
+    OpenSubagent,
+    OpenTask,
     trim,
 )
 from fairlead.agents.claude.step import Step
@@ -36,7 +36,7 @@ End = Literal["completed", "failed", "stopped"]
 # --- threads -----------------------------------------------------------------------------------------
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True):
+class ThreadRow(msgspec.Struct, frozen=True, kw_only=True):
     """Where a record stands, as far as it says so itself. `prompt`: what a subagent's first row was asked."""
 
     uuid: str = ""
@@ -47,7 +47,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     prompt: str = ""
 
 
-def thread_of(step: Step, row: Row) -> tuple[str | None, str]:
+def thread_of(step: Step, row: ThreadRow) -> tuple[str | None, str]:
     """The thread of a record: its name, or None and the key under which to hold it.
 
     By the call that it names, else by the CLI's id of the subagent, else (older transcripts have neither) by the row
@@ -79,7 +79,7 @@ def thread_of(step: Step, row: Row) -> tuple[str | None, str]:
     return None, (ROW_KEY + row.parent_row if row.parent_row else PROMPT_KEY + row.prompt)
 
 
-def belongs(step: Step, row: Row, thread: str) -> None:
+def belongs(step: Step, row: ThreadRow, thread: str) -> None:
     """The thread of a sidechain's row is known: so is that of the rows that follow it."""
     if thread and row.sidechain and not row.agent and not row.parent_call and row.uuid:
         step.state.ancestry[row.uuid] = thread
@@ -130,7 +130,7 @@ def called(
     """A tool call, and the subagent that it starts."""
     state = step.state
     plan = arguments.get("plan")
-    state.calls[call] = Call(name, thread, plan if name == "ExitPlanMode" and isinstance(plan, str) else "")
+    state.calls[call] = OpenCall(name, thread, plan if name == "ExitPlanMode" and isinstance(plan, str) else "")
     trim(state.calls, CALLS_OPEN)
     step.tell(
         ToolCalled,
@@ -184,7 +184,7 @@ def ended(step: Step, call: str, content: Any, data: Any, is_error: bool, thread
         _background_shell(step, call, name, facts)
 
 
-def _goes_on(subagent: Subagent, facts: dict[str, Any], is_error: bool) -> bool:
+def _goes_on(subagent: OpenSubagent, facts: dict[str, Any], is_error: bool) -> bool:
     """Its call's result came, and it works still."""
     launched = facts.get("isAsync") is True or facts.get("status") == "async_launched"
     return launched or (subagent.background and not is_error)
@@ -199,7 +199,7 @@ def _result_of_subagent(
         learn(step, agent, call)
     if _goes_on(subagent, facts, is_error):
         subagent.background = True
-        task = step.state.tasks.setdefault(agent if isinstance(agent, str) else call, Task(call, about=name))
+        task = step.state.tasks.setdefault(agent if isinstance(agent, str) else call, OpenTask(call, about=name))
         task.background = True
         return
     status: End = "stopped" if interrupted else "failed" if is_error else noted(subagent.noted)
@@ -212,7 +212,7 @@ def _background_shell(step: Step, call: str, name: str, facts: dict[str, Any]) -
     tasks = step.state.tasks
     shell = facts.get("backgroundTaskId")
     if isinstance(shell, str):
-        tasks.setdefault(shell, Task(call, about=name)).background = True
+        tasks.setdefault(shell, OpenTask(call, about=name)).background = True
     else:
         for key in [key for key, task in tasks.items() if task.call == call and not task.background]:
             del tasks[key]
@@ -239,7 +239,7 @@ def start(step: Step, call: str, thread: str, facts: dict[str, Any], background:
     state = step.state
     background = background or facts.get("run_in_background") is True
     again = call in state.threads or call in state.ended
-    state.subagents[call] = Subagent(thread, background)
+    state.subagents[call] = OpenSubagent(thread, background)
     trim(state.subagents, CALLS_OPEN)
     state.threads.pop(call, None)
     turn = state.began.get(thread) or (state.turn.id if state.turn is not None else "")

@@ -2,9 +2,9 @@
 
 from fairlead.agents.claude import subagents, texts, turns
 from fairlead.agents.claude.records import BackgroundTasks, TaskNotification, TaskProgress, TaskStarted, TaskUpdated
-from fairlead.agents.claude.state import CALLS_OPEN, Task, trim
+from fairlead.agents.claude.state import CALLS_OPEN, OpenTask, trim
 from fairlead.agents.claude.step import Step
-from fairlead.agents.claude.turns import Signal
+from fairlead.agents.claude.turns import TurnSignal
 from fairlead.agents.claude.versions import abilities, parse_version
 from fairlead.model.events import Notice, ToolProgress
 from fairlead.model.ids import CallId
@@ -17,7 +17,7 @@ def started(step: Step, record: TaskStarted) -> None:
     call = record.tool_use_id or ""
     background = record.is_backgrounded is True
     about = record.description or (state.tasks[record.task_id].about if record.task_id in state.tasks else "")
-    state.tasks[record.task_id] = Task(call, background, about)
+    state.tasks[record.task_id] = OpenTask(call, background, about)
     trim(state.tasks, CALLS_OPEN)
     if record.task_type == _AGENT_TASK and call:
         subagent = state.subagents.get(call)
@@ -65,7 +65,7 @@ def changed(step: Step, record: BackgroundTasks) -> None:
     tasks = step.state.tasks
     named = {task_id: task for task in record.tasks if isinstance(task_id := task.get("task_id"), str)}
     for task_id, facts in named.items():
-        task = tasks.setdefault(task_id, Task())
+        task = tasks.setdefault(task_id, OpenTask())
         about = facts.get("description")
         task.about = about if isinstance(about, str) and about else task.about
         _to_background(step, task)
@@ -86,7 +86,7 @@ def notified_by_text(step: Step, text: str) -> None:
     step.keep_unless_told("user", "task_notification")
 
 
-def _to_background(step: Step, task: Task) -> None:
+def _to_background(step: Step, task: OpenTask) -> None:
     task.background = True
     subagent = step.state.subagents.get(task.call)
     if subagent is not None:
@@ -109,7 +109,7 @@ def _over(step: Step, task_id: str, call: str, status: str, summary: str) -> Non
         subagents.finish(step, call, subagents.noted(status), summary)
         last = not any(sub.background for sub in state.subagents.values())
         if last and (subagents.noted(status) == "stopped" or not _reported(step)):
-            turns.signal(step, Signal.STOPPED)
+            turns.signal(step, TurnSignal.STOPPED)
 
 
 def _reported(step: Step) -> bool:

@@ -18,20 +18,20 @@ import msgspec
 from fairlead.agents.claude import keys, screens
 from fairlead.agents.claude.control import HookAnswer
 from fairlead.agents.claude.decoding import decode
-from fairlead.agents.claude.hooks import HookPost
+from fairlead.agents.claude.hooks import HookEndpoint
 from fairlead.agents.claude.launch import ALWAYS_ASKED, ASK_BINDS_SINCE
-from fairlead.agents.claude.markers import ScreenMarker, TypedPrompt, screen_marker
-from fairlead.agents.claude.permits import HookPermits, call_of, judge, not_understood, of_verdict
+from fairlead.agents.claude.markers import TerminalMarker, TypedPrompt, screen_marker
+from fairlead.agents.claude.permits import HookPermissions, call_of, judge, not_understood, of_verdict
 from fairlead.agents.claude.records import UserRecord
-from fairlead.agents.claude.rows import TranscriptRows
-from fairlead.agents.claude.screens import View
+from fairlead.agents.claude.rows import TranscriptTail
+from fairlead.agents.claude.screens import ScreenState
 from fairlead.agents.claude.transcript import decode_row, in_sidechain
-from fairlead.agents.claude.typist import NotTyped, Typist, words
+from fairlead.agents.claude.typist import PromptTyper, TypingFailed, words
 from fairlead.agents.claude.versions import Version, abilities
 from fairlead.model.agents import AgentSink, Decision, Exit, Record
 from fairlead.model.commands import Settings
 from fairlead.model.content import TextBlock, content_blocks, plain_text
-from fairlead.model.errors import AgentFailed, AgentGone, AgentRefused, BadRequest, FairleadError
+from fairlead.model.errors import AgentFailed, AgentNotRunning, AgentRefused, BadRequest, FairleadError
 from fairlead.model.ids import CallId, RequestId
 from fairlead.model.policy import Behavior
 from fairlead.model.terminals import Terminal
@@ -65,7 +65,7 @@ class ClaudeTerminal:
         self._clock = clock
         self._version = version
         self._in_order = asyncio.Lock()
-        self._typist = Typist(terminal, clock, version, self._show)
+        self._typist = PromptTyper(terminal, clock, version, self._show)
         self._shown: tuple[str, list[str]] | None = None
         self._stirred = asyncio.Event()
         self._row = asyncio.Event()
@@ -78,14 +78,14 @@ class ClaudeTerminal:
         self._up = False
         self.at_work = False
         """A prompt of ours was handed over, and its turn is not over."""
-        self.permits = HookPermits(sink, self.deliver, version)
+        self.permits = HookPermissions(sink, self.deliver, version)
         self.moved: Callable[[str], None] = lambda agent_session: None
         """Told when a person goes on with another conversation in the terminal."""
 
     # --- its life ------------------------------------------------------------------------------------------
 
     async def start(
-        self, rows: TranscriptRows, post: HookPost, ready: ScreenMarker, *, resume: str = "", forked: str = ""
+        self, rows: TranscriptTail, post: HookEndpoint, ready: TerminalMarker, *, resume: str = "", forked: str = ""
     ) -> None:
         """Begin to watch, and wait until its prompt is there or it asks a person something. AgentGone.
 
@@ -98,10 +98,10 @@ class ClaudeTerminal:
             await self._mark(ready)
             if resume:
                 await self._take_up(resume)
-        except AgentGone as error:
+        except AgentNotRunning as error:
             await self._end()
             ended = await self._life
-            raise AgentGone(error.message, code=ended.code, signal=ended.signal) from error
+            raise AgentNotRunning(error.message, code=ended.code, signal=ended.signal) from error
         except BaseException:
             await self._end()
             raise
@@ -115,7 +115,7 @@ class ClaudeTerminal:
             await within(self._clock, START_SECONDS, self._until(up))
         await self._until_drawn()
         if not self._terminal.running:
-            raise AgentGone(f"The agent ended before it was ready: {self._last_words() or 'it said nothing'}")
+            raise AgentNotRunning(f"The agent ended before it was ready: {self._last_words() or 'it said nothing'}")
         if self._typist.view.state == "starting":
             await self._show(self._typist.view)
 
@@ -136,7 +136,7 @@ class ClaudeTerminal:
             await within(self._clock, START_SECONDS, self._resumed.wait())
         except TimeoutError:
             text = " ".join(self._last_words().split())
-            raise AgentGone(f"No conversation found, or it could not be taken up: {text}") from None
+            raise AgentNotRunning(f"No conversation found, or it could not be taken up: {text}") from None
 
     async def _live(self) -> Exit:
         watching = [asyncio.create_task(work) for work in (self._watch(), self._rows.follow(), self._settle())]
@@ -210,18 +210,18 @@ class ClaudeTerminal:
         async with self._in_order:
             await self._sink.records(batch)
 
-    async def _mark(self, marker: ScreenMarker) -> None:
+    async def _mark(self, marker: TerminalMarker) -> None:
         named = msgspec.structs.replace(marker, cause=str(uuid.uuid4()))
         await self.deliver([Record(screen_marker(named), "gateway")])
 
-    async def _show(self, view: View) -> None:
+    async def _show(self, view: ScreenState) -> None:
         """Tell the others what only a person at the terminal can see to; once, whichever choice they are moving to."""
         looks = "".join(view.lines).replace("❯", "").split()
         if (view.state, looks) == self._shown:
             return
         self._shown = (view.state, looks)
         kind, text = words(view)
-        await self._mark(ScreenMarker(what="shows", kind=kind, text=text, lines=view.lines))
+        await self._mark(TerminalMarker(what="shows", kind=kind, text=text, lines=view.lines))
 
     async def _settle(self) -> None:
         """Ends turns that the agent has ended: back at its prompt, with nothing more to come. Tells of dialogs."""
@@ -253,7 +253,7 @@ class ClaudeTerminal:
 
     async def _over(self, what: str) -> None:
         self.at_work = self._interrupted = False
-        await self._mark(ScreenMarker(what=what))
+        await self._mark(TerminalMarker(what=what))
 
     async def _until(self, reached: Callable[[], bool]) -> None:
         version = 0
@@ -300,7 +300,7 @@ class ClaudeTerminal:
         self._follow(given)
         await self._rows.look()
         self.at_work = False
-        await self._mark(ScreenMarker(what="stopped"))
+        await self._mark(TerminalMarker(what="stopped"))
         return HookAnswer()
 
     async def began(self, given: Mapping[str, Any]) -> HookAnswer:
@@ -371,14 +371,14 @@ class ClaudeTerminal:
         self._stirred.set()
         try:
             await self._typist.prompt(plain_text(content))
-        except NotTyped as error:
+        except TypingFailed as error:
             self.at_work = False
-            await self._mark(ScreenMarker(what="untyped", message=prompt.uuid, text=str(error)))
+            await self._mark(TerminalMarker(what="untyped", message=prompt.uuid, text=str(error)))
         self._stirred.set()
 
     async def interrupt(self) -> None:
         if not self._terminal.running:
-            raise AgentGone("The agent has exited.")
+            raise AgentNotRunning("The agent has exited.")
         self._interrupted = True
         if self._typist.typing and not self._typist.entered:
             self._typist.withdraw()
@@ -408,7 +408,7 @@ class ClaudeTerminal:
 
     async def answer(self, request: RequestId, decision: Decision) -> None:
         if not self._terminal.running:
-            raise AgentGone("The agent has exited: it hears no answer any more.", request=request)
+            raise AgentNotRunning("The agent has exited: it hears no answer any more.", request=request)
         await self.permits.answer(request, decision)
 
     async def control(self, subtype: str, fields: Mapping[str, Any], timeout: float | None = None) -> Any:

@@ -21,31 +21,31 @@ _TASK: Final = "<task-notification>"
 _NOISE: Final = ("<local-command-caveat>", "<system-reminder>", "<ide_")
 
 
-class Words(msgspec.Struct, frozen=True):
+class ClassifiedText(msgspec.Struct, frozen=True):
     kind: Kind
     text: str = ""
 
 
-def read(text: str) -> Words:
+def read(text: str) -> ClassifiedText:
     """`text` of the answer is what a person should see of it."""
     start = text.lstrip()
     if start.startswith(INTERRUPTED):
-        return Words("interrupted")
+        return ClassifiedText("interrupted")
     if start.startswith(_TASK):
-        return Words("task", text)
+        return ClassifiedText("task", text)
     if start.startswith("<local-command-std"):
-        return Words("output", "\n".join(part.strip() for part in _OUTPUT.findall(text)).strip())
+        return ClassifiedText("output", "\n".join(part.strip() for part in _OUTPUT.findall(text)).strip())
     if start.startswith("<bash-std"):
-        return Words("output", "\n".join(part.strip() for part in _SHELL.findall(text) if part.strip()))
+        return ClassifiedText("output", "\n".join(part.strip() for part in _SHELL.findall(text) if part.strip()))
     if start.startswith("<bash-input>"):
-        return Words("command", f"! {tag(text, 'bash-input')}")
+        return ClassifiedText("command", f"! {tag(text, 'bash-input')}")
     if start.startswith(("<command-name>", "<command-message>")):
         name, arguments = _COMMAND.search(text), _ARGUMENTS.search(text)
         words = (name[1] if name else "", arguments[1] if arguments else "")
-        return Words("command", " ".join(word.strip() for word in words if word.strip()))
+        return ClassifiedText("command", " ".join(word.strip() for word in words if word.strip()))
     if start.startswith(_NOISE):
-        return Words("noise")
-    return Words("said", text)
+        return ClassifiedText("noise")
+    return ClassifiedText("said", text)
 
 
 def tag(text: str, name: str) -> str:

@@ -7,7 +7,7 @@ import msgspec
 from fairlead.agents.claude import subagents, texts, turns
 from fairlead.agents.claude.control import CanUseTool, asked
 from fairlead.agents.claude.decoding import decode_object
-from fairlead.agents.claude.markers import LinkMarker, ScreenMarker
+from fairlead.agents.claude.markers import ConnectionMarker, TerminalMarker
 from fairlead.agents.claude.records import (
     AuthStatus,
     CompactBoundary,
@@ -21,14 +21,14 @@ from fairlead.agents.claude.records import (
     ToolUseSummary,
 )
 from fairlead.agents.claude.step import Step
-from fairlead.agents.claude.turns import Signal
+from fairlead.agents.claude.turns import TurnSignal
 from fairlead.model.events import (
     AgentReady,
     Compaction,
     HookProgress,
     ModeChanged,
     Notice,
-    PermissionAsked,
+    PermissionRequested,
     PlanProposed,
     QuestionAsked,
     ToolProgress,
@@ -41,7 +41,7 @@ _ENVELOPE: Final = frozenset({"type", "subtype", "uuid", "session_id", "sessionI
 # --- the link --------------------------------------------------------------------------------------------
 
 
-def link(step: Step, marker: LinkMarker) -> None:
+def link(step: Step, marker: ConnectionMarker) -> None:
     """The agent's socket was away for a while."""
     if marker.gap:
         for stream in step.state.streams.values():
@@ -66,7 +66,7 @@ def link(step: Step, marker: LinkMarker) -> None:
 
 def init(step: Step, record: Init) -> None:
     """Sent again at every turn: told when it says something new."""
-    turns.signal(step, Signal.MAIN)
+    turns.signal(step, TurnSignal.MAIN)
     state = step.state
     mode = record.permissionMode or state.mode
     ready: dict[str, Any] = {
@@ -89,7 +89,7 @@ def init(step: Step, record: Init) -> None:
     state.mode = mode
 
 
-def in_terminal(step: Step, marker: ScreenMarker) -> None:
+def in_terminal(step: Step, marker: TerminalMarker) -> None:
     """The interactive CLI says nothing of itself: what it was started with."""
     state = step.state
     ready: dict[str, Any] = {
@@ -239,7 +239,7 @@ def permission(step: Step, record: ControlRequest) -> None:
     else:
         told = {"subtype", "tool_name", "input", "tool_use_id", "blocked_path", "decision_reason", "description"}
         step.tell(
-            PermissionAsked,
+            PermissionRequested,
             thread=thread,
             tool=request.tool_name,
             input=request.input,

@@ -7,15 +7,15 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 
 from fairlead.agents.claude import catalogue, forks, reading
-from fairlead.agents.claude.beside import Beside
-from fairlead.agents.claude.copies import ClaudeCopies
-from fairlead.agents.claude.lines import Spill
+from fairlead.agents.claude.beside import LegacySubagents
+from fairlead.agents.claude.copies import WireTranscriptMatcher
+from fairlead.agents.claude.lines import OversizeSpill
 from fairlead.agents.claude.rowfile import last_rows
-from fairlead.agents.claude.watch import Watch
+from fairlead.agents.claude.watch import TranscriptWatcher
 from fairlead.model.agents import Record
 from fairlead.model.errors import NotFound
 from fairlead.model.ids import SessionId
-from fairlead.model.transcripts import Found, Gone, Mark, Problem, Shared
+from fairlead.model.transcripts import FileMark, FoundTranscript, Shared, TranscriptGone, TranscriptProblem
 from fairlead.system.clock import Clock
 from fairlead.system.spill import SpillFiles, discard
 
@@ -42,7 +42,7 @@ class ClaudeTranscripts:
         self._spill = spill
         self._paths: dict[SessionId, Path] = {}
         """Of each session the file that was written to last: copied folders and worktrees give it several."""
-        self._beside = Beside()
+        self._beside = LegacySubagents()
 
     @property
     def agent(self) -> str:
@@ -52,41 +52,43 @@ class ClaudeTranscripts:
     def folders(self) -> list[str]:
         return [str(folder) for folder in catalogue.projects(self._homes)]
 
-    async def scan(self, known: Mapping[str, Mark]) -> AsyncIterator[Sequence[Found | Gone | Problem]]:
+    async def scan(
+        self, known: Mapping[str, FileMark]
+    ) -> AsyncIterator[Sequence[FoundTranscript | TranscriptGone | TranscriptProblem]]:
         """Folder by folder, each in a thread: whoever else uses the loop goes on meanwhile."""
         paths: dict[SessionId, Path] = {}
         for root in catalogue.projects(self._homes):
             for folder in await asyncio.to_thread(_folders, root):
-                if isinstance(folder, Problem):
+                if isinstance(folder, TranscriptProblem):
                     yield [folder]
                     continue
                 files, news = await asyncio.to_thread(catalogue.scan_folder, folder, known)
                 older = await asyncio.to_thread(_latest, paths, files)
-                fresh = [item for item in news if not isinstance(item, Found) or item.session not in older]
+                fresh = [item for item in news if not isinstance(item, FoundTranscript) or item.session not in older]
                 if fresh:
                     yield fresh
         self._paths = paths
-        gone = [Gone(SessionId(session)) for session in known if session not in paths]
+        gone = [TranscriptGone(SessionId(session)) for session in known if session not in paths]
         if gone:
             yield gone
 
     async def changes(self) -> AsyncIterator[frozenset[SessionId]]:
-        async for portion in Watch(self._homes, self._clock, self._beside, self._written).changes():
+        async for portion in TranscriptWatcher(self._homes, self._clock, self._beside, self._written).changes():
             yield portion
 
     def _written(self, session: SessionId, path: Path) -> None:
         self._paths[session] = path
 
-    async def look(self, session: SessionId) -> Found | None:
+    async def look(self, session: SessionId) -> FoundTranscript | None:
         path = await self._find(session)
         found = None if path is None else await asyncio.to_thread(catalogue.look, path, session)
-        return found if isinstance(found, Found) else None
+        return found if isinstance(found, FoundTranscript) else None
 
     async def discard(self, session: SessionId) -> None:
         if self._spill:
             await asyncio.to_thread(discard, Path(self._spill), session)
 
-    async def examine(self, path: str) -> Found | Problem:
+    async def examine(self, path: str) -> FoundTranscript | TranscriptProblem:
         return await asyncio.to_thread(catalogue.look, Path(path))
 
     async def reader(
@@ -121,8 +123,8 @@ class ClaudeTranscripts:
         except OSError:
             return None  # whoever reads it says so
 
-    def copies(self, session: SessionId) -> ClaudeCopies:
-        return ClaudeCopies(self._spill_of(session))
+    def copies(self, session: SessionId) -> WireTranscriptMatcher:
+        return WireTranscriptMatcher(self._spill_of(session))
 
     async def glance(self, session: SessionId, limit: int) -> Sequence[Record]:
         path = await self._find(session)
@@ -145,11 +147,14 @@ class ClaudeTranscripts:
         """In whichever folder it is: folders are renamed, and versions name them by different rules."""
         for root in catalogue.projects(self._homes):
             for folder in catalogue.project_folders(root):
-                if not isinstance(folder, Problem) and (path := folder / f"{session}{catalogue.SUFFIX}").exists():
+                if (
+                    not isinstance(folder, TranscriptProblem)
+                    and (path := folder / f"{session}{catalogue.SUFFIX}").exists()
+                ):
                     return path
         return None
 
-    def _spill_of(self, session: SessionId) -> Spill | None:
+    def _spill_of(self, session: SessionId) -> OversizeSpill | None:
         return SpillFiles(Path(self._spill), session) if self._spill else None
 
 
@@ -171,5 +176,5 @@ def _written(path: Path) -> int:
         return 0
 
 
-def _folders(root: Path) -> list[Path | Problem]:
+def _folders(root: Path) -> list[Path | TranscriptProblem]:
     return list(catalogue.project_folders(root))

@@ -10,13 +10,13 @@ from typing import Any, Final
 import msgspec
 
 from fairlead.agents.claude import holding, subagents
-from fairlead.agents.claude.state import Turn
+from fairlead.agents.claude.state import OpenTurn
 from fairlead.agents.claude.step import Step
-from fairlead.model.events import TurnEnded, TurnStarted, TurnStatus, Usage
+from fairlead.model.events import ModelUsage, TurnEnded, TurnStarted, TurnStatus
 from fairlead.model.ids import CallId, turn_id
 
 
-class Phase(StrEnum):
+class TurnPhase(StrEnum):
     IDLE = "idle"
     PROMPTED = "prompted"
     """A prompt of ours is being worked on."""
@@ -26,7 +26,7 @@ class Phase(StrEnum):
     """Only background subagents have spoken since the last result; the main thread is free for a prompt."""
 
 
-class Signal(StrEnum):
+class TurnSignal(StrEnum):
     PROMPT = "prompt"
     MAIN = "main thread speaks"
     SIDE = "subagent speaks"
@@ -36,51 +36,51 @@ class Signal(StrEnum):
     EXIT = "exit"
 
 
-class Action(StrEnum):
+class TurnAction(StrEnum):
     OPEN = "open"
     STEER = "steer"
     CANCEL = "mark cancelled"
     END = "end"
 
 
-_OPEN: Final = (Action.OPEN,)
-_NOTHING: Final[tuple[Action, ...]] = ()
+_OPEN: Final = (TurnAction.OPEN,)
+_NOTHING: Final[tuple[TurnAction, ...]] = ()
 
-TABLE: Final[dict[tuple[Phase, Signal], tuple[Phase, tuple[Action, ...]]]] = {
-    (Phase.IDLE, Signal.PROMPT): (Phase.PROMPTED, _OPEN),
-    (Phase.IDLE, Signal.MAIN): (Phase.OWN, _OPEN),
-    (Phase.IDLE, Signal.SIDE): (Phase.BACKGROUND, _OPEN),
-    (Phase.IDLE, Signal.INTERRUPT): (Phase.IDLE, _NOTHING),
-    (Phase.IDLE, Signal.STOPPED): (Phase.IDLE, _NOTHING),
-    (Phase.IDLE, Signal.RESULT): (Phase.IDLE, (Action.OPEN, Action.END)),
-    (Phase.IDLE, Signal.EXIT): (Phase.IDLE, _NOTHING),
-    (Phase.PROMPTED, Signal.PROMPT): (Phase.PROMPTED, (Action.STEER,)),
-    (Phase.PROMPTED, Signal.MAIN): (Phase.PROMPTED, _NOTHING),
-    (Phase.PROMPTED, Signal.SIDE): (Phase.PROMPTED, _NOTHING),
-    (Phase.PROMPTED, Signal.INTERRUPT): (Phase.PROMPTED, (Action.CANCEL,)),
-    (Phase.PROMPTED, Signal.STOPPED): (Phase.PROMPTED, _NOTHING),
-    (Phase.PROMPTED, Signal.RESULT): (Phase.IDLE, (Action.END,)),
-    (Phase.PROMPTED, Signal.EXIT): (Phase.IDLE, (Action.END,)),
-    (Phase.OWN, Signal.PROMPT): (Phase.OWN, (Action.STEER,)),
-    (Phase.OWN, Signal.MAIN): (Phase.OWN, _NOTHING),
-    (Phase.OWN, Signal.SIDE): (Phase.OWN, _NOTHING),
-    (Phase.OWN, Signal.INTERRUPT): (Phase.OWN, (Action.CANCEL,)),
-    (Phase.OWN, Signal.STOPPED): (Phase.OWN, _NOTHING),
-    (Phase.OWN, Signal.RESULT): (Phase.IDLE, (Action.END,)),
-    (Phase.OWN, Signal.EXIT): (Phase.IDLE, (Action.END,)),
+TABLE: Final[dict[tuple[TurnPhase, TurnSignal], tuple[TurnPhase, tuple[TurnAction, ...]]]] = {
+    (TurnPhase.IDLE, TurnSignal.PROMPT): (TurnPhase.PROMPTED, _OPEN),
+    (TurnPhase.IDLE, TurnSignal.MAIN): (TurnPhase.OWN, _OPEN),
+    (TurnPhase.IDLE, TurnSignal.SIDE): (TurnPhase.BACKGROUND, _OPEN),
+    (TurnPhase.IDLE, TurnSignal.INTERRUPT): (TurnPhase.IDLE, _NOTHING),
+    (TurnPhase.IDLE, TurnSignal.STOPPED): (TurnPhase.IDLE, _NOTHING),
+    (TurnPhase.IDLE, TurnSignal.RESULT): (TurnPhase.IDLE, (TurnAction.OPEN, TurnAction.END)),
+    (TurnPhase.IDLE, TurnSignal.EXIT): (TurnPhase.IDLE, _NOTHING),
+    (TurnPhase.PROMPTED, TurnSignal.PROMPT): (TurnPhase.PROMPTED, (TurnAction.STEER,)),
+    (TurnPhase.PROMPTED, TurnSignal.MAIN): (TurnPhase.PROMPTED, _NOTHING),
+    (TurnPhase.PROMPTED, TurnSignal.SIDE): (TurnPhase.PROMPTED, _NOTHING),
+    (TurnPhase.PROMPTED, TurnSignal.INTERRUPT): (TurnPhase.PROMPTED, (TurnAction.CANCEL,)),
+    (TurnPhase.PROMPTED, TurnSignal.STOPPED): (TurnPhase.PROMPTED, _NOTHING),
+    (TurnPhase.PROMPTED, TurnSignal.RESULT): (TurnPhase.IDLE, (TurnAction.END,)),
+    (TurnPhase.PROMPTED, TurnSignal.EXIT): (TurnPhase.IDLE, (TurnAction.END,)),
+    (TurnPhase.OWN, TurnSignal.PROMPT): (TurnPhase.OWN, (TurnAction.STEER,)),
+    (TurnPhase.OWN, TurnSignal.MAIN): (TurnPhase.OWN, _NOTHING),
+    (TurnPhase.OWN, TurnSignal.SIDE): (TurnPhase.OWN, _NOTHING),
+    (TurnPhase.OWN, TurnSignal.INTERRUPT): (TurnPhase.OWN, (TurnAction.CANCEL,)),
+    (TurnPhase.OWN, TurnSignal.STOPPED): (TurnPhase.OWN, _NOTHING),
+    (TurnPhase.OWN, TurnSignal.RESULT): (TurnPhase.IDLE, (TurnAction.END,)),
+    (TurnPhase.OWN, TurnSignal.EXIT): (TurnPhase.IDLE, (TurnAction.END,)),
     # The CLI takes a prompt at once while only background subagents work: it is a turn of its own.
-    (Phase.BACKGROUND, Signal.PROMPT): (Phase.PROMPTED, (Action.END, Action.OPEN)),
-    (Phase.BACKGROUND, Signal.MAIN): (Phase.OWN, _NOTHING),
-    (Phase.BACKGROUND, Signal.SIDE): (Phase.BACKGROUND, _NOTHING),
+    (TurnPhase.BACKGROUND, TurnSignal.PROMPT): (TurnPhase.PROMPTED, (TurnAction.END, TurnAction.OPEN)),
+    (TurnPhase.BACKGROUND, TurnSignal.MAIN): (TurnPhase.OWN, _NOTHING),
+    (TurnPhase.BACKGROUND, TurnSignal.SIDE): (TurnPhase.BACKGROUND, _NOTHING),
     # An interrupt without a turn of the main thread is answered and has no result: nothing to cancel.
-    (Phase.BACKGROUND, Signal.INTERRUPT): (Phase.BACKGROUND, _NOTHING),
-    (Phase.BACKGROUND, Signal.STOPPED): (Phase.IDLE, (Action.END,)),
-    (Phase.BACKGROUND, Signal.RESULT): (Phase.IDLE, (Action.END,)),
-    (Phase.BACKGROUND, Signal.EXIT): (Phase.IDLE, (Action.END,)),
+    (TurnPhase.BACKGROUND, TurnSignal.INTERRUPT): (TurnPhase.BACKGROUND, _NOTHING),
+    (TurnPhase.BACKGROUND, TurnSignal.STOPPED): (TurnPhase.IDLE, (TurnAction.END,)),
+    (TurnPhase.BACKGROUND, TurnSignal.RESULT): (TurnPhase.IDLE, (TurnAction.END,)),
+    (TurnPhase.BACKGROUND, TurnSignal.EXIT): (TurnPhase.IDLE, (TurnAction.END,)),
 }
 
 
-class Ending(msgspec.Struct, frozen=True, kw_only=True):
+class TurnEnding(msgspec.Struct, frozen=True, kw_only=True):
     """How a turn ended, as far as whoever ends it knows."""
 
     status: TurnStatus = "completed"
@@ -90,29 +90,29 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
     duration_ms: int = 0
     api_ms: int = 0
     model_turns: int = 0
-    usage: dict[str, Usage] = {}
+    usage: dict[str, ModelUsage] = {}
     errors: tuple[str, ...] = ()
     output: Any = None
 
 
 def signal(
-    step: Step, sign: Signal, ending: Ending | None = None, closed: list[str] | None = None
-) -> tuple[Action, ...]:
+    step: Step, sign: TurnSignal, ending: TurnEnding | None = None, closed: list[str] | None = None
+) -> tuple[TurnAction, ...]:
     """Do what the table says; the actions tell a prompt whether it opened or steered.
 
     `closed` are calls that were ended already, by the exit."""
     state = step.state
-    phase, actions = TABLE[Phase(state.phase), sign]
+    phase, actions = TABLE[TurnPhase(state.phase), sign]
     for action in actions:
-        if action is Action.OPEN:
-            state.turn = Turn(turn_id(step.session, step.source))
+        if action is TurnAction.OPEN:
+            state.turn = OpenTurn(turn_id(step.session, step.source))
             # Open at once: what an end releases must not open another.
-            state.phase = Phase.OWN if phase is Phase.IDLE else phase
-            step.tell(TurnStarted, trigger="prompt" if sign is Signal.PROMPT else "agent")
-        elif action is Action.CANCEL and state.turn is not None:
+            state.phase = TurnPhase.OWN if phase is TurnPhase.IDLE else phase
+            step.tell(TurnStarted, trigger="prompt" if sign is TurnSignal.PROMPT else "agent")
+        elif action is TurnAction.CANCEL and state.turn is not None:
             state.turn.cancelled = True
-        elif action is Action.END:
-            _end(step, ending or Ending(), closed)
+        elif action is TurnAction.END:
+            _end(step, ending or TurnEnding(), closed)
     state.phase = phase
     return actions
 
@@ -120,10 +120,10 @@ def signal(
 def speaks(step: Step, thread: str) -> None:
     """The agent works in `thread`. The last words of a subagent that is over open no turn: nothing would end it."""
     if not thread:
-        signal(step, Signal.MAIN)
+        signal(step, TurnSignal.MAIN)
     elif thread in step.state.subagents and not (step.origin == "transcript" and thread in step.state.began):
         # Rows of a subagent's file belong to the turn of its call and open none of their own.
-        signal(step, Signal.SIDE)
+        signal(step, TurnSignal.SIDE)
 
 
 def end_if_over(step: Step) -> None:
@@ -131,11 +131,11 @@ def end_if_over(step: Step) -> None:
     turn = step.state.turn
     if turn is not None and (turn.final or turn.cancelled):
         outer, step.source = step.source, turn.id
-        signal(step, Signal.RESULT, judged(step, ""))
+        signal(step, TurnSignal.RESULT, judged(step, ""))
         step.source = outer
 
 
-def _end(step: Step, ending: Ending, closed: list[str] | None) -> None:
+def _end(step: Step, ending: TurnEnding, closed: list[str] | None) -> None:
     if closed is None:
         if step.origin != "transcript":
             # Of a transcript another file may still tell whose they are.
@@ -158,23 +158,23 @@ def _end(step: Step, ending: Ending, closed: list[str] | None) -> None:
     step.state.turn = None
 
 
-def judged(step: Step, reason: str) -> Ending:
+def judged(step: Step, reason: str) -> TurnEnding:
     """How an open turn ended that got no result: by whether its final answer was seen."""
     turn = step.state.turn
     if turn is not None and turn.cancelled:
-        return Ending(status="cancelled", reason="interrupted")
+        return TurnEnding(status="cancelled", reason="interrupted")
     # A subagent's calls do not count: their results may stand in its own file alone, and while it works the call that
     # began it is open too.
     if turn is not None and turn.final and all(call.thread for call in step.state.calls.values()):
         if turn.error:
-            return Ending(status="failed", reason=turn.error)
-        return Ending(status="completed")
-    return Ending(status="failed", reason=reason)
+            return TurnEnding(status="failed", reason=turn.error)
+        return TurnEnding(status="completed")
+    return TurnEnding(status="failed", reason=reason)
 
 
 def diagram() -> str:
     """The table as a mermaid state diagram, for the documentation."""
-    lines = ["stateDiagram-v2", f"    [*] --> {Phase.IDLE}"]
+    lines = ["stateDiagram-v2", f"    [*] --> {TurnPhase.IDLE}"]
     for (phase, sign), (after, actions) in TABLE.items():
         if actions or phase is not after:
             doing = f" / {', '.join(actions)}" if actions else ""

@@ -9,10 +9,10 @@ from typing import Any
 
 from fairlead.agents.claude import told, turns
 from fairlead.agents.claude.keys import clean, same
-from fairlead.agents.claude.markers import ScreenMarker, TypedPrompt
-from fairlead.agents.claude.state import Typed
+from fairlead.agents.claude.markers import TerminalMarker, TypedPrompt
+from fairlead.agents.claude.state import PendingPrompt
 from fairlead.agents.claude.step import Step
-from fairlead.agents.claude.turns import Ending, Signal
+from fairlead.agents.claude.turns import TurnEnding, TurnSignal
 from fairlead.model.content import TextBlock, content_blocks, plain_text
 from fairlead.model.events import Notice, UserMessage
 from fairlead.model.ids import MessageId, turn_id
@@ -25,12 +25,12 @@ def prompt(step: Step, record: TypedPrompt) -> None:
     """It is about to be typed. What cannot be is told at once, as a turn that failed."""
     unsaid(step)
     content = content_blocks(record.content)
-    turns.signal(step, Signal.PROMPT)
+    turns.signal(step, TurnSignal.PROMPT)
     if not plain_text(content).strip() or not all(isinstance(block, TextBlock) for block in content):
         step.tell(UserMessage, message=MessageId(record.uuid), content=content)
-        turns.signal(step, Signal.RESULT, Ending(status="failed", reason=TEXT_ONLY))
+        turns.signal(step, TurnSignal.RESULT, TurnEnding(status="failed", reason=TEXT_ONLY))
         return
-    step.state.typed = Typed(record.uuid, plain_text(content))
+    step.state.typed = PendingPrompt(record.uuid, plain_text(content))
     step.keep_unless_told("typed", "")
 
 
@@ -59,7 +59,7 @@ def _say(step: Step, **fields: Any) -> None:
         # Its turn is over, or another was on when it was handed over: the row opens one.
         turns.end_if_over(step)
         outer, step.source = step.source, waiting.message
-        turns.signal(step, Signal.PROMPT)
+        turns.signal(step, TurnSignal.PROMPT)
         step.source = outer
     via = "prompt" if state.turn is None or state.turn.id == own else "steer"
     step.tell(UserMessage, message=MessageId(waiting.message), content=(TextBlock(waiting.text),), via=via, **fields)
@@ -71,7 +71,7 @@ def end_if_stopped(step: Step) -> None:
         turns.end_if_over(step)
 
 
-def screen(step: Step, marker: ScreenMarker) -> None:
+def screen(step: Step, marker: TerminalMarker) -> None:
     state = step.state
     if marker.what == "ready":
         told.in_terminal(step, marker)
@@ -80,7 +80,7 @@ def screen(step: Step, marker: ScreenMarker) -> None:
     elif marker.what == "untyped":
         if state.typed is not None and state.typed.message == marker.message:
             unsaid(step)
-            turns.signal(step, Signal.RESULT, turns.judged(step, marker.text))
+            turns.signal(step, TurnSignal.RESULT, turns.judged(step, marker.text))
     elif state.turn is None or state.typed is not None:
         return
     elif marker.what == "stopped":
@@ -93,4 +93,4 @@ def screen(step: Step, marker: ScreenMarker) -> None:
         turns.end_if_over(step)
         if state.turn is not None:
             # Measured: an interrupt before the first word leaves no row in newer versions.
-            turns.signal(step, Signal.RESULT, Ending(status="cancelled", reason=LEFT))
+            turns.signal(step, TurnSignal.RESULT, TurnEnding(status="cancelled", reason=LEFT))

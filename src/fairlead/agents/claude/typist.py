@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from fairlead.agents.claude import keys
-from fairlead.agents.claude.screens import View
+from fairlead.agents.claude.screens import ScreenState
 from fairlead.agents.claude.versions import Version
 from fairlead.model.terminals import Terminal
 from fairlead.system.clock import Clock, within
@@ -30,15 +30,15 @@ PATIENCE_SECONDS: Final = 20.0
 ERASING: Final = 40
 
 
-class NotTyped(Exception):
+class TypingFailed(Exception):
     """Says why, to a person."""
 
 
-class Typist:
+class PromptTyper:
     """`shows` is told what stands in the way, once for each thing."""
 
     def __init__(
-        self, terminal: Terminal, clock: Clock, version: Version, shows: Callable[[View], Awaitable[None]]
+        self, terminal: Terminal, clock: Clock, version: Version, shows: Callable[[ScreenState], Awaitable[None]]
     ) -> None:
         self._terminal = terminal
         self._clock = clock
@@ -47,7 +47,7 @@ class Typist:
         self._changed = asyncio.Event()
         self._taken = asyncio.Event()
         self._withdrawn = asyncio.Event()
-        self.view = View("starting")
+        self.view = ScreenState("starting")
         self.text = ""
         """What was typed last; empty when nothing was."""
         self.typing = self.entered = False
@@ -55,7 +55,7 @@ class Typist:
 
     # --- what it is told -----------------------------------------------------------------------------------
 
-    def seen(self, view: View) -> None:
+    def seen(self, view: ScreenState) -> None:
         self.view = view
         self._stir()
 
@@ -83,7 +83,7 @@ class Typist:
         try:
             self.text = keys.clean(text)
             if not self.text.strip():
-                raise NotTyped("There is nothing in this message that can be typed.")
+                raise TypingFailed("There is nothing in this message that can be typed.")
             for _ in range(TYPINGS):
                 await self._until_free()
                 for stroke in keys.strokes(keys.guarded(self.text, self._version)):
@@ -91,8 +91,8 @@ class Typist:
                 await self._until_echoed()
                 if await self._enter():
                     return
-            raise NotTyped("What was typed into the agent's terminal did not stay there.")
-        except NotTyped:
+            raise TypingFailed("What was typed into the agent's terminal did not stay there.")
+        except TypingFailed:
             await self.erase()
             raise
         finally:
@@ -121,7 +121,7 @@ class Typist:
         return bool(self.text) and (keys.begins(self.text, shown) or shown.startswith("[Pasted text"))
 
     async def _until_free(self) -> None:
-        told: View | None = None
+        told: ScreenState | None = None
         while self.view.state != "prompt":
             self._check()
             try:
@@ -133,7 +133,7 @@ class Typist:
 
     async def _until_echoed(self) -> None:
         if not await self._until(lambda: bool(self.view.text) or self._taken.is_set(), ECHO_SECONDS):
-            raise NotTyped("The terminal did not show what was typed into it.")
+            raise TypingFailed("The terminal did not show what was typed into it.")
         while not keys.same(self.view.text, self.text):
             try:
                 await within(self._clock, STEADY_SECONDS, self._next())
@@ -152,7 +152,7 @@ class Typist:
             ):
                 await self._until_row()
                 return True
-        raise NotTyped("The agent did not take what was typed into its terminal.")
+        raise TypingFailed("The agent did not take what was typed into its terminal.")
 
     async def _until_box(self) -> bool:
         """Enter goes to our words in the box alone: not to a dialog, nor to work that began meanwhile, which would
@@ -179,13 +179,13 @@ class Typist:
                 await within(self._clock, ROW_SECONDS, self._next())
             except TimeoutError:
                 if self.view.state != "working":
-                    raise NotTyped("The agent did not write down what was typed into its terminal.") from None
+                    raise TypingFailed("The agent did not write down what was typed into its terminal.") from None
 
     def _check(self) -> None:
         if self._withdrawn.is_set() and not self.entered:
-            raise NotTyped("It was interrupted before it was typed.")
+            raise TypingFailed("It was interrupted before it was typed.")
         if not self._terminal.running:
-            raise NotTyped("The agent's terminal has ended.")
+            raise TypingFailed("The agent's terminal has ended.")
 
     # --- waiting -------------------------------------------------------------------------------------------
 
@@ -206,12 +206,12 @@ class Typist:
             return reached()
         return True
 
-    async def _until_other(self, view: View) -> None:
+    async def _until_other(self, view: ScreenState) -> None:
         while self.view == view and self._terminal.running:
             await self._next()
 
 
-def words(view: View) -> tuple[str, str]:
+def words(view: ScreenState) -> tuple[str, str]:
     """(kind, text) of the notice about what stands in the way."""
     how = "Answer it in the terminal: fairlead terminal SESSION."
     if view.state == "typed":

@@ -13,11 +13,11 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, I
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fairlead.agents.claude.beside import Beside, is_subagents
+from fairlead.agents.claude.beside import LegacySubagents, is_subagents
 from fairlead.agents.claude.catalogue import project_folders, projects, session_files, session_of
 from fairlead.agents.claude.reading import subagent_files, subagents_folder
 from fairlead.model.ids import SessionId, is_uuid
-from fairlead.model.transcripts import Problem
+from fairlead.model.transcripts import TranscriptProblem
 from fairlead.system.clock import Clock
 
 if TYPE_CHECKING or sys.platform == "linux":
@@ -31,19 +31,19 @@ Written = Callable[[SessionId, Path], object]
 """Told which file of a session was written to."""
 
 
-class Watch:
+class TranscriptWatcher:
     """`async for sessions in Watch(...).changes()`. The first portion is empty and says that watching has begun."""
 
     def __init__(
         self,
         homes: Sequence[Path],
         clock: Clock,
-        beside: Beside | None = None,
+        beside: LegacySubagents | None = None,
         written: Written = lambda session, path: None,
     ) -> None:
         self._roots = projects(homes)
         self._clock = clock
-        self._beside = beside or Beside()
+        self._beside = beside or LegacySubagents()
         self._written = written
 
     async def changes(self) -> AsyncGenerator[frozenset[SessionId], None]:
@@ -92,7 +92,7 @@ class Watch:
 class _Folders:
     """The watched folders, and the sessions that changed since `take`."""
 
-    def __init__(self, roots: Iterable[Path], beside: Beside, written: Written) -> None:
+    def __init__(self, roots: Iterable[Path], beside: LegacySubagents, written: Written) -> None:
         self._roots = list(roots)
         self._beside = beside
         self._written = written
@@ -169,7 +169,7 @@ class _Folders:
     def _arm_root(self, root: Path) -> None:
         if self._watch(root, lambda event: self._in_root(root, event)):
             for folder in project_folders(root):
-                if not isinstance(folder, Problem):
+                if not isinstance(folder, TranscriptProblem):
                     self._arm_project(folder)
             return
         above = root.parent
@@ -204,8 +204,8 @@ class _Folders:
         """Also what is in it already: files may be there before the watch stood."""
         if self._watch(folder, lambda event: self._in_project(folder, event)):
             for file in session_files(folder):
-                session = None if isinstance(file, Problem) else session_of(file)
-                if session is not None and not isinstance(file, Problem):
+                session = None if isinstance(file, TranscriptProblem) else session_of(file)
+                if session is not None and not isinstance(file, TranscriptProblem):
                     self.changed.add(session)
                     if new:
                         self._written(session, file)
@@ -240,7 +240,7 @@ class _Folders:
         if self._watch(folder, lambda event: self._in_subagents(folder, session, event)):
             self.changed.add(session)
             for entry in project_folders(folder):
-                if not isinstance(entry, Problem) and not entry.is_symlink():
+                if not isinstance(entry, TranscriptProblem) and not entry.is_symlink():
                     self._arm_subagents(entry, session)
 
     def _in_session(self, path: Path, session: SessionId, event: "Event") -> None:
@@ -264,11 +264,11 @@ class _Folders:
         for root in self._roots:
             self._arm_root(root)
             for folder in project_folders(root):
-                if isinstance(folder, Problem):
+                if isinstance(folder, TranscriptProblem):
                     continue
                 self._arm_project(folder)
                 for file in session_files(folder):
-                    session = None if isinstance(file, Problem) else session_of(file)
+                    session = None if isinstance(file, TranscriptProblem) else session_of(file)
                     if session is not None:
                         self.changed.add(session)
 
@@ -281,14 +281,14 @@ def _identity(folder: Path) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
-def _marks(roots: Iterable[Path], beside: Beside) -> dict[SessionId, tuple[tuple[str, int, int], ...]]:
+def _marks(roots: Iterable[Path], beside: LegacySubagents) -> dict[SessionId, tuple[tuple[str, int, int], ...]]:
     """What changes when a session's files do: of its own file and of its subagents' the sizes and times."""
     found: dict[SessionId, tuple[tuple[str, int, int], ...]] = {}
     for root in roots:
         for folder in project_folders(root):
-            for path in () if isinstance(folder, Problem) else session_files(folder):
-                session = None if isinstance(path, Problem) else session_of(path)
-                if session is None or isinstance(path, Problem):
+            for path in () if isinstance(folder, TranscriptProblem) else session_files(folder):
+                session = None if isinstance(path, TranscriptProblem) else session_of(path)
+                if session is None or isinstance(path, TranscriptProblem):
                     continue
                 files = (path, *subagent_files(path).values(), *beside.files(path.parent, session).values())
                 found[session] = (*found.get(session, ()), *(mark for file in files for mark in _mark(file)))

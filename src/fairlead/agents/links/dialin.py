@@ -13,15 +13,15 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import msgspec
 
-from fairlead.agents.links.dialing import TABLE, TAKES, Outbox, Signal, State
+from fairlead.agents.links.dialing import TABLE, TAKES, DialInSignal, DialInState, UnconfirmedLines
 from fairlead.agents.links.stdio import WRITE_SECONDS, start_child
 from fairlead.model.agents import Exit
-from fairlead.model.errors import AgentGone, AgentTimeout, Busy
+from fairlead.model.errors import AgentNotRunning, AgentTimeout, Busy
 from fairlead.model.frames import text_frame
-from fairlead.model.sockets import Wire
+from fairlead.model.sockets import SocketHandle
 from fairlead.system.clock import Clock, Timer, within
 from fairlead.system.pipes import Take
-from fairlead.system.process import ChildHandle, Patience
+from fairlead.system.process import ChildProcess, StopTimeouts
 from fairlead.system.sandbox import Sandbox
 
 logger = logging.getLogger("fairlead.agents.dialin")
@@ -35,37 +35,37 @@ LAST_WORDS_SECONDS = 10.0
 PLAIN_CLOSE = 1000
 
 
-class Terms(msgspec.Struct, frozen=True, kw_only=True):
+class DialInLimits(msgspec.Struct, frozen=True, kw_only=True):
     """What the agent's version does: how long it tries to come back, and the close code that ends it, if one does."""
 
     tries_s: float
     close_code: int | None = None
-    patience: Patience = Patience()
+    patience: StopTimeouts = StopTimeouts()
 
 
-class Arrival(msgspec.Struct, frozen=True):
+class DialInConnection(msgspec.Struct, frozen=True):
     """A socket came. `again`: not the first; `last` is what the agent says that it wrote last."""
 
     again: bool
     last: str = ""
 
 
-Arrived = Callable[[Arrival], Awaitable[None]]
+Arrived = Callable[[DialInConnection], Awaitable[None]]
 
 
 class DialInLink:
     """Implements `Link`, but for the second argument of `receive`. `ended` is called once, when it is closed."""
 
     def __init__(
-        self, clock: Clock, terms: Terms, child: ChildHandle | None, ended: Callable[[], None] = lambda: None
+        self, clock: Clock, terms: DialInLimits, child: ChildProcess | None, ended: Callable[[], None] = lambda: None
     ) -> None:
-        self.state = State.IDLE
+        self.state = DialInState.IDLE
         self._clock = clock
         self._terms = terms
         self._child = child
         self._ended = ended
-        self._outbox = Outbox()
-        self._inbox: deque[bytes | Arrival] = deque()
+        self._outbox = UnconfirmedLines()
+        self._inbox: deque[bytes | DialInConnection] = deque()
         self._unread = 0
         self._said = bytearray()
         self._socket: _Socket | None = None
@@ -84,7 +84,7 @@ class DialInLink:
         env: Mapping[str, str],
         cwd: str,
         clock: Clock,
-        terms: Terms,
+        terms: DialInLimits,
         ended: Callable[[], None],
         sandbox: Sandbox | None = None,
     ) -> "DialInLink":
@@ -96,7 +96,7 @@ class DialInLink:
         return link
 
     def expect(self) -> None:
-        self._signal(Signal.EXPECTED)
+        self._signal(DialInSignal.EXPECTED)
         if self._child is not None:
             self._watching = asyncio.create_task(self._watch(self._child))
 
@@ -108,7 +108,7 @@ class DialInLink:
         return 0 if self._child is None else self._child.pid
 
     @property
-    def child(self) -> ChildHandle | None:
+    def child(self) -> ChildProcess | None:
         return self._child
 
     @property
@@ -120,13 +120,13 @@ class DialInLink:
         while True:
             while self._inbox:
                 item = self._inbox.popleft()
-                if isinstance(item, Arrival):
+                if isinstance(item, DialInConnection):
                     await arrived(item)
                 else:
                     self._unread -= len(item)
                     self._read_on()
                     await take(item)
-            if self.state is State.CLOSED:
+            if self.state is DialInState.CLOSED:
                 return
             await self._change()
 
@@ -142,7 +142,7 @@ class DialInLink:
     def offer(self, data: bytes) -> bool:
         """Whether it was sent; if not, it is kept until the agent is back. AgentGone when it will not be."""
         if not self.running:
-            raise AgentGone("The agent reads no more: it has exited or is about to.")
+            raise AgentNotRunning("The agent reads no more: it has exited or is about to.")
         self._outbox.add(data)
         if self._socket is None:
             return False
@@ -157,15 +157,15 @@ class DialInLink:
     async def stop(self) -> Exit:
         """By the close code where its version knows one, else by the ladder of signals; how it ended."""
         polite = self._socket is not None and self._terms.close_code is not None
-        self._signal(Signal.STOPPED)
+        self._signal(DialInSignal.STOPPED)
         if self._socket is not None:
             self._socket.hang_up(self._terms.close_code or PLAIN_CLOSE, "the session is closed")
         if self._child is None or self._watching is None:
-            self._signal(Signal.ENDED)
+            self._signal(DialInSignal.ENDED)
             return Exit()
         patience = self._terms.patience
         # Nothing but a signal ends a version that takes every close for a broken line.
-        hurried = patience if polite else Patience(close=0.0, terminate=patience.terminate, kill=patience.kill)
+        hurried = patience if polite else StopTimeouts(close=0.0, terminate=patience.terminate, kill=patience.kill)
         status = await self._child.end(hurried)
         await asyncio.shield(self._watching)
         return Exit(code=status.code, signal=status.signal, stderr=self._child.stderr)
@@ -189,19 +189,19 @@ class DialInLink:
 
     async def connected(self) -> None:
         """When it has come for the first time, or will not come any more."""
-        while self.state is State.CONNECTING:
+        while self.state is DialInState.CONNECTING:
             await self._change()
 
     # --- inside
 
-    def _signal(self, signal: Signal) -> None:
+    def _signal(self, signal: DialInSignal) -> None:
         before, self.state = self.state, TABLE[self.state, signal]
         if before is not self.state:
             logger.debug("link", extra={"pid": self.pid, "state": self.state, "because": signal})
-        if self.state is not State.RECONNECTING and self._timer is not None:
+        if self.state is not DialInState.RECONNECTING and self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self.state is State.CLOSED and before is not State.CLOSED:
+        if self.state is DialInState.CLOSED and before is not DialInState.CLOSED:
             self._ended()
         self._changed.set()
 
@@ -217,8 +217,8 @@ class DialInLink:
         if before is not None:
             before.hang_up(PLAIN_CLOSE, "the agent has come again")
         self._arrivals += 1
-        self._signal(Signal.OPENED)
-        self._inbox.append(Arrival(self._arrivals > 1, last))
+        self._signal(DialInSignal.OPENED)
+        self._inbox.append(DialInConnection(self._arrivals > 1, last))
         lacking = self._outbox.lacking()
         fields = {"pid": self.pid, "again": self._arrivals > 1, "resent": len(lacking)}
         logger.info("the agent has dialed in", extra=fields)
@@ -242,13 +242,13 @@ class DialInLink:
             return
         self._socket = None
         logger.info("the agent's socket has dropped", extra={"pid": self.pid, "code": code})
-        self._signal(Signal.DROPPED)
-        if self.state is State.RECONNECTING:
+        self._signal(DialInSignal.DROPPED)
+        if self.state is DialInState.RECONNECTING:
             self._timer = self._clock.call_later(self._terms.tries_s, self._give_up)
 
     def _give_up(self) -> None:
         logger.info("the agent did not come back", extra={"pid": self.pid})
-        self._signal(Signal.GAVE_UP)
+        self._signal(DialInSignal.GAVE_UP)
 
     def _put(self, data: bytes) -> None:
         self._inbox.append(data)
@@ -263,7 +263,7 @@ class DialInLink:
         while self._socket is not None and self._socket.backlog() > UNSENT_BYTES and self.running:
             await self._change()
 
-    async def _watch(self, child: ChildHandle) -> None:
+    async def _watch(self, child: ChildProcess) -> None:
         """Its output is read all the time: a full pipe would stop it. What it says there matters if it never comes."""
 
         async def keep(data: bytes) -> None:
@@ -276,7 +276,7 @@ class DialInLink:
             self._put(bytes(self._said))
         with contextlib.suppress(TimeoutError):
             await within(self._clock, LAST_WORDS_SECONDS, self._silence())
-        self._signal(Signal.ENDED)
+        self._signal(DialInSignal.ENDED)
 
     async def _silence(self) -> None:
         while self._socket is not None:
@@ -289,13 +289,13 @@ class _Socket:
     def __init__(self, link: DialInLink, last: str) -> None:
         self._link = link
         self._last = last
-        self._wire: Wire | None = None
+        self._wire: SocketHandle | None = None
         self._paused = False
         self._whole = True
 
     # what the server calls
 
-    def attached(self, wire: Wire) -> None:
+    def attached(self, wire: SocketHandle) -> None:
         self._wire = wire
         self._link.opened(self, self._last)
 

@@ -10,7 +10,7 @@ from typing import Final
 from fairlead.model.errors import AgentTimeout
 
 
-class State(StrEnum):
+class DialInState(StrEnum):
     IDLE = "idle"
     CONNECTING = "connecting"
     """Expected for the first time."""
@@ -21,7 +21,7 @@ class State(StrEnum):
     CLOSED = "closed"
 
 
-class Signal(StrEnum):
+class DialInSignal(StrEnum):
     EXPECTED = "expected"
     OPENED = "socket opened"
     DROPPED = "socket dropped"
@@ -30,9 +30,9 @@ class Signal(StrEnum):
     ENDED = "agent ended"
 
 
-_S, _E = State, Signal
+_S, _E = DialInState, DialInSignal
 
-TABLE: Final[dict[tuple[State, Signal], State]] = {
+TABLE: Final[dict[tuple[DialInState, DialInSignal], DialInState]] = {
     (_S.IDLE, _E.EXPECTED): _S.CONNECTING,
     (_S.IDLE, _E.STOPPED): _S.CLOSED,
     (_S.IDLE, _E.ENDED): _S.CLOSED,
@@ -60,14 +60,14 @@ TABLE: Final[dict[tuple[State, Signal], State]] = {
 }
 """What is not here cannot happen: a socket that opens while the link is idle, closing or closed is turned away."""
 
-TAKES: Final = frozenset({State.CONNECTING, State.CONNECTED, State.RECONNECTING})
+TAKES: Final = frozenset({DialInState.CONNECTING, DialInState.CONNECTED, DialInState.RECONNECTING})
 """The states in which a socket may come, and a line of ours be given."""
 
 KEPT_BYTES: Final = 16 << 20
 """Lines that may wait for an agent that is away: the largest message of a client twice over."""
 
 
-class Outbox:
+class UnconfirmedLines:
     """Our lines from the first that the agent may lack. They go again, in order, on its next socket."""
 
     def __init__(self, limit: int = KEPT_BYTES) -> None:

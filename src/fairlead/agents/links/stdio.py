@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 
 from fairlead.model.agents import Exit
-from fairlead.model.errors import AgentGone, AgentMissing, AgentTimeout, BadRequest
+from fairlead.model.errors import AgentMissing, AgentNotRunning, AgentTimeout, BadRequest
 from fairlead.system.clock import Clock, within
 from fairlead.system.pipes import PipeClosed, Take
-from fairlead.system.process import ChildHandle, Patience, spawn
+from fairlead.system.process import ChildProcess, StopTimeouts, spawn
 from fairlead.system.sandbox import Sandbox
 
 WRITE_SECONDS = 30.0
@@ -15,7 +15,7 @@ WRITE_SECONDS = 30.0
 
 def start_child(
     argv: Sequence[str], *, env: Mapping[str, str], cwd: str, clock: Clock, sandbox: Sandbox | None = None
-) -> ChildHandle:
+) -> ChildProcess:
     """AgentMissing if there is no such program, BadRequest if there is no such folder."""
     try:
         return spawn(argv, env=env, cwd=cwd, clock=clock, sandbox=sandbox)
@@ -31,7 +31,7 @@ def start_child(
 class StdioLink:
     """Implements `Link`. Bytes to and from one child. Every call fails with AgentGone once the child reads no more."""
 
-    def __init__(self, child: ChildHandle, clock: Clock, patience: Patience) -> None:
+    def __init__(self, child: ChildProcess, clock: Clock, patience: StopTimeouts) -> None:
         self._child = child
         self._clock = clock
         self._patience = patience
@@ -44,7 +44,7 @@ class StdioLink:
         env: Mapping[str, str],
         cwd: str,
         clock: Clock,
-        patience: Patience,
+        patience: StopTimeouts,
         sandbox: Sandbox | None = None,
     ) -> "StdioLink":
         """Start the agent. AgentMissing, BadRequest."""
@@ -76,7 +76,7 @@ class StdioLink:
         try:
             await within(self._clock, WRITE_SECONDS, self._child.write(data))
         except PipeClosed:
-            raise AgentGone("The agent reads no more: it has exited or is about to.") from None
+            raise AgentNotRunning("The agent reads no more: it has exited or is about to.") from None
         except TimeoutError:
             raise AgentTimeout("The agent does not read its input: interrupt or close the session.") from None
 

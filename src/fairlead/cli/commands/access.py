@@ -7,7 +7,7 @@ import typer
 from fairlead.cli.commands import people
 from fairlead.cli.errors import Missing
 from fairlead.cli.options import Data, Json, NoColor, Scopes, Token, Url, asynchronously, checked_scopes, examples
-from fairlead.cli.place import Wanted
+from fairlead.cli.place import EndpointOptions
 
 User = Annotated[str, typer.Option("--user", metavar="NAME", help="For this user (see fairlead user add).")]
 
@@ -35,10 +35,10 @@ def login(
     data: Data = None,
 ) -> None:
     """Print a one-time link that signs a browser in. It is good for 10 minutes, and for one browser."""
-    asynchronously(_login(Wanted(url, token, data), name, checked_scopes(scope), user, json=json))
+    asynchronously(_login(EndpointOptions(url, token, data), name, checked_scopes(scope), user, json=json))
 
 
-async def _login(wanted: Wanted, name: str, scopes: tuple[str, ...], user: str, *, json: bool) -> None:
+async def _login(wanted: EndpointOptions, name: str, scopes: tuple[str, ...], user: str, *, json: bool) -> None:
     from fairlead.cli.client import Api
     from fairlead.cli.output import hint, json_line, say
     from fairlead.clients.native.bodies import LoginLink
@@ -63,10 +63,10 @@ def token_add(
     data: Data = None,
 ) -> None:
     """Make a token and print it, this once. Without --scope it may view, chat and approve."""
-    asynchronously(_token_add(Wanted(url, token, data), name, checked_scopes(scope), user, json=json))
+    asynchronously(_token_add(EndpointOptions(url, token, data), name, checked_scopes(scope), user, json=json))
 
 
-async def _token_add(wanted: Wanted, name: str, scopes: tuple[str, ...], user: str, *, json: bool) -> None:
+async def _token_add(wanted: EndpointOptions, name: str, scopes: tuple[str, ...], user: str, *, json: bool) -> None:
     from fairlead.cli.client import Api
     from fairlead.cli.output import hint, json_line, say
     from fairlead.model.admin import NewCredential
@@ -89,16 +89,16 @@ def token_ls(
     data: Data = None,
 ) -> None:
     """List tokens and the devices that signed in; never their secrets."""
-    asynchronously(_token_ls(Wanted(url, token, data), json=json, no_color=no_color))
+    asynchronously(_token_ls(EndpointOptions(url, token, data), json=json, no_color=no_color))
 
 
-async def _token_ls(wanted: Wanted, *, json: bool, no_color: bool) -> None:
+async def _token_ls(wanted: EndpointOptions, *, json: bool, no_color: bool) -> None:
     from fairlead.cli.client import Api
     from fairlead.cli.output import ago, json_line, table
-    from fairlead.clients.native.bodies import Devices, Tokens
+    from fairlead.clients.native.bodies import Devices, TokenList
 
     async with Api(wanted.find) as api:
-        known = (*(await api.get("/v1/tokens", Tokens)).tokens, *(await api.get("/v1/devices", Devices)).devices)
+        known = (*(await api.get("/v1/tokens", TokenList)).tokens, *(await api.get("/v1/devices", Devices)).devices)
     if json:
         for one in known:
             json_line(one)
@@ -127,10 +127,10 @@ def token_revoke(
     data: Data = None,
 ) -> None:
     """Revoke a token or a device; its connections are closed."""
-    asynchronously(_token_revoke(Wanted(url, token, data), credential, json=json))
+    asynchronously(_token_revoke(EndpointOptions(url, token, data), credential, json=json))
 
 
-async def _token_revoke(wanted: Wanted, credential: str, *, json: bool) -> None:
+async def _token_revoke(wanted: EndpointOptions, credential: str, *, json: bool) -> None:
     from fairlead.cli.client import Api, segment
     from fairlead.cli.output import hint, json_line
     from fairlead.model.admin import CredentialView

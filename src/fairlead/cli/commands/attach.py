@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from fairlead.cli.options import Data, Json, NoColor, SessionArg, Token, Url, asynchronously, examples
-from fairlead.cli.place import Wanted
+from fairlead.cli.place import EndpointOptions
 
 
 def register(app: typer.Typer) -> None:
@@ -28,22 +28,22 @@ def attach(
 
     Ctrl-C interrupts a running turn, a second one (or the first, when nothing runs) leaves; Ctrl-D leaves too.
     """
-    asynchronously(_attach(Wanted(url, token, data), session, last, json=json, no_color=no_color))
+    asynchronously(_attach(EndpointOptions(url, token, data), session, last, json=json, no_color=no_color))
 
 
-async def _attach(wanted: Wanted, name: str, last: int, *, json: bool, no_color: bool) -> None:
+async def _attach(wanted: EndpointOptions, name: str, last: int, *, json: bool, no_color: bool) -> None:
     from fairlead.cli.client import Api, read_line
     from fairlead.cli.output import Printer, console, hint
-    from fairlead.cli.render import Renderer
-    from fairlead.cli.talk import Manner, Talk
+    from fairlead.cli.render import EventRenderer
+    from fairlead.cli.talk import ChatLoop, RunOptions
     from fairlead.model import events as ev
 
     async with Api(wanted.find) as api:
         session = await api.session(name)
         view = await api.view(session)
         terminal = not json and sys.stdin.isatty() and sys.stdout.isatty()
-        manner = Manner(json=json, ask=terminal, chat=terminal, wait=True, cwd=view.summary.cwd)
-        talk = Talk(api, view, Printer(console(no_color=no_color)), Renderer(), manner)
+        manner = RunOptions(json=json, ask=terminal, chat=terminal, wait=True, cwd=view.summary.cwd)
+        talk = ChatLoop(api, view, Printer(console(no_color=no_color)), EventRenderer(), manner)
         raws = await api.history(session, last)
         lines = [read_line(raw, view.log_id) for raw in raws]
         for line in lines:

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from fairlead.cli.errors import Failed, Missing, Usage
+from fairlead.cli.errors import CommandFailed, Missing, UsageError
 from fairlead.cli.options import examples
-from fairlead.cli.place import Wanted, read_server_file
+from fairlead.cli.place import EndpointOptions, read_server_file
 
 Data = Annotated[str | None, typer.Option("--data", envvar="FAIRLEAD_DATA", metavar="DIR", help="The data folder.")]
 
@@ -35,13 +35,13 @@ def backup(
     from fairlead.stores.sqlite.faults import translated
     from fairlead.stores.sqlite.spill import Spill
 
-    folder = Wanted(data=data).folder()
+    folder = EndpointOptions(data=data).folder()
     database = folder / DATABASE
     target = file.expanduser().absolute()
     if not database.exists():
         raise Missing(f"There is nothing to back up in {folder}: no gateway has run on it. Name another with --data.")
     if not target.parent.is_dir():
-        raise Usage(f"There is no folder {target.parent}: make it first.")
+        raise UsageError(f"There is no folder {target.parent}: make it first.")
     with translated(database), closing(connect(database, read_only=True)) as db:
         db.execute("select 1 from sqlite_master").fetchone()
     with _bar("Backing up") as told:
@@ -62,14 +62,16 @@ def restore(
     from fairlead.stores.sqlite import restore as do_restore
     from fairlead.stores.sqlite.connections import DATABASE
 
-    folder = Wanted(data=data).folder()
+    folder = EndpointOptions(data=data).folder()
     source = file.expanduser().absolute()
     if not source.is_file():
         raise Missing(f"There is no backup {source}.")
     if (folder / DATABASE).exists() and not force:
         server = read_server_file(folder)
         running = f" A gateway runs on it (pid {server.pid}): stop it first." if server else ""
-        raise Failed(f"{folder} holds sessions already: say --force to replace them, or name another folder.{running}")
+        raise CommandFailed(
+            f"{folder} holds sessions already: say --force to replace them, or name another folder.{running}"
+        )
     with _bar("Restoring") as told:
         do_restore(source, folder, overwrite=force, progress=told)
     hint(f"{folder} is restored. Start it with: fairlead serve --data {folder}")

@@ -37,10 +37,10 @@ def doctor(
 
     from fairlead.cli.checks import examine
     from fairlead.cli.output import console
-    from fairlead.cli.place import Wanted
+    from fairlead.cli.place import EndpointOptions
     from fairlead.cli.plain import clean
 
-    findings = asynchronously(examine(Wanted(url, token, data), config, environment()))
+    findings = asynchronously(examine(EndpointOptions(url, token, data), config, environment()))
     target = console(no_color=no_color)
     styles = {"ok": "green", "warn": "yellow", "bad": "red"}
     for finding in findings:

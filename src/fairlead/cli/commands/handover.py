@@ -4,9 +4,9 @@ from typing import Annotated, Literal
 
 import typer
 
-from fairlead.cli.errors import Usage
+from fairlead.cli.errors import UsageError
 from fairlead.cli.options import Data, Json, SessionArg, Token, Url, asynchronously, examples
-from fairlead.cli.place import Wanted
+from fairlead.cli.place import EndpointOptions
 from fairlead.model.commands import Link
 
 
@@ -39,15 +39,15 @@ def hand_over(
     While a turn or background work runs, the hand-over waits for its end.
     """
     if (link is None) is not withdraw:
-        raise Usage("Say where to: stdio, terminal or dial-in; or --withdraw.")
+        raise UsageError("Say where to: stdio, terminal or dial-in; or --withdraw.")
     if withdraw and (now or no_wait):
-        raise Usage("--withdraw goes alone.")
+        raise UsageError("--withdraw goes alone.")
     when: Literal["turn_end", "now"] = "now" if now else "turn_end"
-    asynchronously(_hand_over(Wanted(url, token, data), session, link, when, wait=not no_wait, json=json))
+    asynchronously(_hand_over(EndpointOptions(url, token, data), session, link, when, wait=not no_wait, json=json))
 
 
 async def _hand_over(
-    wanted: Wanted, name: str, link: Link | None, when: Literal["turn_end", "now"], *, wait: bool, json: bool
+    wanted: EndpointOptions, name: str, link: Link | None, when: Literal["turn_end", "now"], *, wait: bool, json: bool
 ) -> None:
     from fairlead.cli.client import Api
     from fairlead.cli.output import hint, json_line

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from fairlead.cli.errors import Usage
+from fairlead.cli.errors import UsageError
 from fairlead.cli.options import examples
 
 ANNOUNCING_SECONDS = 10
@@ -35,7 +35,7 @@ def hook(
     your own settings file, sessions that you start by hand are shown by the gateway at once.
     """
     if print_settings == (event is not None):
-        raise Usage("Name an event, or say --print-settings.")
+        raise UsageError("Name an event, or say --print-settings.")
     if event is None:
         typer.echo(_settings())
         return

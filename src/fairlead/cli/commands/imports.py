@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fairlead.cli.errors import CliError, Failed, Missing, Unreachable
+from fairlead.cli.errors import CliError, CommandFailed, Missing, Unreachable
 from fairlead.cli.options import Data, Json, NoColor, Token, Url, asynchronously, examples
-from fairlead.cli.place import Wanted
+from fairlead.cli.place import EndpointOptions
 
 if TYPE_CHECKING:
     from fairlead.cli.client import Api
@@ -50,10 +50,12 @@ def bring_in(
     What is damaged is read as far as it can be; the rest is kept as it is and reported. It can be interrupted and
     called again: nothing is imported twice.
     """
-    asynchronously(_import(Wanted(url, token, data), paths or [], archive, json=json, no_color=no_color))
+    asynchronously(_import(EndpointOptions(url, token, data), paths or [], archive, json=json, no_color=no_color))
 
 
-async def _import(wanted: Wanted, paths: list[str], archive: bool | None, *, json: bool, no_color: bool) -> None:
+async def _import(
+    wanted: EndpointOptions, paths: list[str], archive: bool | None, *, json: bool, no_color: bool
+) -> None:
     from fairlead.cli.client import Api
 
     async with Api(wanted.find) as api:
@@ -65,7 +67,7 @@ async def _import(wanted: Wanted, paths: list[str], archive: bool | None, *, jso
         done, failed = await _bring_in_all(api, bodies, json=json)
     _tell(done, failed, json=json, no_color=no_color)
     if failed:
-        raise Failed(f"{len(failed)} of {len(bodies)} could not be imported; see above.")
+        raise CommandFailed(f"{len(failed)} of {len(bodies)} could not be imported; see above.")
 
 
 async def _listed(api: "Api") -> list[dict[str, str]]:

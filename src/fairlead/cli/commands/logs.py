@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from fairlead.cli.options import Data, Json, NoColor, SessionArg, Token, Url, asynchronously, examples
-from fairlead.cli.place import Wanted
+from fairlead.cli.place import EndpointOptions
 
 
 def register(app: typer.Typer) -> None:
@@ -30,17 +30,19 @@ def logs(
     data: Data = None,
 ) -> None:
     """Print a session's events, from the first one or from a place on."""
-    asynchronously(_logs(Wanted(url, token, data), session, since, follow=follow, json=json, no_color=no_color))
+    asynchronously(
+        _logs(EndpointOptions(url, token, data), session, since, follow=follow, json=json, no_color=no_color)
+    )
 
 
-async def _logs(wanted: Wanted, name: str, since: int, *, follow: bool, json: bool, no_color: bool) -> None:
-    from fairlead.cli.client import Api, Line, Watch
+async def _logs(wanted: EndpointOptions, name: str, since: int, *, follow: bool, json: bool, no_color: bool) -> None:
+    from fairlead.cli.client import Api, EventLine, SessionWatch
     from fairlead.cli.output import Printer, console, hint, raw_line
-    from fairlead.cli.render import Renderer
+    from fairlead.cli.render import EventRenderer
 
-    printer, renderer = Printer(console(no_color=no_color)), Renderer()
+    printer, renderer = Printer(console(no_color=no_color)), EventRenderer()
 
-    def show(line: Line) -> None:
+    def show(line: EventLine) -> None:
         if json:
             raw_line(line.raw)
         elif line.event is not None:
@@ -55,9 +57,9 @@ async def _logs(wanted: Wanted, name: str, since: int, *, follow: bool, json: bo
         printer.fresh()
         if not follow:
             return
-        async with aclosing(Watch(api.locate, session, last, log_id).told()) as events:
+        async with aclosing(SessionWatch(api.locate, session, last, log_id).told()) as events:
             async for told in events:
-                if isinstance(told, Line):
+                if isinstance(told, EventLine):
                     show(told)
                 else:
                     printer.fresh()

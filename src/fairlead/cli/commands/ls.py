@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from fairlead.cli.options import Data, Json, NoColor, Token, Url, asynchronously, examples
-from fairlead.cli.place import Wanted
+from fairlead.cli.place import EndpointOptions
 
 SHOWN = 30
 """Sessions that `ls` shows unless asked for all."""
@@ -28,10 +28,12 @@ def ls(
     data: Data = None,
 ) -> None:
     """List sessions, the latest first."""
-    asynchronously(_ls(Wanted(url, token, data), search or "", everything=everything, json=json, no_color=no_color))
+    asynchronously(
+        _ls(EndpointOptions(url, token, data), search or "", everything=everything, json=json, no_color=no_color)
+    )
 
 
-async def _ls(wanted: Wanted, words: str, *, everything: bool, json: bool, no_color: bool) -> None:
+async def _ls(wanted: EndpointOptions, words: str, *, everything: bool, json: bool, no_color: bool) -> None:
     from fairlead.cli.client import Api
     from fairlead.cli.output import ago, hint, json_line, table
     from fairlead.cli.plain import one_line
@@ -77,11 +79,13 @@ def search(
     data: Data = None,
 ) -> None:
     """Search everything that was said, in all sessions."""
-    wanted = Wanted(url, token, data)
+    wanted = EndpointOptions(url, token, data)
     asynchronously(_search(wanted, " ".join(words), limit, session, json=json, no_color=no_color))
 
 
-async def _search(wanted: Wanted, words: str, limit: int, name: str | None, *, json: bool, no_color: bool) -> None:
+async def _search(
+    wanted: EndpointOptions, words: str, limit: int, name: str | None, *, json: bool, no_color: bool
+) -> None:
     from rich.text import Text
 
     from fairlead.cli.client import Api

@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from fairlead.cli.errors import Usage
+from fairlead.cli.errors import UsageError
 from fairlead.cli.options import Data, Json, NoColor, Scopes, Token, Url, asynchronously, checked_scopes, examples
-from fairlead.cli.place import Wanted
+from fairlead.cli.place import EndpointOptions
 
 Name = Annotated[str, typer.Argument(help="The user's name.")]
 
@@ -33,7 +33,7 @@ def read_password(name: str) -> str:
         return asked
     line = sys.stdin.readline().rstrip("\r\n")
     if not line:
-        raise Usage("There is no password on stdin: give it there, as one line.")
+        raise UsageError("There is no password on stdin: give it there, as one line.")
     return line
 
 
@@ -52,12 +52,12 @@ def user_add(
     may view, chat and approve, or what --scope says: a terminal is the whole machine, and has to be named."""
     scopes = checked_scopes(scope)
     if scopes and not password:
-        raise Usage("--scope is for who signs in: say --password too.")
+        raise UsageError("--scope is for who signs in: say --password too.")
     secret = read_password(name) if password else ""
-    asynchronously(_user_add(Wanted(url, token, data), name, secret, scopes, json=json))
+    asynchronously(_user_add(EndpointOptions(url, token, data), name, secret, scopes, json=json))
 
 
-async def _user_add(wanted: Wanted, name: str, password: str, scopes: tuple[str, ...], *, json: bool) -> None:
+async def _user_add(wanted: EndpointOptions, name: str, password: str, scopes: tuple[str, ...], *, json: bool) -> None:
     from fairlead.cli.client import Api
     from fairlead.cli.output import hint, json_line
     from fairlead.model.admin import UserView
@@ -77,10 +77,10 @@ def user_list(
     json: Json = False, no_color: NoColor = False, url: Url = None, token: Token = None, data: Data = None
 ) -> None:
     """List the users, and what those may who sign in with a password."""
-    asynchronously(_user_list(Wanted(url, token, data), json=json, no_color=no_color))
+    asynchronously(_user_list(EndpointOptions(url, token, data), json=json, no_color=no_color))
 
 
-async def _user_list(wanted: Wanted, *, json: bool, no_color: bool) -> None:
+async def _user_list(wanted: EndpointOptions, *, json: bool, no_color: bool) -> None:
     from fairlead.cli.client import Api
     from fairlead.cli.output import ago, json_line, table
     from fairlead.clients.native.bodies import UserList
@@ -97,10 +97,10 @@ async def _user_list(wanted: Wanted, *, json: bool, no_color: bool) -> None:
 
 def user_passwd(name: Name, url: Url = None, token: Token = None, data: Data = None) -> None:
     """Give a user a password, or another one. Whoever is signed in as that user is signed out at once."""
-    asynchronously(_user_passwd(Wanted(url, token, data), name, read_password(name)))
+    asynchronously(_user_passwd(EndpointOptions(url, token, data), name, read_password(name)))
 
 
-async def _user_passwd(wanted: Wanted, name: str, password: str) -> None:
+async def _user_passwd(wanted: EndpointOptions, name: str, password: str) -> None:
     from fairlead.cli.client import Api, segment
     from fairlead.cli.output import hint
     from fairlead.model.admin import UserView
@@ -113,10 +113,10 @@ async def _user_passwd(wanted: Wanted, name: str, password: str) -> None:
 def user_remove(name: Name, url: Url = None, token: Token = None, data: Data = None) -> None:
     """Remove a user, with all tokens and devices of theirs; their connections are closed. Their sessions
     stay, and are the admins'."""
-    asynchronously(_user_remove(Wanted(url, token, data), name))
+    asynchronously(_user_remove(EndpointOptions(url, token, data), name))
 
 
-async def _user_remove(wanted: Wanted, name: str) -> None:
+async def _user_remove(wanted: EndpointOptions, name: str) -> None:
     from fairlead.cli.client import Api, segment
     from fairlead.cli.output import hint
     from fairlead.clients.native.bodies import RemovedUser
@@ -130,16 +130,16 @@ def user_invite(
     scope: Scopes = None, json: Json = False, url: Url = None, token: Token = None, data: Data = None
 ) -> None:
     """Print a one-time link with which somebody makes their own account. It is good for a day, and for one user."""
-    asynchronously(_user_invite(Wanted(url, token, data), checked_scopes(scope), json=json))
+    asynchronously(_user_invite(EndpointOptions(url, token, data), checked_scopes(scope), json=json))
 
 
-async def _user_invite(wanted: Wanted, scopes: tuple[str, ...], *, json: bool) -> None:
+async def _user_invite(wanted: EndpointOptions, scopes: tuple[str, ...], *, json: bool) -> None:
     from fairlead.cli.client import Api
     from fairlead.cli.output import hint, json_line, say
-    from fairlead.model.accounts import Invitation
+    from fairlead.model.accounts import UserInvitation
 
     async with Api(wanted.find) as api:
-        link = await api.post("/v1/invitations", Invitation, {"scopes": scopes} if scopes else {})
+        link = await api.post("/v1/invitations", UserInvitation, {"scopes": scopes} if scopes else {})
     if json:
         json_line(link)
         return

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from fairlead.cli.errors import Failed, Interrupted, Missing, Usage
+from fairlead.cli.errors import CommandFailed, Interrupted, Missing, UsageError
 from fairlead.cli.options import Data, Json, NoColor, SessionArg, Token, Url, asynchronously, examples
-from fairlead.cli.place import Wanted
+from fairlead.cli.place import EndpointOptions
 
 if TYPE_CHECKING:
     from fairlead.cli.asking import Asked
@@ -29,7 +29,7 @@ def register(app: typer.Typer) -> None:
     )(permit)
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
+class PermissionChoice(msgspec.Struct, frozen=True, kw_only=True):
     """What the command line says."""
 
     allow: bool
@@ -66,7 +66,7 @@ def permit(
 
     The first answer counts, whichever client gave it.
     """
-    given = Answer(
+    given = PermissionChoice(
         allow=allow,
         deny=deny,
         request=request,
@@ -75,13 +75,13 @@ def permit(
         answers=tuple(answer or ()),
     )
     if allow and deny:
-        raise Usage("--allow or --deny, not both.")
+        raise UsageError("--allow or --deny, not both.")
     if given.remember and not allow:
-        raise Usage("--remember goes with --allow.")
-    asynchronously(_permit(Wanted(url, token, data), session, given, json=json, no_color=no_color))
+        raise UsageError("--remember goes with --allow.")
+    asynchronously(_permit(EndpointOptions(url, token, data), session, given, json=json, no_color=no_color))
 
 
-async def _permit(wanted: Wanted, name: str, given: Answer, *, json: bool, no_color: bool) -> None:
+async def _permit(wanted: EndpointOptions, name: str, given: PermissionChoice, *, json: bool, no_color: bool) -> None:
     from fairlead.cli.client import Api
     from fairlead.cli.output import Printer, console, json_line, raw_line
     from fairlead.cli.render import asked_rows
@@ -94,7 +94,7 @@ async def _permit(wanted: Wanted, name: str, given: Answer, *, json: bool, no_co
         if given.given:
             if len(waiting) > 1:
                 named = ", ".join(event.request for event in waiting)
-                raise Usage(f"{len(waiting)} requests wait: choose one with --request ({named}).")
+                raise UsageError(f"{len(waiting)} requests wait: choose one with --request ({named}).")
             reply = await _answer(api, waiting[0], _body(waiting[0], given))
             if json:
                 json_line(reply)
@@ -104,7 +104,9 @@ async def _permit(wanted: Wanted, name: str, given: Answer, *, json: bool, no_co
                 raw_line(msgspec.json.encode(event))
             return
         if not sys.stdin.isatty():
-            raise Usage(f"{len(waiting)} waits and there is no terminal to ask on: say --allow, --deny or --answer.")
+            raise UsageError(
+                f"{len(waiting)} waits and there is no terminal to ask on: say --allow, --deny or --answer."
+            )
         printer = Printer(console(no_color=no_color))
         for event in waiting:
             printer.show(asked_rows(event))
@@ -116,7 +118,7 @@ def _waiting(view: "SessionView", request: str | None) -> "list[Asked]":
 
     session = view.summary.session
     events = [ev.decode(bytes(pending.event)) for pending in view.pending]
-    asked = [e for e in events if isinstance(e, ev.PermissionAsked | ev.QuestionAsked | ev.PlanProposed)]
+    asked = [e for e in events if isinstance(e, ev.PermissionRequested | ev.QuestionAsked | ev.PlanProposed)]
     if request is not None:
         asked = [event for event in asked if event.request == request]
     if not asked:
@@ -125,7 +127,7 @@ def _waiting(view: "SessionView", request: str | None) -> "list[Asked]":
     return asked
 
 
-def _body(event: "Asked", given: Answer) -> "AnswerPermission":
+def _body(event: "Asked", given: PermissionChoice) -> "AnswerPermission":
     from fairlead.cli.asking import answers_from
     from fairlead.clients.native.bodies import AnswerPermission
     from fairlead.model import events as ev
@@ -134,14 +136,14 @@ def _body(event: "Asked", given: Answer) -> "AnswerPermission":
         return AnswerPermission(behavior="deny", message=given.message)
     if not isinstance(event, ev.QuestionAsked):
         if given.answers:
-            raise Usage("--answer is for questions; this asks for --allow or --deny.")
+            raise UsageError("--answer is for questions; this asks for --allow or --deny.")
         return AnswerPermission(behavior="allow", message=given.message, remember=given.remember)
     if not given.answers:
-        raise Usage('This is a question: answer it with --answer "QUESTION=ANSWER", or decline with --deny.')
+        raise UsageError('This is a question: answer it with --answer "QUESTION=ANSWER", or decline with --deny.')
     try:
         return AnswerPermission(behavior="allow", answers=answers_from(event, list(given.answers)))
     except ValueError as error:
-        raise Usage(str(error)) from None
+        raise UsageError(str(error)) from None
 
 
 async def _answer(api: "Api", event: "Asked", body: "AnswerPermission") -> object:
@@ -165,7 +167,7 @@ def _ask(event: "Asked", rules: tuple[str, ...]) -> "AnswerPermission":
         try:
             line = input(dialog.prompt)
         except EOFError:
-            raise Failed("No answer was given; the request stays open.") from None
+            raise CommandFailed("No answer was given; the request stays open.") from None
         except KeyboardInterrupt:
             raise Interrupted("No answer was given; the request stays open.") from None
         answer = dialog.typed(line)

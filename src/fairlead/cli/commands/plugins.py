@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fairlead.cli.errors import Failed, Missing
+from fairlead.cli.errors import CommandFailed, Missing
 from fairlead.cli.options import Data, Json, NoColor, Token, Url, asynchronously, confirm, examples
-from fairlead.cli.place import Wanted
+from fairlead.cli.place import EndpointOptions
 
 if TYPE_CHECKING:
     from fairlead.model.plugins import PluginView
@@ -33,10 +33,10 @@ def listing(
 ) -> None:
     """List the plugins of the folder: their state, port and health."""
     if context.invoked_subcommand is None:
-        asynchronously(_list(Wanted(url, token, data), json=json, no_color=no_color))
+        asynchronously(_list(EndpointOptions(url, token, data), json=json, no_color=no_color))
 
 
-async def _list(wanted: Wanted, *, json: bool, no_color: bool) -> None:
+async def _list(wanted: EndpointOptions, *, json: bool, no_color: bool) -> None:
     from fairlead.cli.client import Api
     from fairlead.cli.output import hint, json_line, table
     from fairlead.clients.native.plugins import PluginList
@@ -74,10 +74,10 @@ def enable(
     data: Data = None,
 ) -> None:
     """Let a plugin run, after showing what that would be. One that has changed asks again."""
-    asynchronously(_enable(Wanted(url, token, data), name, yes=yes, json=json))
+    asynchronously(_enable(EndpointOptions(url, token, data), name, yes=yes, json=json))
 
 
-async def _enable(wanted: Wanted, name: str, *, yes: bool, json: bool) -> None:
+async def _enable(wanted: EndpointOptions, name: str, *, yes: bool, json: bool) -> None:
     from fairlead.cli.client import Api, segment
     from fairlead.cli.output import hint, json_line
     from fairlead.clients.native.plugins import EnableBody, PluginList
@@ -89,7 +89,7 @@ async def _enable(wanted: Wanted, name: str, *, yes: bool, json: bool) -> None:
             raise Missing(f"There is no plugin {name[:80]}. See which there are with: fairlead plugins")
         shown = known[name]
         if not shown.digest:
-            raise Failed(f"{name} cannot be enabled: {shown.problem}")
+            raise CommandFailed(f"{name} cannot be enabled: {shown.problem}")
         if not json:
             _show(shown)
         if not yes:
@@ -100,10 +100,10 @@ async def _enable(wanted: Wanted, name: str, *, yes: bool, json: bool) -> None:
 
 def disable(name: Name, json: Json = False, url: Url = None, token: Token = None, data: Data = None) -> None:
     """End a plugin's server, and let it run no more."""
-    asynchronously(_disable(Wanted(url, token, data), name, json=json))
+    asynchronously(_disable(EndpointOptions(url, token, data), name, json=json))
 
 
-async def _disable(wanted: Wanted, name: str, *, json: bool) -> None:
+async def _disable(wanted: EndpointOptions, name: str, *, json: bool) -> None:
     from fairlead.cli.client import Api, segment
     from fairlead.cli.output import hint, json_line
     from fairlead.model.plugins import PluginView

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from fairlead.cli.errors import Denied, ExitCode, Unreachable, Usage
+from fairlead.cli.errors import Denied, ExitCode, Unreachable, UsageError
 from fairlead.cli.options import Data, Json, NoColor, Token, Url, absolute, asynchronously, examples
-from fairlead.cli.place import Wanted
+from fairlead.cli.place import EndpointOptions
 
 if TYPE_CHECKING:
     from fairlead.cli.client import Api
@@ -32,7 +32,7 @@ def register(app: typer.Typer) -> None:
     )(run)
 
 
-class Job(msgspec.Struct, frozen=True, kw_only=True):
+class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What the command line asked for."""
 
     text: str
@@ -74,11 +74,11 @@ def run(
     failed or waits for an answer that nobody here can give, 130 if you interrupted it.
     """
     if session and (cwd or title or agent):
-        raise Usage("--cwd, --title and --agent are for a new session: leave them out with --session.")
+        raise UsageError("--cwd, --title and --agent are for a new session: leave them out with --session.")
     text = _read_prompt() if prompt == "-" else readable(os.fsencode(prompt))
     if not text.strip():
-        raise Usage('The prompt is empty. Say what to do: fairlead run "explain this repository"')
-    job = Job(
+        raise UsageError('The prompt is empty. Say what to do: fairlead run "explain this repository"')
+    job = RunRequest(
         text=text,
         session=session,
         cwd=cwd,
@@ -91,7 +91,7 @@ def run(
         json=json,
         no_color=no_color,
     )
-    ended = asynchronously(_run(Wanted(url, token, data), job))
+    ended = asynchronously(_run(EndpointOptions(url, token, data), job))
     if ended.status != "completed":
         raise typer.Exit(ExitCode.INTERRUPTED if ended.status == "cancelled" else ExitCode.FAILED)
 
@@ -112,12 +112,12 @@ def readable(data: bytes) -> str:
     return data.decode("utf-8", errors="replace")
 
 
-async def _run(wanted: Wanted, job: Job) -> "ev.TurnEnded":
+async def _run(wanted: EndpointOptions, job: RunRequest) -> "ev.TurnEnded":
     from fairlead.cli.client import Api
     from fairlead.cli.output import Printer, console, hint
-    from fairlead.cli.render import Renderer
+    from fairlead.cli.render import EventRenderer
     from fairlead.cli.rules import accepting
-    from fairlead.cli.talk import Manner, Talk
+    from fairlead.cli.talk import ChatLoop, RunOptions
     from fairlead.model import events as ev
     from fairlead.model.ids import MessageId
 
@@ -126,15 +126,15 @@ async def _run(wanted: Wanted, job: Job) -> "ev.TurnEnded":
     async with Api(wanted.find) as api:
         view = await _opened(api, job)
         session, cwd = view.summary.session, view.summary.cwd
-        manner = Manner(
+        manner = RunOptions(
             json=job.json,
             ask=not job.json and sys.stdin.isatty() and sys.stdout.isatty(),
             wait=job.wait,
             accepts=lambda event: rules(event, cwd),
             cwd=cwd,
         )
-        renderer = Renderer(frozenset({message}), working=view.turn is not None)
-        talk = Talk(api, view, Printer(console(no_color=job.no_color)), renderer, manner)
+        renderer = EventRenderer(frozenset({message}), working=view.turn is not None)
+        talk = ChatLoop(api, view, Printer(console(no_color=job.no_color)), renderer, manner)
         if not job.json:
             hint(f"session {session} in {cwd} ({view.summary.agent})")
         for waiting in view.pending:
@@ -144,7 +144,7 @@ async def _run(wanted: Wanted, job: Job) -> "ev.TurnEnded":
         return await talk.run(message, 0 if job.json and not job.session else view.head, view.log_id)
 
 
-async def _opened(api: "Api", job: Job) -> "SessionView":
+async def _opened(api: "Api", job: RunRequest) -> "SessionView":
     """The session to talk in, with the settings asked for."""
     from fairlead.model.commands import Reply
 
@@ -157,7 +157,7 @@ async def _opened(api: "Api", job: Job) -> "SessionView":
     return await api.view(session)
 
 
-async def _created(api: "Api", job: Job) -> "SessionView":
+async def _created(api: "Api", job: RunRequest) -> "SessionView":
     from fairlead.clients.native.bodies import CreateSession
     from fairlead.model.commands import Reply, Settings
 
@@ -181,11 +181,11 @@ async def _created(api: "Api", job: Job) -> "SessionView":
 
 async def _send(api: "Api", session: str, text: str, message: "MessageId") -> None:
     """The message has an id of ours: repeating it after a lost connection sends nothing twice."""
-    from fairlead.cli.client import Patience
+    from fairlead.cli.client import ReconnectDelays
     from fairlead.clients.native.bodies import PostMessage
     from fairlead.model.commands import Reply
 
-    body, patience = PostMessage(text=text, id=message), Patience()
+    body, patience = PostMessage(text=text, id=message), ReconnectDelays()
     for attempt in range(patience.tries + 1):
         try:
             if attempt:

@@ -4,9 +4,9 @@ from typing import Annotated
 
 import typer
 
-from fairlead.cli.errors import Usage
+from fairlead.cli.errors import UsageError
 from fairlead.cli.options import Data, Json, SessionArg, Token, Url, asynchronously, examples
-from fairlead.cli.place import Wanted
+from fairlead.cli.place import EndpointOptions
 
 
 def register(app: typer.Typer) -> None:
@@ -33,11 +33,11 @@ def send(
 ) -> None:
     """Send a message; it waits for its turn while the agent works."""
     if not text.strip():
-        raise Usage("The message is empty.")
-    asynchronously(_send(Wanted(url, token, data), session, text, steer=steer, message=message, json=json))
+        raise UsageError("The message is empty.")
+    asynchronously(_send(EndpointOptions(url, token, data), session, text, steer=steer, message=message, json=json))
 
 
-async def _send(wanted: Wanted, name: str, text: str, *, steer: bool, message: str | None, json: bool) -> None:
+async def _send(wanted: EndpointOptions, name: str, text: str, *, steer: bool, message: str | None, json: bool) -> None:
     from fairlead.cli.client import Api
     from fairlead.cli.output import hint, json_line
     from fairlead.clients.native.bodies import PostMessage

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from fairlead.cli.errors import Usage
+from fairlead.cli.errors import UsageError
 from fairlead.cli.options import environment, examples, listed
 
 if TYPE_CHECKING:
     from fairlead.config import Config
-    from fairlead.wiring import DoorTold, Running
+    from fairlead.wiring import DoorTold, GatewayInfo
 
 Text = str | None
 
@@ -130,14 +130,14 @@ def doors_of(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
         first, *options = text.split(",")
         name, _, port = first.partition("=")
         if not name or not port.isascii() or not port.isdigit() or len(port) > 5:
-            raise Usage(f"--door {text}: NAME=PORT is expected, such as mylifedb=7434.")
+            raise UsageError(f"--door {text}: NAME=PORT is expected, such as mylifedb=7434.")
         if name in found:
-            raise Usage(f"--door {text}: {name} has a door already, on port {found[name]['port']}.")
+            raise UsageError(f"--door {text}: {name} has a door already, on port {found[name]['port']}.")
         found[name] = {"port": int(port)}
         for option in options:
             key, _, value = option.partition("=")
             if not key or not value:
-                raise Usage(
+                raise UsageError(
                     f"--door {text}: {option or 'nothing'} is no option: static=DIR, for example, would be one."
                 )
             place = found[name] if key in ("static", "public_url", "login") else found[name].setdefault("options", {})
@@ -149,14 +149,14 @@ def _serve(config: "Config", file: Path) -> None:
     from fairlead.cli.output import hint
 
     hint("Starting the gateway ...")
-    from fairlead.wiring import Gateway
+    from fairlead.wiring import RunningGateway
 
-    def announce(running: "Running") -> None:
+    def announce(running: "GatewayInfo") -> None:
         for line in announcement(running):
             hint(line)
 
     async def serving() -> None:
-        await Gateway(config, environment(), file=file).serve(announce)
+        await RunningGateway(config, environment(), file=file).serve(announce)
 
     # Nothing that an agent names may mean the folder that we happened to be started in.
     os.chdir("/")
@@ -164,7 +164,7 @@ def _serve(config: "Config", file: Path) -> None:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(serving())
     except OSError as error:
-        raise Usage(
+        raise UsageError(
             f"{error.filename or config.data} cannot be used: {error.strerror}. See: fairlead doctor"
         ) from error
     hint("Stopped.")
@@ -185,7 +185,7 @@ def _with(door: "DoorTold") -> str:
     return f", with the files of {door.static}, which {readers} can read"
 
 
-def announcement(running: "Running") -> list[str]:
+def announcement(running: "GatewayInfo") -> list[str]:
     """Where it is, what it found, and what to type next."""
     agent = running.agent
     found = " ".join(part for part in (agent.version, f"({agent.path})" if agent.path else "") if part)

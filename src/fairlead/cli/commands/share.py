@@ -4,9 +4,9 @@ from typing import Annotated
 
 import typer
 
-from fairlead.cli.errors import Usage
+from fairlead.cli.errors import UsageError
 from fairlead.cli.options import Data, Json, SessionArg, Token, Url, asynchronously, examples
-from fairlead.cli.place import Wanted
+from fairlead.cli.place import EndpointOptions
 
 
 def register(app: typer.Typer) -> None:
@@ -33,11 +33,13 @@ def share(
     A session belongs to the user who made it; others do not see it unless it is shared. Admins see all sessions.
     """
     if bool(user) is everybody:
-        raise Usage("Say with whom: a user, or --everybody.")
-    asynchronously(_share(Wanted(url, token, data), session, user, everybody=everybody, remove=remove, json=json))
+        raise UsageError("Say with whom: a user, or --everybody.")
+    asynchronously(
+        _share(EndpointOptions(url, token, data), session, user, everybody=everybody, remove=remove, json=json)
+    )
 
 
-async def _share(wanted: Wanted, name: str, user: str, *, everybody: bool, remove: bool, json: bool) -> None:
+async def _share(wanted: EndpointOptions, name: str, user: str, *, everybody: bool, remove: bool, json: bool) -> None:
     from fairlead.cli.client import Api
     from fairlead.cli.output import hint, json_line
     from fairlead.clients.native.bodies import ShareSession

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fairlead.cli.errors import CliError, Failed, Missing, Usage
+from fairlead.cli.errors import CliError, CommandFailed, Missing, UsageError
 from fairlead.cli.options import Data, Json, NoColor, Token, Url, asynchronously, examples
-from fairlead.cli.place import Wanted
+from fairlead.cli.place import EndpointOptions
 
 if TYPE_CHECKING:
     from fairlead.cli.client import Api
     from fairlead.model.store import Summary
-    from fairlead.sessions.archive import Books
+    from fairlead.sessions.archive import ArchiveState
 
 _UNITS = {"h": 3600, "d": 86400, "w": 7 * 86400}
 OVERSIZE = "oversize"
@@ -48,7 +48,7 @@ def du(
     """Show what the data folder's bytes are spent on, by kind and by session."""
     from fairlead.cli.output import hint, json_line, size, table
 
-    folder = Wanted(data=data).folder()
+    folder = EndpointOptions(data=data).folder()
     kinds, sessions = measured(folder, top)
     archive = archived(folder)
     if json:
@@ -99,21 +99,21 @@ def measured(folder: Path, top: int) -> tuple[list[tuple[str, int]], list[tuple[
     return [(name, max(0, count)) for name, count in kinds], [tuple(row) for row in sessions]
 
 
-def archived(folder: Path) -> "Books":
+def archived(folder: Path) -> "ArchiveState":
     """What the archive says of itself; without those that were deleted meanwhile."""
     from contextlib import closing
 
     import msgspec
 
-    from fairlead.sessions.archive import ARCHIVE, Books
+    from fairlead.sessions.archive import ARCHIVE, ArchiveState
     from fairlead.stores.sqlite.connections import DATABASE, connect
     from fairlead.stores.sqlite.faults import translated
 
     with translated(folder / DATABASE), closing(connect(folder / DATABASE, read_only=True)) as db:
         kept = db.execute("select value from documents where space = ? and key = ?", (ARCHIVE, ARCHIVE)).fetchone()
         gone = {name for (name,) in db.execute("select session from sessions where deleted = 1")}
-    books = msgspec.json.decode(kept[0], type=Books) if kept is not None else Books()
-    return Books(books.limit, {name: size for name, size in books.sessions.items() if name not in gone})
+    books = msgspec.json.decode(kept[0], type=ArchiveState) if kept is not None else ArchiveState()
+    return ArchiveState(books.limit, {name: size for name, size in books.sessions.items() if name not in gone})
 
 
 def _below(folder: Path) -> int:
@@ -144,7 +144,7 @@ def prune(
     limit = cutoff(before, older_than, time.time())
     asynchronously(
         _prune(
-            Wanted(url, token, data),
+            EndpointOptions(url, token, data),
             limit,
             archived="true" if archived_only else "any",
             dry_run=dry_run,
@@ -158,24 +158,24 @@ def prune(
 def cutoff(before: str | None, older_than: str | None, now: float) -> int:
     """Milliseconds since 1970 before which a session is old. Usage."""
     if (before is None) == (older_than is None):
-        raise Usage("Say which sessions: --older-than 30d or --before 2025-01-31.")
+        raise UsageError("Say which sessions: --older-than 30d or --before 2025-01-31.")
     if older_than is not None:
         match = re.fullmatch(r"(\d{1,5})([hdw])", older_than.strip().lower())
         if match is None:
-            raise Usage(f"--older-than {older_than[:40]!r} is not an age: 12h, 30d or 8w are.")
+            raise UsageError(f"--older-than {older_than[:40]!r} is not an age: 12h, 30d or 8w are.")
         return int((now - int(match[1]) * _UNITS[match[2]]) * 1000)
     try:
         day = datetime.fromisoformat(before or "")
     except ValueError:
-        raise Usage(f"--before {str(before)[:40]!r} is not a date: 2025-01-31 is one.") from None
+        raise UsageError(f"--before {str(before)[:40]!r} is not a date: 2025-01-31 is one.") from None
     moment = day.timestamp() if day.tzinfo else day.astimezone().timestamp()
     if moment > now:
-        raise Usage(f"--before {before} is in the future.")
+        raise UsageError(f"--before {before} is in the future.")
     return int(moment * 1000)
 
 
 async def _prune(
-    wanted: Wanted, limit: int, *, archived: str, dry_run: bool, yes: bool, json: bool, no_color: bool
+    wanted: EndpointOptions, limit: int, *, archived: str, dry_run: bool, yes: bool, json: bool, no_color: bool
 ) -> None:
     from fairlead.cli.client import Api
     from fairlead.cli.output import hint, json_line, table
@@ -203,7 +203,7 @@ async def _prune(
         done = await _delete(api, found, json=json)
         hint(f"{done} deleted.")
         if done < len(found):
-            raise Failed(f"{len(found) - done} could not be deleted; see above.")
+            raise CommandFailed(f"{len(found) - done} could not be deleted; see above.")
 
 
 async def _delete(api: "Api", found: "list[Summary]", *, json: bool) -> int:
@@ -229,9 +229,9 @@ async def _delete(api: "Api", found: "list[Summary]", *, json: bool) -> int:
 
 def _confirm(count: int) -> None:
     if not sys.stdin.isatty():
-        raise Usage("There is no terminal to ask on: say --yes to delete them, or --dry-run to only look.")
+        raise UsageError("There is no terminal to ask on: say --yes to delete them, or --dry-run to only look.")
     if not typer.confirm(f"Delete {count} session{'s' if count > 1 else ''} for good?", default=False, err=True):
-        raise Failed("Nothing was deleted.")
+        raise CommandFailed("Nothing was deleted.")
 
 
 def _day(at: int) -> str:

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from fairlead.cli.options import Data, SessionArg, Token, Url, asynchronously, examples
-from fairlead.cli.place import Wanted
+from fairlead.cli.place import EndpointOptions
 
 
 def register(app: typer.Typer) -> None:
@@ -23,13 +23,13 @@ def terminal(
 
     Ctrl-] leaves; the agent goes on.
     """
-    asynchronously(_terminal(Wanted(url, token, data), session, view=view))
+    asynchronously(_terminal(EndpointOptions(url, token, data), session, view=view))
 
 
-async def _terminal(wanted: Wanted, name: str, *, view: bool) -> None:
+async def _terminal(wanted: EndpointOptions, name: str, *, view: bool) -> None:
     from fairlead.cli.client import Api
-    from fairlead.cli.raw import RawTerminal, join
+    from fairlead.cli.raw import TtyBridge, join
 
     async with Api(wanted.find) as api:
         session = await api.session(name)
-        await join(api.locate(), session, RawTerminal(), view=view)
+        await join(api.locate(), session, TtyBridge(), view=view)

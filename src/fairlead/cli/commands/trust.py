@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from fairlead.cli.errors import Missing, Usage
+from fairlead.cli.errors import Missing, UsageError
 from fairlead.cli.options import Data, Json, NoColor, Token, Url, absolute, asynchronously, confirm, examples
-from fairlead.cli.place import Wanted
+from fairlead.cli.place import EndpointOptions
 
 if TYPE_CHECKING:
     from fairlead.model.admin import FolderReport
@@ -39,14 +39,18 @@ def trust(
     Until a folder is trusted, its sessions run with your settings only. A changed file asks again.
     """
     if show == (folder is not None):
-        raise Usage("Name a folder, or say --list.")
-    asynchronously(_trust(Wanted(url, token, data), folder, yes=yes, remove=remove, json=json, no_color=no_color))
+        raise UsageError("Name a folder, or say --list.")
+    asynchronously(
+        _trust(EndpointOptions(url, token, data), folder, yes=yes, remove=remove, json=json, no_color=no_color)
+    )
 
 
-async def _trust(wanted: Wanted, folder: str | None, *, yes: bool, remove: bool, json: bool, no_color: bool) -> None:
+async def _trust(
+    wanted: EndpointOptions, folder: str | None, *, yes: bool, remove: bool, json: bool, no_color: bool
+) -> None:
     from fairlead.cli.client import Api
     from fairlead.cli.output import hint, json_line, say
-    from fairlead.clients.native.bodies import TrustBody, TrustList, Untrusted
+    from fairlead.clients.native.bodies import TrustBody, TrustList, UntrustedBody
     from fairlead.model.admin import FolderReport, TrustedFolder
 
     async with Api(wanted.find) as api:
@@ -56,7 +60,7 @@ async def _trust(wanted: Wanted, folder: str | None, *, yes: bool, remove: bool,
             return
         path = absolute(folder) if api.local else folder
         if remove:
-            gone = await api.call("DELETE", "/v1/trust", Untrusted, query={"path": path})
+            gone = await api.call("DELETE", "/v1/trust", UntrustedBody, query={"path": path})
             if not gone.removed:
                 raise Missing(f"{path} was not trusted. See which are with: fairlead trust --list")
             hint(f"{path} is trusted no more.")

@@ -21,7 +21,7 @@ from fairlead.clients.claudecodeui import (
     users,
     workspace,
 )
-from fairlead.clients.claudecodeui.history import HistoryView
+from fairlead.clients.claudecodeui.history import HistoryProjection
 from fairlead.clients.claudecodeui.rest import denied, for_users, socket_for_users
 from fairlead.model.routes import ClientProtocol
 
@@ -49,7 +49,7 @@ PROTOCOL: Final = ClientProtocol(
     routes=tuple(for_users(route) for route in _ROUTES),
     sockets=tuple(socket_for_users(socket) for socket in _SOCKETS),
     door_sockets=(socket_for_users(unknown.SOCKET),),
-    views=(HistoryView(),),
+    views=(HistoryProjection(),),
     invitations=invite.PATH,
     refused=denied,
 )

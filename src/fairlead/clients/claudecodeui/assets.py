@@ -9,7 +9,7 @@ from fairlead.clients.claudecodeui.attachments import fields
 from fairlead.clients.claudecodeui.rest import route
 from fairlead.model.errors import FairleadError
 from fairlead.model.routes import Request, Response, Steps, json_response
-from fairlead.model.uploads import FileForm, ReadUpload, TakeForm, Upload
+from fairlead.model.uploads import AcceptForm, FileForm, ReadUpload, Upload
 
 FORM: Final = FileForm("files")
 IMAGES: Final = FileForm("images")
@@ -26,7 +26,7 @@ def upload_images(request: Request) -> Steps:
 
 def _taken(form: FileForm) -> Steps:
     try:
-        uploads: tuple[Upload, ...] = yield TakeForm(form)
+        uploads: tuple[Upload, ...] = yield AcceptForm(form)
     except FairleadError as error:
         return json_response({"error": error.message}, error.status)
     return json_response({form.field if form is IMAGES else "attachments": [fields(each) for each in uploads]})

@@ -12,7 +12,7 @@ import msgspec
 
 from fairlead.clients.claudecodeui.places import Fields
 from fairlead.model.content import Content, ImageBlock, OtherBlock, TextBlock, plain_text
-from fairlead.model.uploads import Taken, Upload
+from fairlead.model.uploads import StoredUploads, Upload
 
 OPTIONS: Final = ("attachments", "images", "files")
 MOST_TEXT: Final = 1000
@@ -55,7 +55,7 @@ def fields(upload: Upload) -> Fields:
     return {name: value for name, value in told.items() if value not in ("", None)}
 
 
-def content(text: str, taken: tuple[Taken, ...]) -> tuple[Content, ...]:
+def content(text: str, taken: tuple[StoredUploads, ...]) -> tuple[Content, ...]:
     """The message for the agent. A text with nothing in it is left out where there is something else."""
     if not taken:
         return (TextBlock(text),)
@@ -65,7 +65,7 @@ def content(text: str, taken: tuple[Taken, ...]) -> tuple[Content, ...]:
     return (*blocks, *words, TextBlock(f"{_BEGIN}{lines}{_END}"))
 
 
-def _line(taken: Taken) -> Fields:
+def _line(taken: StoredUploads) -> Fields:
     """`shown`: the picture is in the message itself."""
     return {**fields(taken.upload), **({"shown": True} if isinstance(taken.block, ImageBlock) else {})}
 

@@ -12,33 +12,41 @@ from typing import Any, Final, assert_never
 import msgspec
 
 from fairlead.clients.claudecodeui import chat_messages as said
-from fairlead.clients.claudecodeui.chat_frames import FRAMES, ChatVariant, frame, number
+from fairlead.clients.claudecodeui.chat_frames import FRAMES, ChatEncoder, frame, number
 from fairlead.clients.claudecodeui.chat_hall import CODEC
-from fairlead.clients.claudecodeui.chat_messages import ChatError, Decide, Join, JoinAll, Said, Say, Stop
+from fairlead.clients.claudecodeui.chat_messages import (
+    AbortRun,
+    ChatError,
+    DecidePermission,
+    Said,
+    SendMessage,
+    SubscribeTo,
+    SubscribeToAll,
+)
 from fairlead.clients.claudecodeui.chat_prompts import decision, prompt, wishes
-from fairlead.clients.claudecodeui.history import NAME, Memory, read_memory
+from fairlead.clients.claudecodeui.history import NAME, HistoryMemory, read_memory
 from fairlead.clients.claudecodeui.places import PROVIDER, Fields
 from fairlead.model import commands as cmd
 from fairlead.model import queries as q
 from fairlead.model.errors import Busy, FairleadError, NotAllowed, NotFound, OutsideRoots, Stale
 from fairlead.model.gateway import Cursor
-from fairlead.model.halls import EnterHall
+from fairlead.model.halls import JoinChannel
 from fairlead.model.ids import MessageId, SessionId, is_uuid
 from fairlead.model.moments import moment
 from fairlead.model.policy import BadRule
-from fairlead.model.sockets import Do, Enter, Opening, Run, SocketRoute, Subscribe, Write
+from fairlead.model.sockets import Do, EnterChannel, Handshake, Perform, SocketRoute, Subscribe, Write
 from fairlead.model.store import Summary
-from fairlead.model.uploads import Taken, TakeUploads
+from fairlead.model.uploads import ClaimUploads, StoredUploads
 
 WAITING: Final = 100
 """What one socket may have asked of one session and not have got yet; a session's queue holds as many."""
 TRIES: Final = 5
 """How often an abort may find its message on the way from the queue to the agent."""
 
-Asked = Say | Stop | Join
+Asked = SendMessage | AbortRun | SubscribeTo
 
 
-class Line:
+class SessionQueue:
     """What was asked of a session, the first of it being done.
 
     `since`: all that the log has after this place came, or comes, to this socket; None: it is not attached.
@@ -63,16 +71,16 @@ class ChatConversation:
 
     __slots__ = ("_focus", "_lines", "_notes", "_now")
 
-    def __init__(self, opening: Opening) -> None:
+    def __init__(self, opening: Handshake) -> None:
         self._now = opening.now
         self._focus: frozenset[str] = frozenset()
-        self._lines: dict[SessionId, Line] = {}
+        self._lines: dict[SessionId, SessionQueue] = {}
         self._notes = 0
 
     # --- the conversation's port
 
     def opened(self) -> Sequence[Do]:
-        return (Run(("hall",), EnterHall(CODEC), "hall"),)
+        return (Perform(("hall",), JoinChannel(CODEC), "hall"),)
 
     def received(self, data: bytes, text: bool) -> Sequence[Do]:
         try:
@@ -87,14 +95,14 @@ class ChatConversation:
     def answered(self, tag: Any, answer: Any) -> Sequence[Do]:
         match tag:
             case ("hall",):
-                return (Enter(answer),)
+                return (EnterChannel(answer),)
             case ("whole", session):
-                return (Run(("fold", session), q.ReadFold(session, NAME), session),)
+                return (Perform(("fold", session), q.ReadProjection(session, NAME), session),)
             case ("fold", session):
                 return self._placed(session, read_memory(answer))
-            case ("joined", session, Memory() as memory, place):
+            case ("joined", session, HistoryMemory() as memory, place):
                 return self._joined(session, memory, place)
-            case ("kept", session, Memory() as memory):
+            case ("kept", session, HistoryMemory() as memory):
                 return self._attached(session, memory)
             case ("settings", session):
                 return self._configure(session, msgspec.convert(answer.settings, cmd.Settings))
@@ -111,7 +119,7 @@ class ChatConversation:
                 return self._done(session)
             case ("ended", session):
                 return (*self._upserted(answer.summary), *self._done(session))
-            case ("whose", Decide() as given):
+            case ("whose", DecidePermission() as given):
                 return (_answer(given, answer),)
             case _:
                 return ()
@@ -120,10 +128,10 @@ class ChatConversation:
         match tag:
             case ("hall",):
                 return (self._told(said.failed(error, None)),)
-            case ("whose", Decide() as given):
+            case ("whose", DecidePermission() as given):
                 stale = isinstance(error, NotFound)
                 return (self._stale(given, None, error) if stale else self._told(said.failed(error, None)),)
-            case ("decided", session, Decide() as given, pending):
+            case ("decided", session, DecidePermission() as given, pending):
                 return self._undecided(session, given, pending, error)
             case ("left", _):
                 return ()
@@ -150,22 +158,22 @@ class ChatConversation:
 
     def _act(self, asked: Said) -> Sequence[Do]:
         match asked:
-            case Say(session=session):
+            case SendMessage(session=session):
                 return (*self._look_at(session), *self._ask(session, asked))
-            case Stop(session=session):
+            case AbortRun(session=session):
                 return self._ask(session, asked)
-            case JoinAll():
+            case SubscribeToAll():
                 away = self._look_at(*(join.session for join in asked.sessions))
                 return [*away, *(do for join in asked.sessions for do in self._ask(join.session, join))]
-            case Decide():
-                return (Run(("whose", asked), q.FindPermission(asked.request), asked.request),)
+            case DecidePermission():
+                return (Perform(("whose", asked), q.FindPermission(asked.request), asked.request),)
             case _:
                 assert_never(asked)
 
     def _ask(self, session: SessionId, asked: Asked) -> Sequence[Do]:
-        if isinstance(asked, Join) and not is_uuid(session):
-            return (Write(self._subscribed(session, Memory())),)
-        line = self._lines.setdefault(session, Line())
+        if isinstance(asked, SubscribeTo) and not is_uuid(session):
+            return (Write(self._subscribed(session, HistoryMemory())),)
+        line = self._lines.setdefault(session, SessionQueue())
         if len(line.asked) >= WAITING:
             words = f"{WAITING} messages of yours wait already: wait for the agent."
             return (self._told(ChatError("INTERNAL_ERROR", words, session)),)
@@ -177,9 +185,9 @@ class ChatConversation:
         self._lines[session].tries = 0
         return (self._look(session),)
 
-    def _look(self, session: SessionId) -> Run:
+    def _look(self, session: SessionId) -> Perform:
         # While a long file is read into its log, that would be told as if it happened now.
-        return Run(("whole", session), q.Whole(session), session)
+        return Perform(("whole", session), q.WaitLoaded(session), session)
 
     def _done(self, session: SessionId) -> Sequence[Do]:
         line = self._lines[session]
@@ -191,8 +199,8 @@ class ChatConversation:
         return ()
 
     def _unknown(self, session: SessionId) -> Sequence[Do]:
-        if isinstance(self._lines[session].asked[0], Join):
-            return (Write(self._subscribed(session, Memory())), *self._done(session))
+        if isinstance(self._lines[session].asked[0], SubscribeTo):
+            return (Write(self._subscribed(session, HistoryMemory())), *self._done(session))
         return (self._told(said.not_found(session)), *self._done(session))
 
     # --- what the client looks at
@@ -209,13 +217,13 @@ class ChatConversation:
                 away.append(self._go_on(("left", name), name, line))
         return away
 
-    def _go_on(self, tag: Any, session: SessionId, line: Line) -> Subscribe:
+    def _go_on(self, tag: Any, session: SessionId, line: SessionQueue) -> Subscribe:
         """Where it is, with pieces or without."""
-        return Subscribe(tag, session, None, ChatVariant(whole=line.whole), keep=True)
+        return Subscribe(tag, session, None, ChatEncoder(whole=line.whole), keep=True)
 
     # --- being attached
 
-    def _placed(self, session: SessionId, memory: Memory) -> Sequence[Do]:
+    def _placed(self, session: SessionId, memory: HistoryMemory) -> Sequence[Do]:
         line = self._lines[session]
         asked = line.asked[0]
         ours = SessionId(memory.session)
@@ -223,20 +231,20 @@ class ChatConversation:
             # It was called by its agent's own id of it.
             self._focus |= {ours}
             return (*self._done(session), *self._ask(ours, msgspec.structs.replace(asked, session=ours)))
-        if line.since is not None and (not isinstance(asked, Join) or line.since <= _wanted(asked, memory)):
+        if line.since is not None and (not isinstance(asked, SubscribeTo) or line.since <= _wanted(asked, memory)):
             # It has all up to here or on its way: to begin anew would tell some of it twice.
-            if line.whole and line.stream is None and not memory.processing and not isinstance(asked, Stop):
+            if line.whole and line.stream is None and not memory.processing and not isinstance(asked, AbortRun):
                 # Looked at again. In the middle of a run the first half of a text would be missing.
                 line.whole = False
                 return (self._go_on(("kept", session, memory), session, line),)
             return self._attached(session, memory)
         return (self._subscribe(session, memory),)
 
-    def _subscribe(self, session: SessionId, memory: Memory) -> Subscribe:
+    def _subscribe(self, session: SessionId, memory: HistoryMemory) -> Subscribe:
         line = self._lines[session]
         asked = line.asked[0]
         place, after = memory.seq, 0
-        if isinstance(asked, Join):
+        if isinstance(asked, SubscribeTo):
             place, after = _wanted(asked, memory), asked.last if _reaches(asked, memory) else 0
             line.stream = asked.stream
         else:
@@ -244,17 +252,17 @@ class ChatConversation:
         line.whole = session not in self._focus if line.stream is None else not line.stream
         # The entry of the last frame that it has is read again: there may be more of it.
         cursor = Cursor(max(place - 1, 0) if after else place, frame=after, context=memory.known)
-        return Subscribe(("joined", session, memory, place), session, cursor, ChatVariant(whole=line.whole))
+        return Subscribe(("joined", session, memory, place), session, cursor, ChatEncoder(whole=line.whole))
 
-    def _joined(self, session: SessionId, memory: Memory, place: int) -> Sequence[Do]:
+    def _joined(self, session: SessionId, memory: HistoryMemory, place: int) -> Sequence[Do]:
         line = self._lines[session]
         line.since, line.last = place, memory.last
         return self._attached(session, memory)
 
-    def _attached(self, session: SessionId, memory: Memory) -> Sequence[Do]:
+    def _attached(self, session: SessionId, memory: HistoryMemory) -> Sequence[Do]:
         asked = self._lines[session].asked[0]
         match asked:
-            case Join():
+            case SubscribeTo():
                 told = self._subscribed(session, memory)
                 if asked.last and not _reaches(asked, memory):
                     told += self._error(said.replay_gap(session))
@@ -264,10 +272,10 @@ class ChatConversation:
                 # It was there when a run ended. The app drops its own rows of that run when it reads history a second
                 # time; it does so when it hears of a change while nothing runs.
                 line.last = memory.last
-                return (Write(told), Run(("ended", session), q.GetSession(session), session))
-            case Say():
-                return (Run(("settings", session), q.GetSession(session), session),)
-            case Stop():
+                return (Write(told), Perform(("ended", session), q.GetSession(session), session))
+            case SendMessage():
+                return (Perform(("settings", session), q.GetSession(session), session),)
+            case AbortRun():
                 return self._stop(session, memory)
             case _:
                 assert_never(asked)
@@ -276,23 +284,23 @@ class ChatConversation:
 
     def _configure(self, session: SessionId, now: cmd.Settings) -> Sequence[Do]:
         asked = self._lines[session].asked[0]
-        assert isinstance(asked, Say)
+        assert isinstance(asked, SendMessage)
         return self._prepared(session, wishes(asked, now))
 
     def _prepared(self, session: SessionId, steps: list[cmd.Command]) -> Sequence[Do]:
         if steps:
             tag = "brought" if isinstance(steps[0], cmd.SetRules) else "set"
-            return (Run((tag, session, steps[1:]), steps[0], session),)
+            return (Perform((tag, session, steps[1:]), steps[0], session),)
         asked = self._lines[session].asked[0]
-        assert isinstance(asked, Say)
+        assert isinstance(asked, SendMessage)
         if asked.uploads:
-            return (Run(("taken", session), TakeUploads(asked.uploads), session),)
+            return (Perform(("taken", session), ClaimUploads(asked.uploads), session),)
         return self._send(session, ())
 
     def _brought(self, session: SessionId, error: FairleadError) -> dict[str, str]:
         """The rules that came with the prompt, none of which is taken."""
         asked = self._lines[session].asked[0]
-        assert isinstance(asked, Say)
+        assert isinstance(asked, SendMessage)
         return {} if asked.rules is None else dict.fromkeys((*asked.rules.allow, *asked.rules.deny), error.message)
 
     def _left_out(self, session: SessionId, refused: dict[str, str]) -> Sequence[Do]:
@@ -303,29 +311,29 @@ class ChatConversation:
         line.refused = refused
         return (self._noted(session, said.left_out(refused)),) if refused else ()
 
-    def _send(self, session: SessionId, taken: tuple[Taken, ...]) -> Sequence[Do]:
+    def _send(self, session: SessionId, taken: tuple[StoredUploads, ...]) -> Sequence[Do]:
         asked = self._lines[session].asked[0]
-        assert isinstance(asked, Say)
-        return (Run(("sent", session), prompt(asked, taken), session),)
+        assert isinstance(asked, SendMessage)
+        return (Perform(("sent", session), prompt(asked, taken), session),)
 
     def _sent(self, session: SessionId) -> Sequence[Do]:
         asked = self._lines[session].asked[0]
-        assert isinstance(asked, Say)
+        assert isinstance(asked, SendMessage)
         if not asked.message:
             return self._done(session)
         # The client knows its message by an id, so that it can be told that it was taken.
-        told = {**self._fields(session, Memory(queued={asked.message: None})), "messageId": asked.message}
+        told = {**self._fields(session, HistoryMemory(queued={asked.message: None})), "messageId": asked.message}
         return (Write(frame(told)), *self._done(session))
 
     # --- an abort
 
-    def _stop(self, session: SessionId, memory: Memory) -> Sequence[Do]:
+    def _stop(self, session: SessionId, memory: HistoryMemory) -> Sequence[Do]:
         if memory.running:
-            return (Run(("stopped", session), cmd.Interrupt(session=session), session),)
+            return (Perform(("stopped", session), cmd.Interrupt(session=session), session),)
         if memory.queued:
             # A message whose agent is being started is taken back; it never reaches the agent.
             message = MessageId(next(iter(memory.queued)))
-            return (Run(("withdrawn", session), cmd.CancelMessage(session=session, message=message), session),)
+            return (Perform(("withdrawn", session), cmd.CancelMessage(session=session, message=message), session),)
         return (self._told(said.no_run(session)), *self._done(session))
 
     def _again(self, session: SessionId) -> Sequence[Do]:
@@ -338,10 +346,10 @@ class ChatConversation:
 
     # --- what it is told beside the log
 
-    def _subscribed(self, session: str, memory: Memory) -> bytes:
+    def _subscribed(self, session: str, memory: HistoryMemory) -> bytes:
         return frame(self._fields(session, memory))
 
-    def _fields(self, session: str, memory: Memory) -> Fields:
+    def _fields(self, session: str, memory: HistoryMemory) -> Fields:
         pending = [
             {**asked.told, "sessionId": session, "receivedAt": moment(asked.at)} for asked in memory.pending.values()
         ]
@@ -372,7 +380,7 @@ class ChatConversation:
         return Write(frame({**told, "content": words, "timestamp": moment(self._now())}))
 
     def _undecided(
-        self, session: SessionId, given: Decide, pending: q.PendingView, error: FairleadError
+        self, session: SessionId, given: DecidePermission, pending: q.PendingView, error: FairleadError
     ) -> Sequence[Do]:
         if isinstance(error, NotFound | Stale):
             return (self._stale(given, session, error),)
@@ -383,26 +391,26 @@ class ChatConversation:
             return (again,) if instead else (self._noted(session, said.not_remembered(error)), again)
         return (self._told(said.failed(error, session)),)
 
-    def _stale(self, given: Decide, session: SessionId | None, error: FairleadError) -> Write:
+    def _stale(self, given: DecidePermission, session: SessionId | None, error: FairleadError) -> Write:
         """An answer that decided nothing: the card is to go, and why is said; no run is over for it."""
         told = {"kind": "permission_cancelled", "requestId": given.request, "sessionId": session}
         return Write(frame({**told, "reason": "cancelled", "error": error.message, "timestamp": moment(self._now())}))
 
 
-def _reaches(asked: Join, memory: Memory) -> bool:
+def _reaches(asked: SubscribeTo, memory: HistoryMemory) -> bool:
     """Whether the client's place is one of this log's."""
     return 0 < asked.last <= number(memory.seq)
 
 
-def _wanted(asked: Join, memory: Memory) -> int:
+def _wanted(asked: SubscribeTo, memory: HistoryMemory) -> int:
     """The place after which the client is to be told everything."""
     if _reaches(asked, memory):
         return asked.last // FRAMES
     return memory.run if asked.last == 0 and memory.running else memory.seq
 
 
-def _answer(given: Decide, pending: q.PendingView) -> Run:
-    return Run(("decided", pending.session, given, pending), decision(given, pending), given.request)
+def _answer(given: DecidePermission, pending: q.PendingView) -> Perform:
+    return Perform(("decided", pending.session, given, pending), decision(given, pending), given.request)
 
 
 SOCKET: Final = SocketRoute(

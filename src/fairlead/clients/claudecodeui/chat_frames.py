@@ -18,7 +18,7 @@ from fairlead.model.frames import text_frame
 from fairlead.model.ids import SessionId
 from fairlead.model.moments import moment
 from fairlead.model.store import Entry
-from fairlead.model.streaming import Pieces, streamed
+from fairlead.model.streaming import DeltaProgress, streamed
 
 FRAMES: Final = 64
 """Numbers that an entry's frames have for themselves (design: views)."""
@@ -45,42 +45,44 @@ _encoder: Final = msgspec.json.Encoder()
 Slots = Sequence[tuple[int, Fields]]
 
 
-class Waiting(msgspec.Struct, frozen=True):
+class WaitingRequest(msgspec.Struct, frozen=True):
     """A request that waits for a person, and the place at which it was made."""
 
     told: Any
     seq: int
 
 
-class Known(msgspec.Struct, frozen=True):
+class RenderContext(msgspec.Struct, frozen=True):
     """What the frames of an event need of those before it: the context of `ChatVariant`, and part of what history
     stores. A value: what is learnt makes another one."""
 
     parents: Mapping[str, str] = {}
     """The call that started each subagent."""
-    waiting: Mapping[str, Waiting] = {}
+    waiting: Mapping[str, WaitingRequest] = {}
     """Requests of subagents: they outlive the run that they were made in."""
 
-    def after(self, seq: int, event: ev.Event) -> "Known":
+    def after(self, seq: int, event: ev.Event) -> "RenderContext":
         match event:
             case ev.SubagentStarted():
                 parents = {**self.parents, event.child: event.call}
                 if len(parents) > PARENTS:
                     del parents[next(iter(parents))]
-                return Known(parents, self.waiting)
-            case ev.PermissionAsked() | ev.QuestionAsked() | ev.PlanProposed() if event.subagent is not None:
-                return Known(self.parents, {**self.waiting, event.request: Waiting(request_fields(event), seq)})
+                return RenderContext(parents, self.waiting)
+            case ev.PermissionRequested() | ev.QuestionAsked() | ev.PlanProposed() if event.subagent is not None:
+                return RenderContext(
+                    self.parents, {**self.waiting, event.request: WaitingRequest(request_fields(event), seq)}
+                )
             case ev.PermissionResolved() | ev.PermissionCancelled() if event.request in self.waiting:
                 rest = {name: asked for name, asked in self.waiting.items() if name != event.request}
-                return Known(self.parents, rest)
+                return RenderContext(self.parents, rest)
             case ev.SessionForked():
                 # What was under way in the parent is not under way here.
-                return Known(self.parents)
+                return RenderContext(self.parents)
             case _:
                 return self
 
 
-NOTHING: Final = Known()
+NOTHING: Final = RenderContext()
 
 
 def frame(message: Fields) -> bytes:
@@ -92,7 +94,7 @@ def number(seq: int, slot: int = FRAMES - 1) -> int:
     return seq * FRAMES + slot
 
 
-class ChatVariant(msgspec.Struct, frozen=True):
+class ChatEncoder(msgspec.Struct, frozen=True):
     """Implements `model.gateway.Variant`, `Contextual` and `Continuing`. Its context is a `Known`.
 
     `whole`: texts are told when they are whole, and not in pieces."""
@@ -102,7 +104,7 @@ class ChatVariant(msgspec.Struct, frozen=True):
     def encode(self, session: SessionId, entry: Entry) -> bytes:
         return self.step(None, session, entry)[1]
 
-    def step(self, context: Known | None, session: SessionId, entry: Entry) -> tuple[Known, bytes]:
+    def step(self, context: RenderContext | None, session: SessionId, entry: Entry) -> tuple[RenderContext, bytes]:
         """For those who were there when it was streamed."""
         known = context or NOTHING
         if _is_silent(entry, whole=self.whole):
@@ -115,25 +117,25 @@ class ChatVariant(msgspec.Struct, frozen=True):
     def signal(self, session: SessionId, kind: str, name: str, data: object) -> bytes:
         return b""
 
-    def reading(self, position: int, frame: int) -> "ChatReading":
-        return ChatReading(position, frame, whole=self.whole)
+    def reading(self, position: int, frame: int) -> "ChatCatchUp":
+        return ChatCatchUp(position, frame, whole=self.whole)
 
 
-class ChatReading:
+class ChatCatchUp:
     """Implements `model.gateway.Reading` and `Contextual`, for one watcher. `last` is the number of the last frame that
     it has: a connection may end between two frames of one entry, which is read again then."""
 
     def __init__(self, position: int, last: int, *, whole: bool) -> None:
         entry, slot = divmod(last, FRAMES)
         # Of a piece's frames the end of what was before it is the first.
-        self._pieces = Pieces(max(position, entry if slot >= ROW else entry - 1))
+        self._pieces = DeltaProgress(max(position, entry if slot >= ROW else entry - 1))
         self._whole = whole
         self._last = last
 
     def encode(self, session: SessionId, entry: Entry) -> bytes:
         return self.step(None, session, entry)[1]
 
-    def step(self, context: Known | None, session: SessionId, entry: Entry) -> tuple[Known, bytes]:
+    def step(self, context: RenderContext | None, session: SessionId, entry: Entry) -> tuple[RenderContext, bytes]:
         known = context or NOTHING
         if _is_silent(entry, whole=self._whole):
             return known, b""
@@ -157,7 +159,7 @@ def joined(frames: Sequence[Fields], *, whole: bool = False) -> bytes:
     return b"".join(map(frame, frames))
 
 
-def numbered(session: SessionId, seq: int, event: ev.Event, known: Known, told: int = 0) -> list[Fields]:
+def numbered(session: SessionId, seq: int, event: ev.Event, known: RenderContext, told: int = 0) -> list[Fields]:
     """`known` is what is known with this event; `told`: so many characters of its text were told in pieces before."""
     slots = slots_of(session, event, known, told)
     if isinstance(event, ev.TurnEnded):
@@ -165,7 +167,7 @@ def numbered(session: SessionId, seq: int, event: ev.Event, known: Known, told: 
     return [{**fields, "seq": number(seq, slot)} for slot, fields in slots]
 
 
-def slots_of(session: SessionId, event: ev.Event, known: Known, told: int = 0) -> Slots:
+def slots_of(session: SessionId, event: ev.Event, known: RenderContext, told: int = 0) -> Slots:
     match event:
         case ev.TextDelta(subagent=None) if event.turn and event.text:
             piece = (ROW, _frame(session, event, "delta", kind="stream_delta", content=event.text))
@@ -173,7 +175,7 @@ def slots_of(session: SessionId, event: ev.Event, known: Known, told: int = 0) -
             return (piece,) if event.offset else ((ENDED, _end(session, event)), piece)
         case ev.Text() | ev.Thinking() | ev.ToolCalled() | ev.ToolEnded() | ev.Notice() if event.turn:
             return (*_words(session, event, known, told), *_budget(session, event))
-        case ev.PermissionAsked() | ev.QuestionAsked() | ev.PlanProposed():
+        case ev.PermissionRequested() | ev.QuestionAsked() | ev.PlanProposed():
             return ((ROW, _frame(session, event, "request", kind="permission_request", **request_fields(event))),)
         case ev.PermissionResolved(asked=True):
             answer = {"reason": "answered", "allow": event.behavior == "allow", "by": event.by or event.how}
@@ -203,8 +205,8 @@ def slots_of(session: SessionId, event: ev.Event, known: Known, told: int = 0) -
             | ev.AgentStarted()
             | ev.AgentReady()
             | ev.AgentExited()
-            | ev.HandOverAsked()
-            | ev.HandOverSettled()
+            | ev.HandoverRequested()
+            | ev.HandoverSettled()
             | ev.TurnStarted()
             | ev.UserMessage()
             | ev.ThinkingDelta()
@@ -222,17 +224,17 @@ def slots_of(session: SessionId, event: ev.Event, known: Known, told: int = 0) -
             | ev.MessageQueued()
             | ev.MessageDequeued()
             | ev.MessageMoved()
-            | ev.InterruptAsked()
+            | ev.InterruptRequested()
             | ev.Rewound()
-            | ev.Failure()
-            | ev.RecordKept()
+            | ev.ErrorRaised()
+            | ev.RecordStored()
         ):
             return ()
         case _:
             assert_never(event)
 
 
-def request_fields(event: ev.PermissionAsked | ev.QuestionAsked | ev.PlanProposed) -> Fields:
+def request_fields(event: ev.PermissionRequested | ev.QuestionAsked | ev.PlanProposed) -> Fields:
     return {"requestId": event.request, "toolName": event.tool, "input": event.input}
 
 
@@ -245,7 +247,7 @@ def _frame(session: SessionId, event: ev.Event, what: str, **fields: object) -> 
     return enveloped(session, event, f"{base_of(event)}_{what}", dict(fields))
 
 
-def _words(session: SessionId, event: ev.Event, known: Known, told: int) -> Slots:
+def _words(session: SessionId, event: ev.Event, known: RenderContext, told: int) -> Slots:
     """A row; before a text the end of whatever was given up. A text that was told in pieces has no row: the app makes
     one of the pieces, stamped with its own clock, and shows both where a row's time lies between the two."""
     row = _row(session, event, known)
@@ -262,7 +264,7 @@ def _end(session: SessionId, event: ev.Event) -> Fields:
     return _frame(session, event, "end", kind="stream_end")
 
 
-def _row(session: SessionId, event: ev.Event, known: Known) -> Slots:
+def _row(session: SessionId, event: ev.Event, known: RenderContext) -> Slots:
     row = row_of(session, event)
     if row is None:
         return ()
@@ -281,12 +283,12 @@ def _budget(session: SessionId, event: ev.Event) -> Slots:
     return ((AFTER, _frame(session, event, "status", kind="status", text="token_budget", tokenBudget=budget(tokens))),)
 
 
-def held(event: ev.Text | ev.Thinking | ev.ToolCalled) -> ev.Tokens | None:
+def held(event: ev.Text | ev.Thinking | ev.ToolCalled) -> ev.TokenCount | None:
     """What the conversation holds, where this event tells it."""
-    return None if event.subagent is not None or event.tokens == ev.Tokens() else event.tokens
+    return None if event.subagent is not None or event.tokens == ev.TokenCount() else event.tokens
 
 
-def budget(tokens: ev.Tokens) -> Fields:
+def budget(tokens: ev.TokenCount) -> Fields:
     cached = tokens.cache_read + tokens.cache_write
     return {
         "used": tokens.input + tokens.output + cached,
@@ -314,7 +316,7 @@ def _ended(session: SessionId, event: ev.TurnEnded) -> Slots:
     return (*cut, *told, end)
 
 
-def _asked_again(session: SessionId, seq: int, event: ev.TurnEnded, known: Known) -> Slots:
+def _asked_again(session: SessionId, seq: int, event: ev.TurnEnded, known: RenderContext) -> Slots:
     """With `complete` the app puts all cards away, also those of what goes on in the background."""
     waiting = [(name, asked.told) for name, asked in known.waiting.items() if asked.seq < seq]
     return [

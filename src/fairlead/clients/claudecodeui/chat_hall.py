@@ -33,7 +33,7 @@ def loading(current: int, total: int, project: str = "") -> bytes:
     return frame({"kind": "loading_progress", "phase": phase, "current": current, "total": total, **named})
 
 
-class ChatHall:
+class ChatSessionList:
     """Implements `model.halls.HallCodec`."""
 
     key = HALL
@@ -42,4 +42,4 @@ class ChatHall:
         return b"" if summary.archived else frame(upserted(summary, at))
 
 
-CODEC: Final = ChatHall()
+CODEC: Final = ChatSessionList()

@@ -31,7 +31,7 @@ class Rules(msgspec.Struct, frozen=True):
     deny: tuple[str, ...]
 
 
-class Say(msgspec.Struct, frozen=True):
+class SendMessage(msgspec.Struct, frozen=True):
     """A prompt. `mode`, `model`, `effort`: empty where the client leaves them as they are. `message`: the client's own
     id of it, by which a repeat is known. `uploads`: what the client says goes with it; which of them do is not for it
     to say."""
@@ -47,11 +47,11 @@ class Say(msgspec.Struct, frozen=True):
     uploads: tuple[Upload, ...] = ()
 
 
-class Stop(msgspec.Struct, frozen=True):
+class AbortRun(msgspec.Struct, frozen=True):
     session: SessionId
 
 
-class Join(msgspec.Struct, frozen=True):
+class SubscribeTo(msgspec.Struct, frozen=True):
     """`last`: the number of the last frame that the client has; 0: it has none. `stream`: whether it wants texts in
     pieces; None: while it looks at this session."""
 
@@ -60,13 +60,13 @@ class Join(msgspec.Struct, frozen=True):
     stream: bool | None = None
 
 
-class JoinAll(msgspec.Struct, frozen=True):
+class SubscribeToAll(msgspec.Struct, frozen=True):
     """The sessions of one subscribe, in its order. One whose name is none of ours is answered as unknown."""
 
-    sessions: tuple[Join, ...]
+    sessions: tuple[SubscribeTo, ...]
 
 
-class Decide(msgspec.Struct, frozen=True):
+class DecidePermission(msgspec.Struct, frozen=True):
     request: str
     allow: bool
     message: str = ""
@@ -74,7 +74,7 @@ class Decide(msgspec.Struct, frozen=True):
     remember: str = ""
 
 
-Said = Say | Stop | JoinAll | Decide
+Said = SendMessage | AbortRun | SubscribeToAll | DecidePermission
 
 
 class ChatError(BadRequest):
@@ -135,7 +135,7 @@ def read(data: bytes) -> Said | None:
         case "chat.send":
             return _say(message)
         case "chat.abort":
-            return Stop(_session(message, "chat.abort"))
+            return AbortRun(_session(message, "chat.abort"))
         case "chat.subscribe":
             return _join(message)
         case "chat.permission-response":
@@ -159,7 +159,7 @@ def _session(message: Mapping[str, Any], kind: str) -> SessionId:
     return SessionId(name.lower())
 
 
-def _say(message: Mapping[str, Any]) -> Say:
+def _say(message: Mapping[str, Any]) -> SendMessage:
     session, content, given = _session(message, "chat.send"), message.get("content"), message.get("options")
     options: Mapping[str, Any] = given if isinstance(given, dict) else {}
     mine = message.get("messageId")
@@ -168,7 +168,7 @@ def _say(message: Mapping[str, Any]) -> Say:
     uploads = named(options)
     if len(uploads) > FILES:
         raise ChatError("INTERNAL_ERROR", f"At most {FILES} files go with a message.", session)
-    return Say(
+    return SendMessage(
         session,
         content if isinstance(content, str) else "",
         mode=_mode(options),
@@ -207,17 +207,17 @@ def _chosen(given: Any) -> str:
     return "" if word == "default" else word
 
 
-def _join(message: Mapping[str, Any]) -> JoinAll | None:
+def _join(message: Mapping[str, Any]) -> SubscribeToAll | None:
     given = message.get("sessions")
     if not isinstance(given, list):
         return None
     found = [join for item in given if (join := _one(item)) is not None]
     if len(found) > MOST_SESSIONS:
         raise ChatError("INTERNAL_ERROR", f"One chat.subscribe names at most {MOST_SESSIONS} sessions.")
-    return JoinAll(tuple(found))
+    return SubscribeToAll(tuple(found))
 
 
-def _one(item: Any) -> Join | None:
+def _one(item: Any) -> SubscribeTo | None:
     if not isinstance(item, dict):
         return None
     name, last = item.get("sessionId"), item.get("lastSeq")
@@ -226,15 +226,15 @@ def _one(item: Any) -> Join | None:
     if not isinstance(last, int | float) or isinstance(last, bool) or not 0 <= last <= MOST_SEQ:
         last = 0
     stream = item.get("stream")
-    return Join(SessionId(name.strip().lower()), int(last), stream if isinstance(stream, bool) else None)
+    return SubscribeTo(SessionId(name.strip().lower()), int(last), stream if isinstance(stream, bool) else None)
 
 
-def _decide(message: Mapping[str, Any]) -> Decide | None:
+def _decide(message: Mapping[str, Any]) -> DecidePermission | None:
     request, words, given = message.get("requestId"), message.get("message"), message.get("updatedInput")
     remember = message.get("rememberEntry")
     if not isinstance(request, str) or not request:
         return None
-    return Decide(
+    return DecidePermission(
         request,
         bool(message.get("allow")),
         words if isinstance(words, str) else "",

@@ -3,15 +3,15 @@
 from msgspec import structs
 
 from fairlead.clients.claudecodeui.attachments import content
-from fairlead.clients.claudecodeui.chat_messages import Decide, Say
+from fairlead.clients.claudecodeui.chat_messages import DecidePermission, SendMessage
 from fairlead.model import commands as cmd
 from fairlead.model import events as ev
 from fairlead.model import queries as q
 from fairlead.model.ids import MessageId, RequestId
-from fairlead.model.uploads import Taken
+from fairlead.model.uploads import StoredUploads
 
 
-def wishes(asked: Say, now: cmd.Settings) -> list[cmd.Command]:
+def wishes(asked: SendMessage, now: cmd.Settings) -> list[cmd.Command]:
     """To be done one after the other; the prompt comes when all is so."""
     session = asked.session
     steps: list[cmd.Command] = []
@@ -26,7 +26,7 @@ def wishes(asked: Say, now: cmd.Settings) -> list[cmd.Command]:
     return steps
 
 
-def prompt(asked: Say, taken: tuple[Taken, ...]) -> cmd.Send:
+def prompt(asked: SendMessage, taken: tuple[StoredUploads, ...]) -> cmd.Send:
     return cmd.Send(
         session=asked.session,
         content=content(asked.text, taken),
@@ -35,10 +35,10 @@ def prompt(asked: Say, taken: tuple[Taken, ...]) -> cmd.Send:
     )
 
 
-def decision(given: Decide, pending: q.PendingView) -> cmd.Answer:
+def decision(given: DecidePermission, pending: q.PendingView) -> cmd.AnswerPermission:
     question = isinstance(ev.decode(pending.event), ev.QuestionAsked)
     answers = (given.input or {}).get("answers") if question else None
-    return cmd.Answer(
+    return cmd.AnswerPermission(
         session=pending.session,
         request=RequestId(given.request),
         behavior="allow" if given.allow else "deny",

@@ -14,7 +14,7 @@ from fairlead.model.policy import PermissionMode
 from fairlead.model.requests import Response
 from fairlead.model.routes import Request, Steps, json_response
 from fairlead.model.store import Summary
-from fairlead.model.surroundings import ReadSurroundings, Surroundings
+from fairlead.model.surroundings import ReadSessionChoices, SessionChoices
 
 DEFAULT: Final = "default"
 MODELS: Final = ((DEFAULT, "Default"), ("sonnet", "Sonnet"), ("opus", "Opus"), ("haiku", "Haiku"))
@@ -68,7 +68,7 @@ def models(request: Request) -> Steps:
 
 
 def capabilities(request: Request) -> Steps:
-    around: Surroundings = yield ReadSurroundings()
+    around: SessionChoices = yield ReadSessionChoices()
     own = {
         "provider": PROVIDER,
         "permissionModes": [mode for mode in OFFERED if mode in around.modes],
@@ -120,8 +120,8 @@ def commands(request: Request) -> Steps:
     names: tuple[str, ...] = ()
     for summary in sorted(found, key=lambda one: one.cwd != wanted)[:ASKED]:
         try:
-            if (yield q.Whole(summary.session, wait=False)):
-                names = read_memory((yield q.ReadFold(summary.session, NAME))).commands
+            if (yield q.WaitLoaded(summary.session, wait=False)):
+                names = read_memory((yield q.ReadProjection(summary.session, NAME))).commands
         except NotFound:
             continue  # it went while we looked
         if names:

@@ -11,13 +11,13 @@ from typing import Any, Final
 import msgspec
 
 from fairlead.clients.claudecodeui import rows
-from fairlead.clients.claudecodeui.chat_frames import AFTER, Known, held, number, request_fields
+from fairlead.clients.claudecodeui.chat_frames import AFTER, RenderContext, held, number, request_fields
 from fairlead.clients.claudecodeui.places import Fields
 from fairlead.model import events as ev
 from fairlead.model.ids import SessionId
 from fairlead.model.moments import moment
 from fairlead.model.store import Entry
-from fairlead.model.views import Made, Replace, Row
+from fairlead.model.views import Made, NewRow, ReplaceRow
 
 NAME: Final = "claudecodeui.1"
 CALLS: Final = 256
@@ -33,7 +33,7 @@ _PASSED: Final = frozenset({"record", "text.delta", "thinking.delta", "input.del
 _encoder: Final = msgspec.json.Encoder()
 
 
-class Tool(msgspec.Struct):
+class HistoryTool(msgspec.Struct):
     """A subagent's call."""
 
     toolId: str
@@ -43,22 +43,22 @@ class Tool(msgspec.Struct):
     toolResult: Any = None
 
 
-class Call(msgspec.Struct):
+class HistoryCall(msgspec.Struct):
     """A call of the main thread, with its row as it is stored. `ended`: it has its result, and its subagent goes on."""
 
     row: bytes
-    tools: list[Tool] = []
+    tools: list[HistoryTool] = []
     ended: bool = False
 
 
-class Asked(msgspec.Struct):
+class HistoryRequest(msgspec.Struct):
     """A request that waits for a person, as `chat_subscribed` tells it."""
 
     told: Any
     at: int
 
 
-class Memory(msgspec.Struct):
+class HistoryMemory(msgspec.Struct):
     session: str = ""
     """Our id of it, by whichever it was asked for."""
     seq: int = 0
@@ -70,10 +70,10 @@ class Memory(msgspec.Struct):
     queued: dict[str, None] = {}
     last: int = 0
     """The number of the last frame of a run, or one between it and the next."""
-    pending: dict[str, Asked] = {}
-    calls: dict[str, Call] = {}
-    known: Known = msgspec.field(default_factory=Known)
-    tokens: ev.Tokens | None = None
+    pending: dict[str, HistoryRequest] = {}
+    calls: dict[str, HistoryCall] = {}
+    known: RenderContext = msgspec.field(default_factory=RenderContext)
+    tokens: ev.TokenCount | None = None
     """What the conversation held when the agent said it last."""
     commands: tuple[str, ...] = ()
     """Slash commands that the agent said it has."""
@@ -83,19 +83,19 @@ class Memory(msgspec.Struct):
         return self.running or bool(self.queued)
 
 
-_decoder: Final = msgspec.msgpack.Decoder(Memory)
+_decoder: Final = msgspec.msgpack.Decoder(HistoryMemory)
 
 
-def read_memory(data: bytes) -> Memory:
+def read_memory(data: bytes) -> HistoryMemory:
     return _decoder.decode(data)
 
 
-class HistoryFold:
+class HistoryReducer:
     """Implements `model.views.Fold`."""
 
     def __init__(self, session: SessionId) -> None:
         self._session = session
-        self._memory = Memory(session)
+        self._memory = HistoryMemory(session)
 
     def snapshot(self) -> bytes:
         return msgspec.msgpack.encode(self._memory)
@@ -131,8 +131,8 @@ class HistoryFold:
                 memory.queued[event.message] = None
             case ev.MessageDequeued() | ev.MessageCancelled():
                 memory.queued.pop(event.message, None)
-            case ev.PermissionAsked() | ev.QuestionAsked() | ev.PlanProposed():
-                memory.pending[event.request] = Asked(request_fields(event), event.at)
+            case ev.PermissionRequested() | ev.QuestionAsked() | ev.PlanProposed():
+                memory.pending[event.request] = HistoryRequest(request_fields(event), event.at)
             case ev.PermissionResolved() | ev.PermissionCancelled():
                 memory.pending.pop(event.request, None)
             case ev.Text() | ev.Thinking() | ev.ToolCalled():
@@ -161,10 +161,10 @@ class HistoryFold:
             return ()
         data = rows.encoded(row)
         if isinstance(event, ev.ToolCalled):
-            self._memory.calls[event.call] = Call(data)
+            self._memory.calls[event.call] = HistoryCall(data)
             if len(self._memory.calls) > CALLS:
                 del self._memory.calls[next(iter(self._memory.calls))]
-        return (Row(data, row["id"]),)
+        return (NewRow(data, row["id"]),)
 
     def _result(self, event: ev.ToolEnded) -> Sequence[Made]:
         call = self._memory.calls.get(event.call)
@@ -184,14 +184,14 @@ class HistoryFold:
         del self._memory.calls[event.call]
         return (self._with(call, {}),) if call.tools else ()
 
-    def _with(self, call: Call, more: Fields) -> Replace:
+    def _with(self, call: HistoryCall, more: Fields) -> ReplaceRow:
         row: Fields = msgspec.json.decode(call.row)
         row |= more
         if call.tools:
             row["subagentTools"] = msgspec.to_builtins(call.tools)
         data = rows.encoded(row)
         call.row = data
-        return Replace(row["id"], data)
+        return ReplaceRow(row["id"], data)
 
     def _glimpse(self, event: ev.Event) -> None:
         """A subagent's calls, for the call that started it."""
@@ -200,7 +200,7 @@ class HistoryFold:
             return
         if isinstance(event, ev.ToolCalled):
             given = event.input if len(_encoder.encode(event.input)) <= CUT else {}
-            call.tools.append(Tool(event.call, event.name, given, moment(event.at)))
+            call.tools.append(HistoryTool(event.call, event.name, given, moment(event.at)))
             del call.tools[:-TOOLS]
         elif isinstance(event, ev.ToolEnded):
             for tool in call.tools:
@@ -209,10 +209,10 @@ class HistoryFold:
                     tool.toolResult = {"content": content, "isError": event.is_error}
 
 
-class HistoryView:
+class HistoryProjection:
     """Implements `model.views.View`."""
 
     name = NAME
 
-    def fold(self, session: SessionId) -> HistoryFold:
-        return HistoryFold(session)
+    def fold(self, session: SessionId) -> HistoryReducer:
+        return HistoryReducer(session)

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from fairlead.clients.claudecodeui.chat_frames import budget, held
-from fairlead.clients.claudecodeui.history import NAME, HistoryFold, read_memory
+from fairlead.clients.claudecodeui.history import NAME, HistoryReducer, read_memory
 from fairlead.clients.claudecodeui.rest import not_found, refused
 from fairlead.model import events as ev
 from fairlead.model import queries as q
@@ -16,7 +16,7 @@ from fairlead.model.ids import SessionId, is_uuid
 from fairlead.model.requests import Response
 from fairlead.model.routes import Param, Request, Route, Steps
 from fairlead.model.store import Entry, RowPage
-from fairlead.model.views import Replace, Row
+from fairlead.model.views import NewRow, ReplaceRow
 
 MOST: Final = 32 << 20
 """Bytes of one answer: whoever asks for all of a long history gets the last of it, and is told that there is more."""
@@ -36,13 +36,13 @@ def messages(request: Request) -> Steps:
     limit, offset = _whole(request, "limit"), _whole(request, "offset") or 0
     try:
         # A long file is still being read when its session is open already, from its beginning.
-        if limit and not offset and not (yield q.Whole(session, wait=False)):
-            glance: q.GlancePage = yield q.Glance(session, max(GLANCED, 4 * limit))
+        if limit and not offset and not (yield q.WaitLoaded(session, wait=False)):
+            glance: q.TranscriptPreview = yield q.PreviewTranscript(session, max(GLANCED, 4 * limit))
             rows = last_rows(session, glance)
             if len(rows) >= limit:
                 tokens = last_held(glance)
                 return _page(rows[-limit:], len(rows) + 1, more=True, offset=0, limit=limit, tokens=tokens)
-        yield q.Whole(session)
+        yield q.WaitLoaded(session)
         head: RowPage = yield q.ReadRows(session, NAME, limit=1)
         total = head.head
         end = max(total - offset, 0)
@@ -58,24 +58,24 @@ def messages(request: Request) -> Steps:
             wanted -= len(page.rows)
             end = page.rows[0].ordinal - 1
         # Its app takes the newest page's word for what the context holds, and the lack of one for nothing.
-        tokens = None if offset else read_memory((yield q.ReadFold(session, NAME))).tokens
+        tokens = None if offset else read_memory((yield q.ReadProjection(session, NAME))).tokens
     except NotFound:
         return not_found(name)
     return _page(found, total, more=end > 0, offset=offset, limit=limit, tokens=tokens)
 
 
-def last_rows(session: SessionId, page: q.GlancePage) -> list[bytes]:
+def last_rows(session: SessionId, page: q.TranscriptPreview) -> list[bytes]:
     """The end of a session's file as rows; a call whose beginning is not there has none."""
-    fold, table = HistoryFold(session), dict[str, bytes]()
+    fold, table = HistoryReducer(session), dict[str, bytes]()
     for number, line in enumerate(page.events, 1):
         event = ev.decode(line)
         for made in fold.step(Entry(number, number - 1, event.at, ev.kind_of(event), bytes(line))):
-            if isinstance(made, Row | Replace):
+            if isinstance(made, NewRow | ReplaceRow):
                 table[made.key] = made.data
     return list(table.values())
 
 
-def last_held(page: q.GlancePage) -> ev.Tokens | None:
+def last_held(page: q.TranscriptPreview) -> ev.TokenCount | None:
     """What the context holds, by the end of a session's file."""
     for line in reversed(page.events):
         event = ev.decode(line)
@@ -85,7 +85,13 @@ def last_held(page: q.GlancePage) -> ev.Tokens | None:
 
 
 def _page(
-    rows: Sequence[bytes], total: int, *, more: bool, offset: int, limit: int | None, tokens: ev.Tokens | None = None
+    rows: Sequence[bytes],
+    total: int,
+    *,
+    more: bool,
+    offset: int,
+    limit: int | None,
+    tokens: ev.TokenCount | None = None,
 ) -> Response:
     place = (total, b"true" if more else b"false", offset, b"null" if limit is None else b"%d" % limit)
     told = b'"total":%d,"hasMore":%s,"offset":%d,"limit":%s' % place

@@ -11,7 +11,7 @@ from urllib.parse import unquote_plus
 import msgspec
 
 from fairlead.clients.claudecodeui.rest import SMALL, route
-from fairlead.clients.claudecodeui.unknown import Nothing
+from fairlead.clients.claudecodeui.unknown import RejectSocket
 from fairlead.model.errors import FairleadError, NotAllowed, NotFound
 from fairlead.model.plugins import (
     CallPlugin,
@@ -24,11 +24,11 @@ from fairlead.model.plugins import (
 )
 from fairlead.model.requests import Head
 from fairlead.model.routes import METHODS, FileStream, Request, Response, Steps, json_response
-from fairlead.model.sockets import Agreed, Check, HangUp, Opening, PassOn, SocketRoute
+from fairlead.model.sockets import AcceptedSubprotocol, AttachProxy, Check, CloseSocket, Handshake, SocketRoute
 
-INVALID_NAME: Final = HangUp(4400, "Invalid plugin name")
-NOT_RUNNING: Final = HangUp(4404, "Plugin not running")
-UPSTREAM_ERROR: Final = HangUp(4502, "Upstream error")
+INVALID_NAME: Final = CloseSocket(4400, "Invalid plugin name")
+NOT_RUNNING: Final = CloseSocket(4404, "Plugin not running")
+UPSTREAM_ERROR: Final = CloseSocket(4502, "Upstream error")
 
 _NAME: Final = re.compile(r"[a-zA-Z0-9_-]+")
 _OURS: Final = frozenset({"token", "ticket"})
@@ -42,10 +42,10 @@ class _EnableBody(msgspec.Struct, frozen=True):
     enabled: bool
 
 
-def join(opening: Opening) -> Check:
+def join(opening: Handshake) -> Check:
     name = opening.params["name"]
     if not _NAME.fullmatch(name):
-        return Agreed((INVALID_NAME,))
+        return AcceptedSubprotocol((INVALID_NAME,))
     head = opening.head
     wanted = JoinPlugin(
         name=name, query=passed_query(head.query), headers=passed_headers(head), subprotocols=offered(head)
@@ -53,10 +53,10 @@ def join(opening: Opening) -> Check:
     try:
         joined: PluginSocket = yield wanted
     except NotFound:
-        return Agreed((NOT_RUNNING,))
+        return AcceptedSubprotocol((NOT_RUNNING,))
     except FairleadError:
-        return Agreed((UPSTREAM_ERROR,))
-    return Agreed((PassOn(joined.relay),), joined.subprotocol)
+        return AcceptedSubprotocol((UPSTREAM_ERROR,))
+    return AcceptedSubprotocol((AttachProxy(joined.relay),), joined.subprotocol)
 
 
 def passed_query(query: str) -> str:
@@ -138,7 +138,7 @@ SOCKET: Final = SocketRoute(
     access="terminal",
     name="claudecodeui.plugin",
     # What is done with it is known before it is open.
-    open=lambda opening: Nothing(),
+    open=lambda opening: RejectSocket(),
     about="The socket of a plugin's server, as it is.",
     check=join,
 )

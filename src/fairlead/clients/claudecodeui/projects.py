@@ -11,10 +11,17 @@ from fairlead.clients.claudecodeui.places import PROVIDER, Fields, project_field
 from fairlead.clients.claudecodeui.rest import SMALL, bounds, ok, refused, route
 from fairlead.model import queries as q
 from fairlead.model.errors import NotFound
-from fairlead.model.halls import TellHall
+from fairlead.model.halls import Broadcast
 from fairlead.model.routes import Param, Request, Steps, json_response
 from fairlead.model.store import Summary
-from fairlead.model.surroundings import UNMARKED, FolderMarks, ListFolder, MarkFolder, ReadSurroundings, Surroundings
+from fairlead.model.surroundings import (
+    UNMARKED,
+    FolderMarks,
+    ListFolder,
+    MarkFolder,
+    ReadSessionChoices,
+    SessionChoices,
+)
 
 PATH: Final = "/api/projects"
 ONE: Final = f"{PATH}/{{project}}"
@@ -25,7 +32,7 @@ SESSIONS: Final = 20
 MOST: Final = 200
 
 
-class Renamed(msgspec.Struct, frozen=True):
+class ProjectName(msgspec.Struct, frozen=True):
     displayName: str = ""
 
 
@@ -49,7 +56,7 @@ def _by_folder() -> Any:
     for summary in (yield from q.every_session()):
         if summary.cwd:
             found.setdefault(summary.cwd, []).append(summary)
-    around: Surroundings = yield ReadSurroundings()
+    around: SessionChoices = yield ReadSessionChoices()
     for folder in (*around.folders, *around.roots):
         found.setdefault(folder, [])
     return found, around.marks
@@ -67,7 +74,7 @@ def folder_of(project: str) -> Any:
 
 def projects(request: Request) -> Steps:
     """Told to all chat sockets twice, however many there are: that it begins, and that it is complete."""
-    yield TellHall(HALL, loading(0, 1))
+    yield Broadcast(HALL, loading(0, 1))
     found: dict[str, list[Summary]]
     found, marks = yield from _by_folder()
     told = [
@@ -75,7 +82,7 @@ def projects(request: Request) -> Steps:
         for path, sessions in found.items()
         if not marks.get(path, UNMARKED).archived
     ]
-    yield TellHall(HALL, loading(len(told), len(told)))
+    yield Broadcast(HALL, loading(len(told), len(told)))
     return json_response(told)
 
 
@@ -116,7 +123,7 @@ def archived(request: Request) -> Steps:
 def _marked(request: Request, change: Callable[[FolderMarks], FolderMarks]) -> Any:
     """Steps: the marks of the project that the path names, changed for the asking user."""
     folder: str = yield from folder_of(request.params["project"])
-    around: Surroundings = yield ReadSurroundings()
+    around: SessionChoices = yield ReadSessionChoices()
     marks = change(around.marks.get(folder, UNMARKED))
     yield MarkFolder(folder, marks)
     return marks
@@ -128,7 +135,7 @@ def star(request: Request) -> Steps:
 
 
 def rename(request: Request) -> Steps:
-    name = " ".join(request.json(Renamed).displayName.split())[:NAME]
+    name = " ".join(request.json(ProjectName).displayName.split())[:NAME]
     yield from _marked(request, lambda old: structs.replace(old, name=name))
     return json_response({"success": True})
 

@@ -17,7 +17,7 @@ from fairlead.model.ids import SessionId
 from fairlead.model.moments import moment
 from fairlead.model.requests import Response
 from fairlead.model.routes import Param, Request, Steps
-from fairlead.model.store import Hit, SessionFilter, SessionPage, Summary
+from fairlead.model.store import SearchHit, SessionFilter, SessionPage, Summary
 
 PATH: Final = "/api/providers/search/sessions"
 LIMIT: Final = 50
@@ -31,8 +31,8 @@ def search(request: Request) -> Steps:
         return refused(400, "QUERY_REQUIRED", "q must have the words to search for.")
     limit, _ = bounds(request, LIMIT, MOST)
     titles: SessionPage = yield q.ListSessions(SessionFilter(words=words, limit=limit))
-    hits: tuple[Hit, ...] = yield q.SearchText(words, limit=limit)
-    found: dict[str, dict[SessionId, list[Hit]]] = {}
+    hits: tuple[SearchHit, ...] = yield q.SearchText(words, limit=limit)
+    found: dict[str, dict[SessionId, list[SearchHit]]] = {}
     summaries: dict[SessionId, Summary] = {}
     for hit in hits:
         summary = summaries.get(hit.session) or (yield from _summary(hit.session))
@@ -65,13 +65,13 @@ def _project(path: str) -> Fields:
     return {"projectId": own["projectId"], "projectName": path, "projectDisplayName": own["displayName"]}
 
 
-def _session(summary: Summary, hits: list[Hit]) -> Fields:
+def _session(summary: Summary, hits: list[SearchHit]) -> Fields:
     title = listed(summary)["summary"]
     matches = [_match(hit) for hit in hits]
     return {"sessionId": summary.session, "provider": PROVIDER, "sessionSummary": title, "matches": matches}
 
 
-def _match(hit: Hit) -> Fields:
+def _match(hit: SearchHit) -> Fields:
     text, highlights = highlighted(hit.snippet)
     role = "user" if hit.kind == "user.message" else "assistant"
     told = {"role": role, "snippet": text, "highlights": highlights}

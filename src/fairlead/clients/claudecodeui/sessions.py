@@ -37,7 +37,7 @@ class NewSession(msgspec.Struct, frozen=True):
     initialMessage: str = ""
 
 
-class Renamed(msgspec.Struct, frozen=True):
+class SessionName(msgspec.Struct, frozen=True):
     summary: str = ""
 
 
@@ -72,7 +72,7 @@ def running(request: Request) -> Steps:
     told = []
     for summary in found:
         try:
-            if not (yield q.Whole(summary.session, wait=False)):
+            if not (yield q.WaitLoaded(summary.session, wait=False)):
                 continue  # its file is being read: what ran there is the past
             run = yield from _run(summary)
         except NotFound:
@@ -83,7 +83,7 @@ def running(request: Request) -> Steps:
 
 def _run(summary: Summary) -> Any:
     """When the run that goes on began, and the number of its last frame."""
-    memory = read_memory((yield q.ReadFold(summary.session, NAME)))
+    memory = read_memory((yield q.ReadProjection(summary.session, NAME)))
     first: q.EventPage = yield q.ReadEvents(summary.session, after=memory.run, limit=1)
     began = ev.decode(bytes(first.events[0])).at if first.events else summary.updated
     return {"startedAt": began, "lastSeq": memory.last}
@@ -139,16 +139,16 @@ def token_usage_1_36(request: Request) -> Steps:
 def _tokens(request: Request) -> Any:
     """Steps: what the last `token_budget` of the chat told."""
     session = named_session(request)
-    if (yield q.Whole(session, wait=False)):
-        tokens = read_memory((yield q.ReadFold(session, NAME))).tokens
+    if (yield q.WaitLoaded(session, wait=False)):
+        tokens = read_memory((yield q.ReadProjection(session, NAME))).tokens
     else:
         # Its file is long and still being read: the end of it says as much.
-        tokens = last_held((yield q.Glance(session, GLANCED)))
-    return budget(tokens or ev.Tokens())
+        tokens = last_held((yield q.PreviewTranscript(session, GLANCED)))
+    return budget(tokens or ev.TokenCount())
 
 
 def rename(request: Request) -> Steps:
-    title = request.json(Renamed).summary.strip()
+    title = request.json(SessionName).summary.strip()
     if not title or len(title) > TITLE:
         return refused(400, "INVALID_SUMMARY", f"summary has 1 to {TITLE} characters.")
     reply: cmd.Reply = yield cmd.Rename(session=named_session(request), title=title)
@@ -160,12 +160,12 @@ def delete(request: Request) -> Steps:
     """Out of the lists; for good only by `force`. The agent's own file stays in either case."""
     session: SessionId = named_session(request)
     force = flag(request, "force")
-    reply: cmd.Reply = yield cmd.Delete(session=session) if force else cmd.Archive(session=session)
+    reply: cmd.Reply = yield cmd.Delete(session=session) if force else cmd.ArchiveSession(session=session)
     return ok({"sessionId": reply.session, "action": "deleted" if force else "archived"})
 
 
 def restore(request: Request) -> Steps:
-    reply: cmd.Reply = yield cmd.Archive(session=named_session(request), archived=False)
+    reply: cmd.Reply = yield cmd.ArchiveSession(session=named_session(request), archived=False)
     return ok({"sessionId": reply.session, "isArchived": False})
 
 

@@ -11,11 +11,20 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from fairlead.model.agents import Exit
-from fairlead.model.errors import AgentGone, BadId, FairleadError, NotFound, OutsideRoots
+from fairlead.model.errors import AgentNotRunning, BadId, FairleadError, NotFound, OutsideRoots
 from fairlead.model.frames import text_frame
 from fairlead.model.handing import Handing
-from fairlead.model.sockets import Do, Opening, SocketRoute, Write
-from fairlead.model.terminals import Answer, FoundUrl, Keys, Output, Seated, Size, TakeDesk, Wanted
+from fairlead.model.sockets import Do, Handshake, SocketRoute, Write
+from fairlead.model.terminals import (
+    FoundUrl,
+    OpenLauncher,
+    ProgramAttached,
+    ProgramRequest,
+    Size,
+    TerminalOutput,
+    TerminalReply,
+    TypedKeys,
+)
 
 MESSAGE_LIMIT: Final = 1 << 20
 EARLY_BYTES: Final = 1 << 20
@@ -35,7 +44,7 @@ INVALID_PAYLOAD: Final = "Invalid websocket payload"
 INVALID_PATH: Final = "Invalid project path"
 INVALID_SESSION: Final = "Invalid session ID"
 _SESSION = re.compile(r"[a-zA-Z0-9_.\-:]{1,128}")
-_NOTHING: Final = Answer(b"")
+_NOTHING: Final = TerminalReply(b"")
 
 _Cells = Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)]
 
@@ -62,7 +71,7 @@ class ShellCodec:
 
     # --- what the client says
 
-    def read(self, data: bytes) -> Wanted | Keys | Size | Answer:
+    def read(self, data: bytes) -> ProgramRequest | TypedKeys | Size | TerminalReply:
         try:
             said = msgspec.json.decode(data)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -71,17 +80,17 @@ class ShellCodec:
             case {"type": "init"}:
                 return _wanted(said)
             case {"type": "input", "data": str(keys)}:
-                return Keys(keys.encode())
+                return TypedKeys(keys.encode())
             case {"type": "resize"}:
                 return Size(_cells(said.get("cols"), SIZE.columns), _cells(said.get("rows"), SIZE.rows))
             case {"type": str()}:
                 return _NOTHING
             case _:
-                return Answer(_output(_red(INVALID_PAYLOAD)))
+                return TerminalReply(_output(_red(INVALID_PAYLOAD)))
 
     # --- what it is told
 
-    def seated(self, seated: Seated) -> bytes:
+    def seated(self, seated: ProgramAttached) -> bytes:
         # What was announced before another program, or before this one was left, is announced again.
         self._told.clear()
         frames = b""
@@ -89,7 +98,7 @@ class ShellCodec:
             frames = _output(_line(33, f"[The session could not be resumed: {seated.lost}]"))
         return frames + _output(_line(36, _welcome(seated)))
 
-    def output(self, output: Output) -> bytes:
+    def output(self, output: TerminalOutput) -> bytes:
         frames = [_output(output.data.decode())] if output.data else []
         frames += [self._announced(found) for found in output.urls]
         return b"".join(frames)
@@ -111,7 +120,7 @@ class ShellCodec:
 
     def failed(self, error: FairleadError) -> bytes:
         """Keys that come too late are dropped in silence: the end is told for itself."""
-        return b"" if isinstance(error, AgentGone) else _error(error.message)
+        return b"" if isinstance(error, AgentNotRunning) else _error(error.message)
 
     def refused(self, error: FairleadError) -> bytes:
         match error:
@@ -128,9 +137,9 @@ class ShellCodec:
 class ShellConversation(Handing):
     """Gives the socket to a desk, which hears everything from then on."""
 
-    def __init__(self, opening: Opening) -> None:
+    def __init__(self, opening: Handshake) -> None:
         self._codec = ShellCodec()
-        super().__init__(TakeDesk(codec=self._codec), "shell", EARLY_BYTES)
+        super().__init__(OpenLauncher(codec=self._codec), "shell", EARLY_BYTES)
 
     def failed(self, tag: Any, error: FairleadError) -> Sequence[Do]:
         return (Write(self._codec.refused(error)),)
@@ -140,21 +149,21 @@ class ShellConversation(Handing):
         return self.received(data, text)
 
 
-def _wanted(said: dict[str, Any]) -> Wanted | Answer:
+def _wanted(said: dict[str, Any]) -> ProgramRequest | TerminalReply:
     try:
         init = msgspec.convert(said, _Init)
     except msgspec.ValidationError as error:
-        return Answer(_error(f"Invalid init: {error}"))
+        return TerminalReply(_error(f"Invalid init: {error}"))
     folder, session = init.projectPath or "", init.sessionId or ""
     if folder and (not folder.startswith("/") or "\0" in folder):
-        return Answer(_error(INVALID_PATH))
+        return TerminalReply(_error(INVALID_PATH))
     if session and _SESSION.fullmatch(session) is None:
-        return Answer(_error(INVALID_SESSION))
+        return TerminalReply(_error(INVALID_SESSION))
     command = init.initialCommand or ""
     resume = bool(init.hasSession and session)
     provider = init.provider or DEFAULT_PROVIDER
     plain = bool(init.isPlainShell) or provider == PLAIN or bool(command and not resume)
-    return Wanted(
+    return ProgramRequest(
         folder=folder,
         session=session,
         provider="" if plain else provider,
@@ -170,7 +179,7 @@ def _cells(given: Any, usual: int) -> int:
     return given if isinstance(given, int) and not isinstance(given, bool) else usual
 
 
-def _welcome(seated: Seated) -> str:
+def _welcome(seated: ProgramAttached) -> str:
     if seated.again:
         return "[Reconnected to existing session]"
     if not seated.provider:

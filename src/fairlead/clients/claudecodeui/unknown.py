@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from fairlead.model.errors import FairleadError
-from fairlead.model.sockets import Do, HangUp, SocketRoute
+from fairlead.model.sockets import CloseSocket, Do, SocketRoute
 
 NO_CODE: Final = 1005
 
 
-class Nothing:
+class RejectSocket:
     def opened(self) -> Sequence[Do]:
-        return (HangUp(NO_CODE, ""),)
+        return (CloseSocket(NO_CODE, ""),)
 
     def received(self, data: bytes, text: bool) -> Sequence[Do]:
         return ()
@@ -30,6 +30,6 @@ SOCKET: Final = SocketRoute(
     path="/{path...}",
     access="view",
     name="claudecodeui.unknown",
-    open=lambda opening: Nothing(),
+    open=lambda opening: RejectSocket(),
     about="Any other path: closed at once.",
 )

@@ -6,7 +6,7 @@ Each part declares its routes and sockets; they are joined here.
 from typing import Final
 
 from fairlead.clients.cognova import account, chat, conversations, notifications, resources, terminal
-from fairlead.clients.cognova.history import MessageView
+from fairlead.clients.cognova.history import MessageProjection
 from fairlead.model.routes import ClientProtocol
 
 PROTOCOL: Final = ClientProtocol(
@@ -14,6 +14,6 @@ PROTOCOL: Final = ClientProtocol(
     prefix="/cognova",
     routes=(*account.ROUTES, *conversations.ROUTES, *resources.ROUTES),
     sockets=(chat.SOCKET, notifications.SOCKET, *terminal.SOCKETS),
-    views=(MessageView(),),
+    views=(MessageProjection(),),
     door_login="basic",
 )

@@ -13,7 +13,16 @@ import msgspec
 
 from fairlead.clients.cognova import chat_frames as out
 from fairlead.clients.cognova.chat_frames import VARIANT, error_frame, frame, number
-from fairlead.clients.cognova.chat_messages import BadFrame, Decide, Join, Ping, Said, Say, Stop, read
+from fairlead.clients.cognova.chat_messages import (
+    AbortRun,
+    BadFrame,
+    DecidePermission,
+    Ping,
+    Said,
+    SendMessage,
+    SubscribeTo,
+    read,
+)
 from fairlead.clients.cognova.rest import TOKEN_HEADER
 from fairlead.model import commands as cmd
 from fairlead.model import events as ev
@@ -21,7 +30,7 @@ from fairlead.model import queries as q
 from fairlead.model.errors import FairleadError, NotFound
 from fairlead.model.gateway import Cursor
 from fairlead.model.ids import MessageId, RequestId, SessionId, session_id
-from fairlead.model.sockets import Do, Opening, Run, SocketRoute, Subscribe, Subscribed, Write
+from fairlead.model.sockets import Do, Handshake, Perform, SocketRoute, Subscribe, Subscribed, Write
 
 NOT_FOUND: Final = "Conversation not found"
 NOTHING_RUNS: Final = "No active session to interrupt"
@@ -30,10 +39,10 @@ WAITING: Final = 100
 TRIES: Final = 5
 """How often an interrupt may find its message on the way from the queue to the agent."""
 
-Asked = Say | Stop | Join
+Asked = SendMessage | AbortRun | SubscribeTo
 
 
-class Line:
+class SessionQueue:
     """What was asked of a conversation, the first of it being done. `joined`: this socket is a peer."""
 
     __slots__ = ("asked", "joined", "tries")
@@ -44,7 +53,7 @@ class Line:
         self.tries = 0
 
 
-class Joined(msgspec.Struct, frozen=True):
+class JoinedConversation(msgspec.Struct, frozen=True):
     """What a peer is told when it has joined: `status` of the conversation then, and frames before the log's own."""
 
     told: bytes = b""
@@ -56,9 +65,9 @@ class ChatConversation:
 
     __slots__ = ("_fresh", "_lines")
 
-    def __init__(self, opening: Opening) -> None:
+    def __init__(self, opening: Handshake) -> None:
         self._fresh = opening.fresh
-        self._lines: dict[SessionId, Line] = {}
+        self._lines: dict[SessionId, SessionQueue] = {}
 
     # --- the conversation's port
 
@@ -79,16 +88,16 @@ class ChatConversation:
         match tag:
             case ("create", session):
                 created = frame({"type": "chat:session_created", "conversationId": session})
-                return (Write(created), self._subscribe(session, Cursor(0), Joined()))
+                return (Write(created), self._subscribe(session, Cursor(0), JoinedConversation()))
             case ("place", session):
                 present = _present(session, answer)
                 if self._lines[session].joined:
                     # It has all up to here or on its way: to begin anew would tell some of it twice.
                     return (Write(_subscribed(session, "ok", None, answer.log_id, present)), *self._done(session))
                 return (self._subscribe(session, Cursor(answer.head, answer.log_id), present),)
-            case ("rest", session, Join() as join):
+            case ("rest", session, SubscribeTo() as join):
                 return (self._resume(session, join, answer),)
-            case ("joined", session, Joined() as joined):
+            case ("joined", session, JoinedConversation() as joined):
                 return self._joined(session, joined, answer)
             case ("send", session) | ("cancel", session):
                 done = self._done(session)
@@ -96,12 +105,12 @@ class ChatConversation:
             case ("interrupt", session):
                 state = answer.data or {}
                 if state.get("idle"):
-                    return (Run(("queue", session), q.ReadQueue(session), session),)
+                    return (Perform(("queue", session), q.ReadQueue(session), session),)
                 told = [_interrupted(session)] if state.get("background") else []
                 return [*told, *self._done(session)]
             case ("queue", session):
                 return self._withdraw(session, answer)
-            case ("whose", Decide() as given):
+            case ("whose", DecidePermission() as given):
                 return (_answer(given, answer.session),)
             case _:
                 return ()
@@ -127,21 +136,21 @@ class ChatConversation:
 
     def _act(self, said: Said) -> Sequence[Do]:
         match said:
-            case Say(conversation=None):
+            case SendMessage(conversation=None):
                 # Its line is new: nobody knows this id yet.
                 return self._ask(session_id(self._fresh()), said)
-            case Say(conversation=session) | Stop(conversation=session) | Join(conversation=session):
+            case SendMessage(conversation=session) | AbortRun(conversation=session) | SubscribeTo(conversation=session):
                 assert session is not None
                 return self._ask(session, said)
-            case Decide():
-                return (Run(("whose", said), q.FindPermission(said.request), said.request),)
+            case DecidePermission():
+                return (Perform(("whose", said), q.FindPermission(said.request), said.request),)
             case Ping():
                 return (Write(frame({"type": "pong"})),)
             case _:
                 assert_never(said)
 
     def _ask(self, session: SessionId, asked: Asked) -> Sequence[Do]:
-        line = self._lines.setdefault(session, Line())
+        line = self._lines.setdefault(session, SessionQueue())
         if len(line.asked) >= WAITING:
             return (Write(error_frame(f"{WAITING} messages of yours wait already: wait for the agent.", session)),)
         line.asked.append(asked)
@@ -153,19 +162,19 @@ class ChatConversation:
         line.tries = 0
         asked = line.asked[0]
         match asked:
-            case Say():
+            case SendMessage():
                 if line.joined:
-                    return (Run(("send", session), cmd.Send(session=session, content=asked.content), session),)
+                    return (Perform(("send", session), cmd.Send(session=session, content=asked.content), session),)
                 if asked.conversation is None:
-                    return (Run(("create", session), cmd.Create(session=session, title=asked.title), session),)
-                return (Run(("place", session), q.GetSession(session), session),)
-            case Join(last=None):
-                return (Run(("place", session), q.GetSession(session), session),)
-            case Join():
+                    return (Perform(("create", session), cmd.Create(session=session, title=asked.title), session),)
+                return (Perform(("place", session), q.GetSession(session), session),)
+            case SubscribeTo(last=None):
+                return (Perform(("place", session), q.GetSession(session), session),)
+            case SubscribeTo():
                 # A connection may end between two frames of one entry.
                 step = q.ReadEvents(session, max((asked.last or 0) // out.FRAMES - 1, 0), 1)
-                return (Run(("rest", session, asked), step, session),)
-            case Stop():
+                return (Perform(("rest", session, asked), step, session),)
+            case AbortRun():
                 return self._interrupt(session)
             case _:
                 assert_never(asked)
@@ -181,52 +190,52 @@ class ChatConversation:
 
     # --- peers
 
-    def _subscribe(self, session: SessionId, cursor: Cursor, joined: Joined) -> Subscribe:
+    def _subscribe(self, session: SessionId, cursor: Cursor, joined: JoinedConversation) -> Subscribe:
         return Subscribe(("joined", session, joined), session, cursor, VARIANT)
 
-    def _resume(self, session: SessionId, join: Join, page: q.EventPage) -> Subscribe:
+    def _resume(self, session: SessionId, join: SubscribeTo, page: q.EventPage) -> Subscribe:
         assert join.last is not None
         seq, told = divmod(join.last, out.FRAMES)
         rest = b""
         if page.events and _seq(page.events[0]) == seq:
             frames = out.numbered(session, seq, ev.decode(page.events[0]))
             rest = b"".join(map(frame, frames[told + 1 :]))
-        return self._subscribe(session, Cursor(seq, join.log_id), Joined(rest))
+        return self._subscribe(session, Cursor(seq, join.log_id), JoinedConversation(rest))
 
-    def _joined(self, session: SessionId, joined: Joined, answer: Subscribed) -> Sequence[Do]:
+    def _joined(self, session: SessionId, joined: JoinedConversation, answer: Subscribed) -> Sequence[Do]:
         line = self._lines[session]
         line.joined = True
         asked = line.asked[0]
-        if isinstance(asked, Say):
+        if isinstance(asked, SendMessage):
             return (*([Write(joined.told)] if joined.told else ()), *self._begin(session))
-        assert isinstance(asked, Join)
+        assert isinstance(asked, SubscribeTo)
         ok = answer.verdict == "ok"
         place = number(answer.head) if asked.last is None else asked.last if ok else 0
-        told = joined if ok else Joined()
+        told = joined if ok else JoinedConversation()
         return (Write(_subscribed(session, answer.verdict, place, answer.log_id, told)), *self._done(session))
 
     # --- interrupts
 
     def _interrupt(self, session: SessionId) -> Sequence[Do]:
         self._lines[session].tries += 1
-        return (Run(("interrupt", session), cmd.Interrupt(session=session), session),)
+        return (Perform(("interrupt", session), cmd.Interrupt(session=session), session),)
 
     def _withdraw(self, session: SessionId, queue: Sequence[q.QueuedView]) -> Sequence[Do]:
         """No turn runs. A message whose agent is being started is taken back; it never reaches the agent."""
         if not queue:
             return (Write(error_frame(NOTHING_RUNS, session)), *self._done(session))
         step = cmd.CancelMessage(session=session, message=MessageId(queue[0].message))
-        return (Run(("cancel", session), step, session),)
+        return (Perform(("cancel", session), step, session),)
 
 
-def _present(session: SessionId, view: q.SessionView) -> Joined:
+def _present(session: SessionId, view: q.SessionView) -> JoinedConversation:
     """What somebody who comes now must know: what waits for a person."""
     waiting = [out.numbered(session, item.seq, ev.decode(item.event)) for item in view.pending]
     told = b"".join(frame(message) for messages in waiting for message in messages)
-    return Joined(told, "streaming" if view.turn is not None else "idle")
+    return JoinedConversation(told, "streaming" if view.turn is not None else "idle")
 
 
-def _subscribed(session: SessionId, verdict: str, place: int | None, log_id: str, joined: Joined) -> bytes:
+def _subscribed(session: SessionId, verdict: str, place: int | None, log_id: str, joined: JoinedConversation) -> bytes:
     """`place`: what comes next is what follows it; None: it goes on as it was."""
     told: out.Frame = {"type": "chat:subscribed", "conversationId": session, "verdict": verdict, "logId": log_id}
     if place is not None:
@@ -240,14 +249,14 @@ def _interrupted(session: SessionId) -> Write:
     return Write(frame({"type": "chat:interrupted", "conversationId": session}))
 
 
-def _answer(given: Decide, session: SessionId) -> Run:
-    step = cmd.Answer(
+def _answer(given: DecidePermission, session: SessionId) -> Perform:
+    step = cmd.AnswerPermission(
         session=session,
         request=RequestId(given.request),
         behavior="allow" if given.allow else "deny",
         message=given.message,
     )
-    return Run(("decide", session), step, given.request)
+    return Perform(("decide", session), step, given.request)
 
 
 def _words(error: FairleadError) -> str:

@@ -14,7 +14,7 @@ from fairlead.model import events as ev
 from fairlead.model.frames import text_frame
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Entry
-from fairlead.model.streaming import Pieces, streamed
+from fairlead.model.streaming import DeltaProgress, streamed
 
 FRAMES: Final = 64
 """Numbers that an entry's frames have for themselves (design: views)."""
@@ -43,7 +43,7 @@ def number(seq: int, place: int = FRAMES - 1) -> int:
     return seq * FRAMES + place
 
 
-class ChatVariant(msgspec.Struct, frozen=True):
+class ChatEncoder(msgspec.Struct, frozen=True):
     """Implements `model.gateway.Variant` and `Continuing`."""
 
     def encode(self, session: SessionId, entry: Entry) -> bytes:
@@ -56,18 +56,18 @@ class ChatVariant(msgspec.Struct, frozen=True):
     def signal(self, session: SessionId, kind: str, name: str, data: Any) -> bytes:
         return b""
 
-    def reading(self, position: int, frame: int) -> "ChatReading":
-        return ChatReading(position)
+    def reading(self, position: int, frame: int) -> "ChatCatchUp":
+        return ChatCatchUp(position)
 
 
-VARIANT: Final = ChatVariant()
+VARIANT: Final = ChatEncoder()
 
 
-class ChatReading:
+class ChatCatchUp:
     """Implements `model.gateway.Reading`."""
 
     def __init__(self, position: int) -> None:
-        self._pieces = Pieces(position)
+        self._pieces = DeltaProgress(position)
 
     def encode(self, session: SessionId, entry: Entry) -> bytes:
         if entry.kind in _SILENT:
@@ -117,9 +117,9 @@ def frames_of(event: ev.Event, told: int = 0) -> Sequence[Frame]:
             )
         case ev.TurnEnded():
             return _ended(event)
-        case ev.Failure(turn=None):
+        case ev.ErrorRaised(turn=None):
             return ({"type": "chat:error", "message": event.message},)
-        case ev.PermissionAsked() | ev.QuestionAsked() | ev.PlanProposed():
+        case ev.PermissionRequested() | ev.QuestionAsked() | ev.PlanProposed():
             return (request_frame(event),)
         case ev.PermissionResolved(asked=True):
             settled = {"allow": event.behavior == "allow", "by": event.by or event.how}
@@ -130,7 +130,7 @@ def frames_of(event: ev.Event, told: int = 0) -> Sequence[Frame]:
         case (
             ev.TextDelta()
             | ev.Text()
-            | ev.Failure()
+            | ev.ErrorRaised()
             | ev.PermissionResolved()
             | ev.SessionOpened()
             | ev.SessionResumed()
@@ -140,8 +140,8 @@ def frames_of(event: ev.Event, told: int = 0) -> Sequence[Frame]:
             | ev.AgentStarted()
             | ev.AgentReady()
             | ev.AgentExited()
-            | ev.HandOverAsked()
-            | ev.HandOverSettled()
+            | ev.HandoverRequested()
+            | ev.HandoverSettled()
             | ev.UserMessage()
             | ev.ThinkingDelta()
             | ev.Thinking()
@@ -159,16 +159,16 @@ def frames_of(event: ev.Event, told: int = 0) -> Sequence[Frame]:
             | ev.MessageDequeued()
             | ev.MessageCancelled()
             | ev.MessageMoved()
-            | ev.InterruptAsked()
+            | ev.InterruptRequested()
             | ev.Rewound()
-            | ev.RecordKept()
+            | ev.RecordStored()
         ):
             return ()
         case _:
             assert_never(event)
 
 
-def request_frame(event: ev.PermissionAsked | ev.QuestionAsked | ev.PlanProposed) -> Frame:
+def request_frame(event: ev.PermissionRequested | ev.QuestionAsked | ev.PlanProposed) -> Frame:
     asked = {"requestId": event.request, "toolName": event.tool, "input": event.input}
     return {"type": "chat:permission_request", **asked}
 

@@ -28,7 +28,7 @@ MOST_SEQ: Final = 2**53
 """Beyond it a number of JavaScript is not exact."""
 
 
-class Say(msgspec.Struct, frozen=True):
+class SendMessage(msgspec.Struct, frozen=True):
     """A message; without a conversation it begins one, with this title."""
 
     conversation: SessionId | None
@@ -36,11 +36,11 @@ class Say(msgspec.Struct, frozen=True):
     title: str
 
 
-class Stop(msgspec.Struct, frozen=True):
+class AbortRun(msgspec.Struct, frozen=True):
     conversation: SessionId
 
 
-class Join(msgspec.Struct, frozen=True):
+class SubscribeTo(msgspec.Struct, frozen=True):
     """`last`: the number of the last frame that the client has; None: from now on."""
 
     conversation: SessionId
@@ -48,7 +48,7 @@ class Join(msgspec.Struct, frozen=True):
     log_id: str = ""
 
 
-class Decide(msgspec.Struct, frozen=True):
+class DecidePermission(msgspec.Struct, frozen=True):
     request: str
     allow: bool
     message: str = ""
@@ -58,7 +58,7 @@ class Ping(msgspec.Struct, frozen=True):
     pass
 
 
-Said = Say | Stop | Join | Decide | Ping
+Said = SendMessage | AbortRun | SubscribeTo | DecidePermission | Ping
 
 
 class BadFrame(BadRequest):
@@ -83,7 +83,7 @@ def read(data: bytes) -> Said | None:
         case "chat:send":
             return _say(message)
         case "chat:interrupt":
-            return Stop(_conversation(message))
+            return AbortRun(_conversation(message))
         case "chat:subscribe":
             return _join(message)
         case "chat:permission_response":
@@ -104,7 +104,7 @@ def _conversation(message: Mapping[str, Any]) -> SessionId:
     return conversation_id(message.get("conversationId"))
 
 
-def _say(message: Mapping[str, Any]) -> Say:
+def _say(message: Mapping[str, Any]) -> SendMessage:
     given = message.get("conversationId")
     conversation = None if given is None or given == "" else conversation_id(given)
     about, text = conversation or "", message.get("message")
@@ -116,7 +116,7 @@ def _say(message: Mapping[str, Any]) -> Say:
         raise BadFrame(NO_MESSAGE, about)
     words = [TextBlock(text)] if text.strip() else []
     title = text.strip()[:TITLE_LENGTH] or ("File attachment" if documents else "Image message")
-    return Say(conversation, (*images, *documents, *words), title)
+    return SendMessage(conversation, (*images, *documents, *words), title)
 
 
 def _items(given: Any, wrong: str, about: str) -> list[Any]:
@@ -167,16 +167,16 @@ def _is_base64(data: Any) -> bool:
     return True
 
 
-def _join(message: Mapping[str, Any]) -> Join:
+def _join(message: Mapping[str, Any]) -> SubscribeTo:
     conversation = _conversation(message)
     last, log_id = message.get("lastSeq"), message.get("logId")
     if last is not None and (not isinstance(last, int) or isinstance(last, bool) or not 0 <= last <= MOST_SEQ):
         raise BadFrame(BAD_PLACE, conversation)
-    return Join(conversation, last, log_id if isinstance(log_id, str) else "")
+    return SubscribeTo(conversation, last, log_id if isinstance(log_id, str) else "")
 
 
-def _decide(message: Mapping[str, Any]) -> Decide:
+def _decide(message: Mapping[str, Any]) -> DecidePermission:
     request, allow, words = message.get("requestId"), message.get("allow"), message.get("message")
     if not isinstance(request, str) or not request or not isinstance(allow, bool):
         raise BadFrame(BAD_ANSWER)
-    return Decide(request, allow, words if isinstance(words, str) else "")
+    return DecidePermission(request, allow, words if isinstance(words, str) else "")

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
-from fairlead.clients.cognova.history import NAME, Counted, MessageRenderer, read_counted
+from fairlead.clients.cognova.history import NAME, MessageCount, MessageRenderer, read_counted
 from fairlead.clients.cognova.rest import TOKEN_HEADER, data, problem, worded
 from fairlead.model import commands as cmd
 from fairlead.model import queries as q
@@ -25,11 +25,11 @@ PATH: Final = "/api/conversations"
 ONE: Final = f"{PATH}/{{conversation}}"
 
 
-class Titled(msgspec.Struct, frozen=True):
+class TitleBody(msgspec.Struct, frozen=True):
     title: str = ""
 
 
-class Shown(msgspec.Struct, frozen=True, kw_only=True):
+class ConversationMessages(msgspec.Struct, frozen=True, kw_only=True):
     """A conversation as lists have it. `sdkSessionId` is the agent's own id of it, once it has one."""
 
     id: str
@@ -45,17 +45,17 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
     messageCount: int
 
 
-class Listed(msgspec.Struct, frozen=True):
-    data: tuple[Shown, ...]
+class ConversationList(msgspec.Struct, frozen=True):
+    data: tuple[ConversationMessages, ...]
 
 
-class One(msgspec.Struct, frozen=True):
-    data: Shown
+class ConversationDetail(msgspec.Struct, frozen=True):
+    data: ConversationMessages
 
 
-def shown(summary: Summary, counted: Counted) -> Shown:
+def shown(summary: Summary, counted: MessageCount) -> ConversationMessages:
     streaming = summary.state in ("working", "waiting")
-    return Shown(
+    return ConversationMessages(
         id=summary.session,
         sessionId=summary.session,
         sdkSessionId=summary.agent_session or None,
@@ -102,15 +102,15 @@ def _counted(summary: Summary) -> Any:
     """None for one that went while we looked."""
     if summary.state == TRANSCRIPT:
         # Nobody has opened it here, and a list is no reason to read all of its file: each turn has two messages.
-        return Counted(messages=2 * summary.turns)
+        return MessageCount(messages=2 * summary.turns)
     try:
-        return read_counted((yield q.ReadFold(summary.session, NAME)))
+        return read_counted((yield q.ReadProjection(summary.session, NAME)))
     except NotFound:
         return None
 
 
 def _one(session: SessionId) -> Any:
-    counted = read_counted((yield q.ReadFold(session, NAME)))
+    counted = read_counted((yield q.ReadProjection(session, NAME)))
     view: q.SessionView = yield q.GetSession(session)
     return shown(view.summary, counted)
 
@@ -119,7 +119,7 @@ def _one(session: SessionId) -> Any:
 def get(request: Request) -> Steps:
     try:
         session = _session(request)
-        one: Shown = yield from _one(session)
+        one: ConversationMessages = yield from _one(session)
     except (NotFound, BadId) as error:
         return problem(404, NOT_FOUND if _gone(error) else error.message)
     renderer = MessageRenderer(session, msgspec.structs.asdict(one))
@@ -128,7 +128,7 @@ def get(request: Request) -> Steps:
 
 @worded
 def create(request: Request) -> Steps:
-    title = request.json(Titled).title.strip()
+    title = request.json(TitleBody).title.strip()
     if len(title) > TITLE_LENGTH:
         raise BadRequest(f"A title has at most {TITLE_LENGTH} characters.")
     reply: cmd.Reply = yield cmd.Create(session=session_id(request.fresh), title=title)
@@ -137,7 +137,7 @@ def create(request: Request) -> Steps:
 
 @worded
 def rename(request: Request) -> Steps:
-    title = request.json(Titled).title.strip()
+    title = request.json(TitleBody).title.strip()
     if not title:
         raise BadRequest(NO_TITLE)
     try:
@@ -170,9 +170,18 @@ def _route(method: str, path: str, access: Any, name: str, handle: Any, about: s
 
 
 ROUTES: Final = (
-    _route("GET", PATH, "view", "list", listed, f"The newest {LISTED} conversations.", answer=Listed),
-    _route("POST", PATH, "chat", "create", create, "A conversation without a message.", body=Titled, answer=One),
+    _route("GET", PATH, "view", "list", listed, f"The newest {LISTED} conversations.", answer=ConversationList),
+    _route(
+        "POST",
+        PATH,
+        "chat",
+        "create",
+        create,
+        "A conversation without a message.",
+        body=TitleBody,
+        answer=ConversationDetail,
+    ),
     _route("GET", ONE, "view", "get", get, "A conversation with all its messages."),
-    _route("PUT", ONE, "chat", "rename", rename, "Another title.", body=Titled, answer=One),
+    _route("PUT", ONE, "chat", "rename", rename, "Another title.", body=TitleBody, answer=ConversationDetail),
     _route("DELETE", ONE, "chat", "delete", delete, "Delete a conversation; one that is not there is no error."),
 )

@@ -13,7 +13,7 @@ from fairlead.clients.cognova.rest import TOKEN_HEADER, Handler, problem, worded
 from fairlead.model.auth import Scope
 from fairlead.model.errors import BadRequest, NotFound
 from fairlead.model.moments import moment
-from fairlead.model.notices import Item
+from fairlead.model.notices import Resource
 from fairlead.model.requests import Response
 from fairlead.model.routes import Request, Route, Steps
 
@@ -26,7 +26,7 @@ TIMES: Final = frozenset({"createdAt", "modifiedAt", "deletedAt", "dueDate", "co
 HIDDEN: Final = frozenset({"sealed", "secret", "p256dh", "auth", "seq", "user", "credential"})
 
 
-def shown(item: Item, *without: str) -> dict[str, Any]:
+def shown(item: Resource, *without: str) -> dict[str, Any]:
     """An item as clients see it: times in ISO 8601, nothing that is secret."""
     told: dict[str, Any] = msgspec.to_builtins(item)
     for name in (*HIDDEN, *without):
@@ -36,7 +36,7 @@ def shown(item: Item, *without: str) -> dict[str, Any]:
     return told
 
 
-class Fields:
+class BodyFields:
     """A body's fields. Each method raises BadRequest with words for a person; a field that is not there, or null, is
     the default (for `changes`: left out)."""
 

@@ -51,7 +51,7 @@ def answers(event: ev.Event) -> bool:
 # --- how many there are --------------------------------------------------------------------------------
 
 
-class Counted(msgspec.Struct):
+class MessageCount(msgspec.Struct):
     """`status` is that of the last answer that ended."""
 
     messages: int = 0
@@ -59,18 +59,18 @@ class Counted(msgspec.Struct):
     answering: bool = False
 
 
-_decoder: Final = msgspec.msgpack.Decoder(Counted)
+_decoder: Final = msgspec.msgpack.Decoder(MessageCount)
 
 
-def read_counted(data: bytes) -> Counted:
+def read_counted(data: bytes) -> MessageCount:
     return _decoder.decode(data)
 
 
-class MessageFold:
+class MessageReducer:
     """Implements `model.views.Fold`: it makes no rows, it remembers."""
 
     def __init__(self) -> None:
-        self._memory = Counted()
+        self._memory = MessageCount()
 
     def step(self, entry: Entry) -> Sequence[Made]:
         memory = self._memory
@@ -98,13 +98,13 @@ class MessageFold:
         self._memory = read_counted(data)
 
 
-class MessageView:
+class MessageProjection:
     """Implements `model.views.View`."""
 
     name = NAME
 
-    def fold(self, session: SessionId) -> MessageFold:
-        return MessageFold()
+    def fold(self, session: SessionId) -> MessageReducer:
+        return MessageReducer()
 
 
 # --- what they say -------------------------------------------------------------------------------------

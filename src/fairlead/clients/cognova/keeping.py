@@ -4,7 +4,7 @@ import re
 from pathlib import PurePosixPath
 from typing import Any, Final
 
-from fairlead.clients.cognova.fields import Fields, given, missing_is, read_time, route, shown
+from fairlead.clients.cognova.fields import BodyFields, given, missing_is, read_time, route, shown
 from fairlead.clients.cognova.rest import data, problem, worded
 from fairlead.model.errors import BadRequest, Stale
 from fairlead.model.notices import (
@@ -16,13 +16,13 @@ from fairlead.model.notices import (
     GetItem,
     HookEvent,
     ListItems,
-    Memory,
-    ReadPreferences,
+    MemoryResource,
+    ReadFeedPreferences,
     RemoveItem,
     RestoreItem,
     RevealSecret,
     Secret,
-    WritePreferences,
+    WriteFeedPreferences,
 )
 from fairlead.model.routes import Request, Steps
 
@@ -73,7 +73,7 @@ def get_document(request: Request) -> Steps:
 @worded
 def add_document(request: Request) -> Steps:
     """The one at that path, made where there is none."""
-    fields = Fields(request)
+    fields = BodyFields(request)
     path = fields.required("path", "path is required")
     place = PurePosixPath(path)
     if place.is_absolute() or ".." in place.parts or not place.name:
@@ -97,7 +97,7 @@ def add_document(request: Request) -> Steps:
 
 @missing_is(NO_DOCUMENT)
 def edit_document(request: Request) -> Steps:
-    fields = Fields(request)
+    fields = BodyFields(request)
     document: Document = yield GetItem(Document, request.params["id"])
     if document.binary:
         raise BadRequest(BINARY)
@@ -130,7 +130,7 @@ def restore_document(request: Request) -> Steps:
 # --- memory
 
 
-def _chunk(fields: Fields) -> str:
+def _chunk(fields: BodyFields) -> str:
     if not fields.body.get("chunkType"):
         raise BadRequest("chunkType is required", field="chunkType")
     return fields.choice("chunkType", CHUNKS) or ""
@@ -149,7 +149,7 @@ def search_memory(request: Request) -> Steps:
     words, path, chunk = query.get("query", "").lower(), query.get("projectPath", ""), query.get("chunkType", "")
     least = _number(request, "minRelevance", 0.0)
 
-    def accept(one: Memory) -> bool:
+    def accept(one: MemoryResource) -> bool:
         return (
             (not words or words in one.content.lower())
             and (not path or one.project_path == path)
@@ -157,15 +157,15 @@ def search_memory(request: Request) -> Steps:
             and one.relevance_score >= least
         )
 
-    found: tuple[Memory, ...] = yield ListItems(Memory, accept, request.whole("limit", 20, 1, 100))
+    found: tuple[MemoryResource, ...] = yield ListItems(MemoryResource, accept, request.whole("limit", 20, 1, 100))
     return data([shown(one) for one in found])
 
 
 @worded
 def store_memory(request: Request) -> Steps:
-    fields = Fields(request)
+    fields = BodyFields(request)
     content = fields.required("content", "content is required", 100_000, strip=False)
-    memory = Memory(
+    memory = MemoryResource(
         id=request.fresh,
         content=content,
         chunk_type=_chunk(fields),
@@ -179,7 +179,7 @@ def store_memory(request: Request) -> Steps:
 
 @missing_is(NO_MEMORY)
 def edit_memory(request: Request) -> Steps:
-    fields = Fields(request)
+    fields = BodyFields(request)
     changes = given(
         content=fields.required("content", "content is required", 100_000, strip=False)
         if fields.has("content")
@@ -189,12 +189,12 @@ def edit_memory(request: Request) -> Steps:
         source_excerpt=fields.text("sourceExcerpt"),
         relevance_score=fields.number("relevanceScore", 0, 1),
     )
-    return data(shown((yield EditItem(Memory, request.params["id"], changes))))
+    return data(shown((yield EditItem(MemoryResource, request.params["id"], changes))))
 
 
 @missing_is(NO_MEMORY)
 def remove_memory(request: Request) -> Steps:
-    yield RemoveItem(Memory, request.params["id"])
+    yield RemoveItem(MemoryResource, request.params["id"])
     return data({"success": True})
 
 
@@ -219,7 +219,7 @@ def get_secret(request: Request) -> Steps:
 
 @worded
 def add_secret(request: Request) -> Steps:
-    fields = Fields(request)
+    fields = BodyFields(request)
     key = fields.required("key", "key is required", strip=False)
     if len(key) > KEY_LENGTH or not KEY.fullmatch(key):
         raise BadRequest(BAD_KEY, field="key")
@@ -230,7 +230,7 @@ def add_secret(request: Request) -> Steps:
 
 @missing_is(NO_SECRET)
 def edit_secret(request: Request) -> Steps:
-    fields = Fields(request)
+    fields = BodyFields(request)
     changes = given(
         value=fields.required("value", "value is required", 100_000, strip=False) if fields.has("value") else None,
         description=fields.text("description", 1000),
@@ -247,7 +247,7 @@ def remove_secret(request: Request) -> Steps:
 # --- hook events
 
 
-def _hook(fields: Fields) -> dict[str, Any]:
+def _hook(fields: BodyFields) -> dict[str, Any]:
     return given(
         session_id=fields.text("sessionId", 100),
         project_dir=fields.text("projectDir", 4096),
@@ -264,7 +264,7 @@ def _hook(fields: Fields) -> dict[str, Any]:
 
 @worded
 def add_hook(request: Request) -> Steps:
-    fields = Fields(request)
+    fields = BodyFields(request)
     if not fields.body.get("eventType"):
         raise BadRequest("eventType is required", field="eventType")
     kind = fields.choice("eventType", HOOKS) or ""
@@ -294,7 +294,7 @@ _FILTERS: Final = (("eventType", "event_type"), ("sessionId", "session_id"), ("t
 
 @missing_is(NO_HOOK)
 def edit_hook(request: Request) -> Steps:
-    return data(shown((yield EditItem(HookEvent, request.params["id"], _hook(Fields(request))))))
+    return data(shown((yield EditItem(HookEvent, request.params["id"], _hook(BodyFields(request))))))
 
 
 @missing_is(NO_HOOK)
@@ -314,21 +314,21 @@ def preferences(kept: Any) -> dict[str, Any]:
 
 @worded
 def get_settings(request: Request) -> Steps:
-    return data(preferences((yield ReadPreferences())))
+    return data(preferences((yield ReadFeedPreferences())))
 
 
 @worded
 def put_settings(request: Request) -> Steps:
-    said = Fields(request).body.get("notifications")
+    said = BodyFields(request).body.get("notifications")
     if not isinstance(said, dict):
         raise BadRequest("notifications is required", field="notifications")
     for name, one in said.items():
         if name not in RESOURCES:
             raise BadRequest(f"There is no resource {name[:40]}", field="notifications")
         _check_preference(name, one)
-    kept = preferences((yield ReadPreferences()))
+    kept = preferences((yield ReadFeedPreferences()))
     kept["notifications"] |= said
-    yield WritePreferences(kept)
+    yield WriteFeedPreferences(kept)
     return data(kept)
 
 

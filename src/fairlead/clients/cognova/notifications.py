@@ -13,8 +13,8 @@ from fairlead.clients.cognova.rest import TOKEN_HEADER
 from fairlead.model.errors import BadRequest, FairleadError
 from fairlead.model.frames import text_frame
 from fairlead.model.moments import moment
-from fairlead.model.notices import TOPICS, Ask, Change, FeedEntry, JoinFeed, Ping, read_cursor
-from fairlead.model.sockets import Attach, Do, HangUp, Holder, Opening, Run, SocketRoute
+from fairlead.model.notices import TOPICS, Change, FeedEntry, FeedPing, FeedRequest, JoinFeed, read_cursor
+from fairlead.model.sockets import AttachOwner, CloseSocket, Do, Handshake, Perform, SocketOwner, SocketRoute
 
 CONNECTED: Final = "Notification bus connected"
 FAILED: Final = (1011, "the feed cannot be read: connect again")
@@ -45,7 +45,7 @@ class NotificationCodec:
 
     key = "cognova"
 
-    def read(self, data: bytes) -> Ping | Ask | None:
+    def read(self, data: bytes) -> FeedPing | FeedRequest | None:
         try:
             said = msgspec.json.decode(data)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -53,7 +53,7 @@ class NotificationCodec:
         if not isinstance(said, dict):
             return None
         if said.get("type") == "ping":
-            return Ping()
+            return FeedPing()
         return _asked(said) if said.get("type") == "subscribe" else None
 
     def opened(self, now: int) -> bytes:
@@ -62,7 +62,7 @@ class NotificationCodec:
     def pong(self, now: int) -> bytes:
         return frame({"type": "pong", "timestamp": moment(now)})
 
-    def subscribed(self, ask: Ask, verdict: Literal["ok", "gap"], cursor: str, now: int) -> bytes:
+    def subscribed(self, ask: FeedRequest, verdict: Literal["ok", "gap"], cursor: str, now: int) -> bytes:
         topics = [topic for topic in TOPICS if topic in ask.topics]
         told = {"type": "subscribed", "topics": topics, "verdict": verdict, "cursor": cursor}
         return frame(told | {"timestamp": moment(now)})
@@ -90,13 +90,13 @@ class NotificationCodec:
         return frame(value if cursor is None else value | {"cursor": cursor})
 
 
-def _asked(said: dict[str, Any]) -> Ask:
+def _asked(said: dict[str, Any]) -> FeedRequest:
     topics, cursor = said.get("topics", []), said.get("cursor")
     if not isinstance(topics, list) or not all(topic in TOPICS for topic in topics):
         raise BadRequest(f"topics must be a list of: {', '.join(TOPICS)}", topics=list(TOPICS))
     if cursor is not None and (not isinstance(cursor, str) or read_cursor(cursor) is None):
         raise BadRequest("cursor must be one that a frame had")
-    return Ask(frozenset(topics), cursor)
+    return FeedRequest(frozenset(topics), cursor)
 
 
 CODEC: Final = NotificationCodec()
@@ -105,11 +105,11 @@ CODEC: Final = NotificationCodec()
 class Notifications:
     """Gives the feed the socket."""
 
-    def __init__(self, opening: Opening) -> None:
+    def __init__(self, opening: Handshake) -> None:
         self._early: list[bytes] = []
 
     def opened(self) -> Sequence[Do]:
-        return (Run(None, JoinFeed(CODEC), "feed"),)
+        return (Perform(None, JoinFeed(CODEC), "feed"),)
 
     def received(self, data: bytes, text: bool) -> Sequence[Do]:
         """Before the feed has the socket; afterwards it hears everything itself."""
@@ -118,13 +118,13 @@ class Notifications:
         return ()
 
     def answered(self, tag: Any, answer: Any) -> Sequence[Do]:
-        holder: Holder = answer
+        holder: SocketOwner = answer
         for data in self._early:
             holder.received(data)
-        return (Attach(holder),)
+        return (AttachOwner(holder),)
 
     def failed(self, tag: Any, error: FairleadError) -> Sequence[Do]:
-        return (HangUp(*FAILED),)
+        return (CloseSocket(*FAILED),)
 
     def throttled(self, data: bytes, text: bool, error: FairleadError) -> Sequence[Do]:
         return ()

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from fairlead.clients.cognova.fields import Fields, given, missing_is, route, shown
+from fairlead.clients.cognova.fields import BodyFields, given, missing_is, route, shown
 from fairlead.clients.cognova.rest import data, problem, worded
 from fairlead.model.errors import BadRequest, NotFound
 from fairlead.model.moments import moment
@@ -31,7 +31,7 @@ _DAY: Final = 24 * 60 * 60 * 1000
 PERIODS: Final = {"24h": _DAY, "7d": 7 * _DAY, "30d": 30 * _DAY}
 
 
-def _rest(fields: Fields) -> dict[str, Any]:
+def _rest(fields: BodyFields) -> dict[str, Any]:
     found = given(
         description=fields.text("description"),
         enabled=fields.flag("enabled"),
@@ -140,7 +140,7 @@ def _by_day(runs: Sequence[AgentRun]) -> list[dict[str, Any]]:
 
 @worded
 def add_agent(request: Request) -> Steps:
-    fields = Fields(request)
+    fields = BodyFields(request)
     agent = ScheduledAgent(
         id=request.fresh,
         name=fields.required("name", INCOMPLETE),
@@ -153,7 +153,7 @@ def add_agent(request: Request) -> Steps:
 
 @missing_is(NO_AGENT)
 def edit_agent(request: Request) -> Steps:
-    fields = Fields(request)
+    fields = BodyFields(request)
     changes = _rest(fields)
     for name in ("name", "schedule"):
         if fields.has(name):

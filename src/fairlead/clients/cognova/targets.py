@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from fairlead.clients.cognova.fields import Fields, missing_is, route, shown
+from fairlead.clients.cognova.fields import BodyFields, missing_is, route, shown
 from fairlead.clients.cognova.rest import data, worded
 from fairlead.model.errors import BadRequest
 from fairlead.model.notices import (
@@ -10,11 +10,11 @@ from fairlead.model.notices import (
     RESOURCES,
     TOPICS,
     AddTarget,
+    Destination,
     GetItem,
     ListItems,
     PushKey,
     RemoveItem,
-    Target,
     TryTarget,
 )
 from fairlead.model.notices import KINDS as NOTICES
@@ -29,7 +29,7 @@ KNOWN: Final = frozenset(
 )
 
 
-def _topics(fields: Fields) -> tuple[str, ...]:
+def _topics(fields: BodyFields) -> tuple[str, ...]:
     topics = fields.texts("topics")
     if topics is None:
         return USUAL
@@ -44,19 +44,19 @@ def _topics(fields: Fields) -> tuple[str, ...]:
 
 @worded
 def list_targets(request: Request) -> Steps:
-    return data([shown(target) for target in (yield ListItems(Target))])
+    return data([shown(target) for target in (yield ListItems(Destination))])
 
 
 @worded
 def add_target(request: Request) -> Steps:
-    fields = Fields(request)
+    fields = BodyFields(request)
     kind: Any = fields.choice("kind", KINDS)
     if kind is None:
         raise BadRequest(f"kind must be one of: {', '.join(KINDS)}", field="kind")
     url = fields.required("url", "url is required", 2000)
     secret = fields.text("secret", 500) or ""
     target, shown_once = yield AddTarget(
-        Target(id=request.fresh, kind=kind, url=url, topics=_topics(fields), secret=secret)
+        Destination(id=request.fresh, kind=kind, url=url, topics=_topics(fields), secret=secret)
     )
     # A secret that the client chose is not said again.
     return data(shown(target) | ({} if secret or not shown_once else {"secret": shown_once}))
@@ -64,7 +64,7 @@ def add_target(request: Request) -> Steps:
 
 @missing_is(NO_TARGET)
 def remove_target(request: Request) -> Steps:
-    yield RemoveItem(Target, request.params["id"])
+    yield RemoveItem(Destination, request.params["id"])
     return data({"success": True})
 
 
@@ -82,24 +82,24 @@ def push_key(request: Request) -> Steps:
 @worded
 def subscribe(request: Request) -> Steps:
     """As the browser's `PushSubscription` is written as JSON."""
-    fields = Fields(request)
+    fields = BodyFields(request)
     keys = fields.body.get("keys")
     if not isinstance(keys, dict) or not all(isinstance(keys.get(name), str) for name in ("p256dh", "auth")):
         raise BadRequest("keys must have p256dh and auth as the browser gave them.", field="keys")
     url = fields.required("endpoint", "endpoint is required", 2000)
     topics = _topics(fields)
     target, _ = yield AddTarget(
-        Target(id=request.fresh, kind="push", url=url, topics=topics, p256dh=keys["p256dh"], auth=keys["auth"])
+        Destination(id=request.fresh, kind="push", url=url, topics=topics, p256dh=keys["p256dh"], auth=keys["auth"])
     )
     return data(shown(target))
 
 
 @missing_is(NO_TARGET)
 def unsubscribe(request: Request) -> Steps:
-    target: Target = yield GetItem(Target, request.params["id"])
+    target: Destination = yield GetItem(Destination, request.params["id"])
     if target.kind != "push":
         raise BadRequest("This is no subscription of a browser.")
-    yield RemoveItem(Target, target.id)
+    yield RemoveItem(Destination, target.id)
     return data({"success": True})
 
 

@@ -3,7 +3,7 @@
 import re
 from typing import Any, Final
 
-from fairlead.clients.cognova.fields import Fields, given, many, missing_is, route, shown
+from fairlead.clients.cognova.fields import BodyFields, given, many, missing_is, route, shown
 from fairlead.clients.cognova.rest import data, problem, worded
 from fairlead.model.errors import BadRequest, NotFound, Stale
 from fairlead.model.notices import (
@@ -34,7 +34,7 @@ COLOR: Final = re.compile(r"#[0-9A-Fa-f]{6}")
 # --- tasks
 
 
-def _task(fields: Fields) -> dict[str, Any]:
+def _task(fields: BodyFields) -> dict[str, Any]:
     priority = fields.body.get("priority")
     if priority is not None and (isinstance(priority, bool) or priority not in (1, 2, 3)):
         raise BadRequest(BAD_PRIORITY, field="priority")
@@ -93,14 +93,14 @@ def get_task(request: Request) -> Steps:
 
 @worded
 def add_task(request: Request) -> Steps:
-    fields = Fields(request)
+    fields = BodyFields(request)
     task = Task(id=request.fresh, title=fields.required("title", NO_TITLE), **_task(fields))
     return data((yield from _with_project((yield AddItem(task)))))
 
 
 @missing_is(NO_TASK)
 def edit_task(request: Request) -> Steps:
-    fields = Fields(request)
+    fields = BodyFields(request)
     changes = _task(fields)
     if fields.has("title"):
         changes["title"] = fields.required("title", NO_TITLE)
@@ -123,7 +123,7 @@ def restore_task(request: Request) -> Steps:
 # --- projects
 
 
-def _color(fields: Fields) -> str:
+def _color(fields: BodyFields) -> str:
     color = fields.required("color", NO_COLOR)
     if not COLOR.fullmatch(color):
         raise BadRequest(BAD_COLOR, field="color")
@@ -143,7 +143,7 @@ def get_project(request: Request) -> Steps:
 
 @worded
 def add_project(request: Request) -> Steps:
-    fields = Fields(request)
+    fields = BodyFields(request)
     project = Project(
         id=request.fresh,
         name=fields.required("name", NO_NAME),
@@ -155,7 +155,7 @@ def add_project(request: Request) -> Steps:
 
 @missing_is(NO_PROJECT)
 def edit_project(request: Request) -> Steps:
-    fields = Fields(request)
+    fields = BodyFields(request)
     changes = given(
         name=fields.required("name", NO_NAME) if fields.has("name") else None,
         color=_color(fields) if fields.has("color") else None,
@@ -192,7 +192,7 @@ def get_reminder(request: Request) -> Steps:
 
 @worded
 def add_reminder(request: Request) -> Steps:
-    fields = Fields(request)
+    fields = BodyFields(request)
     message = fields.required("message", "Reminder message is required")
     at = fields.time("remindAt")
     if at is None:
@@ -203,7 +203,7 @@ def add_reminder(request: Request) -> Steps:
 
 @missing_is(NO_REMINDER)
 def edit_reminder(request: Request) -> Steps:
-    fields = Fields(request)
+    fields = BodyFields(request)
     changes = given(
         message=fields.required("message", "Reminder message is required") if fields.has("message") else None,
         remind_at=fields.time("remindAt"),

@@ -11,10 +11,10 @@ import msgspec
 
 from fairlead.clients.cognova.rest import TOKEN_HEADER
 from fairlead.model.agents import Exit
-from fairlead.model.errors import AgentGone, FairleadError
+from fairlead.model.errors import AgentNotRunning, FairleadError
 from fairlead.model.frames import text_frame
-from fairlead.model.sockets import Attach, Do, Holder, Opening, Run, SocketRoute, Write
-from fairlead.model.terminals import Answer, JoinShell, Keys, Output, Size
+from fairlead.model.sockets import AttachOwner, Do, Handshake, Perform, SocketOwner, SocketRoute, Write
+from fairlead.model.terminals import JoinShell, Size, TerminalOutput, TerminalReply, TypedKeys
 
 DEFAULT_NAME: Final = "default"
 MESSAGE_LIMIT: Final = 1 << 20
@@ -22,7 +22,7 @@ EARLY_BYTES: Final = 1 << 20
 """What a client may say while its shell is being started."""
 SIGNALLED: Final = 128
 """Added to the number of the signal that ended a shell, as shells tell it."""
-_NOTHING: Final = Answer(b"")
+_NOTHING: Final = TerminalReply(b"")
 
 _Cells = Annotated[int, msgspec.Meta(gt=0)]
 
@@ -39,22 +39,22 @@ class ShellCodec:
         self._sized = sized
         self._size: Size | None = None
 
-    def read(self, data: bytes) -> Keys | Size | Answer:
+    def read(self, data: bytes) -> TypedKeys | Size | TerminalReply:
         try:
             said = msgspec.json.decode(data)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return _NOTHING
         match said:
             case {"type": "input", "data": str(keys)}:
-                return Keys(keys.encode())
+                return TypedKeys(keys.encode())
             case {"type": "resize"}:
                 return _size(said)
             case {"type": "ping"}:
-                return Answer(_frame({"type": "pong"}))
+                return TerminalReply(_frame({"type": "pong"}))
             case _:
                 return _NOTHING
 
-    def output(self, output: Output) -> bytes:
+    def output(self, output: TerminalOutput) -> bytes:
         frames = b""
         if self._sized and output.size is not None and output.size != self._size:
             self._size = output.size
@@ -67,7 +67,7 @@ class ShellCodec:
 
     def failed(self, error: FairleadError) -> bytes:
         """Keys that come too late are dropped in silence: the end is told for itself."""
-        return b"" if isinstance(error, AgentGone) else _frame({"type": "error", "data": f"{error.message}\r\n"})
+        return b"" if isinstance(error, AgentNotRunning) else _frame({"type": "error", "data": f"{error.message}\r\n"})
 
     def not_started(self, error: FairleadError) -> bytes:
         path, errno = error.data.get("path"), error.data.get("errno")
@@ -78,7 +78,7 @@ class ShellCodec:
 class ShellConversation:
     """Gives the shell the socket. Where it cannot be started the socket stays, and pings are answered."""
 
-    def __init__(self, opening: Opening) -> None:
+    def __init__(self, opening: Handshake) -> None:
         query = opening.query
         self._codec = ShellCodec(query.get("size") == "1")
         self._join = JoinShell(
@@ -93,23 +93,23 @@ class ShellConversation:
         self._failed = False
 
     def opened(self) -> Sequence[Do]:
-        return (Run(None, self._join, "terminal"),)
+        return (Perform(None, self._join, "terminal"),)
 
     def received(self, data: bytes, text: bool) -> Sequence[Do]:
         """Before the shell has the socket; afterwards it hears everything itself."""
         if self._failed:
             said = self._codec.read(data)
-            return (Write(said.frames),) if isinstance(said, Answer) and said.frames else ()
+            return (Write(said.frames),) if isinstance(said, TerminalReply) and said.frames else ()
         self._early_bytes += len(data)
         if self._early_bytes <= EARLY_BYTES:
             self._early.append(data)
         return ()
 
     def answered(self, tag: Any, answer: Any) -> Sequence[Do]:
-        holder: Holder = answer
+        holder: SocketOwner = answer
         for data in self._early:
             holder.received(data)
-        return (Attach(holder),)
+        return (AttachOwner(holder),)
 
     def failed(self, tag: Any, error: FairleadError) -> Sequence[Do]:
         self._failed = True
@@ -121,7 +121,7 @@ class ShellConversation:
         return () if self._failed else self.received(data, text)
 
 
-def _size(said: dict[str, Any]) -> Size | Answer:
+def _size(said: dict[str, Any]) -> Size | TerminalReply:
     try:
         wanted = msgspec.convert(said, _Resize)
     except msgspec.ValidationError:

@@ -4,7 +4,7 @@ from typing import Final
 
 from fairlead.clients.direct.conversation import DirectConversation, known
 from fairlead.clients.direct.routes import ROUTES
-from fairlead.clients.direct.view import DirectView
+from fairlead.clients.direct.view import DirectProjection
 from fairlead.model.routes import ClientProtocol
 from fairlead.model.sockets import SocketRoute
 
@@ -22,5 +22,5 @@ PROTOCOL: Final = ClientProtocol(
             about="The agent's own records as it wrote them; in: user messages, permissions, control requests.",
         ),
     ),
-    views=(DirectView(),),
+    views=(DirectProjection(),),
 )

@@ -10,22 +10,22 @@ from typing import Any, Final, assert_never
 
 import msgspec
 
-from fairlead.clients.direct.messages import Asked, Said, Told, read
-from fairlead.clients.direct.view import NAME, DirectVariant, Joining, joining, line
-from fairlead.model.commands import Answer, Reply, SetMode
+from fairlead.clients.direct.messages import ControlQuestion, Said, SentCommand, read
+from fairlead.clients.direct.view import NAME, DirectCatchUp, DirectEncoder, joining, line
+from fairlead.model.commands import AnswerPermission, Reply, SetMode
 from fairlead.model.errors import Busy, FairleadError, NotFound, Stale
 from fairlead.model.gateway import Cursor
 from fairlead.model.ids import session_id
-from fairlead.model.queries import GetSession, ReadFold
-from fairlead.model.sockets import Check, Do, HangUp, Opening, Run, Subscribe, Subscribed, Write
+from fairlead.model.queries import GetSession, ReadProjection
+from fairlead.model.sockets import Check, CloseSocket, Do, Handshake, Perform, Subscribe, Subscribed, Write
 
-VARIANT: Final = DirectVariant()
+VARIANT: Final = DirectEncoder()
 GONE: Final = 4004
 """The close code where the session is not there."""
 _JOIN: Final = "join"
 
 
-def known(opening: Opening) -> Check:
+def known(opening: Handshake) -> Check:
     """A session that is not there is refused before the upgrade."""
     yield GetSession(session_id(opening.params["session"]))
     return None
@@ -36,33 +36,33 @@ class DirectConversation:
 
     __slots__ = ("_init", "_session")
 
-    def __init__(self, opening: Opening) -> None:
+    def __init__(self, opening: Handshake) -> None:
         self._session = session_id(opening.params["session"])
         self._init = b""
 
     def opened(self) -> Sequence[Do]:
-        return (Run(_JOIN, ReadFold(self._session, NAME), _JOIN),)
+        return (Perform(_JOIN, ReadProjection(self._session, NAME), _JOIN),)
 
     def received(self, data: bytes, text: bool) -> Sequence[Do]:
         done: list[Do] = []
         for said in read(self._session, data):
-            if isinstance(said, Asked) and said.command is None:
+            if isinstance(said, ControlQuestion) and said.command is None:
                 done.append(Write(self._own_answer(said)))
             else:
                 assert said.command is not None
-                done.append(Run(said, said.command, self._session))
+                done.append(Perform(said, said.command, self._session))
         return done
 
     def answered(self, tag: Any, answer: Any) -> Sequence[Do]:
         match tag:
-            case Joining():
+            case DirectCatchUp():
                 assert isinstance(answer, Subscribed)
                 self._init = tag.init
                 return (Write(tag.frames()),) if tag.init or tag.pending else ()
-            case Asked():
+            case ControlQuestion():
                 assert isinstance(answer, Reply)
                 return (Write(line(success(tag.request, answered_with(tag, answer)))),)
-            case Told():
+            case SentCommand():
                 return ()
             case _:
                 joined = joining(answer)
@@ -70,19 +70,19 @@ class DirectConversation:
 
     def failed(self, tag: Any, error: FairleadError) -> Sequence[Do]:
         match tag:
-            case Asked():
+            case ControlQuestion():
                 return (Write(line(refusal(tag.request, error.message))),)
-            case Told(other=other) if other is not None and isinstance(error, Busy):
-                return (Run(Told(other, about=tag.about), other, self._session),)
-            case Told():
+            case SentCommand(other=other) if other is not None and isinstance(error, Busy):
+                return (Perform(SentCommand(other, about=tag.about), other, self._session),)
+            case SentCommand():
                 return () if too_late(tag, error) else (Write(line(complaint(tag, error))),)
             case _:
-                return (HangUp(GONE, error.message[:120]),)
+                return (CloseSocket(GONE, error.message[:120]),)
 
     def throttled(self, data: bytes, text: bool, error: FairleadError) -> Sequence[Do]:
         return tuple(do for said in read(self._session, data) for do in self.failed(_alone(said), error))
 
-    def _own_answer(self, asked: Asked) -> bytes:
+    def _own_answer(self, asked: ControlQuestion) -> bytes:
         if asked.error:
             return line(refusal(asked.request, asked.error))
         return line(success(asked.request, introduction(self._init)))
@@ -90,20 +90,20 @@ class DirectConversation:
 
 def _alone(said: Said) -> Said:
     match said:
-        case Told():
-            return Told(said.command, about=said.about)
-        case Asked():
+        case SentCommand():
+            return SentCommand(said.command, about=said.about)
+        case ControlQuestion():
             return said
         case _:
             assert_never(said)
 
 
-def too_late(told: Told, error: FairleadError) -> bool:
+def too_late(told: SentCommand, error: FairleadError) -> bool:
     """An answer to what is settled already: passed over, as the CLI does."""
-    return isinstance(told.command, Answer) and isinstance(error, Stale | NotFound)
+    return isinstance(told.command, AnswerPermission) and isinstance(error, Stale | NotFound)
 
 
-def complaint(told: Told, error: FairleadError) -> dict[str, Any]:
+def complaint(told: SentCommand, error: FairleadError) -> dict[str, Any]:
     return {
         "type": "system",
         "subtype": "gateway_error",
@@ -122,7 +122,7 @@ def refusal(request: str, error: str) -> dict[str, Any]:
     return {"type": "control_response", "response": {"subtype": "error", "request_id": request, "error": error}}
 
 
-def answered_with(asked: Asked, reply: Reply) -> Any:
+def answered_with(asked: ControlQuestion, reply: Reply) -> Any:
     if isinstance(asked.command, SetMode):
         return {"mode": asked.command.mode}
     return reply.data if isinstance(reply.data, dict) else {}

@@ -17,7 +17,7 @@ from fairlead.model.ids import MessageId, RequestId, SessionId, is_uuid
 DENIED: Final = "The user does not want this tool to be used."
 
 
-class Told(msgspec.Struct, frozen=True):
+class SentCommand(msgspec.Struct, frozen=True):
     """Something that gets no answer when it succeeds. `other` is tried where `command` is refused as Busy."""
 
     command: cmd.Command
@@ -26,7 +26,7 @@ class Told(msgspec.Struct, frozen=True):
     """The uuid or request id that a refusal names."""
 
 
-class Asked(msgspec.Struct, frozen=True):
+class ControlQuestion(msgspec.Struct, frozen=True):
     """A control request: answered under the id that this client gave it. Without a command, `error` says why."""
 
     request: str
@@ -35,7 +35,7 @@ class Asked(msgspec.Struct, frozen=True):
     error: str = ""
 
 
-Said = Told | Asked
+Said = SentCommand | ControlQuestion
 
 
 def read(session: SessionId, data: bytes) -> list[Said]:
@@ -75,7 +75,7 @@ def _user(session: SessionId, message: Mapping[str, Any]) -> Sequence[Said]:
     given = message.get("uuid")
     name = MessageId(given) if isinstance(given, str) and is_uuid(given) else None
     steer = cmd.Steer(session=session, content=content, message=name)
-    return (Told(steer, cmd.Send(session=session, content=content, message=name), about=name or ""),)
+    return (SentCommand(steer, cmd.Send(session=session, content=content, message=name), about=name or ""),)
 
 
 def _answer(session: SessionId, response: Any) -> Sequence[Said]:
@@ -85,16 +85,16 @@ def _answer(session: SessionId, response: Any) -> Sequence[Said]:
     if response.get("subtype") != "success" or not isinstance(answer, dict):
         reason = response.get("error")
         message = reason if isinstance(reason, str) and reason else DENIED
-        denial = cmd.Answer(session=session, request=RequestId(request), behavior="deny", message=message)
-        return (Told(denial, about=request),)
+        denial = cmd.AnswerPermission(session=session, request=RequestId(request), behavior="deny", message=message)
+        return (SentCommand(denial, about=request),)
     if answer.get("behavior") not in ("allow", "deny"):
         return ()
     allowed = answer["behavior"] == "allow"
     given, words = answer.get("updatedInput"), answer.get("message")
     updates = answer.get("updatedPermissions") if allowed else None
     told: list[Said] = [
-        Told(
-            cmd.Answer(
+        SentCommand(
+            cmd.AnswerPermission(
                 session=session,
                 request=RequestId(request),
                 behavior="allow" if allowed else "deny",
@@ -106,7 +106,7 @@ def _answer(session: SessionId, response: Any) -> Sequence[Said]:
             about=request,
         )
     ]
-    told.extend(Told(cmd.SetMode(session=session, mode=mode), about=request) for mode in _modes(updates))
+    told.extend(SentCommand(cmd.SetMode(session=session, mode=mode), about=request) for mode in _modes(updates))
     return told
 
 
@@ -141,9 +141,9 @@ def _request(session: SessionId, name: Any, request: Any) -> Sequence[Said]:
         return ()
     fields = {key: value for key, value in request.items() if key != "subtype"}
     try:
-        return (Asked(name, subtype, _command(session, subtype, fields)),)
+        return (ControlQuestion(name, subtype, _command(session, subtype, fields)),)
     except BadRequest as error:
-        return (Asked(name, subtype, error=error.message),)
+        return (ControlQuestion(name, subtype, error=error.message),)
 
 
 def _command(session: SessionId, subtype: str, fields: Mapping[str, Any]) -> cmd.Command | None:
@@ -179,4 +179,4 @@ def _text(fields: Mapping[str, Any], name: str) -> str:
 def _variables(session: SessionId, variables: Any) -> Sequence[Said]:
     if not isinstance(variables, dict) or not all(isinstance(value, str) for value in variables.values()):
         return ()
-    return (Told(cmd.SetVariables(session=session, variables=variables)),)
+    return (SentCommand(cmd.SetVariables(session=session, variables=variables)),)

@@ -6,11 +6,11 @@ from typing import Any, Final, assert_never
 import msgspec
 
 from fairlead.clients.direct.conversation import answered_with, complaint, introduction, refusal, success, too_late
-from fairlead.clients.direct.messages import Asked, Told, read_message
+from fairlead.clients.direct.messages import ControlQuestion, SentCommand, read_message
 from fairlead.clients.direct.view import NAME, joining
 from fairlead.model.errors import BadRequest, Busy, FairleadError
 from fairlead.model.ids import SessionId, session_id
-from fairlead.model.queries import ReadFold
+from fairlead.model.queries import ReadProjection
 from fairlead.model.requests import Step
 from fairlead.model.routes import Request, Route, Steps, json_response
 
@@ -22,7 +22,7 @@ class Events(msgspec.Struct, frozen=True):
     events: list[Any]
 
 
-class Answers(msgspec.Struct, frozen=True):
+class PostAnswers(msgspec.Struct, frozen=True):
     """`responses`: to the control requests among the events, and complaints about what was refused."""
 
     responses: list[dict[str, Any]]
@@ -37,16 +37,16 @@ def send(request: Request) -> Steps:
     for message in given.events:
         for said in read_message(session, message):
             match said:
-                case Told():
+                case SentCommand():
                     responses.extend((yield from _tell(said)))
-                case Asked():
+                case ControlQuestion():
                     responses.append((yield from _ask(session, said)))
                 case _:
                     assert_never(said)
-    return json_response(Answers(responses))
+    return json_response(PostAnswers(responses))
 
 
-def _tell(told: Told) -> Generator[Step, Any, list[dict[str, Any]]]:
+def _tell(told: SentCommand) -> Generator[Step, Any, list[dict[str, Any]]]:
     try:
         try:
             yield told.command
@@ -59,11 +59,11 @@ def _tell(told: Told) -> Generator[Step, Any, list[dict[str, Any]]]:
     return []
 
 
-def _ask(session: SessionId, asked: Asked) -> Generator[Step, Any, dict[str, Any]]:
+def _ask(session: SessionId, asked: ControlQuestion) -> Generator[Step, Any, dict[str, Any]]:
     if asked.error:
         return refusal(asked.request, asked.error)
     if asked.command is None:
-        memory = yield ReadFold(session, NAME)
+        memory = yield ReadProjection(session, NAME)
         return success(asked.request, introduction(joining(memory).init))
     try:
         reply = yield asked.command
@@ -81,6 +81,6 @@ ROUTES: Final = (
         handle=send,
         about="Messages of the CLI's own input, as on the direct socket; the answer has those to control requests.",
         body=Events,
-        answer=Answers,
+        answer=PostAnswers,
     ),
 )

@@ -50,10 +50,10 @@ def spoken(entry: Entry) -> bytes | None:
     """The agent's own line: of its wire, or of its transcript where it has no wire."""
     if entry.raw is None or entry.origin == "gateway":
         return None
-    return None if entry.origin == "transcript" and entry.kind == ev.RecordKept.__struct_config__.tag else entry.raw
+    return None if entry.origin == "transcript" and entry.kind == ev.RecordStored.__struct_config__.tag else entry.raw
 
 
-class DirectVariant(msgspec.Struct, frozen=True):
+class DirectEncoder(msgspec.Struct, frozen=True):
     """Implements `model.gateway.Variant`."""
 
     def encode(self, session: SessionId, entry: Entry) -> bytes:
@@ -70,7 +70,7 @@ class DirectVariant(msgspec.Struct, frozen=True):
         return b""
 
 
-class Joining(msgspec.Struct):
+class DirectCatchUp(msgspec.Struct):
     """What one who joins is told first: the last `system/init`, and the requests that wait, in their order."""
 
     seq: int = 0
@@ -81,18 +81,18 @@ class Joining(msgspec.Struct):
         return b"".join(text_frame(raw + b"\n") for raw in (self.init, *self.pending.values()) if raw)
 
 
-_joining = msgspec.msgpack.Decoder(Joining)
+_joining = msgspec.msgpack.Decoder(DirectCatchUp)
 
 
-def joining(data: bytes) -> Joining:
+def joining(data: bytes) -> DirectCatchUp:
     return _joining.decode(data)
 
 
-class DirectFold:
+class DirectReducer:
     """Implements `model.views.Fold`: it makes no rows, it remembers."""
 
     def __init__(self) -> None:
-        self._state = Joining()
+        self._state = DirectCatchUp()
 
     def step(self, entry: Entry) -> Sequence[Made]:
         state = self._state
@@ -121,10 +121,10 @@ def _is_init(raw: bytes) -> bool:
     return (head.type, head.subtype) == ("system", "init")
 
 
-class DirectView:
+class DirectProjection:
     """Implements `model.views.View`."""
 
     name = NAME
 
-    def fold(self, session: SessionId) -> DirectFold:
-        return DirectFold()
+    def fold(self, session: SessionId) -> DirectReducer:
+        return DirectReducer()

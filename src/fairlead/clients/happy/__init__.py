@@ -3,7 +3,7 @@
 from typing import Final
 
 from fairlead.clients.happy.conversation import HappyConversation, known
-from fairlead.clients.happy.mapper import HappyView
+from fairlead.clients.happy.mapper import HappyProjection
 from fairlead.clients.happy.routes import ROUTES
 from fairlead.model.routes import ClientProtocol
 from fairlead.model.sockets import SocketRoute
@@ -22,5 +22,5 @@ PROTOCOL: Final = ClientProtocol(
             about="A session's envelopes from a seq on, then live.",
         ),
     ),
-    views=(HappyView(),),
+    views=(HappyProjection(),),
 )

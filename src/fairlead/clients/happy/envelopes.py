@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from fairlead.model.events import Tokens
+from fairlead.model.events import TokenCount
 
 Role = Literal["user", "agent"]
 
@@ -77,7 +77,7 @@ def subagent_title(arguments: dict[str, Any]) -> str:
     return ""
 
 
-def usage_of(tokens: Tokens | None, window: int) -> dict[str, Any] | None:
+def usage_of(tokens: TokenCount | None, window: int) -> dict[str, Any] | None:
     if tokens is None:
         return None
     usage: dict[str, Any] = {

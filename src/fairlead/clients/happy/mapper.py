@@ -12,12 +12,12 @@ from typing import Any, Final, assert_never
 from fairlead.clients.happy import envelopes as en
 from fairlead.clients.happy import memory as mem
 from fairlead.clients.happy.envelopes import Envelope, envelope_id
-from fairlead.clients.happy.memory import Asked, HeldEnd, Memory, Subagent
+from fairlead.clients.happy.memory import HeldEnd, MappedRequest, MappedSubagent, MapperMemory
 from fairlead.model import events as ev
 from fairlead.model.content import ImageBlock, TextBlock, plain_text
 from fairlead.model.ids import SessionId, event_id, is_uuid, subagent_id, turn_id
 from fairlead.model.store import Entry
-from fairlead.model.views import Made, Row
+from fairlead.model.views import Made, NewRow
 
 VIEW: Final = "happy.2"
 """The number grows when the same log would give other rows."""
@@ -27,21 +27,21 @@ SAID: Final = frozenset({"local_command", "command", "unresolved", "link.gap", "
 The agent's other system records give no envelope."""
 
 
-class HappyView:
+class HappyProjection:
     """`model.views.View`."""
 
     name = VIEW
 
-    def fold(self, session: SessionId) -> "HappyFold":
-        return HappyFold(session)
+    def fold(self, session: SessionId) -> "HappyReducer":
+        return HappyReducer(session)
 
 
-class HappyFold:
+class HappyReducer:
     """`model.views.Fold` of one session."""
 
     def __init__(self, session: SessionId) -> None:
         self._session = session
-        self._memory = Memory()
+        self._memory = MapperMemory()
         self._made: list[Made] = []
 
     def step(self, entry: Entry) -> Sequence[Made]:
@@ -83,7 +83,7 @@ class HappyFold:
                 self._subagent(event)
             case ev.SubagentEnded():
                 self._subagent_ended(event)
-            case ev.PermissionAsked():
+            case ev.PermissionRequested():
                 about = f"{event.tool}: {event.title}" if event.title else event.tool
                 self._asked(event, event.tool, f"Waiting for permission: {about}")
             case ev.QuestionAsked():
@@ -102,7 +102,7 @@ class HappyFold:
             case ev.HookProgress():
                 if event.phase == "ended" and event.outcome not in ("", "success") and event.output.strip():
                     self._service(event, f"Hook {event.name}: {event.output}")
-            case ev.Failure():
+            case ev.ErrorRaised():
                 self._service(event, event.message)
             case (
                 ev.SessionOpened()
@@ -114,8 +114,8 @@ class HappyFold:
                 | ev.AgentReady()
                 | ev.AgentExited()
                 | ev.SubagentResolved()
-                | ev.HandOverAsked()
-                | ev.HandOverSettled()
+                | ev.HandoverRequested()
+                | ev.HandoverSettled()
                 | ev.TextDelta()
                 | ev.ThinkingDelta()
                 | ev.InputDelta()
@@ -129,9 +129,9 @@ class HappyFold:
                 | ev.MessageDequeued()
                 | ev.MessageCancelled()
                 | ev.MessageMoved()
-                | ev.InterruptAsked()
+                | ev.InterruptRequested()
                 | ev.Rewound()
-                | ev.RecordKept()
+                | ev.RecordStored()
             ):
                 pass
             case _:
@@ -241,7 +241,7 @@ class HappyFold:
         child = ""
         if event.name in (en.HIDDEN, en.VISIBLE):
             child = subagent_id(event.call)
-            known = memory.subagents.setdefault(child, Subagent(event.call))
+            known = memory.subagents.setdefault(child, MappedSubagent(event.call))
             known.title = en.subagent_title(event.input)
             known.hidden = event.name == en.HIDDEN
             mem.trim(memory.subagents, mem.SUBAGENTS_KEPT)
@@ -273,11 +273,11 @@ class HappyFold:
 
     # --- subagents
 
-    def _known(self, name: str) -> Subagent:
-        return self._memory.subagents.setdefault(name, Subagent(""))
+    def _known(self, name: str) -> MappedSubagent:
+        return self._memory.subagents.setdefault(name, MappedSubagent(""))
 
     def _subagent(self, event: ev.SubagentStarted) -> None:
-        known = self._memory.subagents.setdefault(event.child, Subagent(event.call))
+        known = self._memory.subagents.setdefault(event.child, MappedSubagent(event.call))
         mem.trim(self._memory.subagents, mem.SUBAGENTS_KEPT)
         known.call, known.parent, known.over = event.call, event.subagent, False
         known.title = known.title or (event.title or event.kind or event.prompt).strip()
@@ -317,8 +317,8 @@ class HappyFold:
 
     # --- what a person is asked
 
-    def _asked(self, event: ev.PermissionAsked | ev.QuestionAsked | ev.PlanProposed, tool: str, text: str) -> None:
-        self._memory.asked[event.request] = Asked(tool, event.call, event.subagent)
+    def _asked(self, event: ev.PermissionRequested | ev.QuestionAsked | ev.PlanProposed, tool: str, text: str) -> None:
+        self._memory.asked[event.request] = MappedRequest(tool, event.call, event.subagent)
         mem.trim(self._memory.asked, mem.ASKED_OPEN)
         facts = {"request": event.request, "call": event.call, "tool": tool, "state": "asked"}
         self._service(event, text, event.subagent, permission=facts)
@@ -372,7 +372,7 @@ class HappyFold:
             usage=usage,
             ev=said,
         )
-        self._made.append(Row(en.encode(envelope), envelope.id))
+        self._made.append(NewRow(en.encode(envelope), envelope.id))
 
 
 def _record(event: ev.Event) -> str:

@@ -13,7 +13,7 @@ ASKED_OPEN: Final = 256
 WINDOWS_KEPT: Final = 32
 
 
-class Subagent(msgspec.Struct):
+class MappedSubagent(msgspec.Struct):
     """`call` began it, made by the subagent `parent` if not by the main thread. `root` is the hash of the task that
     it was given, once that was told; `prompt` is the task, until then. `begun`: it was shown in some turn."""
 
@@ -27,7 +27,7 @@ class Subagent(msgspec.Struct):
     over: bool = False
 
 
-class Asked(msgspec.Struct):
+class MappedRequest(msgspec.Struct):
     """A request that waits for a person."""
 
     tool: str
@@ -43,7 +43,7 @@ class HeldEnd(msgspec.Struct):
     subagent: str | None = None
 
 
-class Memory(msgspec.Struct):
+class MapperMemory(msgspec.Struct):
     """`turn` is the one that clients were told of, `base` the session's own; `used`: some turn of `base` was told."""
 
     time: int = 0
@@ -55,24 +55,24 @@ class Memory(msgspec.Struct):
     """Subagents that had their `start` in this turn."""
     active: list[str] = []
     """Those of them that had no `stop` yet."""
-    subagents: dict[str, Subagent] = {}
+    subagents: dict[str, MappedSubagent] = {}
     calls: dict[str, str | None] = {}
     """Calls that were shown and are open, with the subagent that made each."""
     held: dict[str, HeldEnd] = {}
-    asked: dict[str, Asked] = {}
+    asked: dict[str, MappedRequest] = {}
     windows: dict[str, int] = {}
     """What each model can hold, as the last results said."""
 
 
 _encoder: Final = msgspec.msgpack.Encoder()
-_decoder: Final = msgspec.msgpack.Decoder(Memory)
+_decoder: Final = msgspec.msgpack.Decoder(MapperMemory)
 
 
-def encode(memory: Memory) -> bytes:
+def encode(memory: MapperMemory) -> bytes:
     return _encoder.encode(memory)
 
 
-def decode(data: bytes) -> Memory:
+def decode(data: bytes) -> MapperMemory:
     return _decoder.decode(data)
 
 

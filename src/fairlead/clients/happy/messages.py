@@ -12,7 +12,7 @@ from fairlead.model.errors import BadRequest
 from fairlead.model.frames import text_frame
 from fairlead.model.ids import MessageId, SessionId, event_id, is_uuid
 from fairlead.model.keys import SessionKey
-from fairlead.model.store import Entry, StoredRow
+from fairlead.model.store import Entry, ProjectionRow
 
 _NAMES: Final = uuid.UUID("7d0b7c2e-5b51-4d8a-9d53-3f1f6a1f7f4c")
 """For local ids that are no UUIDs: each still names one message."""
@@ -39,7 +39,7 @@ def wire_message(envelope: bytes, seq: int | None = None) -> bytes:
     return b'{"role":"session","content":%s,"meta":{"sentFrom":"cli"%s}}' % (envelope, place)
 
 
-def page_message(row: StoredRow, key: SessionKey | None) -> msgspec.Raw:
+def page_message(row: ProjectionRow, key: SessionKey | None) -> msgspec.Raw:
     """A row as pages have it, and sealed ones the socket. A user's message has the local id that it was sent with."""
     head = _heads.decode(row.data)
     message = wire_message(row.data)
@@ -57,7 +57,7 @@ def page_message(row: StoredRow, key: SessionKey | None) -> msgspec.Raw:
     return msgspec.Raw(_encoder.encode(told))
 
 
-class OpenVariant(msgspec.Struct, frozen=True):
+class PlainEncoder(msgspec.Struct, frozen=True):
     """`model.gateway.Variant`: the rows as they are."""
 
     def encode(self, session: SessionId, entry: Entry) -> bytes:
@@ -67,13 +67,13 @@ class OpenVariant(msgspec.Struct, frozen=True):
         return b""
 
 
-class SealedVariant(msgspec.Struct, frozen=True):
+class EncryptedEncoder(msgspec.Struct, frozen=True):
     """The same rows for a session that has a key."""
 
     key: SessionKey
 
     def encode(self, session: SessionId, entry: Entry) -> bytes:
-        return text_frame(bytes(page_message(StoredRow(entry.seq, entry.seq, entry.at, entry.event), self.key)))
+        return text_frame(bytes(page_message(ProjectionRow(entry.seq, entry.seq, entry.at, entry.event), self.key)))
 
     def signal(self, session: SessionId, kind: str, name: str, data: Any) -> bytes:
         return b""

@@ -27,7 +27,7 @@ _LAST: Final = 2**53 - 1
 _IMAGES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 
 
-class Message(msgspec.Struct, frozen=True):
+class MessageBody(msgspec.Struct, frozen=True):
     """`content` is `{"t":"plain","c":<message>}`, or `{"t":"encrypted","c":<base64>}` where the session has a key."""
 
     id: str
@@ -39,7 +39,7 @@ class Message(msgspec.Struct, frozen=True):
 
 
 class Messages(msgspec.Struct, frozen=True):
-    messages: tuple[Message, ...]
+    messages: tuple[MessageBody, ...]
     hasMore: bool
 
 
@@ -47,7 +47,7 @@ class PostMessages(msgspec.Struct, frozen=True):
     messages: tuple[Posted, ...]
 
 
-class Taken(msgspec.Struct, frozen=True):
+class AcceptedMessage(msgspec.Struct, frozen=True):
     """`seq` 0: it waits for its turn; it gets its place when it is handed to the agent."""
 
     id: str
@@ -57,8 +57,8 @@ class Taken(msgspec.Struct, frozen=True):
     updatedAt: int
 
 
-class TakenMessages(msgspec.Struct, frozen=True):
-    messages: tuple[Taken, ...]
+class AcceptedMessages(msgspec.Struct, frozen=True):
+    messages: tuple[AcceptedMessage, ...]
 
 
 class NewKey(msgspec.Struct, frozen=True):
@@ -104,14 +104,14 @@ def post(request: Request) -> Steps:
         raise BadRequest(f"1 to {POST_LIMIT} messages are taken at once.", limit=POST_LIMIT)
     key = yield ReadKey(session)
     said = [(posted.localId, words_of(posted, key)) for posted in given]
-    taken: list[Taken] = []
+    taken: list[AcceptedMessage] = []
     for local, words in said:
         message = message_id(session, local)
         reply: Reply = yield Send(session=session, key=f"happy/{local}", content=(words,), message=message)
         seq = yield FindRow(session, VIEW, row_key(message))
         at = yield from _time(session, reply.seq)
-        taken.append(Taken(row_key(message), seq or 0, local, at, at))
-    return json_response(TakenMessages(tuple(taken)))
+        taken.append(AcceptedMessage(row_key(message), seq or 0, local, at, at))
+    return json_response(AcceptedMessages(tuple(taken)))
 
 
 def _time(session: SessionId, seq: int) -> Any:
@@ -193,7 +193,7 @@ ROUTES: Final = (
         handle=post,
         about="A user's messages. A localId that was posted before is answered again and sends nothing.",
         body=PostMessages,
-        answer=TakenMessages,
+        answer=AcceptedMessages,
     ),
     Route(
         method="GET",

@@ -4,8 +4,8 @@ from typing import Final
 
 from fairlead.clients.mylifedb import notifications, rest, startup, terminal
 from fairlead.clients.mylifedb.conversation import MyLifeDbConversation, check
-from fairlead.clients.mylifedb.counting import CountView
-from fairlead.clients.mylifedb.fold import MyLifeDbView
+from fairlead.clients.mylifedb.counting import CountProjection
+from fairlead.clients.mylifedb.fold import MyLifeDbProjection
 from fairlead.clients.mylifedb.kinds import check_options
 from fairlead.clients.mylifedb.variants import MSGPACK
 from fairlead.model.routes import ClientProtocol
@@ -30,7 +30,7 @@ PROTOCOL: Final = ClientProtocol(
         ),
         terminal.SOCKET,
     ),
-    views=(MyLifeDbView(), CountView()),
+    views=(MyLifeDbProjection(), CountProjection()),
     door_options=("pages", "records"),
     check_options=check_options,
     door_login="basic",

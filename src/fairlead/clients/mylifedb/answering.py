@@ -11,15 +11,15 @@ import msgspec
 
 from fairlead.model import commands as cmd
 from fairlead.model import queries as q
-from fairlead.model.errors import FairleadError, Refused, Stale
+from fairlead.model.errors import FairleadError, RequestRejected, Stale
 from fairlead.model.ids import RequestId, SessionId
-from fairlead.model.sockets import Do, Run
+from fairlead.model.sockets import Do, Perform
 
 LANE = "answers"
 _TOOLS = {"question.asked": "AskUserQuestion", "plan.proposed": "ExitPlanMode"}
 
 
-class Given(msgspec.Struct, frozen=True):
+class PermissionAnswer(msgspec.Struct, frozen=True):
     """A client's answer. `broad`: the whole tool is to be remembered, not only calls like this one."""
 
     request: str
@@ -32,7 +32,7 @@ class Given(msgspec.Struct, frozen=True):
     broad: bool = True
 
 
-class Answering:
+class PermissionAnswers:
     def __init__(self, session: SessionId) -> None:
         self._session = session
 
@@ -40,9 +40,9 @@ class Answering:
         given = read(message)
         if given is None:
             return ()
-        return (Run(("pending", given), q.ListPermissions(self._session), LANE),)
+        return (Perform(("pending", given), q.ListPermissions(self._session), LANE),)
 
-    def found(self, given: Given, waiting: Sequence[q.PendingView]) -> Sequence[Do]:
+    def found(self, given: PermissionAnswer, waiting: Sequence[q.PendingView]) -> Sequence[Do]:
         """What waits now. An answer to a request that does not is passed over, as the original does: everybody was told
         how it was settled."""
         pending = [msgspec.json.decode(view.event) for view in waiting]
@@ -52,16 +52,16 @@ class Answering:
         given = msgspec.structs.replace(given, tool=_tool(own), suggestions=tuple(own.get("suggestions", ())))
         return self._answer(given)
 
-    def refused(self, given: Given, error: FairleadError) -> Sequence[Do]:
+    def refused(self, given: PermissionAnswer, error: FairleadError) -> Sequence[Do]:
         """A whole tool may be too much to remember for this person: then what calls like this one need."""
-        if not given.always or not given.broad or not isinstance(error, Refused) or isinstance(error, Stale):
+        if not given.always or not given.broad or not isinstance(error, RequestRejected) or isinstance(error, Stale):
             return ()
         return self._answer(msgspec.structs.replace(given, broad=False))
 
-    def _answer(self, given: Given) -> Sequence[Do]:
+    def _answer(self, given: PermissionAnswer) -> Sequence[Do]:
         denied = given.behavior == "deny"
         rules = (given.tool,) if given.broad else given.suggestions
-        step = cmd.Answer(
+        step = cmd.AnswerPermission(
             session=self._session,
             request=RequestId(given.request),
             behavior=given.behavior,
@@ -70,10 +70,10 @@ class Answering:
             remember=rules if given.always and given.tool else (),
             interrupt=denied,
         )
-        return (Run(("answer", given), step, LANE),)
+        return (Perform(("answer", given), step, LANE),)
 
 
-def read(message: dict[str, Any]) -> Given | None:
+def read(message: dict[str, Any]) -> PermissionAnswer | None:
     """None for a frame that is no answer: it is ignored, as every malformed one."""
     request, outer = message.get("request_id"), message.get("response")
     inner = outer.get("response") if isinstance(outer, dict) else None
@@ -84,7 +84,7 @@ def read(message: dict[str, Any]) -> Given | None:
         return None
     text, tool = inner.get("message"), message.get("tool_name")
     updated = inner.get("updated_input", inner.get("updatedInput"))
-    return Given(
+    return PermissionAnswer(
         request=request,
         behavior=behavior,
         message=text if isinstance(text, str) else "",

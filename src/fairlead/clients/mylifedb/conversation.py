@@ -8,20 +8,20 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, Final
 
-from fairlead.clients.mylifedb.answering import Answering
+from fairlead.clients.mylifedb.answering import PermissionAnswers
 from fairlead.clients.mylifedb.fold import NAME, read_memory
 from fairlead.clients.mylifedb.kinds import read_version
 from fairlead.clients.mylifedb.rest import SESSION_GONE
-from fairlead.clients.mylifedb.variants import MSGPACK, Variant
+from fairlead.clients.mylifedb.variants import MSGPACK, MyLifeDbEncoder
 from fairlead.model import commands as cmd
 from fairlead.model import queries as q
 from fairlead.model.content import TextBlock, ToolResultBlock
-from fairlead.model.errors import AgentGone, BadId, BadMode, FairleadError, NotFound, Stale
+from fairlead.model.errors import AgentNotRunning, BadId, BadMode, FairleadError, NotFound, Stale
 from fairlead.model.gateway import Cursor
 from fairlead.model.ids import SessionId, session_id
-from fairlead.model.reading import MarkShown
+from fairlead.model.reading import MarkRead
 from fairlead.model.routes import json_response
-from fairlead.model.sockets import Check, Do, Opening, Run, Subscribe, Tell, Write
+from fairlead.model.sockets import Check, Do, Handshake, Perform, Signal, Subscribe, Write
 
 UNSENT: Final = 100
 """Messages of one socket that wait for the one before them; the queue of a session holds as many."""
@@ -35,7 +35,7 @@ DELIVERY: Final = "delivery"
 """Lanes: within each the answers come in the order of what was asked."""
 
 
-def check(opening: Opening) -> Check:
+def check(opening: Handshake) -> Check:
     """An unknown session is refused before the upgrade."""
     try:
         yield q.GetSession(session_id(opening.params["session"]))
@@ -49,17 +49,17 @@ class MyLifeDbConversation:
 
     __slots__ = ("_answering", "_delivering", "_query", "_session", "_undelivered", "_unsent", "_variant", "_who")
 
-    def __init__(self, opening: Opening) -> None:
+    def __init__(self, opening: Handshake) -> None:
         self._who = opening.who
         self._session = SessionId(opening.params["session"].lower())
         self._query = {name: opening.query[name] for name in ("pages", "last", "fromUuid") if name in opening.query}
-        self._variant = Variant(
+        self._variant = MyLifeDbEncoder(
             packed=opening.subprotocol == MSGPACK,
             strip=opening.query.get("pages") == "1",
             state=opening.query.get("state") == "1",
             records=read_version(opening.query.get("records", "")),
         )
-        self._answering = Answering(self._session)
+        self._answering = PermissionAnswers(self._session)
         self._unsent: deque[tuple[Any, cmd.Send]] = deque()
         """The first of them is on its way."""
         self._undelivered: deque[str] = deque()
@@ -68,7 +68,7 @@ class MyLifeDbConversation:
     # --- the conversation's port
 
     def opened(self) -> Sequence[Do]:
-        return (Run(("opened",), q.GetSession(self._session), REPLAY),)
+        return (Perform(("opened",), q.GetSession(self._session), REPLAY),)
 
     def received(self, data: bytes, text: bool) -> Sequence[Do]:
         message = self._variant.read(data, text)
@@ -84,7 +84,7 @@ class MyLifeDbConversation:
                 self._session = answer.summary.session
                 # Pages and the last records are counted from the end, which must be there.
                 counted = self._query.keys() & {"pages", "last"}
-                begin = (Run(("whole",), q.Whole(self._session), REPLAY),) if counted else self._begin()
+                begin = (Perform(("whole",), q.WaitLoaded(self._session), REPLAY),) if counted else self._begin()
                 return (*begin, *self._mark(None, answer))
             case ("whole",):
                 return self._begin()
@@ -115,7 +115,7 @@ class MyLifeDbConversation:
             case ("shown", int() as ordinal):
                 return self._mark(ordinal, answer)
             case ("acked", str()):
-                return () if answer is None else (Run(("shown", answer), q.GetSession(self._session), SHOWN),)
+                return () if answer is None else (Perform(("shown", answer), q.GetSession(self._session), SHOWN),)
             case ("ends", ordinal, turns):
                 memory = read_memory(answer)
                 return self._marked(turns) if ordinal >= memory.ended else ()
@@ -130,7 +130,11 @@ class MyLifeDbConversation:
             case ("delivered",):
                 return (*self._error(SEND_FAILED, error), *self._deliver())
             case ("interrupt",):
-                told = NOT_RUNNING if isinstance(error, AgentGone) else f"Failed to interrupt session: {error.message}"
+                told = (
+                    NOT_RUNNING
+                    if isinstance(error, AgentNotRunning)
+                    else f"Failed to interrupt session: {error.message}"
+                )
                 return self._error(told, error)
             case ("mode", str() as request, str() as mode):
                 told = f"Failed to set permission mode: {error.message}"
@@ -156,14 +160,14 @@ class MyLifeDbConversation:
         if "fromUuid" in query:
             return self._from(query["fromUuid"])
         if query.get("pages") == "1":
-            return (Run(("pages",), q.ReadFold(self._session, NAME), REPLAY),)
+            return (Perform(("pages",), q.ReadProjection(self._session, NAME), REPLAY),)
         last = query.get("last", "")
         if last.isascii() and last.isdigit() and len(last) < 10:
-            return (Run(("last", int(last)), q.ReadRows(self._session, NAME, limit=1), REPLAY),)
+            return (Perform(("last", int(last)), q.ReadRows(self._session, NAME, limit=1), REPLAY),)
         return self._replay(0)
 
     def _from(self, uuid: str) -> Sequence[Do]:
-        return (Run(("from", uuid), q.FindRow(self._session, NAME, uuid), REPLAY),)
+        return (Perform(("from", uuid), q.FindRow(self._session, NAME, uuid), REPLAY),)
 
     def _burst(self, memory: bytes) -> Sequence[Do]:
         pages = read_memory(memory).pages
@@ -194,12 +198,12 @@ class MyLifeDbConversation:
                 typing = message.get("isTyping")
                 if not isinstance(typing, bool) or not self._who.may("chat"):
                     return ()
-                return (Tell(("typing",), self._session, "typing", {"active": typing}),)
+                return (Signal(("typing",), self._session, "typing", {"active": typing}),)
             case "ack":
                 uuid = message.get("uuid")
                 if not isinstance(uuid, str) or not uuid:
                     return ()
-                return (Run(("acked", uuid), q.FindRow(self._session, NAME, uuid), SHOWN),)
+                return (Perform(("acked", uuid), q.FindRow(self._session, NAME, uuid), SHOWN),)
             case _:
                 return ()
 
@@ -221,7 +225,7 @@ class MyLifeDbConversation:
         if not self._unsent:
             return ()
         asked, send = self._unsent[0]
-        return (Run(("send", asked), send, COMMANDS),)
+        return (Perform(("send", asked), send, COMMANDS),)
 
     def _sent(self, asked: Any, reply: cmd.Reply) -> Sequence[Do]:
         self._unsent.popleft()
@@ -232,7 +236,7 @@ class MyLifeDbConversation:
             self._undelivered.append(reply.message)
             if not self._delivering:
                 done.extend(self._deliver())
-            done.append(Run(("unarchive",), q.GetSession(self._session), COMMANDS))
+            done.append(Perform(("unarchive",), q.GetSession(self._session), COMMANDS))
         return (*done, *self._send_next())
 
     def _deliver(self) -> Sequence[Do]:
@@ -240,12 +244,12 @@ class MyLifeDbConversation:
         self._delivering = bool(self._undelivered)
         if not self._undelivered:
             return ()
-        return (Run(("delivered",), q.Delivery(self._session, self._undelivered.popleft()), DELIVERY),)
+        return (Perform(("delivered",), q.WaitDelivered(self._session, self._undelivered.popleft()), DELIVERY),)
 
     def _unarchive(self, view: Any) -> Sequence[Do]:
         if not isinstance(view, q.SessionView) or not view.summary.archived:
             return ()
-        return (Run(("unarchive",), cmd.Archive(session=self._session, archived=False), COMMANDS),)
+        return (Perform(("unarchive",), cmd.ArchiveSession(session=self._session, archived=False), COMMANDS),)
 
     def _control(self, message: dict[str, Any]) -> Sequence[Do]:
         request, asked = message.get("request"), message.get("request_id")
@@ -253,12 +257,12 @@ class MyLifeDbConversation:
             return ()
         match request.get("subtype"):
             case "interrupt":
-                return (Run(("interrupt",), cmd.Interrupt(session=self._session), COMMANDS),)
+                return (Perform(("interrupt",), cmd.Interrupt(session=self._session), COMMANDS),)
             case "set_permission_mode":
                 mode = request.get("mode")
                 mode = mode if isinstance(mode, str) else ""
                 step = cmd.SetMode(session=self._session, mode=mode, request=asked[:ID_LENGTH])
-                return (Run(("mode", asked, mode), step, COMMANDS),)
+                return (Perform(("mode", asked, mode), step, COMMANDS),)
             case _:
                 return ()
 
@@ -267,7 +271,7 @@ class MyLifeDbConversation:
         if not isinstance(call, str) or not isinstance(content, str):
             return ()
         said = (ToolResultBlock(call, content),)
-        return (Run(("tool_result",), cmd.Steer(session=self._session, content=said), COMMANDS),)
+        return (Perform(("tool_result",), cmd.Steer(session=self._session, content=said), COMMANDS),)
 
     # --- what was shown
 
@@ -276,10 +280,10 @@ class MyLifeDbConversation:
         turns = view.summary.turns - (view.turn is not None)
         if ordinal is None:
             return self._marked(turns)
-        return (Run(("ends", ordinal, turns), q.ReadFold(self._session, NAME), SHOWN),)
+        return (Perform(("ends", ordinal, turns), q.ReadProjection(self._session, NAME), SHOWN),)
 
     def _marked(self, turns: int) -> Sequence[Do]:
-        return (Run(("marked",), MarkShown(self._session, turns), SHOWN),)
+        return (Perform(("marked",), MarkRead(self._session, turns), SHOWN),)
 
     # --- frames
 

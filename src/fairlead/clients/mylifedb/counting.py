@@ -27,22 +27,22 @@ class _Record(msgspec.Struct):
 _records: Final = msgspec.json.Decoder(_Record)
 
 
-class Counted(msgspec.Struct):
+class MessageCounter(msgspec.Struct):
     messages: int = 0
 
 
-_decoder: Final = msgspec.msgpack.Decoder(Counted)
+_decoder: Final = msgspec.msgpack.Decoder(MessageCounter)
 
 
-def read_counted(data: bytes) -> Counted:
+def read_counted(data: bytes) -> MessageCounter:
     return _decoder.decode(data)
 
 
-class CountFold:
+class CountReducer:
     """Implements `model.views.Fold`."""
 
     def __init__(self) -> None:
-        self._memory = Counted()
+        self._memory = MessageCounter()
 
     def step(self, entry: Entry) -> Sequence[Made]:
         if entry.raw is not None and not _is_copy(entry) and _is_message(entry.raw):
@@ -56,13 +56,13 @@ class CountFold:
         self._memory = read_counted(data)
 
 
-class CountView:
+class CountProjection:
     """Implements `model.views.View`."""
 
     name = NAME
 
-    def fold(self, session: SessionId) -> CountFold:
-        return CountFold()
+    def fold(self, session: SessionId) -> CountReducer:
+        return CountReducer()
 
 
 def _is_copy(entry: Entry) -> bool:
@@ -70,7 +70,7 @@ def _is_copy(entry: Entry) -> bool:
     if entry.kind != "record":
         return False
     event = ev.decode(entry.event)
-    return isinstance(event, ev.RecordKept) and bool(event.of)
+    return isinstance(event, ev.RecordStored) and bool(event.of)
 
 
 def _is_message(raw: bytes) -> bool:

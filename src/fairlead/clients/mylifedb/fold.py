@@ -13,11 +13,11 @@ import msgspec
 from fairlead.clients.mylifedb import records, streaming
 from fairlead.clients.mylifedb.pages import Pages
 from fairlead.clients.mylifedb.records import Fields
-from fairlead.clients.mylifedb.streaming import Stream
+from fairlead.clients.mylifedb.streaming import StreamState
 from fairlead.model import events as ev
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Entry
-from fairlead.model.views import Made, Passing, Replace, Row
+from fairlead.model.views import Made, NewRow, ReplaceRow, Transient
 
 NAME: Final = "mylifedb.1"
 """The number grows when the same log would give other rows."""
@@ -42,9 +42,9 @@ _WEIGHED: Final = frozenset(
 """Events that mean something here beyond their record's bytes; the others are not even decoded."""
 
 
-class Memory(msgspec.Struct):
+class MyLifeDbMemory(msgspec.Struct):
     pages: Pages = msgspec.field(default_factory=Pages)
-    stream: Stream = msgspec.field(default_factory=Stream)
+    stream: StreamState = msgspec.field(default_factory=StreamState)
     tips: dict[str, str] = {}
     """The last record of each thread, by the call that started it; empty is the main one."""
     calls: dict[str, str] = {}
@@ -80,19 +80,19 @@ class Memory(msgspec.Struct):
         return "working" if self.turn or self.pending else "idle"
 
 
-_decoder = msgspec.msgpack.Decoder(Memory)
+_decoder = msgspec.msgpack.Decoder(MyLifeDbMemory)
 
 
-def read_memory(data: bytes) -> Memory:
+def read_memory(data: bytes) -> MyLifeDbMemory:
     return _decoder.decode(data)
 
 
-class MyLifeDbFold:
+class MyLifeDbReducer:
     """Implements `model.views.Fold`, and tells late comers what passed since the last row (`model.views.Running`)."""
 
     def __init__(self, session: SessionId) -> None:
         self._session = session
-        self._memory = Memory()
+        self._memory = MyLifeDbMemory()
 
     def snapshot(self) -> bytes:
         return msgspec.msgpack.encode(self._memory)
@@ -100,17 +100,17 @@ class MyLifeDbFold:
     def restore(self, data: bytes) -> None:
         self._memory = read_memory(data)
 
-    def running(self, *, anew: bool) -> Sequence[Passing]:
+    def running(self, *, anew: bool) -> Sequence[Transient]:
         memory = self._memory
         frames = memory.stream.frames()
-        told = [Passing(STATE + _state(memory.state))]
+        told = [Transient(STATE + _state(memory.state))]
         if not anew:
             # It may have seen a part of what is running: what it has is cleared before it is told again.
             threads = dict.fromkeys(["", *memory.stream.open])
             frames = [*(streaming.stop(thread) for thread in threads), *frames]
             if memory.todos is not None:
-                told.append(Passing(TASKS + _todos(memory.todos)))
-        return [*told, *(Passing(STREAM + frame) for frame in frames)]
+                told.append(Transient(TASKS + _todos(memory.todos)))
+        return [*told, *(Transient(STREAM + frame) for frame in frames)]
 
     def step(self, entry: Entry) -> Sequence[Made]:
         memory = self._memory
@@ -123,7 +123,7 @@ class MyLifeDbFold:
         if event is not None:
             made.extend(self._weigh(event, entry))
         for thing in made:
-            if isinstance(thing, Row):
+            if isinstance(thing, NewRow):
                 memory.pages.add(len(thing.data))
                 if not memory.stream.open:
                     memory.pages.seal()
@@ -132,7 +132,7 @@ class MyLifeDbFold:
             memory.ended = memory.pages.head
         if memory.state != memory.told:
             memory.told = memory.state
-            made.append(Passing(STATE + _state(memory.state)))
+            made.append(Transient(STATE + _state(memory.state)))
         return made
 
     # --- records
@@ -162,7 +162,7 @@ class MyLifeDbFold:
         memory.stream.add(raw)
         if not memory.stream.open:
             memory.pages.seal()
-        return (Passing(STREAM + records.readable(raw)),)
+        return (Transient(STREAM + records.readable(raw)),)
 
     def _copied(self, entry: Entry, event: ev.Event | None, fields: Fields, kind: str, uuid: str) -> Sequence[Made]:
         """A line of the transcript, as it is: a row of its own, or in the place of the wire's. A subagent's says whose
@@ -170,7 +170,7 @@ class MyLifeDbFold:
         assert entry.raw is not None
         data = records.readable(entry.raw)
         side = records.is_true(fields.get("isSidechain")) or "agentId" in fields
-        copy = event.of if isinstance(event, ev.RecordKept) else ""
+        copy = event.of if isinstance(event, ev.RecordStored) else ""
         if side and not copy:
             child = (event or ev.decode(entry.event)).subagent or ""
             data = records.inside(data, fields, self._memory.parents.get(child, ""))
@@ -180,7 +180,7 @@ class MyLifeDbFold:
         for waiting in (self._memory.uncopied, self._memory.aside):
             if copy in waiting:
                 del waiting[copy]
-                return (Replace(uuid, data),)
+                return (ReplaceRow(uuid, data),)
         if self._memory.driven and not self._memory.turn and (kind == "progress" or (self._memory.wired and not uuid)):
             # Read after the turn's end: progress would make clients believe that a tool is running again, and what the
             # agent noted down beside the conversation would stand behind the `result`, out of its place.
@@ -193,13 +193,13 @@ class MyLifeDbFold:
                 self._memory.stream.clear("")
             if uuid:
                 self._chain("", uuid)
-        return (Row(data, uuid),)
+        return (NewRow(data, uuid),)
 
-    def _said(self, entry: Entry, fields: Fields, kind: str, uuid: str) -> Row:
+    def _said(self, entry: Entry, fields: Fields, kind: str, uuid: str) -> NewRow:
         """A record of the wire, or our own prompt: with its place in its thread."""
         memory = self._memory
         if not uuid:
-            return Row(records.readable(entry.raw or b""))
+            return NewRow(records.readable(entry.raw or b""))
         thread = records.text_of(fields.get("parent_tool_use_id"))
         parent = memory.tips.get(thread)
         blocks = records.blocks_of(fields) if kind in records.CHAINED else []
@@ -233,7 +233,7 @@ class MyLifeDbFold:
         elif kind == "system":
             memory.aside[uuid] = None
             _trim(memory.aside, ASIDE)
-        return Row(data, uuid)
+        return NewRow(data, uuid)
 
     def _chain(self, thread: str, uuid: str) -> None:
         tips = self._memory.tips
@@ -247,12 +247,12 @@ class MyLifeDbFold:
     def _end(self, event: ev.TurnEnded, entry: Entry) -> Sequence[Made]:
         """A turn of ours always ends with a `result`, whoever has to write it."""
         memory = self._memory
-        made: list[Made] = [Passing(STREAM + frame) for frame in memory.stream.end()]
+        made: list[Made] = [Transient(STREAM + frame) for frame in memory.stream.end()]
         own = entry.raw is not None and records.text_of((records.fields_of(entry.raw) or {}).get("type")) == "result"
         told = own or (bool(memory.result) and event.id.split("/", 1)[0] == memory.result)
         if not told and (memory.driven or memory.failed):
             data = records.ended(event, at=entry.at, session=self._session)
-            made.append(Row(data, records.named(event.id)))
+            made.append(NewRow(data, records.named(event.id)))
         memory.turn = memory.failed = False
         return made
 
@@ -268,8 +268,8 @@ class MyLifeDbFold:
                 _trim(memory.parents, THREADS)
             case ev.AgentExited():
                 memory.driven = False
-                return [Passing(STREAM + frame) for frame in memory.stream.end()]
-            case ev.Failure():
+                return [Transient(STREAM + frame) for frame in memory.stream.end()]
+            case ev.ErrorRaised():
                 memory.failed = True
             case ev.SessionChanged(archived=archived) if archived is not None:
                 memory.archived = archived
@@ -277,18 +277,18 @@ class MyLifeDbFold:
                 # What was under way in the parent is not under way here.
                 gone, memory.pending = memory.pending, []
                 memory.turn = memory.driven = memory.archived = False
-                return [Row(records.withdrawn(request)) for request in gone]
-            case ev.PermissionAsked() | ev.QuestionAsked() | ev.PlanProposed():
+                return [NewRow(records.withdrawn(request)) for request in gone]
+            case ev.PermissionRequested() | ev.QuestionAsked() | ev.PlanProposed():
                 memory.pending.append(event.request)
-                return () if entry.raw is not None else (Row(records.asked(event)),)
+                return () if entry.raw is not None else (NewRow(records.asked(event)),)
             case ev.PermissionResolved(asked=True):
                 self._settle(event.request)
-                return (Row(records.answered(event)),)
+                return (NewRow(records.answered(event)),)
             case ev.PermissionCancelled():
                 self._settle(event.request)
-                return (Row(records.withdrawn(event.request)),)
+                return (NewRow(records.withdrawn(event.request)),)
             case ev.ModeChanged():
-                return (Row(records.mode_set(event)),)
+                return (NewRow(records.mode_set(event)),)
             case ev.ToolCalled(name="TodoWrite", subagent=None):
                 return self._todo(event.input.get("todos"))
             case _:
@@ -302,16 +302,16 @@ class MyLifeDbFold:
         if not isinstance(todos, list) or todos == self._memory.todos:
             return ()
         self._memory.todos = todos
-        return (Passing(TASKS + _todos(todos)),)
+        return (Transient(TASKS + _todos(todos)),)
 
 
-class MyLifeDbView:
+class MyLifeDbProjection:
     """Implements `model.views.View`."""
 
     name = NAME
 
-    def fold(self, session: SessionId) -> MyLifeDbFold:
-        return MyLifeDbFold(session)
+    def fold(self, session: SessionId) -> MyLifeDbReducer:
+        return MyLifeDbReducer(session)
 
 
 def _state(state: str) -> bytes:

@@ -4,14 +4,14 @@ from typing import Final
 
 import msgspec
 
-from fairlead.model.news import Listener, ListenToNews, SessionNews
-from fairlead.model.routes import NewsStream, Request, Route, Steps
+from fairlead.model.news import ChangeListenerHandle, ListenToChanges, SessionChangeNotice
+from fairlead.model.routes import ChangeStream, Request, Route, Steps
 
 BEAT: Final = b":\n\n"
 """A comment: what keeps the connection alive through a proxy."""
 
 
-def event(news: SessionNews) -> bytes:
+def event(news: SessionChangeNotice) -> bytes:
     told = {
         "type": "claude-session-updated",
         "timestamp": news.at,
@@ -21,8 +21,8 @@ def event(news: SessionNews) -> bytes:
 
 
 def stream(request: Request) -> Steps:
-    listener: Listener = yield ListenToNews()
-    return NewsStream(listener=listener, encode=event, beat=BEAT, content_type="text/event-stream")
+    listener: ChangeListenerHandle = yield ListenToChanges()
+    return ChangeStream(listener=listener, encode=event, beat=BEAT, content_type="text/event-stream")
 
 
 ROUTE: Final = Route(

@@ -142,10 +142,10 @@ def named(event: str) -> str:
     return f"{digits[:8]}-{digits[8:12]}-8{digits[13:16]}-8{digits[17:20]}-{digits[20:32]}"
 
 
-def asked(event: ev.PermissionAsked | ev.QuestionAsked | ev.PlanProposed) -> bytes:
+def asked(event: ev.PermissionRequested | ev.QuestionAsked | ev.PlanProposed) -> bytes:
     """A request that came by another way than the agent's `control_request`."""
     match event:
-        case ev.PermissionAsked():
+        case ev.PermissionRequested():
             tool = event.tool
         case ev.QuestionAsked():
             tool = "AskUserQuestion"

@@ -22,7 +22,7 @@ from fairlead.model.content import TextBlock
 from fairlead.model.errors import BadId, BadRequest, FairleadError, NotFound, TooLarge
 from fairlead.model.ids import SessionId, is_uuid, session_id
 from fairlead.model.moments import moment
-from fairlead.model.reading import ReadShown, Shown
+from fairlead.model.reading import GetReadState, TurnsRead
 from fairlead.model.routes import Param, Request, Route, Steps, json_response
 from fairlead.model.store import TRANSCRIPT, SessionPage, Summary
 
@@ -50,11 +50,11 @@ class NewSession(msgspec.Struct, frozen=True):
     mode: str = "ui"
 
 
-class Titled(msgspec.Struct, frozen=True):
+class TitleBody(msgspec.Struct, frozen=True):
     title: str
 
 
-class Said(msgspec.Struct, frozen=True):
+class MessageBody(msgspec.Struct, frozen=True):
     content: str
 
 
@@ -176,7 +176,7 @@ def all_sessions(request: Request) -> Steps:
     limit = _limit(request.query.get("limit", ""))
     after = _after(worth, request.query.get("cursor", ""))
     page, rest = worth[after : after + limit], worth[after + limit :]
-    shown: Shown = yield ReadShown(tuple(summary.session for summary in page))
+    shown: TurnsRead = yield GetReadState(tuple(summary.session for summary in page))
     items = []
     for summary in page:
         seen = summary.session in shown.watched
@@ -187,11 +187,11 @@ def all_sessions(request: Request) -> Steps:
     return json_response({"sessions": items, "pagination": pagination})
 
 
-def _messages(summary: Summary) -> Generator[q.ReadFold, bytes, int]:
+def _messages(summary: Summary) -> Generator[q.ReadProjection, bytes, int]:
     """Of a transcript that was never opened only the prompts are known, where it is short enough to be seen whole."""
     if summary.state == TRANSCRIPT:
         return summary.turns
-    return read_counted((yield q.ReadFold(summary.session, counting.NAME))).messages
+    return read_counted((yield q.ReadProjection(summary.session, counting.NAME))).messages
 
 
 def _limit(text: str) -> int:
@@ -241,7 +241,7 @@ def _shown(session: SessionId) -> Steps:
 @worded("Failed to get session")
 def get(request: Request) -> Steps:
     view: q.SessionView = yield q.GetSession(_session(request))
-    shown: Shown = yield ReadShown((view.summary.session,))
+    shown: TurnsRead = yield GetReadState((view.summary.session,))
     seen = view.summary.session in shown.watched
     state = session_state(view.summary, shown.turns.get(view.summary.session), seen=seen)
     number = 0 if view.summary.title else (yield from numbered()).get(view.summary.session, 0)
@@ -251,7 +251,7 @@ def get(request: Request) -> Steps:
 @worded("Failed to update session")
 def patch(request: Request) -> Steps:
     session = _session(request)
-    body = _body(request, Titled)
+    body = _body(request, TitleBody)
     if body is None:
         return json_response({"error": BAD_BODY}, 400)
     yield cmd.Rename(session=session, title=body.title)
@@ -272,13 +272,13 @@ def deactivate(request: Request) -> Steps:
 
 @worded("Failed to archive session")
 def archive(request: Request) -> Steps:
-    yield cmd.Archive(session=_session(request))
+    yield cmd.ArchiveSession(session=_session(request))
     return json_response({"success": True})
 
 
 @worded("Failed to unarchive session")
 def unarchive(request: Request) -> Steps:
-    yield cmd.Archive(session=_session(request), archived=False)
+    yield cmd.ArchiveSession(session=_session(request), archived=False)
     return json_response({"success": True})
 
 
@@ -293,8 +293,8 @@ def messages(request: Request) -> Steps:
         return json_response({"error": "page parameter is required"}, 400)
     if not text.isascii() or not text.isdigit() or len(text) > 9:
         return json_response({"error": "invalid page parameter"}, 400)
-    yield q.Whole(session)
-    memory = read_memory((yield q.ReadFold(session, NAME)))
+    yield q.WaitLoaded(session)
+    memory = read_memory((yield q.ReadProjection(session, NAME)))
     page, pages = int(text), memory.pages
     stretch = pages.stretch(page)
     if stretch is None:
@@ -318,7 +318,7 @@ def messages(request: Request) -> Steps:
 def history(request: Request) -> Steps:
     """All records at once, as the first version had it: for what is longer there are pages and the socket."""
     session, version = _session(request), read_version(request.query.get("records", ""))
-    yield q.Whole(session)
+    yield q.WaitLoaded(session)
     found: list[msgspec.Raw] = []
     size = after = 0
     while True:
@@ -335,7 +335,7 @@ def history(request: Request) -> Steps:
 @worded("Failed to send message")
 def post_message(request: Request) -> Steps:
     session = _session(request)
-    body = _body(request, Said)
+    body = _body(request, MessageBody)
     if body is None or not body.content:
         return json_response({"error": BAD_BODY}, 400)
     yield cmd.Send(session=session, content=(TextBlock(body.content),))

@@ -12,7 +12,7 @@ from fairlead.model.errors import NotFound
 from fairlead.model.ids import session_id
 from fairlead.model.requests import Response
 from fairlead.model.routes import Access, Param, Request, Route, Steps, json_response
-from fairlead.model.surroundings import ReadSurroundings, Surroundings
+from fairlead.model.surroundings import ReadSessionChoices, SessionChoices
 
 NO_LINKS: Final = "There are no public links here: whoever is to see a session signs in."
 
@@ -44,7 +44,7 @@ def authorize(request: Request) -> Steps:
 @worded("Failed to read directory tree")
 def tree(request: Request) -> Steps:
     """The folders in one folder; children of these are asked for by themselves."""
-    around: Surroundings = yield ReadSurroundings()
+    around: SessionChoices = yield ReadSessionChoices()
     asked = request.query.get("path", "").rstrip("/")
     base, inside = (asked, "") if asked.startswith("/") else (around.roots[0], asked)
     try:

@@ -34,7 +34,7 @@ class _Frame(msgspec.Struct):
 _decoder = msgspec.json.Decoder(_Frame)
 
 
-class Piece(msgspec.Struct):
+class StreamPiece(msgspec.Struct):
     """A stream event as it came, or several pieces of one block (`delta` names their kind) joined."""
 
     thread: str
@@ -51,11 +51,11 @@ class Piece(msgspec.Struct):
         return _encoder.encode({"type": "stream_event", "event": event, "parent_tool_use_id": self.thread or None})
 
 
-class Stream(msgspec.Struct):
+class StreamState(msgspec.Struct):
     """`open` are the threads in which a message has begun and not stopped."""
 
     open: list[str] = []
-    pieces: list[Piece] = []
+    pieces: list[StreamPiece] = []
     size: int = 0
 
     def add(self, raw: bytes) -> None:
@@ -107,14 +107,14 @@ def stop(thread: str) -> bytes:
     )
 
 
-def _piece(raw: bytes, event: _Event, thread: str) -> Piece:
+def _piece(raw: bytes, event: _Event, thread: str) -> StreamPiece:
     delta = event.delta or {}
     kind = delta.get("type")
     text = delta.get(FIELDS.get(kind, "")) if isinstance(kind, str) else None
     if event.type == "content_block_delta" and event.index is not None and isinstance(text, str):
-        return Piece(thread=thread, index=event.index, delta=str(kind), text=text)
-    return Piece(thread=thread, raw=raw)
+        return StreamPiece(thread=thread, index=event.index, delta=str(kind), text=text)
+    return StreamPiece(thread=thread, raw=raw)
 
 
-def _same(last: Piece, piece: Piece) -> bool:
+def _same(last: StreamPiece, piece: StreamPiece) -> bool:
     return (last.thread, last.index, last.delta) == (piece.thread, piece.index, piece.delta)

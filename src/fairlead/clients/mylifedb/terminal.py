@@ -13,8 +13,8 @@ from fairlead.model.errors import FairleadError
 from fairlead.model.frames import binary_frame
 from fairlead.model.handing import Handing
 from fairlead.model.ids import SessionId
-from fairlead.model.sockets import Do, HangUp, Opening, SocketRoute
-from fairlead.model.terminals import Answer, JoinTerminal, Keys, Output, Size, session_terminal
+from fairlead.model.sockets import CloseSocket, Do, Handshake, SocketRoute
+from fairlead.model.terminals import JoinTerminal, Size, TerminalOutput, TerminalReply, TypedKeys, session_terminal
 
 EARLY_BYTES: Final = 1 << 20
 """What a client may say before the terminal has its socket."""
@@ -25,10 +25,10 @@ MESSAGE_LIMIT: Final = 1 << 20
 class RawCodec:
     """Implements `model.terminals.TerminalCodec`: there is no word for an error, a size or an end."""
 
-    def read(self, data: bytes) -> Keys | Size | Answer:
-        return Keys(data)
+    def read(self, data: bytes) -> TypedKeys | Size | TerminalReply:
+        return TypedKeys(data)
 
-    def output(self, output: Output) -> bytes:
+    def output(self, output: TerminalOutput) -> bytes:
         return binary_frame(output.data) if output.data else b""
 
     def ended(self, exit: Exit) -> bytes:
@@ -41,12 +41,12 @@ class RawCodec:
 class RawTerminal(Handing):
     """Gives the session's terminal the socket."""
 
-    def __init__(self, opening: Opening) -> None:
+    def __init__(self, opening: Handshake) -> None:
         session = SessionId(opening.params["session"].lower())
         super().__init__(JoinTerminal(session_terminal(session), RawCodec()), "terminal", EARLY_BYTES)
 
     def failed(self, tag: Any, error: FairleadError) -> Sequence[Do]:
-        return (HangUp(*NOT_ACTIVE),)
+        return (CloseSocket(*NOT_ACTIVE),)
 
     def throttled(self, data: bytes, text: bool, error: FairleadError) -> Sequence[Do]:
         return ()

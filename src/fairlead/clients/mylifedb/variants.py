@@ -21,7 +21,7 @@ MSGPACK: Final = "msgpack"
 """The subprotocol."""
 
 
-class Variant(msgspec.Struct, frozen=True):
+class MyLifeDbEncoder(msgspec.Struct, frozen=True):
     """Implements `model.gateway.Variant`, and frames the conversation's own messages alike."""
 
     packed: bool = False

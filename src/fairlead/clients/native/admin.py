@@ -35,7 +35,7 @@ def download(request: Request) -> Steps:
 
 
 def list_tokens(request: Request) -> Steps:
-    return json_response(b.Tokens((yield act.ListCredentials("token"))))
+    return json_response(b.TokenList((yield act.ListCredentials("token"))))
 
 
 def create_token(request: Request) -> Steps:
@@ -107,7 +107,7 @@ def untrust(request: Request) -> Steps:
     path = request.query.get("path")
     if not path:
         raise BadRequest("path must name the folder.", field="path")
-    return json_response(b.Untrusted((yield act.UntrustFolder(path))))
+    return json_response(b.UntrustedBody((yield act.UntrustFolder(path))))
 
 
 _PATH = Param("path", str, "The folder; without it, the list of trusted folders.")
@@ -156,7 +156,7 @@ ROUTES: Final = (
         name="tokens.list",
         handle=list_tokens,
         about="All tokens, revoked ones too; never their secrets.",
-        answer=b.Tokens,
+        answer=b.TokenList,
     ),
     Route(
         method="POST",
@@ -258,7 +258,7 @@ ROUTES: Final = (
         handle=invite,
         about="A one-time link with which somebody makes their own account, for a day.",
         body=b.NewInvitation,
-        answer=accounts.Invitation,
+        answer=accounts.UserInvitation,
         status=201,
         body_limit=_SMALL,
     ),
@@ -301,7 +301,7 @@ ROUTES: Final = (
         name="trust.remove",
         handle=untrust,
         about="Trust a folder no more.",
-        answer=b.Untrusted,
+        answer=b.UntrustedBody,
         query=(Param("path", str, "The folder.", required=True),),
     ),
 )

@@ -8,7 +8,7 @@ from fairlead.model.accounts import DEFAULT_SCOPES
 from fairlead.model.admin import CredentialView, TrustedFolder, UserView
 from fairlead.model.auth import Scope
 from fairlead.model.commands import Link, Settings
-from fairlead.model.queries import Hit, PendingView, QueuedView
+from fairlead.model.queries import PendingView, QueuedView, SearchHit
 
 
 class Body(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -187,10 +187,10 @@ class Queue(msgspec.Struct, frozen=True):
 
 
 class Hits(msgspec.Struct, frozen=True):
-    hits: tuple[Hit, ...]
+    hits: tuple[SearchHit, ...]
 
 
-class Tokens(msgspec.Struct, frozen=True):
+class TokenList(msgspec.Struct, frozen=True):
     tokens: tuple[CredentialView, ...]
 
 
@@ -210,5 +210,5 @@ class TrustList(msgspec.Struct, frozen=True):
     folders: tuple[TrustedFolder, ...]
 
 
-class Untrusted(msgspec.Struct, frozen=True):
+class UntrustedBody(msgspec.Struct, frozen=True):
     removed: bool

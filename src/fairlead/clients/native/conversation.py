@@ -17,7 +17,7 @@ from fairlead.model.commands import Reply
 from fairlead.model.errors import BadRequest, FairleadError, NotAllowed
 from fairlead.model.gateway import Cursor
 from fairlead.model.ids import SessionId, session_id
-from fairlead.model.sockets import Do, Opening, Run, Subscribe, Subscribed, Tell, Unsubscribe, Write
+from fairlead.model.sockets import Do, Handshake, Perform, Signal, Subscribe, Subscribed, Unsubscribe, Write
 
 PROTOCOL_NAME: Final = "fairlead.v1"
 
@@ -48,7 +48,7 @@ class NativeConversation:
     # The opening itself is not kept: a request's head is more than all the rest of an idle socket.
     __slots__ = ("_codec", "_fresh", "_version", "_who")
 
-    def __init__(self, opening: Opening) -> None:
+    def __init__(self, opening: Handshake) -> None:
         self._who = opening.who
         self._version = opening.version
         self._fresh = opening.fresh
@@ -118,7 +118,7 @@ class NativeConversation:
                 return self._typing(fields, tag)
             case _ if kind in KINDS:
                 made = command(kind, fields, self._fresh)
-                return (Run(tag, made, made.session),)
+                return (Perform(tag, made, made.session),)
             case _:
                 raise UnknownType(f"There is no frame of the type {kind[:40]!r}.", type=kind[:40])
 
@@ -127,7 +127,7 @@ class NativeConversation:
         frame = convert(fields, _TypingFrame)
         if not self._who.may("chat"):
             raise NotAllowed("Typing needs the scope chat.", scope="chat")
-        return (Tell(tag, session_id(frame.session), "typing", {"active": frame.active}),)
+        return (Signal(tag, session_id(frame.session), "typing", {"active": frame.active}),)
 
 
 def _tag(fields: dict[str, Any]) -> dict[str, Any]:

@@ -195,7 +195,7 @@ def _aside(event: ev.Event) -> str:
             return f"Closed: {event.reason}"
         case ev.AgentExited():
             return "" if event.expected else f"The agent exited: {event.reason}"
-        case ev.PermissionAsked():
+        case ev.PermissionRequested():
             return f"Asked for permission: {event.title or event.tool}"
         case ev.QuestionAsked():
             asked = (str(question.get("question", "")) for question in event.questions)
@@ -220,22 +220,22 @@ def _aside(event: ev.Event) -> str:
             return event.text
         case ev.MessageCancelled():
             return "A waiting message was taken back"
-        case ev.InterruptAsked():
+        case ev.InterruptRequested():
             return f"Interrupted by {event.by}" if event.by else "Interrupted"
         case ev.Rewound():
             return "Files were put back"
-        case ev.HandOverSettled():
+        case ev.HandoverSettled():
             return f"Handed over to {event.link}" if event.outcome == "moved" else f"Stays on {event.link}"
         case ev.SubagentResolved():
             return f"What is marked as unresolved above was said by the subagent of {event.call}"
-        case ev.Failure():
+        case ev.ErrorRaised():
             return f"Error: {event.message}"
         case (
             ev.SessionOpened()
             | ev.SessionResumed()
             | ev.AgentStarted()
             | ev.AgentReady()
-            | ev.HandOverAsked()
+            | ev.HandoverRequested()
             | ev.TurnStarted()
             | ev.ThinkingDelta()
             | ev.InputDelta()
@@ -245,7 +245,7 @@ def _aside(event: ev.Event) -> str:
             | ev.MessageQueued()
             | ev.MessageDequeued()
             | ev.MessageMoved()
-            | ev.RecordKept()
+            | ev.RecordStored()
         ):
             return ""
         case (

@@ -5,7 +5,7 @@ from typing import Final
 
 from fairlead.model import queries as q
 from fairlead.model.errors import BadRequest
-from fairlead.model.insight import Insight
+from fairlead.model.insight import UsageStats
 from fairlead.model.routes import Param, Request, Route, Steps, json_response
 
 DAY_MS: Final = 86_400_000
@@ -25,7 +25,7 @@ def insight(request: Request) -> Steps:
     offset = request.query.get("offset", "0")
     if _OFFSET.fullmatch(offset) is None or abs(int(offset)) > _FURTHEST:
         raise BadRequest(f"offset must be a whole number from -{_FURTHEST} to {_FURTHEST}.", field="offset")
-    return json_response((yield q.ReadInsight(since, until, int(offset))))
+    return json_response((yield q.ReadUsageStats(since, until, int(offset))))
 
 
 ROUTES: Final = (
@@ -36,7 +36,7 @@ ROUTES: Final = (
         name="insight",
         handle=insight,
         about="Tokens, cost and turns by day, project and model; tools; the agent's limits.",
-        answer=Insight,
+        answer=UsageStats,
         query=(
             Param("since", int, "The first moment, in milliseconds since 1970.", required=True),
             Param("until", int, f"The last one, at most {LONGEST} days later.", required=True),

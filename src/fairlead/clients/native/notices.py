@@ -14,7 +14,7 @@ from fairlead.model.errors import BadRequest, FairleadError, NotFound
 from fairlead.model.frames import text_frame
 from fairlead.model.handing import Handing
 from fairlead.model.routes import Param, Request, Route, Step, Steps, json_response
-from fairlead.model.sockets import Do, HangUp, Opening, SocketRoute, Write
+from fairlead.model.sockets import CloseSocket, Do, Handshake, SocketRoute, Write
 
 _SMALL: Final = 64 << 10
 _PLACES: Final = 10**15
@@ -134,7 +134,7 @@ def _topics(given: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(given))
 
 
-def _push(target: n.Target, credential: str) -> PushView:
+def _push(target: n.Destination, credential: str) -> PushView:
     return PushView(
         id=target.id,
         device=target.device,
@@ -145,10 +145,10 @@ def _push(target: n.Target, credential: str) -> PushView:
 
 
 def _own(credential: str, id: str = "") -> n.ListItems:
-    def accept(target: n.Target) -> bool:
+    def accept(target: n.Destination) -> bool:
         return target.kind == "push" and target.device == credential and (not id or target.id == id)
 
-    return n.ListItems(n.Target, accept)
+    return n.ListItems(n.Destination, accept)
 
 
 def subscriptions(request: Request) -> Steps:
@@ -162,9 +162,9 @@ def subscribe(request: Request) -> Steps:
     topics = _topics(body.topics)
     # One a device: a browser that asks again has forgotten the old one, or was given another.
     for old in (yield _own(who.credential)):
-        yield n.RemoveItem(n.Target, old.id)
+        yield n.RemoveItem(n.Destination, old.id)
     target, _ = yield n.AddTarget(
-        n.Target(
+        n.Destination(
             id=request.fresh,
             kind="push",
             url=body.endpoint,
@@ -178,25 +178,25 @@ def subscribe(request: Request) -> Steps:
     return json_response(_push(target, who.credential), 201)
 
 
-def _mine(request: Request) -> Generator[Step, Any, n.Target]:
+def _mine(request: Request) -> Generator[Step, Any, n.Destination]:
     """The asker's own subscription of that id: nobody changes another's."""
     found = yield _own(request.who.credential, request.params["id"])
     if not found:
         raise NotFound("subscription", request.params["id"])
-    mine: n.Target = found[0]
+    mine: n.Destination = found[0]
     return mine
 
 
 def change_topics(request: Request) -> Steps:
     topics = _topics(request.json(TopicsBody).topics)
     target = yield from _mine(request)
-    changed = yield n.EditItem(n.Target, target.id, {"topics": topics})
+    changed = yield n.EditItem(n.Destination, target.id, {"topics": topics})
     return json_response(_push(changed, request.who.credential))
 
 
 def unsubscribe(request: Request) -> Steps:
     target = yield from _mine(request)
-    yield n.RemoveItem(n.Target, target.id)
+    yield n.RemoveItem(n.Destination, target.id)
     return json_response(Removed(True))
 
 
@@ -207,8 +207,8 @@ def try_push(request: Request) -> Steps:
 
 
 def answer(request: Request) -> Steps:
-    found: n.AnswerOf = yield n.SpendAnswerCode(request.json(CodeBody).code)
-    reply = yield cmd.Answer(session=found.session, request=found.request, behavior=found.behavior)
+    found: n.AnswerOf = yield n.RedeemAnswerCode(request.json(CodeBody).code)
+    reply = yield cmd.AnswerPermission(session=found.session, request=found.request, behavior=found.behavior)
     return json_response(reply)
 
 
@@ -228,21 +228,21 @@ class NoticeCodec:
 
     key = "native"
 
-    def read(self, data: bytes) -> n.Ping | n.Ask | None:
+    def read(self, data: bytes) -> n.FeedPing | n.FeedRequest | None:
         try:
             said = msgspec.json.decode(data)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             raise BadFrame("The frame is not JSON.") from None
         kind = said.pop("type", None) if isinstance(said, dict) else None
         if kind == "ping":
-            return n.Ping()
+            return n.FeedPing()
         if kind != "subscribe":
             raise UnknownType("subscribe and ping are taken here.")
         refuse_unknown(said, _ASK_FIELDS)
         asked = convert(said, _AskFrame)
         if asked.cursor is not None and n.read_cursor(asked.cursor) is None:
             raise BadRequest("cursor must be one that a frame had.", field="cursor")
-        return n.Ask(frozenset(asked.topics), asked.cursor)
+        return n.FeedRequest(frozenset(asked.topics), asked.cursor)
 
     def opened(self, now: int) -> bytes:
         return _frame({"type": "hello", "at": now})
@@ -250,7 +250,7 @@ class NoticeCodec:
     def pong(self, now: int) -> bytes:
         return _frame({"type": "pong", "at": now})
 
-    def subscribed(self, ask: n.Ask, verdict: Literal["ok", "gap"], cursor: str, now: int) -> bytes:
+    def subscribed(self, ask: n.FeedRequest, verdict: Literal["ok", "gap"], cursor: str, now: int) -> bytes:
         return _frame({"type": "subscribed", "topics": sorted(ask.topics), "verdict": verdict, "cursor": cursor})
 
     def failed(self, error: FairleadError, now: int) -> bytes:
@@ -267,11 +267,11 @@ CODEC: Final = NoticeCodec()
 class Notices(Handing):
     """Gives the feed the socket."""
 
-    def __init__(self, opening: Opening) -> None:
+    def __init__(self, opening: Handshake) -> None:
         super().__init__(n.JoinFeed(CODEC), "feed", _SMALL)
 
     def failed(self, tag: Any, error: FairleadError) -> Sequence[Do]:
-        return (HangUp(1011, "the feed cannot be read: connect again"),)
+        return (CloseSocket(1011, "the feed cannot be read: connect again"),)
 
     def throttled(self, data: bytes, text: bool, error: FairleadError) -> Sequence[Do]:
         return (Write(CODEC.failed(error, 0)),)

@@ -41,7 +41,7 @@ def explain(request: Request) -> Steps:
 def answer(request: Request) -> Steps:
     body = request.json(b.AnswerPermission)
     found: q.PendingView = yield q.FindPermission(request.params["request"])
-    reply = yield cmd.Answer(
+    reply = yield cmd.AnswerPermission(
         session=found.session,
         key=idempotency_key(request),
         request=RequestId(request.params["request"]),

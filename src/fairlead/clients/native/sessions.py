@@ -11,7 +11,7 @@ from fairlead.clients.native.html import HtmlRenderer
 from fairlead.clients.native.page import POLICY
 from fairlead.model import commands as cmd
 from fairlead.model import queries as q
-from fairlead.model.agents import Invitation
+from fairlead.model.agents import AgentInvitation
 from fairlead.model.errors import BadRequest
 from fairlead.model.ids import MessageId, SessionId, session_id
 from fairlead.model.routes import LogStream, Param, Request, Response, Route, Steps, json_response
@@ -91,7 +91,7 @@ def patch(request: Request) -> Steps:
     if body.title is not None:
         reply = yield cmd.Rename(session=session, title=body.title)
     if body.archived is not None:
-        reply = yield cmd.Archive(session=session, archived=body.archived)
+        reply = yield cmd.ArchiveSession(session=session, archived=body.archived)
     return json_response(reply)
 
 
@@ -118,7 +118,9 @@ def interrupt(request: Request) -> Steps:
 
 def share(request: Request) -> Steps:
     body = request.json(b.ShareSession)
-    command = cmd.Share(session=session_of(request), user=body.user, everybody=body.everybody, remove=body.remove)
+    command = cmd.ShareSession(
+        session=session_of(request), user=body.user, everybody=body.everybody, remove=body.remove
+    )
     return json_response((yield command))
 
 
@@ -145,12 +147,14 @@ def dial_in(request: Request) -> Steps:
 def hand_over(request: Request) -> Steps:
     body = request.json(b.HandOverSession)
     key = idempotency_key(request)
-    reply = yield cmd.HandOver(session=session_of(request), key=key, link=body.link, when=body.when, wait=body.wait)
+    reply = yield cmd.StartHandover(
+        session=session_of(request), key=key, link=body.link, when=body.when, wait=body.wait
+    )
     return json_response(reply)
 
 
 def withdraw_hand_over(request: Request) -> Steps:
-    return json_response((yield cmd.WithdrawHandOver(session=session_of(request), key=idempotency_key(request))))
+    return json_response((yield cmd.WithdrawHandover(session=session_of(request), key=idempotency_key(request))))
 
 
 def environment(request: Request) -> Steps:
@@ -404,7 +408,7 @@ ROUTES: Final = (
         name="sessions.dial-in",
         handle=dial_in,
         about="Expect an agent that is started by hand: how to start it, with a token that is shown this once.",
-        answer=Invitation,
+        answer=AgentInvitation,
     ),
     Route(
         method="POST",

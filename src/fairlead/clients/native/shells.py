@@ -11,7 +11,7 @@ from fairlead.clients.native import bodies as b
 from fairlead.clients.native.terminal import MESSAGE_LIMIT, NativeTerminalCodec, TerminalJoining
 from fairlead.model.agents import Exit
 from fairlead.model.routes import Request, Route, Steps, json_response
-from fairlead.model.sockets import Opening, SocketRoute
+from fairlead.model.sockets import Handshake, SocketRoute
 from fairlead.model.terminals import EndShell, JoinShell, ListShells, ShareShell, ShellView
 
 PATH: Final = "/v1/terminals"
@@ -21,12 +21,12 @@ class ShareBody(b.Body, frozen=True, kw_only=True):
     shared: bool
 
 
-class Shells(msgspec.Struct, frozen=True):
+class ShellList(msgspec.Struct, frozen=True):
     terminals: tuple[ShellView, ...]
 
 
 class ShellConversation(TerminalJoining):
-    def __init__(self, opening: Opening) -> None:
+    def __init__(self, opening: Handshake) -> None:
         codec = NativeTerminalCodec()
         query = opening.query
         join = JoinShell(
@@ -40,7 +40,7 @@ class ShellConversation(TerminalJoining):
 
 
 def listed(request: Request) -> Steps:
-    return json_response(Shells((yield ListShells())))
+    return json_response(ShellList((yield ListShells())))
 
 
 def share(request: Request) -> Steps:
@@ -59,7 +59,7 @@ ROUTES: Final = (
         name="terminals.list",
         handle=listed,
         about="Your shells that run, and those that others share.",
-        answer=Shells,
+        answer=ShellList,
     ),
     Route(
         method="PATCH",

@@ -19,16 +19,16 @@ from fairlead.model.handing import Handing
 from fairlead.model.ids import SessionId, session_id
 from fairlead.model.requests import Step
 from fairlead.model.routes import Request, Route, Steps, json_response
-from fairlead.model.sockets import Check, Do, HangUp, Opening, SocketRoute, Write
+from fairlead.model.sockets import Check, CloseSocket, Do, Handshake, SocketRoute, Write
 from fairlead.model.terminals import (
-    Answer,
     JoinShell,
     JoinTerminal,
-    Keys,
-    Output,
     ShowTerminal,
     Size,
+    TerminalOutput,
+    TerminalReply,
     TerminalView,
+    TypedKeys,
     session_terminal,
 )
 
@@ -58,7 +58,7 @@ class NativeTerminalCodec:
     def __init__(self) -> None:
         self._size: Size | None = None
 
-    def read(self, data: bytes) -> Keys | Size | Answer:
+    def read(self, data: bytes) -> TypedKeys | Size | TerminalReply:
         fields = _object(data)
         kind = fields.pop("type", None)
         if not isinstance(kind, str):
@@ -70,13 +70,13 @@ class NativeTerminalCodec:
             )
         refuse_unknown(fields, known)
         if kind == "input":
-            return Keys(convert(fields, _InputFrame).data.encode())
+            return TypedKeys(convert(fields, _InputFrame).data.encode())
         if kind == "resize":
             wanted = convert(fields, _ResizeFrame)
             return Size(wanted.cols, wanted.rows)
-        return Answer(_frame({"type": "pong"}))
+        return TerminalReply(_frame({"type": "pong"}))
 
-    def output(self, output: Output) -> bytes:
+    def output(self, output: TerminalOutput) -> bytes:
         before = b""
         if output.redraw and self._size is not None:
             before = _frame({"type": "redraw"})
@@ -101,7 +101,7 @@ class TerminalJoining(Handing):
         self._codec = codec
 
     def failed(self, tag: Any, error: FairleadError) -> Sequence[Do]:
-        return (Write(self._codec.failed(error)), HangUp(NO_TERMINAL, "there is no terminal"))
+        return (Write(self._codec.failed(error)), CloseSocket(NO_TERMINAL, "there is no terminal"))
 
     def throttled(self, data: bytes, text: bool, error: FairleadError) -> Sequence[Do]:
         return (Write(self._codec.failed(error)),)
@@ -110,7 +110,7 @@ class TerminalJoining(Handing):
 class TerminalConversation(TerminalJoining):
     """Of the terminal that a session's agent lives on."""
 
-    def __init__(self, opening: Opening) -> None:
+    def __init__(self, opening: Handshake) -> None:
         codec = NativeTerminalCodec()
         super().__init__(JoinTerminal(session_terminal(session_id(opening.params["session"])), codec), codec)
 
@@ -123,7 +123,7 @@ def _look(session: SessionId) -> Generator[Step, Any, TerminalView]:
     return view
 
 
-def _check(opening: Opening) -> Check:
+def _check(opening: Handshake) -> Check:
     """Before the upgrade, so that a client is told by a status; the terminal may still go until it is joined."""
     yield from _look(session_id(opening.params["session"]))
     return None

@@ -33,7 +33,7 @@ class ArchiveBody(b.Body, frozen=True, kw_only=True):
 
 
 def glance(request: Request) -> Steps:
-    return json_response((yield q.Glance(session_of(request), request.whole("limit", 100, 1, 1000))))
+    return json_response((yield q.PreviewTranscript(session_of(request), request.whole("limit", 100, 1, 1000))))
 
 
 def bring_in(request: Request) -> Steps:
@@ -63,7 +63,7 @@ ROUTES: Final = (
         handle=glance,
         about="The end of the session's own file, without opening it: quick, however long it is.",
         query=(Param("limit", int, "Rows of the file, up to 1000."),),
-        answer=q.GlancePage,
+        answer=q.TranscriptPreview,
     ),
     Route(
         method="POST",

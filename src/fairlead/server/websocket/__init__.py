@@ -3,7 +3,7 @@
 `run_endpoint` serves one connection, `driver_class` makes the class for uvicorn, `stock_settings` the fallback.
 """
 
-from fairlead.server.websocket.connection import EXTENSION, Connection, Endpoint, Options
+from fairlead.server.websocket.connection import EXTENSION, Connection, ConnectionOptions, Endpoint
 from fairlead.server.websocket.errors import (
     BadHandshake,
     FrameError,
@@ -25,6 +25,7 @@ __all__ = [
     "EXTENSION",
     "BadHandshake",
     "Connection",
+    "ConnectionOptions",
     "Endpoint",
     "FrameError",
     "FrameParser",
@@ -32,7 +33,6 @@ __all__ = [
     "Keepalive",
     "MessageTooBig",
     "Misuse",
-    "Options",
     "PeerGone",
     "ProtocolViolation",
     "StockConnection",

@@ -17,7 +17,7 @@ from starlette.types import Message, Receive, Scope, Send
 from uvicorn.config import Config
 from uvicorn.protocols.utils import get_local_addr, get_remote_addr, is_ssl
 
-from fairlead.server.websocket.connection import Connection, Endpoint, Options
+from fairlead.server.websocket.connection import Connection, ConnectionOptions, Endpoint
 from fairlead.server.websocket.deflate import Deflate, negotiate
 from fairlead.server.websocket.errors import Misuse, PeerGone
 from fairlead.server.websocket.frames import binary_frame, text_frame
@@ -29,11 +29,11 @@ logger = logging.getLogger("fairlead.server.websocket")
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
-class Wire(Connection, Protocol):
+class AsgiTransport(Connection, Protocol):
     """What the handshake needs of a driver, besides an accepted connection's own methods."""
 
     @property
-    def options(self) -> Options: ...
+    def options(self) -> ConnectionOptions: ...
 
     @property
     def lost(self) -> bool:
@@ -60,7 +60,7 @@ class Wire(Connection, Protocol):
         """Returns when the write buffer is not congested, or the peer is gone."""
 
 
-class Phase(enum.Enum):
+class HandshakePhase(enum.Enum):
     HANDSHAKE = enum.auto()
     REFUSING = enum.auto()
     """The application began an HTTP response instead of accepting."""
@@ -93,10 +93,10 @@ class AsgiCall:
 
     __slots__ = ("_body_started", "_head", "_queue", "_refusal", "_saw_connect", "_wire", "phase")
 
-    def __init__(self, wire: Wire, head: RequestHead) -> None:
+    def __init__(self, wire: AsgiTransport, head: RequestHead) -> None:
         self._wire = wire
         self._head = head
-        self.phase = Phase.HANDSHAKE
+        self.phase = HandshakePhase.HANDSHAKE
         self._saw_connect = False
         self._queue: MessageQueue | None = None
         self._refusal: Message = {}
@@ -121,7 +121,7 @@ class AsgiCall:
             self._saw_connect = True
             return {"type": "websocket.connect"}
         if self._queue is None:
-            if self.phase is not Phase.ACCEPTED or self._wire.closed:
+            if self.phase is not HandshakePhase.ACCEPTED or self._wire.closed:
                 return {"type": "websocket.disconnect", "code": self._wire.code}
             self._queue = MessageQueue()
             self._wire.attach(self._queue)
@@ -131,24 +131,24 @@ class AsgiCall:
         if self._wire.lost:
             raise PeerGone(self._wire.code)
         match self.phase, message["type"]:
-            case Phase.HANDSHAKE, "websocket.accept":
+            case HandshakePhase.HANDSHAKE, "websocket.accept":
                 self._accept(message)
-            case Phase.HANDSHAKE, "websocket.close":
+            case HandshakePhase.HANDSHAKE, "websocket.close":
                 self.refuse(403, "Forbidden")
-            case Phase.HANDSHAKE, "websocket.http.response.start":
-                self.phase = Phase.REFUSING
+            case HandshakePhase.HANDSHAKE, "websocket.http.response.start":
+                self.phase = HandshakePhase.REFUSING
                 self._refusal = message
-            case Phase.REFUSING, "websocket.http.response.body":
+            case HandshakePhase.REFUSING, "websocket.http.response.body":
                 await self._send_body(message.get("body", b""), message.get("more_body", False))
-            case Phase.ACCEPTED, "websocket.send":
+            case HandshakePhase.ACCEPTED, "websocket.send":
                 await self._send_data(message)
-            case Phase.ACCEPTED, "websocket.close":
+            case HandshakePhase.ACCEPTED, "websocket.close":
                 self._wire.close(message.get("code", 1000), message.get("reason") or "")
             case phase, kind:
                 raise Misuse(f"{kind} is out of order: the connection is {phase.name.lower()}")
 
     def refuse(self, status: int, reason: str, headers: Iterable[tuple[bytes, bytes]] = ()) -> None:
-        self.phase = Phase.REFUSED
+        self.phase = HandshakePhase.REFUSED
         self._wire.write(refusal(status, reason, (*self._wire.default_headers, *headers)))
         self._wire.finish()
 
@@ -162,7 +162,7 @@ class AsgiCall:
         if deflate is not None:
             headers.append((b"sec-websocket-extensions", deflate.header))
         response = accept_response(self._head.key, headers)
-        self.phase = Phase.ACCEPTED
+        self.phase = HandshakePhase.ACCEPTED
         self._wire.accept(response, deflate)
 
     async def _send_body(self, body: bytes, more: bool) -> None:
@@ -176,7 +176,7 @@ class AsgiCall:
         if more:
             await self._wire.drained()
         else:
-            self.phase = Phase.REFUSED
+            self.phase = HandshakePhase.REFUSED
             self._wire.finish()
 
     async def _send_data(self, message: Message) -> None:
@@ -189,10 +189,10 @@ class AsgiCall:
     def _leave(self, code: int) -> None:
         """The application has returned: what it left undone ends now."""
         match self.phase:
-            case Phase.HANDSHAKE if not self._wire.lost:
+            case HandshakePhase.HANDSHAKE if not self._wire.lost:
                 logger.error("the application neither accepted nor refused %s", self._wire.peer)
                 self.refuse(500, "Internal Server Error")
-            case Phase.REFUSING:
+            case HandshakePhase.REFUSING:
                 self._wire.finish()
-            case Phase.ACCEPTED:
+            case HandshakePhase.ACCEPTED:
                 self._wire.close(code)

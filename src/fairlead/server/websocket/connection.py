@@ -19,7 +19,7 @@ LOW_WATER: Final = 16 * 1024
 """asyncio's own marks: over the high one a connection is congested, under the low one it has drained."""
 
 
-class Share(Protocol):
+class ConnectionShare(Protocol):
     """What one client may have waiting, over all its connections."""
 
     def note(self, holder: Any, size: int) -> None: ...
@@ -27,20 +27,20 @@ class Share(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ConnectionOptions:
     """What may differ between connections; to be known before the handshake is accepted."""
 
     max_message: int = DEFAULT_MAX_MESSAGE
     """Bytes of one inbound message, inflated; more is answered with close code 1009."""
     max_write_buffer: int = 4 * 1024 * 1024
     """Bytes that may wait for a slow peer; the next send over it closes with 1013 (memory: this and one send)."""
-    share: Share | None = None
+    share: ConnectionShare | None = None
     """Who is told of bytes that wait for a slow peer, and may end the connection for them."""
     compress: bool = False
     """Agree to permessage-deflate if the peer offers it. The stock driver cannot and sends plain frames."""
 
 
-DEFAULT_OPTIONS: Final = Options()
+DEFAULT_OPTIONS: Final = ConnectionOptions()
 
 
 class Connection(Protocol):

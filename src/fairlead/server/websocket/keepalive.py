@@ -18,19 +18,19 @@ _SLOT_SIZE: Final = 256
 """How many connections that come within one tick share a slot before the next takes over (a reconnect storm)."""
 
 
-class Timer(Protocol):
+class KeepaliveTimer(Protocol):
     def cancel(self) -> None: ...
 
 
-Later = Callable[[float, Callable[[], None]], Timer]
+Later = Callable[[float, Callable[[], None]], KeepaliveTimer]
 
 
-class Member(Protocol):
+class KeepaliveMember(Protocol):
     def keep_alive(self) -> None:
         """Called once an interval: ping, or give the peer up if it was not heard since the last call."""
 
 
-def _loop_later(delay: float, call: Callable[[], None]) -> Timer:
+def _loop_later(delay: float, call: Callable[[], None]) -> KeepaliveTimer:
     return asyncio.get_running_loop().call_later(delay, call)
 
 
@@ -42,11 +42,11 @@ class Keepalive:
     def __init__(self, interval: float = DEFAULT_INTERVAL, later: Later = _loop_later) -> None:
         self._tick = interval / SLOTS
         self._later = later
-        self._slots: list[set[Member]] = [set() for _ in range(SLOTS)]
+        self._slots: list[set[KeepaliveMember]] = [set() for _ in range(SLOTS)]
         self._turn = 0
-        self._timer: Timer | None = None
+        self._timer: KeepaliveTimer | None = None
 
-    def add(self, member: Member) -> None:
+    def add(self, member: KeepaliveMember) -> None:
         # The slot served last has the longest way to go: almost a whole interval.
         for back in range(1, SLOTS + 1):
             slot = self._slots[(self._turn - back) % SLOTS]
@@ -58,7 +58,7 @@ class Keepalive:
         if self._timer is None:
             self._timer = self._later(self._tick, self._on_tick)
 
-    def discard(self, member: Member) -> None:
+    def discard(self, member: KeepaliveMember) -> None:
         for slot in self._slots:
             slot.discard(member)
         if self._timer is not None and not any(self._slots):

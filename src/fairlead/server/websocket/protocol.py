@@ -18,8 +18,15 @@ from uvicorn.config import Config
 from uvicorn.protocols.utils import get_remote_addr
 from uvicorn.server import ServerState
 
-from fairlead.server.websocket.asgi import Application, AsgiCall, Phase, websocket_scope
-from fairlead.server.websocket.connection import DEFAULT_OPTIONS, EXTENSION, Connection, Endpoint, Options, Share
+from fairlead.server.websocket.asgi import Application, AsgiCall, HandshakePhase, websocket_scope
+from fairlead.server.websocket.connection import (
+    DEFAULT_OPTIONS,
+    EXTENSION,
+    Connection,
+    ConnectionOptions,
+    ConnectionShare,
+    Endpoint,
+)
 from fairlead.server.websocket.deflate import Deflate
 from fairlead.server.websocket.errors import BadHandshake, FrameError, Misuse
 from fairlead.server.websocket.frames import (
@@ -34,7 +41,7 @@ from fairlead.server.websocket.frames import (
     text_frame,
 )
 from fairlead.server.websocket.handshake import parse_head, refusal
-from fairlead.server.websocket.keepalive import Keepalive, Timer
+from fairlead.server.websocket.keepalive import Keepalive, KeepaliveTimer
 from fairlead.server.websocket.parser import Deliver, FrameParser
 from fairlead.server.websocket.probes import Probes
 
@@ -121,7 +128,7 @@ class WebSocketDriver(asyncio.Protocol):
         self._done: asyncio.Future[int] | None = None
         self._open = False
         self._max_write_buffer = 0
-        self._close_timer: Timer | None = None
+        self._close_timer: KeepaliveTimer | None = None
         self._congested = False
         self._drained: asyncio.Event | None = None
         self._reading_paused = False
@@ -129,7 +136,7 @@ class WebSocketDriver(asyncio.Protocol):
         self._backlog = 0
         self._probes: Probes | None = None
         self._waiting: Callable[[], None] | None = None
-        self._share: Share | None = None
+        self._share: ConnectionShare | None = None
 
     # What an endpoint and its application call: see Connection.
 
@@ -200,15 +207,15 @@ class WebSocketDriver(asyncio.Protocol):
             self._reading_paused = False
             self._transport.resume_reading()
 
-    def configure(self, options: Options) -> None:
+    def configure(self, options: ConnectionOptions) -> None:
         """Before the application accepts, because compression is agreed in the handshake."""
-        if self._call is None or self._call.phase is not Phase.HANDSHAKE:
+        if self._call is None or self._call.phase is not HandshakePhase.HANDSHAKE:
             raise Misuse("configure() comes before websocket.accept")
         self.options = options
 
     async def run(self, endpoint: Endpoint) -> int:
         """Hands the accepted connection to `endpoint` until it has ended; returns the close code."""
-        if self._call is None or self._call.phase is not Phase.ACCEPTED:
+        if self._call is None or self._call.phase is not HandshakePhase.ACCEPTED:
             raise Misuse("run() comes after websocket.accept")
         if not self._open:
             return self.code
@@ -366,7 +373,7 @@ class WebSocketDriver(asyncio.Protocol):
         """uvicorn is stopping."""
         if self._open:
             self.close(1012, "the server restarts")
-        elif self._call is not None and self._call.phase is Phase.HANDSHAKE:
+        elif self._call is not None and self._call.phase is HandshakePhase.HANDSHAKE:
             self._call.refuse(503, "the server is stopping")
 
     # Inside.

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from starlette.types import Receive, Scope, Send
 
-from fairlead.server.websocket.connection import DEFAULT_OPTIONS, EXTENSION, Endpoint, Options
+from fairlead.server.websocket.connection import DEFAULT_OPTIONS, EXTENSION, ConnectionOptions, Endpoint
 from fairlead.server.websocket.protocol import WebSocketDriver
 from fairlead.server.websocket.stock import StockConnection
 
@@ -17,7 +17,7 @@ async def run_endpoint(
     send: Send,
     endpoint: Endpoint,
     *,
-    options: Options = DEFAULT_OPTIONS,
+    options: ConnectionOptions = DEFAULT_OPTIONS,
     subprotocol: str | None = None,
     headers: Iterable[tuple[bytes, bytes]] = (),
 ) -> int:

@@ -16,7 +16,7 @@ from typing import Any
 from starlette.types import Message, Receive, Scope, Send
 from starlette.websockets import WebSocketDisconnect
 
-from fairlead.server.websocket.connection import HIGH_WATER, LOW_WATER, Connection, Endpoint, Options
+from fairlead.server.websocket.connection import HIGH_WATER, LOW_WATER, Connection, ConnectionOptions, Endpoint
 from fairlead.server.websocket.errors import MessageTooBig, Misuse
 from fairlead.server.websocket.frames import (
     ABNORMAL,
@@ -33,7 +33,7 @@ from fairlead.server.websocket.protocol import DEFAULT_CLOSE_TIMEOUT
 logger = logging.getLogger("fairlead.server.websocket")
 
 
-def stock_settings(options: Options) -> dict[str, Any]:
+def stock_settings(options: ConnectionOptions) -> dict[str, Any]:
     """What `uvicorn.Config` needs so that its own driver keeps our limits."""
     return {
         "ws": "websockets-sansio",
@@ -69,7 +69,7 @@ class StockConnection:
         scope: Scope,
         receive: Receive,
         send: Send,
-        options: Options,
+        options: ConnectionOptions,
         *,
         close_timeout: float = DEFAULT_CLOSE_TIMEOUT,
     ) -> None:

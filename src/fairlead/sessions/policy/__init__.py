@@ -3,16 +3,16 @@
 from fairlead.sessions.policy.call import Fences, PolicyContext, ToolCall
 from fairlead.sessions.policy.decide import decide
 from fairlead.sessions.policy.modes import ModePolicy
-from fairlead.sessions.policy.remember import Memory, Outcome, check_rule, remember
+from fairlead.sessions.policy.remember import RememberedRules, RememberResult, check_rule, remember
 from fairlead.sessions.policy.shell import analyse
 from fairlead.sessions.policy.suggest import suggest
 
 __all__ = [
     "Fences",
-    "Memory",
     "ModePolicy",
-    "Outcome",
     "PolicyContext",
+    "RememberResult",
+    "RememberedRules",
     "ToolCall",
     "analyse",
     "check_rule",

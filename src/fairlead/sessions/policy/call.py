@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from fairlead.model.policy import PermissionMode, Rule
-from fairlead.sessions.policy.follow import Followed, follow
+from fairlead.sessions.policy.follow import ResolvedLine, follow
 from fairlead.sessions.policy.line import ShellAnalysis
 from fairlead.sessions.policy.paths import (
     BadPath,
@@ -85,7 +85,7 @@ class PolicyContext(msgspec.Struct, frozen=True):
         return all(inside_any(place, folders) and not in_processes(place) for place in places)
 
 
-class Facts(msgspec.Struct, frozen=True):
+class CallFacts(msgspec.Struct, frozen=True):
     """What is known about a call. `malformed` says why its input is not what the tool takes.
 
     `paths` holds, for each path of a file tool, every place that it can mean; `written` the same as it was written.
@@ -96,7 +96,7 @@ class Facts(msgspec.Struct, frozen=True):
     tool: str
     malformed: str | None = None
     shell: ShellAnalysis | None = None
-    followed: Followed | None = None
+    followed: ResolvedLine | None = None
     written: tuple[str, ...] = ()
     paths: tuple[tuple[str, ...], ...] = ()
     words: tuple[tuple[str, ...], ...] = ()
@@ -105,30 +105,30 @@ class Facts(msgspec.Struct, frozen=True):
     port: int | None = None
 
 
-def facts_of(call: ToolCall, context: PolicyContext) -> Facts:
+def facts_of(call: ToolCall, context: PolicyContext) -> CallFacts:
     """Work out the facts. Never raises: what cannot be worked out is `malformed`."""
     tool = canonical(call.name)
     if not isinstance(call.input, Mapping):
-        return Facts(tool, malformed="its input is not an object")
+        return CallFacts(tool, malformed="its input is not an object")
     if tool == SHELL_TOOL:
         command = call.input.get("command")
         if not isinstance(command, str) or not command.strip():
-            return Facts(tool, malformed="it has no command")
+            return CallFacts(tool, malformed="it has no command")
         return _shell_facts(tool, analyse(command), context)
     if tool == FETCH_TOOL:
         return _fetch_facts(tool, call.input.get("url"))
     if tool in PATH_TOOLS:
         return _path_facts(tool, call.input, context)
-    return Facts(tool)
+    return CallFacts(tool)
 
 
-def _shell_facts(tool: str, line: ShellAnalysis, context: PolicyContext) -> Facts:
+def _shell_facts(tool: str, line: ShellAnalysis, context: PolicyContext) -> CallFacts:
     in_commands = {word for command in line.commands for word in command.words}
     in_commands.update(redirection.target for redirection in line.redirections)
     others = [word for word in path_words(line) if word not in in_commands]
     followed = follow(line, others, context.folders, context.home, context.resolve, context.entries)
     pairs = zip(line.redirections, followed.targets, strict=True)
-    return Facts(
+    return CallFacts(
         tool,
         shell=line,
         followed=followed,
@@ -137,7 +137,7 @@ def _shell_facts(tool: str, line: ShellAnalysis, context: PolicyContext) -> Fact
     )
 
 
-def _fetch_facts(tool: str, url: Any) -> Facts:
+def _fetch_facts(tool: str, url: Any) -> CallFacts:
     try:
         parts = urlsplit(url) if isinstance(url, str) else None
         host = parts.hostname if parts else None
@@ -145,18 +145,18 @@ def _fetch_facts(tool: str, url: Any) -> Facts:
     except ValueError:
         host = port = parts = None
     if parts is None or host is None or parts.scheme not in ("http", "https"):
-        return Facts(tool, malformed="it has no web address")
-    return Facts(tool, host=host.rstrip("."), port=port or (443 if parts.scheme == "https" else 80))
+        return CallFacts(tool, malformed="it has no web address")
+    return CallFacts(tool, host=host.rstrip("."), port=port or (443 if parts.scheme == "https" else 80))
 
 
-def _path_facts(tool: str, given: Mapping[str, Any], context: PolicyContext) -> Facts:
+def _path_facts(tool: str, given: Mapping[str, Any], context: PolicyContext) -> CallFacts:
     paths: list[Any] = [given.get(PATH_TOOLS[tool])]
     if paths == [None] and tool in SEARCH_TOOLS:
         paths = ["."]
     if tool == "Glob":
         paths.append(given.get("pattern"))
     if not all(isinstance(path, str) for path in paths):
-        return Facts(tool, malformed="it names no path")
+        return CallFacts(tool, malformed="it names no path")
     folders = spellings(paths[0])
     texts = list(folders)
     if tool == "Glob":
@@ -166,10 +166,10 @@ def _path_facts(tool: str, given: Mapping[str, Any], context: PolicyContext) -> 
     try:
         places = tuple(context.places(text) for text in dict.fromkeys(texts) if text)
     except BadPath:
-        return Facts(tool, malformed="its path cannot be resolved")
+        return CallFacts(tool, malformed="its path cannot be resolved")
     if not places or not all(paths):
-        return Facts(tool, malformed="its path cannot be resolved")
+        return CallFacts(tool, malformed="its path cannot be resolved")
     written = dict.fromkeys(
         tidy(f"{folder}/{text}" if text[0] != "/" else text) for folder in context.folders for text in texts if text
     )
-    return Facts(tool, written=tuple(written), paths=places)
+    return CallFacts(tool, written=tuple(written), paths=places)

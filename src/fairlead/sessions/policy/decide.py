@@ -5,9 +5,9 @@ read-only, and else a person. Deny beats ask beats allow. What is not understood
 """
 
 from fairlead.model.policy import Behavior, PermissionMode, Rule, Verdict, format_rule
-from fairlead.sessions.policy.call import Facts, PolicyContext, ToolCall, facts_of
+from fairlead.sessions.policy.call import CallFacts, PolicyContext, ToolCall, facts_of
 from fairlead.sessions.policy.fence import ABOVE, PROCESSES, fenced, reads_attached, searches_above, through_processes
-from fairlead.sessions.policy.rules import Match, allowing, edits_plainly, refuses
+from fairlead.sessions.policy.rules import RuleMatch, allowing, edits_plainly, refuses
 from fairlead.sessions.policy.tools import (
     COORDINATION_TOOLS,
     EDIT_TOOLS,
@@ -51,24 +51,24 @@ def _asking(verdict: Verdict, context: PolicyContext) -> Verdict:
     return verdict
 
 
-def _refusing_rule(call: ToolCall, facts: Facts, context: PolicyContext) -> Verdict | None:
+def _refusing_rule(call: ToolCall, facts: CallFacts, context: PolicyContext) -> Verdict | None:
     """The verdict of the deny and ask rules: a deny that holds, else an ask that does, else one that may."""
-    found: dict[tuple[Behavior, Match], Rule] = {}
+    found: dict[tuple[Behavior, RuleMatch], Rule] = {}
     for rule in context.rules:
         if rule.behavior is not Behavior.ALLOW:
             found.setdefault((rule.behavior, refuses(rule, call, facts, context)), rule)
     for behavior, word in ((Behavior.DENY, "denies"), (Behavior.ASK, "asks about")):
-        if (behavior, Match.YES) in found:
-            text = format_rule(found[behavior, Match.YES])
+        if (behavior, RuleMatch.YES) in found:
+            text = format_rule(found[behavior, RuleMatch.YES])
             return Verdict(behavior, f"the rule {text} {word} it", text, "rule")
     for behavior in (Behavior.DENY, Behavior.ASK):
-        if (behavior, Match.MAYBE) in found:
-            text = format_rule(found[behavior, Match.MAYBE])
+        if (behavior, RuleMatch.MAYBE) in found:
+            text = format_rule(found[behavior, RuleMatch.MAYBE])
             return Verdict(Behavior.ASK, f"whether the rule {text} holds cannot be known before it runs", text, "rule")
     return None
 
 
-def _by_mode(facts: Facts, context: PolicyContext) -> Verdict | None:
+def _by_mode(facts: CallFacts, context: PolicyContext) -> Verdict | None:
     """What the mode alone decides; None leaves it to the allow rules."""
     tool = facts.tool
     match context.mode:
@@ -95,7 +95,7 @@ def _mode(behavior: Behavior, reason: str) -> Verdict:
     return Verdict(behavior, reason, None, "mode")
 
 
-def _by_allowance(call: ToolCall, facts: Facts, context: PolicyContext) -> Verdict:
+def _by_allowance(call: ToolCall, facts: CallFacts, context: PolicyContext) -> Verdict:
     allowed, missing = allowing(call, facts, context)
     if allowed is not None:
         return Verdict(Behavior.ALLOW, f"allowed by {allowed}", allowed, "rule")

@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from math import inf
 
 from fairlead.sessions.policy import options
-from fairlead.sessions.policy.call import Facts, PolicyContext
+from fairlead.sessions.policy.call import CallFacts, PolicyContext
 from fairlead.sessions.policy.fence import ABOVE, closed_folders, names_number
-from fairlead.sessions.policy.follow import MOVES, PLAIN, Argument, Followed, written
+from fairlead.sessions.policy.follow import MOVES, PLAIN, Argument, ResolvedLine, written
 from fairlead.sessions.policy.line import SimpleCommand
 from fairlead.sessions.policy.paths import in_processes, inside, inside_any
 from fairlead.sessions.policy.protected import is_protected
@@ -40,7 +40,7 @@ MayWrite = Callable[[tuple[str, ...]], str | None]
 """Why a file at these places may not be written, or None."""
 
 
-def doubt(facts: Facts, context: PolicyContext, named: Sequence[float], may_write: MayWrite) -> str | None:
+def doubt(facts: CallFacts, context: PolicyContext, named: Sequence[float], may_write: MayWrite) -> str | None:
     """The first reason to ask. `named`: for each command how many of its words a rule names."""
     line, followed = facts.shell, facts.followed
     if line is None or followed is None:
@@ -74,7 +74,7 @@ def _unknown(command: SimpleCommand, arguments: Sequence[Argument]) -> str | Non
 
 
 def _above(
-    command: SimpleCommand, arguments: Sequence[Argument], followed: Followed, closed: tuple[str, ...]
+    command: SimpleCommand, arguments: Sequence[Argument], followed: ResolvedLine, closed: tuple[str, ...]
 ) -> str | None:
     """A program that goes down from above a closed folder would look into it."""
     name = base_name(command.name or "")
@@ -134,7 +134,7 @@ def _protected(command: SimpleCommand, arguments: Sequence[Argument], count: flo
 
 
 def _repository(
-    command: SimpleCommand, arguments: Sequence[Argument], followed: Followed, context: PolicyContext
+    command: SimpleCommand, arguments: Sequence[Argument], followed: ResolvedLine, context: PolicyContext
 ) -> str | None:
     """git believes the settings of any folder that looks like a bare repository, and runs what they name."""
     if base_name(command.name or "") != "git":
@@ -159,7 +159,7 @@ def _is_device(argument: Argument) -> bool:
     return argument.values is not None and all(value in _DEVICES for value in argument.values)
 
 
-def _redirections(facts: Facts, followed: Followed, may_write: MayWrite) -> str | None:
+def _redirections(facts: CallFacts, followed: ResolvedLine, may_write: MayWrite) -> str | None:
     assert facts.shell is not None
     for redirection, argument in written(facts.shell, followed):
         raw = redirection.target.raw[:80]

@@ -27,7 +27,7 @@ _SPECIAL = re.compile(r"[\s*?\[\]]")
 _SEQUENCE = re.compile(r"(-?\d{1,4})\.\.(-?\d{1,4})|([A-Za-z])\.\.([A-Za-z])")
 
 
-class Shell(msgspec.Struct, frozen=True):
+class ShellDialect(msgspec.Struct, frozen=True):
     """What words depend on: the folders that the shell may be in, and every value that a variable may have."""
 
     folders: tuple[str, ...]
@@ -47,14 +47,14 @@ class _Unknown(Exception):
     """Only running it would tell."""
 
 
-class Piece(msgspec.Struct, frozen=True):
+class WordPart(msgspec.Struct, frozen=True):
     """A part of a word: one unquoted character that may be a sign (`*`, `{`), or text that is only text."""
 
     text: str
     sign: bool = False
 
 
-def expand(raw: str, shell: Shell, *, assigned: bool = False) -> tuple[str, ...] | None:
+def expand(raw: str, shell: ShellDialect, *, assigned: bool = False) -> tuple[str, ...] | None:
     """Every text that this word may become. `assigned`: it is the value of a variable, where `*` and `{` are text."""
     if raw.startswith(("<(", ">(")):
         return ()  # the name of a pipe; what is in it is a command of its own
@@ -74,14 +74,14 @@ def expand(raw: str, shell: Shell, *, assigned: bool = False) -> tuple[str, ...]
 class _Reader:
     """Reads a word into pieces; a variable with several values gives several words."""
 
-    def __init__(self, raw: str, shell: Shell, assigned: bool) -> None:
+    def __init__(self, raw: str, shell: ShellDialect, assigned: bool) -> None:
         self.raw = raw
         self.shell = shell
         self.assigned = assigned
         self.at = 0
-        self.parts: list[list[list[Piece]]] = []  # for each part the alternatives
+        self.parts: list[list[list[WordPart]]] = []  # for each part the alternatives
 
-    def read(self) -> list[list[Piece]]:
+    def read(self) -> list[list[WordPart]]:
         raw = self.raw
         if raw.startswith("="):
             raise _Unknown  # zsh: where a command lies
@@ -111,7 +111,7 @@ class _Reader:
                     self.add(char)
                     self.tilde()
                 else:
-                    self.parts.append([[Piece(char, sign=True)]])
+                    self.parts.append([[WordPart(char, sign=True)]])
         total = 1
         for alternatives in self.parts:
             total *= len(alternatives)
@@ -120,7 +120,7 @@ class _Reader:
         return [[piece for part in choice for piece in part] for choice in product(*self.parts)]
 
     def add(self, *texts: str) -> None:
-        self.parts.append([[Piece(text)] for text in texts])
+        self.parts.append([[WordPart(text)] for text in texts])
 
     def tilde(self) -> None:
         found = re.compile(r"~(\+?)(?=/|$)").match(self.raw, self.at)
@@ -181,9 +181,9 @@ def _escaped(found: re.Match[str]) -> str:
     return chr(code)
 
 
-def _braces(pieces: list[Piece]) -> list[list[Piece]]:
+def _braces(pieces: list[WordPart]) -> list[list[WordPart]]:
     """`a{b,c}d` as `abd` and `acd`. Bounded."""
-    out: list[list[Piece]] = []
+    out: list[list[WordPart]] = []
     todo = [pieces]
     while todo:
         word = todo.pop()
@@ -198,7 +198,7 @@ def _braces(pieces: list[Piece]) -> list[list[Piece]]:
     return out
 
 
-def _first_brace(word: Sequence[Piece]) -> tuple[int, int, list[list[Piece]]] | None:
+def _first_brace(word: Sequence[WordPart]) -> tuple[int, int, list[list[WordPart]]] | None:
     """The first brace that is one: where it begins and ends, and its choices."""
     for start, piece in enumerate(word):
         if not piece.sign or piece.text != "{":
@@ -216,7 +216,7 @@ def _first_brace(word: Sequence[Piece]) -> tuple[int, int, list[list[Piece]]] | 
                     return start, end, [list(word[a + 1 : b]) for a, b in pairwise(marks)]
                 text = "".join(each.text for each in word[start + 1 : end])
                 if ".." in text:
-                    return start, end, [[Piece(each)] for each in _sequence(text)]
+                    return start, end, [[WordPart(each)] for each in _sequence(text)]
                 break
     return None
 
@@ -239,7 +239,7 @@ def _sequence(text: str) -> list[str]:
 # Globs
 
 
-def _globbed(pieces: Sequence[Piece], shell: Shell) -> list[str]:
+def _globbed(pieces: Sequence[WordPart], shell: ShellDialect) -> list[str]:
     """The paths that a pattern matches on the disk, and the pattern itself (bash keeps one that matches nothing)."""
     plain = "".join(piece.text for piece in pieces)
     if not any(piece.sign and piece.text in _PATTERN for piece in pieces):
@@ -256,15 +256,15 @@ def _globbed(pieces: Sequence[Piece], shell: Shell) -> list[str]:
     return [plain, *found]
 
 
-def _components(pieces: Sequence[Piece]) -> list[str | re.Pattern[str] | None]:
+def _components(pieces: Sequence[WordPart]) -> list[str | re.Pattern[str] | None]:
     """The path's names: text, a pattern, or None for `**`."""
-    groups: list[list[Piece]] = [[]]
+    groups: list[list[WordPart]] = [[]]
     for piece in pieces:
         for index, text in enumerate(piece.text.split("/")):
             if index:
                 groups.append([])
             if text:
-                groups[-1].append(Piece(text, piece.sign))
+                groups[-1].append(WordPart(text, piece.sign))
     out: list[str | re.Pattern[str] | None] = []
     for group in groups:
         text = "".join(piece.text for piece in group)
@@ -280,7 +280,7 @@ def _components(pieces: Sequence[Piece]) -> list[str | re.Pattern[str] | None]:
     return out
 
 
-def _pattern(group: Sequence[Piece]) -> re.Pattern[str]:
+def _pattern(group: Sequence[WordPart]) -> re.Pattern[str]:
     out: list[str] = []
     at = 0
     while at < len(group):

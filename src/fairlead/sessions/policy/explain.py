@@ -10,7 +10,7 @@ import msgspec
 from fairlead.model.errors import FairleadError
 from fairlead.model.policy import BadRule, Behavior, Rule, format_rule
 from fairlead.model.queries import CommandPart, FileChange, RuleScope
-from fairlead.sessions.policy.call import Facts, PolicyContext, ToolCall, facts_of
+from fairlead.sessions.policy.call import CallFacts, PolicyContext, ToolCall, facts_of
 from fairlead.sessions.policy.remember import check_rule
 from fairlead.sessions.policy.rules import allowing
 from fairlead.sessions.policy.scope import covers
@@ -110,6 +110,6 @@ def considered(text: str, call: ToolCall, context: PolicyContext, *, admin: bool
 
 
 def _enough(rule: Rule, call: ToolCall, context: PolicyContext) -> bool:
-    facts: Facts = facts_of(call, context)
+    facts: CallFacts = facts_of(call, context)
     trial = msgspec.structs.replace(context, rules=(*context.rules, rule))
     return facts.malformed is None and allowing(call, facts, trial)[0] is not None

@@ -12,8 +12,8 @@ from string import ascii_letters, digits
 from typing import Any
 from urllib.parse import unquote
 
-from fairlead.sessions.policy.call import Facts, Fences, PolicyContext, ToolCall
-from fairlead.sessions.policy.follow import Followed
+from fairlead.sessions.policy.call import CallFacts, Fences, PolicyContext, ToolCall
+from fairlead.sessions.policy.follow import ResolvedLine
 from fairlead.sessions.policy.line import ShellAnalysis, Word
 from fairlead.sessions.policy.paths import BadPath, absolute, in_processes, inside, inside_any, pattern_covers, tidy
 from fairlead.sessions.policy.shell_rules import path_words
@@ -31,7 +31,7 @@ ABOVE = "the search would go through the gateway's own folder"
 PROCESSES = "what belongs to running processes is not the session's own"
 
 
-def fenced(call: ToolCall, facts: Facts, context: PolicyContext) -> str | None:
+def fenced(call: ToolCall, facts: CallFacts, context: PolicyContext) -> str | None:
     """Why this call is refused by the fence; None when it is not."""
     fences = context.fences
     if facts.shell is not None:
@@ -52,7 +52,7 @@ def fenced(call: ToolCall, facts: Facts, context: PolicyContext) -> str | None:
     return None
 
 
-def reads_attached(facts: Facts, context: PolicyContext) -> bool:
+def reads_attached(facts: CallFacts, context: PolicyContext) -> bool:
     """Whether it reads a file that somebody sent along with a message. Their names cannot be guessed, and no tool may
     list them: who knows one was told it."""
     folder = context.fences.attached
@@ -61,7 +61,7 @@ def reads_attached(facts: Facts, context: PolicyContext) -> bool:
     return all(posixpath.dirname(posixpath.dirname(place)) == folder for places in facts.paths for place in places)
 
 
-def searches_above(facts: Facts, context: PolicyContext) -> bool:
+def searches_above(facts: CallFacts, context: PolicyContext) -> bool:
     """Whether a search begins above the closed folder and so would look into it."""
     if facts.tool not in SEARCH_TOOLS:
         return False
@@ -69,7 +69,7 @@ def searches_above(facts: Facts, context: PolicyContext) -> bool:
     return any(inside(folder, place) for folder in folders for places in facts.paths for place in places)
 
 
-def through_processes(facts: Facts) -> bool:
+def through_processes(facts: CallFacts) -> bool:
     """Whether a path of a file tool goes through /proc: what it is depends on which process opens it."""
     return any(in_processes(place) for places in facts.paths for place in places)
 
@@ -146,7 +146,7 @@ def _strings(value: Any, depth: int = 0) -> Iterator[str]:
             stack.extend((each, level + 1) for each in item[:_MAX_STRINGS])
 
 
-def _shell_fenced(analysis: ShellAnalysis, followed: Followed, context: PolicyContext) -> str | None:
+def _shell_fenced(analysis: ShellAnalysis, followed: ResolvedLine, context: PolicyContext) -> str | None:
     words = list(dict.fromkeys(path_words(analysis)))
     values = [value for argument in followed.arguments() for value in argument.values or ()]
     plain = "\n".join((analysis.raw, *(word.lead for word in words), *values))
@@ -218,12 +218,12 @@ def _names(text: str, port: int, fences: Fences) -> bool:
     return False
 
 
-def _dials_port(followed: Followed, text: str, fences: Fences) -> bool:
+def _dials_port(followed: ResolvedLine, text: str, fences: Fences) -> bool:
     """`nc localhost PORT`, `/dev/tcp/localhost/PORT`: host and port as words of their own."""
     return any(_dials(followed, text, port, fences) for port in fences.ports)
 
 
-def _dials(followed: Followed, text: str, port: int, fences: Fences) -> bool:
+def _dials(followed: ResolvedLine, text: str, port: int, fences: Fences) -> bool:
     if re.search(rf"/dev/(?:tcp|udp)/[^/\s]*/0*{port}(?![0-9])", text):
         return True
     for arguments in followed.commands:

@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from fairlead.sessions.policy.expand import MOST_VALUES, Shell, expand
+from fairlead.sessions.policy.expand import MOST_VALUES, ShellDialect, expand
 from fairlead.sessions.policy.line import Redirection, ShellAnalysis, SimpleCommand, Word
 from fairlead.sessions.policy.paths import BadPath, Entries, Resolve, absolute, readings, tidy
 from fairlead.sessions.policy.tools import names
@@ -38,7 +38,7 @@ class Argument(msgspec.Struct, frozen=True):
     places: tuple[str, ...] = ()
 
 
-class Followed(msgspec.Struct, frozen=True):
+class ResolvedLine(msgspec.Struct, frozen=True):
     """A line, followed. `commands` and `targets` are in the order of the analysis (targets: of its redirections).
 
     `lost`: why not all of it was looked at.
@@ -64,7 +64,7 @@ class _Follower:
         self.entries = entries
         self.lost: str | None = None
         self.left = _MOST_FOLLOWED
-        self.shell = Shell(folders, home, {}, entries)
+        self.shell = ShellDialect(folders, home, {}, entries)
 
     def argument(self, word: Word, folders: Sequence[str]) -> Argument:
         if word == FOUND_WORD:
@@ -152,7 +152,7 @@ def follow(
     home: str | None,
     resolve: Resolve,
     entries: Entries,
-) -> Followed:
+) -> ResolvedLine:
     """Follow a line, beginning in one of these folders; `others` are words of no command that may be paths too."""
     walk = _Follower(folders, home, resolve, entries)
     walk.variables(analysis)
@@ -162,7 +162,7 @@ def follow(
     commands = tuple(walk.command(command) for command in analysis.commands)
     targets = tuple(walk.argument(redirection.target, reached) for redirection in analysis.redirections)
     rest = tuple(walk.argument(word, reached) for word in dict.fromkeys(others))
-    return Followed(reached, commands, targets, rest, walk.lost)
+    return ResolvedLine(reached, commands, targets, rest, walk.lost)
 
 
 def candidates(value: str) -> Iterator[str]:
@@ -189,6 +189,6 @@ def _literal(path: str) -> str:
     return "./" + path if path.startswith("~") else path
 
 
-def written(analysis: ShellAnalysis, followed: Followed) -> Iterator[tuple[Redirection, Argument]]:
+def written(analysis: ShellAnalysis, followed: ResolvedLine) -> Iterator[tuple[Redirection, Argument]]:
     """The redirections, each with what it leads to."""
     yield from zip(analysis.redirections, followed.targets, strict=True)

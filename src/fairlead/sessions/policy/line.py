@@ -5,7 +5,7 @@ from enum import StrEnum
 import msgspec
 
 
-class Trouble(StrEnum):
+class ProblemKind(StrEnum):
     """Why a line, or a part of it, cannot be known from its text."""
 
     TOO_LONG = "too_long"
@@ -24,24 +24,24 @@ class Trouble(StrEnum):
 
 UNKNOWABLE = frozenset(
     {
-        Trouble.TOO_LONG,
-        Trouble.CONTROL,
-        Trouble.PARSE,
-        Trouble.LEXING,
-        Trouble.NESTING,
-        Trouble.DYNAMIC_COMMAND,
+        ProblemKind.TOO_LONG,
+        ProblemKind.CONTROL,
+        ProblemKind.PARSE,
+        ProblemKind.LEXING,
+        ProblemKind.NESTING,
+        ProblemKind.DYNAMIC_COMMAND,
     }
 )
 """With one of these not even a rule for the very same text allows: what would run is not what the text says."""
 
-OPEN = frozenset({Trouble.ASSIGNMENT, Trouble.DISGUISE})
+OPEN = frozenset({ProblemKind.ASSIGNMENT, ProblemKind.DISGUISE})
 """These hide no command: all the commands of the line are known, only not what they will do."""
 
 
-class Problem(msgspec.Struct, frozen=True):
+class ParseProblem(msgspec.Struct, frozen=True):
     """One thing that a rule cannot vouch for. `command` is the index of the command it belongs to, if one."""
 
-    kind: Trouble
+    kind: ProblemKind
     text: str
     command: int | None = None
 
@@ -66,7 +66,7 @@ class Assignment(msgspec.Struct, frozen=True):
     value: Word
 
 
-class Counted(msgspec.Struct, frozen=True):
+class CommandCount(msgspec.Struct, frozen=True):
     """`for NAME in WORDS`: what a variable is set to by a loop. Without words: to what is not known."""
 
     name: str
@@ -111,8 +111,8 @@ class ShellAnalysis(msgspec.Struct, frozen=True):
     commands: tuple[SimpleCommand, ...] = ()
     redirections: tuple[Redirection, ...] = ()
     assignments: tuple[Assignment, ...] = ()
-    problems: tuple[Problem, ...] = ()
-    counted: tuple[Counted, ...] = ()
+    problems: tuple[ParseProblem, ...] = ()
+    counted: tuple[CommandCount, ...] = ()
 
     @property
     def knowable(self) -> bool:

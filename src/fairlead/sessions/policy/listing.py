@@ -5,18 +5,18 @@ from collections.abc import Callable
 from fairlead.sessions.policy.grammar import MAX_UNWRAP, is_harmless_variable
 from fairlead.sessions.policy.line import (
     Assignment,
-    Counted,
-    Problem,
+    CommandCount,
+    ParseProblem,
+    ProblemKind,
     Redirection,
     ShellAnalysis,
     SimpleCommand,
-    Trouble,
     Word,
 )
 from fairlead.sessions.policy.wrappers import RESERVED, unwrap
 
 
-class Listing:
+class LineEffects:
     """Takes what a reader finds and looks into it; `read` reads shell text that stands inside a word."""
 
     def __init__(self, read: Callable[[str], ShellAnalysis]) -> None:
@@ -24,8 +24,8 @@ class Listing:
         self.commands: list[SimpleCommand] = []
         self.redirections: list[Redirection] = []
         self.assignments: list[Assignment] = []
-        self.problems: list[Problem] = []
-        self.counted: list[Counted] = []
+        self.problems: list[ParseProblem] = []
+        self.counted: list[CommandCount] = []
 
     def analysis(self, raw: str) -> ShellAnalysis:
         return ShellAnalysis(
@@ -37,18 +37,18 @@ class Listing:
             tuple(self.counted),
         )
 
-    def problem(self, kind: Trouble, text: str, command: int | None = None) -> None:
-        self.problems.append(Problem(kind, text, command))
+    def problem(self, kind: ProblemKind, text: str, command: int | None = None) -> None:
+        self.problems.append(ParseProblem(kind, text, command))
 
     def variable(self, name: str, *, exported: bool) -> None:
         """A variable gets a value; `exported`: a program will see it."""
         if not is_harmless_variable(name, exported=exported):
-            self.problem(Trouble.ASSIGNMENT, f"the variable {name[:80]} can change what programs do")
+            self.problem(ProblemKind.ASSIGNMENT, f"the variable {name[:80]} can change what programs do")
 
     def kept_text(self, word: Word) -> None:
         """A variable gets this text: arithmetic and subscripts run what stands in it when they read it later."""
         if word.value is not None and ("$" in word.value or "`" in word.value):
-            self.problem(Trouble.EXPANSION, f"the text {word.raw[:80]!r} could be run when it is read again")
+            self.problem(ProblemKind.EXPANSION, f"the text {word.raw[:80]!r} could be run when it is read again")
 
     def redirection(self, operator: str, target: Word) -> None:
         if operator == "<<<" or (operator in (">&", "<&") and _is_descriptor(target.value or "")):
@@ -69,10 +69,10 @@ class Listing:
         name = words[0].value
         if name is None or words[0].tilde or name in RESERVED:
             self.commands.append(SimpleCommand(words, raw, assignments, within, named))
-            self.problem(Trouble.DYNAMIC_COMMAND, f"which command {words[0].raw[:80]!r} is cannot be known", index)
+            self.problem(ProblemKind.DYNAMIC_COMMAND, f"which command {words[0].raw[:80]!r} is cannot be known", index)
             return
         if words[0].raw != name:
-            self.problem(Trouble.DISGUISE, f"the command {name[:80]!r} is written as {words[0].raw[:80]!r}", index)
+            self.problem(ProblemKind.DISGUISE, f"the command {name[:80]!r} is written as {words[0].raw[:80]!r}", index)
         hidden = unwrap(words)
         outer = within
         if not hidden.transparent:
@@ -88,7 +88,7 @@ class Listing:
             if inner.code is not None:
                 self._code(inner.code, index, inner.named)
             elif nested >= MAX_UNWRAP:
-                self.problem(Trouble.NESTING, "too many commands are hidden in one another")
+                self.problem(ProblemKind.NESTING, "too many commands are hidden in one another")
             else:
                 count = named if hidden.transparent else inner.named
                 text = " ".join(word.raw for word in inner.words)

@@ -14,7 +14,7 @@ from fairlead.sessions.policy.tools import names
 from fairlead.sessions.policy.wrappers import base_name
 
 
-class Options(msgspec.Struct, frozen=True):
+class ProgramOptions(msgspec.Struct, frozen=True):
     """`flags` and `valued` are letters (the latter take the rest of their word), `long` names without dashes."""
 
     flags: str = ""
@@ -22,8 +22,8 @@ class Options(msgspec.Struct, frozen=True):
     long: frozenset[str] = frozenset()
 
 
-def _options(flags: str = "", valued: str = "", long: str = "") -> Options:
-    return Options(flags, valued, names(long))
+def _options(flags: str = "", valued: str = "", long: str = "") -> ProgramOptions:
+    return ProgramOptions(flags, valued, names(long))
 
 
 _DIFF = (
@@ -54,7 +54,7 @@ _GREP = _options(
 )
 
 # Programs that only look. With two words: a program that is many in one, and what it does.
-SAFE: dict[str, Options] = {
+SAFE: dict[str, ProgramOptions] = {
     "ls": _options(
         "aAbBcCdfFgGhHiklmnNopqQrRsStuUvxXZ1",
         "ITw",
@@ -171,7 +171,7 @@ RISKY_ANYWHERE = names(
     "execute node-options require import loader files-from files0-from dereference-recursive hostname-bin "
     "unzip-command use-askpass proxy-command log-file"
 )
-RISKY: dict[str, Options] = {
+RISKY: dict[str, ProgramOptions] = {
     "git clone": _options("uc"),
     "git ls-remote": _options("u"),
     "git fetch-pack": _options("u"),
@@ -276,8 +276,10 @@ class _Risky:
         self.program = program
         self.listed = listed
         self.ahead = second.startswith("-")  # options of the program itself come before what it does
-        own, sub = RISKY.get(program, Options()), RISKY.get(f"{program} {second}", Options())
-        self.options = SAFE[listed] if listed is not None else Options(own.flags + sub.flags, "", own.long | sub.long)
+        own, sub = RISKY.get(program, ProgramOptions()), RISKY.get(f"{program} {second}", ProgramOptions())
+        self.options = (
+            SAFE[listed] if listed is not None else ProgramOptions(own.flags + sub.flags, "", own.long | sub.long)
+        )
 
     def word(self, value: str, *, first: bool) -> bool:
         if not value.startswith("-") or value in ("-", "--"):

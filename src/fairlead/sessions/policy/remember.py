@@ -28,7 +28,7 @@ class BadUpdate(BadRequest):
     code = "bad_update"
 
 
-class Memory(msgspec.Struct, frozen=True):
+class RememberedRules(msgspec.Struct, frozen=True):
     """What a session remembers: its own rules, the directories added to it, and its mode."""
 
     rules: tuple[Rule, ...] = ()
@@ -36,10 +36,10 @@ class Memory(msgspec.Struct, frozen=True):
     mode: PermissionMode = PermissionMode.DEFAULT
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class RememberResult(msgspec.Struct, frozen=True):
     """The memory after some updates, and an error for each part that was refused."""
 
-    memory: Memory
+    memory: RememberedRules
     refused: tuple[FairleadError, ...] = ()
 
 
@@ -65,12 +65,12 @@ class _Update(msgspec.Struct, frozen=True):
 
 
 def remember(
-    updates: Any, memory: Memory, context: PolicyContext, modes: ModePolicy, *, admin: bool = False
-) -> Outcome:
+    updates: Any, memory: RememberedRules, context: PolicyContext, modes: ModePolicy, *, admin: bool = False
+) -> RememberResult:
     """Apply permission updates from the wire to what the session remembers. Never raises."""
     if not isinstance(updates, list | tuple) or len(updates) > _MAX_UPDATES:
         problem = f"Permission updates must be a list of at most {_MAX_UPDATES}."
-        return Outcome(memory, (BadUpdate(problem),))
+        return RememberResult(memory, (BadUpdate(problem),))
     refused: list[FairleadError] = []
     for raw in updates:
         try:
@@ -79,17 +79,17 @@ def remember(
             refused.append(BadUpdate(f"This is not a permission update: {error}."))
             continue
         memory = _apply(update, memory, context, modes, admin, refused)
-    return Outcome(memory, tuple(refused))
+    return RememberResult(memory, tuple(refused))
 
 
 def _apply(
     update: _Update,
-    memory: Memory,
+    memory: RememberedRules,
     context: PolicyContext,
     modes: ModePolicy,
     admin: bool,
     refused: list[FairleadError],
-) -> Memory:
+) -> RememberedRules:
     rules = memory.rules
     match update.type:
         case "setMode":

@@ -13,7 +13,7 @@ from enum import Enum
 from itertools import chain
 
 from fairlead.model.policy import Behavior, PermissionMode, Rule, format_rule
-from fairlead.sessions.policy.call import Facts, PolicyContext, ToolCall
+from fairlead.sessions.policy.call import CallFacts, PolicyContext, ToolCall
 from fairlead.sessions.policy.doubts import doubt
 from fairlead.sessions.policy.paths import BadPath, absolute, pattern_covers, static_part, tidy
 from fairlead.sessions.policy.protected import is_protected
@@ -35,7 +35,7 @@ from fairlead.sessions.policy.tools import (
 )
 
 
-class Match(Enum):
+class RuleMatch(Enum):
     """Whether a refusing rule holds. MAYBE: only running the call would tell."""
 
     NO = 0
@@ -57,23 +57,23 @@ def speaks_for(rule: Rule, tool: str) -> bool:
     return whole_server and tool.startswith(server + "__")
 
 
-def refuses(rule: Rule, call: ToolCall, facts: Facts, context: PolicyContext) -> Match:
+def refuses(rule: Rule, call: ToolCall, facts: CallFacts, context: PolicyContext) -> RuleMatch:
     """Whether a deny or ask rule holds against a call."""
     if facts.shell is not None and canonical(rule.tool) in PATH_TOOLS and rule.content is not None:
         return _path_rule_on_shell(rule, rule.content, facts, context)
     if not speaks_for(rule, facts.tool):
-        return Match.NO
+        return RuleMatch.NO
     if rule.content is None:
-        return Match.YES
+        return RuleMatch.YES
     if facts.malformed is not None:
-        return Match.MAYBE
+        return RuleMatch.MAYBE
     if facts.shell is not None:
         if rule.content == ANYTHING:
-            return Match.YES
+            return RuleMatch.YES
         pattern = shell_pattern(rule.content)
         if refused_by(facts.shell, pattern):
-            return Match.YES
-        return Match.MAYBE if may_be_refused_by(facts.shell, pattern) else Match.NO
+            return RuleMatch.YES
+        return RuleMatch.MAYBE if may_be_refused_by(facts.shell, pattern) else RuleMatch.NO
     if facts.tool in PATH_TOOLS:
         patterns = _patterns(rule.content, context, as_written=True)
         return _yes(_covers(patterns, tuple(chain(facts.written, *facts.paths))))
@@ -83,10 +83,10 @@ def refuses(rule: Rule, call: ToolCall, facts: Facts, context: PolicyContext) ->
         return _yes(host == domain or host.endswith("." + domain))
     if facts.tool in NAMED_BY:
         return _yes(call.input.get(NAMED_BY[facts.tool]) == rule.content)
-    return Match.MAYBE
+    return RuleMatch.MAYBE
 
 
-def allowing(call: ToolCall, facts: Facts, context: PolicyContext) -> tuple[str | None, str]:
+def allowing(call: ToolCall, facts: CallFacts, context: PolicyContext) -> tuple[str | None, str]:
     """The allow rules that together allow a call, as text, or None; and why not."""
     rules = [r for r in context.rules if r.behavior is Behavior.ALLOW and speaks_for(r, facts.tool)]
     protected = facts.tool in EDIT_TOOLS and any(is_protected(place) for places in facts.paths for place in places)
@@ -109,16 +109,16 @@ def allowing(call: ToolCall, facts: Facts, context: PolicyContext) -> tuple[str 
     return None, "it makes programs run things, and no rule names it" if protected else "no rule allows it"
 
 
-def edits_plainly(facts: Facts, context: PolicyContext) -> bool:
+def edits_plainly(facts: CallFacts, context: PolicyContext) -> bool:
     """Whether an edit stays inside the session's folders and away from files that make programs run things."""
     return all(_may_write(places, context) for places in facts.paths)
 
 
-def _yes(holds: bool) -> Match:
-    return Match.YES if holds else Match.NO
+def _yes(holds: bool) -> RuleMatch:
+    return RuleMatch.YES if holds else RuleMatch.NO
 
 
-def _content_allows(content: str, call: ToolCall, facts: Facts, context: PolicyContext) -> bool:
+def _content_allows(content: str, call: ToolCall, facts: CallFacts, context: PolicyContext) -> bool:
     if facts.tool in PATH_TOOLS:
         places = tuple(chain(*facts.paths))
         if facts.tool in EDIT_TOOLS and any(is_protected(place) for place in places) and not is_protected(content):
@@ -149,15 +149,15 @@ def _covers(patterns: tuple[str, ...], places: tuple[str, ...]) -> bool:
     return any(pattern_covers(pattern, place, below=True) for pattern in patterns for place in places)
 
 
-def _path_rule_on_shell(rule: Rule, content: str, facts: Facts, context: PolicyContext) -> Match:
+def _path_rule_on_shell(rule: Rule, content: str, facts: CallFacts, context: PolicyContext) -> RuleMatch:
     """A closed path is closed to redirections too; a word that names it is enough for reading, and asks for edits."""
     patterns = _patterns(content, context, as_written=True)
     editing = canonical(rule.tool) in EDIT_TOOLS
     if editing and any(_covers(patterns, places) for places in facts.targets):
-        return Match.YES
+        return RuleMatch.YES
     if any(_covers(patterns, places) for places in facts.words):
-        return Match.MAYBE if editing else Match.YES
-    return Match.MAYBE if facts.followed is not None and facts.followed.lost is not None else Match.NO
+        return RuleMatch.MAYBE if editing else RuleMatch.YES
+    return RuleMatch.MAYBE if facts.followed is not None and facts.followed.lost is not None else RuleMatch.NO
 
 
 def _all_covered(content: str, places: tuple[str, ...], context: PolicyContext) -> bool:

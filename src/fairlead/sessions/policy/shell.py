@@ -33,13 +33,13 @@ from fairlead.sessions.policy.heredocs import expands, find_end, read_delimiter
 from fairlead.sessions.policy.lexing import DELIMITERS, forbidden_character, is_safe_expansion, read_word
 from fairlead.sessions.policy.line import (
     Assignment,
-    Counted,
-    Problem,
+    CommandCount,
+    ParseProblem,
+    ProblemKind,
     ShellAnalysis,
-    Trouble,
     Word,
 )
-from fairlead.sessions.policy.listing import Listing
+from fairlead.sessions.policy.listing import LineEffects
 
 _LANGUAGE = Language(tree_sitter_bash.language())
 
@@ -53,19 +53,19 @@ def analyse(command: str) -> ShellAnalysis:
 @lru_cache(maxsize=32)
 def _analyse(command: str, level: int) -> ShellAnalysis:
     if len(command) > MAX_BYTES or len(source := command.encode(errors="surrogatepass")) > MAX_BYTES:
-        return _refused(command, Trouble.TOO_LONG, f"the line is longer than {MAX_BYTES} bytes")
+        return _refused(command, ProblemKind.TOO_LONG, f"the line is longer than {MAX_BYTES} bytes")
     bad = forbidden_character(command)
     if bad is not None:
-        return _refused(command, Trouble.CONTROL, f"the line contains the character U+{ord(bad):04X}")
+        return _refused(command, ProblemKind.CONTROL, f"the line contains the character U+{ord(bad):04X}")
     if len(SIGN.findall(command)) > MAX_SIGNS:
-        return _refused(command, Trouble.TOO_LONG, f"the line has more than {MAX_SIGNS} quotes and operators")
+        return _refused(command, ProblemKind.TOO_LONG, f"the line has more than {MAX_SIGNS} quotes and operators")
     if level > MAX_UNWRAP:
-        return _refused(command, Trouble.NESTING, "too many commands are hidden in one another")
+        return _refused(command, ProblemKind.NESTING, "too many commands are hidden in one another")
     return _Reader(command, source, level).analysis()
 
 
-def _refused(command: str, kind: Trouble, text: str) -> ShellAnalysis:
-    return ShellAnalysis(command, problems=(Problem(kind, text),))
+def _refused(command: str, kind: ProblemKind, text: str) -> ShellAnalysis:
+    return ShellAnalysis(command, problems=(ParseProblem(kind, text),))
 
 
 class _Reader:
@@ -75,12 +75,12 @@ class _Reader:
         self.command = command
         self.source = source
         self.seen = bytearray(len(source))
-        self.out = Listing(lambda code: _analyse(code, level + 1))
+        self.out = LineEffects(lambda code: _analyse(code, level + 1))
 
     def analysis(self) -> ShellAnalysis:
         root = Parser(_LANGUAGE).parse(self.source).root_node
         if root.has_error:
-            self.out.problem(Trouble.PARSE, "the line is not understood by the shell grammar")
+            self.out.problem(ProblemKind.PARSE, "the line is not understood by the shell grammar")
         self.statement(root, 0)
         self.check_all_seen()
         return self.out.analysis(self.command)
@@ -101,7 +101,7 @@ class _Reader:
         left = bytes(0 if seen else byte for byte, seen in zip(self.source, self.seen, strict=True))
         joins = any(self.source[m.start() - 1 : m.start()].strip(b" \t\n") for m in re.finditer(rb"\\\n", left))
         if joins or left.replace(b"\\\n", b"").translate(None, b"\0 \t\n"):
-            self.out.problem(Trouble.LEXING, "the grammar passed over a part of the line")
+            self.out.problem(ProblemKind.LEXING, "the grammar passed over a part of the line")
 
     # Statements
 
@@ -109,7 +109,7 @@ class _Reader:
         """Read a statement, or any node that contains statements."""
         if depth > MAX_DEPTH:
             self.mark(node)
-            self.out.problem(Trouble.NESTING, "the line is nested too deeply")
+            self.out.problem(ProblemKind.NESTING, "the line is nested too deeply")
             return
         kind = node.type
         if kind in ONE_LINE:
@@ -152,7 +152,7 @@ class _Reader:
             else:
                 self.not_vouched(child, depth)
         if name:
-            self.out.counted.append(Counted(name, tuple(words)))
+            self.out.counted.append(CommandCount(name, tuple(words)))
 
     def token(self, node: Node) -> None:
         """An operator or a reserved word; the latter is one only where it stands alone."""
@@ -163,10 +163,10 @@ class _Reader:
     def not_vouched(self, node: Node, depth: int) -> None:
         """A construct that can run or change things in ways no rule sees: looked through for commands only."""
         named = {
-            "function_definition": (Trouble.FUNCTION, "a function gives a new meaning to a name"),
-            "ERROR": (Trouble.PARSE, "the line is not understood by the shell grammar"),
+            "function_definition": (ProblemKind.FUNCTION, "a function gives a new meaning to a name"),
+            "ERROR": (ProblemKind.PARSE, "the line is not understood by the shell grammar"),
         }
-        kind, text = named.get(node.type, (Trouble.EXPANSION, f"what {node.type} does is not known before it runs"))
+        kind, text = named.get(node.type, (ProblemKind.EXPANSION, f"what {node.type} does is not known before it runs"))
         self.out.problem(kind, text)
         self.look_through(node, depth + 1)
         self.mark(node)
@@ -174,7 +174,7 @@ class _Reader:
     def look_through(self, node: Node, depth: int) -> None:
         """Find the commands inside whatever this is."""
         if depth > MAX_DEPTH:
-            self.out.problem(Trouble.NESTING, "the line is nested too deeply")
+            self.out.problem(ProblemKind.NESTING, "the line is nested too deeply")
             return
         for child in node.children:
             if child.type == "command" or child.type in BODIES:
@@ -186,11 +186,11 @@ class _Reader:
         """A newline ends a command; the grammar reads on over some."""
         for left, right in pairwise(node.children):
             if b"\n" in self.source[left.end_byte : right.start_byte].replace(b"\\\n", b""):
-                self.out.problem(Trouble.LEXING, "a command goes on after the end of its line")
+                self.out.problem(ProblemKind.LEXING, "a command goes on after the end of its line")
 
     def comment(self, node: Node) -> None:
         if node.start_byte and self.source[node.start_byte - 1] not in DELIMITERS:
-            self.out.problem(Trouble.LEXING, "a comment begins inside a word")
+            self.out.problem(ProblemKind.LEXING, "a comment begins inside a word")
         self.mark(node)
 
     # Words
@@ -213,7 +213,7 @@ class _Reader:
         raw = self.text(start, end)
         word = read_word(raw, places)
         if word is None:
-            self.out.problem(Trouble.LEXING, f"{raw[:80]!r} is not plainly one word")
+            self.out.problem(ProblemKind.LEXING, f"{raw[:80]!r} is not plainly one word")
             return Word(raw, None, "")
         return word
 
@@ -222,13 +222,13 @@ class _Reader:
         before = self.source[start - 1] if start else 0x20
         after = self.source[end] if end < len(self.source) else 0x20
         if before not in DELIMITERS | {0x60} or after not in DELIMITERS | {0x60}:
-            self.out.problem(Trouble.LEXING, f"{self.text(start, end)[:80]!r} runs together with what is beside it")
+            self.out.problem(ProblemKind.LEXING, f"{self.text(start, end)[:80]!r} runs together with what is beside it")
 
     def collect_expansions(self, node: Node, holes: list[Node], depth: int) -> None:
         if node.type in EXPANSIONS:
             holes.append(node)
         elif depth > MAX_DEPTH:
-            self.out.problem(Trouble.NESTING, "the line is nested too deeply")
+            self.out.problem(ProblemKind.NESTING, "the line is nested too deeply")
         else:
             for child in node.children:
                 self.collect_expansions(child, holes, depth + 1)
@@ -305,7 +305,7 @@ class _Reader:
         words = self.words(targets, depth)
         if len(words) != 1:
             # The grammar gives `> out -n` both words; only the first is the target.
-            self.out.problem(Trouble.LEXING, "a redirection has more than one word")
+            self.out.problem(ProblemKind.LEXING, "a redirection has more than one word")
         for word in words:
             self.out.redirection(operator, word)
 
@@ -325,7 +325,7 @@ class _Reader:
             else:
                 self.not_vouched(child, depth)
         if not self.heredoc_is_plain(parts, last, tabs=node.children[0].type == "<<-"):
-            self.out.problem(Trouble.LEXING, "what belongs to the here-document is not plain")
+            self.out.problem(ProblemKind.LEXING, "what belongs to the here-document is not plain")
             if "heredoc_body" in parts:
                 self.look_through(parts["heredoc_body"], depth)
 

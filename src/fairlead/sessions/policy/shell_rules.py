@@ -10,7 +10,7 @@ from math import inf
 
 import msgspec
 
-from fairlead.sessions.policy.line import OPEN, UNKNOWABLE, Problem, ShellAnalysis, SimpleCommand, Word
+from fairlead.sessions.policy.line import OPEN, UNKNOWABLE, ParseProblem, ShellAnalysis, SimpleCommand, Word
 from fairlead.sessions.policy.shell import analyse
 from fairlead.sessions.policy.wrappers import base_name
 
@@ -160,7 +160,7 @@ def _best_reach(command: SimpleCommand, patterns: Sequence[ShellPattern]) -> tup
     return best, by
 
 
-def _vouched(problem: Problem, reaches: Sequence[float]) -> bool:
+def _vouched(problem: ParseProblem, reaches: Sequence[float]) -> bool:
     """A rule for exactly this command has seen what it hides, unless the text itself is not what would run."""
     return problem.kind not in UNKNOWABLE and problem.command is not None and reaches[problem.command] == inf
 

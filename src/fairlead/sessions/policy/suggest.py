@@ -7,7 +7,7 @@ import msgspec
 
 from fairlead.model.errors import FairleadError
 from fairlead.model.policy import Behavior, Rule, format_rule
-from fairlead.sessions.policy.call import Facts, PolicyContext, ToolCall, facts_of
+from fairlead.sessions.policy.call import CallFacts, PolicyContext, ToolCall, facts_of
 from fairlead.sessions.policy.line import ShellAnalysis, SimpleCommand
 from fairlead.sessions.policy.options import known
 from fairlead.sessions.policy.remember import check_rule
@@ -34,7 +34,7 @@ def suggest(call: ToolCall, context: PolicyContext) -> list[Rule]:
     return []
 
 
-def _usable(rules: list[Rule], call: ToolCall, facts: Facts, context: PolicyContext) -> list[Rule]:
+def _usable(rules: list[Rule], call: ToolCall, facts: CallFacts, context: PolicyContext) -> list[Rule]:
     try:
         for rule in rules:
             if check_rule(format_rule(rule), Behavior.ALLOW, context) != rule:
@@ -61,7 +61,7 @@ def _command_content(command: SimpleCommand) -> str:
     return f"{listed}:*" if listed is not None else command.raw
 
 
-def _other_choices(call: ToolCall, facts: Facts) -> list[list[str | None]]:
+def _other_choices(call: ToolCall, facts: CallFacts) -> list[list[str | None]]:
     if facts.tool in PATH_TOOLS:
         path = facts.paths[0][0]
         folder = path if facts.tool in SEARCH_TOOLS else path.rpartition("/")[0]

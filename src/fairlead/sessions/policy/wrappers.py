@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from fairlead.sessions.policy.line import Trouble, Word
+from fairlead.sessions.policy.line import ProblemKind, Word
 from fairlead.sessions.policy.tools import names
 
 
@@ -126,7 +126,7 @@ class Unwrapped(msgspec.Struct, frozen=True):
     inner: tuple[Inner, ...] = ()
     assignments: tuple[str, ...] = ()
     writes: tuple[Word, ...] = ()
-    trouble: tuple[Trouble, str] | None = None
+    trouble: tuple[ProblemKind, str] | None = None
     least: int = 1
     transparent: bool = False
 
@@ -154,12 +154,12 @@ def unwrap(words: Sequence[Word]) -> Unwrapped:
     if name in OPAQUE:
         return _hides(name)
     if name in EVALUATING or _evaluates(name, words):
-        return Unwrapped(trouble=(Trouble.BUILTIN, f"{name} can change what later words mean or evaluate its own"))
+        return Unwrapped(trouble=(ProblemKind.BUILTIN, f"{name} can change what later words mean or evaluate its own"))
     return Unwrapped()
 
 
 def _hides(name: str) -> Unwrapped:
-    return Unwrapped(trouble=(Trouble.WRAPPER, f"what {name} would run cannot be known from its words"))
+    return Unwrapped(trouble=(ProblemKind.WRAPPER, f"what {name} would run cannot be known from its words"))
 
 
 def _evaluates(name: str, words: Sequence[Word]) -> bool:

@@ -12,7 +12,14 @@ import msgspec
 
 from fairlead.model.errors import Conflict, NotFound
 from fairlead.model.ids import SessionId
-from fairlead.model.store import Derived, Folded, Memory, Replaced, RowPage, StoredRow
+from fairlead.model.store import (
+    ProjectionRow,
+    ProjectionState,
+    ProjectionWrite,
+    ReducerCheckpoint,
+    RowPage,
+    RowReplacement,
+)
 from fairlead.stores.sqlite.appending import CHUNKS, chunked, text
 from fairlead.stores.sqlite.reading import NO_END
 
@@ -38,7 +45,7 @@ class Derive(msgspec.Struct, frozen=True):
 
     session: SessionId
     view: str
-    derived: Derived
+    derived: ProjectionWrite
     expected: int
 
     @property
@@ -67,11 +74,11 @@ class Derive(msgspec.Struct, frozen=True):
             )
 
 
-def _write(db: sqlite3.Connection, fold: int, made: Sequence[StoredRow | Replaced]) -> None:
+def _write(db: sqlite3.Connection, fold: int, made: Sequence[ProjectionRow | RowReplacement]) -> None:
     """In their order, rows that follow each other in few statements."""
-    waiting: list[StoredRow] = []
+    waiting: list[ProjectionRow] = []
     for item in made:
-        if isinstance(item, StoredRow):
+        if isinstance(item, ProjectionRow):
             waiting.append(item)
         else:
             _insert(db, fold, waiting)
@@ -80,7 +87,7 @@ def _write(db: sqlite3.Connection, fold: int, made: Sequence[StoredRow | Replace
     _insert(db, fold, waiting)
 
 
-def _insert(db: sqlite3.Connection, fold: int, rows: Sequence[StoredRow]) -> None:
+def _insert(db: sqlite3.Connection, fold: int, rows: Sequence[ProjectionRow]) -> None:
     for part in chunked(rows):
         taken = {""}
         if any(row.key for row in part):
@@ -93,13 +100,13 @@ def _insert(db: sqlite3.Connection, fold: int, rows: Sequence[StoredRow]) -> Non
         db.execute(_INSERTS[len(part)], values)
 
 
-def folded(db: sqlite3.Connection, session: SessionId, view: str) -> Folded:
+def folded(db: sqlite3.Connection, session: SessionId, view: str) -> ProjectionState:
     log, _ = _log(db, session)
     row = db.execute(_MEMORY, (log, view)).fetchone()
     if row is None:
-        return Folded()
+        return ProjectionState()
     seq, head, memory_seq, memory_head, memory = row
-    return Folded(seq, head, None if memory is None else Memory(memory_seq, memory_head, memory))
+    return ProjectionState(seq, head, None if memory is None else ReducerCheckpoint(memory_seq, memory_head, memory))
 
 
 def page_forward(
@@ -147,22 +154,22 @@ def _log(db: sqlite3.Connection, session: SessionId) -> tuple[int, str]:
     return row[0], row[1]
 
 
-def _follows(head: int, derived: Derived) -> bool:
+def _follows(head: int, derived: ProjectionWrite) -> bool:
     """Whether the new rows' ordinals go on from `head`, one by one, to the new head."""
     for made in derived.made:
-        if isinstance(made, StoredRow):
+        if isinstance(made, ProjectionRow):
             head += 1
             if made.ordinal != head:
                 return False
     return head == derived.head
 
 
-def _bounded(found: Iterable[tuple[int, int, int, bytes, str]], max_bytes: int) -> list[StoredRow]:
-    rows: list[StoredRow] = []
+def _bounded(found: Iterable[tuple[int, int, int, bytes, str]], max_bytes: int) -> list[ProjectionRow]:
+    rows: list[ProjectionRow] = []
     size = 0
     for row in found:
         size += len(row[3])
         if rows and size > max_bytes:
             break
-        rows.append(StoredRow(*row))
+        rows.append(ProjectionRow(*row))
     return rows

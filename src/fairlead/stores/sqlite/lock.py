@@ -11,7 +11,7 @@ from fairlead.model.errors import FolderInUse
 LOCK = "fairlead.lock"
 
 
-class Holder(msgspec.Struct, frozen=True):
+class LockHolder(msgspec.Struct, frozen=True):
     """What the lock file says of who holds it."""
 
     pid: int
@@ -31,16 +31,16 @@ class FolderLock:
             holder = _holder(file)
             raise FolderInUse(str(folder), holder.pid if holder else None, holder.since if holder else None) from None
         os.truncate(self._fd, 0)
-        os.write(self._fd, msgspec.json.encode(Holder(os.getpid(), now_ms)))
+        os.write(self._fd, msgspec.json.encode(LockHolder(os.getpid(), now_ms)))
 
     def release(self) -> None:
         # The file stays: removing it would let two holders lock two files of one name.
         os.close(self._fd)
 
 
-def _holder(file: Path) -> Holder | None:
+def _holder(file: Path) -> LockHolder | None:
     """None while the first one has locked and not yet written."""
     try:
-        return msgspec.json.decode(file.read_bytes(), type=Holder)
+        return msgspec.json.decode(file.read_bytes(), type=LockHolder)
     except msgspec.DecodeError:
         return None

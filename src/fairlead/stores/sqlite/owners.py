@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
-from fairlead.model.errors import Conflict, Held
+from fairlead.model.errors import Conflict, OwnedElsewhere
 from fairlead.model.ids import SessionId
 from fairlead.model.store import ForkPoint, Lease
 from fairlead.stores.sqlite.reading import HEAD, shown
@@ -33,7 +33,7 @@ def claim(
         else:
             log, log_id, owner, base, until = row
             if owner not in ("", node) and until is not None and until > now_ms:
-                raise Held(owner)
+                raise OwnedElsewhere(owner)
         epoch = int(db.execute("select value from meta where name = 'epoch'").fetchone()[0]) + 1
         db.execute("update meta set value = ? where name = 'epoch'", (str(epoch),))
         db.execute("update logs set node = ?, epoch = ? where id = ?", (node, epoch, log))

@@ -15,7 +15,7 @@ import msgspec
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
-class Running(msgspec.Struct, frozen=True):
+class UncleanShutdown(msgspec.Struct, frozen=True):
     boot: str
     durability: str
 
@@ -24,12 +24,12 @@ def begin_running(db: sqlite3.Connection, durability: str, boot_id: Path = _BOOT
     """Note that the store is open, durable whatever the durability is; whether a power cut may have lost entries."""
     boot = boot_id.read_text().strip() if boot_id.exists() else ""
     row = db.execute("select value from meta where name = 'running'").fetchone()
-    before = None if row is None else msgspec.json.decode(row[0], type=Running)
+    before = None if row is None else msgspec.json.decode(row[0], type=UncleanShutdown)
     lost = before is not None and before.durability == "process" and boot != before.boot and bool(boot and before.boot)
     db.execute("begin immediate")
     if lost:
         new_log_ids(db)
-    now = msgspec.json.encode(Running(boot, durability)).decode()
+    now = msgspec.json.encode(UncleanShutdown(boot, durability)).decode()
     db.execute("insert or replace into meta values ('running', ?)", (now,))
     db.execute("commit")
     db.execute("pragma wal_checkpoint(full)").fetchone()

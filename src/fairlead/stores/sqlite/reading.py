@@ -28,7 +28,7 @@ NO_END = (1 << 63) - 1
 _Row = tuple[int, int, str, bytes | None, str, bytes | None, str | None, str | None]
 
 
-class Stretch(NamedTuple):
+class LogRange(NamedTuple):
     """The entries of one log with first < seq <= last."""
 
     log: int
@@ -36,27 +36,27 @@ class Stretch(NamedTuple):
     last: int
 
 
-class Shown(NamedTuple):
+class VisibleRanges(NamedTuple):
     """What a session shows: stretches from its oldest ancestor to itself."""
 
     log_id: str
     head: int
-    stretches: tuple[Stretch, ...]
+    stretches: tuple[LogRange, ...]
 
 
-def shown(db: sqlite3.Connection, session: SessionId) -> Shown:
+def shown(db: sqlite3.Connection, session: SessionId) -> VisibleRanges:
     row = db.execute("select id, log_id, parent, base from logs where session = ?", (session,)).fetchone()
     if row is None:
         raise NotFound("session", session)
     log, log_id, parent, base = row
-    stretches = [Stretch(log, base, NO_END)]
+    stretches = [LogRange(log, base, NO_END)]
     head = db.execute(HEAD, (log,)).fetchone()[0]
     last = base
     while parent is not None:
         grandparent, first = db.execute("select parent, base from logs where id = ?", (parent,)).fetchone()
-        stretches.append(Stretch(parent, first, last))
+        stretches.append(LogRange(parent, first, last))
         parent, last = grandparent, first
-    return Shown(log_id, base if head is None else head, tuple(reversed(stretches)))
+    return VisibleRanges(log_id, base if head is None else head, tuple(reversed(stretches)))
 
 
 def page_forward(
@@ -89,7 +89,7 @@ def page_backward(
     return Page(view.log_id, tuple(entries), view.head)
 
 
-def predecessor(db: sqlite3.Connection, stretches: Sequence[Stretch], seq: int) -> int:
+def predecessor(db: sqlite3.Connection, stretches: Sequence[LogRange], seq: int) -> int:
     """The seq before `seq` in the log as it is now; 0 before the first."""
     for log, first, last in reversed(stretches):
         if first < seq:
@@ -104,7 +104,7 @@ def last_entry(db: sqlite3.Connection) -> int:
     return int(db.execute("select max(id) from entries").fetchone()[0] or 0)
 
 
-def _rows_forward(db: sqlite3.Connection, stretches: Sequence[Stretch], after: int, limit: int) -> Iterator[_Row]:
+def _rows_forward(db: sqlite3.Connection, stretches: Sequence[LogRange], after: int, limit: int) -> Iterator[_Row]:
     for log, first, last in stretches:
         if limit > 0 and last > after:
             for row in db.execute(FORWARD, (log, max(first, after), last, limit)):
@@ -113,7 +113,7 @@ def _rows_forward(db: sqlite3.Connection, stretches: Sequence[Stretch], after: i
 
 
 def _rows_backward(
-    db: sqlite3.Connection, stretches: Sequence[Stretch], before: int, limit: int, kinds: Sequence[str]
+    db: sqlite3.Connection, stretches: Sequence[LogRange], before: int, limit: int, kinds: Sequence[str]
 ) -> list[_Row]:
     wanted = f" and kind in ({', '.join('?' * len(kinds))})" if kinds else ""
     query = BACKWARD.replace(" order by", f"{wanted} order by")

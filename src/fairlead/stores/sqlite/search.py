@@ -18,13 +18,13 @@ from typing import Any
 import msgspec
 
 from fairlead.model.ids import SessionId
-from fairlead.model.store import Hit
+from fairlead.model.store import SearchHit
 from fairlead.stores.sqlite.connections import connect, make_private
-from fairlead.stores.sqlite.reading import Stretch, last_entry, shown
+from fairlead.stores.sqlite.reading import LogRange, last_entry, shown
 from fairlead.stores.sqlite.sessions import SEEN, plain
 from fairlead.stores.sqlite.tally import KINDS as COUNTED
 from fairlead.stores.sqlite.tally import TABLES as TALLY
-from fairlead.stores.sqlite.tally import Tally
+from fairlead.stores.sqlite.tally import UsageCounter
 
 SAID = ("user.message", "text", "plan.proposed", "session.opened", "session.changed")
 TOOLS = ("tool.called", "tool.ended")
@@ -71,7 +71,7 @@ order by {order}
 _SEEN = f"select 1 from sessions where session = ? and {SEEN}"
 
 
-class _Said(msgspec.Struct):
+class _SearchText(msgspec.Struct):
     """The fields that hold words, of all indexed kinds."""
 
     text: str = ""
@@ -82,7 +82,7 @@ class _Said(msgspec.Struct):
     content: Any = None
 
 
-_decoder = msgspec.json.Decoder(_Said)
+_decoder = msgspec.json.Decoder(_SearchText)
 
 
 def words_of(event: bytes) -> str:
@@ -149,7 +149,7 @@ class Index:
             first = self._cursor()
             last = min(first + _SLICE, last_entry(self._log))
             texts = []
-            tally = Tally(self._db, self._log)
+            tally = UsageCounter(self._db, self._log)
             for row in self._log.execute(_NEWS, (first, last, *_TAKEN)):
                 _, log, _, at, kind, event = row
                 if kind in INDEXED and (text := words_of(event)):
@@ -221,12 +221,12 @@ def search(
     seen_by: str | None = None,
     *,
     fts: bool,
-) -> Sequence[Hit]:
+) -> Sequence[SearchHit]:
     """Every word must occur, the last one may be a beginning. Best first: by rank, without FTS the newest."""
     wanted = plain(words).split()
     if not wanted or limit <= 0:
         return ()
-    within: tuple[Stretch, ...] = () if session is None else shown(db, session).stretches
+    within: tuple[LogRange, ...] = () if session is None else shown(db, session).stretches
     places = " or ".join("(texts.log = ? and texts.seq > ? and texts.seq <= ?)" for _ in within)
     parts = {"stretches": f"and ({places})" if within else ""}
     values: list[Any]
@@ -243,14 +243,14 @@ def search(
         parts["order"] = f"{_TOOLS_LAST}, texts.id desc"
         values = [word.casefold() for word in wanted]
     values += [value for stretch in within for value in stretch]
-    hits: list[Hit] = []
+    hits: list[SearchHit] = []
     for log, seq, at, kind, snippet, _ in db.execute(_FOUND.format(**parts), values):
         whose = session or _shown_by(db, log, seq, seen_by)
         if whose is None:
             continue
         title = db.execute("select title from sessions where session = ?", (whose,)).fetchone()
         marked = snippet if fts else _marked(snippet, wanted)
-        hits.append(Hit(whose, seq, at, kind, marked, title[0] if title else ""))
+        hits.append(SearchHit(whose, seq, at, kind, marked, title[0] if title else ""))
         if len(hits) == limit:
             break
     return tuple(hits)

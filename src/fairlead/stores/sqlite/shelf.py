@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from fairlead.model.notices import FeedEntry, FeedPage, Kept, Told
+from fairlead.model.notices import FeedEntry, FeedPage, StoredResource, Told
 from fairlead.stores.sqlite.readers import Readers
 from fairlead.stores.sqlite.writer import Writer
 
 _told = msgspec.json.Decoder(Told)
 
 
-class SqliteShelf:
+class SqliteResources:
     """Implements `model.notices.Shelf`."""
 
     def __init__(self, readers: Readers, writer: Writer) -> None:
@@ -23,7 +23,7 @@ class SqliteShelf:
     async def write(
         self,
         at: int,
-        puts: Sequence[Kept] = (),
+        puts: Sequence[StoredResource] = (),
         removes: Sequence[tuple[str, str]] = (),
         told: Sequence[Told] = (),
         keep: int = 10_000,

@@ -18,21 +18,21 @@ from pathlib import Path
 
 from fairlead.model.errors import FairleadError, NoOwner, Unavailable
 from fairlead.model.ids import SessionId
-from fairlead.model.insight import Insight
-from fairlead.model.notices import Shelf
+from fairlead.model.insight import UsageStats
+from fairlead.model.notices import ResourceStore
 from fairlead.model.store import (
     Batch,
     Checkpoint,
-    Derived,
     Documents,
     Entry,
-    Folded,
     ForkPoint,
-    Hit,
     Lease,
     Page,
+    ProjectionState,
+    ProjectionWrite,
     Reset,
     RowPage,
+    SearchHit,
     SessionFilter,
     SessionPage,
     Summary,
@@ -45,7 +45,7 @@ from fairlead.stores.sqlite.maintenance import Maintenance
 from fairlead.stores.sqlite.opening import Opened, open_folder
 from fairlead.stores.sqlite.power import end_running
 from fairlead.stores.sqlite.readers import Readers
-from fairlead.stores.sqlite.shelf import SqliteShelf
+from fairlead.stores.sqlite.shelf import SqliteResources
 from fairlead.stores.sqlite.spill import Spill
 from fairlead.stores.sqlite.watching import Subscriptions
 from fairlead.stores.sqlite.writer import Writer
@@ -78,7 +78,7 @@ class SqliteStore:
         self._maintenance = Maintenance(opened.maintenance, opened.index, self._file, self._writer.shrink)
         self._readers = Readers(opened.readers, self._file)
         self._documents = SqliteDocuments(self._readers, self._writer)
-        self._shelf = SqliteShelf(self._readers, self._writer)
+        self._shelf = SqliteResources(self._readers, self._writer)
         self._subscriptions = Subscriptions(self.read, shared=opened.lock is None)
         self._served: dict[SessionId, Handler] = {}
         self._erasing = asyncio.Lock()
@@ -129,7 +129,7 @@ class SqliteStore:
         return self._documents
 
     @property
-    def shelf(self) -> Shelf:
+    def shelf(self) -> ResourceStore:
         """Resources and the feed of their changes; in this database, so that both are written in one transaction."""
         return self._shelf
 
@@ -177,10 +177,10 @@ class SqliteStore:
 
     # --- derived tables
 
-    async def derive(self, session: SessionId, view: str, derived: Derived, expected: int) -> None:
+    async def derive(self, session: SessionId, view: str, derived: ProjectionWrite, expected: int) -> None:
         await self._writer.do(deriving.Derive(session, view, derived, expected))
 
-    async def folded(self, session: SessionId, view: str) -> Folded:
+    async def folded(self, session: SessionId, view: str) -> ProjectionState:
         return await self._readers.do(lambda db: deriving.folded(db, session, view))
 
     async def rows(self, session: SessionId, view: str, after: int, limit: int, max_bytes: int = 4 << 20) -> RowPage:
@@ -254,13 +254,13 @@ class SqliteStore:
 
     async def search(
         self, words: str, limit: int = 20, session: SessionId | None = None, seen_by: str | None = None
-    ) -> Sequence[Hit]:
+    ) -> Sequence[SearchHit]:
         return await self._readers.do(lambda db: search.search(db, words, limit, session, seen_by, fts=self._fts))
 
     async def indexed(self) -> None:
         await self._maintenance.caught_up()
 
-    async def insight(self, since: int, until: int, offset: int = 0, seen_by: str | None = None) -> Insight:
+    async def insight(self, since: int, until: int, offset: int = 0, seen_by: str | None = None) -> UsageStats:
         return await self._readers.do(lambda db: tally.read(db, since, until, offset, seen_by))
 
     async def erase(self, session: SessionId) -> None:

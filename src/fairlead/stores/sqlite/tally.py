@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import msgspec
 
-from fairlead.model.events import Usage
-from fairlead.model.insight import Insight, LimitWindow, Spent, ToolUse, Turned
+from fairlead.model.events import ModelUsage
+from fairlead.model.insight import CostRow, LimitWindow, ToolUsage, TurnRow, UsageStats
 from fairlead.stores.sqlite.sessions import SEEN
 
 KINDS: Final = ("turn.ended", "tool.called", "tool.ended", "permission.resolved", "rate.limit")
@@ -86,7 +86,7 @@ class _Event(msgspec.Struct):
     status: str = ""
     behavior: str = ""
     info: dict[str, Any] = {}
-    usage: dict[str, Usage] = {}
+    usage: dict[str, ModelUsage] = {}
     cost_usd: float = 0.0
     duration_ms: int = 0
     closed: tuple[str, ...] = ()
@@ -95,7 +95,7 @@ class _Event(msgspec.Struct):
 _decoder = msgspec.json.Decoder(_Event)
 
 
-class Tally:
+class UsageCounter:
     """One slice of the log, counted; `db` is in the transaction of the index, `log` reads the log itself."""
 
     def __init__(self, db: sqlite3.Connection, log: sqlite3.Connection) -> None:
@@ -174,18 +174,18 @@ def _rows(counted: Iterable[tuple[tuple[Any, ...], list[Any]]]) -> list[tuple[An
     return [(*key, *sums) for key, sums in counted]
 
 
-def read(db: sqlite3.Connection, since: int, until: int, offset: int, seen_by: str | None = None) -> Insight:
+def read(db: sqlite3.Connection, since: int, until: int, offset: int, seen_by: str | None = None) -> UsageStats:
     """Between two moments; days are those of a place `offset` minutes east of Greenwich. The limits are those of the
     account, whoever ran into them."""
     span: tuple[Any, ...] = (since // SLOT_MS, -(-until // SLOT_MS))
     seen = ""
     if seen_by is not None:
         seen, span = _SEEN, (*span, seen_by, seen_by)
-    return Insight(
+    return UsageStats(
         since=since,
         until=until,
         spent=tuple(
-            Spent(
+            CostRow(
                 day=_day(row[0]),
                 project=row[1],
                 model=row[2],
@@ -198,11 +198,11 @@ def read(db: sqlite3.Connection, since: int, until: int, offset: int, seen_by: s
             for row in db.execute(_SPENT.format(seen=seen), (offset, *span))
         ),
         turns=tuple(
-            Turned(day=_day(row[0]), project=row[1], turns=row[2], failed=row[3], cancelled=row[4], duration_ms=row[5])
+            TurnRow(day=_day(row[0]), project=row[1], turns=row[2], failed=row[3], cancelled=row[4], duration_ms=row[5])
             for row in db.execute(_TURNED.format(seen=seen), (offset, *span))
         ),
         tools=tuple(
-            ToolUse(tool=row[0], calls=row[1], failed=row[2], interrupted=row[3], denied=row[4], total_ms=row[5])
+            ToolUsage(tool=row[0], calls=row[1], failed=row[2], interrupted=row[3], denied=row[4], total_ms=row[5])
             for row in db.execute(_USED.format(seen=seen), span)
         ),
         limits=tuple(

@@ -38,12 +38,12 @@ _QUEUED = 4096
 _log = logging.getLogger(__name__)
 
 
-class _Order(enum.Enum):
+class _WriterSignal(enum.Enum):
     CLOSE = enum.auto()
     SHRINK = enum.auto()
 
 
-class Job:
+class WriteJob:
     __slots__ = ("call", "changes", "future", "size")
 
     def __init__(self, future: asyncio.Future[Any], call: Append | Call, changes: SessionId | None) -> None:
@@ -69,7 +69,7 @@ class Writer:
         self._loop = asyncio.get_running_loop()
         self._appender = Appender(db)
         self._room = asyncio.Semaphore(_QUEUED)
-        self._queue: queue.SimpleQueue[Job | _Order] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[WriteJob | _WriterSignal] = queue.SimpleQueue()
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="fairlead-writer", daemon=True)
         self._thread.start()
@@ -80,36 +80,36 @@ class Writer:
             if self._closed:
                 raise Unavailable("The store is closed.")
             future: asyncio.Future[Any] = self._loop.create_future()
-            self._queue.put(Job(future, call, changes))
+            self._queue.put(WriteJob(future, call, changes))
             return await future
 
     async def close(self) -> None:
         """Finish what is queued, then end the thread and its connection."""
         self._closed = True
-        self._queue.put(_Order.CLOSE)
+        self._queue.put(_WriterSignal.CLOSE)
         await asyncio.to_thread(self._thread.join)
 
     def shrink(self) -> None:
         """From any thread: begin the WAL anew before the next commit. Quick only right after a checkpoint."""
-        self._queue.put(_Order.SHRINK)
+        self._queue.put(_WriterSignal.SHRINK)
 
     # --- the thread
 
     def _run(self) -> None:
-        order: _Order | None = None
-        while order is not _Order.CLOSE:
+        order: _WriterSignal | None = None
+        while order is not _WriterSignal.CLOSE:
             group, order = self._take()
             if group:
                 self._settle(group, self._commit(group))
-            if order is _Order.SHRINK:
+            if order is _WriterSignal.SHRINK:
                 self._shrink()
         self._db.close()
 
-    def _take(self) -> tuple[list[Job], _Order | None]:
-        group: list[Job] = []
+    def _take(self) -> tuple[list[WriteJob], _WriterSignal | None]:
+        group: list[WriteJob] = []
         size = 0
         item = self._queue.get()
-        while isinstance(item, Job):
+        while isinstance(item, WriteJob):
             group.append(item)
             size += item.size
             if len(group) >= _GROUP_JOBS or size >= _GROUP_BYTES:
@@ -130,7 +130,7 @@ class Writer:
         finally:
             self._db.execute(f"pragma busy_timeout = {BUSY_MS}")
 
-    def _commit(self, group: list[Job]) -> list[Outcome]:
+    def _commit(self, group: list[WriteJob]) -> list[Outcome]:
         try:
             return self._transaction(group)
         except Exception as error:
@@ -138,7 +138,7 @@ class Writer:
                 return [outcome for job in group for outcome in self._commit([job])]
             return [self._in_our_words(error)]
 
-    def _transaction(self, group: list[Job]) -> list[Outcome]:
+    def _transaction(self, group: list[WriteJob]) -> list[Outcome]:
         try:
             self._db.execute("begin immediate")
             self._appender.begin()
@@ -153,7 +153,7 @@ class Writer:
                 self._db.execute("rollback")
             raise
 
-    def _one(self, job: Job) -> Outcome:
+    def _one(self, job: WriteJob) -> Outcome:
         try:
             if isinstance(job.call, Append):
                 return self._appender.append(job.call)
@@ -171,7 +171,7 @@ class Writer:
             return ours
         return error
 
-    def _settle(self, group: list[Job], outcomes: list[Outcome]) -> None:
+    def _settle(self, group: list[WriteJob], outcomes: list[Outcome]) -> None:
         try:
             self._loop.call_soon_threadsafe(self._deliver, group, outcomes)
         except RuntimeError:
@@ -179,7 +179,7 @@ class Writer:
 
     # --- the loop
 
-    def _deliver(self, group: list[Job], outcomes: list[Outcome]) -> None:
+    def _deliver(self, group: list[WriteJob], outcomes: list[Outcome]) -> None:
         changed: set[SessionId] = set()
         size = 0
         for job, outcome in zip(group, outcomes, strict=True):

@@ -8,10 +8,10 @@ from fairlead.model.store import (
     Batch,
     Checkpoint,
     Entry,
-    KeptReply,
     NewEntry,
     Page,
     Reset,
+    StoredReply,
     Summary,
 )
 from fairlead.testing.store_conformance.helping import (
@@ -90,7 +90,7 @@ class Appending:
     async def test_repeating_an_append_stores_nothing_twice(self, make_store: Stores) -> None:
         store, session = await make_store(), new_session()
         lease, _, head = await store.claim(session)
-        first = batch(1, 2, 3, drop=(2,), replies=(KeptReply("k", b"r"),))
+        first = batch(1, 2, 3, drop=(2,), replies=(StoredReply("k", b"r"),))
         assert await store.append(lease, first, head) == 3
         assert await store.append(lease, first, head) == 3
         assert await store.append(lease, batch(4), 3) == 4
@@ -128,7 +128,7 @@ class Appending:
         rest: dict[str, Any] = {
             "summary": Summary(session=session, title="never"),
             "checkpoints": (Checkpoint("c", 5, b"x"),),
-            "replies": (KeptReply("k", b"r"),),
+            "replies": (StoredReply("k", b"r"),),
         }
         for expected, wrong in (
             (0, batch(6, **rest)),
@@ -167,7 +167,7 @@ class Appending:
         store, session = await make_store(), new_session()
         lease, _, head = await store.claim(session)
         head = await store.append(lease, batch(3), head)
-        rest = batch(replies=(KeptReply("k", b"\xffbytes"),), checkpoints=(Checkpoint("c", 3, b"\x00state"),))
+        rest = batch(replies=(StoredReply("k", b"\xffbytes"),), checkpoints=(Checkpoint("c", 3, b"\x00state"),))
         assert await store.append(lease, rest, head) == 3
         assert await store.append(lease, rest, head) == 3
         assert await store.find(session, "k") == b"\xffbytes"

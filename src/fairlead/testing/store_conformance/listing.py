@@ -13,10 +13,10 @@ from fairlead.model.store import (
     Batch,
     Checkpoint,
     ForkPoint,
-    KeptReply,
     NewEntry,
     SessionFilter,
     Store,
+    StoredReply,
     Summary,
 )
 from fairlead.testing.store_conformance.helping import Stores, batch, entry, new_session, read_all, refusal, seqs, until
@@ -128,7 +128,7 @@ class Listing:
         session = summary.session
         lease, log_id, head = await store.claim(session)
         await store.append(
-            lease, batch(head + 1, replies=(KeptReply("k", b"r"),), checkpoints=(Checkpoint("c", 1, b""),)), head
+            lease, batch(head + 1, replies=(StoredReply("k", b"r"),), checkpoints=(Checkpoint("c", 1, b""),)), head
         )
         await store.erase(session)
         await store.erase(session)

@@ -3,7 +3,7 @@
 import asyncio
 from functools import partial
 
-from fairlead.model.errors import Conflict, FairleadError, Fenced, Held, NoOwner, NotFound
+from fairlead.model.errors import Conflict, FairleadError, Fenced, NoOwner, NotFound, OwnedElsewhere
 from fairlead.model.store import (
     ForkPoint,
     Lease,
@@ -32,7 +32,7 @@ class Owning:
         stores, session = [await make_store(name) for name in "abcd"], new_session()
         outcomes = await asyncio.gather(*(store.claim(session) for store in stores), return_exceptions=True)
         winners = [outcome[0] for outcome in outcomes if isinstance(outcome, tuple)]
-        losers = [outcome for outcome in outcomes if isinstance(outcome, Held)]
+        losers = [outcome for outcome in outcomes if isinstance(outcome, OwnedElsewhere)]
         assert (len(winners), len(losers)) == (1, 3)
         assert {loser.node for loser in losers} == {winners[0].node}
         for store in stores:
@@ -53,7 +53,7 @@ class Owning:
         dead, heir, session = await make_store("a"), await make_store("b"), new_session()
         lease, log_id, head = await dead.claim(session)
         head = await dead.append(lease, batch(1, 2), head)
-        assert (await refusal(Held, heir.claim(session))).node == "a"
+        assert (await refusal(OwnedElsewhere, heir.claim(session))).node == "a"
         await make_store.expire("a")
         assert session in await heir.owned_by("a")
         newer, same, now = await heir.claim(session)
@@ -70,7 +70,7 @@ class Owning:
         await store.claim(session)
         assert await store.renew() > 0
         await make_store.expire("b")
-        await refusal(Held, other.claim(session))
+        await refusal(OwnedElsewhere, other.claim(session))
 
     async def test_a_released_log_is_free_at_once(self, make_store: Stores) -> None:
         store, other, session = await make_store("a"), await make_store("b"), new_session()
