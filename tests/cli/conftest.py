@@ -14,6 +14,7 @@ import pytest
 from fairlead.cli.main import main
 from fairlead.config import Config
 from fairlead.wiring import GatewayInfo, running
+from restored_logging import restored_logging
 
 
 class Ran(NamedTuple):
@@ -51,10 +52,11 @@ def fairlead(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
         monkeypatch.setattr(sys, "argv", ["fairlead", *words])
         capsys.readouterr()
         code = 0
-        try:
-            main()
-        except SystemExit as ended:
-            code = int(ended.code or 0)
+        with restored_logging():
+            try:
+                main()
+            except SystemExit as ended:
+                code = int(ended.code or 0)
         shown = capsys.readouterr()
         return Ran(code, shown.out, shown.err)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from fairlead.server.logging import LineFormatter, Redactor, configure_logging
+from restored_logging import restored_logging
 from server.fakes import serving
 
 TOKEN = "fl_abcdefgh_" + "a" * 52
@@ -87,13 +88,8 @@ def test_ordinary_words_are_left_alone() -> None:
 
 @pytest.fixture
 def root_logger() -> Iterator[logging.Logger]:
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    uvicorn_level = logging.getLogger("uvicorn").level
-    yield root
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    logging.getLogger("uvicorn").setLevel(uvicorn_level)
+    with restored_logging() as root:
+        yield root
 
 
 async def test_what_libraries_write_goes_through_the_same_formatter(root_logger: logging.Logger) -> None:

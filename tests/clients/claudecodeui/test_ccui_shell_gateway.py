@@ -11,7 +11,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from clients.claudecodeui.ccui_signing import Signed, signed_gateway
 from clients.claudecodeui.desking import DeskClient
 from fairlead.system.proctable import is_alive
-from terminals.inside import outside
+from terminals.inside import PRINT_PID, outside
 
 pytestmark = pytest.mark.process
 
@@ -34,21 +34,20 @@ async def test_a_shell_is_the_same_on_both_ports_and_ends_with_the_gateway(
         shell(signed.gateway.url, signed.token) as two,
     ):
         await one.begin(signed.project)
-        await one.type("echo pid=$$.; env | grep -c -i fairlead\r")
-        await one.until(lambda: one.text.count("pid=") == 2)
-        pid = int(one.text.rpartition("pid=")[2].partition(".")[0])
+        await one.type(f"{PRINT_PID}; env | grep -c -i fairlead\r")
+        await one.until(lambda: "]." in one.text)
         await one.said("0")
         await two.begin(signed.project)
         await two.until(lambda: two.reconnects)
-        await two.seen(f"pid={pid}.")
+        await two.seen("pid:[")
         await two.begin("/etc")
         await two.until(lambda: two.errors)
         assert two.errors == ["Invalid project path"]
-        process = outside(pid)
+        process = outside(one.text)
         assert is_alive(*process)
     assert not is_alive(*process)
     (recording,) = (tmp_path / "data" / "recordings").iterdir()
-    assert f"pid={pid}." in recording.read_text() and "-ann-" in recording.name
+    assert "pid:[" in recording.read_text() and "-ann-" in recording.name
 
 
 async def test_a_session_whose_agent_has_no_terminal_is_refused(signed: Signed) -> None:

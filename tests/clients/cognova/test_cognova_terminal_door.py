@@ -10,7 +10,7 @@ from clients.cognova.shelling import ShellClient
 from fairlead.config import load
 from fairlead.system.proctable import is_alive
 from fairlead.wiring import running
-from terminals.inside import outside
+from terminals.inside import PRINT_PID, outside
 
 pytestmark = pytest.mark.process
 
@@ -24,12 +24,11 @@ async def test_a_shell_is_the_same_on_a_door_and_ends_with_the_gateway(tmp_path:
         urls = [f"{url.replace('http', 'ws', 1)}/terminal?token={gateway.token}" for url in (gateway.url, door.url)]
         async with connect(urls[0], proxy=None) as one, connect(urls[1], proxy=None) as two:
             first, second = ShellClient(one), ShellClient(two)
-            await first.type("pwd; env | grep -c FAIRLEAD; echo pid=$$.\r")
-            await second.until(lambda: "pid=" in second.text.replace("pid=$$", ""))
+            await first.type(f"pwd; env | grep -c FAIRLEAD; {PRINT_PID}\r")
+            await second.until(lambda: "]." in second.text)
             await second.seen(str(tmp_path)[:60])
-            await first.until(lambda: first.text.count("pid=") == 2)
-            pid = int(first.text.rpartition("pid=")[2].partition(".")[0])
-            process = outside(pid)
+            await first.until(lambda: "]." in first.text)
+            process = outside(first.text)
             assert is_alive(*process)
             assert "\r\n0\r\n" in first.text
     assert not is_alive(*process)
