@@ -92,7 +92,9 @@ def test_a_prompt_is_handed_to_what_was_handed_in() -> None:
     (sent,) = talk.commands
     assert isinstance(sent, cmd.Send) and (sent.session, sent.wait) == (S, False)
     assert talk.frames == []
-    assert talk.steps == ["Whole", "ReadFold", "Subscribe", "GetSession", "Send"], "looked up, attached, then started"
+    assert talk.steps == ["WaitLoaded", "ReadProjection", "Subscribe", "GetSession", "Send"], (
+        "looked up, attached, then started"
+    )
 
 
 @pytest.mark.rules("S003-040")

@@ -35,18 +35,18 @@ KINDS: dict[str, Any] = {
     "GetSession": SessionView,
     "ReadMessages": EventPage,
     "ReadEvents": EventPage,
-    "ReadSurroundings": SessionChoices,
+    "ReadSessionChoices": SessionChoices,
     "ListFolder": str,
     "SignIn": SignedIn,
     "AcceptInvitation": SignedIn,
     "RenewToken": SignedIn | None,
     "Create": Reply,
     "Rename": Reply,
-    "Archive": Reply,
+    "ArchiveSession": Reply,
     "Delete": Reply,
     "SetModel": Reply,
     "Configure": Reply,
-    "TellHall": int,
+    "Broadcast": int,
 }
 ERRORS: dict[str, errors.FairleadError] = {
     "NotFound session": errors.NotFound("session", "x"),
@@ -130,7 +130,7 @@ def test_a_long_list_of_projects_is_asked_for_in_a_few_steps() -> None:
     ]
     case = {"request": "GET /api/projects", "answers": [0, *pages, {"roots": ["/home/ann"]}, 0]}
     seen, response = answered(case)
-    assert [step["step"] for step in seen] == ["TellHall", *["ListSessions"] * 4, "ReadSurroundings", "TellHall"]
+    assert [step["step"] for step in seen] == ["Broadcast", *["ListSessions"] * 4, "ReadSessionChoices", "Broadcast"]
     told = json.loads(response.body)
     assert (len(told), sum(project["sessionMeta"]["total"] for project in told)) == (102, 3001)
     assert max(len(project["sessions"]) for project in told) == 20
