@@ -14,8 +14,8 @@ from functools import partial
 
 import msgspec
 
-from fairlead.clients.claudecodeui.chat_frames import ChatEncoder, frame
-from fairlead.clients.claudecodeui.history import HistoryReducer
+from fairlead.clients.claudecodeui.chat.frames import ChatEncoder, frame
+from fairlead.clients.claudecodeui.chat.history import HistoryReducer
 from fairlead.model import events as ev
 from fairlead.model.ids import CallId, EventId, MessageId, SessionId, TurnId, event_id
 from fairlead.model.store import Entry

@@ -17,7 +17,7 @@ from pathlib import Path
 from fairlead.clients.cognova.notifications import NotificationCodec
 from fairlead.model.auth import Identity
 from fairlead.model.notices import Change, FeedEntry
-from fairlead.notices.feed import ChangeFeed
+from fairlead.notifications.change_feed import ChangeFeed
 from fairlead.stores.sqlite import SqliteStore
 from fairlead.system.clock import SystemClock
 from figures import Figures, table

@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from playwright.sync_api import sync_playwright
 
-from fairlead.server.shell import BUILT
+from fairlead.server.webui import BUILT
 from figures import Figures, spread, table
 from processes import Gateway
 from tools.browser import browser_arguments, browser_path

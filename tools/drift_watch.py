@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from fairlead.agents.claude.control import ASKED_BY_CLI
-from fairlead.agents.claude.decoding import decode
-from fairlead.agents.claude.lines import LineSplitter, Oversize
-from fairlead.agents.claude.records import InvalidRecord, UnknownRecord
+from fairlead.agents.claude.wire.control import ASKED_BY_CLI
+from fairlead.agents.claude.wire.decode import decode
+from fairlead.agents.claude.wire.framing import LineSplitter, Oversize
+from fairlead.agents.claude.wire.records import InvalidRecord, UnknownRecord
 
 
 def kind_of(line: bytes) -> str:

@@ -16,52 +16,52 @@ import msgspec
 
 from fairlead.agents.claude import trust
 from fairlead.agents.claude.kind import ClaudeKind, ClaudeSettings
-from fairlead.agents.claude.transcripts import ClaudeTranscripts, default_homes, settings_files
+from fairlead.agents.claude.transcripts.source import ClaudeTranscripts, default_homes, settings_files
 from fairlead.agents.demo.kind import DemoKind
 from fairlead.auth.actions import CredentialActions
 from fairlead.auth.bootstrap import bootstrap_admin
 from fairlead.auth.credentials import Credentials
-from fairlead.auth.hosts import AllowedOrigins
 from fairlead.auth.keyfile import URLS, KeyFile
-from fairlead.auth.keys import SessionKeys
+from fairlead.auth.origins import AllowedOrigins
+from fairlead.auth.session_keys import SessionKeys
 from fairlead.config import Config, default_file
 from fairlead.model.admin import FolderReport
 from fairlead.model.agents import AgentInfo, AgentKind
 from fairlead.model.dialin import DialInTokens
 from fairlead.model.errors import BadRequest
 from fairlead.model.ids import SessionId
-from fairlead.model.news import What
 from fairlead.model.policy import Behavior, Rule, parse_rule
 from fairlead.model.requests import ServiceCall
 from fairlead.model.routes import ClientProtocol
+from fairlead.model.session_changes import What
 from fairlead.model.terminals import Terminals
-from fairlead.notices import HttpClient, NotificationService, networks
+from fairlead.notifications import HttpClient, NotificationService, networks
 from fairlead.plugins import PluginManager, PluginSettings, plugin_environment
 from fairlead.server import limits as serving
 from fairlead.server.app import App, AppConfig
-from fairlead.server.binding import Binding, house_of, open_sockets, urls
+from fairlead.server.discovery import discover, views_of
+from fairlead.server.dispatch import Leaving, Performer, trust_performers
 from fairlead.server.doors import Door, OpenDoor, check_doors, open_door
+from fairlead.server.listeners import Binding, house_of, open_sockets, urls
 from fairlead.server.logging import Redactor, configure_logging
-from fairlead.server.pages import page_performers
-from fairlead.server.protocols import discover, views_of
+from fairlead.server.plugin_pages import page_performers
 from fairlead.server.runner import ServerRunner
 from fairlead.server.shares import CredentialShares
-from fairlead.server.shell import WebUi
-from fairlead.server.steps import Leaving, Performer, trust_performers
-from fairlead.sessions import disk
-from fairlead.sessions.folders import FolderBrowser
+from fairlead.server.webui import WebUi
+from fairlead.sessions.dependencies import CoreDependencies, McpServerSettings, PolicySettings, SessionLimits
+from fairlead.sessions.fanout.broadcast import Broadcasts
+from fairlead.sessions.fanout.session_changes import SessionChanges
+from fairlead.sessions.folders.browse import FolderBrowser
+from fairlead.sessions.folders.known import KnownFolders
+from fairlead.sessions.folders.trust import TrustedFolders
+from fairlead.sessions.folders.workspace import WorkspaceReader
 from fairlead.sessions.gateway import SessionGateway
-from fairlead.sessions.halls import Broadcasts
-from fairlead.sessions.news import SessionChanges
-from fairlead.sessions.policy import Fences
+from fairlead.sessions.permissions import disk
+from fairlead.sessions.permissions.policy import Fences
 from fairlead.sessions.preferences import UserPreferences
+from fairlead.sessions.read_state import ReadState
 from fairlead.sessions.registry import Registry
-from fairlead.sessions.services import CoreDependencies, McpServerSettings, PolicySettings, SessionLimits
-from fairlead.sessions.shown import ReadState
-from fairlead.sessions.surroundings import KnownFolders
-from fairlead.sessions.transcripts import TranscriptImporter
-from fairlead.sessions.trust import TrustedFolders
-from fairlead.sessions.workspace import WorkspaceReader
+from fairlead.sessions.transcripts.importer import TranscriptImporter
 from fairlead.stores.sqlite import SqliteStore
 from fairlead.stores.uploads import FOLDER as UPLOADS
 from fairlead.stores.uploads import Uploads

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from auth.memory import Dice, MemoryDocuments
 from fairlead.auth.accounts import LIFETIME_S
-from fairlead.auth.attempts import FORGET_S, PAUSE_S, PER_ADDRESS, PER_PAIR
 from fairlead.auth.credentials import Credentials
 from fairlead.auth.keyfile import FILE, KeyFile
+from fairlead.auth.login_throttle import FORGET_S, PAUSE_S, PER_ADDRESS, PER_PAIR
 from fairlead.auth.passwords import Passwords
 from fairlead.model.accounts import (
     DEFAULT_SCOPES,

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from fairlead.auth.attempts import KEPT, LINE, PAUSE_S, PER_ADDRESS, PER_NAME, PER_PAIR, LoginThrottle
+from fairlead.auth.login_throttle import KEPT, LINE, PAUSE_S, PER_ADDRESS, PER_NAME, PER_PAIR, LoginThrottle
 from fairlead.model.accounts import TooManyAttempts
 from fairlead.testing.clock import ManualClock
 

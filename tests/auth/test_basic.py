@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from fairlead.auth import basic
-from fairlead.auth.attempts import PER_ADDRESS
 from fairlead.auth.credentials import Credentials
+from fairlead.auth.login_throttle import PER_ADDRESS
 from fairlead.auth.passwords import Passwords
 from fairlead.model.accounts import DEFAULT_SCOPES, TooManyAttempts
 

@@ -6,7 +6,7 @@ from typing import Any, Literal
 import pytest
 
 from fairlead.auth.gate import AccessAllowed, AccessRefused, AccessRequirement, asks_for_basic, decide
-from fairlead.auth.hosts import AllowedOrigins, Origin
+from fairlead.auth.origins import AllowedOrigins, Origin
 from fairlead.model.auth import SCOPES, Identity, Scope
 from fairlead.model.requests import Head
 

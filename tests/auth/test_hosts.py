@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.auth.hosts import AllowedOrigins, Authority, Origin, address, is_loopback, parse_authority, parse_origin
+from fairlead.auth.origins import AllowedOrigins, Authority, Origin, address, is_loopback, parse_authority, parse_origin
 
 HOUSE = AllowedOrigins(ports=frozenset({8787}))
 PUBLIC = AllowedOrigins(

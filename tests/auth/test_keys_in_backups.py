@@ -5,10 +5,10 @@ from pathlib import Path
 
 from fairlead.auth.credentials import Credentials
 from fairlead.auth.keyfile import FILE, URLS, KeyFile
-from fairlead.auth.signed import sign
+from fairlead.auth.signed_urls import sign
 from fairlead.model.accounts import DEFAULT_SCOPES
-from fairlead.notices.sealing import FILE as SECRETS
-from fairlead.notices.sealing import FieldCipher
+from fairlead.notifications.secret_box import FILE as SECRETS
+from fairlead.notifications.secret_box import FieldCipher
 from fairlead.stores.sqlite import SqliteStore, restore
 from fairlead.testing.clock import ManualClock
 

@@ -6,7 +6,7 @@ import pytest
 
 from auth.memory import Dice, MemoryDocuments
 from fairlead.auth.credentials import Credentials
-from fairlead.auth.devices import OPEN_AT_MOST, SPACE, BadCode
+from fairlead.auth.login_codes import OPEN_AT_MOST, SPACE, BadCode
 from fairlead.model.errors import TooMany
 from fairlead.testing.clock import ManualClock
 

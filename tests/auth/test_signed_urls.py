@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.auth.signed import LIFETIME_MS, sign, signer
+from fairlead.auth.signed_urls import LIFETIME_MS, sign, signer
 
 KEY = b"k" * 32
 PATHS = st.text(st.characters(codec="ascii", exclude_characters="?#\n\r\x00"), max_size=30).map(lambda text: f"/{text}")

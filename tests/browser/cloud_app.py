@@ -28,7 +28,7 @@ from playwright.async_api import (
 )
 
 from browser.browsing import eventually
-from fairlead.agents.claude import screens
+from fairlead.agents.claude.tui import screen
 from fairlead.model.terminals import Screen, Size
 from fairlead.testing.claudecodeui_shell_client import ClaudeCodeUiShellClient
 from faults.gateway_process import GatewayProcess
@@ -220,7 +220,7 @@ class Tab:
 
         def prompts(lines: tuple[str, ...]) -> bool:
             size = Size(self.shell.screen.columns, self.shell.screen.rows)
-            return screens.read(Screen(lines, 0, 0, size, 0, pasting=True)).state == "prompt"
+            return screen.read(Screen(lines, 0, 0, size, 0, pasting=True)).state == "prompt"
 
         await eventually(self._screen, prompts)
 

@@ -22,7 +22,7 @@ from fairlead import wiring
 from fairlead.config import Config
 from fairlead.model.agents import AgentInfo
 from fairlead.model.requests import ServiceCall
-from fairlead.server.shell import BUILT, WebUi
+from fairlead.server.webui import BUILT, WebUi
 from patience import PATIENCE
 from sessions.rig import SaidAgent, SaidKind
 

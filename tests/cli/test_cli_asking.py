@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from fairlead.cli.asking import Dialog, Edit, answers_from, chosen
-from fairlead.clients.native.bodies import AnswerPermission
+from fairlead.cli.approval_prompt import Dialog, Edit, answers_from, chosen
+from fairlead.clients.native.schemas import AnswerPermission
 from fairlead.model import events as ev
 from fairlead.model.ids import CallId, EventId, RequestId
 

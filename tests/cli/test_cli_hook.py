@@ -19,12 +19,12 @@ import pytest
 
 from agents.claude_driver.hook_house import SESSION, HookProcess, House, decided, house, run_hook, tool_use
 from cli.conftest import Fairlead
-from fairlead.agents.claude import hooks
-from fairlead.agents.claude.control import HookAnswer
-from fairlead.agents.claude.hooks import HookEndpoint
-from fairlead.agents.claude.permits import denial
+from fairlead.agents.claude.stdio.tool_hooks import denial
+from fairlead.agents.claude.tui import hook_server
+from fairlead.agents.claude.tui.hook_server import HookEndpoint
+from fairlead.agents.claude.wire.control import HookAnswer
 from fairlead.cli import hook as program
-from fairlead.server.binding import Binding
+from fairlead.server.listeners import Binding
 from fairlead.testing.clock import ManualClock
 from patience import PATIENCE
 
@@ -70,7 +70,7 @@ async def in_a_shell(post: HookEndpoint) -> HookProcess:
     """As the CLI runs it."""
     pipe = asyncio.subprocess.PIPE
     shell = await asyncio.create_subprocess_exec(
-        "/bin/sh", "-c", hooks.command("pre-tool-use"), stdin=pipe, stdout=pipe, stderr=pipe, env=post.variables
+        "/bin/sh", "-c", hook_server.command("pre-tool-use"), stdin=pipe, stdout=pipe, stderr=pipe, env=post.variables
     )
     return HookProcess(shell, json.dumps(tool_use()).encode())
 
@@ -259,7 +259,7 @@ async def test_when_the_cli_is_gone_nobody_waits(decider: Decider) -> None:
         assert await shell.end() == (-signal.SIGKILL, None), "the hook itself has ended too"
         while not clock.waiting:
             await asyncio.sleep(0.01)
-        await clock.advance(hooks.GONE_SECONDS)
+        await clock.advance(hook_server.GONE_SECONDS)
         await soon(decider.ended)
         await post.close("over")
 
@@ -450,20 +450,20 @@ def test_it_loads_little() -> None:
 
 def test_names_that_both_sides_use_are_the_same() -> None:
     assert (program.URL, program.TOKEN, program.CERTIFICATE, program.DELIVERY) == (
-        hooks.URL_VARIABLE,
-        hooks.TOKEN_VARIABLE,
-        hooks.CERTIFICATE_VARIABLE,
-        hooks.DELIVERY,
+        hook_server.URL_VARIABLE,
+        hook_server.TOKEN_VARIABLE,
+        hook_server.CERTIFICATE_VARIABLE,
+        hook_server.DELIVERY,
     )
-    assert {program.DECIDING, program.STARTING} <= hooks.EVENTS.keys()
-    assert program.LONGEST_S < hooks.LONGEST_SECONDS
+    assert {program.DECIDING, program.STARTING} <= hook_server.EVENTS.keys()
+    assert program.LONGEST_S < hook_server.LONGEST_SECONDS
 
 
 def test_the_settings_to_copy_are_json_with_this_installation_s_command(fairlead: Fairlead) -> None:
     ran = fairlead("hook", "--print-settings")
     assert ran.code == 0
     (own,) = json.loads(ran.out)["hooks"]["SessionStart"]
-    assert own["hooks"][0]["command"] == hooks.command("session-start")
+    assert own["hooks"][0]["command"] == hook_server.command("session-start")
 
 
 @pytest.mark.parametrize("words", [(), ("stop", "--print-settings")])

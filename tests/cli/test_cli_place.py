@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from fairlead.cli.endpoint import Endpoint, EndpointOptions, checked_url, is_loopback
 from fairlead.cli.errors import Denied, Unreachable, UsageError
-from fairlead.cli.place import Endpoint, EndpointOptions, checked_url, is_loopback
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.cli.output import json_line, unobeyed
-from fairlead.cli.plain import Cleaner, clean, one_line, said, visible
+from fairlead.cli.sanitize import Cleaner, clean, one_line, said, visible
 
 CLIPBOARD = "\x1b]52;c;ZXZpbA==\x07"
 LINK = "\x1b]8;;https://evil.example/\x1b\\click\x1b]8;;\x1b\\"

@@ -16,9 +16,9 @@ from fairlead.system.clock import SystemClock
 from fairlead.system.process import StopTimeouts
 from fairlead.system.proctable import descendants, kill
 from fairlead.terminals import TerminalActions, TerminalRegistry
-from fairlead.terminals.emulator import Emulator
-from fairlead.terminals.modes import DEFAULTS
-from fairlead.terminals.picture import picture
+from fairlead.terminals.screen.emulator import Emulator
+from fairlead.terminals.screen.modes import DEFAULTS
+from fairlead.terminals.screen.snapshot import picture
 from patience import PATIENCE
 from server.fakes import OTHER, SESSION, Served, serving
 

@@ -12,8 +12,8 @@ from websockets.http11 import Request, Response
 from websockets.typing import Subprotocol
 
 from fairlead.cli.client import Api, EventLine, Note, ReconnectDelays, SessionWatch
+from fairlead.cli.endpoint import Endpoint
 from fairlead.cli.errors import CliError, CommandFailed, Denied, Missing, Unreachable
-from fairlead.cli.place import Endpoint
 
 SESSION = "0a000000-0000-4000-8000-000000000001"
 Handler = Callable[[ServerConnection], Awaitable[None]]

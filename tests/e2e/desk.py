@@ -12,9 +12,9 @@ import httpx
 from websockets.asyncio.client import ClientConnection, connect
 
 from fairlead.config import Config, load
-from fairlead.sessions.services import McpServerSettings
-from fairlead.testing.fold import Fold, FoldState
+from fairlead.sessions.dependencies import McpServerSettings
 from fairlead.testing.model_api import ScriptedModel
+from fairlead.testing.native_client import Fold, FoldState
 from fairlead.wiring import GatewayInfo, running
 from patience import PATIENCE
 

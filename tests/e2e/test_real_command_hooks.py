@@ -15,17 +15,18 @@ from agents.claude_driver.puppet import MemorySink
 from e2e.desk import settings, sitting
 from e2e.harness import on_versions
 from e2e.wire import ASKING, BASE, RealCli, real_cli
-from fairlead.agents.claude import control, hooks
-from fairlead.agents.claude.hooks import EVENTS, HookEndpoint
 from fairlead.agents.claude.launch import arguments
-from fairlead.agents.claude.permits import HookPermissions, denial
+from fairlead.agents.claude.stdio.tool_hooks import HookPermissions, denial
+from fairlead.agents.claude.tui import hook_server
+from fairlead.agents.claude.tui.hook_server import EVENTS, HookEndpoint
 from fairlead.agents.claude.versions import Version
+from fairlead.agents.claude.wire import control
 from fairlead.model.admin import Announced, AnnounceSession
 from fairlead.model.agents import Decision, Launch, PermissionRequest
 from fairlead.model.auth import Identity
 from fairlead.model.commands import Settings
 from fairlead.model.policy import Behavior, Verdict
-from fairlead.sessions.transcript_actions import TranscriptActions
+from fairlead.sessions.transcripts.actions import TranscriptActions
 from fairlead.testing.clock import ManualClock
 from fairlead.testing.model_api import ScriptedModel
 from fairlead.wiring import running
@@ -137,7 +138,7 @@ async def an_interrupt_withdraws_the_question(cli: RealCli, cwd: Path, desk: Des
     async with asyncio.timeout(PATIENCE):
         while not clock.waiting:
             await asyncio.sleep(0.01)
-    await clock.advance(hooks.GONE_SECONDS)
+    await clock.advance(hook_server.GONE_SECONDS)
     await desk.sink.until(lambda: desk.sink.all("cancelled"))
     assert desk.sink.all("cancelled") == [ask.request]
 

@@ -13,7 +13,7 @@ import pytest
 from e2e.harness import on_versions, since
 from e2e.test_real_permissions import Adder
 from e2e.wire import BASE, Message, RealCli, real_cli
-from fairlead.agents.claude import control
+from fairlead.agents.claude.wire import control
 from fairlead.testing.model_api import ScriptedModel
 from patience import PATIENCE
 

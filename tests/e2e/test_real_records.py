@@ -12,7 +12,7 @@ import pytest
 from agents.claude import wire_rules as shown
 from e2e.harness import on_versions, since
 from e2e.wire import Message, RealCli, allow, real_cli
-from fairlead.agents.claude import control
+from fairlead.agents.claude.wire import control
 
 Start = Callable[..., AbstractAsyncContextManager[RealCli]]
 

@@ -13,9 +13,9 @@ import pytest
 
 from e2e.harness import NEWEST, OLDEST, on_versions, since
 from e2e.wire import ASKING, BASE, RealCli, allow, real_cli
-from fairlead.agents.claude import control
-from fairlead.agents.claude.sending import cancel_line
 from fairlead.agents.claude.versions import abilities, parse_version
+from fairlead.agents.claude.wire import control
+from fairlead.agents.claude.wire.encode import cancel_line
 from fairlead.model.ids import is_uuid
 from fairlead.testing.model_api import ScriptedModel
 from patience import PATIENCE

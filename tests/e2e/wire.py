@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
-from fairlead.agents.claude import control
-from fairlead.agents.claude.lines import LineSplitter
-from fairlead.agents.claude.sending import user_line
+from fairlead.agents.claude.wire import control
+from fairlead.agents.claude.wire.encode import user_line
+from fairlead.agents.claude.wire.framing import LineSplitter
 from patience import PATIENCE
 
 Message = dict[str, Any]

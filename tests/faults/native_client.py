@@ -10,7 +10,7 @@ import msgspec
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidMessage
 
-from fairlead.testing.fold import Fold, FoldState
+from fairlead.testing.native_client import Fold, FoldState
 from faults.gateway_process import TOKEN, GatewayProcess
 from faults.ledger import Line, is_prompt
 from patience import PATIENCE

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.testing.fold import FoldedBlock
+from fairlead.testing.native_client import FoldedBlock
 from faults import strange_agent
 from faults.gateway_process import GatewayProcess
 from faults.ledger import Line, check_log

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.agents.claude.lines import Oversize
 from fairlead.agents.claude.probe import OLDEST
+from fairlead.agents.claude.wire.framing import Oversize
 from tools.clis import RELEASES, release_of
 from tools.drift import FLAG, PAGE, RESULTS, counted, in_bundle, numbers, page, table, told
 from tools.drift_watch import Watch

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from agents.claude.golden_claude import cases, inputs
 from clients.claudecodeui.ccui_telling import Frame, Telling, shown, stepped
 from clients.cognova.telling import SESSION
-from fairlead.clients.claudecodeui.chat_frames import FRAMES, ChatEncoder
+from fairlead.clients.claudecodeui.chat.frames import FRAMES, ChatEncoder
 from fairlead.model import events as ev
-from fairlead.model.moments import moment as written
+from fairlead.model.timestamps import moment as written
 from fairlead.testing.claudecodeui_client import Shown
 from laws.test_cognova_law import ALTERED, altered
 from laws.test_cut_and_resume import generated

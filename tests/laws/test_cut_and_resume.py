@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.claude.golden_claude import cases, feed, inputs
-from fairlead.agents.claude.interpreter import ClaudeInterpreter
+from fairlead.agents.claude.interpreter.interpreter import ClaudeInterpreter
 from fairlead.clients.native.codec import CODECS
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Entry
 from fairlead.sessions.log import PendingEntries
-from fairlead.testing.fold import Fold, FoldState
+from fairlead.testing.native_client import Fold, FoldState
 
 SESSION = SessionId("11111111-1111-4111-8111-111111111111")
 Frames = Callable[[Entry], dict[str, Any]]

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.claude_driver.hook_house import decided
-from fairlead.agents.claude.control import HookAnswer, HookOutput
-from fairlead.agents.claude.hooks import GONE_SECONDS, HookEndpoint
+from fairlead.agents.claude.tui.hook_server import GONE_SECONDS, HookEndpoint
+from fairlead.agents.claude.wire.control import HookAnswer, HookOutput
 from fairlead.testing.clock import ManualClock
 from patience import settled
 

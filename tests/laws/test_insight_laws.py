@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fairlead.model import events as ev
 from fairlead.model.ids import CallId
-from fairlead.model.insight import UsageStats
+from fairlead.model.usage_stats import UsageStats
 from fairlead.stores.sqlite import SqliteStore
 from fairlead.testing.insight_conformance import HOUR, ID, NOON, Log, called, counted, ended
 

@@ -10,14 +10,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from agents.claude.golden_claude import SESSION, Input, Log, cases, inputs, raw
-from fairlead.agents.claude.interpreter import ClaudeInterpreter
-from fairlead.agents.claude.lines import LineSplitter
-from fairlead.agents.claude.markers import interrupt_marker
+from fairlead.agents.claude.interpreter.interpreter import ClaudeInterpreter
+from fairlead.agents.claude.wire.framing import LineSplitter
+from fairlead.agents.claude.wire.markers import interrupt_marker
 from fairlead.model import events as ev
 from fairlead.model.agents import Interpretation, Record
 from fairlead.model.ids import EventId
 from fairlead.model.store import Origin
-from fairlead.testing.fold import Fold, FoldState
+from fairlead.testing.native_client import Fold, FoldState
 from sizing import examples
 
 CASES = {case: inputs(case) for case in cases()}

@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agents.claude_transcripts.written import SESSION, SIDE_ROWS, Row, Writer, line, lines, three_subagents
-from fairlead.agents.claude.interpreter import ClaudeInterpreter
-from fairlead.agents.claude.reading import SessionReader
+from fairlead.agents.claude.interpreter.interpreter import ClaudeInterpreter
+from fairlead.agents.claude.transcripts.reader import SessionReader
 from fairlead.model import events as ev
 from fairlead.model.agents import Record
 from fairlead.model.ids import SessionId, subagent_id

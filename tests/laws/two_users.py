@@ -14,13 +14,13 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from fairlead import wiring
-from fairlead.clients.native.bodies import CreateSession
 from fairlead.clients.native.decode import KINDS
+from fairlead.clients.native.schemas import CreateSession
 from fairlead.config import Config
 from fairlead.model.commands import Create
 from fairlead.model.routes import Route
-from fairlead.server.protocols import discover
-from fairlead.server.table import RouteTable, at_main_port
+from fairlead.server.discovery import discover
+from fairlead.server.route_table import RouteTable, at_main_port
 
 WORD = "qzxwhisper"
 """In everything that Anna says and names."""

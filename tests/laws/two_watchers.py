@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 
 from clients.mylifedb.showing import Showing, unframed
-from fairlead.clients.claudecodeui.chat_frames import FRAMES, ChatEncoder
-from fairlead.clients.claudecodeui.history import HistoryMemory, HistoryReducer, read_memory
+from fairlead.clients.claudecodeui.chat.frames import FRAMES, ChatEncoder
+from fairlead.clients.claudecodeui.chat.history import HistoryMemory, HistoryReducer, read_memory
 from fairlead.clients.cognova.chat_frames import VARIANT as COGNOVA
 from fairlead.clients.direct.view import DirectEncoder
+from fairlead.clients.happy.encryption import unseal
 from fairlead.clients.happy.mapper import HappyReducer
 from fairlead.clients.happy.messages import EncryptedEncoder, PlainEncoder
-from fairlead.clients.happy.sealing import unseal
 from fairlead.clients.mylifedb.fold import MyLifeDbProjection, MyLifeDbReducer
 from fairlead.clients.mylifedb.variants import MyLifeDbEncoder as MyLifeDbVariant
 from fairlead.clients.native.codec import CODECS
@@ -25,14 +25,14 @@ from fairlead.model.ids import SessionId
 from fairlead.model.keys import SessionKey
 from fairlead.model.store import Entry, Page, ProjectionRow
 from fairlead.model.views import NewRow, ReplaceRow, Resumable, Transient, passing_entry, row_entry
-from fairlead.sessions.feed import Hub, Subscription
+from fairlead.sessions.fanout.hub import Hub, Subscription
 from fairlead.testing.claudecodeui_client import ClaudeCodeUiClient
 from fairlead.testing.claudecodeui_client import Shown as CcuiShown
 from fairlead.testing.cognova_client import CognovaClient
 from fairlead.testing.direct_client import DirectClient
-from fairlead.testing.fold import Fold
 from fairlead.testing.happy_client import HappyClient
 from fairlead.testing.mylifedb_client import MyLifeDbClient
+from fairlead.testing.native_client import Fold
 from laws.test_cognova_law import seen as cognova_seen
 from laws.test_mylifedb_law import seen as mylifedb_seen
 from patience import settled

@@ -16,8 +16,8 @@ from fairlead.model.auth import Identity
 from fairlead.model.errors import FairleadError
 from fairlead.model.ids import EventId, SessionId, TurnId
 from fairlead.model.notices import FeedCodec
-from fairlead.notices import HttpClient, NotificationService, networks
-from fairlead.notices.feed import FeedSubscriber
+from fairlead.notifications import HttpClient, NotificationService, networks
+from fairlead.notifications.change_feed import FeedSubscriber
 from fairlead.stores.sqlite import SqliteStore
 from fairlead.testing.clock import ManualClock
 

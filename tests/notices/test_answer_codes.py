@@ -23,8 +23,8 @@ from fairlead.model.notices import (
     ReadFeed,
     RedeemAnswerCode,
 )
-from fairlead.notices import codes as codes_module
-from fairlead.notices.codes import LIFETIME_MS
+from fairlead.notifications import answer_codes as codes_module
+from fairlead.notifications.answer_codes import LIFETIME_MS
 from notices.listening import Hook, listening
 from notices.rigging import Rigged
 

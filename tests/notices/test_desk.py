@@ -8,9 +8,9 @@ import pytest
 
 from fairlead.model.errors import BadRequest, Damaged, NotFound, Stale, TooMany
 from fairlead.model.notices import HookEvent, MemoryResource, Reminder, ScheduledAgent, Secret, Task
-from fairlead.notices import desk as desks
-from fairlead.notices.schedule import next_due
-from fairlead.notices.sealing import FILE
+from fairlead.notifications import resources as desks
+from fairlead.notifications.cron import next_due
+from fairlead.notifications.secret_box import FILE
 from notices.rigging import Rigged, rigged
 
 NOON = 1_699_963_200_000  # 2023-11-14 12:00 UTC

@@ -7,23 +7,23 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, utils
 
 from fairlead.model.notices import Change, FeedEntry
-from fairlead.notices import letters
+from fairlead.notifications import payloads
 
 VECTOR = json.loads((Path(__file__).parents[1] / "golden" / "push" / "vector.json").read_text())
 ENTRY = FeedEntry(7, 1_700_000_000_000, Change(resource="task", action="create", id="a", name="x" * 5000))
 
 
 def test_a_message_is_encrypted_byte_for_byte_as_pywebpush_does() -> None:
-    once = letters._private(VECTOR["once"])
-    body = letters.encrypted(
-        VECTOR["text"].encode(), VECTOR["p256dh"], VECTOR["auth"], once, letters._bytes(VECTOR["salt"])
+    once = payloads._private(VECTOR["once"])
+    body = payloads.encrypted(
+        VECTOR["text"].encode(), VECTOR["p256dh"], VECTOR["auth"], once, payloads._bytes(VECTOR["salt"])
     )
-    assert letters._text(body) == VECTOR["body"]
+    assert payloads._text(body) == VECTOR["body"]
 
 
 def test_a_push_fits_and_its_claim_can_be_checked() -> None:
-    private = letters.new_key()
-    letter = letters.push(
+    private = payloads.new_key()
+    letter = payloads.push(
         "https://push.example/abc",
         VECTOR["p256dh"],
         VECTOR["auth"],
@@ -37,23 +37,23 @@ def test_a_push_fits_and_its_claim_can_be_checked() -> None:
     assert len(letter.body) < 4096
     token = letter.headers["authorization"].removeprefix("vapid t=").split(",")[0]
     head, claims, signature = token.split(".")
-    assert json.loads(letters._bytes(head)) == {"typ": "JWT", "alg": "ES256"}
-    assert json.loads(letters._bytes(claims)) == {
+    assert json.loads(payloads._bytes(head)) == {"typ": "JWT", "alg": "ES256"}
+    assert json.loads(payloads._bytes(claims)) == {
         "aud": "https://push.example",
         "exp": 1_700_000_000 + 12 * 3600,
         "sub": "https://me.example",
     }
-    raw = letters._bytes(signature)
+    raw = payloads._bytes(signature)
     der = utils.encode_dss_signature(int.from_bytes(raw[:32], "big"), int.from_bytes(raw[32:], "big"))
-    point = letters._bytes(letters.public_key(private))
+    point = payloads._bytes(payloads.public_key(private))
     public = ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), point)
     public.verify(der, f"{head}.{claims}".encode(), ec.ECDSA(hashes.SHA256()))
 
 
 def test_two_messages_have_nothing_in_common() -> None:
     made = [
-        letters.push(
-            "https://p.example/", VECTOR["p256dh"], VECTOR["auth"], letters.new_key(), ENTRY, "f", "", 0, bytes(16)
+        payloads.push(
+            "https://p.example/", VECTOR["p256dh"], VECTOR["auth"], payloads.new_key(), ENTRY, "f", "", 0, bytes(16)
         )
         for _ in range(2)
     ]

@@ -16,9 +16,9 @@ from msgspec import structs
 from fairlead.model.errors import BadRequest, NotFound
 from fairlead.model.ids import SessionId
 from fairlead.model.notices import Change, Destination, FeedNotice, TargetFailed, TargetRefused
-from fairlead.notices import HttpClient, networks
-from fairlead.notices.addresses import target_url
-from fairlead.notices.outgoing import PAUSES_S
+from fairlead.notifications import HttpClient, networks
+from fairlead.notifications.address_policy import target_url
+from fairlead.notifications.outbox import PAUSES_S
 from fairlead.testing.clock import ManualClock
 from notices.listening import Hook, listening
 from notices.rigging import PUBLIC, Rigged, rigged

@@ -7,9 +7,9 @@ import pytest
 from fairlead.model import events as ev
 from fairlead.model.ids import CallId, EventId, RequestId, SessionId
 from fairlead.model.notices import KINDS, TOPICS, Change, FeedEntry, FeedNotice
-from fairlead.notices import letters
-from fairlead.notices.sessions import _TOLD
-from fairlead.notices.telling import NoticeBuilder
+from fairlead.notifications import payloads
+from fairlead.notifications.from_events import NoticeBuilder
+from fairlead.notifications.session_bridge import _TOLD
 from notices.rigging import ended
 
 SESSION = SessionId("11111111-2222-3333-4444-555555555555")
@@ -77,9 +77,9 @@ def test_no_word_of_a_prompt_leaves_the_house(name: str) -> None:
     for one in told:
         entry = FeedEntry(1, 1, one)
         sent = [
-            letters.webhook("https://a.example", "s", entry, "feed", 1).body,
-            letters.ntfy("https://a.example/topic", "", entry, "feed", "").body,
-            str(letters.words(entry, "feed")).encode(),
+            payloads.webhook("https://a.example", "s", entry, "feed", 1).body,
+            payloads.ntfy("https://a.example/topic", "", entry, "feed", "").body,
+            str(payloads.words(entry, "feed")).encode(),
         ]
         for body in sent:
             assert b"hunter2" not in body and b"password" not in body

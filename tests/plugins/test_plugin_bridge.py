@@ -7,7 +7,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 
-from fairlead.plugins.bridge import MESSAGE_COST, UNHEARD_BYTES, WebSocketProxy
+from fairlead.plugins.ws_proxy import MESSAGE_COST, UNHEARD_BYTES, WebSocketProxy
 from fairlead.testing.clock import ManualClock
 from plugins.plugging import until
 

@@ -12,8 +12,8 @@ import httpx
 import msgspec
 
 from auth.memory import Dice, MemoryDocuments
-from fairlead.agents.claude.doors import DialInRoutes
-from fairlead.agents.claude.hooks import HookServer
+from fairlead.agents.claude.dialin.routes import DialInRoutes
+from fairlead.agents.claude.tui.hook_server import HookServer
 from fairlead.auth.actions import CredentialActions
 from fairlead.auth.credentials import Credentials
 from fairlead.model import admin as act
@@ -27,13 +27,13 @@ from fairlead.model.ids import EventId, MessageId, SessionId
 from fairlead.model.routes import ClientProtocol
 from fairlead.model.store import Entry, SessionPage, Summary
 from fairlead.server.app import App, AppConfig
-from fairlead.server.binding import Binding, house_of, open_sockets
+from fairlead.server.discovery import discover
+from fairlead.server.dispatch import trust_performers
 from fairlead.server.doors import OpenDoor
 from fairlead.server.limits import DEFAULT_LIMITS, ServerLimits
-from fairlead.server.protocols import discover
+from fairlead.server.listeners import Binding, house_of, open_sockets
 from fairlead.server.runner import ServerRunner
-from fairlead.server.shell import WebUi
-from fairlead.server.steps import trust_performers
+from fairlead.server.webui import WebUi
 from fairlead.system.clock import SystemClock
 from patience import PATIENCE
 

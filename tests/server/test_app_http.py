@@ -10,8 +10,8 @@ import pytest
 from fairlead.model import commands as cmd
 from fairlead.model import queries as q
 from fairlead.model.errors import AgentTimeout, NotAllowed, Unavailable
+from fairlead.server.discovery import discover
 from fairlead.server.limits import ServerLimits
-from fairlead.server.protocols import discover
 from server.fakes import LOG_ID, OTHER, SESSION, Served, raw_request, serving, until
 
 

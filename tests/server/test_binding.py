@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from fairlead.auth.hosts import Origin
-from fairlead.server.binding import Binding, check_binding, house_of, open_sockets, urls
+from fairlead.auth.origins import Origin
 from fairlead.server.errors import BadServerSetting, BadTls, CannotServe, PortInUse, UnsafeBind
+from fairlead.server.listeners import Binding, check_binding, house_of, open_sockets, urls
 
 TLS = Path(__file__).parent / "tls"
 PAIR: dict[str, Any] = {"tls_cert": TLS / "cert.pem", "tls_key": TLS / "key.pem"}

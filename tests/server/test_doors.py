@@ -19,20 +19,20 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
 from fairlead.auth import passwords
-from fairlead.auth.attempts import PER_ADDRESS
+from fairlead.auth.login_throttle import PER_ADDRESS
 from fairlead.model.errors import NotFound
 from fairlead.model.queries import GetSession
 from fairlead.model.routes import ClientProtocol, FileStream, Request, Response, Route, Steps, json_response
 from fairlead.model.sockets import CloseSocket, Do, Handshake, SocketRoute
 from fairlead.server import static
 from fairlead.server.app import App
-from fairlead.server.binding import Binding
+from fairlead.server.discovery import discover
 from fairlead.server.doors import Door, OpenDoor, check_doors, open_door
 from fairlead.server.errors import BadServerSetting, PortInUse, RouteClash, UnsafeBind
-from fairlead.server.protocols import discover
+from fairlead.server.listeners import Binding
+from fairlead.server.route_table import RouteTable, at_main_port
 from fairlead.server.sockets import REVOKED
 from fairlead.server.static import ReadStatic, StaticFiles
-from fairlead.server.table import RouteTable, at_main_port
 from patience import PATIENCE
 from server.fakes import SESSION, Served, raw_request, serving
 

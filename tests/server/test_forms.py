@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fairlead.model.errors import BadRequest, FairleadError, TooLarge
 from fairlead.model.uploads import FileForm, Upload
-from fairlead.server.forms import PART_HEAD, FileParts
+from fairlead.server.multipart import PART_HEAD, FileParts
 
 BOUNDARY = b"----cut"
 FORM = FileForm("files", files=3, file_bytes=100)

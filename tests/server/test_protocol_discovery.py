@@ -11,25 +11,25 @@ from fairlead.clients.native import PROTOCOL
 from fairlead.model.ids import SessionId
 from fairlead.model.routes import ClientProtocol
 from fairlead.model.views import Reducer
-from fairlead.server import protocols
+from fairlead.server import discovery
 from fairlead.server.errors import CannotServe, ViewClash
 
 
 def test_the_native_protocol_is_found() -> None:
-    assert PROTOCOL in protocols.discover()
+    assert PROTOCOL in discovery.discover()
 
 
 def test_a_protocol_of_another_package_is_found_by_its_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
-    point = EntryPoint("theirs", "fairlead.clients.native:PROTOCOL", protocols.GROUP)
-    monkeypatch.setattr(protocols, "entry_points", lambda group: [point])
-    assert protocols.discover()[-1] is PROTOCOL
+    point = EntryPoint("theirs", "fairlead.clients.native:PROTOCOL", discovery.GROUP)
+    monkeypatch.setattr(discovery, "entry_points", lambda group: [point])
+    assert discovery.discover()[-1] is PROTOCOL
 
 
 def test_an_entry_point_that_is_no_protocol_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    point = EntryPoint("theirs", "fairlead.clients.native:document", protocols.GROUP)
-    monkeypatch.setattr(protocols, "entry_points", lambda group: [point])
+    point = EntryPoint("theirs", "fairlead.clients.native:document", discovery.GROUP)
+    monkeypatch.setattr(discovery, "entry_points", lambda group: [point])
     with pytest.raises(CannotServe, match="theirs"):
-        protocols.discover()
+        discovery.discover()
 
 
 def test_a_folder_without_a_protocol_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,13 +42,13 @@ def test_a_folder_without_a_protocol_is_named(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(pkgutil, "iter_modules", lambda path: [Module()])
     monkeypatch.setattr(importlib, "import_module", load)
     with pytest.raises(CannotServe, match=r"fairlead\.clients\.happy"):
-        protocols.discover()
+        discovery.discover()
 
 
 def test_every_protocol_has_a_name_of_its_own() -> None:
-    names = [protocol.name for protocol in protocols.discover()]
+    names = [protocol.name for protocol in discovery.discover()]
     assert len(names) == len(set(names))
-    assert all(isinstance(protocol, ClientProtocol) for protocol in protocols.discover())
+    assert all(isinstance(protocol, ClientProtocol) for protocol in discovery.discover())
 
 
 class Named:
@@ -63,7 +63,7 @@ def test_views_are_gathered_and_two_of_one_name_stop_the_start() -> None:
     first, second = Named("happy.messages"), Named("mylifedb.pages")
     ours = ClientProtocol(name="happy", views=(first,))
     theirs = ClientProtocol(name="mylifedb", views=(second,))
-    assert protocols.views_of([ours, theirs]) == {"happy.messages": first, "mylifedb.pages": second}
+    assert discovery.views_of([ours, theirs]) == {"happy.messages": first, "mylifedb.pages": second}
     twice = ClientProtocol(name="copy", views=(Named("happy.messages"),))
     with pytest.raises(ViewClash, match=r"happy\.messages is declared twice, by happy and by copy"):
-        protocols.views_of([ours, theirs, twice])
+        discovery.views_of([ours, theirs, twice])

@@ -7,7 +7,7 @@ import pytest
 from fairlead.model.routes import ClientProtocol, Request, Route, Steps, json_response
 from fairlead.model.sockets import SocketRoute
 from fairlead.server.errors import RouteClash
-from fairlead.server.table import RouteTable
+from fairlead.server.route_table import RouteTable
 
 
 def handle(request: Request) -> Steps:

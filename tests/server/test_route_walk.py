@@ -6,17 +6,17 @@ from collections.abc import AsyncIterator, Iterable
 
 import pytest
 
-from fairlead.agents.claude.doors import EVENTS, SOCKET, AcceptPost
-from fairlead.agents.claude.hooks import PATH, RunHook
+from fairlead.agents.claude.dialin.routes import EVENTS, SOCKET, AcceptPost
+from fairlead.agents.claude.tui.hook_server import PATH, RunHook
 from fairlead.model import accounts
 from fairlead.model import admin as act
 from fairlead.model.auth import SCOPES
 from fairlead.model.requests import ServiceCall
 from fairlead.server.app import App, demand_of
-from fairlead.server.binding import Binding
+from fairlead.server.discovery import discover
 from fairlead.server.doors import Door, OpenDoor, open_door
-from fairlead.server.protocols import discover
-from fairlead.server.shell import FILES, ReadAsset
+from fairlead.server.listeners import Binding
+from fairlead.server.webui import FILES, ReadAsset
 from server.fakes import OTHER, SESSION, Served, raw_request, serving
 
 SHELL = {"GET /", "GET /app", "GET /app/{path...}", "GET /assets/{name}", *(f"GET /{name}" for name in FILES)}

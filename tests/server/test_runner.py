@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from fairlead.model import commands as cmd
-from fairlead.server.binding import Binding
 from fairlead.server.limits import ServerLimits
+from fairlead.server.listeners import Binding
 from fairlead.server.runner import KEEP_ALIVE_S
 from patience import PATIENCE
 from server.fakes import SESSION, Served, serving, until

@@ -9,8 +9,8 @@ from fairlead.model.auth import Identity
 from fairlead.model.errors import NotFound
 from fairlead.model.requests import Head
 from fairlead.model.routes import Request, Response, Route
-from fairlead.server.shell import POLICY, ReadAsset, WebUi
-from fairlead.server.table import RouteTable
+from fairlead.server.route_table import RouteTable
+from fairlead.server.webui import POLICY, ReadAsset, WebUi
 
 NOBODY = Identity("", "", "", frozenset())
 

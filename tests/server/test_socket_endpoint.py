@@ -20,9 +20,9 @@ from fairlead.model.sockets import (
     Write,
 )
 from fairlead.model.sockets import SocketHandle as HeldWire
+from fairlead.server.dispatch import Dispatcher
 from fairlead.server.limits import ServerLimits
 from fairlead.server.sockets import FAILED, REVOKED, SocketEndpoint, SocketHost
-from fairlead.server.steps import Dispatcher
 from fairlead.testing.clock import ManualClock
 from server.fakes import OTHER, SESSION, FakeGateway, until
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from fairlead.agents.claude.interpreter import ClaudeInterpreter
-from fairlead.agents.claude.sending import user_line
+from fairlead.agents.claude.interpreter.interpreter import ClaudeInterpreter
+from fairlead.agents.claude.wire.encode import user_line
 from fairlead.model import events as ev
 from fairlead.model.agents import (
     AgentInfo,
@@ -31,12 +31,12 @@ from fairlead.model.commands import Command, Create, Reply, Send, Settings
 from fairlead.model.content import Content, TextBlock, to_wire
 from fairlead.model.errors import AgentNotRunning
 from fairlead.model.ids import CallId, MessageId, RequestId, SessionId
-from fairlead.model.news import What
 from fairlead.model.policy import Verdict
+from fairlead.model.session_changes import What
 from fairlead.model.views import Projection
+from fairlead.sessions.dependencies import CoreDependencies, PolicySettings, SessionLimits
 from fairlead.sessions.gateway import SessionGateway
 from fairlead.sessions.registry import Registry
-from fairlead.sessions.services import CoreDependencies, PolicySettings, SessionLimits
 from fairlead.sessions.session import Session
 from fairlead.stores.sqlite import SqliteStore
 from fairlead.testing.clock import ManualClock

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agents.claude_transcripts.written import Row, Writer, line
-from fairlead.agents.claude.copies import WHOLE_ASIDE
+from fairlead.agents.claude.transcripts.mirror import WHOLE_ASIDE
 from fairlead.model import events as ev
 from fairlead.model.agents import Exit
 from fairlead.model.commands import Close, Delete, Fork

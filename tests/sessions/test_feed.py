@@ -11,7 +11,7 @@ from fairlead.model.errors import FairleadError, Unavailable
 from fairlead.model.gateway import Cursor
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Entry, Page
-from fairlead.sessions.feed import Hub, Subscription
+from fairlead.sessions.fanout.hub import Hub, Subscription
 
 SESSION = SessionId("11111111-2222-3333-4444-555555555555")
 ANN = Identity("c1", "ann", "ann", frozenset({"view"}))

@@ -13,14 +13,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from fairlead.agents.claude.markers import TerminalMarker, screen_marker
+from fairlead.agents.claude.wire.markers import TerminalMarker, screen_marker
 from fairlead.model import commands as cmd
 from fairlead.model import events as ev
 from fairlead.model.agents import AgentSink, ChildRecorder, Exit, Launch, Record
 from fairlead.model.errors import AgentNotRunning, FairleadError
 from fairlead.model.store import Entry
 from fairlead.sessions.state import SessionState, evolve
-from fairlead.testing.fold import Fold
+from fairlead.testing.native_client import Fold
 from sessions.rig import SESSION, Rig, SaidAgent, SaidKind
 from sessions.test_restart import row
 

@@ -5,7 +5,7 @@ import pytest
 from fairlead.model import commands as cmd
 from fairlead.model.agents import Exit
 from fairlead.model.errors import AgentNotRunning, BadRequest, Busy, NotAllowed
-from fairlead.sessions.services import CHILDREN
+from fairlead.sessions.dependencies import CHILDREN
 from sessions.rig import ANN, BOB, SESSION, Rig, SaidGuest
 
 

@@ -13,7 +13,7 @@ from fairlead.model.errors import FairleadError, NotAllowed, NotFound
 from fairlead.model.gateway import Cursor
 from fairlead.model.ids import RequestId, SessionId
 from fairlead.model.store import Entry, SessionFilter
-from fairlead.sessions.requests import RequestIndex
+from fairlead.sessions.permissions.request_index import RequestIndex
 from sessions.rig import ANN, BOB, CHILD, SESSION, Rig
 
 NOBODY = Identity("n", "n", "n", frozenset())

@@ -5,9 +5,9 @@ import asyncio
 from fairlead.model.auth import Identity
 from fairlead.model.commands import Delete
 from fairlead.model.ids import SessionId
-from fairlead.model.news import What
-from fairlead.model.reading import SPACE, GetReadState, MarkRead, TurnsRead
-from fairlead.sessions.shown import ReadState
+from fairlead.model.read_state import SPACE, GetReadState, MarkRead, TurnsRead
+from fairlead.model.session_changes import What
+from fairlead.sessions.read_state import ReadState
 from sessions.rig import CHILD, SESSION, Rig
 
 ANN = Identity("cred-ann", "ann", "ann", frozenset({"admin"}))

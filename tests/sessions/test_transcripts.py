@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from agents.claude_transcripts.written import OTHER, SESSION, Writer, conversation, line, lines
-from fairlead.agents.claude.interpreter import ClaudeInterpreter
+from fairlead.agents.claude.interpreter.interpreter import ClaudeInterpreter
 from fairlead.model import events as ev
 from fairlead.model.admin import ArchiveTranscripts, ImportTranscript
 from fairlead.model.agents import Exit, Record
@@ -95,7 +95,7 @@ async def test_a_file_that_has_not_changed_is_not_opened_again(tmp_path: Path, m
         await rig.keeper.listing.scan()
         opened: list[str] = []
         monkeypatch.setattr(
-            "fairlead.agents.claude.catalogue.look", lambda path, session=None: opened.append(str(path))
+            "fairlead.agents.claude.transcripts.index.look", lambda path, session=None: opened.append(str(path))
         )
         await rig.keeper.listing.scan()
         assert opened == []
@@ -258,7 +258,7 @@ async def _rests(rig: TranscriptRig) -> bool:
 
 
 async def test_a_restart_in_the_middle_of_an_import_goes_on_where_it_was(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr("fairlead.agents.claude.reading.BATCH_ROWS", 3)
+    monkeypatch.setattr("fairlead.agents.claude.transcripts.reader.BATCH_ROWS", 3)
     write = Writer()
     rows = [row for number in range(20) for row in (write.prompt(str(number)), write.text(f"answer {number}"))]
     async with running(tmp_path, watch=False) as rig:
@@ -333,7 +333,7 @@ async def test_one_that_worked_outside_the_roots_can_be_read_and_not_resumed(tmp
 
 
 async def test_a_large_one_is_there_at_once_and_fills_by_itself(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr("fairlead.sessions.transcripts.AT_ONCE_BYTES", 1000)
+    monkeypatch.setattr("fairlead.sessions.transcripts.importer.AT_ONCE_BYTES", 1000)
     write = Writer()
     rows = [row for number in range(500) for row in (write.prompt(str(number)), write.text(f"answer {number}"))]
     async with running(tmp_path, watch=False) as rig:

@@ -6,7 +6,7 @@ import pytest
 
 from fairlead.agents.claude.trust import describe
 from fairlead.model.errors import NotAllowed, Stale
-from fairlead.sessions.trust import TrustedFolders
+from fairlead.sessions.folders.trust import TrustedFolders
 from sessions.rig import ANN, BOB, Rig
 
 

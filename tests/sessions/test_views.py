@@ -19,10 +19,10 @@ from fairlead.model.gateway import Cursor
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Batch, Entry, NewEntry, ProjectionRow, ProjectionWrite
 from fairlead.model.views import PASSING, Made, NewRow, ReplaceRow, Transient
-from fairlead.sessions import views
-from fairlead.sessions.feed import Hub, Subscription
-from fairlead.sessions.services import CoreDependencies, SessionLimits
-from fairlead.sessions.views import LET_GO_S, ProjectionFailed, Projections, Projector
+from fairlead.sessions.dependencies import CoreDependencies, SessionLimits
+from fairlead.sessions.fanout import projections as views
+from fairlead.sessions.fanout.hub import Hub, Subscription
+from fairlead.sessions.fanout.projections import LET_GO_S, ProjectionFailed, Projections, Projector
 from fairlead.stores.sqlite import SqliteStore
 from fairlead.testing.clock import ManualClock
 from fairlead.testing.store_conformance import batch, new_session

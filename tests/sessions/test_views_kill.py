@@ -23,9 +23,9 @@ from fairlead.model.auth import Identity
 from fairlead.model.gateway import Cursor
 from fairlead.model.store import Batch, Entry, NewEntry
 from fairlead.model.views import Passing, Row
-from fairlead.sessions.feed import Feed, Watcher
-from fairlead.sessions.services import Limits
-from fairlead.sessions.views import Projections
+from fairlead.sessions.fanout.hub import Feed, Watcher
+from fairlead.sessions.dependencies import Limits
+from fairlead.sessions.fanout.projections import Projections
 from fairlead.stores.sqlite import SqliteStore
 from fairlead.system.clock import SystemClock
 

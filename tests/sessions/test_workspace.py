@@ -9,8 +9,8 @@ import pytest
 
 from fairlead.model.errors import BadRequest, NotFound, TooLarge
 from fairlead.model.workspace import FileEntry, GitText, NotRepository, ReadFile, ReadGit, ReadTree
-from fairlead.sessions import workspace
-from fairlead.sessions.workspace import WorkspaceReader
+from fairlead.sessions.folders import workspace
+from fairlead.sessions.folders.workspace import WorkspaceReader
 from sessions.rig import ANN
 
 

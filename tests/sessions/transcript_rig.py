@@ -8,14 +8,14 @@ import msgspec
 
 from agents.claude_transcripts.written import SESSION as WRITTEN
 from agents.claude_transcripts.written import Home
-from fairlead.agents.claude.transcripts import ClaudeTranscripts
+from fairlead.agents.claude.transcripts.source import ClaudeTranscripts
 from fairlead.model import events as ev
 from fairlead.model.ids import SessionId
 from fairlead.model.queries import EventPage, GetSession, ListSessions, ReadMessages, SessionView
 from fairlead.model.store import SessionFilter, SessionPage, Summary
 from fairlead.sessions.gateway import SessionGateway
 from fairlead.sessions.registry import Registry
-from fairlead.sessions.transcripts import TranscriptImporter
+from fairlead.sessions.transcripts.importer import TranscriptImporter
 from sessions.rig import ANN, Rig
 
 FOUND = SessionId(WRITTEN)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.stores.sqlite import opening
+from fairlead.stores.sqlite import open
 from fairlead.testing.derived_conformance import DerivedConformance
 from fairlead.testing.insight_conformance import InsightConformance
 from fairlead.testing.store_conformance import StoreConformance, Stores
@@ -25,7 +25,7 @@ class TestSqliteStore(StoreConformance, DerivedConformance, InsightConformance):
 class TestSqliteStoreWithoutFts5(TestSqliteStore):
     @pytest.fixture
     async def make_store(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Stores]:
-        monkeypatch.setattr(opening, "has_fts5", lambda: False)
+        monkeypatch.setattr(open, "has_fts5", lambda: False)
         stores = SqliteStores(tmp_path)
         yield stores
         await stores.close()

@@ -14,7 +14,7 @@ import pytest
 from fairlead.model.errors import BadRequest, Conflict, Damaged, Fenced, NoOwner, Unavailable
 from fairlead.model.store import Batch, Lease, NewEntry, SessionFilter, Summary
 from fairlead.stores.sqlite import SqliteStore
-from fairlead.stores.sqlite.faults import in_our_words, translated
+from fairlead.stores.sqlite.errors import in_our_words, translated
 from fairlead.stores.sqlite.writer import Outcome, WriteJob, _WriterSignal
 from fairlead.testing.store_conformance import batch, entry, new_session, read_all, refusal, seqs
 

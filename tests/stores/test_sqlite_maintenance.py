@@ -10,7 +10,7 @@ import pytest
 
 from fairlead.model.errors import NotFound, Unavailable
 from fairlead.model.store import Batch, Checkpoint, ForkPoint, Lease, StoredReply
-from fairlead.stores.sqlite import SqliteStore, erasing, maintenance
+from fairlead.stores.sqlite import SqliteStore, erase, maintenance
 from fairlead.testing.store_conformance import batch, entry, new_session, read_all, refusal, seqs
 from patience import PATIENCE
 
@@ -139,7 +139,7 @@ async def test_an_interrupted_erase_is_finished_by_the_next_start(tmp_path: Path
     lease = await long_log(store)
     await store.indexed()
     # As far as a kill right after the first commit lets it come.
-    await store._writer.do(lambda db: erasing.hide(db, lease.session), lease.session)
+    await store._writer.do(lambda db: erase.hide(db, lease.session), lease.session)
     await refusal(NotFound, store.read(lease.session, 0, 1))
     assert await store.search("entry") == ()
     await store.close()
@@ -159,14 +159,14 @@ async def test_leftovers_that_cannot_be_removed_now_do_not_stop_the_start(
 ) -> None:
     store = await SqliteStore.open(tmp_path)
     lease = await long_log(store, 3)
-    await store._writer.do(lambda db: erasing.hide(db, lease.session), lease.session)
+    await store._writer.do(lambda db: erase.hide(db, lease.session), lease.session)
     await store.close()
 
     def full(db: sqlite3.Connection, log: int) -> int | None:
         raise Unavailable("full")
 
     with monkeypatch.context() as patch:
-        patch.setattr(erasing, "remove_slice", full)
+        patch.setattr(erase, "remove_slice", full)
         store = await SqliteStore.open(tmp_path)
         assert store._leftovers is not None
         await store._leftovers
@@ -179,7 +179,7 @@ async def test_leftovers_that_cannot_be_removed_now_do_not_stop_the_start(
 async def test_closing_interrupts_the_removal_of_leftovers(tmp_path: Path) -> None:
     store = await SqliteStore.open(tmp_path)
     lease = await long_log(store)
-    await store._writer.do(lambda db: erasing.hide(db, lease.session), lease.session)
+    await store._writer.do(lambda db: erase.hide(db, lease.session), lease.session)
     await store.close()
     store = await SqliteStore.open(tmp_path)
     await store.close()

@@ -17,9 +17,9 @@ from fairlead.model.store import (
     StoredReply,
     Summary,
 )
-from fairlead.stores.sqlite import deriving, erasing, owners, reading, sessions, tally
-from fairlead.stores.sqlite.appending import Append, Appender
-from fairlead.stores.sqlite.opening import Opened, open_folder
+from fairlead.stores.sqlite import erase, owners, projections, read, sessions, usage_stats
+from fairlead.stores.sqlite.append import Append, Appender
+from fairlead.stores.sqlite.open import Opened, open_folder
 from fairlead.stores.sqlite.spill import Spill
 from fairlead.testing.derived_conformance import derived, row, rows_to
 from fairlead.testing.store_conformance import batch, new_session
@@ -91,9 +91,9 @@ def test_no_call_of_the_live_path_walks_through_a_table(opened: Opened, tmp_path
         appender.append(Append(lease, everything(lease.session), 300))
         appender.flush()
         for session in (lease.session, fork.session, nested.session):
-            reading.page_forward(db, spill, session, 100, 10, 1 << 20)
-            reading.page_backward(db, spill, session, None, 10, ())
-            reading.page_backward(db, spill, session, 220, 10, ("text", "user.message"))
+            read.page_forward(db, spill, session, 100, 10, 1 << 20)
+            read.page_backward(db, spill, session, None, 10, ())
+            read.page_backward(db, spill, session, 220, 10, ("text", "user.message"))
             owners.owner(db, session)
             sessions.get_summary(db, session)
         owners.claim(nested.session, "a", 0, None)(db)
@@ -101,13 +101,13 @@ def test_no_call_of_the_live_path_walks_through_a_table(opened: Opened, tmp_path
         owners.release(nested)(db)
         sessions.list_sessions(db, SessionFilter(archived=None))
         rows = [row(n, f"k{n}") for n in range(1, 101)]
-        deriving.Derive(fork.session, "v", derived(*rows, RowReplacement("k7", b""), seq=5, head=100), 0)(db)
-        deriving.folded(db, fork.session, "v")
-        deriving.page_forward(db, fork.session, "v", 50, 10, 1 << 20)
-        deriving.page_backward(db, fork.session, "v", None, 10, 1 << 20)
-        deriving.row_of(db, fork.session, "v", "k9")
-        erasing.remove_slice(db, 1)
-        erasing.hidden(db)
+        projections.Derive(fork.session, "v", derived(*rows, RowReplacement("k7", b""), seq=5, head=100), 0)(db)
+        projections.folded(db, fork.session, "v")
+        projections.page_forward(db, fork.session, "v", 50, 10, 1 << 20)
+        projections.page_backward(db, fork.session, "v", None, 10, 1 << 20)
+        projections.row_of(db, fork.session, "v", "k9")
+        erase.remove_slice(db, 1)
+        erase.hidden(db)
     steps = plans.steps()
     assert len(steps) > 40
     walks = [step for step in steps if step.startswith("SCAN") and "sessions_by_updated" not in step]
@@ -134,8 +134,8 @@ def test_the_number_of_steps_does_not_depend_on_the_length_of_the_log(opened: Op
         appender.begin()
         appender.append(Append(lease, batch(head + 1, head + 2, drop=(head - 1,)), head))
         appender.flush()
-        reading.page_forward(db, spill, lease.session, head - 5, 5, 1 << 20)
-        reading.page_backward(db, spill, lease.session, None, 5, ())
+        read.page_forward(db, spill, lease.session, head - 5, 5, 1 << 20)
+        read.page_backward(db, spill, lease.session, None, 5, ())
         db.set_progress_handler(None, 0)
         return counted
 
@@ -166,10 +166,10 @@ def test_a_row_costs_the_same_in_a_long_view(opened: Opened) -> None:
         more = derived(
             row(head + 1, f"k{head + 1}"), RowReplacement(f"k{head}", b""), seq=(head + 1) * 10, head=head + 1
         )
-        deriving.Derive(session, "v", more, head * 10)(db)
-        deriving.page_forward(db, session, "v", head - 5, 5, 1 << 20)
-        deriving.page_backward(db, session, "v", None, 5, 1 << 20)
-        deriving.row_of(db, session, "v", f"k{head + 1}")
+        projections.Derive(session, "v", more, head * 10)(db)
+        projections.page_forward(db, session, "v", head - 5, 5, 1 << 20)
+        projections.page_backward(db, session, "v", None, 5, 1 << 20)
+        projections.row_of(db, session, "v", f"k{head + 1}")
         db.set_progress_handler(None, 0)
         return counted
 
@@ -177,7 +177,7 @@ def test_a_row_costs_the_same_in_a_long_view(opened: Opened) -> None:
     for length in (100, 10_000):
         lease, _, _ = owners.claim(new_session(), "a", 0, None)(db)
         for first in range(1, length + 1, 100):
-            deriving.Derive(lease.session, "v", rows_to(first + 99, first), (first - 1) * 10)(db)
+            projections.Derive(lease.session, "v", rows_to(first + 99, first), (first - 1) * 10)(db)
         cost(lease.session, length)
         costs.append(cost(lease.session, length + 1))
     assert costs[0] == costs[1]
@@ -186,7 +186,7 @@ def test_a_row_costs_the_same_in_a_long_view(opened: Opened) -> None:
 def test_insight_looks_at_the_span_that_was_asked_for(opened: Opened) -> None:
     db = opened.readers[0]
     with Plans(db) as plans:
-        tally.read(db, 1_700_000_000_000, 1_700_086_400_000, 60)
+        usage_stats.read(db, 1_700_000_000_000, 1_700_086_400_000, 60)
     looks = [step for step in plans.steps() if step.startswith(("SCAN", "SEARCH"))]
     assert len(looks) == 4
     # The limits are a handful, one for each window of the agent's account.

@@ -9,7 +9,7 @@ import pytest
 from fairlead.model.store import Reset
 from fairlead.stores.sqlite import SqliteStore
 from fairlead.stores.sqlite.connections import Durability
-from fairlead.stores.sqlite.power import begin_running
+from fairlead.stores.sqlite.crash_detection import begin_running
 from fairlead.testing.store_conformance import batch, following, new_session, seqs, take
 
 

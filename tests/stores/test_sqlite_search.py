@@ -17,7 +17,7 @@ from fairlead.model.ids import CallId, EventId, MessageId, RequestId
 from fairlead.model.store import Batch, NewEntry
 from fairlead.stores.sqlite import SqliteStore
 from fairlead.stores.sqlite import search as search_module
-from fairlead.stores.sqlite.opening import Opened, open_folder
+from fairlead.stores.sqlite.open import Opened, open_folder
 from fairlead.stores.sqlite.search import INDEXED, words_of
 from fairlead.testing.store_conformance import batch, entry, new_session, refusal
 from patience import PATIENCE

@@ -7,7 +7,7 @@ import pytest
 
 from fairlead.model.notices import Change, StoredResource
 from fairlead.stores.sqlite import SqliteStore
-from fairlead.stores.sqlite.power import new_log_ids
+from fairlead.stores.sqlite.crash_detection import new_log_ids
 
 
 def made(number: int) -> Change:

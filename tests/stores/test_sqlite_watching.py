@@ -4,7 +4,7 @@ import asyncio
 
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Entry, Page
-from fairlead.stores.sqlite.watching import Subscriptions
+from fairlead.stores.sqlite.subscriptions import Subscriptions
 from patience import PATIENCE
 
 SESSION = SessionId("s")

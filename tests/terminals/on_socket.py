@@ -7,7 +7,7 @@ from typing import Any
 
 from websockets.asyncio.client import ClientConnection
 
-from fairlead.terminals.emulator import Emulator
+from fairlead.terminals.screen.emulator import Emulator
 from patience import PATIENCE
 
 NARROW = 70

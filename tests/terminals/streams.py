@@ -4,9 +4,9 @@ from pathlib import Path
 
 from hypothesis import strategies as st
 
-from fairlead.terminals.emulator import HISTORY_BYTES, Emulator
-from fairlead.terminals.ghostty import Vt
-from fairlead.terminals.picture import ScreenSnapshot, picture
+from fairlead.terminals.screen.emulator import HISTORY_BYTES, Emulator
+from fairlead.terminals.screen.ghostty import Vt
+from fairlead.terminals.screen.snapshot import ScreenSnapshot, picture
 
 FOLDER = Path(__file__).parents[1] / "golden" / "terminals"
 RECORDED = sorted(path.stem for path in FOLDER.glob("*.bin"))

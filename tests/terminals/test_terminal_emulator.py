@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.terminals.emulator import HISTORY_BYTES, TITLE_LENGTH, Emulator
-from fairlead.terminals.modes import DEFAULTS, PASTE
-from fairlead.terminals.redraw import redraw
+from fairlead.terminals.screen.emulator import HISTORY_BYTES, TITLE_LENGTH, Emulator
+from fairlead.terminals.screen.modes import DEFAULTS, PASTE
+from fairlead.terminals.screen.redraw import redraw
 from terminals.streams import COLUMNS, RECORDED, ROWS, STREAMS, recorded, state, watcher
 
 
@@ -295,7 +295,7 @@ def test_what_ends_the_library_does_not_reach_it() -> None:
     """A link over more cells than its table of links has room for. In a process of its own, which it would end."""
     code = "\n".join(
         (
-            "from fairlead.terminals.emulator import Emulator",
+            "from fairlead.terminals.screen.emulator import Emulator",
             "terminal = Emulator(500, 200)",
             "terminal.feed(b'\\x1b[?1049h\\x1b]8;id=a;http://localhost/\\x1b\\\\')",
             "terminal.feed(b'abcdefgh' * 40_000)",

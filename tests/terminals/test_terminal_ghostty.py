@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from fairlead.terminals import ghostty
-from fairlead.terminals.ghostty import EmulatorFault, Vt
+from fairlead.terminals.screen import ghostty
+from fairlead.terminals.screen.ghostty import EmulatorFault, Vt
 
 
 @pytest.fixture(scope="module")

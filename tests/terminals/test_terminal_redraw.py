@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.terminals.emulator import Emulator
-from fairlead.terminals.ghostty import EmulatorFault, Vt
-from fairlead.terminals.redraw import redraw
+from fairlead.terminals.screen.emulator import Emulator
+from fairlead.terminals.screen.ghostty import EmulatorFault, Vt
+from fairlead.terminals.screen.redraw import redraw
 from terminals.streams import COLUMNS, RECORDED, ROWS, STREAMS, halves, recorded, state, watcher
 
 PLENTY = 1 << 20

@@ -17,9 +17,9 @@ from fairlead.system.clock import SystemClock
 from fairlead.system.process import StopTimeouts
 from fairlead.system.proctable import is_alive, start_mark
 from fairlead.terminals import TerminalRegistry
-from fairlead.terminals.emulator import Emulator
-from fairlead.terminals.terminal import MOST
-from fairlead.terminals.watcher import WAITING_BYTES
+from fairlead.terminals.pty_session import MOST
+from fairlead.terminals.screen.emulator import Emulator
+from fairlead.terminals.subscriber import WAITING_BYTES
 from patience import PATIENCE
 
 pytestmark = pytest.mark.process

@@ -20,11 +20,11 @@ from fairlead.model.terminals import JoinShell, Program, Size, Terminal, Termina
 from fairlead.system.clock import SystemClock
 from fairlead.system.process import StopTimeouts
 from fairlead.terminals import ShellSettings, TerminalRegistry, UserShells, recording, shell_environment
-from fairlead.terminals import terminal as live
-from fairlead.terminals.emulator import Emulator
-from fairlead.terminals.tail import Scrollback
-from fairlead.terminals.terminal import LAG_SECONDS
-from fairlead.terminals.watcher import LAGGING_BYTES, WAITING_BYTES
+from fairlead.terminals import pty_session as live
+from fairlead.terminals.pty_session import LAG_SECONDS
+from fairlead.terminals.screen.emulator import Emulator
+from fairlead.terminals.screen.scrollback import Scrollback
+from fairlead.terminals.subscriber import LAGGING_BYTES, WAITING_BYTES
 from fairlead.testing.clock import ManualClock
 from fairlead.wiring import shell_settings
 from patience import PATIENCE

@@ -23,8 +23,8 @@ from fairlead.server.sockets import REVOKED
 from fairlead.system.clock import SystemClock
 from fairlead.system.process import StopTimeouts
 from fairlead.terminals import TerminalActions, TerminalRegistry
-from fairlead.terminals.emulator import Emulator
-from fairlead.terminals.joining import UNSENT_BYTES, UNTYPED_BYTES, SocketAttachment
+from fairlead.terminals.attachment import UNSENT_BYTES, UNTYPED_BYTES, SocketAttachment
+from fairlead.terminals.screen.emulator import Emulator
 from patience import PATIENCE
 from server.fakes import OTHER, SESSION, Served, serving, until
 

@@ -4,7 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.terminals.tokens import LONGEST, Token, Tokenizer, TokenKind, closing_text, has_text, last_character
+from fairlead.terminals.screen.tokenizer import (
+    LONGEST,
+    Token,
+    Tokenizer,
+    TokenKind,
+    closing_text,
+    has_text,
+    last_character,
+)
 from terminals.streams import RECORDED, STREAMS, recorded
 
 

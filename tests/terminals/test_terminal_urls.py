@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.model.terminals import FoundUrl
-from fairlead.terminals.urls import BEFORE, LONGEST, NEAR, UrlFinder
+from fairlead.terminals.screen.urls import BEFORE, LONGEST, NEAR, UrlFinder
 
 CASES = Path(__file__).parents[1] / "golden" / "terminal-urls"
 NAMES = sorted(path.stem for path in CASES.iterdir())

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from fairlead.testing.fold import Fold, FoldedBlock, FoldedMessage
+from fairlead.testing.native_client import Fold, FoldedBlock, FoldedMessage
 
 
 def fold(*lines: dict[str, Any]) -> Fold:

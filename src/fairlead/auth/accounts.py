@@ -12,8 +12,8 @@ from typing import Any, Final, Literal
 
 import jwt
 
-from fairlead.auth.attempts import LoginThrottle
-from fairlead.auth.devices import BadCode, LoginCodes
+from fairlead.auth.login_codes import BadCode, LoginCodes
+from fairlead.auth.login_throttle import LoginThrottle
 from fairlead.auth.passwords import Passwords, check_password
 from fairlead.auth.users import StoredUser, Users, check_scopes
 from fairlead.model.accounts import BadInvitation, SignedIn, WrongPassword

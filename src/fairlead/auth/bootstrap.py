@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Final
 
 from fairlead.auth.credentials import Credentials
-from fairlead.system.private import write_private
+from fairlead.system.private_files import write_private
 
 FILE: Final = "admin-token"
 

@@ -14,11 +14,11 @@ from typing import Final, Literal
 
 import msgspec
 
-from fairlead.auth import signed
+from fairlead.auth import signed_urls
 from fairlead.auth.accounts import INVITED_MS, Accounts, credential_of
-from fairlead.auth.agents import AgentTokens
+from fairlead.auth.agent_tokens import AgentTokens
 from fairlead.auth.basic import BasicSignIn
-from fairlead.auth.devices import LoginCodes
+from fairlead.auth.login_codes import LoginCodes
 from fairlead.auth.tickets import Tickets
 from fairlead.auth.tokens import SECRET_BYTES, CredentialRecord, Random, digest, id_in, in_order, mint
 from fairlead.auth.users import Users
@@ -133,7 +133,7 @@ class Credentials:
         return None if owner is None else self.identity(owner)
 
     def signature(self, path: str, query: str) -> Identity | None:
-        name = signed.signer(self._url_key(), path, query, self._clock.now_ms())
+        name = signed_urls.signer(self._url_key(), path, query, self._clock.now_ms())
         return None if name is None else self.identity(name)
 
     def agent(self, secret: str, session: str) -> Identity | None:
@@ -225,8 +225,8 @@ class Credentials:
         return await self.create("device", pending.name or name or "browser", pending.scopes, pending.user)
 
     def sign(self, credential: str, path: str, query: str) -> SignedUrl:
-        expires = self._clock.now_ms() + signed.LIFETIME_MS
-        return SignedUrl(url=signed.sign(self._url_key(), path, query, credential, expires), expires=expires)
+        expires = self._clock.now_ms() + signed_urls.LIFETIME_MS
+        return SignedUrl(url=signed_urls.sign(self._url_key(), path, query, credential, expires), expires=expires)
 
     # --- what is open with a credential
 

@@ -12,7 +12,7 @@ from typing import Final, Literal, Protocol
 
 import msgspec
 
-from fairlead.auth.hosts import AllowedOrigins, parse_authority, parse_origin
+from fairlead.auth.origins import AllowedOrigins, parse_authority, parse_origin
 from fairlead.model.auth import Identity
 from fairlead.model.errors import BadRequest
 from fairlead.model.requests import Head, parse_query

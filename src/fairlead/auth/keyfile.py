@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Final
 
-from fairlead.system.private import make_key, read_key
+from fairlead.system.private_files import make_key, read_key
 
 FILE: Final = "users.key"
 """Signs the tokens of users."""

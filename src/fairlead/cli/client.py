@@ -17,8 +17,8 @@ import websockets.asyncio.client as websocket
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 from websockets.typing import Subprotocol
 
+from fairlead.cli.endpoint import Endpoint
 from fairlead.cli.errors import CliError, CommandFailed, Missing, Unreachable, UsageError, of_code, of_status
-from fairlead.cli.place import Endpoint
 from fairlead.model import events as ev
 from fairlead.model.ids import is_uuid
 from fairlead.model.queries import EventPage, SessionView

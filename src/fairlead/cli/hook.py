@@ -190,7 +190,7 @@ def _read(given: BinaryIO) -> bytes:
 
 def _announce(given: BinaryIO) -> None:
     """A CLI that a person started: the gateway is told of its session. Once a session, so it need not be as quick."""
-    from fairlead.cli.place import EndpointOptions
+    from fairlead.cli.endpoint import EndpointOptions
 
     place = EndpointOptions(os.environ.get("FAIRLEAD_URL"), os.environ.get("FAIRLEAD_TOKEN")).find()
     HookGateway(f"{place.url}/v1/hooks", place.token).ask(STARTING, _read(given), 0.0, COURTESY_S)

@@ -10,7 +10,6 @@ from typing import Annotated, NoReturn
 import typer
 
 from fairlead.cli.commands import (
-    access,
     attach,
     backup,
     configuration,
@@ -18,6 +17,7 @@ from fairlead.cli.commands import (
     handover,
     hook,
     imports,
+    login_and_tokens,
     logs,
     ls,
     permit,
@@ -61,7 +61,7 @@ families = (
     logs,
     trust,
     plugins,
-    access,
+    login_and_tokens,
     imports,
     backup,
     storage,

@@ -12,8 +12,8 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
-from fairlead.cli.plain import clean, one_line
 from fairlead.cli.render import Flow, Piece, RenderedRow
+from fairlead.cli.sanitize import clean, one_line
 
 _WIPE: Final = "\r\x1b[2K"
 """Back to the line's start, and the line is empty: understood by every terminal that understands colours."""

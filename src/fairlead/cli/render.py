@@ -9,7 +9,7 @@ from typing import Any, Final, assert_never
 
 import msgspec
 
-from fairlead.cli.plain import Cleaner, clean, one_line, said, visible
+from fairlead.cli.sanitize import Cleaner, clean, one_line, said, visible
 from fairlead.model import events as ev
 from fairlead.model.content import plain_text
 from fairlead.model.ids import MessageId

@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 from fairlead.model.events import Event, PermissionRequested
 from fairlead.model.policy import Behavior, PermissionMode, Rule, format_rule, parse_rule
-from fairlead.sessions import disk
-from fairlead.sessions.policy import Fences, PolicyContext, ToolCall, decide, suggest
+from fairlead.sessions.permissions import disk
+from fairlead.sessions.permissions.policy import Fences, PolicyContext, ToolCall, decide, suggest
 
 
 def accepting(texts: tuple[str, ...]) -> Callable[[PermissionRequested, str], bool]:

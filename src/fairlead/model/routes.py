@@ -17,8 +17,8 @@ import msgspec
 from fairlead.model.auth import Identity, Scope
 from fairlead.model.errors import BadRequest
 from fairlead.model.ids import SessionId
-from fairlead.model.news import ChangeListenerHandle, SessionChangeNotice
 from fairlead.model.requests import Head, Refused, Response, ServiceCall, Step, check_token_header, parse_query
+from fairlead.model.session_changes import ChangeListenerHandle, SessionChangeNotice
 from fairlead.model.sockets import SocketRoute
 from fairlead.model.store import Entry
 from fairlead.model.views import Projection

@@ -10,9 +10,9 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from fairlead.model.auth import Identity, Scope
+from fairlead.model.broadcast import BroadcastChannel
 from fairlead.model.errors import FairleadError
 from fairlead.model.gateway import Cursor, FrameEncoder
-from fairlead.model.halls import BroadcastChannel
 from fairlead.model.ids import SessionId
 from fairlead.model.requests import Head, Refused, Response, Step, check_token_header
 

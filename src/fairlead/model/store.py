@@ -19,7 +19,7 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from fairlead.model.ids import SessionId
-from fairlead.model.insight import UsageStats
+from fairlead.model.usage_stats import UsageStats
 
 Origin = Literal["agent", "gateway", "transcript", ""]
 """Whose bytes `raw` are: the agent's wire, our line to it, its transcript; empty: no record, an event of ours."""

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 import msgspec
 
 from fairlead.model.content import Content, ImageBlock, OtherBlock
-from fairlead.model.pictures import fits, image_type
+from fairlead.model.image_type import fits, image_type
 from fairlead.model.requests import ServiceCall
 
 FILES: Final = 10

@@ -3,6 +3,6 @@
 A manifest says what is run; nothing that a client sends does.
 """
 
-from fairlead.plugins.desk import PluginManager, PluginSettings, plugin_environment
+from fairlead.plugins.manager import PluginManager, PluginSettings, plugin_environment
 
 __all__ = ["PluginManager", "PluginSettings", "plugin_environment"]

@@ -16,11 +16,10 @@ from starlette.types import Receive, Scope, Send
 
 from fairlead.auth.credentials import Credentials
 from fairlead.auth.gate import AccessAllowed, AccessRefused, AccessRequirement
-from fairlead.auth.hosts import AllowedOrigins
+from fairlead.auth.origins import AllowedOrigins
 from fairlead.model.auth import Identity
 from fairlead.model.errors import BadRequest, FairleadError, NotFound, TooLarge, TooMany
 from fairlead.model.gateway import Gateway
-from fairlead.model.news import ChangeListenerHandle
 from fairlead.model.requests import Head, parse_query
 from fairlead.model.routes import (
     Answer,
@@ -34,17 +33,18 @@ from fairlead.model.routes import (
     Steps,
     json_response,
 )
+from fairlead.model.session_changes import ChangeListenerHandle
 from fairlead.model.sockets import AcceptedSubprotocol, Check, Handshake, SocketRoute
 from fairlead.model.uploads import AcceptForm
+from fairlead.server.access import AccessControl
+from fairlead.server.dispatch import Dispatcher, Performers
 from fairlead.server.errors import Stopping, error_response, unexpected
-from fairlead.server.forms import FormBody
-from fairlead.server.gatekeeper import AccessControl
 from fairlead.server.limits import DEFAULT_LIMITS, ServerLimits, open_per_credential
-from fairlead.server.replies import news_chunks, refusal, send_and_close, send_file, send_response, send_stream
+from fairlead.server.multipart import FormBody
+from fairlead.server.responses import news_chunks, refusal, send_and_close, send_file, send_response, send_stream
+from fairlead.server.route_table import RouteMatch, RouteTable, at_door, at_main_port
 from fairlead.server.shares import CredentialShare, CredentialShares, HeldBody
 from fairlead.server.sockets import SocketEndpoint, SocketHost
-from fairlead.server.steps import Dispatcher, Performers
-from fairlead.server.table import RouteMatch, RouteTable, at_door, at_main_port
 from fairlead.server.websocket import EXTENSION, ConnectionOptions, run_endpoint
 from fairlead.system.clock import Clock, within
 

@@ -17,8 +17,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from fairlead.model.errors import BadRequest
 from fairlead.model.routes import ClientProtocol, Login
 from fairlead.server.app import App, AppConfig
-from fairlead.server.binding import Binding, house_of, open_sockets, urls
 from fairlead.server.errors import BadServerSetting, PortInUse, UnsafeBind
+from fairlead.server.listeners import Binding, house_of, open_sockets, urls
 from fairlead.server.static import StaticFiles
 
 _OPTION: Final = "--door"

@@ -12,10 +12,10 @@ from typing import Final
 import uvicorn
 
 from fairlead.server.app import App
-from fairlead.server.binding import Binding, urls
 from fairlead.server.doors import OpenDoor, Ports
 from fairlead.server.http import GuardedHttp, guarded_http
 from fairlead.server.limits import DEFAULT_LIMITS, ServerLimits, UnauthenticatedConnections, backlog
+from fairlead.server.listeners import Binding, urls
 from fairlead.server.websocket import driver_class
 from fairlead.system.clock import Clock, within
 

@@ -15,9 +15,9 @@ from typing import Any, assert_never
 
 from fairlead.model import commands
 from fairlead.model.auth import Identity
+from fairlead.model.broadcast import BroadcastChannel, ChannelSubscription
 from fairlead.model.errors import Busy, FairleadError, TooMany
 from fairlead.model.gateway import SubscriptionHandle
-from fairlead.model.halls import BroadcastChannel, ChannelSubscription
 from fairlead.model.ids import SessionId
 from fairlead.model.requests import ServiceCall
 from fairlead.model.sockets import (
@@ -36,10 +36,10 @@ from fairlead.model.sockets import (
     Unsubscribe,
     Write,
 )
-from fairlead.server.connections import ConnectionHandle, ConnectionSink, send_packed
+from fairlead.server.dispatch import Dispatcher
 from fairlead.server.errors import unexpected
 from fairlead.server.limits import ServerLimits, TokenBucket
-from fairlead.server.steps import Dispatcher
+from fairlead.server.sinks import ConnectionHandle, ConnectionSink, send_packed
 from fairlead.server.websocket import Connection
 from fairlead.server.websocket.frames import ABNORMAL
 from fairlead.system.clock import Clock

@@ -20,17 +20,17 @@ from fairlead.model.gateway import Cursor, FrameEncoder, Sink
 from fairlead.model.ids import MessageId, SessionId, event_id
 from fairlead.model.keys import SPACE as KEYS
 from fairlead.model.queries import Query
-from fairlead.model.reading import SPACE as SHOWN
+from fairlead.model.read_state import SPACE as SHOWN
 from fairlead.model.scopes import check_scopes
 from fairlead.model.store import TRANSCRIPT, Batch, Entry, ForkPoint, Store, Summary
 from fairlead.sessions import loading
-from fairlead.sessions.answers import QueryHandler
-from fairlead.sessions.feed import Subscription
-from fairlead.sessions.owning import SessionOwnership
-from fairlead.sessions.policy import ModePolicy
-from fairlead.sessions.policy.paths import inside_any
+from fairlead.sessions.dependencies import CoreDependencies
+from fairlead.sessions.fanout.hub import Subscription
+from fairlead.sessions.ownership import SessionOwnership
+from fairlead.sessions.permissions.policy import ModePolicy
+from fairlead.sessions.permissions.policy.paths import inside_any
+from fairlead.sessions.queries import QueryHandler
 from fairlead.sessions.registry import Registry
-from fairlead.sessions.services import CoreDependencies
 from fairlead.sessions.session import check_settings
 from fairlead.sessions.state import clean_title
 

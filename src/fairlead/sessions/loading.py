@@ -13,10 +13,10 @@ from fairlead.model.errors import NotFound
 from fairlead.model.ids import MessageId, SessionId, event_id
 from fairlead.model.scopes import inherited
 from fairlead.model.store import TRANSCRIPT, Entry, ForkPoint, Store
-from fairlead.sessions.core import INTERPRETER, STATE, SessionCore
-from fairlead.sessions.feed import Hub
+from fairlead.sessions.commit import INTERPRETER, STATE, SessionCore
+from fairlead.sessions.dependencies import CoreDependencies
+from fairlead.sessions.fanout.hub import Hub
 from fairlead.sessions.log import SessionLog
-from fairlead.sessions.services import CoreDependencies
 from fairlead.sessions.state import SessionState, clean_title, decode_state, evolve
 
 PAGE = 1000

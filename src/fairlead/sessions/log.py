@@ -10,7 +10,7 @@ import msgspec
 
 from fairlead.model import events as ev
 from fairlead.model.store import Batch, Checkpoint, Entry, Lease, NewEntry, Origin, Store, StoredReply, Summary
-from fairlead.sessions.feed import Hub
+from fairlead.sessions.fanout.hub import Hub
 from fairlead.system.clock import Clock
 
 

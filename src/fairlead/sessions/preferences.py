@@ -11,7 +11,7 @@ from fairlead.model.errors import NotAllowed, TooLarge
 from fairlead.model.preferences import ReadPreferences, SavePreferences
 from fairlead.model.requests import ServiceCall
 from fairlead.model.store import Documents
-from fairlead.sessions.shown import reader_of
+from fairlead.sessions.read_state import reader_of
 
 SPACE: Final = "preferences"
 """By user and client, with a NUL between."""

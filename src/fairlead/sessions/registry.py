@@ -11,11 +11,11 @@ from fairlead.model.errors import FairleadError, TooMany
 from fairlead.model.ids import SessionId
 from fairlead.model.store import SessionFilter
 from fairlead.sessions import loading
-from fairlead.sessions.core import SessionCore
-from fairlead.sessions.feed import Hub
-from fairlead.sessions.services import CoreDependencies
+from fairlead.sessions.commit import SessionCore
+from fairlead.sessions.dependencies import CoreDependencies
+from fairlead.sessions.fanout.hub import Hub
+from fairlead.sessions.fanout.projections import Projections
 from fairlead.sessions.session import Session
-from fairlead.sessions.views import Projections
 
 logger = logging.getLogger("fairlead.registry")
 

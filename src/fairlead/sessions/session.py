@@ -21,13 +21,13 @@ from fairlead.model.ids import MessageId, event_id
 from fairlead.model.policy import Behavior
 from fairlead.model.scopes import check_difference
 from fairlead.sessions import decide
-from fairlead.sessions.asking import PermissionRequests
-from fairlead.sessions.core import RequestedMode, SessionCore
-from fairlead.sessions.deliveries import DeliveryWaiters
-from fairlead.sessions.handover import Handovers
-from fairlead.sessions.news import news_of
-from fairlead.sessions.policy import ModePolicy
-from fairlead.sessions.runner import AgentSupervisor
+from fairlead.sessions.commit import RequestedMode, SessionCore
+from fairlead.sessions.fanout.session_changes import news_of
+from fairlead.sessions.permissions.policy import ModePolicy
+from fairlead.sessions.permissions.requests import PermissionRequests
+from fairlead.sessions.process.delivery import DeliveryWaiters
+from fairlead.sessions.process.handover import Handovers
+from fairlead.sessions.process.supervisor import AgentSupervisor
 
 logger = logging.getLogger("fairlead.session")
 

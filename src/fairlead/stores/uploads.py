@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, Final
 
 from fairlead.model.auth import Identity
 from fairlead.model.errors import NotAllowed, NotFound, Stale, TooMany, Unavailable
-from fairlead.model.pictures import image_type
+from fairlead.model.image_type import image_type
 from fairlead.model.requests import Response, ServiceCall
 from fairlead.model.uploads import (
     BLOCK_BYTES,

@@ -19,8 +19,8 @@ from pathlib import Path
 
 from fairlead.system.clock import Clock, within
 from fairlead.system.descriptors import for_children, give_back
-from fairlead.system.leader import ExitStatus, ProcessGroupLeader
 from fairlead.system.pipes import PipeReader, PipeWriter, Take
+from fairlead.system.process_group import ExitStatus, ProcessGroupLeader
 from fairlead.system.proctable import (
     Process,
     descendants,

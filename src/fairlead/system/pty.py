@@ -22,9 +22,9 @@ from typing import NamedTuple
 
 from fairlead.system.clock import Clock
 from fairlead.system.descriptors import for_children
-from fairlead.system.leader import ExitStatus, ProcessGroupLeader
 from fairlead.system.pipes import PipeReader, PipeWriter, Take
 from fairlead.system.process import StopTimeouts, check_folder
+from fairlead.system.process_group import ExitStatus, ProcessGroupLeader
 from fairlead.system.proctable import (
     Process,
     descendants,

@@ -11,7 +11,7 @@ from fairlead.system.clock import Clock
 from fairlead.system.process import StopTimeouts
 from fairlead.system.pty import PtyChild, spawn_on_pty
 from fairlead.system.sandbox import Sandbox
-from fairlead.terminals.terminal import PtySession, fit
+from fairlead.terminals.pty_session import PtySession, fit
 
 log = logging.getLogger("fairlead.terminals")
 

@@ -18,9 +18,9 @@ from fairlead.model.errors import BadRequest, NotFound
 from fairlead.model.requests import ServiceCall
 from fairlead.model.terminals import EndShell, JoinShell, ListShells, Program, ShareShell, ShellView, Size
 from fairlead.system.clock import Clock, within
-from fairlead.terminals.joining import SocketAttachment
+from fairlead.terminals.attachment import SocketAttachment
+from fairlead.terminals.pty_session import PtySession
 from fairlead.terminals.registry import TerminalRegistry
-from fairlead.terminals.terminal import PtySession
 
 log = logging.getLogger("fairlead.terminals")
 

@@ -3,7 +3,7 @@
 import re
 from typing import Any, Final
 
-from fairlead.terminals.emulator import Emulator
+from fairlead.terminals.screen.emulator import Emulator
 
 RECONNECTED: Final = "\x1b[36m[Reconnected to existing session]\x1b[0m\r\n"
 _EXITED: Final = re.compile(r"Process exited with code (\d+)")

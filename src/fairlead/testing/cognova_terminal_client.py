@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fairlead.terminals.emulator import Emulator
+from fairlead.terminals.screen.emulator import Emulator
 
 
 class CognovaTerminalClient:

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from fairlead.sessions.threads import ThreadNode, Working, fold, tree
+from fairlead.testing.threads import ThreadNode, Working, fold, tree
 
 Record = dict[str, Any]
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from fairlead.agents.claude.interpreter import ClaudeInterpreter
-from fairlead.agents.claude.markers import interrupt_marker
+from fairlead.agents.claude.interpreter.interpreter import ClaudeInterpreter
+from fairlead.agents.claude.wire.markers import interrupt_marker
 from fairlead.model import events
 from fairlead.model.agents import Interpretation, Record
 from fairlead.model.ids import SessionId

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from fairlead.agents.claude.costs import ending, next_process
-from fairlead.agents.claude.records import ResultRecord
-from fairlead.agents.claude.state import CostBaseline
+from fairlead.agents.claude.interpreter.costs import ending, next_process
+from fairlead.agents.claude.interpreter.state import CostBaseline
+from fairlead.agents.claude.wire.records import ResultRecord
 
 
 def used(inputs: float, cost: float) -> dict[str, Any]:

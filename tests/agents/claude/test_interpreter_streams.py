@@ -19,7 +19,7 @@ from agents.claude.talk import (
     the,
     use,
 )
-from fairlead.agents.claude.interpreter import ClaudeInterpreter
+from fairlead.agents.claude.interpreter.interpreter import ClaudeInterpreter
 from fairlead.model import events as ev
 
 

@@ -24,7 +24,7 @@ from agents.claude.talk import (
     use,
     user,
 )
-from fairlead.agents.claude.state import CALLS_OPEN, HELD_RECORDS
+from fairlead.agents.claude.interpreter.state import CALLS_OPEN, HELD_RECORDS
 from fairlead.model import events as ev
 from fairlead.model.ids import subagent_id
 

@@ -23,8 +23,8 @@ from agents.claude.talk import (
     use,
     user,
 )
-from fairlead.agents.claude.interpreter import ClaudeInterpreter
-from fairlead.agents.claude.markers import interrupt_marker
+from fairlead.agents.claude.interpreter.interpreter import ClaudeInterpreter
+from fairlead.agents.claude.wire.markers import interrupt_marker
 from fairlead.model import events as ev
 from fairlead.model.agents import Interpretation, Interpreter, Record
 from fairlead.model.ids import EventId, turn_id

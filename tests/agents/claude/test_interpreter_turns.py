@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from fairlead.agents.claude.turns import TABLE, TurnAction, TurnPhase, TurnSignal, diagram
+from fairlead.agents.claude.interpreter.turns import TABLE, TurnAction, TurnPhase, TurnSignal, diagram
 
 DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "explanation" / "turns.md"
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.agents.claude import keys
+from fairlead.agents.claude.tui import keys
 
 OLD, NEW = (2, 1, 37), (2, 1, 325)
 

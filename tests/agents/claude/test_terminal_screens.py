@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.agents.claude.screens import ScreenState, read
+from fairlead.agents.claude.tui.screen import ScreenState, read
 from fairlead.model.terminals import Screen, Size
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "claude-screens"

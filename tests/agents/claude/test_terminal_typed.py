@@ -6,7 +6,7 @@ import pytest
 
 from agents.claude.golden_claude import SESSION, Input, Log
 from agents.claude.talk import all_of, kinds, row, said, text, the
-from fairlead.agents.claude.interpreter import ClaudeInterpreter
+from fairlead.agents.claude.interpreter.interpreter import ClaudeInterpreter
 from fairlead.model import events as ev
 from fairlead.model.content import ImageBlock, TextBlock
 from fairlead.model.ids import turn_id

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.agents.claude import control as c
-from fairlead.agents.claude.records import ControlRequest
+from fairlead.agents.claude.wire import control as c
+from fairlead.agents.claude.wire.records import ControlRequest
 
 
 def request(ask: c.Ask) -> dict[str, Any]:

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.agents.claude.decoding import decode
-from fairlead.agents.claude.lines import LineSplitter, Oversize, encode_line, stand_in
-from fairlead.agents.claude.records import KeepAlive
+from fairlead.agents.claude.wire.decode import decode
+from fairlead.agents.claude.wire.framing import LineSplitter, Oversize, encode_line, stand_in
+from fairlead.agents.claude.wire.records import KeepAlive
 
 
 def split(data: bytes, cuts: list[int], limit: int = 1 << 20, kept: int = 1 << 10) -> list[bytes | Oversize]:

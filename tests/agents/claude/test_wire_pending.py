@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.agents.claude.control import BadAnswer
-from fairlead.agents.claude.pending import PendingRequests, default_timeout
-from fairlead.agents.claude.records import ControlAnswer
+from fairlead.agents.claude.wire.control import BadAnswer
+from fairlead.agents.claude.wire.pending import PendingRequests, default_timeout
+from fairlead.agents.claude.wire.records import ControlAnswer
 from fairlead.model.errors import AgentNotRunning, AgentRefused, AgentTimeout
 
 

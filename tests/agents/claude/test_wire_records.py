@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.claude.golden_claude import cases, inputs, raw
-from fairlead.agents.claude import decoding
-from fairlead.agents.claude import records as r
-from fairlead.agents.claude.sending import Sent, cancel_line, environment_line, keep_alive_line, user_line
-from fairlead.agents.claude.transcript import decode_row
+from fairlead.agents.claude.transcripts.rows import decode_row
+from fairlead.agents.claude.wire import decode
+from fairlead.agents.claude.wire import records as r
+from fairlead.agents.claude.wire.encode import Sent, cancel_line, environment_line, keep_alive_line, user_line
 
 # --- what we send ----------------------------------------------------------------------------------------
 
@@ -107,8 +107,8 @@ LINES: list[tuple[dict[str, Any], type[Any]]] = [
 @pytest.mark.rules("S004-051", "S004-087", "S004-126")
 @pytest.mark.parametrize(("line", "kind"), LINES, ids=lambda value: value.__name__ if isinstance(value, type) else "")
 def test_each_type_becomes_its_class_whatever_the_order_of_its_keys(line: dict[str, Any], kind: type[Any]) -> None:
-    assert type(decoding.decode(raw(line))) is kind
-    assert decoding.decode(raw(dict(reversed(line.items())))) == decoding.decode(raw(line))
+    assert type(decode.decode(raw(line))) is kind
+    assert decode.decode(raw(dict(reversed(line.items())))) == decode.decode(raw(line))
 
 
 NAMES: dict[str, Any] = {"session_id": "s", "uuid": "u"}
@@ -122,7 +122,7 @@ HAND_MADE: list[dict[str, Any]] = [
 @pytest.mark.rules("S004-111", "S004-112")
 @pytest.mark.parametrize("line", HAND_MADE)
 def test_every_field_of_a_record_that_was_never_seen_is_read(line: dict[str, Any]) -> None:
-    record = decoding.decode(raw({**line, **NAMES}))
+    record = decode.decode(raw({**line, **NAMES}))
     read = {name: getattr(record, name) for name in (*line, *NAMES) if name != "type"}
     assert {"type": line["type"], **read} == {**line, **NAMES}
     assert getattr(record, "error", None) == line.get("error")
@@ -145,7 +145,7 @@ def test_a_record_that_is_passed_on_whole_is_known_by_its_names(kind: str, names
         if kind in (given_.get("agent", {}).get("type"), given_.get("agent", {}).get("subtype"))
     ]
     assert set(line) == {"type", "session_id", "uuid", *names}
-    record = decoding.decode(raw(line))
+    record = decode.decode(raw(line))
     assert isinstance(record, r.QuietRecord | r.SystemNotice)
     assert (record.session_id, record.uuid) == (line["session_id"], line["uuid"])
 
@@ -157,7 +157,7 @@ ERRORS = ["authentication_failed", "billing_error", "rate_limit", "invalid_reque
 @pytest.mark.parametrize("error", [*ERRORS, "of_tomorrow", None])
 def test_the_error_of_an_answer_is_kept_as_it_is(error: str | None) -> None:
     line = {"type": "assistant", "message": MESSAGE, **NAMES, **({"error": error} if error else {})}
-    record = decoding.decode(raw(line))
+    record = decode.decode(raw(line))
     assert isinstance(record, r.AssistantRecord) and record.error == error
 
 
@@ -171,7 +171,7 @@ def test_a_user_record_has_its_optional_fields() -> None:
         "uuid": "u",
         "isSynthetic": True,
     }
-    record = decoding.decode(raw(line))
+    record = decode.decode(raw(line))
     assert isinstance(record, r.UserRecord)
     assert (record.parent_tool_use_id, record.session_id, record.uuid, record.isSynthetic) == (
         "toolu_1",
@@ -184,8 +184,8 @@ def test_a_user_record_has_its_optional_fields() -> None:
 
 @pytest.mark.rules("S004-074", "S004-075", "S004-076")
 def test_init_is_read_with_and_without_its_optional_lists() -> None:
-    bare = decoding.decode(raw({"type": "system", "subtype": "init", "session_id": "s", "cwd": "/srv"}))
-    full = decoding.decode(
+    bare = decode.decode(raw({"type": "system", "subtype": "init", "session_id": "s", "cwd": "/srv"}))
+    full = decode.decode(
         raw(
             {
                 "type": "system",
@@ -202,8 +202,8 @@ def test_init_is_read_with_and_without_its_optional_lists() -> None:
 
 
 def test_both_spellings_of_a_tools_result_are_read() -> None:
-    wire = decoding.decode(raw({"type": "user", "message": {}, "tool_use_result": {"a": 1}}))
-    row = decoding.decode(raw({"type": "user", "message": {}, "toolUseResult": "Error: no"}))
+    wire = decode.decode(raw({"type": "user", "message": {}, "tool_use_result": {"a": 1}}))
+    row = decode.decode(raw({"type": "user", "message": {}, "toolUseResult": "Error: no"}))
     assert isinstance(wire, r.UserRecord) and wire.result == {"a": 1}
     assert isinstance(row, r.UserRecord) and row.result == "Error: no"
 
@@ -222,7 +222,7 @@ WRONG: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("line", WRONG)
 def test_a_known_type_with_other_fields_is_unknown_and_no_error(line: dict[str, Any]) -> None:
-    record = decoding.decode(raw({**line, "uuid": "u-1"}))
+    record = decode.decode(raw({**line, "uuid": "u-1"}))
     assert isinstance(record, r.UnknownRecord)
     assert (record.type, record.uuid) == (line["type"], "u-1")
 
@@ -231,31 +231,31 @@ def test_a_known_type_with_other_fields_is_unknown_and_no_error(line: dict[str, 
     "line", [b"", b"{", b"nonsense", b"[1]", b"7", b'"text"', b"null", b'{"a":}', b"\xff\xfe", b"[" * 100_000]
 )
 def test_what_is_no_object_is_garbage(line: bytes) -> None:
-    assert isinstance(decoding.decode(line), r.InvalidRecord)
+    assert isinstance(decode.decode(line), r.InvalidRecord)
 
 
 @pytest.mark.parametrize("line", [b"{}", b'{"type":null}', b'{"type":3,"uuid":4}', b'{"subtype":7}'])
 def test_an_object_without_a_type_is_unknown(line: bytes) -> None:
-    assert decoding.decode(line) == r.UnknownRecord()
+    assert decode.decode(line) == r.UnknownRecord()
 
 
 def test_half_an_emoji_does_not_cost_the_record() -> None:
     line = rb'{"type":"user","message":{"content":"cut \ud83d, whole \ud83d\ude00, \\ud83d, low \udc00"},"uuid":"u"}'
-    record = decoding.decode(line)
+    record = decode.decode(line)
     assert isinstance(record, r.UserRecord)
     assert record.message.content == "cut \ufffd, whole \U0001f600, \\ud83d, low \ufffd"
-    assert decoding.decode_object(line)["uuid"] == "u"
+    assert decode.decode_object(line)["uuid"] == "u"
 
 
 def test_stray_bytes_do_not_cost_the_record() -> None:
-    record = decoding.decode(b'{"type":"system","subtype":"informational","content":"a\xffb"}')
+    record = decode.decode(b'{"type":"system","subtype":"informational","content":"a\xffb"}')
     assert isinstance(record, r.SystemNotice)
     assert record.content == "a\ufffdb"
 
 
 @given(st.binary(max_size=200))
 def test_no_bytes_make_the_decoder_raise(line: bytes) -> None:
-    decoding.decode(line)
+    decode.decode(line)
     decode_row(line)
 
 
@@ -270,13 +270,13 @@ TYPES = st.sampled_from([line["type"] for line, _ in LINES])
 
 @given(TYPES, st.dictionaries(KEYS, VALUES, max_size=5))
 def test_no_fields_make_the_decoder_raise(kind: str, fields: dict[str, Any]) -> None:
-    assert not isinstance(decoding.decode(json.dumps({**fields, "type": kind}).encode()), r.InvalidRecord)
+    assert not isinstance(decode.decode(json.dumps({**fields, "type": kind}).encode()), r.InvalidRecord)
 
 
 @given(st.dictionaries(st.text(min_size=1).filter(lambda key: not key.isascii()), VALUES, max_size=3))
 def test_unknown_fields_change_nothing(fields: dict[str, Any]) -> None:
     for line, _ in LINES:
-        assert decoding.decode(json.dumps({**fields, **line}).encode()) == decoding.decode(raw(line))
+        assert decode.decode(json.dumps({**fields, **line}).encode()) == decode.decode(raw(line))
 
 
 def test_rows_of_a_transcript_are_conversation_only_with_a_uuid() -> None:
@@ -296,7 +296,7 @@ def test_every_record_of_the_recorded_traffic_is_known() -> None:
         for given_ in inputs(case)
         for kind, message in given_.items()
         if kind in ("agent", "transcript")
-        if isinstance(decoding.decode(raw(message)), r.UnknownRecord | r.InvalidRecord)
+        if isinstance(decode.decode(raw(message)), r.UnknownRecord | r.InvalidRecord)
     }
     assert odd == set()
 

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from auth.memory import Dice, MemoryDocuments
-from fairlead.agents.claude.hooks import Handler, HookEndpoint, HookServer
+from fairlead.agents.claude.tui.hook_server import Handler, HookEndpoint, HookServer
 from fairlead.auth.credentials import Credentials
 from fairlead.model.ids import SessionId
 from fairlead.model.routes import ClientProtocol
 from fairlead.server.app import App, AppConfig
-from fairlead.server.binding import Binding, house_of, open_sockets
+from fairlead.server.listeners import Binding, house_of, open_sockets
 from fairlead.server.runner import ServerRunner
 from fairlead.system.clock import Clock, SystemClock
 from patience import PATIENCE

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from fairlead.agents.claude.agent import ClaudeAgent
+from fairlead.agents.claude.stdio.driver import ClaudeAgent
 from fairlead.model.agents import Exit, Launch, PermissionRequest, ProcessInfo, Record, ToolCheck
 from fairlead.model.commands import Settings
 from fairlead.model.errors import AgentNotRunning

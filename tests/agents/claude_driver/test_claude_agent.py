@@ -7,9 +7,9 @@ import msgspec
 import pytest
 
 from agents.claude_driver.puppet import MCP_TOOL, NEW, OLD, SESSION, Rig, answers, asks, can_use, hook, success
-from fairlead.agents.claude import serving
-from fairlead.agents.claude.lines import RECORD_LIMIT
-from fairlead.agents.claude.sending import user_line
+from fairlead.agents.claude.stdio import control_requests
+from fairlead.agents.claude.wire.encode import user_line
+from fairlead.agents.claude.wire.framing import RECORD_LIMIT
 from fairlead.model.agents import Decision, Exit, Launch, PermissionRequest, Record, ToolCheck
 from fairlead.model.commands import Settings
 from fairlead.model.errors import (
@@ -253,7 +253,7 @@ async def test_an_agent_that_is_ended_is_first_refused_what_it_waits_for(
     assert rig.link.answers_of("r1") == []
     assert await stopping == Exit(code=0)
     # What was begun for it never ends by itself: the end is told all the same.
-    await rig.clock.advance(serving.CLOSING_SECONDS + 1)
+    await rig.clock.advance(control_requests.CLOSING_SECONDS + 1)
     await rig.sink.until(lambda: rig.sink.all("exited"))
     await settled()
 

@@ -10,17 +10,17 @@ import pytest
 
 from agents.claude_driver.puppet import MemorySink, can_use, success
 from agents.links.socketless import Agent
-from fairlead.agents.claude.agent import ClaudeAgent
-from fairlead.agents.claude.dialin import (
+from fairlead.agents.claude.dialin.link import (
     HYBRID_SECONDS,
     KEEP_ALIVE_SECONDS,
     SETTLING_SECONDS,
     ClaudeDialIn,
     Deduplicator,
 )
-from fairlead.agents.claude.interpreter import ClaudeInterpreter
-from fairlead.agents.claude.markers import ConnectionMarker, link_marker
-from fairlead.agents.claude.sending import user_line
+from fairlead.agents.claude.interpreter.interpreter import ClaudeInterpreter
+from fairlead.agents.claude.stdio.driver import ClaudeAgent
+from fairlead.agents.claude.wire.encode import user_line
+from fairlead.agents.claude.wire.markers import ConnectionMarker, link_marker
 from fairlead.agents.links.dialin import DialInLimits, DialInLink
 from fairlead.model import events as ev
 from fairlead.model.agents import Decision, Launch, Record

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.claude_driver.puppet import MemorySink
-from fairlead.agents.claude.follow import (
+from fairlead.agents.claude.transcripts.recovery import (
     QUIET_SECONDS,
     config_folder,
     end,

@@ -13,10 +13,10 @@ import msgspec
 import pytest
 
 from agents.claude_driver.hook_house import SESSION, House, decided, house, tool_use
-from fairlead.agents.claude import hooks
-from fairlead.agents.claude.control import HookAnswer
-from fairlead.agents.claude.hooks import EVENTS, HookEndpoint, HookServer, command, settings_json
-from fairlead.agents.claude.permits import denial
+from fairlead.agents.claude.stdio.tool_hooks import denial
+from fairlead.agents.claude.tui import hook_server
+from fairlead.agents.claude.tui.hook_server import EVENTS, HookEndpoint, HookServer, command, settings_json
+from fairlead.agents.claude.wire.control import HookAnswer
 from fairlead.config import load
 from fairlead.model.errors import NotFound
 from fairlead.model.ids import SessionId
@@ -164,7 +164,7 @@ async def test_a_hook_that_comes_back_is_handled_once(post: HookEndpoint, held: 
     await settled()
     first.cancel()
     await settled()
-    await clock.advance(hooks.GONE_SECONDS - 1)
+    await clock.advance(hook_server.GONE_SECONDS - 1)
     second, third = take(post), take(post)
     await settled()
     await clock.advance(1000)
@@ -188,7 +188,7 @@ async def test_a_hook_that_stays_away_is_given_up(post: HookEndpoint, held: Held
     await settled()
     waiting.cancel()
     await settled()
-    await clock.advance(hooks.GONE_SECONDS)
+    await clock.advance(hook_server.GONE_SECONDS)
     assert held.ended == ["cancelled"]
     assert decided(json.loads(await take(post)))[0] == "deny", "should it come all the same"
     assert len(held.given) == 1
@@ -222,7 +222,7 @@ async def test_without_a_handler_tools_are_denied_and_news_taken(desk: HookServe
 
 
 async def test_too_many_at_once_are_denied(post: HookEndpoint, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hooks, "MOST_OPEN", 2)
+    monkeypatch.setattr(hook_server, "MOST_OPEN", 2)
     waiting = [take(post, str(n)) for n in range(2)]
     await settled()
     assert decided(json.loads(await take(post, "one more")))[0] == "deny"
@@ -233,7 +233,7 @@ async def test_too_many_at_once_are_denied(post: HookEndpoint, monkeypatch: pyte
 async def test_answers_that_are_kept_are_few_in_bytes(
     post: HookEndpoint, held: Held, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hooks, "KEPT_BYTES", 5000)
+    monkeypatch.setattr(hook_server, "KEPT_BYTES", 5000)
     for number in range(20):
         held.answers.put_nowait(denial("x" * 1000))
         await take(post, str(number))
@@ -258,7 +258,7 @@ async def test_with_the_agent_all_that_is_open_ends(
     assert SESSION not in tokens.valid
     assert decided(json.loads(await take(post, "late")))[0] == "deny"
     with pytest.raises(NotFound):
-        await desk._run(None, hooks.RunHook(SESSION, "stop", "k", {}))  # type: ignore[arg-type]  # nobody looks at who
+        await desk._run(None, hook_server.RunHook(SESSION, "stop", "k", {}))  # type: ignore[arg-type]  # nobody looks at who
 
 
 async def test_closing_at_once_leaves_nothing_behind(post: HookEndpoint, held: Held) -> None:
@@ -324,7 +324,7 @@ async def test_a_connection_that_breaks_is_noticed(held: Held, clock: ManualCloc
             await asyncio.wait({asking})
         while not clock.waiting:
             await asyncio.sleep(0.01)
-        await clock.advance(hooks.GONE_SECONDS)
+        await clock.advance(hook_server.GONE_SECONDS)
         assert held.ended == ["cancelled"]
         await post.close("over")
 

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from agents.claude_driver.puppet import MemorySink
-from fairlead.agents.claude.agent import ClaudeAgent
 from fairlead.agents.claude.kind import ClaudeKind, ClaudeSettings
+from fairlead.agents.claude.stdio.driver import ClaudeAgent
 from fairlead.agents.demo.kind import DemoKind
 from fairlead.model.agents import AgentKind, Decision, Launch, ProcessInfo, Record
 from fairlead.model.commands import Settings

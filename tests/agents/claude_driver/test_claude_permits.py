@@ -8,7 +8,7 @@ import pytest
 
 from agents.claude_driver.hook_house import decided, tool_use
 from agents.claude_driver.puppet import NEW, OLD, MemorySink
-from fairlead.agents.claude.permits import HookPermissions
+from fairlead.agents.claude.stdio.tool_hooks import HookPermissions
 from fairlead.model.agents import Decision, PermissionRequest, ToolCheck
 from fairlead.model.errors import Stale
 from fairlead.model.ids import CallId, RequestId

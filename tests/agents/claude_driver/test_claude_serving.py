@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from agents.claude_driver.puppet import MCP_TOOL, OLD, Rig, asks, can_use, hook, success
-from fairlead.agents.claude import serving
+from fairlead.agents.claude.stdio import control_requests
 from fairlead.model.agents import Decision, PermissionRequest, ToolCheck
 from fairlead.model.errors import (
     NotFound,
@@ -264,7 +264,7 @@ async def test_a_cli_that_asks_again_what_the_hook_allowed_is_answered_without_a
 
 
 async def test_what_the_hook_allowed_is_not_remembered_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving, "MOST_OPEN", 2)
+    monkeypatch.setattr(control_requests, "MOST_OPEN", 2)
     rig = await Rig((2, 1, 120)).start()
     rig.sink.verdict = Verdict(Behavior.ALLOW, "fine", by="rule")
     for name in "abc":
@@ -322,7 +322,7 @@ async def test_a_request_that_nobody_knows_is_refused_and_kept() -> None:
 
 
 async def test_an_agent_that_asks_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving, "MOST_OPEN", 3)
+    monkeypatch.setattr(control_requests, "MOST_OPEN", 3)
     rig = await Rig().start()
     rig.link.says(*[can_use(f"r{n}") for n in range(4)], hook("h1"))
     assert (await rig.answer_to("r3"))["subtype"] == "error"

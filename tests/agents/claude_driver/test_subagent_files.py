@@ -7,8 +7,8 @@ from typing import Any
 
 from agents.claude_driver.puppet import MemorySink
 from agents.claude_transcripts.written import Row, Writer, line
-from fairlead.agents.claude.interpreter import ClaudeInterpreter
-from fairlead.agents.claude.sidefiles import LAG_SECONDS, SubagentFiles
+from fairlead.agents.claude.interpreter.interpreter import ClaudeInterpreter
+from fairlead.agents.claude.stdio.subagent_files import LAG_SECONDS, SubagentFiles
 from fairlead.agents.claude.versions import Version
 from fairlead.model import events as ev
 from fairlead.model.agents import Record

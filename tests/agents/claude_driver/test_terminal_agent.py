@@ -10,11 +10,11 @@ import pytest
 
 from agents.claude_driver.fake_tui import FakeTerminals, FakeTui, passing
 from agents.claude_driver.puppet import MemorySink
-from fairlead.agents.claude.hooks import HookServer
-from fairlead.agents.claude.markers import typed_prompt
-from fairlead.agents.claude.stage import TuiLaunch
-from fairlead.agents.claude.terminal import ClaudeTerminal
+from fairlead.agents.claude.tui.driver import ClaudeTerminal
+from fairlead.agents.claude.tui.hook_server import HookServer
+from fairlead.agents.claude.tui.launcher import TuiLaunch
 from fairlead.agents.claude.versions import Version
+from fairlead.agents.claude.wire.markers import typed_prompt
 from fairlead.model.agents import Decision, Exit, Launch, Record
 from fairlead.model.commands import Settings
 from fairlead.model.errors import AgentNotRunning, AgentRefused, BadRequest, Conflict

@@ -14,9 +14,9 @@ import pytest
 from agents.claude_driver.fake_tui import FakeTerminals, FakeTui, passing
 from agents.claude_driver.puppet import MemorySink
 from agents.claude_driver.test_terminal_agent import SESSION, Tokens
-from fairlead.agents.claude.follow import transcript_path
 from fairlead.agents.claude.kind import ClaudeKind, ClaudeSettings
-from fairlead.agents.claude.terminal import ClaudeTerminal
+from fairlead.agents.claude.transcripts.recovery import transcript_path
+from fairlead.agents.claude.tui.driver import ClaudeTerminal
 from fairlead.model.agents import Agent, Exit, Launch, ProcessInfo
 from fairlead.model.commands import Settings
 from fairlead.model.content import TextBlock

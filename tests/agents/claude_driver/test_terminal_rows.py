@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.claude_driver.fake_tui import FakeTui, passing
-from fairlead.agents.claude.order import LastWords, RowOrdering
-from fairlead.agents.claude.rows import TranscriptTail
+from fairlead.agents.claude.transcripts.ordering import LastWords, RowOrdering
+from fairlead.agents.claude.tui.transcript_tail import TranscriptTail
 from fairlead.model.agents import Record
 from fairlead.model.ids import SessionId
 from fairlead.testing.clock import ManualClock

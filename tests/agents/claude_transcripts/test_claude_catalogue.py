@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from agents.claude_transcripts.written import OTHER, SESSION, Home, Writer, conversation, lines
-from fairlead.agents.claude import catalogue
-from fairlead.agents.claude.scan import HEAD, TAIL
-from fairlead.agents.claude.transcripts import ClaudeTranscripts, default_homes
+from fairlead.agents.claude.transcripts import index
+from fairlead.agents.claude.transcripts.source import ClaudeTranscripts, default_homes
+from fairlead.agents.claude.transcripts.summary import HEAD, TAIL
 from fairlead.model.ids import SessionId
 from fairlead.model.transcripts import FileMark, FoundTranscript, TranscriptGone, TranscriptProblem
 from fairlead.testing.clock import ManualClock
@@ -47,7 +47,7 @@ async def test_what_is_known_is_not_opened_and_what_is_gone_is_told(home: Home) 
     path = home.write(conversation())
     (found,) = await scanned(home)
     assert isinstance(found, FoundTranscript)
-    assert found.mark == catalogue.mark_of(path)
+    assert found.mark == index.mark_of(path)
     assert await scanned(home, {SESSION: found.mark}) == []
     assert await scanned(home, {SESSION: found.mark, OTHER: found.mark}) == [TranscriptGone(SessionId(OTHER))]
     home.write([Writer().text("more")])
@@ -106,7 +106,7 @@ def test_the_bytes_read_do_not_depend_on_the_size(home: Home, monkeypatch: pytes
         return found
 
     monkeypatch.setattr("os.pread", counted)
-    found = catalogue.look(path)
+    found = index.look(path)
     assert isinstance(found, FoundTranscript)
     assert (found.first_prompt, found.useful) == ("first", True)
     assert path.stat().st_size > 9_000_000
@@ -116,15 +116,15 @@ def test_the_bytes_read_do_not_depend_on_the_size(home: Home, monkeypatch: pytes
 def test_a_named_file_gets_its_id_from_its_rows(tmp_path: Path) -> None:
     saved = tmp_path / "saved.jsonl"
     saved.write_bytes(lines(conversation()))
-    found = catalogue.look(saved)
+    found = index.look(saved)
     assert isinstance(found, FoundTranscript)
     assert found.session == SESSION
     saved.write_bytes(lines(conversation(session="../../../etc/passwd")))
-    assert catalogue.look(saved) == TranscriptProblem("bad id", str(saved), detail="../../../etc/passwd")
-    assert isinstance(catalogue.look(tmp_path), TranscriptProblem)
+    assert index.look(saved) == TranscriptProblem("bad id", str(saved), detail="../../../etc/passwd")
+    assert isinstance(index.look(tmp_path), TranscriptProblem)
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
-    assert catalogue.look(fifo) == TranscriptProblem("unreadable", str(fifo), detail="not a file")
+    assert index.look(fifo) == TranscriptProblem("unreadable", str(fifo), detail="not a file")
 
 
 async def test_a_file_that_moved_is_found_again(home: Home) -> None:

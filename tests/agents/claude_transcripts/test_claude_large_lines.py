@@ -10,9 +10,9 @@ import pytest
 
 from agents.claude_transcripts.test_claude_reading import everything, words
 from agents.claude_transcripts.written import SESSION, Home, Writer, line
-from fairlead.agents.claude import rescue, rowfile
-from fairlead.agents.claude.reading import AT_ONCE, SessionReader
-from fairlead.agents.claude.rowfile import FRAGMENT_BYTES
+from fairlead.agents.claude.transcripts import file_reader, repair
+from fairlead.agents.claude.transcripts.file_reader import FRAGMENT_BYTES
+from fairlead.agents.claude.transcripts.reader import AT_ONCE, SessionReader
 from fairlead.model.agents import Record
 from fairlead.model.ids import SessionId
 from fairlead.system.spill import SpillFiles
@@ -55,14 +55,14 @@ def kept_in(found: list[Record], spill: Path) -> bytes:
 
 async def test_the_loop_goes_on_while_a_large_line_is_read(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     went_on = threading.Event()
-    read_line = rescue.read_line
+    read_line = repair.read_line
 
-    def waiting(data: bytes) -> rescue.TranscriptLine:
+    def waiting(data: bytes) -> repair.TranscriptLine:
         if len(data) > AT_ONCE:
             assert went_on.wait(30), "the loop was held"
         return read_line(data)
 
-    monkeypatch.setattr(rowfile, "read_line", waiting)
+    monkeypatch.setattr(file_reader, "read_line", waiting)
     write = Writer()
     path = home.write([write.prompt("x" * (AT_ONCE + 1))])
     following = asyncio.ensure_future(everything(SessionReader(ID, path)))
@@ -78,13 +78,13 @@ async def test_a_large_line_that_comes_in_small_pieces_is_read_beside_the_loop(
 ) -> None:
     """Each piece is small; the line that the last one completes is not."""
     threads: set[int] = set()
-    read_line = rescue.read_line
+    read_line = repair.read_line
 
-    def noting(data: bytes) -> rescue.TranscriptLine:
+    def noting(data: bytes) -> repair.TranscriptLine:
         threads.add(threading.get_ident())
         return read_line(data)
 
-    monkeypatch.setattr(rowfile, "read_line", noting)
+    monkeypatch.setattr(file_reader, "read_line", noting)
     data = line(Writer().prompt("x" * (2 * AT_ONCE)))
     path = home.write(b"")
     reader = SessionReader(ID, path)

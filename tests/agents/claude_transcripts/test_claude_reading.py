@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from agents.claude_transcripts.written import OTHER, SESSION, Home, Row, Writer, line, lines
-from fairlead.agents.claude.lines import LineSplitter
-from fairlead.agents.claude.reading import SessionReader, decode_place
-from fairlead.agents.claude.rowfile import last_rows
+from fairlead.agents.claude.transcripts.file_reader import last_rows
+from fairlead.agents.claude.transcripts.reader import SessionReader, decode_place
+from fairlead.agents.claude.wire.framing import LineSplitter
 from fairlead.model.agents import Record
 from fairlead.model.errors import NotFound
 from fairlead.model.ids import SessionId
@@ -92,7 +92,7 @@ async def test_a_place_goes_on_where_it_was(home: Home) -> None:
 
 
 async def test_batches_are_small_and_each_has_its_own_place(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fairlead.agents.claude.reading.BATCH_ROWS", 7)
+    monkeypatch.setattr("fairlead.agents.claude.transcripts.reader.BATCH_ROWS", 7)
     write = Writer()
     path = home.write([write.prompt(str(number)) for number in range(30)])
     batches = await everything(SessionReader(ID, path))
@@ -252,7 +252,8 @@ async def test_a_line_above_the_limit_is_spilled_and_named(
 ) -> None:
     """As for a line of 100 MB, with smaller numbers."""
     monkeypatch.setattr(
-        "fairlead.agents.claude.rowfile.LineSplitter", lambda spill: LineSplitter(10_000, 1_000, spill=spill)
+        "fairlead.agents.claude.transcripts.file_reader.LineSplitter",
+        lambda spill: LineSplitter(10_000, 1_000, spill=spill),
     )
     write = Writer()
     long = line(write.prompt("x" * 300_000))

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.claude_transcripts.written import Writer, line
-from fairlead.agents.claude.rescue import Fragment, RepairedRow, read_line, row_time
+from fairlead.agents.claude.transcripts.repair import Fragment, RepairedRow, read_line, row_time
 
 WRITE = Writer()
 FIRST = line(WRITE.prompt("first"))[:-1]

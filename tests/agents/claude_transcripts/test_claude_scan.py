@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from agents.claude_transcripts.written import SESSION, Writer, conversation, lines
-from fairlead.agents.claude.scan import HEAD, TAIL, TranscriptSummary, facts, is_typed, prompt_of
+from fairlead.agents.claude.transcripts.summary import HEAD, TAIL, TranscriptSummary, facts, is_typed, prompt_of
 
 
 def test_a_short_file_tells_everything() -> None:

@@ -12,9 +12,9 @@ import pytest
 from asyncinotify import Inotify
 
 from agents.claude_transcripts.written import OTHER, SESSION, Home, Writer, conversation, lines
-from fairlead.agents.claude import watch as watching
-from fairlead.agents.claude.beside import LegacySubagents
-from fairlead.agents.claude.watch import TranscriptWatcher
+from fairlead.agents.claude.transcripts import watcher as watching
+from fairlead.agents.claude.transcripts.legacy_subagents import LegacySubagents
+from fairlead.agents.claude.transcripts.watcher import TranscriptWatcher
 from fairlead.model.ids import SessionId
 from fairlead.system.clock import SystemClock
 from fairlead.testing.clock import ManualClock
@@ -219,7 +219,7 @@ async def test_what_the_kernel_dropped_is_looked_for(tmp_path: Path) -> None:
 async def test_where_the_system_has_no_watches_files_are_looked_at(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fairlead.agents.claude.watch.sys.platform", "darwin")
+    monkeypatch.setattr("fairlead.agents.claude.transcripts.watcher.sys.platform", "darwin")
     home = Home(tmp_path)
     home.write(conversation())
     clock = ManualClock()

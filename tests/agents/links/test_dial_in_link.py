@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.links.socketless import Agent, FakeWire
-from fairlead.agents.claude.decoding import decode
-from fairlead.agents.claude.lines import LineSplitter
+from fairlead.agents.claude.wire.decode import decode
+from fairlead.agents.claude.wire.framing import LineSplitter
 from fairlead.agents.links.dialin import UNREAD_BYTES, UNSENT_BYTES, DialInConnection, DialInLimits, DialInLink
-from fairlead.agents.links.dialing import DialInState
+from fairlead.agents.links.dialin_state import DialInState
 from fairlead.agents.links.stdio import WRITE_SECONDS
 from fairlead.model.agents import Exit
 from fairlead.model.errors import AgentMissing, AgentNotRunning, AgentTimeout, Busy

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.agents.links.dialing import TABLE, TAKES, DialInSignal, DialInState, UnconfirmedLines
+from fairlead.agents.links.dialin_state import TABLE, TAKES, DialInSignal, DialInState, UnconfirmedLines
 from fairlead.model.errors import AgentTimeout
 
 

@@ -10,8 +10,9 @@ from websockets.asyncio.client import connect
 
 from clients.mylifedb.house import House, open_house
 from clients.peering import ChatPeer, Frame
-from fairlead.clients.claudecodeui import chat, history_pages
-from fairlead.clients.claudecodeui.history import HistoryProjection
+from fairlead.clients.claudecodeui.chat import conversation
+from fairlead.clients.claudecodeui.chat.history import HistoryProjection
+from fairlead.clients.claudecodeui.rest import history_pages
 from fairlead.model import commands as cmd
 from fairlead.model.ids import SessionId
 from fairlead.model.routes import ClientProtocol
@@ -23,7 +24,7 @@ CHAT = ClientProtocol(
     name="claudecodeui",
     prefix="/claudecodeui",
     routes=history_pages.ROUTES,
-    sockets=(chat.SOCKET,),
+    sockets=(conversation.SOCKET,),
     views=(HistoryProjection(),),
 )
 """The chat alone: the other parts need more of a gateway."""

@@ -8,8 +8,8 @@ from typing import Any
 
 from clients.cognova.telling import SESSION, unframed
 from clients.cognova.telling import Telling as Told
-from fairlead.clients.claudecodeui.chat_frames import FRAMES, ChatEncoder, RenderContext
-from fairlead.clients.claudecodeui.history import HistoryMemory, HistoryReducer, read_memory
+from fairlead.clients.claudecodeui.chat.frames import FRAMES, ChatEncoder, RenderContext
+from fairlead.clients.claudecodeui.chat.history import HistoryMemory, HistoryReducer, read_memory
 from fairlead.model.gateway import Contextual
 from fairlead.model.store import Entry
 from fairlead.model.views import NewRow, ReplaceRow

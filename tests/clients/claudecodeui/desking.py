@@ -27,7 +27,7 @@ from fairlead.terminals import (
     UserShells,
     shell_environment,
 )
-from fairlead.terminals.terminal import PtySession
+from fairlead.terminals.pty_session import PtySession
 from fairlead.testing.claudecodeui_shell_client import ClaudeCodeUiShellClient
 from server.fakes import FakeGateway, Served, serving
 from terminals.on_socket import OnSocket

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.clients.claudecodeui.attachments import content, fields, named, shown
-from fairlead.clients.claudecodeui.chat_messages import ChatError, SendMessage, read
+from fairlead.clients.claudecodeui.chat.attachments import content, fields, named, shown
+from fairlead.clients.claudecodeui.chat.messages import ChatError, SendMessage, read
 from fairlead.model.content import ImageBlock, OtherBlock, TextBlock
 from fairlead.model.uploads import BLOCK_BYTES, IMAGE_BYTES, PDF_BYTES, TEXT_BYTES, StoredUploads, Upload, block_of, own
 

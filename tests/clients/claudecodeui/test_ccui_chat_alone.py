@@ -13,15 +13,15 @@ import pytest
 import fairlead
 from clients.cognova.telling import unframed
 from fairlead.clients.claudecodeui import PROTOCOL
-from fairlead.clients.claudecodeui.chat import ChatConversation
-from fairlead.clients.claudecodeui.chat_frames import frame
-from fairlead.clients.claudecodeui.history import NAME, HistoryMemory
+from fairlead.clients.claudecodeui.chat.conversation import ChatConversation
+from fairlead.clients.claudecodeui.chat.frames import frame
+from fairlead.clients.claudecodeui.chat.history import NAME, HistoryMemory
 from fairlead.model import commands as cmd
 from fairlead.model import events as ev
 from fairlead.model import queries as q
 from fairlead.model.auth import Identity
+from fairlead.model.broadcast import JoinChannel
 from fairlead.model.errors import AgentNotRunning, Busy, FairleadError, NotFound, Unavailable
-from fairlead.model.halls import JoinChannel
 from fairlead.model.ids import CallId, EventId, MessageId, RequestId, SessionId
 from fairlead.model.requests import Head
 from fairlead.model.sockets import Do, Handshake, Perform, Subscribe, Write

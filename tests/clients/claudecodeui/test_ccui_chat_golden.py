@@ -13,7 +13,7 @@ from agents.claude.golden_claude import inputs
 from clients.claudecodeui.ccui_chatting import said
 from clients.claudecodeui.ccui_telling import Frame, Telling, shown
 from clients.cognova.telling import SESSION
-from fairlead.clients.claudecodeui.chat_frames import FRAMES
+from fairlead.clients.claudecodeui.chat.frames import FRAMES
 
 CASES = Path(__file__).parents[2] / "golden" / "claudecodeui"
 NAMES = sorted(path.name for path in CASES.iterdir())

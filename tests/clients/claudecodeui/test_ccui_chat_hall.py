@@ -7,16 +7,16 @@ import pytest
 
 from clients.claudecodeui.ccui_chatting import ChatHouse
 from clients.cognova.chatting import stream
-from fairlead.clients.claudecodeui.chat_hall import CODEC, HALL, loading
-from fairlead.clients.claudecodeui.places import project_id
+from fairlead.clients.claudecodeui.chat.session_list import CODEC, HALL, loading
+from fairlead.clients.claudecodeui.rest.project_fields import project_id
 from fairlead.model import commands as cmd
 from fairlead.model.agents import Exit
 from fairlead.model.auth import Identity
-from fairlead.model.halls import Broadcast, JoinChannel
+from fairlead.model.broadcast import Broadcast, JoinChannel
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Summary
-from fairlead.sessions.halls import OWED, Broadcasts
-from fairlead.sessions.news import SessionChanges
+from fairlead.sessions.fanout.broadcast import OWED, Broadcasts
+from fairlead.sessions.fanout.session_changes import SessionChanges
 from fairlead.testing.clock import ManualClock
 from laws.test_ccui_law import KINDS
 from patience import PATIENCE

@@ -4,7 +4,7 @@ import pytest
 
 from clients.claudecodeui.ccui_chatting import ChatHouse
 from clients.cognova.chatting import stream
-from fairlead.clients.claudecodeui import history_pages
+from fairlead.clients.claudecodeui.rest import history_pages
 
 
 async def talked(chats: ChatHouse, turns: int = 3) -> str:

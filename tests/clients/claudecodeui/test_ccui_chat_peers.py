@@ -8,7 +8,7 @@ import pytest
 
 from clients.claudecodeui.ccui_chatting import ChatHouse, chat_house
 from clients.cognova.chatting import stream
-from fairlead.clients.claudecodeui.chat_frames import FRAMES
+from fairlead.clients.claudecodeui.chat.frames import FRAMES
 from fairlead.model.ids import SessionId
 from fairlead.testing.claudecodeui_client import ClaudeCodeUiClient
 from sessions.rig import SESSION, Rig, SaidAgent

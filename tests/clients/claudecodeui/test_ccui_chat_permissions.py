@@ -8,7 +8,7 @@ from clients.claudecodeui.ccui_chatting import ChatHouse, Peer
 from fairlead.model import commands as cmd
 from fairlead.model.agents import Decision
 from fairlead.model.ids import SessionId
-from fairlead.sessions.asking import MOST_BROUGHT
+from fairlead.sessions.permissions.requests import MOST_BROUGHT
 from sessions.rig import BOB, SaidAgent
 
 

@@ -11,8 +11,8 @@ import pytest
 from clients.claudecodeui.ccui_chatting import peer_at
 from clients.claudecodeui.ccui_script import history
 from clients.mylifedb.test_mylifedb_transcripts import SESSION, Home, gateway, row
-from fairlead.clients.claudecodeui.chat import ChatConversation
-from fairlead.clients.claudecodeui.history_pages import messages
+from fairlead.clients.claudecodeui.chat.conversation import ChatConversation
+from fairlead.clients.claudecodeui.rest.history_pages import messages
 from fairlead.model import events as ev
 from fairlead.model import queries as q
 from fairlead.model.auth import Identity
@@ -117,7 +117,7 @@ def test_who_subscribes_while_a_file_is_read_is_not_told_its_past_as_if_it_happe
 async def test_a_page_that_was_glanced_at_is_the_page_of_the_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fairlead.sessions.transcripts.AT_ONCE_BYTES", 0)
+    monkeypatch.setattr("fairlead.sessions.transcripts.importer.AT_ONCE_BYTES", 0)
     home = Home(tmp_path)
     home.write(*(row(number) for number in range(1, 301)))
     async with gateway(home, tmp_path, listed="/all") as served:

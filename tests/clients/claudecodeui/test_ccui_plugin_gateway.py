@@ -17,7 +17,7 @@ from clients.claudecodeui.ccui_signing import Signed, frames_until, signed_gatew
 from fairlead.model.requests import ServiceCall
 from fairlead.model.routes import ClientProtocol
 from fairlead.model.sockets import CloseSocket, Do, Handshake, Perform, SocketRoute
-from fairlead.server.protocols import discover
+from fairlead.server.discovery import discover
 from patience import PATIENCE
 from plugins.plugging import BOARD
 from server.fakes import serving

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from clients.claudecodeui.ccui_signing import Signed
-from fairlead.clients.claudecodeui.places import project_id
+from fairlead.clients.claudecodeui.rest.project_fields import project_id
 
 pytestmark = [pytest.mark.usefixtures("cheap_passwords"), pytest.mark.process]
 

@@ -23,9 +23,9 @@ from fairlead.model.ids import EventId, MessageId, SessionId
 from fairlead.model.queries import EventPage, PreviewTranscript, SessionView, TranscriptPreview, WaitLoaded
 from fairlead.model.requests import Head, Response, parse_query
 from fairlead.model.routes import Request
+from fairlead.model.session_choices import SessionChoices
 from fairlead.model.store import SessionPage, Summary
-from fairlead.model.surroundings import SessionChoices
-from fairlead.server.table import RouteTable
+from fairlead.server.route_table import RouteTable
 
 FOLDER = Path(__file__).parents[2] / "golden" / "claudecodeui-rest"
 CASES = sorted(FOLDER.glob("*.json"))

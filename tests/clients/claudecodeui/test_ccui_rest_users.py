@@ -17,10 +17,11 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from clients.claudecodeui.ccui_signing import PASSWORD, Signed, frames_until, signed_gateway
 from fairlead.auth.accounts import LIFETIME_S
-from fairlead.auth.attempts import PER_PAIR
-from fairlead.clients.claudecodeui import PROTOCOL, invite
-from fairlead.server.binding import Binding
+from fairlead.auth.login_throttle import PER_PAIR
+from fairlead.clients.claudecodeui import PROTOCOL
+from fairlead.clients.claudecodeui.rest import invite
 from fairlead.server.doors import Door, open_door
+from fairlead.server.listeners import Binding
 from fairlead.server.logging import LineFormatter, Redactor
 from fairlead.system.clock import SystemClock
 from fairlead.wiring import invitations_page

@@ -16,9 +16,9 @@ from fairlead.model.auth import Identity
 from fairlead.model.terminals import OpenLauncher, TerminalOutput
 from fairlead.system.proctable import is_alive
 from fairlead.terminals import TerminalRegistry
-from fairlead.terminals.joining import UNSENT_BYTES
+from fairlead.terminals.attachment import UNSENT_BYTES
+from fairlead.terminals.pty_session import PtySession
 from fairlead.terminals.shells import left_warning
-from fairlead.terminals.terminal import PtySession
 from fairlead.testing.clock import ManualClock
 from patience import PATIENCE
 from server.fakes import until

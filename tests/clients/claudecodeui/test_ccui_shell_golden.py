@@ -32,7 +32,7 @@ from fairlead.model.terminals import (
     TypedKeys,
 )
 from fairlead.server.websocket.frames import split_frames
-from fairlead.terminals.programs import PROVIDERS, Provider, key, resumes, typed, words
+from fairlead.terminals.launcher.programs import PROVIDERS, Provider, key, resumes, typed, words
 from fairlead.wiring import providers
 
 CASES = Path(__file__).parents[2] / "golden" / "claudecodeui-shell"

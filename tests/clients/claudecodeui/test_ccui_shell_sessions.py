@@ -14,7 +14,7 @@ from fairlead.model.errors import AgentMissing, AgentNotRunning, BadRequest, Bus
 from fairlead.model.terminals import session_terminal
 from fairlead.system.clock import SystemClock
 from fairlead.terminals import ProgramLauncher, ShellSettings, UserShells
-from fairlead.terminals.desks import LINKS
+from fairlead.terminals.launcher.service import LINKS
 from server.fakes import OTHER, SESSION, until
 
 pytestmark = pytest.mark.process

@@ -15,14 +15,14 @@ from fairlead.auth.actions import CredentialActions
 from fairlead.auth.credentials import Credentials
 from fairlead.clients.cognova import PROTOCOL
 from fairlead.model.ids import SessionId
-from fairlead.model.news import What
 from fairlead.model.requests import ServiceCall
-from fairlead.notices import HttpClient, NotificationService
+from fairlead.model.session_changes import What
+from fairlead.notifications import HttpClient, NotificationService
 from fairlead.server.app import App, AppConfig
-from fairlead.server.binding import Binding, house_of, open_sockets
+from fairlead.server.dispatch import Performer
 from fairlead.server.limits import ServerLimits
+from fairlead.server.listeners import Binding, house_of, open_sockets
 from fairlead.server.runner import ServerRunner
-from fairlead.server.steps import Performer
 from fairlead.system.clock import SystemClock
 from patience import PATIENCE
 from sessions.rig import Rig

@@ -11,7 +11,7 @@ from typing import Any, Self
 import msgspec
 
 from agents.claude.golden_claude import Input, feed
-from fairlead.agents.claude.interpreter import ClaudeInterpreter
+from fairlead.agents.claude.interpreter.interpreter import ClaudeInterpreter
 from fairlead.clients.cognova.chat_frames import FRAMES, VARIANT
 from fairlead.clients.cognova.history import MessageCount, MessageReducer, MessageRenderer, read_counted
 from fairlead.model import events as ev

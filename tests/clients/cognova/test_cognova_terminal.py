@@ -18,8 +18,8 @@ from clients.cognova.shelling import ShellClient, ShellHouse, open_shell_house
 from fairlead.clients.cognova.terminal import MESSAGE_LIMIT
 from fairlead.model.terminals import Size
 from fairlead.system.proctable import is_alive
+from fairlead.terminals.pty_session import MOST
 from fairlead.terminals.shells import warning
-from fairlead.terminals.terminal import MOST
 from fairlead.testing.clock import ManualClock
 from patience import PATIENCE
 from server.fakes import until

@@ -7,7 +7,7 @@ import pytest
 
 from agents.claude.golden_claude import cases, feed, inputs, raw
 from clients.native.dialogue import frames
-from fairlead.agents.claude.interpreter import ClaudeInterpreter
+from fairlead.agents.claude.interpreter.interpreter import ClaudeInterpreter
 from fairlead.clients.direct.view import DirectEncoder, DirectReducer, joining
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Entry, Origin

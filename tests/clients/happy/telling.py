@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from agents.claude.golden_claude import Input, feed
-from fairlead.agents.claude.interpreter import ClaudeInterpreter
+from fairlead.agents.claude.interpreter.interpreter import ClaudeInterpreter
 from fairlead.clients.happy.mapper import HappyReducer
 from fairlead.model import events as ev
 from fairlead.model.ids import SessionId

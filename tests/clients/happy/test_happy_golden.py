@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from clients.happy.telling import Told, assert_balanced, bare, kinds
-from fairlead.agents.claude.interpreter import ClaudeInterpreter
+from fairlead.agents.claude.interpreter.interpreter import ClaudeInterpreter
 from fairlead.clients.happy.mapper import HappyReducer
 
 CASES = Path(__file__).parents[2] / "golden" / "happy"

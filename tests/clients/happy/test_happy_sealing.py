@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from nacl.secret import SecretBox
 
+from fairlead.clients.happy.encryption import derive, seal, seal_file, unseal
 from fairlead.clients.happy.messages import EncryptedEncoder
-from fairlead.clients.happy.sealing import derive, seal, seal_file, unseal
 from fairlead.model.errors import BadRequest
 from fairlead.model.keys import SessionKey
 

@@ -17,14 +17,14 @@ from fairlead.clients.mylifedb import PROTOCOL
 from fairlead.model.requests import ServiceCall
 from fairlead.model.routes import ClientProtocol
 from fairlead.server.app import App, AppConfig
-from fairlead.server.binding import Binding, house_of, open_sockets
+from fairlead.server.dispatch import Performer
 from fairlead.server.limits import ServerLimits
+from fairlead.server.listeners import Binding, house_of, open_sockets
 from fairlead.server.runner import ServerRunner
-from fairlead.server.steps import Performer
-from fairlead.sessions.feed import Subscription
-from fairlead.sessions.halls import Broadcasts
-from fairlead.sessions.news import SessionChanges
-from fairlead.sessions.shown import ReadState
+from fairlead.sessions.fanout.broadcast import Broadcasts
+from fairlead.sessions.fanout.hub import Subscription
+from fairlead.sessions.fanout.session_changes import SessionChanges
+from fairlead.sessions.read_state import ReadState
 from fairlead.system.clock import SystemClock
 from fairlead.testing.mylifedb_client import MyLifeDbClient
 from patience import PATIENCE

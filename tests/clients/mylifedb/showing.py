@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 
 from agents.claude.golden_claude import Input, feed, raw
-from fairlead.agents.claude.interpreter import ClaudeInterpreter
-from fairlead.agents.claude.markers import interrupt_marker
+from fairlead.agents.claude.interpreter.interpreter import ClaudeInterpreter
+from fairlead.agents.claude.wire.markers import interrupt_marker
 from fairlead.clients.mylifedb.fold import MyLifeDbProjection, MyLifeDbReducer
 from fairlead.clients.mylifedb.variants import MyLifeDbEncoder
 from fairlead.model import events as ev

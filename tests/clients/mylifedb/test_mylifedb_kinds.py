@@ -16,9 +16,9 @@ from fairlead.clients.mylifedb import PROTOCOL
 from fairlead.clients.mylifedb.kinds import FIRST, Version, had, kinds_of, read_version
 from fairlead.clients.mylifedb.variants import MyLifeDbEncoder
 from fairlead.model.errors import BadRequest
-from fairlead.server.binding import Binding
 from fairlead.server.doors import Door, check_doors
 from fairlead.server.errors import BadServerSetting
+from fairlead.server.listeners import Binding
 from sessions.rig import SESSION
 
 GOLDEN = Path(__file__).parents[2] / "golden"

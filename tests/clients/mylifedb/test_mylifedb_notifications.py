@@ -15,8 +15,8 @@ from fairlead.model import commands as cmd
 from fairlead.model.agents import Exit
 from fairlead.model.auth import Identity
 from fairlead.model.ids import SessionId
-from fairlead.model.news import SessionChangeNotice
-from fairlead.sessions.news import SessionChanges
+from fairlead.model.session_changes import SessionChangeNotice
+from fairlead.sessions.fanout.session_changes import SessionChanges
 from fairlead.testing.clock import ManualClock
 from patience import PATIENCE
 from sessions.rig import SESSION

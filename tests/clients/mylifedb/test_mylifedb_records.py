@@ -17,7 +17,7 @@ from fairlead.clients.mylifedb.fold import MyLifeDbProjection
 from fairlead.clients.mylifedb.pages import PAGE_BYTES, PAGE_ROWS, Pages
 from fairlead.clients.mylifedb.records import completed
 from fairlead.clients.mylifedb.streaming import StreamState
-from fairlead.clients.mylifedb.strip import stripped
+from fairlead.clients.mylifedb.strip_payloads import stripped
 from fairlead.clients.mylifedb.variants import MyLifeDbEncoder
 from fairlead.model.store import Entry, Origin
 from fairlead.model.views import NewRow

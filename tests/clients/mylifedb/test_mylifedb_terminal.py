@@ -18,7 +18,7 @@ from fairlead.model.terminals import Program, Size, session_terminal
 from fairlead.system.clock import SystemClock
 from fairlead.system.process import StopTimeouts
 from fairlead.terminals import TerminalActions, TerminalRegistry
-from fairlead.terminals.emulator import Emulator
+from fairlead.terminals.screen.emulator import Emulator
 from patience import PATIENCE
 from sessions.rig import SESSION
 

@@ -13,7 +13,7 @@ import pytest
 from websockets.asyncio.client import connect
 
 from clients.mylifedb.house import Frame, Tab
-from fairlead.agents.claude.rowfile import TranscriptFile
+from fairlead.agents.claude.transcripts.file_reader import TranscriptFile
 from fairlead.config import Config
 from fairlead.testing.mylifedb_client import MyLifeDbClient
 from fairlead.wiring import GatewayInfo, running
@@ -169,7 +169,7 @@ async def test_a_thousand_records_open_with_their_last_pages(
     home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
 ) -> None:
     """Also of a file that is still being read: pages are counted when it has been."""
-    monkeypatch.setattr("fairlead.sessions.transcripts.AT_ONCE_BYTES", at_once)
+    monkeypatch.setattr("fairlead.sessions.transcripts.importer.AT_ONCE_BYTES", at_once)
     home.write(*(row(number) for number in range(1, 1301)))
     async with gateway(home, tmp_path, listed="/all") as served:
         async with tab(served, "?pages=1") as seat:

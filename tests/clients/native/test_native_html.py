@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.clients.native.html import HELD_AT_MOST, HtmlRenderer
-from fairlead.clients.native.page import POLICY, words
+from fairlead.clients.native.html_parts import POLICY, words
 from fairlead.model import events as ev
 from fairlead.model.content import ImageBlock, OtherBlock, TextBlock
 from fairlead.model.ids import CallId, EventId, MessageId, RequestId, SessionId, SubagentId

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from openapi_spec_validator import validate
 
-from fairlead.auth.devices import BadCode
+from fairlead.auth.login_codes import BadCode
 from fairlead.clients.native import PROTOCOL, ROUTES
 from fairlead.clients.native.decode import KINDS
 from fairlead.clients.native.openapi import document
@@ -86,7 +86,7 @@ def codes(root: type[FairleadError]) -> dict[str, int]:
 _MODULES = {
     "fairlead.model.errors",
     "fairlead.clients.native.errors",
-    "fairlead.auth.devices",
+    "fairlead.auth.login_codes",
     "fairlead.model.notices",
 }
 _GATE = {

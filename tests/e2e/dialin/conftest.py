@@ -7,7 +7,7 @@ import pytest
 
 from e2e.desk import Desk, at_desk, settings
 from e2e.relay import Relay
-from fairlead.server import binding
+from fairlead.server import listeners
 
 SENT = {
     "user",
@@ -24,7 +24,7 @@ SENT = {
 async def relay(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Relay]:
     """Between the CLI and the gateway."""
     async with Relay() as between:
-        real = binding.urls
+        real = listeners.urls
         monkeypatch.setattr("fairlead.wiring.urls", lambda *where: between.aim(real(*where)))
         yield between
         assert {line["type"] for line in between.lines()} <= SENT

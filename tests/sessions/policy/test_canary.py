@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from fairlead.model.policy import Behavior, PermissionMode
-from fairlead.sessions import disk
-from fairlead.sessions.policy import Fences
+from fairlead.sessions.permissions import disk
+from fairlead.sessions.permissions.policy import Fences
 from sessions.policy.canary import RULES, Case, World, build, corpus
 from sessions.policy.place import judge
 

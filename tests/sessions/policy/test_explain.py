@@ -6,9 +6,9 @@ import pytest
 
 from fairlead.model.policy import Behavior, parse_rule
 from fairlead.model.queries import CommandPart
-from fairlead.sessions.policy import ToolCall
-from fairlead.sessions.policy.explain import change, considered, lay_out, suggested
-from fairlead.sessions.policy.scope import covers
+from fairlead.sessions.permissions.policy import ToolCall
+from fairlead.sessions.permissions.policy.describe_rule import covers
+from fairlead.sessions.permissions.policy.explain import change, considered, lay_out, suggested
 from sessions.policy.place import judge, judge_line, place
 
 FILE = "/srv/project/a.py"

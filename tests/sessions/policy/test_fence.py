@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from fairlead.model.policy import Behavior, PermissionMode
-from fairlead.sessions.policy import Fences
-from fairlead.sessions.policy.fence import is_gateway_host
+from fairlead.sessions.permissions.policy import Fences
+from fairlead.sessions.permissions.policy.fence import is_gateway_host
 from sessions.policy.place import DATA, FENCES, judge, judge_line
 
 OPEN: dict[str, Any] = {

@@ -10,7 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.model.policy import Behavior, PermissionMode
-from fairlead.sessions.policy.paths import BadPath, absolute, inside, pattern_covers, readings, static_part, tidy
+from fairlead.sessions.permissions.policy.paths import (
+    BadPath,
+    absolute,
+    inside,
+    pattern_covers,
+    readings,
+    static_part,
+    tidy,
+)
 from sessions.policy.place import judge, judge_line
 
 
@@ -160,7 +168,7 @@ class TestRealLinks:
         assert self.read(tree, "src/a", deny=["Read(in/**)"]) is Behavior.DENY
 
     def test_the_fence_follows_links(self, tree: Path) -> None:
-        from fairlead.sessions.policy import Fences
+        from fairlead.sessions.permissions.policy import Fences
 
         fences = Fences((str(tree / "data"),))
         assert self.read(tree, "token", fences=fences, allow=["Read"]) is Behavior.DENY

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from fairlead.model.policy import Behavior, PermissionMode
-from fairlead.sessions import disk
-from fairlead.sessions.policy import ToolCall, decide, suggest
-from fairlead.sessions.policy.expand import ShellDialect, expand
-from fairlead.sessions.policy.options import SAFE
-from fairlead.sessions.policy.protected import is_protected
+from fairlead.sessions.permissions import disk
+from fairlead.sessions.permissions.policy import ToolCall, decide, suggest
+from fairlead.sessions.permissions.policy.protected import is_protected
+from fairlead.sessions.permissions.shell.expansion import ShellDialect, expand
+from fairlead.sessions.permissions.shell.program_options import SAFE
 from sessions.policy.place import DATA, judge, judge_line, place
 
 ALLOW, ASK, DENY = Behavior.ALLOW, Behavior.ASK, Behavior.DENY

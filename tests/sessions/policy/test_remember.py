@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from fairlead.model.errors import BadMode, OutsideRoots
 from fairlead.model.policy import BadRule, Behavior, PermissionMode, Rule, format_rule, parse_rule
-from fairlead.sessions.policy import ModePolicy, RememberedRules, ToolCall, decide, remember, suggest
-from fairlead.sessions.policy.remember import BadUpdate, check_or_narrow, check_rule
-from fairlead.sessions.policy.tools import EDIT_TOOLS
+from fairlead.sessions.permissions.policy import ModePolicy, RememberedRules, ToolCall, decide, remember, suggest
+from fairlead.sessions.permissions.policy.remember import BadUpdate, check_or_narrow, check_rule
+from fairlead.sessions.permissions.policy.tools import EDIT_TOOLS
 from sessions.policy.attacks import ALLOWED, ATTACKS, HONEST
 from sessions.policy.place import DATA, place
 

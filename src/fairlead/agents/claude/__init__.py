@@ -1,1 +1,5 @@
-"""Claude Code. Pure: lines, records, sending, control, pending, versions, transcript, interpreter and its parts."""
+"""Claude Code.
+
+`kind.py` is the agent kind; `wire/` and `interpreter/` are pure; `stdio/`, `dialin/` and `tui/` are the three ways to
+run the CLI; `transcripts/` reads the files that it writes.
+"""

@@ -11,19 +11,19 @@ from typing import Any
 
 import msgspec
 
-from fairlead.agents.claude import follow as following
-from fairlead.agents.claude.agent import ClaudeAgent
-from fairlead.agents.claude.dialin import ClaudeDialIn
-from fairlead.agents.claude.doors import SOCKET, DialInRoutes
-from fairlead.agents.claude.hooks import HookServer
-from fairlead.agents.claude.interpreter import ClaudeInterpreter
+from fairlead.agents.claude.dialin.link import ClaudeDialIn
+from fairlead.agents.claude.dialin.routes import SOCKET, DialInRoutes
+from fairlead.agents.claude.interpreter.interpreter import ClaudeInterpreter
 from fairlead.agents.claude.launch import TOKEN_VARIABLE, arguments, check_sdk_url, environment
-from fairlead.agents.claude.markers import interrupt_marker, typed_prompt
 from fairlead.agents.claude.probe import Installed, VersionProbe, find_executable, ways
-from fairlead.agents.claude.sending import user_line
-from fairlead.agents.claude.stage import TuiLaunch
-from fairlead.agents.claude.terminal import ClaudeTerminal, no_steering
+from fairlead.agents.claude.stdio.driver import ClaudeAgent
+from fairlead.agents.claude.transcripts import recovery as following
+from fairlead.agents.claude.tui.driver import ClaudeTerminal, no_steering
+from fairlead.agents.claude.tui.hook_server import HookServer
+from fairlead.agents.claude.tui.launcher import TuiLaunch
 from fairlead.agents.claude.versions import abilities
+from fairlead.agents.claude.wire.encode import user_line
+from fairlead.agents.claude.wire.markers import interrupt_marker, typed_prompt
 from fairlead.agents.links.dialin import DialInLimits, DialInLink
 from fairlead.agents.links.stdio import StdioLink
 from fairlead.model.agents import (

@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import msgspec
 
-from fairlead.agents.claude.control import HookMatcher, Initialize, OtherRequest
 from fairlead.agents.claude.versions import Version, abilities
+from fairlead.agents.claude.wire.control import HookMatcher, Initialize, OtherRequest
 from fairlead.model.agents import Launch
 from fairlead.model.commands import Settings
 from fairlead.model.errors import BadId, BadMode, BadRequest

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import msgspec
 
-from fairlead.agents.links.dialing import TABLE, TAKES, DialInSignal, DialInState, UnconfirmedLines
+from fairlead.agents.links.dialin_state import TABLE, TAKES, DialInSignal, DialInState, UnconfirmedLines
 from fairlead.agents.links.stdio import WRITE_SECONDS, start_child
 from fairlead.model.agents import Exit
 from fairlead.model.errors import AgentNotRunning, AgentTimeout, Busy

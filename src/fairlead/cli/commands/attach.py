@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
+from fairlead.cli.endpoint import EndpointOptions
 from fairlead.cli.options import Data, Json, NoColor, SessionArg, Token, Url, asynchronously, examples
-from fairlead.cli.place import EndpointOptions
 
 
 def register(app: typer.Typer) -> None:
@@ -32,10 +32,10 @@ def attach(
 
 
 async def _attach(wanted: EndpointOptions, name: str, last: int, *, json: bool, no_color: bool) -> None:
+    from fairlead.cli.chat_loop import ChatLoop, RunOptions
     from fairlead.cli.client import Api, read_line
     from fairlead.cli.output import Printer, console, hint
     from fairlead.cli.render import EventRenderer
-    from fairlead.cli.talk import ChatLoop, RunOptions
     from fairlead.model import events as ev
 
     async with Api(wanted.find) as api:

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
+from fairlead.cli.endpoint import EndpointOptions, read_server_file
 from fairlead.cli.errors import CommandFailed, Missing, UsageError
 from fairlead.cli.options import examples
-from fairlead.cli.place import EndpointOptions, read_server_file
 
 Data = Annotated[str | None, typer.Option("--data", envvar="FAIRLEAD_DATA", metavar="DIR", help="The data folder.")]
 
@@ -32,7 +32,7 @@ def backup(
     from fairlead.cli.output import hint, size
     from fairlead.stores.sqlite.backup import back_up
     from fairlead.stores.sqlite.connections import DATABASE, SPILL, connect
-    from fairlead.stores.sqlite.faults import translated
+    from fairlead.stores.sqlite.errors import translated
     from fairlead.stores.sqlite.spill import Spill
 
     folder = EndpointOptions(data=data).folder()

@@ -35,10 +35,10 @@ def doctor(
         return
     from rich.text import Text
 
-    from fairlead.cli.checks import examine
+    from fairlead.cli.doctor_checks import examine
+    from fairlead.cli.endpoint import EndpointOptions
     from fairlead.cli.output import console
-    from fairlead.cli.place import EndpointOptions
-    from fairlead.cli.plain import clean
+    from fairlead.cli.sanitize import clean
 
     findings = asynchronously(examine(EndpointOptions(url, token, data), config, environment()))
     target = console(no_color=no_color)

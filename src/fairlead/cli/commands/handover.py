@@ -4,9 +4,9 @@ from typing import Annotated, Literal
 
 import typer
 
+from fairlead.cli.endpoint import EndpointOptions
 from fairlead.cli.errors import UsageError
 from fairlead.cli.options import Data, Json, SessionArg, Token, Url, asynchronously, examples
-from fairlead.cli.place import EndpointOptions
 from fairlead.model.commands import Link
 
 
@@ -51,7 +51,7 @@ async def _hand_over(
 ) -> None:
     from fairlead.cli.client import Api
     from fairlead.cli.output import hint, json_line
-    from fairlead.clients.native.bodies import HandOverSession
+    from fairlead.clients.native.schemas import HandOverSession
     from fairlead.model.commands import Reply
 
     async with Api(wanted.find) as api:

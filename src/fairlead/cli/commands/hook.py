@@ -47,7 +47,7 @@ def hook(
 def _settings() -> str:
     import json
 
-    from fairlead.agents.claude.hooks import command
+    from fairlead.agents.claude.tui.hook_server import command
 
     own = {"type": "command", "command": command("session-start"), "timeout": ANNOUNCING_SECONDS}
     return json.dumps({"hooks": {"SessionStart": [{"hooks": [own]}]}}, indent=2)

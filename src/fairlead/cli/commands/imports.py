@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fairlead.cli.endpoint import EndpointOptions
 from fairlead.cli.errors import CliError, CommandFailed, Missing, Unreachable
 from fairlead.cli.options import Data, Json, NoColor, Token, Url, asynchronously, examples
-from fairlead.cli.place import EndpointOptions
 
 if TYPE_CHECKING:
     from fairlead.cli.client import Api

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
+from fairlead.cli.endpoint import EndpointOptions
 from fairlead.cli.options import Data, Json, NoColor, SessionArg, Token, Url, asynchronously, examples
-from fairlead.cli.place import EndpointOptions
 
 
 def register(app: typer.Typer) -> None:

@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
+from fairlead.cli.endpoint import EndpointOptions
 from fairlead.cli.options import Data, Json, NoColor, Token, Url, asynchronously, examples
-from fairlead.cli.place import EndpointOptions
 
 SHOWN = 30
 """Sessions that `ls` shows unless asked for all."""
@@ -36,7 +36,7 @@ def ls(
 async def _ls(wanted: EndpointOptions, words: str, *, everything: bool, json: bool, no_color: bool) -> None:
     from fairlead.cli.client import Api
     from fairlead.cli.output import ago, hint, json_line, table
-    from fairlead.cli.plain import one_line
+    from fairlead.cli.sanitize import one_line
 
     rows: list[list[str]] = []
     more = False
@@ -90,8 +90,8 @@ async def _search(
 
     from fairlead.cli.client import Api
     from fairlead.cli.output import ago, console, hint, json_line
-    from fairlead.cli.plain import clean
-    from fairlead.clients.native.bodies import Hits
+    from fairlead.cli.sanitize import clean
+    from fairlead.clients.native.schemas import Hits
 
     async with Api(wanted.find) as api:
         session = await api.session(name) if name else None

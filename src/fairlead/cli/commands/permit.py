@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
+from fairlead.cli.endpoint import EndpointOptions
 from fairlead.cli.errors import CommandFailed, Interrupted, Missing, UsageError
 from fairlead.cli.options import Data, Json, NoColor, SessionArg, Token, Url, asynchronously, examples
-from fairlead.cli.place import EndpointOptions
 
 if TYPE_CHECKING:
-    from fairlead.cli.asking import Asked
+    from fairlead.cli.approval_prompt import Asked
     from fairlead.cli.client import Api
-    from fairlead.clients.native.bodies import AnswerPermission
+    from fairlead.clients.native.schemas import AnswerPermission
     from fairlead.model.queries import SessionView
 
 
@@ -128,8 +128,8 @@ def _waiting(view: "SessionView", request: str | None) -> "list[Asked]":
 
 
 def _body(event: "Asked", given: PermissionChoice) -> "AnswerPermission":
-    from fairlead.cli.asking import answers_from
-    from fairlead.clients.native.bodies import AnswerPermission
+    from fairlead.cli.approval_prompt import answers_from
+    from fairlead.clients.native.schemas import AnswerPermission
     from fairlead.model import events as ev
 
     if given.deny:
@@ -158,7 +158,7 @@ async def _answer(api: "Api", event: "Asked", body: "AnswerPermission") -> objec
 
 def _ask(event: "Asked", rules: tuple[str, ...]) -> "AnswerPermission":
     """Line by line on the terminal."""
-    from fairlead.cli.asking import Dialog, Edit
+    from fairlead.cli.approval_prompt import Dialog, Edit
     from fairlead.cli.editor import edit
     from fairlead.cli.output import hint
 

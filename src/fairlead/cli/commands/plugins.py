@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fairlead.cli.endpoint import EndpointOptions
 from fairlead.cli.errors import CommandFailed, Missing
 from fairlead.cli.options import Data, Json, NoColor, Token, Url, asynchronously, confirm, examples
-from fairlead.cli.place import EndpointOptions
 
 if TYPE_CHECKING:
     from fairlead.model.plugins import PluginView
@@ -115,7 +115,7 @@ async def _disable(wanted: EndpointOptions, name: str, *, json: bool) -> None:
 
 def _show(view: "PluginView") -> None:
     from fairlead.cli.output import say
-    from fairlead.cli.plain import visible
+    from fairlead.cli.sanitize import visible
 
     say(visible(f"{view.display_name} {view.version}".rstrip()), style="bold")
     if view.description:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
+from fairlead.cli.endpoint import EndpointOptions
 from fairlead.cli.errors import Denied, ExitCode, Unreachable, UsageError
 from fairlead.cli.options import Data, Json, NoColor, Token, Url, absolute, asynchronously, examples
-from fairlead.cli.place import EndpointOptions
 
 if TYPE_CHECKING:
     from fairlead.cli.client import Api
@@ -113,11 +113,11 @@ def readable(data: bytes) -> str:
 
 
 async def _run(wanted: EndpointOptions, job: RunRequest) -> "ev.TurnEnded":
+    from fairlead.cli.chat_loop import ChatLoop, RunOptions
     from fairlead.cli.client import Api
     from fairlead.cli.output import Printer, console, hint
     from fairlead.cli.render import EventRenderer
     from fairlead.cli.rules import accepting
-    from fairlead.cli.talk import ChatLoop, RunOptions
     from fairlead.model import events as ev
     from fairlead.model.ids import MessageId
 
@@ -158,7 +158,7 @@ async def _opened(api: "Api", job: RunRequest) -> "SessionView":
 
 
 async def _created(api: "Api", job: RunRequest) -> "SessionView":
-    from fairlead.clients.native.bodies import CreateSession
+    from fairlead.clients.native.schemas import CreateSession
     from fairlead.model.commands import Reply, Settings
 
     here = os.getcwd() if api.local else ""
@@ -182,7 +182,7 @@ async def _created(api: "Api", job: RunRequest) -> "SessionView":
 async def _send(api: "Api", session: str, text: str, message: "MessageId") -> None:
     """The message has an id of ours: repeating it after a lost connection sends nothing twice."""
     from fairlead.cli.client import ReconnectDelays
-    from fairlead.clients.native.bodies import PostMessage
+    from fairlead.clients.native.schemas import PostMessage
     from fairlead.model.commands import Reply
 
     body, patience = PostMessage(text=text, id=message), ReconnectDelays()

@@ -4,9 +4,9 @@ from typing import Annotated
 
 import typer
 
+from fairlead.cli.endpoint import EndpointOptions
 from fairlead.cli.errors import UsageError
 from fairlead.cli.options import Data, Json, SessionArg, Token, Url, asynchronously, examples
-from fairlead.cli.place import EndpointOptions
 
 
 def register(app: typer.Typer) -> None:
@@ -40,7 +40,7 @@ def send(
 async def _send(wanted: EndpointOptions, name: str, text: str, *, steer: bool, message: str | None, json: bool) -> None:
     from fairlead.cli.client import Api
     from fairlead.cli.output import hint, json_line
-    from fairlead.clients.native.bodies import PostMessage
+    from fairlead.clients.native.schemas import PostMessage
     from fairlead.model.commands import Reply
 
     async with Api(wanted.find) as api:

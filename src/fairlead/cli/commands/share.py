@@ -4,9 +4,9 @@ from typing import Annotated
 
 import typer
 
+from fairlead.cli.endpoint import EndpointOptions
 from fairlead.cli.errors import UsageError
 from fairlead.cli.options import Data, Json, SessionArg, Token, Url, asynchronously, examples
-from fairlead.cli.place import EndpointOptions
 
 
 def register(app: typer.Typer) -> None:
@@ -42,7 +42,7 @@ def share(
 async def _share(wanted: EndpointOptions, name: str, user: str, *, everybody: bool, remove: bool, json: bool) -> None:
     from fairlead.cli.client import Api
     from fairlead.cli.output import hint, json_line
-    from fairlead.clients.native.bodies import ShareSession
+    from fairlead.clients.native.schemas import ShareSession
     from fairlead.model.commands import Reply
 
     async with Api(wanted.find) as api:

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fairlead.cli.endpoint import EndpointOptions
 from fairlead.cli.errors import CliError, CommandFailed, Missing, UsageError
 from fairlead.cli.options import Data, Json, NoColor, Token, Url, asynchronously, examples
-from fairlead.cli.place import EndpointOptions
 
 if TYPE_CHECKING:
     from fairlead.cli.client import Api
     from fairlead.model.store import Summary
-    from fairlead.sessions.archive import ArchiveState
+    from fairlead.sessions.transcripts.archive import ArchiveState
 
 _UNITS = {"h": 3600, "d": 86400, "w": 7 * 86400}
 OVERSIZE = "oversize"
@@ -74,7 +74,7 @@ def measured(folder: Path, top: int) -> tuple[list[tuple[str, int]], list[tuple[
     from contextlib import closing
 
     from fairlead.stores.sqlite.connections import DATABASE, SEARCH, SPILL, connect
-    from fairlead.stores.sqlite.faults import translated
+    from fairlead.stores.sqlite.errors import translated
     from fairlead.stores.uploads import FOLDER as UPLOADS
 
     database = folder / DATABASE
@@ -105,9 +105,9 @@ def archived(folder: Path) -> "ArchiveState":
 
     import msgspec
 
-    from fairlead.sessions.archive import ARCHIVE, ArchiveState
+    from fairlead.sessions.transcripts.archive import ARCHIVE, ArchiveState
     from fairlead.stores.sqlite.connections import DATABASE, connect
-    from fairlead.stores.sqlite.faults import translated
+    from fairlead.stores.sqlite.errors import translated
 
     with translated(folder / DATABASE), closing(connect(folder / DATABASE, read_only=True)) as db:
         kept = db.execute("select value from documents where space = ? and key = ?", (ARCHIVE, ARCHIVE)).fetchone()

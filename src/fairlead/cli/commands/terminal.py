@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
+from fairlead.cli.endpoint import EndpointOptions
 from fairlead.cli.options import Data, SessionArg, Token, Url, asynchronously, examples
-from fairlead.cli.place import EndpointOptions
 
 
 def register(app: typer.Typer) -> None:
@@ -28,7 +28,7 @@ def terminal(
 
 async def _terminal(wanted: EndpointOptions, name: str, *, view: bool) -> None:
     from fairlead.cli.client import Api
-    from fairlead.cli.raw import TtyBridge, join
+    from fairlead.cli.tty_bridge import TtyBridge, join
 
     async with Api(wanted.find) as api:
         session = await api.session(name)

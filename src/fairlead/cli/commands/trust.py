@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
+from fairlead.cli.endpoint import EndpointOptions
 from fairlead.cli.errors import Missing, UsageError
 from fairlead.cli.options import Data, Json, NoColor, Token, Url, absolute, asynchronously, confirm, examples
-from fairlead.cli.place import EndpointOptions
 
 if TYPE_CHECKING:
     from fairlead.model.admin import FolderReport
@@ -50,7 +50,7 @@ async def _trust(
 ) -> None:
     from fairlead.cli.client import Api
     from fairlead.cli.output import hint, json_line, say
-    from fairlead.clients.native.bodies import TrustBody, TrustList, UntrustedBody
+    from fairlead.clients.native.schemas import TrustBody, TrustList, UntrustedBody
     from fairlead.model.admin import FolderReport, TrustedFolder
 
     async with Api(wanted.find) as api:
@@ -81,7 +81,7 @@ async def _trust(
 
 def _show(report: "FolderReport", *, no_color: bool) -> None:
     from fairlead.cli.output import say
-    from fairlead.cli.plain import visible
+    from fairlead.cli.sanitize import visible
 
     def part(title: str, lines: list[str]) -> None:
         say(f"{title}: {'none' if not lines else ''}".rstrip(), style="bold", no_color=no_color)

@@ -5,24 +5,22 @@ Each part declares its routes and sockets; they are joined here, a line each. Ot
 
 from typing import Final
 
-from fairlead.clients.claudecodeui import (
+from fairlead.clients.claudecodeui import plugins, shell, unknown_socket
+from fairlead.clients.claudecodeui.chat import conversation
+from fairlead.clients.claudecodeui.chat.history import HistoryProjection
+from fairlead.clients.claudecodeui.rest import (
     assets,
-    chat,
-    furniture,
+    composer,
     history_pages,
     invite,
-    plugins,
     preferences,
     projects,
     search,
     sessions,
-    shell,
-    unknown,
     users,
     workspace,
 )
-from fairlead.clients.claudecodeui.history import HistoryProjection
-from fairlead.clients.claudecodeui.rest import denied, for_users, socket_for_users
+from fairlead.clients.claudecodeui.rest.responses import denied, for_users, socket_for_users
 from fairlead.model.routes import ClientProtocol
 
 _ROUTES: Final = (
@@ -31,14 +29,14 @@ _ROUTES: Final = (
     *sessions.ROUTES,
     *search.ROUTES,
     *history_pages.ROUTES,
-    *furniture.ROUTES,
+    *composer.ROUTES,
     *preferences.ROUTES,
     *assets.ROUTES,
     *plugins.ROUTES,
     *workspace.ROUTES,
 )
 _SOCKETS: Final = (
-    chat.SOCKET,
+    conversation.SOCKET,
     shell.SOCKET,
     plugins.SOCKET,
 )
@@ -48,7 +46,7 @@ PROTOCOL: Final = ClientProtocol(
     prefix="/claudecodeui",
     routes=tuple(for_users(route) for route in _ROUTES),
     sockets=tuple(socket_for_users(socket) for socket in _SOCKETS),
-    door_sockets=(socket_for_users(unknown.SOCKET),),
+    door_sockets=(socket_for_users(unknown_socket.SOCKET),),
     views=(HistoryProjection(),),
     invitations=invite.PATH,
     refused=denied,

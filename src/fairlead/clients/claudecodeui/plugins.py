@@ -10,8 +10,8 @@ from urllib.parse import unquote_plus
 
 import msgspec
 
-from fairlead.clients.claudecodeui.rest import SMALL, route
-from fairlead.clients.claudecodeui.unknown import RejectSocket
+from fairlead.clients.claudecodeui.rest.responses import SMALL, route
+from fairlead.clients.claudecodeui.unknown_socket import RejectSocket
 from fairlead.model.errors import FairleadError, NotAllowed, NotFound
 from fairlead.model.plugins import (
     CallPlugin,

@@ -7,8 +7,8 @@ Basic on a door, or a token) is all there is, so the answer never expires before
 from typing import Any, Final
 
 from fairlead.clients.cognova.rest import TOKEN_HEADER
-from fairlead.model.moments import moment
 from fairlead.model.routes import Request, Route, Steps, json_response
+from fairlead.model.timestamps import moment
 
 
 def session(request: Request) -> Steps:

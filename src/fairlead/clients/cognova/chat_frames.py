@@ -11,10 +11,10 @@ import msgspec
 
 from fairlead.clients.cognova.results import result_text
 from fairlead.model import events as ev
+from fairlead.model.delta_progress import DeltaProgress, streamed
 from fairlead.model.frames import text_frame
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Entry
-from fairlead.model.streaming import DeltaProgress, streamed
 
 FRAMES: Final = 64
 """Numbers that an entry's frames have for themselves (design: views)."""

@@ -11,9 +11,9 @@ from fairlead.model import commands as cmd
 from fairlead.model import queries as q
 from fairlead.model.errors import BadId, BadRequest, NotFound
 from fairlead.model.ids import SessionId, session_id
-from fairlead.model.moments import moment
 from fairlead.model.routes import LogStream, Request, Route, Steps
 from fairlead.model.store import TRANSCRIPT, SessionFilter, SessionPage, Summary
+from fairlead.model.timestamps import moment
 
 NOT_FOUND: Final = "Conversation not found"
 NO_TITLE: Final = "Title is required"

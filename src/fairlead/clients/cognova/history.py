@@ -14,8 +14,8 @@ from fairlead.clients.cognova.results import result_text
 from fairlead.model import events as ev
 from fairlead.model.content import Content, OtherBlock, ToolResultBlock
 from fairlead.model.ids import SessionId
-from fairlead.model.moments import moment
 from fairlead.model.store import Entry
+from fairlead.model.timestamps import moment
 from fairlead.model.views import Made
 
 NAME: Final = "cognova.1"

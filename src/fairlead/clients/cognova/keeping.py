@@ -4,7 +4,7 @@ import re
 from pathlib import PurePosixPath
 from typing import Any, Final
 
-from fairlead.clients.cognova.fields import BodyFields, given, missing_is, read_time, route, shown
+from fairlead.clients.cognova.body_fields import BodyFields, given, missing_is, read_time, route, shown
 from fairlead.clients.cognova.rest import data, problem, worded
 from fairlead.model.errors import BadRequest, Stale
 from fairlead.model.notices import (

@@ -2,6 +2,6 @@
 
 from typing import Final
 
-from fairlead.clients.cognova import keeping, scheduled, targets, tasks
+from fairlead.clients.cognova import keeping, scheduled, tasks, webhooks_and_push
 
-ROUTES: Final = (*tasks.ROUTES, *keeping.ROUTES, *scheduled.ROUTES, *targets.ROUTES)
+ROUTES: Final = (*tasks.ROUTES, *keeping.ROUTES, *scheduled.ROUTES, *webhooks_and_push.ROUTES)

@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from fairlead.clients.cognova.fields import BodyFields, given, missing_is, route, shown
+from fairlead.clients.cognova.body_fields import BodyFields, given, missing_is, route, shown
 from fairlead.clients.cognova.rest import data, problem, worded
 from fairlead.model.errors import BadRequest, NotFound
-from fairlead.model.moments import moment
 from fairlead.model.notices import (
     AddItem,
     AgentRun,
@@ -19,6 +18,7 @@ from fairlead.model.notices import (
     ScheduledAgent,
 )
 from fairlead.model.routes import Request, Steps, json_response
+from fairlead.model.timestamps import moment
 
 NO_AGENT: Final = "Agent not found"
 NOTHING_RUNS: Final = "No running executions found for this agent"

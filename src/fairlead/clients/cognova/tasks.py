@@ -3,7 +3,7 @@
 import re
 from typing import Any, Final
 
-from fairlead.clients.cognova.fields import BodyFields, given, many, missing_is, route, shown
+from fairlead.clients.cognova.body_fields import BodyFields, given, many, missing_is, route, shown
 from fairlead.clients.cognova.rest import data, problem, worded
 from fairlead.model.errors import BadRequest, NotFound, Stale
 from fairlead.model.notices import (

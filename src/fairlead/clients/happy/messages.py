@@ -5,8 +5,8 @@ from typing import Any, Final
 
 import msgspec
 
+from fairlead.clients.happy.encryption import seal, unseal
 from fairlead.clients.happy.envelopes import envelope_id
-from fairlead.clients.happy.sealing import seal, unseal
 from fairlead.model.content import TextBlock
 from fairlead.model.errors import BadRequest
 from fairlead.model.frames import text_frame

@@ -6,9 +6,9 @@ from typing import Any, Final
 
 import msgspec
 
+from fairlead.clients.happy.encryption import seal_file
 from fairlead.clients.happy.mapper import VIEW
 from fairlead.clients.happy.messages import Posted, message_id, page_message, row_key, words_of
-from fairlead.clients.happy.sealing import seal_file
 from fairlead.model import events as ev
 from fairlead.model.commands import Reply, Send
 from fairlead.model.content import ImageBlock

@@ -8,9 +8,9 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, Final
 
-from fairlead.clients.mylifedb.answering import PermissionAnswers
 from fairlead.clients.mylifedb.fold import NAME, read_memory
 from fairlead.clients.mylifedb.kinds import read_version
+from fairlead.clients.mylifedb.permission_answers import PermissionAnswers
 from fairlead.clients.mylifedb.rest import SESSION_GONE
 from fairlead.clients.mylifedb.variants import MSGPACK, MyLifeDbEncoder
 from fairlead.model import commands as cmd
@@ -19,7 +19,7 @@ from fairlead.model.content import TextBlock, ToolResultBlock
 from fairlead.model.errors import AgentNotRunning, BadId, BadMode, FairleadError, NotFound, Stale
 from fairlead.model.gateway import Cursor
 from fairlead.model.ids import SessionId, session_id
-from fairlead.model.reading import MarkRead
+from fairlead.model.read_state import MarkRead
 from fairlead.model.routes import json_response
 from fairlead.model.sockets import Check, Do, Handshake, Perform, Signal, Subscribe, Write
 

@@ -13,8 +13,8 @@ import msgspec
 
 from fairlead.model import events as ev
 from fairlead.model.ids import SessionId
-from fairlead.model.mending import mend
-from fairlead.model.moments import moment
+from fairlead.model.json_repair import mend
+from fairlead.model.timestamps import moment
 
 Fields = dict[str, msgspec.Raw]
 

@@ -15,16 +15,16 @@ from fairlead.clients.mylifedb import counting
 from fairlead.clients.mylifedb.counting import read_counted
 from fairlead.clients.mylifedb.fold import NAME, read_memory
 from fairlead.clients.mylifedb.kinds import had, read_version
-from fairlead.clients.mylifedb.strip import stripped
+from fairlead.clients.mylifedb.strip_payloads import stripped
 from fairlead.model import commands as cmd
 from fairlead.model import queries as q
 from fairlead.model.content import TextBlock
 from fairlead.model.errors import BadId, BadRequest, FairleadError, NotFound, TooLarge
 from fairlead.model.ids import SessionId, is_uuid, session_id
-from fairlead.model.moments import moment
-from fairlead.model.reading import GetReadState, TurnsRead
+from fairlead.model.read_state import GetReadState, TurnsRead
 from fairlead.model.routes import Param, Request, Route, Steps, json_response
 from fairlead.model.store import TRANSCRIPT, SessionPage, Summary
+from fairlead.model.timestamps import moment
 
 T = TypeVar("T")
 

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from fairlead.clients.native import bodies as b
+from fairlead.clients.native import schemas as b
 from fairlead.clients.native.qr import qr_code
 from fairlead.model import accounts
 from fairlead.model import admin as act

@@ -9,7 +9,7 @@ from typing import Any, Final, assert_never
 
 import msgspec
 
-from fairlead.clients.native.page import FOOT, block, code, head, image, moment, words
+from fairlead.clients.native.html_parts import FOOT, block, code, head, image, moment, words
 from fairlead.model import events as ev
 from fairlead.model.content import Content, ImageBlock, TextBlock
 from fairlead.model.ids import CallId, MessageId, SubagentId

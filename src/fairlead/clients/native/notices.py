@@ -5,7 +5,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from fairlead.clients.native import bodies as b
+from fairlead.clients.native import schemas as b
 from fairlead.clients.native.decode import convert, refuse_unknown
 from fairlead.clients.native.errors import BadFrame, UnknownType
 from fairlead.model import commands as cmd

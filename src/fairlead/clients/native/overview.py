@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from fairlead.clients.native import bodies as b
+from fairlead.clients.native import schemas as b
 from fairlead.clients.native.sessions import PATH, idempotency_key, session_of
 from fairlead.model import commands as cmd
 from fairlead.model import queries as q

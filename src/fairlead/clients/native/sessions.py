@@ -4,11 +4,11 @@ from typing import Any, Final
 
 import msgspec
 
-from fairlead.clients.native import bodies as b
+from fairlead.clients.native import schemas as b
 from fairlead.clients.native.decode import check_key, content, message_id
 from fairlead.clients.native.export import JsonlRenderer
 from fairlead.clients.native.html import HtmlRenderer
-from fairlead.clients.native.page import POLICY
+from fairlead.clients.native.html_parts import POLICY
 from fairlead.model import commands as cmd
 from fairlead.model import queries as q
 from fairlead.model.agents import AgentInvitation

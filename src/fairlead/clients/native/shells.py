@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from fairlead.clients.native import bodies as b
+from fairlead.clients.native import schemas as b
 from fairlead.clients.native.terminal import MESSAGE_LIMIT, NativeTerminalCodec, TerminalJoining
 from fairlead.model.agents import Exit
 from fairlead.model.routes import Request, Route, Steps, json_response

@@ -4,7 +4,7 @@ from typing import Final
 
 import msgspec
 
-from fairlead.clients.native import bodies as b
+from fairlead.clients.native import schemas as b
 from fairlead.clients.native.sessions import PATH, session_of
 from fairlead.model import admin as act
 from fairlead.model import queries as q

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import quote
 
-from fairlead.stores.sqlite.faults import translated
+from fairlead.stores.sqlite.errors import translated
 from fairlead.stores.sqlite.schema import migrate
 
 Durability = Literal["process", "power"]

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fairlead.model.errors import Unavailable
-from fairlead.stores.sqlite.faults import in_our_words
+from fairlead.stores.sqlite.errors import in_our_words
 from fairlead.stores.sqlite.search import Index
 
 # Seconds that new entries gather before they are indexed: one transaction for a stream of deltas and its end.

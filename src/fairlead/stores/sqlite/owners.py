@@ -10,7 +10,7 @@ from typing import Any
 from fairlead.model.errors import Conflict, OwnedElsewhere
 from fairlead.model.ids import SessionId
 from fairlead.model.store import ForkPoint, Lease
-from fairlead.stores.sqlite.reading import HEAD, shown
+from fairlead.stores.sqlite.read import HEAD, shown
 
 
 def claim(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from fairlead.model.errors import Unavailable
-from fairlead.stores.sqlite.faults import translated
+from fairlead.stores.sqlite.errors import translated
 
 T = TypeVar("T")
 

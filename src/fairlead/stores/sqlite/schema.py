@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from fairlead.model.errors import Damaged
-from fairlead.stores.sqlite.faults import damaged
+from fairlead.stores.sqlite.errors import damaged
 
 APPLICATION_ID: Final = 0x4641524C
 """`FARL`: tells our file from any other SQLite database that happens to have its name."""

@@ -20,11 +20,11 @@ import msgspec
 from fairlead.model.ids import SessionId
 from fairlead.model.store import SearchHit
 from fairlead.stores.sqlite.connections import connect, make_private
-from fairlead.stores.sqlite.reading import LogRange, last_entry, shown
+from fairlead.stores.sqlite.read import LogRange, last_entry, shown
 from fairlead.stores.sqlite.sessions import SEEN, plain
-from fairlead.stores.sqlite.tally import KINDS as COUNTED
-from fairlead.stores.sqlite.tally import TABLES as TALLY
-from fairlead.stores.sqlite.tally import UsageCounter
+from fairlead.stores.sqlite.usage_stats import KINDS as COUNTED
+from fairlead.stores.sqlite.usage_stats import TABLES as TALLY
+from fairlead.stores.sqlite.usage_stats import UsageCounter
 
 SAID = ("user.message", "text", "plan.proposed", "session.opened", "session.changed")
 TOOLS = ("tool.called", "tool.ended")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from fairlead.model.errors import Unavailable
 from fairlead.model.store import Lease
-from fairlead.stores.sqlite.faults import damaged
+from fairlead.stores.sqlite.errors import damaged
 
 _DIGEST_LENGTH = 32
 

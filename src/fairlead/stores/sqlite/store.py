@@ -18,7 +18,6 @@ from pathlib import Path
 
 from fairlead.model.errors import FairleadError, NoOwner, Unavailable
 from fairlead.model.ids import SessionId
-from fairlead.model.insight import UsageStats
 from fairlead.model.notices import ResourceStore
 from fairlead.model.store import (
     Batch,
@@ -37,17 +36,20 @@ from fairlead.model.store import (
     SessionPage,
     Summary,
 )
-from fairlead.stores.sqlite import backup, deriving, erasing, owners, reading, search, sessions, tally
-from fairlead.stores.sqlite.appending import Append, Spilled
+from fairlead.model.usage_stats import UsageStats
+from fairlead.stores.sqlite import backup, owners, projections, search, sessions, usage_stats
+from fairlead.stores.sqlite import erase as erasing
+from fairlead.stores.sqlite import read as reading
+from fairlead.stores.sqlite.append import Append, Spilled
 from fairlead.stores.sqlite.connections import DATABASE, SEARCH, SPILL, Durability
+from fairlead.stores.sqlite.crash_detection import end_running
 from fairlead.stores.sqlite.documents import SqliteDocuments
 from fairlead.stores.sqlite.maintenance import Maintenance
-from fairlead.stores.sqlite.opening import Opened, open_folder
-from fairlead.stores.sqlite.power import end_running
+from fairlead.stores.sqlite.open import Opened, open_folder
 from fairlead.stores.sqlite.readers import Readers
-from fairlead.stores.sqlite.shelf import SqliteResources
+from fairlead.stores.sqlite.resources import SqliteResources
 from fairlead.stores.sqlite.spill import Spill
-from fairlead.stores.sqlite.watching import Subscriptions
+from fairlead.stores.sqlite.subscriptions import Subscriptions
 from fairlead.stores.sqlite.writer import Writer
 from fairlead.system.clock import Clock, SystemClock, within
 
@@ -178,21 +180,21 @@ class SqliteStore:
     # --- derived tables
 
     async def derive(self, session: SessionId, view: str, derived: ProjectionWrite, expected: int) -> None:
-        await self._writer.do(deriving.Derive(session, view, derived, expected))
+        await self._writer.do(projections.Derive(session, view, derived, expected))
 
     async def folded(self, session: SessionId, view: str) -> ProjectionState:
-        return await self._readers.do(lambda db: deriving.folded(db, session, view))
+        return await self._readers.do(lambda db: projections.folded(db, session, view))
 
     async def rows(self, session: SessionId, view: str, after: int, limit: int, max_bytes: int = 4 << 20) -> RowPage:
-        return await self._readers.do(lambda db: deriving.page_forward(db, session, view, after, limit, max_bytes))
+        return await self._readers.do(lambda db: projections.page_forward(db, session, view, after, limit, max_bytes))
 
     async def rows_tail(
         self, session: SessionId, view: str, before: int | None, limit: int, max_bytes: int = 4 << 20
     ) -> RowPage:
-        return await self._readers.do(lambda db: deriving.page_backward(db, session, view, before, limit, max_bytes))
+        return await self._readers.do(lambda db: projections.page_backward(db, session, view, before, limit, max_bytes))
 
     async def row_of(self, session: SessionId, view: str, key: str) -> int | None:
-        return await self._readers.do(lambda db: deriving.row_of(db, session, view, key))
+        return await self._readers.do(lambda db: projections.row_of(db, session, view, key))
 
     # --- ownership
 
@@ -261,7 +263,7 @@ class SqliteStore:
         await self._maintenance.caught_up()
 
     async def insight(self, since: int, until: int, offset: int = 0, seen_by: str | None = None) -> UsageStats:
-        return await self._readers.do(lambda db: tally.read(db, since, until, offset, seen_by))
+        return await self._readers.do(lambda db: usage_stats.read(db, since, until, offset, seen_by))
 
     async def erase(self, session: SessionId) -> None:
         await self._writer.do(lambda db: erasing.hide(db, session), session)

@@ -21,10 +21,10 @@ from typing import Any
 
 from fairlead.model.errors import FairleadError, Unavailable
 from fairlead.model.ids import SessionId
-from fairlead.stores.sqlite.appending import Append, Appender
+from fairlead.stores.sqlite.append import Append, Appender
 from fairlead.stores.sqlite.connections import BUSY_MS
-from fairlead.stores.sqlite.deriving import Derive
-from fairlead.stores.sqlite.faults import in_our_words
+from fairlead.stores.sqlite.errors import in_our_words
+from fairlead.stores.sqlite.projections import Derive
 
 Call = Callable[[sqlite3.Connection], Any]
 Outcome = Any | BaseException

@@ -1,0 +1,1 @@
+"""The CLI that connects to the gateway over the network."""

@@ -1,0 +1,1 @@
+"""Claude's records in, events out. Pure: its whole memory is one `InterpreterState`."""

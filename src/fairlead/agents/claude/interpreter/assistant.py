@@ -1,0 +1,281 @@
+"""What the agent says: assistant records, one per content block, and the stream that goes before each.
+
+A block is named by its message and its place in it. Deltas are told with running offsets; the block that repeats
+them names them in its marks and lets them go from the log.
+"""
+
+import hashlib
+import zlib
+from typing import Any, Final
+
+import msgspec
+
+from fairlead.agents.claude.interpreter import costs, subagents
+from fairlead.agents.claude.interpreter.state import (
+    MESSAGES_KEPT,
+    PIECES_OPEN,
+    STREAMS_OPEN,
+    MessageStream,
+    StreamedBlock,
+    trim,
+)
+from fairlead.agents.claude.interpreter.step import Step
+from fairlead.agents.claude.transcripts.mirror import SYNTHETIC
+from fairlead.agents.claude.versions import abilities, parse_version
+from fairlead.agents.claude.wire.records import AssistantRecord, StreamRecord
+from fairlead.model.events import Delta, InputDelta, Text, TextDelta, Thinking, ThinkingDelta
+from fairlead.model.ids import CallId, MessageId, event_id
+
+FINAL: Final = frozenset({"end_turn", "stop_sequence"})
+"""Stop reasons after which the agent waits for a prompt."""
+FILLER: Final = "No response requested."
+
+
+# --- whole blocks --------------------------------------------------------------------------------------
+
+
+def blocks_of(content: Any) -> list[dict[str, Any]]:
+    """A message's content as blocks; a plain string is a text."""
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}] if content else []
+    return [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+
+
+def fills(record: AssistantRecord) -> bool:
+    """Written by the CLI in the place of an answer that never was, when it takes up an interrupted conversation: for
+    the model alone, its own screen does not show it."""
+    said = blocks_of(record.message.content)
+    return record.message.model == SYNTHETIC and [block.get("text") for block in said] == [FILLER]
+
+
+def assistant(step: Step, record: AssistantRecord, thread: str) -> None:
+    blocks = blocks_of(record.message.content)
+    message = record.message.id or step.source
+    told = len(step.events)
+    for block in blocks:
+        _block(step, record, block, message, thread, len(blocks) == 1)
+    costs.count(step, told, record.message.usage)
+    if len(step.events) == told:
+        step.keep("assistant", thread=thread)
+
+
+def _block(step: Step, record: AssistantRecord, block: dict[str, Any], message: str, thread: str, alone: bool) -> None:
+    kind = _kind(block)
+    index = _place(step, message, thread, block, record.apiBlockIndex if alone else None)
+    if index is None:
+        return
+    model = record.message.model or ""
+    where: dict[str, Any] = {"message": MessageId(message), "block": index, "model": model}
+    if kind == "text":
+        text = block["text"]
+        marks = _marks(step, message, thread, index, len(text))
+        step.tell(Text, part=index, thread=thread, text=text, marks=marks, error=record.error or "", **where)
+    elif kind == "thinking":
+        text = _string(block.get("thinking"))
+        signature = _string(block.get("signature") or block.get("data"))
+        marks = _marks(step, message, thread, index, len(text))
+        step.tell(Thinking, part=index, thread=thread, text=text, signature=signature, marks=marks, **where)
+    elif kind == "tool_use":
+        subagents.called(
+            step,
+            block["id"],
+            block["name"],
+            _arguments(block.get("input")),
+            thread,
+            message,
+            index,
+            model=model,
+            marks=_marks(step, message, thread, index, None),
+        )
+    else:
+        step.keep("assistant", _string(block.get("type")), known=False, part=index, thread=thread)
+
+
+def _kind(block: dict[str, Any]) -> str:
+    """What the block is to us; empty for one that we do not know or that lacks what its kind must have."""
+    kind = block.get("type")
+    if kind == "text" and isinstance(block.get("text"), str):
+        return "text"
+    if kind in ("thinking", "redacted_thinking"):
+        return "thinking"
+    if kind == "tool_use" and isinstance(block.get("id"), str) and isinstance(block.get("name"), str):
+        return "tool_use"
+    return ""
+
+
+def _arguments(given: Any) -> dict[str, Any]:
+    """A call's input is an object; what is none is kept inside one."""
+    if given is None:
+        return {}
+    return given if isinstance(given, dict) else {"input": given}
+
+
+def _place(step: Step, message: str, thread: str, block: dict[str, Any], given: int | None) -> int | None:
+    """The block's index in its message; None for one that was told already."""
+    state = step.state
+    kind = _kind(block)
+    if kind == "tool_use" and (block["id"] in state.calls or block["id"] in state.ended):
+        return None
+    told = state.messages.setdefault(message, [])
+    trim(state.messages, MESSAGES_KEPT)
+    index = given
+    if index is None:
+        index = _streamed_index(step, message, thread, kind, block)
+    says = state.said.setdefault(message, [])
+    trim(state.said, MESSAGES_KEPT)
+    words = _hash(block)
+    if index in told or (index is None and step.origin == "transcript" and words in says):
+        return None
+    if index is None:
+        index = max(told, default=-1) + 1
+    told.append(index)
+    says.append(words)
+    return index
+
+
+def _hash(block: dict[str, Any]) -> int:
+    said = msgspec.json.encode(block, order="sorted")
+    return int.from_bytes(hashlib.blake2b(said, digest_size=8).digest(), "big")
+
+
+def _streamed_index(step: Step, message: str, thread: str, kind: str, block: dict[str, Any]) -> int | None:
+    """Where the stream has this block: the CLI may leave out one that it streamed."""
+    stream = step.state.streams.get(thread)
+    if stream is None or stream.message != message:
+        return None
+    open_ = [(index, piece) for index, piece in sorted(stream.pieces.items()) if not piece.told and piece.kind == kind]
+    if kind == "tool_use":
+        return next((index for index, piece in open_ if piece.call == block["id"]), None)
+    # The block that begins with what was streamed, and with most of it: another one was left out.
+    whole = _string(block.get("text") if kind == "text" else block.get("thinking"))
+    return max(open_, key=lambda found: _streamed_part(found[1], whole), default=(None,))[0]
+
+
+def _streamed_part(piece: StreamedBlock, whole: str) -> int:
+    """How much of the text was streamed as this piece; -1 if something else was."""
+    return piece.length if _checksum(whole[: piece.length]) == piece.checksum else -1
+
+
+def _checksum(text: str, before: int = 0) -> int:
+    return zlib.crc32(text.encode(errors="surrogatepass"), before)
+
+
+def _marks(step: Step, message: str, thread: str, index: int, length: int | None) -> tuple[tuple[int, int], ...]:
+    """The marks of a block that was streamed; its deltas leave the log.
+
+    A block may be longer than what was streamed of it (the wire broke, the transcript has the rest). No marks if it
+    is shorter: an offset into the deltas would be none into it."""
+    stream = step.state.streams.get(thread)
+    piece = stream.pieces.get(index) if stream is not None and stream.message == message else None
+    if piece is None or piece.told:
+        return ()
+    piece.told = True
+    step.drop.extend(seq for seq, _ in piece.marks)
+    marks = tuple(piece.marks)
+    piece.marks = []
+    return marks if length is None or length >= piece.length else ()
+
+
+def note_final(step: Step, record: AssistantRecord) -> None:
+    """Whether the main thread's answer is the turn's last. The wire has no stop reasons, the transcript's copy has."""
+    turn = step.state.turn
+    if turn is None:
+        return
+    kinds = {_kind(block) for block in blocks_of(record.message.content)}
+    stop = record.message.stop_reason
+    turn.error = record.error or ""
+    if "tool_use" in kinds:
+        turn.final = False
+    elif "text" in kinds and (stop in FINAL or (stop is None and _tells_no_stops(step, record))):
+        turn.final = True
+
+
+def _tells_no_stops(step: Step, record: AssistantRecord) -> bool:
+    """A transcript row of a version that never writes a stop reason: a text without a call after it is the end."""
+    version = parse_version(record.version or "") if step.origin == "transcript" else None
+    return version is not None and not abilities(version).stops_in_transcript
+
+
+# --- the stream ------------------------------------------------------------------------------------------
+
+
+def streamed(step: Step, record: StreamRecord, thread: str, known: bool = True) -> None:
+    """`known` false: whose stream it is will be known later; its records are kept, its deltas not told."""
+    event, state = record.event, step.state
+    if event.type == "message_start":
+        step.end_stream(thread)
+        name = event.message.id if event.message is not None else None
+        state.streams[thread] = MessageStream(name or step.source)
+        trim(state.streams, STREAMS_OPEN)
+        if state.turn is not None and not thread:
+            state.turn.final = False
+    stream = state.streams.get(thread)
+    if stream is not None and event.index is not None:
+        if event.type == "content_block_start":
+            stream.pieces[event.index] = _piece(event.content_block or {})
+            trim(stream.pieces, PIECES_OPEN)
+        elif event.type == "content_block_delta" and known and _delta(step, stream, event.index, event.delta, thread):
+            return
+    if stream is not None and event.type == "message_delta":
+        stream.stop = _string((event.delta or {}).get("stop_reason")) or stream.stop
+    if stream is not None and event.type == "message_stop":
+        stream.over = True
+        if state.turn is not None and not thread and stream.stop in FINAL:
+            state.turn.final = True
+    step.keep("stream_event", event.type, thread=thread if known else "")
+    if stream is not None:
+        state.expecting[event_id(step.source, "record")] = thread
+
+
+def _piece(block: dict[str, Any]) -> StreamedBlock:
+    kind = block.get("type")
+    if kind == "tool_use":
+        return StreamedBlock(kind, _string(block.get("id")), _string(block.get("name")))
+    return StreamedBlock("thinking" if kind == "redacted_thinking" else _string(kind))
+
+
+_DELTAS: Final = {
+    "text_delta": ("text", "text"),
+    "thinking_delta": ("thinking", "thinking"),
+    "signature_delta": ("thinking", "signature"),
+    "input_json_delta": ("tool_use", "partial_json"),
+}
+"""The kind of a delta: the kind of its block, and the field that has the piece."""
+
+
+def _delta(step: Step, stream: MessageStream, index: int, delta: dict[str, Any] | None, thread: str) -> bool:
+    """Tell a piece. False: it is of a kind that we do not know, or what came before it is missing."""
+    found = _DELTAS.get(_string((delta or {}).get("type")))
+    piece_text = (delta or {}).get(found[1]) if found else None
+    if found is None or stream.torn or not isinstance(piece_text, str):
+        return False
+    piece = stream.pieces.setdefault(index, StreamedBlock(found[0]))
+    trim(stream.pieces, PIECES_OPEN)
+    if piece.kind != found[0] or (piece.kind == "tool_use" and not piece.call):
+        return False
+    where: dict[str, Any] = {"message": MessageId(stream.message), "block": index, "offset": piece.length}
+    if found[1] == "signature":
+        step.tell(ThinkingDelta, thread=thread, signature=piece_text, **where)
+        return True
+    piece.length += len(piece_text)
+    piece.checksum = _checksum(piece_text, piece.checksum)
+    if piece.kind == "text":
+        step.tell(TextDelta, thread=thread, text=piece_text, **where)
+    elif piece.kind == "thinking":
+        step.tell(ThinkingDelta, thread=thread, text=piece_text, **where)
+    else:
+        step.tell(InputDelta, thread=thread, call=CallId(piece.call), name=piece.name, json=piece_text, **where)
+    return True
+
+
+def placed_delta(streams: dict[str, MessageStream], event: Delta, seq: int) -> None:
+    """The log gave a delta its number: the block will name it."""
+    size = len(event.json) if isinstance(event, InputDelta) else len(event.text)
+    for stream in streams.values():
+        piece = stream.pieces.get(event.block) if stream.message == event.message else None
+        if piece is not None and not piece.told:
+            piece.marks.append((seq, event.offset + size))
+
+
+def _string(value: Any) -> str:
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,131 @@
+"""Records whose thread is not known yet: held until it is, told in the main thread when that takes too long, and put
+right by an event should it be known after all.
+"""
+
+from typing import Final
+
+from fairlead.agents.claude.interpreter.state import (
+    ANCESTRY_KEPT,
+    HELD_BYTES,
+    HELD_RECORDS,
+    ORPHANS_KEPT,
+    DeferredRecord,
+    UnresolvedRecords,
+    trim,
+)
+from fairlead.agents.claude.interpreter.step import Step
+from fairlead.model.events import (
+    Event,
+    Notice,
+    SubagentResolved,
+    Text,
+    Thinking,
+    ToolCalled,
+    UserMessage,
+)
+from fairlead.model.ids import CallId, MessageId, subagent_id
+
+AGENT_KEY: Final = "agent:"
+ROW_KEY: Final = "row:"
+PROMPT_KEY: Final = "prompt:"
+"""Prefixes of the keys under which records are held: their subagent is known only by the CLI's own id, by the row
+that they follow, or by what it was asked. Without one the key is the call itself."""
+
+
+def hold(step: Step, key: str) -> bool:
+    """Keep the record until its thread is known. False: there is no more room."""
+    state = step.state
+    held = sum(map(len, state.held.values()))
+    if held >= HELD_RECORDS or state.held_bytes + len(step.raw) > HELD_BYTES:
+        return False
+    state.held.setdefault(key, []).append(DeferredRecord(step.raw, step.source, step.origin))
+    state.held_bytes += len(step.raw)
+    return True
+
+
+def release(step: Step, key: str, thread: str) -> None:
+    """Tell what is held under `key`, and what is found to belong behind it. No recursion: chains are long."""
+    if thread and key in step.state.orphans:
+        _resolve(step, key, thread)
+    step.releasing.append((key, thread))
+    if len(step.releasing) > 1:
+        return
+    while step.releasing:
+        key, thread = step.releasing[0]
+        held = step.state.held.pop(key, ())
+        step.state.held_bytes -= sum(len(record.raw) for record in held)
+        for record in held:
+            step.replay(step, record, thread)
+        del step.releasing[0]
+
+
+def release_all(step: Step) -> None:
+    """What is still held belongs to nobody we know: it is told in the main thread, and said so."""
+    state = step.state
+    roots = [key for key in state.held if key.startswith(PROMPT_KEY)]
+    if len(roots) == len(state.prompts) == 1:
+        # One subagent lacks its rows, and one root its subagent: whatever it was asked, it is that one's.
+        release(step, roots[0], state.prompts.popitem()[0])
+    for key in list(state.held):
+        if key not in state.held:
+            continue  # it followed another one
+        chain = _chain(step, key)
+        rows = [record.source for link in chain for record in state.held[link]]
+        step.tell(
+            Notice,
+            part=key,
+            kind="unresolved",
+            text="Said by a subagent that is not known here.",
+            data={"parent": key.removeprefix(AGENT_KEY), "records": len(rows)},
+        )
+        told = len(step.events)
+        for link in chain:
+            release(step, link, "")
+        known = state.orphans.setdefault(key, UnresolvedRecords())
+        trim(state.orphans, ORPHANS_KEPT)
+        _note(known, step.events[told:], rows)
+
+
+def _chain(step: Step, key: str) -> list[str]:
+    """A key of held records, and the keys of those that wait for one of them."""
+    chain = [key]
+    for link in chain:
+        chain.extend(
+            ROW_KEY + record.source for record in step.state.held[link] if ROW_KEY + record.source in step.state.held
+        )
+    return chain
+
+
+def _note(orphan: UnresolvedRecords, events: list[Event], rows: list[str]) -> None:
+    said = dict.fromkeys(orphan.messages)
+    for event in events:
+        if isinstance(event, Text | Thinking | ToolCalled | UserMessage):
+            said[event.message] = None
+        if isinstance(event, ToolCalled):
+            orphan.calls.append(event.call)
+    orphan.messages = list(said)
+    orphan.rows.extend(rows)
+
+
+def _resolve(step: Step, key: str, thread: str) -> None:
+    """Whose the records are that were told in the main thread is known now."""
+    state = step.state
+    orphan = state.orphans.pop(key)
+    if orphan.messages or orphan.calls:
+        step.tell(
+            SubagentResolved,
+            part=key,
+            thread=state.subagents[thread].thread if thread in state.subagents else "",
+            child=subagent_id(thread),
+            call=CallId(thread),
+            messages=tuple(map(MessageId, orphan.messages)),
+            calls=tuple(map(CallId, orphan.calls)),
+        )
+    for call in orphan.calls:
+        if call in state.calls:
+            state.calls[call].thread = thread
+    for row in orphan.rows:
+        state.ancestry[row] = thread
+        if ROW_KEY + row in state.held or ROW_KEY + row in state.orphans:
+            release(step, ROW_KEY + row, thread)
+    trim(state.ancestry, ANCESTRY_KEPT)

@@ -1,0 +1,363 @@
+"""The interpreter: Claude's records in, events out. Pure; its whole memory is one `State`.
+
+Here records are recognised (seen before? whose thread?) and handed to the part that knows them: blocks (what the
+agent says), said (user records), subagents and tasks (calls and who makes them), told (the rest), turns (the table).
+"""
+
+import hashlib
+from typing import assert_never
+
+import msgspec
+
+from fairlead.agents.claude.interpreter import (
+    assistant,
+    costs,
+    deferred,
+    subagents,
+    system,
+    tasks,
+    terminal_prompts,
+    turns,
+    user,
+)
+from fairlead.agents.claude.interpreter import state as memory
+from fairlead.agents.claude.interpreter.state import RECORDS_SEEN, STREAMED_SEEN, DeferredRecord, InterpreterState
+from fairlead.agents.claude.interpreter.step import Step
+from fairlead.agents.claude.interpreter.turns import TurnEnding, TurnPhase, TurnSignal
+from fairlead.agents.claude.transcripts.rows import decode_row, in_sidechain, parent_uuid
+from fairlead.agents.claude.versions import abilities, parse_version
+from fairlead.agents.claude.wire.decode import decode
+from fairlead.agents.claude.wire.markers import (
+    ConnectionMarker,
+    InterruptMarker,
+    SubagentLink,
+    TerminalMarker,
+    TypedPrompt,
+)
+from fairlead.agents.claude.wire.records import (
+    AssistantRecord,
+    AuthStatus,
+    BackgroundTasks,
+    CompactBoundary,
+    ControlCancel,
+    ControlRequest,
+    ControlResponse,
+    HookRecord,
+    Init,
+    InvalidRecord,
+    KeepAlive,
+    ProgressRecord,
+    QuietRecord,
+    RateLimitRecord,
+    ResultRecord,
+    Status,
+    StreamRecord,
+    SystemNotice,
+    SystemQuiet,
+    TaskNotification,
+    TaskProgress,
+    TaskStarted,
+    TaskUpdated,
+    TitleRecord,
+    ToolProgressRecord,
+    ToolUseSummary,
+    UnknownRecord,
+    UserRecord,
+    WireRecord,
+)
+from fairlead.model.agents import Interpretation, Record
+from fairlead.model.events import Compaction, Delta, Event, ModeChanged, Notice, RateLimit, RecordStored
+from fairlead.model.ids import SessionId, TurnId
+from fairlead.model.store import Origin
+
+_Conversation = UserRecord | AssistantRecord | StreamRecord
+
+
+class ClaudeInterpreter:
+    """`model.agents.Interpreter` for Claude. The core calls `placed` for every event it stored, right after `step`."""
+
+    def __init__(self, session: SessionId) -> None:
+        self._session = session
+        self._state = InterpreterState()
+
+    # --- the port
+
+    def step(self, record: Record) -> Interpretation:
+        if record.origin == "gateway":
+            return self._ours(record)
+        message = decode_row(record.raw) if record.origin == "transcript" else decode(record.raw)
+        if isinstance(message, ControlRequest) and message.subtype != "can_use_tool":
+            # Between the driver and the CLI. Not remembered either: a held hook is asked about under its own id.
+            return Interpretation()
+        step, seen = self._recognise(message, record)
+        if not seen:
+            self._interpret(step, message)
+            if record.origin == "transcript" and not isinstance(message, UserRecord | AssistantRecord):
+                self._between(step, message)
+            terminal_prompts.end_if_stopped(step)
+        elif isinstance(message, AssistantRecord) and not message.parent_call and not in_sidechain(message):
+            # The transcript's copy of what the wire brought has the true stop reason.
+            assistant.note_final(step, message)
+        return self._outcome(step)
+
+    def placed(self, event: Event, seq: int) -> None:
+        if isinstance(event, Delta):
+            assistant.placed_delta(self._state.streams, event, seq)
+        elif isinstance(event, RecordStored):
+            thread = self._state.expecting.pop(event.id, None)
+            if thread is not None and thread in self._state.streams:
+                self._state.streams[thread].kept.append(seq)
+        elif isinstance(event, ModeChanged):
+            # Also one of the core's own: 2.1.37 tells no changed mode, only the answer to the request does.
+            self._state.mode = event.mode
+
+    def exited(self, reason: str, cause: str) -> Interpretation:
+        step = self._step(cause, Record(b"", ""))
+        state = self._state
+        terminal_prompts.unsaid(step)
+        deferred.release_all(step)
+        ending = turns.judged(step, reason)
+        if state.compacting:
+            state.compacting = False
+            step.tell(Compaction, phase="ended")
+        closed = subagents.close(step, everything=True)
+        turns.signal(step, TurnSignal.EXIT, ending, closed)
+        for thread in list(state.streams):
+            step.end_stream(thread)
+        state.tasks.clear()
+        state.agents.clear()
+        state.expecting.clear()
+        state.base = costs.next_process(state.base)
+        return step.outcome()
+
+    def settle(self) -> Interpretation:
+        turn = self._state.turn
+        step = self._step("" if turn is None else turn.id, Record(b"", "transcript"))
+        turns.end_if_over(step)
+        return step.outcome()
+
+    def give_up(self, cause: str) -> Interpretation:
+        step = self._step(cause, Record(b"", "transcript"))
+        deferred.release_all(step)
+        return step.outcome()
+
+    @property
+    def waiting(self) -> int:
+        return sum(map(len, self._state.held.values()))
+
+    @property
+    def turn(self) -> TurnId | None:
+        turn = self._state.turn
+        return None if turn is None else TurnId(turn.id)
+
+    @property
+    def busy(self) -> bool:
+        """The main thread works: a prompt now would go into its turn. In a turn of background subagents it is free."""
+        return self._state.phase not in (TurnPhase.IDLE, TurnPhase.BACKGROUND)
+
+    @property
+    def background(self) -> int:
+        return sum(task.background for task in self._state.tasks.values())
+
+    @property
+    def background_work(self) -> tuple[str, ...]:
+        return tuple(task.about or name for name, task in self._state.tasks.items() if task.background)
+
+    def snapshot(self) -> bytes:
+        return memory.encode(self._state)
+
+    def restore(self, data: bytes) -> None:
+        self._state = memory.decode(data)
+
+    # --- recognising
+
+    def _step(self, source: str, record: Record, anonymous: bool = False) -> Step:
+        self._state.expecting.clear()
+        return Step(self._session, self._state, source, record, self._replay, anonymous)
+
+    def _recognise(self, message: WireRecord, record: Record) -> tuple[Step, bool]:
+        """The step for a record, under the record's name, and whether it was here before."""
+        state = self._state
+        name = message.request_id if isinstance(message, ControlRequest) else getattr(message, "uuid", None)
+        if not name:
+            name = hashlib.sha256(record.raw).hexdigest()[:32]
+            if record.origin != "transcript":
+                # Two equal lines of the wire are two; a row of a transcript is itself, however often it is read.
+                return self._step(f"{name}-{state.anonymous + 1}", record, anonymous=True), False
+        streamed = isinstance(message, StreamRecord)
+        recent = state.streamed if streamed else state.records
+        seen = name in recent
+        if not seen:
+            recent.add(name, STREAMED_SEEN if streamed else RECORDS_SEEN)
+        return self._step(name, record), seen
+
+    def _outcome(self, step: Step) -> Interpretation:
+        if step.anonymous and step.events:
+            # Only what is stored counts: read again from the log, the same records get the same names.
+            self._state.anonymous += 1
+        return step.outcome()
+
+    def _ours(self, record: Record) -> Interpretation:
+        """A prompt that we hand to the agent, or a mark of ours. Nothing else of ours has a meaning."""
+        message = decode(record.raw)
+        step, seen = self._recognise(message, record)
+        if isinstance(message, InterruptMarker):
+            turns.signal(step, TurnSignal.INTERRUPT)
+        elif isinstance(message, ConnectionMarker):
+            system.link(step, message)
+        elif isinstance(message, SubagentLink) and not seen:
+            step.keep("subagent_link", message.agentId)
+            subagents.learn(step, message.agentId, message.toolUseId)
+        elif isinstance(message, UserRecord) and not seen:
+            user.prompt(step, message)
+        elif isinstance(message, TypedPrompt) and not seen:
+            terminal_prompts.prompt(step, message)
+        elif isinstance(message, TerminalMarker):
+            terminal_prompts.screen(step, message)
+        return self._outcome(step)
+
+    # --- handing on
+
+    def _interpret(self, step: Step, message: WireRecord) -> None:
+        match message:
+            case UserRecord() | AssistantRecord() | StreamRecord():
+                self._conversation(step, message)
+            case ResultRecord():
+                self._result(step, message)
+            case Init():
+                system.init(step, message)
+            case Status():
+                system.status(step, message)
+            case CompactBoundary():
+                system.boundary(step, message)
+            case TaskStarted():
+                tasks.started(step, message)
+            case TaskProgress():
+                tasks.progressed(step, message)
+            case TaskUpdated():
+                tasks.updated(step, message)
+            case TaskNotification():
+                tasks.notified(step, message)
+            case BackgroundTasks():
+                tasks.changed(step, message)
+            case HookRecord():
+                system.hook(step, message)
+            case SystemNotice():
+                system.notice(step, message)
+            case SystemQuiet():
+                step.keep("system", message.subtype)
+            case ToolProgressRecord():
+                system.tool_progress(step, message)
+            case ToolUseSummary():
+                system.summary(step, message)
+            case AuthStatus():
+                system.auth(step, message)
+            case RateLimitRecord():
+                step.tell(RateLimit, info=message.rate_limit_info)
+            case ProgressRecord():
+                system.progress(step, message)
+            case ControlRequest():
+                system.permission(step, message)
+            case TitleRecord():
+                step.tell(Notice, kind="title", text=message.summary or message.customTitle or "")
+            case QuietRecord():
+                step.keep(message.type)
+            case UnknownRecord():
+                self._unknown(step, message)
+            case InvalidRecord():
+                step.keep("garbage", known=False)
+            case InterruptMarker() | ConnectionMarker() | SubagentLink() | TypedPrompt() | TerminalMarker():
+                # Ours alone; from the agent it is a type like any other that we do not know.
+                step.keep("fairlead", known=False)
+            case ControlResponse() | ControlCancel() | KeepAlive():
+                pass
+            case _:
+                assert_never(message)
+
+    def _conversation(self, step: Step, message: _Conversation) -> None:
+        if isinstance(message, UserRecord) and message.isReplay:
+            user.replayed(step, message)
+            return
+        row = _row(message)
+        thread, key = subagents.thread_of(step, row)
+        if thread is not None:
+            self._in_thread(step, message, thread)
+            subagents.belongs(step, row, thread)
+        elif isinstance(message, StreamRecord):
+            assistant.streamed(step, message, key, known=False)
+        elif deferred.hold(step, key):
+            step.keep("assistant" if isinstance(message, AssistantRecord) else "user")
+        else:
+            self._in_thread(step, message, "")
+            subagents.belongs(step, row, "")
+
+    def _between(self, step: Step, message: WireRecord) -> None:
+        """A row without words in a sidechain: those after it name it as their parent."""
+        row = _row(message)
+        if not (row.sidechain and row.uuid and row.parent_row) or getattr(message, "agentId", None):
+            return
+        thread, key = subagents.thread_of(step, row)
+        if thread is None:
+            deferred.hold(step, key)
+        else:
+            subagents.belongs(step, row, thread)
+
+    def _in_thread(self, step: Step, message: _Conversation, thread: str) -> None:
+        match message:
+            case StreamRecord():
+                turns.speaks(step, thread)
+                assistant.streamed(step, message, thread)
+            case AssistantRecord() if assistant.fills(message):
+                step.keep("assistant", "filler", thread=thread)
+            case AssistantRecord() if message.isCompactSummary:
+                step.keep("assistant", "compact_summary", thread=thread)
+            case AssistantRecord():
+                if assistant.blocks_of(message.message.content):
+                    turns.speaks(step, thread)
+                if not thread:
+                    assistant.note_final(step, message)
+                assistant.assistant(step, message, thread)
+            case UserRecord():
+                user.user(step, message, thread)
+            case _:
+                assert_never(message)
+
+    def _replay(self, step: Step, held: DeferredRecord, thread: str) -> None:
+        """A held record gets its meaning, under its own name. One that only links two others has none."""
+        message = decode(held.raw)
+        outer = (step.source, step.origin, step.raw, step.released)
+        step.source, step.raw, step.released = held.source, held.raw, True
+        step.origin = msgspec.convert(held.origin, Origin)
+        if isinstance(message, UserRecord | AssistantRecord):
+            self._in_thread(step, message, thread)
+        subagents.belongs(step, _row(message), thread)
+        step.source, step.origin, step.raw, step.released = outer
+
+    def _result(self, step: Step, message: ResultRecord) -> None:
+        state = self._state
+        cancelled, error = (state.turn.cancelled, state.turn.error) if state.turn is not None else (False, "")
+        version = parse_version(state.ready.get("version", ""))
+        carries = version is not None and abilities(version).carries_totals
+        ending, state.base = costs.ending(message, state.base, cancelled, error, carries_totals=carries)
+        turns.signal(step, TurnSignal.RESULT, ending)
+
+    def _unknown(self, step: Step, message: UnknownRecord) -> None:
+        if message.type == "result" and self._state.turn is not None:
+            # A turn must end, even if how it ended cannot be read.
+            turns.signal(step, TurnSignal.RESULT, TurnEnding(status="failed", reason="the result could not be read"))
+        step.keep(message.type, message.subtype, known=False)
+
+
+def _row(message: WireRecord) -> subagents.ThreadRow:
+    """Where a record stands in the threads."""
+    sidechain = getattr(message, "isSidechain", None) is True
+    asked = message.message.content if isinstance(message, UserRecord) and sidechain else None
+    said = message if isinstance(message, UserRecord | AssistantRecord) else None
+    return subagents.ThreadRow(
+        uuid=getattr(message, "uuid", None) or "",
+        parent_call=said.parent_call if said is not None else getattr(message, "parent_tool_use_id", None) or "",
+        parent_row=parent_uuid(message),
+        agent=said.agent if said is not None else "",
+        sidechain=sidechain,
+        prompt=subagents.text_of(asked).strip(),
+    )

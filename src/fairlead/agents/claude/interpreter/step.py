@@ -1,0 +1,104 @@
+"""One step of the interpreter: the record at hand, the memory, and what it comes to. No meaning of its own."""
+
+from collections.abc import Callable
+from typing import Any
+
+from fairlead.agents.claude.interpreter.state import CALLS_SEEN, DeferredRecord, InterpreterState, MessageStream
+from fairlead.model.agents import Interpretation, Record
+from fairlead.model.events import Delta, Event, RecordStored, ToolEnded
+from fairlead.model.ids import CallId, SessionId, SubagentId, TurnId, event_id, subagent_id
+from fairlead.model.store import Origin
+
+Replay = Callable[["Step", DeferredRecord, str], None]
+"""Give a held record its meaning, in the thread that is now known."""
+
+
+class Step:
+    """`source` names the record in the ids of its events; `anonymous`: it had no name of its own."""
+
+    def __init__(
+        self, session: SessionId, state: InterpreterState, source: str, record: Record, replay: Replay, anonymous: bool
+    ) -> None:
+        self.session = session
+        self.state = state
+        self.source = source
+        self.origin: Origin = record.origin
+        self.raw = record.raw
+        self.replay = replay
+        self.anonymous = anonymous
+        self.released = False
+        """A held record is being replayed: it was kept when it came, so it is not kept again."""
+        self.releasing: list[tuple[str, str]] = []
+        """Keys of held records that are being told, each with its thread."""
+        self.events: list[Event] = []
+        self.drop: list[int] = []
+
+    def tell(self, kind: type[Any], /, *, part: int | str = 0, thread: str = "", **fields: Any) -> None:
+        """`part` tells several events of one kind and record apart in their ids."""
+        self.events.append(
+            kind(
+                id=event_id(self.source, str(kind.__struct_config__.tag), part),
+                turn=self._turn(thread),
+                subagent=subagent_of(thread),
+                **fields,
+            )
+        )
+
+    def _turn(self, thread: str) -> TurnId | None:
+        """The open turn; for a subagent's rows that of its call, since its file is read at any time after."""
+        began = self.state.began.get(thread) if thread and self.origin == "transcript" else None
+        if began is not None:
+            return TurnId(began)
+        return None if self.state.turn is None else TurnId(self.state.turn.id)
+
+    def keep(
+        self, record: str, subtype: str = "", *, known: bool = True, part: int | str = 0, thread: str = ""
+    ) -> None:
+        """The record is of interest for its bytes only."""
+        if not self.released:
+            self.tell(RecordStored, record=record, subtype=subtype, known=known, part=part, thread=thread)
+
+    def keep_unless_told(self, record: str, subtype: str) -> None:
+        """The same, if the record has come to no event."""
+        if not self.events:
+            self.keep(record, subtype)
+
+    def outcome(self) -> Interpretation:
+        self._let_go()
+        return Interpretation(tuple(self.events), tuple(self.drop))
+
+    def _let_go(self) -> None:
+        """Records of a stream that is over go with the next event that is not of a stream itself."""
+        streams = self.state.streams
+        if not any(stream.over for stream in streams.values()) or all(map(_of_stream, self.events)):
+            return
+        for thread in [thread for thread, stream in streams.items() if stream.over]:
+            self.end_stream(thread)
+
+    def end_stream(self, thread: str) -> None:
+        """Nothing more comes of it. What the log repeats goes; a block that never came whole stays, with its frame."""
+        stream = self.state.streams.pop(thread, None)
+        if stream is None:
+            return
+        self.end_unwritten(thread, stream)
+        if all(piece.told or not piece.marks for piece in stream.pieces.values()):
+            self.drop.extend(stream.kept)
+
+    def end_unwritten(self, thread: str, stream: MessageStream) -> None:
+        """Calls that the model began to write and that will never be made: who was told of them hears their end."""
+        state = self.state
+        for piece in stream.pieces.values():
+            begun = piece.kind == "tool_use" and piece.length > 0 and not piece.told
+            if begun and piece.call not in state.calls and piece.call not in state.ended:
+                state.ended.add(piece.call, CALLS_SEEN)
+                call = CallId(piece.call)
+                how: dict[str, Any] = {"is_error": True, "status": "interrupted"}
+                self.tell(ToolEnded, part=call, thread=thread, call=call, name=piece.name, **how)
+
+
+def subagent_of(thread: str) -> SubagentId | None:
+    return subagent_id(thread) if thread else None
+
+
+def _of_stream(event: Event) -> bool:
+    return isinstance(event, Delta) or (isinstance(event, RecordStored) and event.record == "stream_event")

@@ -1,0 +1,370 @@
+"""Calls and subagents: which are open, who made them, how they end. A thread is named by the call that began it.
+
+A record whose thread is not known yet is kept at once and held; its meaning follows when the call comes, or is
+told in the main thread when the turn ends without it. Should the call come after all, that is put right by an event.
+"""
+
+import re
+from typing import Any, Final, Literal
+
+import msgspec
+
+from fairlead.agents.claude.interpreter.deferred import AGENT_KEY, PROMPT_KEY, ROW_KEY, release
+from fairlead.agents.claude.interpreter.state import (
+    ANCESTRY_KEPT,
+    CALLS_OPEN,
+    CALLS_SEEN,
+    THREADS_KEPT,
+    OpenCall,
+    OpenSubagent,
+    OpenTask,
+    trim,
+)
+from fairlead.agents.claude.interpreter.step import Step
+from fairlead.model.content import content_blocks, plain_text
+from fairlead.model.events import SubagentEnded, SubagentStarted, ToolCalled, ToolEnded
+from fairlead.model.ids import CallId, MessageId, subagent_id
+
+SPAWNING: Final = frozenset({"Task", "Agent"})
+"""Tools that start a subagent: `Task` was renamed `Agent`, and both occur."""
+
+_AGENT_ID: Final = re.compile(r"^agentId: ?([0-9A-Za-z_-]{1,64})\b", re.MULTILINE)
+
+End = Literal["completed", "failed", "stopped"]
+
+
+# --- threads -----------------------------------------------------------------------------------------
+
+
+class ThreadRow(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a record stands, as far as it says so itself. `prompt`: what a subagent's first row was asked."""
+
+    uuid: str = ""
+    parent_call: str = ""
+    parent_row: str = ""
+    agent: str = ""
+    sidechain: bool = False
+    prompt: str = ""
+
+
+def thread_of(step: Step, row: ThreadRow) -> tuple[str | None, str]:
+    """The thread of a record: its name, or None and the key under which to hold it.
+
+    By the call that it names, else by the CLI's id of the subagent, else (older transcripts have neither) by the row
+    that it follows; the first row of a subagent by its prompt."""
+    state = step.state
+    if row.parent_call:
+        parent = row.parent_call
+        if parent in state.calls and parent not in state.subagents:
+            adopt(step, parent)
+        known = _is_known(step, parent)
+        if known and row.agent:
+            learn(step, row.agent, parent)
+        return (parent if known else None), parent
+    if not row.sidechain:
+        return "", ""
+    if row.agent:
+        if row.agent not in state.agents and row.prompt and not row.parent_row:
+            _await_call(step, row.agent, row.prompt)
+        call = state.agents.get(row.agent)
+        return (call if call is not None and _is_known(step, call) else None), AGENT_KEY + row.agent
+    thread = state.ancestry.get(row.parent_row)
+    if thread is not None:
+        return thread, ""
+    if row.prompt:
+        asked = next((call for call, prompt in state.prompts.items() if prompt == row.prompt), None)
+        if asked is not None:
+            del state.prompts[asked]
+            return asked, ""
+    return None, (ROW_KEY + row.parent_row if row.parent_row else PROMPT_KEY + row.prompt)
+
+
+def belongs(step: Step, row: ThreadRow, thread: str) -> None:
+    """The thread of a sidechain's row is known: so is that of the rows that follow it."""
+    if thread and row.sidechain and not row.agent and not row.parent_call and row.uuid:
+        step.state.ancestry[row.uuid] = thread
+        trim(step.state.ancestry, ANCESTRY_KEPT)
+        release(step, ROW_KEY + row.uuid, thread)
+
+
+def _await_call(step: Step, agent: str, prompt: str) -> None:
+    """Link a subagent by its prompt if that can mean one call only; else, or if the call has not come, it waits."""
+    state = step.state
+    state.roots[agent] = prompt
+    trim(state.roots, THREADS_KEPT)
+    _match(step, prompt)
+
+
+def _match(step: Step, prompt: str) -> None:
+    state = step.state
+    agents = [agent for agent, wanted in state.roots.items() if wanted == prompt]
+    calls = [call for call, given in state.prompts.items() if given == prompt]
+    if len(agents) == 1 and len(calls) == 1:
+        learn(step, agents[0], calls[0])
+
+
+def learn(step: Step, agent: str, call: str) -> None:
+    """The CLI's own id of a subagent: what waited for it can be told."""
+    state = step.state
+    state.roots.pop(agent, None)
+    state.prompts.pop(call, None)
+    if state.agents.get(agent) != call:
+        state.agents[agent] = call
+        trim(state.agents, THREADS_KEPT)
+    if _is_known(step, call):
+        release(step, AGENT_KEY + agent, call)
+
+
+def _is_known(step: Step, call: str) -> bool:
+    """The call of a subagent was told: it works, or has worked before."""
+    state = step.state
+    return call in state.subagents or call in state.threads or call in state.ended
+
+
+# --- calls -------------------------------------------------------------------------------------------
+
+
+def called(
+    step: Step, call: str, name: str, arguments: dict[str, Any], thread: str, message: str, block: int, **more: Any
+) -> None:
+    """A tool call, and the subagent that it starts."""
+    state = step.state
+    plan = arguments.get("plan")
+    state.calls[call] = OpenCall(name, thread, plan if name == "ExitPlanMode" and isinstance(plan, str) else "")
+    trim(state.calls, CALLS_OPEN)
+    step.tell(
+        ToolCalled,
+        part=block,
+        thread=thread,
+        call=CallId(call),
+        name=name,
+        input=arguments,
+        message=MessageId(message),
+        block=block,
+        **more,
+    )
+    if name in SPAWNING:
+        start(step, call, thread, arguments)
+    elif call in state.held:
+        adopt(step, call)
+    release(step, call, call)
+
+
+def ended(step: Step, call: str, content: Any, data: Any, is_error: bool, thread: str, part: int) -> None:
+    """A tool's result; what it says about subagents and background work."""
+    state = step.state
+    known = state.calls.pop(call, None)
+    if known is None and call in state.ended:
+        step.keep("user", "tool_result", part=part, thread=thread)
+        return
+    where = thread if known is None else known.thread
+    interrupted = is_error and (
+        (state.turn is not None and state.turn.cancelled) or "[Request interrupted by user" in text_of(content)
+    )
+    status = "interrupted" if interrupted else "failed" if is_error else "done"
+    facts = data if isinstance(data, dict) else {}
+    goes_on = call in state.subagents and _goes_on(state.subagents[call], facts, is_error)
+    step.tell(
+        ToolEnded,
+        part=part,
+        thread=where,
+        call=CallId(call),
+        name="" if known is None else known.name,
+        content=content,
+        data=data,
+        is_error=is_error,
+        status=status,
+        background=goes_on,
+    )
+    state.ended.add(call, CALLS_SEEN)
+    name = "" if known is None else known.name
+    if call in state.subagents:
+        _result_of_subagent(step, call, name, content, facts, is_error, interrupted)
+    else:
+        _background_shell(step, call, name, facts)
+
+
+def _goes_on(subagent: OpenSubagent, facts: dict[str, Any], is_error: bool) -> bool:
+    """Its call's result came, and it works still."""
+    launched = facts.get("isAsync") is True or facts.get("status") == "async_launched"
+    return launched or (subagent.background and not is_error)
+
+
+def _result_of_subagent(
+    step: Step, call: str, name: str, content: Any, facts: dict[str, Any], is_error: bool, interrupted: bool
+) -> None:
+    subagent = step.state.subagents[call]
+    agent = facts.get("agentId") or _agent_in(content)
+    if isinstance(agent, str):
+        learn(step, agent, call)
+    if _goes_on(subagent, facts, is_error):
+        subagent.background = True
+        task = step.state.tasks.setdefault(agent if isinstance(agent, str) else call, OpenTask(call, about=name))
+        task.background = True
+        return
+    status: End = "stopped" if interrupted else "failed" if is_error else noted(subagent.noted)
+    # The structured result has the subagent's words alone, the model's copy notes for the model as well.
+    finish(step, call, status, text_of(facts.get("content") or content))
+
+
+def _background_shell(step: Step, call: str, name: str, facts: dict[str, Any]) -> None:
+    """Shells that go on after their result; and results of the tools that ask after them."""
+    tasks = step.state.tasks
+    shell = facts.get("backgroundTaskId")
+    if isinstance(shell, str):
+        tasks.setdefault(shell, OpenTask(call, about=name)).background = True
+    else:
+        for key in [key for key, task in tasks.items() if task.call == call and not task.background]:
+            del tasks[key]
+    asked = facts.get("task")
+    if isinstance(asked, dict) and asked.get("status") not in (None, "running", "pending"):
+        tasks.pop(str(asked.get("task_id")), None)
+
+
+def text_of(content: Any) -> str:
+    return plain_text(content_blocks(content))
+
+
+def _agent_in(content: Any) -> str | None:
+    """The CLI's id of a subagent as a result tells it to the model, where the structured result is not there."""
+    found = _AGENT_ID.findall(text_of(content))
+    # The last one: before it are the subagent's own words.
+    return found[-1] if found else None
+
+
+# --- subagents ---------------------------------------------------------------------------------------
+
+
+def start(step: Step, call: str, thread: str, facts: dict[str, Any], background: bool = False) -> None:
+    state = step.state
+    background = background or facts.get("run_in_background") is True
+    again = call in state.threads or call in state.ended
+    state.subagents[call] = OpenSubagent(thread, background)
+    trim(state.subagents, CALLS_OPEN)
+    state.threads.pop(call, None)
+    turn = state.began.get(thread) or (state.turn.id if state.turn is not None else "")
+    if turn:
+        state.began.setdefault(call, turn)
+        trim(state.began, CALLS_OPEN)
+    prompt = _text(facts.get("prompt")).strip()
+    if prompt and not again and call not in state.agents.values():
+        state.prompts[call] = prompt
+        trim(state.prompts, THREADS_KEPT)
+    step.tell(
+        SubagentStarted,
+        part=call,
+        thread=thread,
+        child=subagent_id(call),
+        call=CallId(call),
+        title=_text(facts.get("description")),
+        kind=_text(facts.get("subagent_type")),
+        prompt=_text(facts.get("prompt")),
+        background=background,
+    )
+    linked = [agent for agent, known in state.agents.items() if known == call]
+    for agent in linked:
+        release(step, AGENT_KEY + agent, call)
+    if call in state.prompts and PROMPT_KEY + prompt in state.orphans:
+        del state.prompts[call]
+        release(step, PROMPT_KEY + prompt, call)
+    if call in state.prompts:
+        _match(step, prompt)
+        if call in state.prompts and PROMPT_KEY + prompt in state.held:
+            _take_root(step, call, prompt)
+
+
+def _take_root(step: Step, call: str, prompt: str) -> None:
+    """The first of the roots that wait for this prompt becomes the call's; the others wait for the next."""
+    state = step.state
+    waiting = state.held[PROMPT_KEY + prompt]
+    first = waiting.pop(0)
+    if not waiting:
+        del state.held[PROMPT_KEY + prompt]
+    state.held_bytes -= len(first.raw)
+    del state.prompts[call]
+    step.replay(step, first, call)
+
+
+def adopt(step: Step, call: str) -> None:
+    """Another tool than those we know has a subagent: its call begins it."""
+    known = step.state.calls[call]
+    start(step, call, known.thread, {"description": known.name})
+
+
+def noted(status: str) -> End:
+    """The CLI's word for how a task ended, in ours."""
+    if status == "failed":
+        return "failed"
+    return "stopped" if status in ("stopped", "killed") else "completed"
+
+
+def finish(step: Step, call: str, status: End, summary: str) -> None:
+    """A subagent's real end; calls of its own that are open end with it."""
+    state = step.state
+    subagent = state.subagents.pop(call)
+    state.threads[call] = subagent.thread
+    trim(state.threads, THREADS_KEPT)
+    for key in [key for key, task in state.tasks.items() if task.call == call]:
+        del state.tasks[key]
+    if step.origin != "transcript":
+        # Of a transcript the subagent's own file may still tell how they ended.
+        _interrupt(step, [key for key, open_call in state.calls.items() if open_call.thread == call])
+    step.tell(
+        SubagentEnded,
+        part=call,
+        thread=subagent.thread,
+        child=subagent_id(call),
+        call=CallId(call),
+        status=status,
+        summary=summary,
+    )
+
+
+def in_background(step: Step, thread: str) -> bool:
+    """Whether a thread goes on after the turn: it or one above it is an open background subagent."""
+    # No circles: a subagent's thread was known before its own call was.
+    while (subagent := step.state.subagents.get(thread)) is not None:
+        if subagent.background:
+            return True
+        thread = subagent.thread
+    return False
+
+
+def foreground_calls(step: Step) -> list[str]:
+    return [key for key, call in step.state.calls.items() if not in_background(step, call.thread)]
+
+
+def close(step: Step, everything: bool = False) -> list[str]:
+    """The turn is over (or the process, `everything`): what it left open ends; calls, then subagents."""
+    state = step.state
+    calls = list(state.calls) if everything else foreground_calls(step)
+    if not everything and step.origin == "transcript":
+        calls = [call for call in calls if not state.calls[call].thread]
+    _interrupt(step, calls, everything)
+    for thread, stream in state.streams.items():
+        if everything or not in_background(step, thread):
+            step.end_unwritten(thread, stream)
+    for call in [key for key in state.subagents if everything or not in_background(step, key)]:
+        finish(step, call, "stopped", "")
+    return calls
+
+
+def _interrupt(step: Step, calls: list[str], everything: bool = False) -> None:
+    for key in calls:
+        goes_on = not everything and in_background(step, key)
+        call = step.state.calls.pop(key)
+        step.state.ended.add(key, CALLS_SEEN)
+        step.tell(
+            ToolEnded,
+            part=key,
+            thread=call.thread,
+            call=CallId(key),
+            name=call.name,
+            is_error=True,
+            status="interrupted",
+            background=goes_on,
+        )
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""

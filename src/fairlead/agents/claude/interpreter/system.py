@@ -1,0 +1,277 @@
+"""What the CLI tells of itself and beside the conversation: init, status, compaction, hooks, notices, permissions."""
+
+from typing import Any, Final
+
+import msgspec
+
+from fairlead.agents.claude.interpreter import subagents, turns, user_text
+from fairlead.agents.claude.interpreter.step import Step
+from fairlead.agents.claude.interpreter.turns import TurnSignal
+from fairlead.agents.claude.wire.control import CanUseTool, asked
+from fairlead.agents.claude.wire.decode import decode_object
+from fairlead.agents.claude.wire.markers import ConnectionMarker, TerminalMarker
+from fairlead.agents.claude.wire.records import (
+    AuthStatus,
+    CompactBoundary,
+    ControlRequest,
+    HookRecord,
+    Init,
+    ProgressRecord,
+    Status,
+    SystemNotice,
+    ToolProgressRecord,
+    ToolUseSummary,
+)
+from fairlead.model.events import (
+    AgentReady,
+    Compaction,
+    HookProgress,
+    ModeChanged,
+    Notice,
+    PermissionRequested,
+    PlanProposed,
+    QuestionAsked,
+    ToolProgress,
+)
+from fairlead.model.ids import CallId, RequestId
+
+_ENVELOPE: Final = frozenset({"type", "subtype", "uuid", "session_id", "sessionId", "parentUuid", "timestamp"})
+
+
+# --- the link --------------------------------------------------------------------------------------------
+
+
+def link(step: Step, marker: ConnectionMarker) -> None:
+    """The agent's socket was away for a while."""
+    if marker.gap:
+        for stream in step.state.streams.values():
+            # Deltas told after a gap would have wrong offsets: the whole block will tell them.
+            stream.torn = True
+        text = "Some of what the agent said was lost on its way; its transcript has what was said whole."
+        step.tell(Notice, kind="link.gap", text=text)
+    if marker.over:
+        turns.end_if_over(step)
+    # Measured: what the CLI asks while its socket is down is lost for ever, and its turn hangs until an interrupt.
+    waiting = [call for call in subagents.foreground_calls(step) if call not in marker.asked]
+    if marker.back and step.state.turn is not None and waiting:
+        text = (
+            "The agent's connection was lost and is back. What it asked meanwhile did not reach the gateway: "
+            "if it does not go on, interrupt the turn."
+        )
+        step.tell(Notice, kind="link.back", text=text, data={"offers": ["interrupt"], "calls": waiting})
+
+
+# --- init and status -------------------------------------------------------------------------------------
+
+
+def init(step: Step, record: Init) -> None:
+    """Sent again at every turn: told when it says something new."""
+    turns.signal(step, TurnSignal.MAIN)
+    state = step.state
+    mode = record.permissionMode or state.mode
+    ready: dict[str, Any] = {
+        "agent_session": record.session_id or "",
+        "version": record.claude_code_version or "",
+        "model": record.model or "",
+        "cwd": record.cwd or "",
+        "tools": record.tools or [],
+        "commands": record.slash_commands or [],
+        "mcp_servers": record.mcp_servers or [],
+    }
+    before, state.ready = state.ready, ready
+    if ready == before and mode == state.mode:
+        step.keep("system", "init")
+    else:
+        lists = {name: tuple(value) for name, value in ready.items() if isinstance(value, list)}
+        step.tell(AgentReady, mode=mode, **{**ready, **lists})
+    if before:
+        _mode(step, mode)
+    state.mode = mode
+
+
+def in_terminal(step: Step, marker: TerminalMarker) -> None:
+    """The interactive CLI says nothing of itself: what it was started with."""
+    state = step.state
+    ready: dict[str, Any] = {
+        "agent_session": marker.agent_session,
+        "version": marker.version,
+        "cwd": marker.cwd,
+    }
+    state.ready, state.mode = ready, marker.mode
+    step.tell(AgentReady, mode=marker.mode, **ready)
+
+
+def status(step: Step, record: Status) -> None:
+    state = step.state
+    told = len(step.events)
+    if record.status == "compacting" and not state.compacting:
+        state.compacting = True
+        step.tell(Compaction, phase="started")
+    elif record.status is None and state.compacting:
+        state.compacting = False
+        step.tell(Compaction, phase="ended")
+    if record.permissionMode:
+        _mode(step, record.permissionMode)
+    if len(step.events) == told:
+        step.keep("system", "status")
+
+
+def _mode(step: Step, mode: str) -> None:
+    if mode != step.state.mode:
+        step.state.mode = mode
+        step.tell(ModeChanged, mode=mode)
+
+
+def boundary(step: Step, record: CompactBoundary) -> None:
+    """Before or after the status that ends the compaction: both orders occur."""
+    facts = record.compact_metadata or record.compactMetadata or record.microcompactMetadata or {}
+    tokens = facts.get("pre_tokens", facts.get("preTokens"))
+    trigger = facts.get("trigger")
+    step.tell(
+        Compaction,
+        phase="boundary",
+        trigger=trigger if isinstance(trigger, str) else "",
+        pre_tokens=int(tokens) if isinstance(tokens, int | float) else 0,
+    )
+
+
+# --- beside the conversation -----------------------------------------------------------------------------
+
+
+def hook(step: Step, record: HookRecord) -> None:
+    phases = {"hook_started": "started", "hook_progress": "progress", "hook_response": "ended"}
+    step.tell(
+        HookProgress,
+        hook=record.hook_id,
+        name=record.hook_name or "",
+        event=record.hook_event or "",
+        phase=phases[record.subtype],
+        output=record.output or (record.stdout or "") + (record.stderr or ""),
+        outcome=record.outcome or "",
+        exit_code=record.exit_code,
+    )
+
+
+def notice(step: Step, record: SystemNotice) -> None:
+    data = {name: value for name, value in decode_object(step.raw).items() if name not in _ENVELOPE}
+    words: list[Any] = [record.text, record.message, record.content, record.title, record.error]
+    text = next((word for word in words if isinstance(word, str)), "")
+    kind = record.subtype
+    if kind in ("local_command", "local_command_output"):
+        kind = "local_command"
+        read = user_text.read(text)
+        text = read.text if read.kind in ("output", "command") else text
+    elif kind == "api_retry":
+        text = f"{text or 'error'}: try {data.get('attempt')} of {data.get('max_retries')}"
+    step.tell(Notice, kind=kind, text=text, data=data)
+
+
+def auth(step: Step, record: AuthStatus) -> None:
+    data = {"isAuthenticating": record.isAuthenticating, "output": record.output or []}
+    text = record.error or "\n".join(record.output or [])
+    step.tell(Notice, kind="auth_status", text=text, data=data)
+
+
+def summary(step: Step, record: ToolUseSummary) -> None:
+    calls = record.preceding_tool_use_ids or []
+    step.tell(Notice, kind="tool_use_summary", text=record.summary, data={"calls": calls})
+
+
+def tool_progress(step: Step, record: ToolProgressRecord) -> None:
+    """A heartbeat has an id of its own, and names its call as the parent."""
+    state = step.state
+    call, thread = record.tool_use_id, record.parent_tool_use_id or ""
+    if call not in state.calls and thread in state.calls and thread not in state.subagents:
+        call, thread = thread, state.calls[thread].thread
+    step.tell(
+        ToolProgress,
+        thread=thread,
+        call=CallId(call),
+        name=record.tool_name or "",
+        elapsed_s=record.elapsed_time_seconds or 0.0,
+    )
+
+
+def progress(step: Step, record: ProgressRecord) -> None:
+    """A shell's output while it runs; and which call a subagent's own id belongs to."""
+    kind = record.data.get("type")
+    call = record.toolUseID or ""
+    if kind == "bash_progress" and call:
+        elapsed = record.data.get("elapsedTimeSeconds")
+        output = record.data.get("output")
+        known = step.state.calls.get(call)
+        step.tell(
+            ToolProgress,
+            thread="" if known is None else known.thread,
+            call=CallId(call),
+            name="" if known is None else known.name,
+            elapsed_s=float(elapsed) if isinstance(elapsed, int | float) else 0.0,
+            note=output if isinstance(output, str) else "",
+        )
+        return
+    agent, parent = record.data.get("agentId"), record.parentToolUseID
+    if kind == "agent_progress" and isinstance(agent, str) and parent in step.state.subagents:
+        subagents.learn(step, agent, parent)
+    step.keep_unless_told("progress", kind if isinstance(kind, str) else "")
+
+
+# --- what a person is asked ---------------------------------------------------------------------------------
+
+
+def permission(step: Step, record: ControlRequest) -> None:
+    """can_use_tool; every other control request is between the driver and the CLI."""
+    request = asked(record)
+    if not isinstance(request, CanUseTool):
+        return
+    state = step.state
+    call = state.calls.get(request.tool_use_id)
+    thread = call.thread if call is not None else state.agents.get(request.agent_id or "", "")
+    turns.speaks(step, thread)
+    name = {"request": RequestId(record.request_id), "call": CallId(request.tool_use_id)}
+    if request.tool_name == "AskUserQuestion":
+        given = request.input.get("questions")
+        questions = tuple(item for item in given if isinstance(item, dict)) if isinstance(given, list) else ()
+        step.tell(QuestionAsked, thread=thread, questions=questions, input=request.input, **name)
+    elif request.tool_name == "ExitPlanMode":
+        given = request.input.get("plan")
+        plan = given if isinstance(given, str) else call.plan if call is not None else ""
+        step.tell(PlanProposed, thread=thread, plan=plan, input=request.input, **name)
+    else:
+        told = {"subtype", "tool_name", "input", "tool_use_id", "blocked_path", "decision_reason", "description"}
+        step.tell(
+            PermissionRequested,
+            thread=thread,
+            tool=request.tool_name,
+            input=request.input,
+            title=request.title or request.description or "",
+            reason=request.decision_reason or "",
+            blocked_path=request.blocked_path or "",
+            suggestions=rules(request.permission_suggestions),
+            data={key: value for key, value in record.request.items() if key not in told},
+            **name,
+        )
+
+
+class _Rule(msgspec.Struct):
+    toolName: str
+    ruleContent: str | None = None
+
+
+class _Suggestion(msgspec.Struct):
+    type: str
+    rules: list[_Rule] = []
+    behavior: str = ""
+
+
+def rules(suggestions: list[Any] | None) -> tuple[str, ...]:
+    """The suggestions that are rules to allow, in our notation: `Tool` or `Tool(content)`."""
+    found: list[str] = []
+    for item in suggestions or ():
+        try:
+            suggestion = msgspec.convert(item, _Suggestion)
+        except msgspec.ValidationError:
+            continue
+        if suggestion.type == "addRules" and suggestion.behavior == "allow":
+            for rule in suggestion.rules:
+                found.append(f"{rule.toolName}({rule.ruleContent})" if rule.ruleContent else rule.toolName)
+    return tuple(dict.fromkeys(found))

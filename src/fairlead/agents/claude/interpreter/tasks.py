@@ -1,0 +1,124 @@
+"""Tasks: what the CLI tells of its subagents and background shells while they run and when they end."""
+
+from fairlead.agents.claude.interpreter import subagents, turns, user_text
+from fairlead.agents.claude.interpreter.state import CALLS_OPEN, OpenTask, trim
+from fairlead.agents.claude.interpreter.step import Step
+from fairlead.agents.claude.interpreter.turns import TurnSignal
+from fairlead.agents.claude.versions import abilities, parse_version
+from fairlead.agents.claude.wire.records import (
+    BackgroundTasks,
+    TaskNotification,
+    TaskProgress,
+    TaskStarted,
+    TaskUpdated,
+)
+from fairlead.model.events import Notice, ToolProgress
+from fairlead.model.ids import CallId
+
+_AGENT_TASK = "local_agent"
+
+
+def started(step: Step, record: TaskStarted) -> None:
+    state = step.state
+    call = record.tool_use_id or ""
+    background = record.is_backgrounded is True
+    about = record.description or (state.tasks[record.task_id].about if record.task_id in state.tasks else "")
+    state.tasks[record.task_id] = OpenTask(call, background, about)
+    trim(state.tasks, CALLS_OPEN)
+    if record.task_type == _AGENT_TASK and call:
+        subagent = state.subagents.get(call)
+        if subagent is not None:
+            subagent.background = subagent.background or background
+        elif call in state.calls or call in state.ended:
+            # It was over and goes on (or belongs to a tool of another name).
+            thread = state.calls[call].thread if call in state.calls else state.threads.get(call, "")
+            facts = {"description": record.description, "subagent_type": record.subagent_type, "prompt": record.prompt}
+            subagents.start(step, call, thread, facts, background or call in state.ended)
+        if call in state.subagents:
+            subagents.learn(step, record.task_id, call)
+    step.keep_unless_told("system", "task_started")
+
+
+def progressed(step: Step, record: TaskProgress) -> None:
+    task = step.state.tasks.get(record.task_id)
+    call = record.tool_use_id or (task.call if task is not None else "")
+    if not call:
+        step.keep("system", "task_progress")
+        return
+    elapsed = (record.usage or {}).get("duration_ms")
+    known = step.state.calls.get(call)
+    subagent = step.state.subagents.get(call)
+    thread = known.thread if known is not None else subagent.thread if subagent is not None else ""
+    step.tell(
+        ToolProgress,
+        thread=thread,
+        call=CallId(call),
+        name="" if known is None else known.name,
+        elapsed_s=elapsed / 1000 if isinstance(elapsed, int | float) else 0.0,
+        note=record.description or "",
+    )
+
+
+def updated(step: Step, record: TaskUpdated) -> None:
+    task = step.state.tasks.get(record.task_id)
+    if task is not None and record.patch.get("is_backgrounded") is True:
+        _to_background(step, task)
+    step.keep("system", "task_updated")
+
+
+def changed(step: Step, record: BackgroundTasks) -> None:
+    """The whole list of what runs in the background: what is not in it runs there no more."""
+    tasks = step.state.tasks
+    named = {task_id: task for task in record.tasks if isinstance(task_id := task.get("task_id"), str)}
+    for task_id, facts in named.items():
+        task = tasks.setdefault(task_id, OpenTask())
+        about = facts.get("description")
+        task.about = about if isinstance(about, str) and about else task.about
+        _to_background(step, task)
+    trim(tasks, CALLS_OPEN)
+    for task_id in [key for key, task in tasks.items() if task.background and key not in named]:
+        del tasks[task_id]
+    step.keep("system", "background_tasks_changed")
+
+
+def notified(step: Step, record: TaskNotification) -> None:
+    _over(step, record.task_id, record.tool_use_id or "", record.status or "", record.summary or "")
+    step.keep_unless_told("system", "task_notification")
+
+
+def notified_by_text(step: Step, text: str) -> None:
+    """The same, as the model is told: versions without task messages, and transcripts, have only this."""
+    _over(step, user_text.tag(text, "task-id"), user_text.tag(text, "tool-use-id"), user_text.tag(text, "status"), "")
+    step.keep_unless_told("user", "task_notification")
+
+
+def _to_background(step: Step, task: OpenTask) -> None:
+    task.background = True
+    subagent = step.state.subagents.get(task.call)
+    if subagent is not None:
+        subagent.background = True
+
+
+def _over(step: Step, task_id: str, call: str, status: str, summary: str) -> None:
+    state = step.state
+    task = state.tasks.pop(task_id, None)
+    call = call or (task.call if task is not None else "") or state.agents.get(task_id, "")
+    subagent = state.subagents.get(call)
+    if subagent is None:
+        if task is not None and task.background:
+            data = {"task": task_id, "call": call, "status": status}
+            step.tell(Notice, kind="task_notification", text=summary, data=data)
+    elif call in state.calls and not subagent.background:
+        # Its result follows at once, with its words.
+        subagent.noted = status
+    else:
+        subagents.finish(step, call, subagents.noted(status), summary)
+        last = not any(sub.background for sub in state.subagents.values())
+        if last and (subagents.noted(status) == "stopped" or not _reported(step)):
+            turns.signal(step, TurnSignal.STOPPED)
+
+
+def _reported(step: Step) -> bool:
+    """Whether a turn of the agent's own follows, which tells of it."""
+    version = parse_version(str(step.state.ready.get("version", "")))
+    return version is None or abilities(version).reports_tasks

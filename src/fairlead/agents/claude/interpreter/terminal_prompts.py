@@ -1,0 +1,96 @@
+"""Prompts that are typed into the agent's terminal, and what its driver knows beside the transcript. Pure.
+
+Our line opens the turn; the transcript's row of it is the user's message (with our id, since the row has one of its
+own), so that nothing is told twice. If no row ever comes, the message is told when that is known. A turn that a person
+starts in the terminal has a row alone, and is a turn like any other.
+"""
+
+from typing import Any
+
+from fairlead.agents.claude.interpreter import system, turns
+from fairlead.agents.claude.interpreter.state import PendingPrompt
+from fairlead.agents.claude.interpreter.step import Step
+from fairlead.agents.claude.interpreter.turns import TurnEnding, TurnSignal
+from fairlead.agents.claude.tui.keys import clean, same
+from fairlead.agents.claude.wire.markers import TerminalMarker, TypedPrompt
+from fairlead.model.content import TextBlock, content_blocks, plain_text
+from fairlead.model.events import Notice, UserMessage
+from fairlead.model.ids import MessageId, turn_id
+
+TEXT_ONLY = "A terminal takes text: to send images or files, hand the session over to stdio."
+LEFT = "the agent went back to its prompt without an answer"
+
+
+def prompt(step: Step, record: TypedPrompt) -> None:
+    """It is about to be typed. What cannot be is told at once, as a turn that failed."""
+    unsaid(step)
+    content = content_blocks(record.content)
+    turns.signal(step, TurnSignal.PROMPT)
+    if not plain_text(content).strip() or not all(isinstance(block, TextBlock) for block in content):
+        step.tell(UserMessage, message=MessageId(record.uuid), content=content)
+        turns.signal(step, TurnSignal.RESULT, TurnEnding(status="failed", reason=TEXT_ONLY))
+        return
+    step.state.typed = PendingPrompt(record.uuid, plain_text(content))
+    step.keep_unless_told("typed", "")
+
+
+def is_shown(step: Step, text: str) -> bool:
+    """Whether this row is the prompt that was typed."""
+    waiting = step.state.typed
+    return step.origin == "transcript" and waiting is not None and same(clean(waiting.text), text)
+
+
+def shown(step: Step) -> None:
+    _say(step, record=step.source)
+
+
+def unsaid(step: Step) -> None:
+    """A prompt that no row has shown: nothing that was sent is lost from the log."""
+    if step.state.typed is not None:
+        _say(step)
+
+
+def _say(step: Step, **fields: Any) -> None:
+    state = step.state
+    waiting, state.typed = state.typed, None
+    assert waiting is not None
+    own = turn_id(step.session, waiting.message)
+    if state.turn is None or (state.turn.id != own and fields):
+        # Its turn is over, or another was on when it was handed over: the row opens one.
+        turns.end_if_over(step)
+        outer, step.source = step.source, waiting.message
+        turns.signal(step, TurnSignal.PROMPT)
+        step.source = outer
+    via = "prompt" if state.turn is None or state.turn.id == own else "steer"
+    step.tell(UserMessage, message=MessageId(waiting.message), content=(TextBlock(waiting.text),), via=via, **fields)
+
+
+def end_if_stopped(step: Step) -> None:
+    turn = step.state.turn
+    if turn is not None and turn.stopped and step.state.typed is None:
+        turns.end_if_over(step)
+
+
+def screen(step: Step, marker: TerminalMarker) -> None:
+    state = step.state
+    if marker.what == "ready":
+        system.in_terminal(step, marker)
+    elif marker.what == "shows":
+        step.tell(Notice, kind=f"terminal.{marker.kind}", text=marker.text, data={"lines": marker.lines})
+    elif marker.what == "untyped":
+        if state.typed is not None and state.typed.message == marker.message:
+            unsaid(step)
+            turns.signal(step, TurnSignal.RESULT, turns.judged(step, marker.text))
+    elif state.turn is None or state.typed is not None:
+        return
+    elif marker.what == "stopped":
+        state.turn.stopped = True
+        turns.end_if_over(step)
+        step.keep_unless_told("stopped", "")
+    elif marker.what == "idle":
+        turns.end_if_over(step)
+    elif marker.what == "left":
+        turns.end_if_over(step)
+        if state.turn is not None:
+            # Measured: an interrupt before the first word leaves no row in newer versions.
+            turns.signal(step, TurnSignal.RESULT, TurnEnding(status="cancelled", reason=LEFT))

@@ -1,0 +1,182 @@
+"""Turns: one table of what opens, steers and ends them. Everything that changes a turn's phase is in this file.
+
+A turn is opened by a prompt of ours, or by the agent itself when it works after its result: background subagents
+that go on, a report of theirs, prompts that it had queued. Its end is the `result`; without one, the exit judges.
+"""
+
+from enum import StrEnum
+from typing import Any, Final
+
+import msgspec
+
+from fairlead.agents.claude.interpreter import deferred, subagents
+from fairlead.agents.claude.interpreter.state import OpenTurn
+from fairlead.agents.claude.interpreter.step import Step
+from fairlead.model.events import ModelUsage, TurnEnded, TurnStarted, TurnStatus
+from fairlead.model.ids import CallId, turn_id
+
+
+class TurnPhase(StrEnum):
+    IDLE = "idle"
+    PROMPTED = "prompted"
+    """A prompt of ours is being worked on."""
+    OWN = "own"
+    """The agent works by itself: a report of background work, a prompt it had queued."""
+    BACKGROUND = "background"
+    """Only background subagents have spoken since the last result; the main thread is free for a prompt."""
+
+
+class TurnSignal(StrEnum):
+    PROMPT = "prompt"
+    MAIN = "main thread speaks"
+    SIDE = "subagent speaks"
+    INTERRUPT = "interrupt"
+    STOPPED = "last background subagent stopped"
+    RESULT = "result"
+    EXIT = "exit"
+
+
+class TurnAction(StrEnum):
+    OPEN = "open"
+    STEER = "steer"
+    CANCEL = "mark cancelled"
+    END = "end"
+
+
+_OPEN: Final = (TurnAction.OPEN,)
+_NOTHING: Final[tuple[TurnAction, ...]] = ()
+
+TABLE: Final[dict[tuple[TurnPhase, TurnSignal], tuple[TurnPhase, tuple[TurnAction, ...]]]] = {
+    (TurnPhase.IDLE, TurnSignal.PROMPT): (TurnPhase.PROMPTED, _OPEN),
+    (TurnPhase.IDLE, TurnSignal.MAIN): (TurnPhase.OWN, _OPEN),
+    (TurnPhase.IDLE, TurnSignal.SIDE): (TurnPhase.BACKGROUND, _OPEN),
+    (TurnPhase.IDLE, TurnSignal.INTERRUPT): (TurnPhase.IDLE, _NOTHING),
+    (TurnPhase.IDLE, TurnSignal.STOPPED): (TurnPhase.IDLE, _NOTHING),
+    (TurnPhase.IDLE, TurnSignal.RESULT): (TurnPhase.IDLE, (TurnAction.OPEN, TurnAction.END)),
+    (TurnPhase.IDLE, TurnSignal.EXIT): (TurnPhase.IDLE, _NOTHING),
+    (TurnPhase.PROMPTED, TurnSignal.PROMPT): (TurnPhase.PROMPTED, (TurnAction.STEER,)),
+    (TurnPhase.PROMPTED, TurnSignal.MAIN): (TurnPhase.PROMPTED, _NOTHING),
+    (TurnPhase.PROMPTED, TurnSignal.SIDE): (TurnPhase.PROMPTED, _NOTHING),
+    (TurnPhase.PROMPTED, TurnSignal.INTERRUPT): (TurnPhase.PROMPTED, (TurnAction.CANCEL,)),
+    (TurnPhase.PROMPTED, TurnSignal.STOPPED): (TurnPhase.PROMPTED, _NOTHING),
+    (TurnPhase.PROMPTED, TurnSignal.RESULT): (TurnPhase.IDLE, (TurnAction.END,)),
+    (TurnPhase.PROMPTED, TurnSignal.EXIT): (TurnPhase.IDLE, (TurnAction.END,)),
+    (TurnPhase.OWN, TurnSignal.PROMPT): (TurnPhase.OWN, (TurnAction.STEER,)),
+    (TurnPhase.OWN, TurnSignal.MAIN): (TurnPhase.OWN, _NOTHING),
+    (TurnPhase.OWN, TurnSignal.SIDE): (TurnPhase.OWN, _NOTHING),
+    (TurnPhase.OWN, TurnSignal.INTERRUPT): (TurnPhase.OWN, (TurnAction.CANCEL,)),
+    (TurnPhase.OWN, TurnSignal.STOPPED): (TurnPhase.OWN, _NOTHING),
+    (TurnPhase.OWN, TurnSignal.RESULT): (TurnPhase.IDLE, (TurnAction.END,)),
+    (TurnPhase.OWN, TurnSignal.EXIT): (TurnPhase.IDLE, (TurnAction.END,)),
+    # The CLI takes a prompt at once while only background subagents work: it is a turn of its own.
+    (TurnPhase.BACKGROUND, TurnSignal.PROMPT): (TurnPhase.PROMPTED, (TurnAction.END, TurnAction.OPEN)),
+    (TurnPhase.BACKGROUND, TurnSignal.MAIN): (TurnPhase.OWN, _NOTHING),
+    (TurnPhase.BACKGROUND, TurnSignal.SIDE): (TurnPhase.BACKGROUND, _NOTHING),
+    # An interrupt without a turn of the main thread is answered and has no result: nothing to cancel.
+    (TurnPhase.BACKGROUND, TurnSignal.INTERRUPT): (TurnPhase.BACKGROUND, _NOTHING),
+    (TurnPhase.BACKGROUND, TurnSignal.STOPPED): (TurnPhase.IDLE, (TurnAction.END,)),
+    (TurnPhase.BACKGROUND, TurnSignal.RESULT): (TurnPhase.IDLE, (TurnAction.END,)),
+    (TurnPhase.BACKGROUND, TurnSignal.EXIT): (TurnPhase.IDLE, (TurnAction.END,)),
+}
+
+
+class TurnEnding(msgspec.Struct, frozen=True, kw_only=True):
+    """How a turn ended, as far as whoever ends it knows."""
+
+    status: TurnStatus = "completed"
+    reason: str = ""
+    text: str = ""
+    cost_usd: float = 0.0
+    duration_ms: int = 0
+    api_ms: int = 0
+    model_turns: int = 0
+    usage: dict[str, ModelUsage] = {}
+    errors: tuple[str, ...] = ()
+    output: Any = None
+
+
+def signal(
+    step: Step, sign: TurnSignal, ending: TurnEnding | None = None, closed: list[str] | None = None
+) -> tuple[TurnAction, ...]:
+    """Do what the table says; the actions tell a prompt whether it opened or steered.
+
+    `closed` are calls that were ended already, by the exit."""
+    state = step.state
+    phase, actions = TABLE[TurnPhase(state.phase), sign]
+    for action in actions:
+        if action is TurnAction.OPEN:
+            state.turn = OpenTurn(turn_id(step.session, step.source))
+            # Open at once: what an end releases must not open another.
+            state.phase = TurnPhase.OWN if phase is TurnPhase.IDLE else phase
+            step.tell(TurnStarted, trigger="prompt" if sign is TurnSignal.PROMPT else "agent")
+        elif action is TurnAction.CANCEL and state.turn is not None:
+            state.turn.cancelled = True
+        elif action is TurnAction.END:
+            _end(step, ending or TurnEnding(), closed)
+    state.phase = phase
+    return actions
+
+
+def speaks(step: Step, thread: str) -> None:
+    """The agent works in `thread`. The last words of a subagent that is over open no turn: nothing would end it."""
+    if not thread:
+        signal(step, TurnSignal.MAIN)
+    elif thread in step.state.subagents and not (step.origin == "transcript" and thread in step.state.began):
+        # Rows of a subagent's file belong to the turn of its call and open none of their own.
+        signal(step, TurnSignal.SIDE)
+
+
+def end_if_over(step: Step) -> None:
+    """A transcript has no results: a turn with its final answer, or interrupted, ends before the next prompt."""
+    turn = step.state.turn
+    if turn is not None and (turn.final or turn.cancelled):
+        outer, step.source = step.source, turn.id
+        signal(step, TurnSignal.RESULT, judged(step, ""))
+        step.source = outer
+
+
+def _end(step: Step, ending: TurnEnding, closed: list[str] | None) -> None:
+    if closed is None:
+        if step.origin != "transcript":
+            # Of a transcript another file may still tell whose they are.
+            deferred.release_all(step)
+        closed = subagents.close(step)
+    step.tell(
+        TurnEnded,
+        status=ending.status,
+        reason=ending.reason,
+        text=ending.text,
+        cost_usd=ending.cost_usd,
+        duration_ms=ending.duration_ms,
+        api_ms=ending.api_ms,
+        model_turns=ending.model_turns,
+        usage=ending.usage,
+        errors=ending.errors,
+        closed=tuple(CallId(call) for call in closed),
+        output=ending.output,
+    )
+    step.state.turn = None
+
+
+def judged(step: Step, reason: str) -> TurnEnding:
+    """How an open turn ended that got no result: by whether its final answer was seen."""
+    turn = step.state.turn
+    if turn is not None and turn.cancelled:
+        return TurnEnding(status="cancelled", reason="interrupted")
+    # A subagent's calls do not count: their results may stand in its own file alone, and while it works the call that
+    # began it is open too.
+    if turn is not None and turn.final and all(call.thread for call in step.state.calls.values()):
+        if turn.error:
+            return TurnEnding(status="failed", reason=turn.error)
+        return TurnEnding(status="completed")
+    return TurnEnding(status="failed", reason=reason)
+
+
+def diagram() -> str:
+    """The table as a mermaid state diagram, for the documentation."""
+    lines = ["stateDiagram-v2", f"    [*] --> {TurnPhase.IDLE}"]
+    for (phase, sign), (after, actions) in TABLE.items():
+        if actions or phase is not after:
+            doing = f" / {', '.join(actions)}" if actions else ""
+            lines.append(f"    {phase} --> {after}: {sign}{doing}")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,1 @@
+"""The CLI as a child process that speaks stream-json on its pipes."""

@@ -1,0 +1,248 @@
+"""What the CLI asks of us: the policy before a tool, a person's permission, an MCP message; anything else is refused.
+
+Every request is served by a task of its own, so that the CLI's output is read on while a person thinks. A request
+that the CLI withdraws gets no answer; whatever was begun for it is finished, since a half-written log is worse.
+
+CLIs before 2.1.120 take a hook's `ask` as "by your own rules" and let a project's allow rules or a mode decide
+(measured). For tools that no ask rule of ours covers there (see launch.py) the hook itself is held open while the
+person is asked, and answered with what they said.
+"""
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+import msgspec
+
+from fairlead.agents.claude.launch import BLOCKS_SINCE, POLICY_HOOK, must_hold
+from fairlead.agents.claude.stdio import tool_hooks
+from fairlead.agents.claude.versions import Version
+from fairlead.agents.claude.wire import control
+from fairlead.agents.claude.wire.records import ControlRequest
+from fairlead.model.agents import AgentSink, Decision, PermissionRequest, ToolCheck
+from fairlead.model.errors import AgentFailed, FairleadError, Stale
+from fairlead.model.ids import CallId, RequestId
+from fairlead.model.policy import Behavior, Verdict
+from fairlead.system.clock import Clock, within
+
+logger = logging.getLogger("fairlead.agents.claude")
+
+MOST_OPEN: Final = 1000
+"""Requests that may wait for us at once; the CLI runs a handful of tools at a time."""
+
+CLOSING_SECONDS: Final = 10.0
+"""How long what was begun for a dead CLI may take to end."""
+
+Send = Callable[[bytes], Coroutine[Any, Any, None]]
+
+
+class _OpenRequest:
+    """A request of the CLI that has no answer yet."""
+
+    def __init__(self, record: ControlRequest) -> None:
+        self.record = record
+        self.ask: PermissionRequest | None = None
+        self.held = False
+        self.withdrawn = False
+        self.task: asyncio.Task[None] | None = None
+
+
+class ControlRequestHandler:
+    """The open requests of one CLI process."""
+
+    def __init__(
+        self, sink: AgentSink, send: Send, deliver: tool_hooks.Deliver, clock: Clock, version: Version
+    ) -> None:
+        self._sink = sink
+        self._send = send
+        self._deliver = deliver
+        self._clock = clock
+        self._version = version
+        self._open: dict[str, _OpenRequest] = {}
+        self._allowed: OrderedDict[str, dict[str, Any]] = OrderedDict()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._interruptible: set[asyncio.Task[None]] = set()
+
+    def repeats(self, record: ControlRequest) -> bool:
+        """Whether this asks what the hook has just allowed, by the policy's word or by that of a person for whom it was
+        held: then it is answered, and nobody else need know.
+
+        Versions that are launched with ask rules (see launch.py) ask in spite of the hook's word."""
+        asked = control.asked(record)
+        if not isinstance(asked, control.CanUseTool) or self._allowed.get(asked.tool_use_id) != asked.input:
+            return False
+        del self._allowed[asked.tool_use_id]
+        allow = control.AllowTool(updatedInput=asked.input, toolUseID=asked.tool_use_id)
+        self._start(self._send(control.answer_line(record.request_id, allow)))
+        return True
+
+    def take(self, record: ControlRequest) -> None:
+        """A request came. Returns at once."""
+        if record.request_id in self._open:
+            return  # told again in an error answer; it is being served
+        asked = control.asked(record)
+        if len(self._open) >= MOST_OPEN:
+            self._start(self._refuse(record, asked, f"More than {MOST_OPEN} requests are open."))
+            return
+        opened = self._open[record.request_id] = _OpenRequest(record)
+        match asked:
+            case control.CanUseTool():
+                opened.task = self._start(self._permission(opened, asked))
+            case control.HookCallback():
+                opened.task = self._start(self._hook(opened, asked))
+            case control.McpCall():
+                opened.task = self._start(self._mcp(opened, asked))
+                self._interruptible.add(opened.task)
+                opened.task.add_done_callback(self._interruptible.discard)
+            case control.OtherRequest() | control.Malformed():
+                opened.task = self._start(self._reply(opened, control.error_line, control.refusal(asked)))
+
+    def withdraw(self, request_id: str) -> None:
+        """The CLI no longer wants this answer. Returns at once."""
+        opened = self._open.pop(request_id, None)
+        if opened is not None:
+            opened.withdrawn = True
+            self._start(self._tell_withdrawn(opened))
+
+    async def answer(self, request: RequestId, decision: Decision) -> None:
+        """A person or the policy has decided. Stale if nobody asks (any more)."""
+        opened = self._open.get(request)
+        if opened is None or opened.ask is None:
+            raise Stale(f"The agent does not ask {request[:80]} any more.", request=request[:80])
+        if not opened.held:
+            await self._reply(opened, control.answer_line, _permission_answer(decision, opened.ask))
+            return
+        if decision.behavior == "allow":
+            given = opened.ask.input if decision.updated_input is None else decision.updated_input
+            self._remember(opened.ask.call, given)
+        await self._reply(opened, control.answer_line, tool_hooks.of_decision(decision))
+
+    def calls(self) -> tuple[str, ...]:
+        """The calls that somebody has been asked about and has not decided."""
+        return tuple(opened.ask.call for opened in self._open.values() if opened.ask is not None)
+
+    async def refuse_hooks(self) -> None:
+        """Before its input is closed: an open hook without an answer would leave the tool to the CLI's own rules."""
+        for opened in list(self._open.values()):
+            if opened.record.subtype == "hook_callback":
+                await self._reply(opened, control.answer_line, tool_hooks.denial("The gateway ends this agent."))
+                opened.withdrawn = True
+
+    async def close(self) -> None:
+        """The CLI is gone: nothing can be answered any more; return when all that was begun has ended."""
+        for opened in self._open.values():
+            opened.withdrawn = True
+        self._open.clear()
+        for task in self._interruptible:
+            task.cancel()
+        begun = set(self._tasks)
+        if not begun:
+            return
+        try:
+            await within(self._clock, CLOSING_SECONDS, asyncio.wait(begun))
+        except TimeoutError:
+            logger.error("what the agent had asked for does not end", extra={"open": len(begun)})
+            for task in begun:
+                task.cancel()
+
+    # --- one request -----------------------------------------------------------------------------------
+
+    async def _permission(self, opened: _OpenRequest, asked: control.CanUseTool) -> None:
+        opened.ask = PermissionRequest(
+            request=RequestId(opened.record.request_id),
+            call=CallId(asked.tool_use_id),
+            tool=asked.tool_name,
+            input=asked.input,
+            suggestions=tuple(asked.permission_suggestions or ()),
+        )
+        await self._sink.asked(opened.ask)
+
+    async def _hook(self, opened: _OpenRequest, asked: control.HookCallback) -> None:
+        if asked.callback_id != POLICY_HOOK:
+            await self._reply(opened, control.error_line, f"No hook {asked.callback_id[:80]!r} was registered.")
+            return
+        try:
+            check = tool_hooks.call_of(asked.input, asked.tool_use_id or "")
+        except msgspec.ValidationError as error:
+            await self._reply(opened, control.answer_line, tool_hooks.not_understood(error))
+            return
+        verdict = await tool_hooks.judge(self._sink, check)
+        if verdict.behavior is Behavior.ASK and must_hold(check.tool, self._version):
+            await self._hold(opened, check, verdict)
+            return
+        if verdict.behavior is Behavior.ALLOW and self._version < BLOCKS_SINCE:
+            self._remember(check.call, check.input)
+        await self._reply(opened, control.answer_line, tool_hooks.of_verdict(verdict, self._version))
+
+    def _remember(self, call: str, given: dict[str, Any]) -> None:
+        self._allowed[call] = given
+        if len(self._allowed) > MOST_OPEN:
+            self._allowed.popitem(last=False)
+
+    async def _hold(self, opened: _OpenRequest, check: ToolCheck, verdict: Verdict) -> None:
+        """Ask the person now."""
+        if opened.withdrawn:
+            return
+        opened.held = True
+        opened.ask, record = tool_hooks.question(opened.record.request_id, check, verdict)
+        await self._deliver([record])
+        await self._sink.asked(opened.ask)
+
+    async def _mcp(self, opened: _OpenRequest, asked: control.McpCall) -> None:
+        message_id = asked.message.get("id")
+        try:
+            answer = await self._sink.mcp(asked.server_name, asked.message)
+        except FairleadError as error:
+            answer = _json_rpc_error(message_id, error.message)
+        except Exception:
+            logger.exception("an MCP server failed", extra={"server": asked.server_name})
+            answer = _json_rpc_error(message_id, f"The server {asked.server_name} failed.")
+        # A notification has no answer, but the CLI waits for one all the same.
+        answer = answer or {"jsonrpc": "2.0", "id": 0 if message_id is None else message_id, "result": {}}
+        await self._reply(opened, control.mcp_answer_line, answer)
+
+    async def _refuse(self, record: ControlRequest, asked: control.Asked, problem: str) -> None:
+        if isinstance(asked, control.HookCallback):
+            await self._send(control.answer_line(record.request_id, tool_hooks.denial(problem)))
+        else:
+            await self._send(control.error_line(record.request_id, problem))
+
+    async def _reply(self, opened: _OpenRequest, line: Callable[[str, Any], bytes], content: Any) -> None:
+        if opened.withdrawn:
+            return
+        self._open.pop(opened.record.request_id, None)
+        await self._send(line(opened.record.request_id, content))
+
+    async def _tell_withdrawn(self, opened: _OpenRequest) -> None:
+        if opened.task is not None:
+            await asyncio.wait({opened.task})  # told of the end only after it was told of the beginning
+        if opened.ask is not None:
+            await self._sink.ask_cancelled(opened.ask.request)
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if task.cancelled() or (error := task.exception()) is None:
+            return
+        if not isinstance(error, AgentFailed):  # it is gone or does not read: its end is told elsewhere
+            logger.error("a request of the agent failed", exc_info=error)
+
+
+def _permission_answer(decision: Decision, ask: PermissionRequest) -> control.AllowTool | control.DenyTool:
+    call = decision.call or ask.call
+    if decision.behavior == "deny":
+        message = decision.message or tool_hooks.NOT_WANTED
+        return control.DenyTool(message=message, interrupt=decision.interrupt, toolUseID=call)
+    given = ask.input if decision.updated_input is None else decision.updated_input
+    return control.AllowTool(updatedInput=given, toolUseID=call)
+
+
+def _json_rpc_error(message_id: Any, problem: str) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": message_id, "error": {"code": -32603, "message": problem}}

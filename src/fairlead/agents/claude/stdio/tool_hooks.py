@@ -1,0 +1,186 @@
+"""Before a tool: the policy's word, the question to a person where it asks, and both as a hook's answer.
+
+One implementation for hooks that come over the control wire (serving.py) and for command hooks (hooks.py). What was
+begun for the log is always finished; a call that cannot be decided is denied, never left to the CLI's own rules.
+"""
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from fairlead.agents.claude.launch import ASK_BINDS_SINCE
+from fairlead.agents.claude.versions import Version
+from fairlead.agents.claude.wire import control
+from fairlead.agents.claude.wire.framing import encode_line
+from fairlead.model.agents import AgentSink, Decision, PermissionRequest, Record, ToolCheck
+from fairlead.model.errors import Stale
+from fairlead.model.ids import CallId, RequestId
+from fairlead.model.policy import Behavior, Verdict
+
+logger = logging.getLogger("fairlead.agents.claude")
+
+NOT_WANTED: Final = "The user does not want this tool to be used."
+
+Deliver = Callable[[list[Record]], Awaitable[None]]
+
+
+class _PreToolUse(msgspec.Struct):
+    """The hook's input, as far as we read it."""
+
+    tool_name: str
+    tool_input: dict[str, Any]
+    tool_use_id: str = ""
+    permission_mode: str = ""
+    cwd: str = ""
+
+
+def call_of(given: Mapping[str, Any], call: str = "") -> ToolCheck:
+    """What is about to be used; `call` where its id came beside the input. msgspec.ValidationError."""
+    told = msgspec.convert(given, _PreToolUse)
+    return ToolCheck(
+        call=CallId(call or told.tool_use_id),
+        tool=told.tool_name,
+        input=told.tool_input,
+        mode=told.permission_mode,
+        folder=told.cwd,
+    )
+
+
+def not_understood(error: msgspec.ValidationError) -> control.HookAnswer:
+    return denial(f"The gateway did not understand the call: {error}")
+
+
+async def judge(sink: AgentSink, check: ToolCheck) -> Verdict:
+    """The policy's word. An error would let the CLI go on by its own rules: what cannot be decided is denied."""
+    try:
+        return await sink.check(check)
+    except Exception:
+        logger.exception("the policy failed", extra={"call": check.call, "tool": check.tool})
+        return Verdict(Behavior.DENY, "The gateway could not decide about this call.")
+
+
+def question(request: str, check: ToolCheck, verdict: Verdict) -> tuple[PermissionRequest, Record]:
+    """A person is to be asked: the record is the one that the CLI would have sent, so that every view shows it."""
+    body = {
+        "subtype": "can_use_tool",
+        "tool_name": check.tool,
+        "input": check.input,
+        "tool_use_id": check.call,
+        "decision_reason": verdict.reason,
+    }
+    line = encode_line({"type": "control_request", "request_id": request, "request": body})
+    ask = PermissionRequest(request=RequestId(request), call=check.call, tool=check.tool, input=check.input)
+    return ask, Record(line[:-1])
+
+
+def of_verdict(verdict: Verdict, version: Version) -> control.HookAnswer:
+    if verdict.behavior is Behavior.ALLOW and version < ASK_BINDS_SINCE and verdict.by != "rule":
+        # In these versions our allow would outrank the user's own deny rules: without a rule, theirs decide.
+        return control.HookAnswer()
+    return control.HookAnswer(
+        hookSpecificOutput=control.HookOutput(
+            hookEventName="PreToolUse",
+            permissionDecision=verdict.behavior.value,
+            permissionDecisionReason=verdict.reason,
+        )
+    )
+
+
+def of_decision(decision: Decision) -> control.HookAnswer:
+    if decision.behavior == "deny":
+        denied = denial(decision.message or NOT_WANTED)
+        if not decision.interrupt:
+            return denied
+        return msgspec.structs.replace(denied, continue_=False, stopReason="The user ended the run.")
+    output = control.HookOutput(
+        hookEventName="PreToolUse", permissionDecision="allow", updatedInput=decision.updated_input
+    )
+    return control.HookAnswer(hookSpecificOutput=output)
+
+
+def denial(reason: str) -> control.HookAnswer:
+    output = control.HookOutput(hookEventName="PreToolUse", permissionDecision="deny", permissionDecisionReason=reason)
+    return control.HookAnswer(hookSpecificOutput=output)
+
+
+class _HeldHook:
+    """A hook that waits for a person."""
+
+    def __init__(self, ask: PermissionRequest) -> None:
+        self.ask = ask
+        self.answer: asyncio.Future[control.HookAnswer] = asyncio.get_running_loop().create_future()
+
+
+class HookPermissions:
+    """The permissions of an agent that has no control wire: its PreToolUse hook is held while a person is asked."""
+
+    def __init__(self, sink: AgentSink, deliver: Deliver, version: Version) -> None:
+        self._sink = sink
+        self._deliver = deliver
+        self._version = version
+        self._held: dict[RequestId, _HeldHook] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    async def pre_tool_use(self, given: Mapping[str, Any]) -> control.HookAnswer:
+        """The hook's answer, when there is one. Cancelled: nobody waits for it, and the question is withdrawn."""
+        try:
+            check = call_of(given)
+        except msgspec.ValidationError as error:
+            return not_understood(error)
+        verdict = await self._finish(judge(self._sink, check))
+        if verdict.behavior is not Behavior.ASK:
+            return of_verdict(verdict, self._version)
+        ask, record = question(f"hook-{uuid.uuid4()}", check, verdict)
+        held = self._held[ask.request] = _HeldHook(ask)
+        try:
+            await self._finish(self._put(ask, record))
+            return await held.answer
+        except asyncio.CancelledError:
+            self._start(self._sink.ask_cancelled(ask.request))
+            raise
+        finally:
+            del self._held[ask.request]
+
+    async def answer(self, request: RequestId, decision: Decision) -> None:
+        """A person or the policy has decided. Stale if nobody asks (any more)."""
+        held = self._held.get(request)
+        if held is None or held.answer.done():
+            raise Stale(f"The agent does not ask {request[:80]} any more.", request=request[:80])
+        held.answer.set_result(of_decision(decision))
+
+    def calls(self) -> tuple[str, ...]:
+        """The calls that somebody has been asked about and has not decided."""
+        return tuple(held.ask.call for held in self._held.values() if not held.answer.done())
+
+    async def settled(self) -> None:
+        """What was begun has ended: to be awaited before the agent's end is told."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def _put(self, ask: PermissionRequest, record: Record) -> None:
+        await self._deliver([record])
+        await self._sink.asked(ask)
+
+    async def _finish(self, work: Coroutine[Any, Any, Any]) -> Any:
+        """Whoever waits may be cancelled, the work goes on to its end, and the cancelling comes after it."""
+        task = self._start(work)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            await asyncio.wait({task})
+            raise
+
+    def _start(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("a hook of the agent failed", exc_info=error)

@@ -1,0 +1,128 @@
+"""Which session files there are under the Claude homes, and what each is about. Reads the two ends of a file, no more.
+
+Nothing is copied, nothing is written. A folder that may not be read, a loop of links or a name that is no id is a
+problem of that one entry; the rest goes on.
+"""
+
+import os
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from fairlead.agents.claude.transcripts.summary import HEAD, TAIL, facts
+from fairlead.model.ids import SessionId, is_uuid
+from fairlead.model.transcripts import FileMark, FoundTranscript, TranscriptProblem
+
+SUFFIX = ".jsonl"
+PROJECTS = "projects"
+
+
+def session_of(path: Path) -> SessionId | None:
+    """The session whose file this is by its name; None for any other file."""
+    stem = path.name.removesuffix(SUFFIX)
+    return SessionId(stem) if path.name.endswith(SUFFIX) and is_uuid(stem) else None
+
+
+def projects(homes: Sequence[Path]) -> list[Path]:
+    """The folders that hold one folder a project."""
+    return [home / PROJECTS for home in homes]
+
+
+def project_folders(root: Path) -> Iterator[Path | TranscriptProblem]:
+    yield from _entries(root, folders=True)
+
+
+def session_files(folder: Path) -> Iterator[Path | TranscriptProblem]:
+    """The session files of one project."""
+    for entry in _entries(folder, folders=False):
+        if isinstance(entry, TranscriptProblem) or session_of(entry) is not None:
+            yield entry
+
+
+def _entries(folder: Path, *, folders: bool) -> Iterator[Path | TranscriptProblem]:
+    try:
+        with os.scandir(folder) as entries:
+            found = sorted(entries, key=lambda entry: entry.name)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        yield TranscriptProblem("unreadable", str(folder), detail=error.strerror or "")
+        return
+    for entry in found:
+        try:
+            if entry.is_dir() == folders:
+                yield Path(entry.path)
+        except OSError as error:
+            yield TranscriptProblem("unreadable", entry.path, detail=error.strerror or "")
+
+
+def mark_of(path: Path) -> FileMark:
+    """OSError."""
+    status = path.stat()
+    return FileMark(str(path), status.st_size, status.st_mtime_ns)
+
+
+def look(path: Path, session: SessionId | None = None) -> FoundTranscript | TranscriptProblem:
+    """What a file is about; `session` where its name does not say."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        return TranscriptProblem("unreadable", str(path), detail=error.strerror or "")
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            return TranscriptProblem("unreadable", str(path), detail="not a file")
+        if status.st_size <= HEAD + TAIL:
+            told = facts(os.pread(descriptor, HEAD + TAIL, 0))
+        else:
+            told = facts(os.pread(descriptor, HEAD, 0), os.pread(descriptor, TAIL, status.st_size - TAIL))
+    except OSError as error:
+        return TranscriptProblem("unreadable", str(path), detail=error.strerror or "")
+    finally:
+        os.close(descriptor)
+    name = session or session_of(path) or told.session.lower()
+    if not is_uuid(name):
+        return TranscriptProblem("bad id", str(path), detail=name[:80])
+    written = status.st_mtime_ns // 1_000_000
+    return FoundTranscript(
+        session=SessionId(name),
+        mark=FileMark(str(path), status.st_size, status.st_mtime_ns),
+        useful=told.useful,
+        title=told.title,
+        cwd=told.cwd,
+        branch=told.branch,
+        first_prompt=told.first_prompt,
+        model=told.model,
+        version=told.version,
+        created=told.created or written,
+        updated=told.updated or written,
+        active=told.active or written,
+        prompts=told.prompts,
+        cost_usd=told.cost_usd,
+        sidechain=told.sidechain,
+        root=told.root,
+        parent=told.parent.lower(),
+    )
+
+
+def scan_folder(
+    folder: Path, known: Mapping[str, FileMark]
+) -> tuple[dict[SessionId, Path], list[FoundTranscript | TranscriptProblem]]:
+    """(every session of a project and its file, those that are new or changed since `known`)"""
+    files: dict[SessionId, Path] = {}
+    news: list[FoundTranscript | TranscriptProblem] = []
+    for entry in session_files(folder):
+        if isinstance(entry, TranscriptProblem):
+            news.append(entry)
+            continue
+        session = session_of(entry)
+        assert session is not None, "session_files yields no others"
+        files[session] = entry
+        try:
+            same = known.get(session) == mark_of(entry)
+        except OSError as error:
+            news.append(TranscriptProblem("unreadable", str(entry), detail=error.strerror or ""))
+            continue
+        if not same:
+            news.append(look(entry, session))
+    return files, news

@@ -1,0 +1,92 @@
+"""Subagents' files that lie beside their session's own, as versions up to 2.0 wrote them: the rows say whose they are.
+
+Each file is opened once: whose it is never changes. One that does not say so yet is looked at again.
+"""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from fairlead.agents.claude.transcripts.repair import RepairedRow, read_line
+from fairlead.model.ids import is_uuid
+
+HEAD = 64 << 10
+"""Bytes in which the first row is: it has the subagent's prompt, and says whose it is."""
+
+
+class _Owner(msgspec.Struct):
+    sessionId: Any = None
+
+
+_owners = msgspec.json.Decoder(_Owner)
+
+
+def is_subagents(name: str) -> bool:
+    return name.startswith("agent-") and name.endswith(".jsonl")
+
+
+class LegacySubagents:
+    def __init__(self) -> None:
+        self._owners: dict[Path, str] = {}
+        self._folders: dict[Path, tuple[int, list[Path]]] = {}
+        self._unsure: set[Path] = set()
+
+    def owner(self, path: Path) -> str:
+        """The session that a subagent's file belongs to; empty while that is not known."""
+        known = self._owners.get(path)
+        if known is None:
+            known = _read(path)
+            if known is None:
+                self._unsure.add(path)
+            else:
+                self._owners[path] = known
+                self._unsure.discard(path)
+        return known or ""
+
+    def unsure(self, folder: Path) -> bool:
+        """Whether there is one that does not say yet whose it is."""
+        return any(path.parent == folder for path in self._unsure)
+
+    def files(self, folder: Path, session: str) -> dict[str, Path]:
+        """The files in a folder that are of a session's subagents, by name."""
+        return {path.name: path for path in self._all(folder) if self.owner(path) == session}
+
+    def _all(self, folder: Path) -> list[Path]:
+        """The names in a folder change with its time; nothing else does that."""
+        try:
+            changed = folder.stat().st_mtime_ns
+            known = self._folders.get(folder)
+            if known is None or known[0] != changed:
+                with os.scandir(folder) as entries:
+                    found = sorted(entry.name for entry in entries if is_subagents(entry.name))
+                known = self._folders[folder] = (changed, [folder / name for name in found])
+                self._unsure = {path for path in self._unsure if path.parent != folder or path in known[1]}
+        except OSError:
+            return []
+        return known[1]
+
+
+def _read(path: Path) -> str | None:
+    """None: it does not say yet. Empty: it never will."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        head = os.pread(descriptor, HEAD, 0)
+    except OSError:
+        return ""
+    finally:
+        os.close(descriptor)
+    for line in head.split(b"\n"):
+        for part in read_line(line).parts:
+            if isinstance(part, RepairedRow):
+                try:
+                    owner = _owners.decode(part.raw).sessionId
+                except (msgspec.MsgspecError, UnicodeDecodeError):
+                    continue
+                if isinstance(owner, str) and is_uuid(owner.lower()):
+                    return owner.lower()
+    return None if len(head) < HEAD else ""

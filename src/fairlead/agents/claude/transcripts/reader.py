@@ -1,0 +1,256 @@
+"""One session's files as records: its own and its subagents', from a place on, every byte read once.
+
+The rows of all files are merged by their own times, each file in its order. A partial last line waits in memory until
+the rest of it is there. Files are opened for each look and closed again, so that a replaced one is noticed and five
+thousand sessions hold no descriptor.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from fairlead.agents.claude.transcripts.file_reader import FileItem, FileOffset, TranscriptFile, place_at
+from fairlead.agents.claude.transcripts.legacy_subagents import LegacySubagents, is_subagents
+from fairlead.agents.claude.transcripts.recovery import place_after, place_of
+from fairlead.agents.claude.wire.framing import OversizeSpill
+from fairlead.agents.claude.wire.markers import subagent_link
+from fairlead.model.agents import Record
+from fairlead.model.errors import NotFound
+from fairlead.model.ids import MessageId, SessionId
+from fairlead.model.transcripts import TranscriptPage, TranscriptProblem
+
+BATCH_ROWS = 256
+BATCH_BYTES = 256 << 10
+"""What goes into the log at once: small enough that nobody else waits long, large enough to be quick."""
+AT_ONCE = 16 << 10
+"""So much is read where it is wanted; more, in a thread: a damaged line takes up to a second for every 20 MB."""
+MAIN = ""
+BESIDE = "beside:"
+ELSEWHERE = "at:"
+"""How files are named in a place: a session's own; subagents' that lie beside it; another file of the session."""
+
+
+class ReaderOffset(msgspec.Struct, frozen=True):
+    """By the path of each file below the session's folder; others see `MAIN`."""
+
+    files: dict[str, FileOffset] = {}
+
+
+_places = msgspec.msgpack.Decoder(ReaderOffset)
+
+
+def decode_place(data: bytes) -> ReaderOffset:
+    return _places.decode(data) if data else ReaderOffset()
+
+
+class SessionReader:
+    """Implements `model.transcripts.TranscriptReader`."""
+
+    def __init__(
+        self,
+        session: SessionId,
+        path: Path,
+        place: bytes = b"",
+        after: str = "",
+        since: str = "",
+        spill: Callable[[], OversizeSpill | None] = lambda: None,
+        *,
+        where: Callable[[], Path | None] = lambda: None,
+        beside: LegacySubagents | None = None,
+    ) -> None:
+        """`where`: the file that was written to last, if the session has several."""
+        self._session = session
+        self._path = path
+        self._where = where
+        self._beside = beside or LegacySubagents()
+        self._places = dict(decode_place(place).files)
+        self._spill = spill
+        self._files: dict[str, TranscriptFile] = {}
+        self._folder_changed = (-1, -1)
+        if after:
+            self._skip_to(after)
+        if since:
+            self._begin_at(since)
+
+    def _skip_to(self, prompt: str) -> None:
+        """Not what lies before a prompt that is known, nor what its subagents have written so far."""
+        offset = place_after(self._path, MessageId(prompt))
+        if offset > self._places.get(MAIN, FileOffset()).offset:
+            self.to_end()
+            self._places[MAIN] = place_at(self._path, offset)
+
+    def _begin_at(self, prompt: str) -> None:
+        """Not what lies before a prompt: another session's part of the file."""
+        offset = place_of(self._path, MessageId(prompt))
+        if offset is None:
+            raise NotFound("prompt in the transcript", prompt)
+        self._places[MAIN] = place_at(self._path, offset)
+
+    async def read(self) -> TranscriptPage | None:
+        if self._unread() > AT_ONCE:
+            return await asyncio.to_thread(self._read)
+        return self._read()
+
+    async def finish(self) -> TranscriptPage | None:
+        return await asyncio.to_thread(self._finish)
+
+    def _unread(self) -> int:
+        """Bytes that wait, those of a line that is not whole yet among them: all of it will be looked at."""
+        files = self._files.values()
+        return sum(file.unread() for file in files) if files else AT_ONCE + 1
+
+    def _read(self) -> TranscriptPage | None:
+        self._find()
+        for file in list(self._files.values()):
+            self._fill(file)
+        return self._batch()
+
+    def _finish(self) -> TranscriptPage | None:
+        for file in self._files.values():
+            torn = file.torn()
+            if torn is not None:
+                file.items.append(torn)
+        return self._batch()
+
+    def to_end(self) -> bytes:
+        self._files.clear()
+        self._folder_changed = (-1, -1)
+        self._places = {MAIN: place_at(self._path, self._path.stat().st_size)}
+        for name, path in self._subagents().items():
+            self._places[name] = msgspec.structs.replace(place_at(path, path.stat().st_size), linked=True)
+        return self.place()
+
+    def close(self) -> None:
+        self._files.clear()
+
+    def place(self) -> bytes:
+        files = {**self._places, **{name: file.place() for name, file in self._files.items()}}
+        return msgspec.msgpack.encode(ReaderOffset(files))
+
+    # --- inside
+
+    def _find(self) -> None:
+        if MAIN not in self._files:
+            self._add(MAIN, self._path)
+        other = self._where()
+        if other is not None and other != self._path:
+            self._add(f"{ELSEWHERE}{other}", other)
+        changed = (_changed(subagents_folder(self._path)), _changed(self._path.parent))
+        # The older layout has no files that link them: there is nothing to wait for.
+        unlinked = any(
+            not file.linked for name, file in self._files.items() if _is_subagents(name) and not name.startswith(BESIDE)
+        )
+        if changed != self._folder_changed or unlinked or self._beside.unsure(self._path.parent):
+            self._folder_changed = changed
+            for name, path in self._subagents().items():
+                self._add(name, path)
+
+    def _subagents(self) -> dict[str, Path]:
+        beside = self._beside.files(self._path.parent, self._session)
+        return {**subagent_files(self._path), **{f"{BESIDE}{name}": path for name, path in beside.items()}}
+
+    def _add(self, name: str, path: Path) -> None:
+        file = self._files.get(name)
+        if file is None:
+            place = self._places.get(name)
+            # A second file of the session may repeat what the first one has.
+            again = place is None and name.startswith(ELSEWHERE)
+            file = self._files[name] = TranscriptFile(path, name, place or FileOffset(), self._spill(), again=again)
+        if _is_subagents(name) and not file.linked:
+            link = _link(path)
+            if link is not None:
+                file.linked = True
+                at = file.items[0].at if file.items else file.next_time(file.done)
+                file.items.appendleft(FileItem(at, file.done, (Record(link, "gateway", at),), ()))
+
+    def _fill(self, file: TranscriptFile) -> None:
+        try:
+            file.fill()
+        except FileNotFoundError:
+            if file.name == MAIN and not any(other.items for other in self._files.values()):
+                raise NotFound("transcript of session", self._session) from None
+        except OSError as error:
+            file.damage[f"unreadable: {error.strerror}"] = 1
+
+    def _batch(self) -> TranscriptPage | None:
+        records: list[Record] = []
+        size = rows = 0
+        again = any(file.again for file in self._files.values())
+        while rows < BATCH_ROWS and size < BATCH_BYTES:
+            waiting = [file for file in self._files.values() if file.items]
+            if not waiting:
+                break
+            file = min(waiting, key=lambda file: file.items[0].at)
+            item = file.items.popleft()
+            file.hand_on(item)
+            records.extend(item.records)
+            rows += 1
+            size += sum(len(record.raw) for record in item.records)
+            if not file.items:
+                # The next row of this file may be older than those of the others.
+                self._fill(file)
+        if not rows:
+            return None
+        return TranscriptPage(
+            records=tuple(records),
+            place=self.place(),
+            problems=self._problems(),
+            read=sum(file.done for file in self._files.values()),
+            total=sum(file.size() for file in self._files.values()),
+            again=again,
+        )
+
+    def _problems(self) -> tuple[TranscriptProblem, ...]:
+        found: list[TranscriptProblem] = []
+        for file in self._files.values():
+            found.extend(TranscriptProblem(kind, str(file.path), count) for kind, count in file.damage.items())
+            file.damage = {}
+        return tuple(found)
+
+
+# --- the files beside -----------------------------------------------------------------------------------
+
+
+def _is_subagents(name: str) -> bool:
+    return name != MAIN and not name.startswith(ELSEWHERE)
+
+
+def _changed(folder: Path) -> int:
+    try:
+        return folder.stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+def subagents_folder(path: Path) -> Path:
+    return path.with_suffix("") / "subagents"
+
+
+def subagent_files(path: Path) -> dict[str, Path]:
+    """The transcripts of a session's subagents, by their names below its folder."""
+    top = subagents_folder(path)
+    found: dict[str, Path] = {}
+    for folder, _, names in os.walk(top):
+        for name in sorted(names):
+            if is_subagents(name):
+                file = Path(folder) / name
+                found[str(file.relative_to(top))] = file
+    return found
+
+
+class _Meta(msgspec.Struct):
+    toolUseId: str = ""
+
+
+def _link(path: Path) -> bytes | None:
+    """What the file beside a subagent's transcript says about the call that began it; None: nothing (yet)."""
+    try:
+        with path.with_suffix(".meta.json").open("rb") as file:
+            meta = msgspec.json.decode(file.read(1 << 20), type=_Meta)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+    agent = path.name.removeprefix("agent-").removesuffix(".jsonl")
+    return subagent_link(agent, meta.toolUseId) if meta.toolUseId else None

@@ -1,0 +1,266 @@
+"""A CLI whose gateway died: its transcript is read from a prompt on until the process is gone and the file at its end.
+
+Measured: the CLI finishes its tool, calls the model once more, writes the answer down and exits within seconds.
+What it writes is given as records of origin `transcript`; rows that are damaged are left out.
+"""
+
+import asyncio
+import os
+import re
+import unicodedata
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from fairlead.agents.claude.transcripts.rows import decode_row
+from fairlead.agents.claude.wire.framing import LineSplitter, Oversize
+from fairlead.agents.claude.wire.records import InvalidRecord
+from fairlead.model.agents import AgentSink, Exit, ProcessInfo, Record
+from fairlead.model.ids import MessageId
+from fairlead.system.clock import Clock
+from fairlead.system.process import StopTimeouts, end_left, left_ended
+from fairlead.system.proctable import Process
+from fairlead.system.tail import FileTail
+
+BLOCK = 256 * 1024
+
+QUIET_SECONDS = 60.0
+"""A CLI that dials in goes on trying for ten minutes when its gateway has died, at work or not. One that has written
+nothing for so long is taken to wait for us, and is ended."""
+
+_LONGEST_NAME = 200
+
+
+# --- where the file is --------------------------------------------------------------------------------
+
+
+def config_folder(env: Mapping[str, str]) -> Path:
+    """Where the CLI keeps its files, by its environment."""
+    return Path(env.get("CLAUDE_CONFIG_DIR") or os.path.join(env.get("HOME", "/"), ".claude"))
+
+
+def transcript_path(config: Path, cwd: str, agent_session: str) -> Path:
+    """Where a session that works in `cwd` (with its links followed) is written down."""
+    folder = unicodedata.normalize("NFC", cwd)
+    name = re.sub(r"[^a-zA-Z0-9]", "-", folder)
+    if len(name) > _LONGEST_NAME:
+        # So in 2.1.120 and 2.1.325; 2.1.37 does not cut, and writes nothing where the system refuses such a name.
+        name = f"{name[:_LONGEST_NAME]}-{_short_hash(folder)}"
+    return config / "projects" / name / f"{agent_session}.jsonl"
+
+
+def _short_hash(text: str) -> str:
+    """The 32-bit string hash common in JavaScript, over UTF-16 units, in base 36."""
+    data = text.encode("utf-16-le", "surrogatepass")
+    value = 0
+    for index in range(0, len(data), 2):
+        value = (value * 31 + int.from_bytes(data[index : index + 2], "little")) & 0xFFFFFFFF
+    value = abs(value - (1 << 32) if value >= 1 << 31 else value)
+    digits = ""
+    while value or not digits:
+        value, digit = divmod(value, 36)
+        digits = "0123456789abcdefghijklmnopqrstuvwxyz"[digit] + digits
+    return digits
+
+
+def find_transcript(config: Path, agent_session: str) -> Path | None:
+    """The session's file in whichever folder it is: versions name their folders by different rules."""
+    return next((config / "projects").glob(f"*/{agent_session}.jsonl"), None)
+
+
+# --- following ----------------------------------------------------------------------------------------
+
+
+async def follow(
+    child: ProcessInfo,
+    config: Path,
+    sink: AgentSink,
+    after: MessageId | None,
+    clock: Clock,
+    patience: StopTimeouts | None = None,
+) -> None:
+    """Give the rows after the prompt `after` until the process is gone; then `sink.exited`."""
+    path = _file_of(child, config)
+    leaving = asyncio.create_task(left_ended(Process(child.pid, child.started), clock))
+    quiet = _Quiet(clock, lambda: end(child, clock, patience or StopTimeouts())) if child.dials_in else None
+    try:
+        # Of a terminal the transcript is all there is: its first prompt may be known from there alone.
+        whole = after is None and child.in_terminal
+        offset = 0 if whole else await asyncio.to_thread(place_after, path, after)
+        with FileTail(path, clock=clock, offset=offset) as tail:
+            await _read(tail, leaving, sink, quiet)
+    finally:
+        if quiet is not None:
+            await quiet.stop()
+        leaving.cancel()
+        await asyncio.wait({leaving})
+    await sink.exited(Exit())
+
+
+def _file_of(child: ProcessInfo, config: Path) -> Path:
+    expected = Path(child.transcript)
+    return expected if expected.exists() else find_transcript(config, child.agent_session) or expected
+
+
+class _Quiet:
+    """Acts once when nothing was heard for a while."""
+
+    def __init__(self, clock: Clock, act: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._clock = clock
+        self._act = act
+        self._waiting = asyncio.create_task(self._wait())
+
+    async def _wait(self) -> None:
+        await self._clock.sleep(QUIET_SECONDS)
+        await self._act()
+
+    async def heard(self) -> None:
+        await self.stop()
+        self._waiting = asyncio.create_task(self._wait())
+
+    async def stop(self) -> None:
+        self._waiting.cancel()
+        await asyncio.wait({self._waiting})
+
+
+async def _read(tail: FileTail, leaving: "asyncio.Task[None]", sink: AgentSink, quiet: _Quiet | None) -> None:
+    splitter, generation = LineSplitter(), tail.generation
+    while True:
+        was_gone = leaving.done()
+        data = tail.read()
+        if tail.generation != generation:
+            splitter, generation = LineSplitter(), tail.generation
+        if data:
+            if quiet is not None:
+                await quiet.heard()
+            await _give(splitter.feed(data), sink)
+        elif was_gone:
+            await _give(splitter.end(), sink)
+            return
+        else:
+            changed = asyncio.create_task(tail.changed())
+            try:
+                await asyncio.wait({leaving, changed}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                changed.cancel()
+                await asyncio.wait({changed})
+
+
+async def _give(lines: list[bytes | Oversize], sink: AgentSink) -> None:
+    batch = whole_rows(lines)
+    if batch:
+        await sink.records(batch)
+
+
+def whole_rows(lines: list[bytes | Oversize]) -> list[Record]:
+    return [Record(row, "transcript") for line in lines if (row := _whole(line)) is not None]
+
+
+def _whole(line: bytes | Oversize) -> bytes | None:
+    """The row, if it is one: a torn line or a run of NULs, as a crash leaves them, is none."""
+    if isinstance(line, Oversize):
+        return None
+    row = line.strip(b"\0 \t\r")
+    return None if not row or isinstance(decode_row(row), InvalidRecord) else row
+
+
+# --- where to begin -------------------------------------------------------------------------------------
+
+
+class _Attachment(msgspec.Struct):
+    source_uuid: str | None = None
+
+
+class _Row(msgspec.Struct):
+    """What tells a prompt from the other rows."""
+
+    type: str | None = None
+    uuid: str | None = None
+    isSidechain: bool | None = None
+    isMeta: bool | None = None
+    toolUseResult: msgspec.Raw | None = None
+    attachment: _Attachment | None = None
+
+
+_rows = msgspec.json.Decoder(_Row)
+
+
+def place_after(path: Path, prompt: MessageId | None) -> int:
+    """The offset just after the row of `prompt`; the file's end if it is not there, or if there was no prompt.
+
+    A word into a running turn is written down only when the agent takes it up, after rows that nobody has seen: then
+    the place is after the prompt before it."""
+    try:
+        file = path.open("rb")
+    except OSError:
+        return 0
+    with file:
+        size = file.seek(0, os.SEEK_END)
+        if prompt is None:
+            return size
+        steered = False
+        name = prompt.encode()
+        for end, line in lines_backwards(file.fileno(), size):
+            if not steered and name not in line:
+                continue
+            try:
+                row = _rows.decode(line.strip(b"\0 \t\r"))
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                continue
+            if row.uuid == prompt or (steered and _is_prompt(row)):
+                return end
+            steered = steered or (row.attachment is not None and row.attachment.source_uuid == prompt)
+        return 0 if steered else size
+
+
+def place_of(path: Path, prompt: MessageId) -> int | None:
+    """The offset at which the row of `prompt` begins; None while it is not there."""
+    try:
+        file = path.open("rb")
+    except OSError:
+        return None
+    with file:
+        name = prompt.encode()
+        for end, line in lines_backwards(file.fileno(), file.seek(0, os.SEEK_END)):
+            if name in line and _uuid_of(line) == prompt:
+                return max(0, end - len(line) - 1)
+    return None
+
+
+def _uuid_of(line: bytes) -> str | None:
+    try:
+        return _rows.decode(line.strip(b"\0 \t\r")).uuid
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def _is_prompt(row: _Row) -> bool:
+    return row.type == "user" and not (row.isSidechain or row.isMeta or row.toolUseResult)
+
+
+def lines_backwards(fd: int, size: int, block: int = BLOCK) -> Iterator[tuple[int, bytes]]:
+    """The lines of a file from its last to its first, each with the offset just after its newline."""
+    pieces: list[bytes] = []  # of the line whose start is not read yet, last piece first
+    end = position = size
+    while position > 0:
+        start = max(0, position - block)
+        data = os.pread(fd, position - start, start)
+        upto = len(data)
+        while (newline := data.rfind(b"\n", 0, upto)) >= 0:
+            yield end, b"".join([data[newline + 1 : upto], *reversed(pieces)])
+            pieces = []
+            end = start + newline + 1
+            upto = newline
+        pieces.append(data[:upto])
+        position = start
+    yield end, b"".join(reversed(pieces))
+
+
+# --- ending ---------------------------------------------------------------------------------------------
+
+
+async def end(child: ProcessInfo, clock: Clock, patience: StopTimeouts) -> None:
+    """End a process of an earlier gateway and its group, if it is still that process."""
+    await end_left(Process(child.pid, child.started), child.group, clock, patience)

@@ -1,0 +1,173 @@
+"""Lines of a transcript as rows, damaged ones included. Pure: bytes in, rows and fragments out; nothing is thrown away.
+
+A crash or two writers leave rows without a newline between them, one row inside another, runs of NUL where blocks of
+the disk were never written, and a torn last line. Every whole row is found again, wherever it begins; what lies
+between is a fragment, kept as it is. The work per line is bounded, however malicious it is.
+"""
+
+import json
+import re
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+
+from fairlead.model.json_repair import mend
+
+
+class RepairedRow(msgspec.Struct, frozen=True):
+    """A whole row as it stands in the file; `at` is its own time in milliseconds since 1970, 0 if it has none."""
+
+    raw: bytes
+    at: int = 0
+    uuid: str = ""
+
+
+class Fragment(msgspec.Struct, frozen=True):
+    """Bytes that are no row."""
+
+    raw: bytes
+
+
+class TranscriptLine(msgspec.Struct, frozen=True):
+    """What one line of a file holds, in order. `damage` names what was wrong with it, empty for a good one."""
+
+    parts: tuple[RepairedRow | Fragment, ...]
+    damage: tuple[str, ...] = ()
+
+
+JOINED: Final = "joined"
+"""Rows without a newline between them."""
+SPLICED: Final = "spliced"
+"""Rows with pieces of others between or around them."""
+NUL: Final = "nul"
+"""A run of NUL bytes."""
+GARBAGE: Final = "garbage"
+"""Nothing that could be a row."""
+TORN: Final = "torn"
+"""A last line that is not whole."""
+OVERSIZE: Final = "oversize"
+"""A line above the limit of a record."""
+
+_BLANK: Final = b" \t\r\n\0"
+_EFFORT: Final = 30
+_FREE_EFFORT: Final = 200_000_000
+"""What a damaged line may cost, about in nanoseconds: for each of its characters, and for any line. Past it the rest is
+one fragment."""
+_MENDED: Final = 1 << 20
+"""Bytes of a row that is mended to see whether it is one: that cannot be interrupted."""
+_PARSING: Final = 8
+_FAILING: Final = 1500
+"""A parsed character, and an attempt that fails; json also counts the lines before it, ten characters in one."""
+
+
+class _Time(msgspec.Struct):
+    type: str
+    timestamp: Any = None
+    uuid: Any = None
+
+
+_times: Final = msgspec.json.Decoder(_Time)
+_json: Final = json.JSONDecoder()
+_NULS: Final = re.compile(rb"\x00+")
+
+
+def read_line(line: bytes) -> TranscriptLine:
+    """One line of a file, without its newline. Blank ones have no parts."""
+    clean = line.strip(_BLANK).removeprefix(b"\xef\xbb\xbf")
+    if not clean:
+        return TranscriptLine((), (NUL,) if b"\0" in line else ())
+    damage = [NUL] if line.startswith(b"\0") or line.endswith(b"\0") else []
+    row = _whole(clean)
+    if row is not None:
+        return TranscriptLine((row,), tuple(damage))
+    parts: list[RepairedRow | Fragment] = []
+    if b"\0" in clean:
+        damage = [NUL]
+    for piece in _NULS.split(clean):
+        piece = piece.strip(_BLANK)
+        if piece:
+            whole = _whole(piece)
+            parts.extend([whole] if whole is not None else _search(piece))
+    rows = sum(isinstance(part, RepairedRow) for part in parts)
+    if rows < len(parts):
+        damage.append(SPLICED if rows else GARBAGE)
+    elif rows > 1 and not damage:
+        damage.append(JOINED)
+    return TranscriptLine(tuple(parts), tuple(damage))
+
+
+def row_time(timestamp: Any) -> int:
+    """A row's `timestamp` in milliseconds since 1970; 0 for none that can be read."""
+    if not isinstance(timestamp, str):
+        return 0
+    try:
+        when = datetime.fromisoformat(timestamp)
+        return max(0, int(when.timestamp() * 1000)) if when.tzinfo is not None else 0
+    except (ValueError, OverflowError, OSError):
+        return 0
+
+
+def _whole(data: bytes) -> RepairedRow | None:
+    """The bytes as one row: an object that says its type."""
+    for mending in (False, True):
+        if mending and len(data) > _MENDED:
+            return None  # the search finds it as well, in smaller steps
+        try:
+            row = _times.decode(mend(data) if mending else data)
+            return RepairedRow(data, row_time(row.timestamp), _text(row.uuid))
+        except msgspec.ValidationError:
+            return None
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            continue
+    return None
+
+
+def _search(data: bytes) -> list[RepairedRow | Fragment]:
+    """The rows inside a damaged line, wherever they begin, and the fragments around them."""
+    text = data.decode("utf-8", "surrogateescape")
+    found: list[RepairedRow | Fragment] = []
+    effort = _EFFORT * len(text) + _FREE_EFFORT
+    kept = position = 0
+    while effort > 0 and (start := text.find("{", position)) >= 0:
+        try:
+            value, end = _json.raw_decode(text, start)
+        except json.JSONDecodeError as error:
+            effort -= (error.pos - start) * _PARSING + _FAILING + error.pos // 10
+            position = start + 1
+            continue
+        except RecursionError:
+            effort -= _FREE_EFFORT // 100
+            position = start + 1
+            continue
+        effort -= (end - start) * _PARSING
+        position = end
+        if _is_row(value):
+            _keep(found, text[kept:start])
+            found.append(
+                RepairedRow(_bytes(text[start:end]), row_time(value.get("timestamp")), _text(value.get("uuid")))
+            )
+            kept = end
+    _keep(found, text[kept:])
+    return found
+
+
+def _is_row(value: dict[str, Any]) -> bool:
+    """A row, and not an object inside one: those have a `type` as well, but never say whose session they are of."""
+    if not isinstance(value.get("type"), str):
+        return False
+    return isinstance(value.get("sessionId"), str) or "leafUuid" in value or "snapshot" in value
+
+
+def _keep(found: list[RepairedRow | Fragment], text: str) -> None:
+    rest = _bytes(text).strip(_BLANK)
+    if rest:
+        found.append(Fragment(rest))
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")

@@ -1,0 +1,178 @@
+"""Claude's transcripts as a source for the core: joins catalogue, watch and reading. Implements
+`model.transcripts.Transcripts`."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
+
+from fairlead.agents.claude.transcripts import fork_prefix, index
+from fairlead.agents.claude.transcripts import reader as reading
+from fairlead.agents.claude.transcripts.file_reader import last_rows
+from fairlead.agents.claude.transcripts.legacy_subagents import LegacySubagents
+from fairlead.agents.claude.transcripts.mirror import WireTranscriptMatcher
+from fairlead.agents.claude.transcripts.watcher import TranscriptWatcher
+from fairlead.agents.claude.wire.framing import OversizeSpill
+from fairlead.model.agents import Record
+from fairlead.model.errors import NotFound
+from fairlead.model.ids import SessionId
+from fairlead.model.transcripts import FileMark, FoundTranscript, Shared, TranscriptGone, TranscriptProblem
+from fairlead.system.clock import Clock
+from fairlead.system.spill import SpillFiles, discard
+
+
+def default_homes(env: Mapping[str, str], agents_home: str) -> list[Path]:
+    """Where Claude Code keeps its files: for the agents that we start, and for a person on this machine."""
+    home = env.get("HOME", "/")
+    folders = [os.path.join(agents_home or home, ".claude")]
+    if env.get("CLAUDE_CONFIG_DIR"):
+        folders.append(env["CLAUDE_CONFIG_DIR"])
+    return [Path(folder) for folder in dict.fromkeys(folders)]
+
+
+def settings_files(env: Mapping[str, str], agents_home: str) -> list[str]:
+    """Claude Code's files next to those folders. They hold prompts and keys; copies of them begin with their name."""
+    homes = dict.fromkeys(home for home in (agents_home, env.get("HOME", "")) if home)
+    return [os.path.join(home, ".claude.json") for home in homes]
+
+
+class ClaudeTranscripts:
+    def __init__(self, homes: Sequence[Path], clock: Clock, spill: str = "") -> None:
+        self._homes = tuple(homes)
+        self._clock = clock
+        self._spill = spill
+        self._paths: dict[SessionId, Path] = {}
+        """Of each session the file that was written to last: copied folders and worktrees give it several."""
+        self._beside = LegacySubagents()
+
+    @property
+    def agent(self) -> str:
+        return "claude"
+
+    @property
+    def folders(self) -> list[str]:
+        return [str(folder) for folder in index.projects(self._homes)]
+
+    async def scan(
+        self, known: Mapping[str, FileMark]
+    ) -> AsyncIterator[Sequence[FoundTranscript | TranscriptGone | TranscriptProblem]]:
+        """Folder by folder, each in a thread: whoever else uses the loop goes on meanwhile."""
+        paths: dict[SessionId, Path] = {}
+        for root in index.projects(self._homes):
+            for folder in await asyncio.to_thread(_folders, root):
+                if isinstance(folder, TranscriptProblem):
+                    yield [folder]
+                    continue
+                files, news = await asyncio.to_thread(index.scan_folder, folder, known)
+                older = await asyncio.to_thread(_latest, paths, files)
+                fresh = [item for item in news if not isinstance(item, FoundTranscript) or item.session not in older]
+                if fresh:
+                    yield fresh
+        self._paths = paths
+        gone = [TranscriptGone(SessionId(session)) for session in known if session not in paths]
+        if gone:
+            yield gone
+
+    async def changes(self) -> AsyncIterator[frozenset[SessionId]]:
+        async for portion in TranscriptWatcher(self._homes, self._clock, self._beside, self._written).changes():
+            yield portion
+
+    def _written(self, session: SessionId, path: Path) -> None:
+        self._paths[session] = path
+
+    async def look(self, session: SessionId) -> FoundTranscript | None:
+        path = await self._find(session)
+        found = None if path is None else await asyncio.to_thread(index.look, path, session)
+        return found if isinstance(found, FoundTranscript) else None
+
+    async def discard(self, session: SessionId) -> None:
+        if self._spill:
+            await asyncio.to_thread(discard, Path(self._spill), session)
+
+    async def examine(self, path: str) -> FoundTranscript | TranscriptProblem:
+        return await asyncio.to_thread(index.look, Path(path))
+
+    async def reader(
+        self, session: SessionId, place: bytes = b"", *, after: str = "", since: str = "", path: str = ""
+    ) -> reading.SessionReader:
+        file = Path(path) if path else await self._find(session)
+        if file is None:
+            raise NotFound("transcript of session", session)
+        return await asyncio.to_thread(self._reader, session, file, place, after, since, bool(path))
+
+    def _reader(
+        self, session: SessionId, file: Path, place: bytes, after: str, since: str, alone: bool
+    ) -> reading.SessionReader:
+        self._beside.files(file.parent, session)  # they are opened here, and not while somebody waits
+        return reading.SessionReader(
+            session,
+            file,
+            place,
+            after,
+            since,
+            lambda: self._spill_of(session),
+            where=lambda: None if alone else self._paths.get(session),
+            beside=self._beside,
+        )
+
+    async def shared(self, session: SessionId, told: fork_prefix.Told, path: str = "") -> Shared | None:
+        file = Path(path) if path else await self._find(session)
+        if file is None:
+            raise NotFound("transcript of session", session)
+        try:
+            return await fork_prefix.shared(file, told)
+        except OSError:
+            return None  # whoever reads it says so
+
+    def copies(self, session: SessionId) -> WireTranscriptMatcher:
+        return WireTranscriptMatcher(self._spill_of(session))
+
+    async def glance(self, session: SessionId, limit: int) -> Sequence[Record]:
+        path = await self._find(session)
+        if path is None:
+            raise NotFound("transcript of session", session)
+        return await asyncio.to_thread(last_rows, path, limit)
+
+    async def _find(self, session: SessionId) -> Path | None:
+        known = self._paths.get(session)
+        if known is not None and known.exists():
+            return known
+        found = await asyncio.to_thread(self._search, session)
+        if found is None:
+            self._paths.pop(session, None)
+        else:
+            self._paths[session] = found
+        return found
+
+    def _search(self, session: SessionId) -> Path | None:
+        """In whichever folder it is: folders are renamed, and versions name them by different rules."""
+        for root in index.projects(self._homes):
+            for folder in index.project_folders(root):
+                if not isinstance(folder, TranscriptProblem) and (path := folder / f"{session}{index.SUFFIX}").exists():
+                    return path
+        return None
+
+    def _spill_of(self, session: SessionId) -> OversizeSpill | None:
+        return SpillFiles(Path(self._spill), session) if self._spill else None
+
+
+def _latest(paths: dict[SessionId, Path], files: Mapping[SessionId, Path]) -> set[SessionId]:
+    """Take the files of a folder into `paths`; those that are older than one that is there already."""
+    older = set()
+    for session, path in files.items():
+        if session in paths and _written(path) <= _written(paths[session]):
+            older.add(session)
+        else:
+            paths[session] = path
+    return older
+
+
+def _written(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+def _folders(root: Path) -> list[Path | TranscriptProblem]:
+    return list(index.project_folders(root))

@@ -1,0 +1,305 @@
+"""Which sessions' files change, as it happens: one inotify instance on folders, never one watch a file.
+
+Watched are the folders of projects, where sessions are written, and those of the subagents of sessions that have been
+active since the start. An idle file costs nothing. Where the system has no inotify, or grants no more watches, files
+are looked at every two seconds instead.
+"""
+
+import asyncio
+import errno
+import logging
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fairlead.agents.claude.transcripts.index import project_folders, projects, session_files, session_of
+from fairlead.agents.claude.transcripts.legacy_subagents import LegacySubagents, is_subagents
+from fairlead.agents.claude.transcripts.reader import subagent_files, subagents_folder
+from fairlead.model.ids import SessionId, is_uuid
+from fairlead.model.transcripts import TranscriptProblem
+from fairlead.system.clock import Clock
+
+if TYPE_CHECKING or sys.platform == "linux":
+    from asyncinotify import Event, Inotify, Mask
+
+logger = logging.getLogger("fairlead.transcripts")
+
+POLL_SECONDS = 2.0
+
+Written = Callable[[SessionId, Path], object]
+"""Told which file of a session was written to."""
+
+
+class TranscriptWatcher:
+    """`async for sessions in Watch(...).changes()`. The first portion is empty and says that watching has begun."""
+
+    def __init__(
+        self,
+        homes: Sequence[Path],
+        clock: Clock,
+        beside: LegacySubagents | None = None,
+        written: Written = lambda session, path: None,
+    ) -> None:
+        self._roots = projects(homes)
+        self._clock = clock
+        self._beside = beside or LegacySubagents()
+        self._written = written
+
+    async def changes(self) -> AsyncGenerator[frozenset[SessionId], None]:
+        if sys.platform == "linux":
+            try:
+                async for portion in self._by_inotify():
+                    yield portion
+                return
+            except OSError as error:
+                if error.errno not in (errno.ENOSPC, errno.EMFILE):
+                    raise
+                logger.warning("no more watches: transcripts are looked at every %g s", POLL_SECONDS)
+        async for portion in self._by_polling():
+            yield portion
+
+    async def _by_inotify(self) -> AsyncIterator[frozenset[SessionId]]:
+        with _Folders(self._roots, self._beside, self._written) as folders:
+            yield frozenset()
+            reading = asyncio.create_task(folders.read())
+            try:
+                while not reading.done():
+                    woken = asyncio.create_task(folders.news.wait())
+                    try:
+                        await asyncio.wait({woken, reading}, return_when=asyncio.FIRST_COMPLETED)
+                    finally:
+                        woken.cancel()
+                    if folders.changed:
+                        yield folders.take()
+                reading.result()
+            finally:
+                reading.cancel()
+                await asyncio.wait({reading})
+
+    async def _by_polling(self) -> AsyncIterator[frozenset[SessionId]]:
+        before = await asyncio.to_thread(_marks, self._roots, self._beside)
+        yield frozenset()
+        while True:
+            await self._clock.sleep(POLL_SECONDS)
+            now = await asyncio.to_thread(_marks, self._roots, self._beside)
+            changed = frozenset(session for session in {**before, **now} if before.get(session) != now.get(session))
+            before = now
+            if changed:
+                yield changed
+
+
+class _Folders:
+    """The watched folders, and the sessions that changed since `take`."""
+
+    def __init__(self, roots: Iterable[Path], beside: LegacySubagents, written: Written) -> None:
+        self._roots = list(roots)
+        self._beside = beside
+        self._written = written
+        self._inotify = Inotify()
+        self._watched: dict[Path, object] = {}
+        self._handlers: dict[object, Callable[[Event], None]] = {}
+        self._folders: dict[tuple[int, int], Path] = {}
+        self._active: set[Path] = set()
+        self.changed: set[SessionId] = set()
+        self.news = asyncio.Event()
+
+    def __enter__(self) -> "_Folders":
+        try:
+            for root in self._roots:
+                self._arm_root(root)
+        except BaseException:
+            self._inotify.close()
+            raise
+        self.take()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._inotify.close()
+
+    def take(self) -> frozenset[SessionId]:
+        portion, self.changed = frozenset(self.changed), set()
+        self.news.clear()
+        return portion
+
+    async def read(self) -> None:
+        while True:
+            event = await self._inotify.get()
+            if event.mask & Mask.Q_OVERFLOW:
+                self._overflow()
+            elif (handle := self._handlers.get(event.watch)) is not None:
+                handle(event)
+            if self.changed:
+                self.news.set()
+
+    # --- folders
+
+    def _watch(self, folder: Path, handle: Callable[["Event"], None]) -> bool:
+        """False: it is not there, or may not be read, or is watched under another name (a link, perhaps a loop)."""
+        if folder in self._watched:
+            return True
+        if self._same(folder) is not None:
+            return False
+        wanted = Mask.MODIFY | Mask.CREATE | Mask.DELETE | Mask.MOVED_TO | Mask.MOVED_FROM
+        try:
+            watch = self._inotify.add_watch(folder, wanted | Mask.DELETE_SELF | Mask.MOVE_SELF | Mask.ONLYDIR)
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EMFILE):
+                raise
+            return False
+        # A folder that was renamed keeps its watch, whose own path is then the old one.
+        self._watched[folder] = watch
+        self._handlers[watch] = handle
+        if (identity := _identity(folder)) is not None:
+            self._folders[identity] = folder
+        return True
+
+    def _same(self, folder: Path) -> Path | None:
+        """The kernel has one watch a folder, whatever it is called: a second one would take the first one's events."""
+        identity = _identity(folder)
+        known = None if identity is None else self._folders.get(identity)
+        return known if known is not None and known in self._watched and _identity(known) == identity else None
+
+    def _forget(self, folder: Path) -> None:
+        """It is gone, or another one under its name: everything below it too."""
+        for path in [path for path in self._watched if path == folder or folder in path.parents]:
+            self._forget_one(path)
+        self._active = {path for path in self._active if folder not in path.parents}
+
+    def _arm_root(self, root: Path) -> None:
+        if self._watch(root, lambda event: self._in_root(root, event)):
+            for folder in project_folders(root):
+                if not isinstance(folder, TranscriptProblem):
+                    self._arm_project(folder)
+            return
+        above = root.parent
+        while not above.is_dir():
+            above = above.parent
+        self._watch(above, lambda event: self._above(root, above, event))
+        if root.is_dir():  # it appeared before the watch stood
+            self._arm_root(root)
+
+    def _above(self, root: Path, folder: Path, event: "Event") -> None:
+        appeared = event.mask & (Mask.CREATE | Mask.MOVED_TO) and (folder / str(event.name)) in (root, *root.parents)
+        if appeared or event.mask & (Mask.DELETE_SELF | Mask.MOVE_SELF):
+            self._forget_one(folder)
+            self._arm_root(root)
+
+    def _forget_one(self, folder: Path) -> None:
+        self._handlers.pop(self._watched.pop(folder, None), None)
+
+    def _in_root(self, root: Path, event: "Event") -> None:
+        if event.mask & (Mask.DELETE_SELF | Mask.MOVE_SELF | Mask.IGNORED):
+            self._forget(root)
+            self._arm_root(root)
+        elif event.name is not None:
+            folder = root / str(event.name)
+            if event.mask & (Mask.DELETE | Mask.MOVED_FROM):
+                self._forget(folder)
+            elif event.mask & (Mask.CREATE | Mask.MOVED_TO):
+                self._forget(folder)
+                self._arm_project(folder, new=True)
+
+    def _arm_project(self, folder: Path, *, new: bool = False) -> None:
+        """Also what is in it already: files may be there before the watch stood."""
+        if self._watch(folder, lambda event: self._in_project(folder, event)):
+            for file in session_files(folder):
+                session = None if isinstance(file, TranscriptProblem) else session_of(file)
+                if session is not None and not isinstance(file, TranscriptProblem):
+                    self.changed.add(session)
+                    if new:
+                        self._written(session, file)
+
+    def _in_project(self, folder: Path, event: "Event") -> None:
+        if event.mask & (Mask.DELETE_SELF | Mask.IGNORED) or event.name is None:
+            if event.mask & (Mask.DELETE_SELF | Mask.IGNORED):
+                self._forget(folder)
+            return
+        path = folder / str(event.name)
+        session = session_of(path)
+        if session is not None:
+            self.changed.add(session)
+            if event.mask & (Mask.MODIFY | Mask.CREATE | Mask.MOVED_TO):
+                self._written(session, path)
+            if path not in self._active:
+                self._active.add(path)
+                self._arm_session(path, session)
+        elif is_subagents(path.name):
+            if owner := self._beside.owner(path):
+                self.changed.add(SessionId(owner))
+        elif event.mask & (Mask.CREATE | Mask.MOVED_TO) and is_uuid(path.name):
+            self._arm_session(path.with_suffix(".jsonl"), SessionId(path.name))
+
+    def _arm_session(self, path: Path, session: SessionId) -> None:
+        """The folders of a session's subagents, where there are any; they are written while the session is active."""
+        own, below = path.with_suffix(""), subagents_folder(path)
+        if self._watch(own, lambda event: self._in_session(path, session, event)):
+            self._arm_subagents(below, session)
+
+    def _arm_subagents(self, folder: Path, session: SessionId) -> None:
+        if self._watch(folder, lambda event: self._in_subagents(folder, session, event)):
+            self.changed.add(session)
+            for entry in project_folders(folder):
+                if not isinstance(entry, TranscriptProblem) and not entry.is_symlink():
+                    self._arm_subagents(entry, session)
+
+    def _in_session(self, path: Path, session: SessionId, event: "Event") -> None:
+        if event.mask & (Mask.DELETE_SELF | Mask.MOVE_SELF | Mask.IGNORED):
+            self._forget(path.with_suffix(""))
+            self._active.discard(path)
+        elif event.mask & (Mask.CREATE | Mask.MOVED_TO):
+            self._arm_subagents(subagents_folder(path), session)
+
+    def _in_subagents(self, folder: Path, session: SessionId, event: "Event") -> None:
+        if event.mask & (Mask.DELETE_SELF | Mask.MOVE_SELF | Mask.IGNORED):
+            self._forget(folder)
+            return
+        self.changed.add(session)
+        if event.mask & (Mask.CREATE | Mask.MOVED_TO) and event.mask & Mask.ISDIR:
+            self._arm_subagents(folder / str(event.name), session)
+
+    def _overflow(self) -> None:
+        """The kernel dropped some: every session may have changed, every folder may be new."""
+        logger.warning("the kernel told too many changes at once: all transcripts are looked at")
+        for root in self._roots:
+            self._arm_root(root)
+            for folder in project_folders(root):
+                if isinstance(folder, TranscriptProblem):
+                    continue
+                self._arm_project(folder)
+                for file in session_files(folder):
+                    session = None if isinstance(file, TranscriptProblem) else session_of(file)
+                    if session is not None:
+                        self.changed.add(session)
+
+
+def _identity(folder: Path) -> tuple[int, int] | None:
+    try:
+        status = folder.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _marks(roots: Iterable[Path], beside: LegacySubagents) -> dict[SessionId, tuple[tuple[str, int, int], ...]]:
+    """What changes when a session's files do: of its own file and of its subagents' the sizes and times."""
+    found: dict[SessionId, tuple[tuple[str, int, int], ...]] = {}
+    for root in roots:
+        for folder in project_folders(root):
+            for path in () if isinstance(folder, TranscriptProblem) else session_files(folder):
+                session = None if isinstance(path, TranscriptProblem) else session_of(path)
+                if session is None or isinstance(path, TranscriptProblem):
+                    continue
+                files = (path, *subagent_files(path).values(), *beside.files(path.parent, session).values())
+                found[session] = (*found.get(session, ()), *(mark for file in files for mark in _mark(file)))
+    return found
+
+
+def _mark(file: Path) -> Iterator[tuple[str, int, int]]:
+    """Of a subagent's file also the one beside it, which says whose it is."""
+    for path in (file, file.with_suffix(".meta.json")):
+        try:
+            status = path.stat()
+        except OSError:
+            continue
+        yield str(path), status.st_size, status.st_mtime_ns

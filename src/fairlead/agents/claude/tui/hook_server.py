@@ -1,0 +1,283 @@
+"""Hooks of a CLI that come to us over HTTP: its command hooks run `fairlead hook`, which posts here and prints our
+answer. This is how an agent without a control wire (one in a terminal) asks for permission and tells of its turns.
+
+How a driver uses it (`desk` is the kind's own, `permits.HookPermits` decides about tools):
+
+    permits = HookPermits(sink, deliver, version)
+    post = desk.open(session, {"pre-tool-use": permits.pre_tool_use, "stop": self._stopped})
+    env |= post.variables                       # URL and token: by the environment, never in argv
+    argv.append(f"--settings={post.settings()}")  # one hook for each event that has a handler
+    ...
+    async def answer(self, request, decision): await permits.answer(request, decision)
+    ...
+    await post.close("The agent has ended.")    # before sink.exited: what is open ends, PreToolUse with a denial
+    await permits.settled()
+
+A handler gets the hook's input (`session_id`, `transcript_path`, `cwd`, `hook_event_name`, and what the event has of
+its own) and returns a `control.HookAnswer`; the empty one lets things go on. It may take as long as it likes: the CLI
+waits for it. It is cancelled when the hook's process is gone and has not come back for a while (the CLI ended it:
+an interrupt), and when the post is closed. A handler that fails denies a tool and says nothing otherwise. The same
+call is handled once, however often its hook reconnects.
+
+Measured on 2.1.37, 2.1.120 and 2.1.325: see docs/how-to/hooks.md and tests/e2e/test_real_command_hooks.py.
+"""
+
+import asyncio
+import hashlib
+import logging
+import shlex
+import sys
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from fairlead.agents.claude.stdio.tool_hooks import denial
+from fairlead.agents.claude.wire.control import HookAnswer
+from fairlead.agents.claude.wire.framing import RECORD_LIMIT
+from fairlead.model.auth import Identity
+from fairlead.model.dialin import DialInTokens
+from fairlead.model.errors import BadRequest, NotFound
+from fairlead.model.ids import SessionId, session_id
+from fairlead.model.requests import ServiceCall
+from fairlead.model.routes import Request, Response, Route, Steps
+from fairlead.system.clock import Clock, Timer
+
+logger = logging.getLogger("fairlead.agents.claude")
+
+PATH: Final = "/v1/hooks/{session}/{event}"
+URL_VARIABLE: Final = "FAIRLEAD_HOOK_URL"
+TOKEN_VARIABLE: Final = "FAIRLEAD_HOOK_TOKEN"
+CERTIFICATE_VARIABLE: Final = "FAIRLEAD_HOOK_CERT"
+DELIVERY: Final = "fairlead-delivery"
+"""The header by which a hook that is of no tool is known again when it reconnects."""
+
+EVENTS: Final = {
+    "pre-tool-use": "PreToolUse",
+    "post-tool-use": "PostToolUse",
+    "user-prompt-submit": "UserPromptSubmit",
+    "notification": "Notification",
+    "stop": "Stop",
+    "subagent-stop": "SubagentStop",
+    "session-start": "SessionStart",
+    "session-end": "SessionEnd",
+}
+"""Our word for each event, as it stands in the path and on the command line, and the CLI's."""
+
+_OF_TOOLS: Final = ("pre-tool-use", "post-tool-use")
+
+LONGEST_SECONDS: Final = 2_147_000
+"""How long the CLI waits for a hook: measured, 2 147 483 s (24.8 days) is the most; one more is no wait at all for
+2.1.37 and 2.1.120, which then run the tool."""
+GONE_SECONDS: Final = 3.0
+"""A hook whose connection broke comes back in a tenth of a second; after this the CLI has ended it."""
+MOST_OPEN: Final = 1000
+"""Hooks that may wait at once; the CLI runs a handful of tools at a time."""
+KEPT_BYTES: Final = 1 << 20
+"""Answers kept for a hook that comes back because it did not get them: the last one, and others up to this size."""
+
+Handler = Callable[[Mapping[str, Any]], Awaitable[HookAnswer]]
+
+
+def command(event: str) -> str:
+    """The shell line of a hook: this installation's own program.
+
+    The interpreter looks neither at the project's folder nor at variables of Python, which a project can set. A
+    program that cannot run or is killed must not let a tool run: exit code 2 is the one that blocks it."""
+    words = [sys.executable, "-P", "-E", "-m", "fairlead.cli.hook", event]
+    return shlex.join(words) + (" || exit 2" if event == "pre-tool-use" else "")
+
+
+def settings_json(url: str, events: Sequence[str], certificate: str = "") -> str:
+    """The CLI's `--settings` with our hooks for these events of `EVENTS`.
+
+    These settings stand above the project's. Measured on all three versions: without them a project's own turn our
+    hooks off (`disableAllHooks`), or lead them to another gateway (`env`)."""
+    named = {URL_VARIABLE: url, CERTIFICATE_VARIABLE: certificate}
+    hooks: dict[str, Any] = {}
+    for event in events:
+        own: dict[str, Any] = {"hooks": [{"type": "command", "command": command(event), "timeout": LONGEST_SECONDS}]}
+        if event in _OF_TOOLS:
+            own["matcher"] = "*"
+        hooks[EVENTS[event]] = [own]
+    return msgspec.json.encode({"disableAllHooks": False, "env": named, "hooks": hooks}).decode()
+
+
+class RunHook(ServiceCall, frozen=True):
+    """-> the answer's bytes. A hook of a session's agent, waited for as long as it takes."""
+
+    session: SessionId
+    event: str
+    key: str
+    given: dict[str, Any]
+
+
+class HookServer:
+    """Where the hooks of all our agents come in. `gateway` is our own address, `http://host:port`; with `https` the
+    hooks trust our `certificate`, by its file, since no authority signs for loopback."""
+
+    def __init__(self, tokens: DialInTokens, gateway: str, clock: Clock, certificate: str = "") -> None:
+        self._tokens = tokens
+        self._gateway = gateway
+        self._clock = clock
+        self._certificate = certificate
+        self._posts: dict[SessionId, HookEndpoint] = {}
+
+    def open(self, session: SessionId, handlers: Mapping[str, Handler]) -> "HookEndpoint":
+        """From now on the hooks of this session's agent are heard, until the post is closed."""
+        unknown = handlers.keys() - EVENTS.keys()
+        if unknown:
+            raise ValueError(f"no such hooks: {sorted(unknown)}")
+        url = self._gateway + PATH.removesuffix("/{event}").format(session=session)
+        variables = {
+            URL_VARIABLE: url,
+            TOKEN_VARIABLE: self._tokens.issue(session),
+            CERTIFICATE_VARIABLE: self._certificate,
+        }
+        post = HookEndpoint(handlers, variables, self._clock, lambda: self._shut(session, post))
+        self._posts[session] = post
+        return post
+
+    def _shut(self, session: SessionId, post: "HookEndpoint") -> None:
+        if self._posts.get(session) is post:  # not if another agent of this session is expected by now
+            del self._posts[session]
+            self._tokens.revoke(session)
+
+    def routes(self) -> tuple[Route, ...]:
+        return (
+            Route(
+                method="POST",
+                path=PATH,
+                access="agent",
+                name="claude.hook",
+                handle=_hook,
+                about="A hook of the session's agent; the answer may take as long as a person does.",
+                body_limit=RECORD_LIMIT,
+                waits=True,
+            ),
+        )
+
+    def performers(self) -> Mapping[type[ServiceCall], Callable[[Identity, Any], Awaitable[Any]]]:
+        return {RunHook: self._run}
+
+    async def _run(self, who: Identity, action: RunHook) -> bytes:
+        post = self._posts.get(action.session)
+        if post is None:
+            raise NotFound("agent with hooks of session", action.session)
+        return await post.take(action.event, action.key, action.given)
+
+
+def _hook(request: Request) -> Steps:
+    event = request.params["event"]
+    if event not in EVENTS:
+        raise NotFound("hook", event)
+    given = request.json(dict[str, Any])
+    name = given.get("tool_use_id") if event in _OF_TOOLS else request.head.first(DELIVERY)
+    if not isinstance(name, str) or not name:
+        raise BadRequest(f"A hook of a tool needs its tool_use_id, another the header {DELIVERY}.")
+    # With the body: another question under the name of one that was answered is another question.
+    key = f"{event} {name} {hashlib.sha256(request.body).hexdigest()}"
+    answer = yield RunHook(session_id(request.params["session"]), event, key, given)
+    return Response(body=answer)
+
+
+class _Call:
+    """A hook that has no answer yet, and how many connections wait for it."""
+
+    def __init__(self, event: str, handle: Callable[["_Call"], Coroutine[Any, Any, None]]) -> None:
+        self.event = event
+        self.answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self.waiting = 0
+        self.work = asyncio.get_running_loop().create_task(handle(self))
+        self.giving_up: Timer | None = None
+
+
+class HookEndpoint:
+    """The hooks of one agent, for as long as it lives."""
+
+    def __init__(
+        self, handlers: Mapping[str, Handler], variables: Mapping[str, str], clock: Clock, shut: Callable[[], None]
+    ) -> None:
+        self.variables: Final = dict(variables)
+        """What the CLI's environment needs."""
+        self._handlers = dict(handlers)
+        self._clock = clock
+        self._shut = shut
+        self._closed = ""
+        self._open: dict[str, _Call] = {}
+        self._answered: OrderedDict[str, bytes] = OrderedDict()
+        self._kept = 0
+
+    def settings(self) -> str:
+        """The CLI's `--settings`: a hook for each event that has a handler."""
+        events = [event for event in EVENTS if event in self._handlers]
+        return settings_json(self.variables[URL_VARIABLE], events, self.variables[CERTIFICATE_VARIABLE])
+
+    async def take(self, event: str, key: str, given: Mapping[str, Any]) -> bytes:
+        """The answer to a hook. `key` is the same when it asks again."""
+        if key in self._answered:
+            return self._answered[key]
+        call = self._open.get(key)
+        if call is None:
+            if self._closed or len(self._open) >= MOST_OPEN:
+                return _refusal(event, self._closed or f"More than {MOST_OPEN} hooks are open.")
+            call = self._open[key] = _Call(event, lambda call: self._handle(call, key, given))
+        if call.giving_up is not None:
+            call.giving_up.cancel()
+        call.waiting += 1
+        try:
+            await asyncio.wait({call.answer})
+            return call.answer.result()
+        finally:
+            call.waiting -= 1
+            if not call.waiting and not call.answer.done():
+                call.giving_up = self._clock.call_later(GONE_SECONDS, call.work.cancel)
+
+    async def close(self, reason: str) -> None:
+        """The agent has ended, or is about to: nothing waits any more. Returns when all handlers have ended."""
+        self._closed = reason
+        self._shut()
+        calls = list(self._open.values())
+        self._open.clear()
+        for call in calls:
+            if not call.answer.done():
+                call.answer.set_result(_refusal(call.event, reason))
+            if call.giving_up is not None:
+                call.giving_up.cancel()
+            call.work.cancel()
+        if calls:
+            await asyncio.wait([call.work for call in calls])
+
+    async def _handle(self, call: _Call, key: str, given: Mapping[str, Any]) -> None:
+        answer = _refusal(call.event, "The hook's process has gone.")
+        try:
+            answer = await self._ask(call.event, given)
+        finally:
+            if call.giving_up is not None:
+                call.giving_up.cancel()
+            self._open.pop(key, None)
+            if not call.answer.done():
+                call.answer.set_result(answer)
+                self._keep(key, answer)
+
+    async def _ask(self, event: str, given: Mapping[str, Any]) -> bytes:
+        handler = self._handlers.get(event)
+        if handler is None:
+            return _refusal(event, "Nobody decides about this agent's tools.")
+        try:
+            return msgspec.json.encode(await handler(given))
+        except Exception:
+            logger.exception("a hook failed", extra={"hook": event})
+            return _refusal(event, "The gateway could not decide about this call.")
+
+    def _keep(self, key: str, answer: bytes) -> None:
+        self._answered[key] = answer
+        self._kept += len(answer)
+        while len(self._answered) > 1 and (self._kept > KEPT_BYTES or len(self._answered) > MOST_OPEN):
+            self._kept -= len(self._answered.popitem(last=False)[1])
+
+
+def _refusal(event: str, reason: str) -> bytes:
+    """What can stop a tool stops it; what only tells us something goes on."""
+    return msgspec.json.encode(denial(reason) if event == "pre-tool-use" else HookAnswer())

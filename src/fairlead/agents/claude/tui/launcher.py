@@ -1,0 +1,122 @@
+"""Puts the interactive CLI on a terminal: its hooks, its arguments, where its transcript is read from.
+
+We write nothing into the user's own configuration. What the CLI asks at its start (trust in a folder, a key, its
+setting up) a person answers once, in the terminal; the CLI remembers it.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from fairlead.agents.claude.launch import in_terminal, resumes_by_command, terminal_environment
+from fairlead.agents.claude.tui.driver import ClaudeTerminal
+from fairlead.agents.claude.tui.hook_server import Handler, HookEndpoint, HookServer
+from fairlead.agents.claude.tui.transcript_tail import TranscriptTail
+from fairlead.agents.claude.versions import Version, abilities
+from fairlead.agents.claude.wire.control import HookAnswer
+from fairlead.agents.claude.wire.framing import OversizeSpill
+from fairlead.agents.claude.wire.markers import TerminalMarker
+from fairlead.model.agents import AgentSink, Launch
+from fairlead.model.terminals import Program, Size, Terminal, Terminals, session_terminal
+from fairlead.system.clock import Clock
+
+SIZE = Size(120, 40)
+"""As wide as its hints need; whoever types there with a smaller screen makes it smaller."""
+
+
+class TuiLaunch(msgspec.Struct, frozen=True, kw_only=True):
+    """All that is known before it is started."""
+
+    launch: Launch
+    version: Version
+    command: Sequence[str]
+    env: Mapping[str, str]
+    cwd: str
+    agent_session: str
+    transcript: Path
+    spill: OversizeSpill | None
+
+    async def open(self, terminals: Terminals, desk: HookServer, sink: AgentSink, clock: Clock) -> "TuiProcess":
+        """Start it. TooMany, Busy, BadSetting."""
+        made: asyncio.Future[ClaudeTerminal] = asyncio.get_running_loop().create_future()
+        post = desk.open(self.launch.session, self._handlers(made))
+        try:
+            words = in_terminal(self.launch, self.version, self.agent_session, _settings(post))
+            env = {**terminal_environment(self.env, self.launch, self.version), **post.variables}
+            program = Program(argv=[*self.command, *words], env=env, cwd=self.cwd, size=SIZE)
+            terminal = await terminals.open(session_terminal(self.launch.session), program)
+        except BaseException:
+            await post.close("The agent could not be started.")
+            raise
+        agent = ClaudeTerminal(terminal, sink, clock, self.version)
+        made.set_result(agent)
+        ordered = abilities(self.version).writes_in_order
+        rows = TranscriptTail(
+            self.launch.session, self.transcript, clock, agent.records, ordered=ordered, spill=self.spill
+        )
+        if self.launch.fork:
+            rows.pass_over_copies(self.transcript.with_name(f"{self.launch.resume}.jsonl"))
+        elif self.launch.resume:
+            rows.pass_over()
+        return TuiProcess(terminal, agent, rows, post, self)
+
+    @property
+    def takes_up(self) -> str:
+        """The conversation that must be taken up by a command."""
+        return self.launch.resume if resumes_by_command(self.version) else ""
+
+    def marker(self) -> TerminalMarker:
+        return TerminalMarker(
+            what="ready",
+            agent_session=self.agent_session,
+            version=".".join(map(str, self.version)),
+            mode=self.launch.settings.mode,
+            cwd=self.cwd,
+        )
+
+    def _handlers(self, made: "asyncio.Future[ClaudeTerminal]") -> dict[str, Handler]:
+        async def before_tool(given: Mapping[str, Any]) -> HookAnswer:
+            return await (await made).before_tool(given)
+
+        async def stopped(given: Mapping[str, Any]) -> HookAnswer:
+            return await (await made).stopped(given)
+
+        async def began(given: Mapping[str, Any]) -> HookAnswer:
+            return await (await made).began(given)
+
+        return {"pre-tool-use": before_tool, "stop": stopped, "session-start": began}
+
+
+def _settings(post: HookEndpoint) -> str:
+    """A start is told only where a conversation changes: 2.1.37 writes a file for every other that it is told of."""
+    given = msgspec.json.decode(post.settings())
+    for hook in given["hooks"]["SessionStart"]:
+        hook["matcher"] = "clear|resume"
+    return msgspec.json.encode(given).decode()
+
+
+class TuiProcess:
+    """It runs, and nobody has been told yet."""
+
+    def __init__(
+        self, terminal: Terminal, agent: ClaudeTerminal, rows: TranscriptTail, post: HookEndpoint, stage: TuiLaunch
+    ) -> None:
+        self.terminal = terminal
+        self._agent = agent
+        self._rows = rows
+        self._post = post
+        self._stage = stage
+
+    async def start(self) -> ClaudeTerminal:
+        """When it takes prompts, or a person has to see to it. AgentGone."""
+        stage, launch = self._stage, self._stage.launch
+        forked = launch.resume if launch.fork else ""
+        await self._agent.start(self._rows, self._post, stage.marker(), resume=stage.takes_up, forked=forked)
+        return self._agent
+
+    async def give_up(self) -> None:
+        await self._post.close("The agent is ended.")
+        await self.terminal.stop()

@@ -1,0 +1,193 @@
+"""The transcript of a CLI in a terminal, handed on as it grows: its own rows and its subagents', each once.
+
+Where the file is not there yet (the CLI makes it at the first prompt), it is waited for. A fork's file has a copy of
+its parent's rows, by the same ids: those are passed over.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Final
+
+from fairlead.agents.claude.transcripts.file_reader import last_rows
+from fairlead.agents.claude.transcripts.identity import named
+from fairlead.agents.claude.transcripts.ordering import REMEMBERED, LastWords, RowOrdering
+from fairlead.agents.claude.transcripts.reader import SessionReader
+from fairlead.agents.claude.wire.framing import OversizeSpill
+from fairlead.model.agents import Record
+from fairlead.model.errors import NotFound
+from fairlead.model.ids import SessionId
+from fairlead.model.transcripts import TranscriptPage
+from fairlead.system.clock import Clock, Timer
+from fairlead.system.tail import FileTail
+
+logger = logging.getLogger("fairlead.agents.claude")
+
+LOOK_SECONDS: Final = 0.05
+"""The least time between two looks, however often the screen changes."""
+
+EARLY_SECONDS: Final = 3.0
+"""How long a row may wait for the one that it follows."""
+
+Give = Callable[[list[Record]], Awaitable[None]]
+
+
+class TranscriptTail:
+    """`give` gets the rows in order. One look at a time. `ordered`: the CLI writes them so."""
+
+    def __init__(
+        self,
+        session: SessionId,
+        path: Path,
+        clock: Clock,
+        give: Give,
+        *,
+        ordered: bool,
+        spill: OversizeSpill | None = None,
+    ) -> None:
+        self.path = path
+        self._order = None if ordered else RowOrdering()
+        self._last_words = LastWords()
+        self._patience: Timer | None = None
+        self._session = session
+        self._clock = clock
+        self._give = give
+        self._spill = spill
+        self._copied: set[str] | None = None
+        self._has_own = False
+        self._late = False
+        self._looking = asyncio.Lock()
+        self._wanted = asyncio.Event()
+        self._moved = asyncio.Event()
+        self._reader = self._open()
+
+    def _open(self) -> SessionReader:
+        return SessionReader(self._session, self.path, spill=lambda: self._spill)
+
+    def pass_over(self) -> None:
+        """What is in the file now is known."""
+        if self.path.exists():
+            self._reader.to_end()
+            if self._order is not None:
+                self._order = RowOrdering(last_rows(self.path, REMEMBERED))
+
+    def pass_over_copies(self, parent: Path) -> None:
+        """The rows of `parent` are known."""
+        self._copied = _ids(parent)
+
+    def move(self, path: Path) -> None:
+        """The CLI goes on in another file (a person cleared the conversation, or took another up)."""
+        self.path = path
+        self._reader.close()
+        self._reader = self._open()
+        self._moved.set()
+        self.nudge()
+
+    def nudge(self) -> None:
+        """There may be something new: a subagent's file, of which nobody tells us."""
+        self._wanted.set()
+
+    async def look(self) -> bool:
+        """Hand on what is there. Whether there was anything."""
+        found = False
+        async with self._looking:
+            while (rows := await self._read()) is not None:
+                found = await self._hand_on(rows) or found
+            if self._late and (early := self._give_up()):
+                await self._give(early)
+                found = True
+            self._late = False
+        return found
+
+    async def finish(self) -> None:
+        """The CLI has ended: also a last line without its end."""
+        await self.look()
+        async with self._looking:
+            rows = await self._reader.finish()
+            if rows is not None:
+                await self._hand_on(rows)
+            if early := self._give_up():
+                await self._give(early)
+            if self._patience is not None:
+                self._patience.cancel()
+            self._reader.close()
+
+    async def follow(self) -> None:
+        """Until it is cancelled."""
+        while True:
+            self._moved.clear()
+            with FileTail(self.path, clock=self._clock) as tail:
+                watching = asyncio.create_task(self._watch(tail))
+                try:
+                    while not self._moved.is_set():
+                        self._wanted.clear()
+                        await self.look()
+                        await self._clock.sleep(LOOK_SECONDS)
+                        await self._wanted.wait()
+                finally:
+                    watching.cancel()
+                    await asyncio.wait({watching})
+
+    async def _watch(self, tail: FileTail) -> None:
+        while True:
+            await tail.changed()
+            self.nudge()
+
+    async def _read(self) -> TranscriptPage | None:
+        try:
+            return await self._reader.read()
+        except NotFound:
+            return None
+
+    async def _hand_on(self, rows: TranscriptPage) -> bool:
+        records = [record for record in rows.records if not self._is_copy(record)]
+        for problem in rows.problems:
+            logger.warning("a transcript is damaged", extra={"path": problem.path, "problem": problem.kind})
+        records = self._in_order(records)
+        if records:
+            await self._give(records)
+        return bool(records)
+
+    def _in_order(self, records: list[Record]) -> list[Record]:
+        order = self._order
+        if order is not None:
+            records = [ready for record in records for ready in order.put(record)]
+        told = [ready for record in records for ready in self._last_words.put(record)]
+        waits = self._last_words.waits or (order is not None and order.waits)
+        if waits and self._patience is None:
+            self._patience = self._clock.call_later(EARLY_SECONDS, self._waited)
+        return told
+
+    def _give_up(self) -> list[Record]:
+        early = [] if self._order is None else self._order.give_up()
+        return [*self._last_words.give_up(), *early]
+
+    def _waited(self) -> None:
+        self._patience = None
+        self._late = True
+        self.nudge()
+
+    def _is_copy(self, record: Record) -> bool:
+        """Some versions write a row of their own before the copies, so each copy is known by its id."""
+        if self._copied is None:
+            return False
+        row = named(record.raw)
+        if row is not None and isinstance(row.uuid, str) and row.uuid:
+            copied = row.uuid in self._copied
+            self._copied.discard(row.uuid)
+            self._has_own = self._has_own or not copied
+        else:
+            copied = not self._has_own
+        if copied and self._order is not None:
+            self._order.know(record)
+        return copied
+
+
+def _ids(path: Path) -> set[str]:
+    try:
+        with path.open("rb") as file:
+            rows = [named(line) for line in file]
+    except OSError:
+        return set()
+    return {row.uuid for row in rows if row is not None and isinstance(row.uuid, str)}

@@ -1,0 +1,1 @@
+"""The CLI's records and control protocol as bytes and types. Pure."""

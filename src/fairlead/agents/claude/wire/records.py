@@ -1,0 +1,347 @@
+"""Claude's records, typed: one class a message type. How a line becomes one: decoding.py.
+
+Transcript rows are of the same classes: both spellings are known. Unknown keys are ignored, since the bytes are kept.
+"""
+
+from typing import Any
+
+import msgspec
+
+from fairlead.agents.claude.wire.markers import (
+    ConnectionMarker,
+    InterruptMarker,
+    SubagentLink,
+    TerminalMarker,
+    TypedPrompt,
+)
+
+
+class _Body(msgspec.Struct, frozen=True, kw_only=True):
+    """What most messages have. `agentId`, `isSidechain`, `isMeta`, `version`, `parentUuid` are the transcript's."""
+
+    uuid: str | None = None
+    session_id: str | None = None
+    parent_tool_use_id: str | None = None
+    # Of any type: what is wrong with the link of a row makes the row no other.
+    parentUuid: Any = None
+    isSidechain: Any = None
+
+
+class _Row(_Body, frozen=True, kw_only=True):
+    """What may stand in a transcript between two rows of a conversation."""
+
+    agentId: Any = None
+
+
+# --- conversation --------------------------------------------------------------------------------
+
+
+class ApiMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """The `message` of user and assistant records: the Messages API's own shape."""
+
+    id: str | None = None
+    role: str | None = None
+    model: str | None = None
+    content: Any = None
+    stop_reason: str | None = None
+    # Of any type: a count that cannot be read makes the message no other.
+    usage: Any = None
+
+
+class _MessageRecord(_Body, frozen=True, kw_only=True):
+    message: ApiMessage
+    agent_id: str | None = None
+    agentId: str | None = None
+    isMeta: bool | None = None
+    version: str | None = None
+    parentToolUseId: Any = None
+
+    @property
+    def parent_call(self) -> str:
+        """The call whose subagent says this, in either spelling; empty where the record does not tell."""
+        given = self.parent_tool_use_id or self.parentToolUseId
+        return given if isinstance(given, str) else ""
+
+    @property
+    def agent(self) -> str:
+        """The CLI's own id of the subagent that says this; empty for the main thread."""
+        return self.agent_id or self.agentId or ""
+
+
+class UserRecord(_MessageRecord, frozen=True, kw_only=True):
+    tool_use_result: Any = None
+    toolUseResult: Any = None
+    isSynthetic: bool | None = None
+    isReplay: bool | None = None
+    isCompactSummary: bool | None = None
+
+    @property
+    def result(self) -> Any:
+        return self.toolUseResult if self.tool_use_result is None else self.tool_use_result
+
+
+class AssistantRecord(_MessageRecord, frozen=True, kw_only=True):
+    error: str | None = None
+    isCompactSummary: bool | None = None
+    apiBlockIndex: int | None = None
+
+
+class StreamEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """A raw event of the Messages streaming API."""
+
+    type: str
+    index: int | None = None
+    message: ApiMessage | None = None
+    content_block: dict[str, Any] | None = None
+    delta: dict[str, Any] | None = None
+
+
+class StreamRecord(_Body, frozen=True, kw_only=True):
+    event: StreamEvent
+
+
+class ResultRecord(_Body, frozen=True, kw_only=True):
+    subtype: str
+    is_error: bool | None = None
+    result: str | None = None
+    errors: list[Any] | None = None
+    duration_ms: float | None = None
+    duration_api_ms: float | None = None
+    num_turns: float | None = None
+    total_cost_usd: float | None = None
+    modelUsage: dict[str, Any] | None = None
+    model_usage_since_last_result: dict[str, Any] | None = None
+    structured_output: Any = None
+
+
+class ToolProgressRecord(_Body, frozen=True, kw_only=True):
+    tool_use_id: str
+    tool_name: str | None = None
+    elapsed_time_seconds: float | None = None
+
+
+class ToolUseSummary(_Body, frozen=True, kw_only=True):
+    summary: str
+    preceding_tool_use_ids: list[str] | None = None
+
+
+class AuthStatus(_Body, frozen=True, kw_only=True):
+    isAuthenticating: bool | None = None
+    output: list[str] | None = None
+    error: str | None = None
+
+
+class RateLimitRecord(_Body, frozen=True, kw_only=True):
+    rate_limit_info: dict[str, Any]
+
+
+class ProgressRecord(_Row, frozen=True, kw_only=True):
+    """A transcript's row, and now and then the wire's: hooks, shells and subagents at work."""
+
+    data: dict[str, Any]
+    toolUseID: str | None = None
+    parentToolUseID: str | None = None
+
+
+# --- system ---------------------------------------------------------------------------------------
+
+
+class Init(_Body, frozen=True, kw_only=True):
+    cwd: str | None = None
+    model: str | None = None
+    permissionMode: str | None = None
+    claude_code_version: str | None = None
+    apiKeySource: str | None = None
+    output_style: str | None = None
+    tools: list[str] | None = None
+    slash_commands: list[str] | None = None
+    mcp_servers: list[dict[str, Any]] | None = None
+    agents: list[Any] | None = None
+    skills: list[Any] | None = None
+    plugins: list[dict[str, Any]] | None = None
+
+
+class Status(_Body, frozen=True, kw_only=True):
+    status: str | None = None
+    permissionMode: str | None = None
+
+
+class CompactBoundary(_Row, frozen=True, kw_only=True):
+    """`compact_metadata` on the wire, `compactMetadata` (or the micro form) in the transcript."""
+
+    compact_metadata: dict[str, Any] | None = None
+    compactMetadata: dict[str, Any] | None = None
+    microcompactMetadata: dict[str, Any] | None = None
+
+
+class TaskStarted(_Body, frozen=True, kw_only=True):
+    task_id: str
+    tool_use_id: str | None = None
+    task_type: str | None = None
+    description: str | None = None
+    subagent_type: str | None = None
+    prompt: str | None = None
+    is_backgrounded: bool | None = None
+
+
+class TaskProgress(_Body, frozen=True, kw_only=True):
+    task_id: str
+    tool_use_id: str | None = None
+    description: str | None = None
+    usage: dict[str, Any] | None = None
+
+
+class TaskUpdated(_Body, frozen=True, kw_only=True):
+    task_id: str
+    patch: dict[str, Any]
+
+
+class TaskNotification(_Body, frozen=True, kw_only=True):
+    task_id: str
+    tool_use_id: str | None = None
+    status: str | None = None
+    summary: str | None = None
+    output_file: str | None = None
+
+
+class BackgroundTasks(_Body, frozen=True, kw_only=True):
+    tasks: list[dict[str, Any]]
+
+
+class HookRecord(_Row, frozen=True, kw_only=True):
+    """hook_started, hook_progress and hook_response, joined by `hook_id`."""
+
+    subtype: str
+    hook_id: str
+    hook_name: str | None = None
+    hook_event: str | None = None
+    stdout: str | None = None
+    stderr: str | None = None
+    output: str | None = None
+    exit_code: int | None = None
+    outcome: str | None = None
+
+
+class SystemNotice(_Row, frozen=True, kw_only=True):
+    """Every other system message that has something to say to a person; which field has the words differs."""
+
+    subtype: str
+    text: str | None = None
+    message: Any = None
+    content: Any = None
+    title: str | None = None
+    error: Any = None
+
+
+class SystemQuiet(_Row, frozen=True, kw_only=True):
+    """A system message that is known and says nothing to a person."""
+
+    subtype: str
+
+
+# --- control --------------------------------------------------------------------------------------
+
+
+class ControlRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """`request` is told apart by its `subtype`: see control.py."""
+
+    request_id: str
+    request: dict[str, Any]
+
+    @property
+    def subtype(self) -> str:
+        subtype = self.request.get("subtype")
+        return subtype if isinstance(subtype, str) else ""
+
+
+class ControlAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """The inside of a control_response; `response` may be absent."""
+
+    subtype: str
+    request_id: str
+    response: Any = None
+    error: str | None = None
+    pending_permission_requests: list[Any] | None = None
+
+
+class ControlResponse(msgspec.Struct, frozen=True, kw_only=True):
+    response: ControlAnswer
+
+
+class ControlCancel(msgspec.Struct, frozen=True, kw_only=True):
+    request_id: str
+
+
+class KeepAlive(msgspec.Struct, frozen=True, kw_only=True):
+    """Nothing."""
+
+
+# --- the rest -------------------------------------------------------------------------------------
+
+
+class QuietRecord(_Row, frozen=True, kw_only=True):
+    """A type that is known and says nothing to a person."""
+
+    type: str
+
+
+class TitleRecord(_Body, frozen=True, kw_only=True):
+    """A transcript's row that names the session."""
+
+    type: str
+    summary: str | None = None
+    customTitle: str | None = None
+
+
+class UnknownRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """An object of a type we do not know, or whose fields are not what we know."""
+
+    type: str = ""
+    subtype: str = ""
+    uuid: str | None = None
+    parentUuid: Any = None
+    isSidechain: Any = None
+    agentId: Any = None
+
+
+class InvalidRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A line that is no JSON object; `problem` says why."""
+
+    problem: str
+
+
+WireRecord = (
+    UserRecord
+    | AssistantRecord
+    | StreamRecord
+    | ResultRecord
+    | ToolProgressRecord
+    | ToolUseSummary
+    | AuthStatus
+    | RateLimitRecord
+    | ProgressRecord
+    | Init
+    | Status
+    | CompactBoundary
+    | TaskStarted
+    | TaskProgress
+    | TaskUpdated
+    | TaskNotification
+    | BackgroundTasks
+    | HookRecord
+    | SystemNotice
+    | SystemQuiet
+    | ControlRequest
+    | ControlResponse
+    | ControlCancel
+    | KeepAlive
+    | QuietRecord
+    | TitleRecord
+    | InterruptMarker
+    | ConnectionMarker
+    | SubagentLink
+    | TypedPrompt
+    | TerminalMarker
+    | UnknownRecord
+    | InvalidRecord
+)

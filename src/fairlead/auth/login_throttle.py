@@ -1,0 +1,101 @@
+"""How often somebody may guess: attempts to sign in, counted by name, by address, and by name and address together.
+
+Guesses at one name are refused when there were too many of them. An address with many failures is not refused, since
+many people may share it (a proxy): its attempts wait in a line, one a second, so that it cannot have the passwords of
+strangers tried as fast as it likes. Who has signed in from there before does not wait.
+
+Time is handed in. Bounded: what was tried longest ago is forgotten, and a line has an end.
+"""
+
+import asyncio
+from collections import Counter, OrderedDict
+from ipaddress import IPv6Address, ip_address, ip_network
+from typing import Final
+
+from fairlead.auth.origins import address
+from fairlead.auth.tokens import digest
+from fairlead.model.accounts import TooManyAttempts
+from fairlead.system.clock import Clock
+
+PER_PAIR: Final = 10
+"""Of one name from one address."""
+PER_NAME: Final = 30
+"""More than one address has: a stranger at one address cannot keep the user out by failing for them."""
+PER_ADDRESS: Final = 10
+"""Failures after which an address waits in line."""
+PAUSE_S: Final = 1.0
+LINE: Final = 16
+FORGET_S: Final = 30.0
+"""One failure is forgotten every so many seconds."""
+KEPT: Final = 4096
+
+
+class LoginThrottle:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._failures: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        self._known: OrderedDict[str, None] = OrderedDict()
+        """Names that signed in from an address, each pair by its key."""
+        self._lines: Counter[str] = Counter()
+        self._turns: dict[str, asyncio.Lock] = {}
+
+    async def begin(self, peer: str, name: str) -> None:
+        """Counted as failed before it is tried: many at once are as many. It may have to wait. TooManyAttempts."""
+        pair, of_name, here = _keys(peer, name)
+        wait = max(self._level(pair) - (PER_PAIR - 1), self._level(of_name) - (PER_NAME - 1))
+        if wait > 0:
+            raise TooManyAttempts(max(1, round(wait * FORGET_S)))
+        waits = self._level(here) >= PER_ADDRESS and pair not in self._known
+        if waits and self._lines[here] >= LINE:
+            raise TooManyAttempts(round(LINE * PAUSE_S))
+        for key in (pair, of_name, here):
+            self._put(key, self._level(key) + 1)
+        if waits:
+            await self._wait(here)
+
+    def succeeded(self, peer: str, name: str) -> None:
+        """Takes back what this one counted, and no other."""
+        keys = _keys(peer, name)
+        for key in keys:
+            self._put(key, max(0.0, self._level(key) - 1))
+        self._known[keys[0]] = None
+        self._known.move_to_end(keys[0])
+        while len(self._known) > KEPT:
+            self._known.popitem(last=False)
+
+    def __len__(self) -> int:
+        return len(self._failures)
+
+    async def _wait(self, here: str) -> None:
+        self._lines[here] += 1
+        try:
+            async with self._turns.setdefault(here, asyncio.Lock()):
+                await self._clock.sleep(PAUSE_S)
+        finally:
+            self._lines[here] -= 1
+            if not self._lines[here]:
+                del self._lines[here], self._turns[here]
+
+    def _level(self, key: str) -> float:
+        level, at = self._failures.get(key, (0.0, 0.0))
+        return max(0.0, level - (self._clock.monotonic() - at) / FORGET_S)
+
+    def _put(self, key: str, level: float) -> None:
+        self._failures[key] = (level, self._clock.monotonic())
+        self._failures.move_to_end(key)
+        while len(self._failures) > KEPT:
+            self._failures.popitem(last=False)
+
+
+def _keys(peer: str, name: str) -> tuple[str, str, str]:
+    # By hash: what is kept of a name has one size, whatever was sent.
+    here, who = _network(peer), digest(name)
+    return f"{who} from {here}", f"as {who}", f"from {here}"
+
+
+def _network(peer: str) -> str:
+    """An IPv6 customer has 2^64 addresses: they count as one."""
+    own = address(peer)
+    if own and isinstance(ip_address(own), IPv6Address):
+        return str(ip_network(f"{own}/64", strict=False))
+    return own

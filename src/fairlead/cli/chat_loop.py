@@ -1,0 +1,370 @@
+"""A conversation on a terminal or for a script: one loop takes events, typed lines, Ctrl-C and timers, in turn.
+
+One inbox, one consumer: whatever happens is handled to its end before the next thing, so nothing here needs a lock.
+"""
+
+import asyncio
+import itertools
+import os
+import signal
+import sys
+import uuid
+from collections.abc import Callable
+from contextlib import aclosing
+from typing import Any
+
+import msgspec
+
+from fairlead.cli.approval_prompt import Asked, Dialog, Edit
+from fairlead.cli.client import Api, EventLine, Note, ReconnectDelays, SessionWatch, segment
+from fairlead.cli.editor import edit
+from fairlead.cli.errors import CliError, CommandFailed, Interrupted, Missing, Unreachable
+from fairlead.cli.output import Printer, hint, raw_line
+from fairlead.cli.render import EventRenderer, row
+from fairlead.cli.rules import always
+from fairlead.clients.native.schemas import AnswerPermission, PostMessage
+from fairlead.model import events as ev
+from fairlead.model.commands import Reply
+from fairlead.model.ids import MessageId
+from fairlead.model.queries import SessionView
+
+GRACE = 0.3
+"""Seconds before a person is asked: the policy, or another client, may answer first."""
+TICK = 0.2
+SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+AHEAD = 1000
+"""Events read ahead of what is shown; beyond that the socket waits."""
+
+
+class LineTyped(msgspec.Struct, frozen=True):
+    """A line, or None at the end of the input."""
+
+    text: str | None
+
+
+class TimerFired(msgspec.Struct, frozen=True):
+    """The grace of a request is over."""
+
+    request: str
+
+
+class CtrlC(msgspec.Struct, frozen=True):
+    pass
+
+
+class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How to talk. `ask`: there is a person at this terminal. `wait`: stay when somebody else has to answer.
+    `cwd` is the session's folder. `accepts`: the request is allowed beforehand (--yes-to)."""
+
+    json: bool = False
+    ask: bool = False
+    wait: bool = False
+    chat: bool = False
+    cwd: str = ""
+    accepts: Callable[[ev.PermissionRequested], bool] = lambda event: False
+    patience: ReconnectDelays = ReconnectDelays()
+
+
+class ChatLoop:
+    """One session, from a cursor on. `run` ends with the turn of a message, `attach` when the person leaves."""
+
+    def __init__(
+        self, api: Api, view: SessionView, printer: Printer, renderer: EventRenderer, manner: RunOptions
+    ) -> None:
+        self._api = api
+        self.session = view.summary.session
+        self._printer = printer
+        self._renderer = renderer
+        self._manner = manner
+        self._inbox: asyncio.Queue[EventLine | Note | LineTyped | TimerFired | CtrlC | BaseException] = asyncio.Queue()
+        self._room = asyncio.Semaphore(AHEAD)
+        self._asked: dict[str, Asked] = {}
+        self._dialog: Dialog | None = None
+        self._turn = view.turn
+        self._mine: MessageId | None = None
+        self._my_turn: str | None = None
+        self._interrupted = False
+        self._left = False
+        self._calls: dict[str, str] = {}
+        self._since = asyncio.get_running_loop().time()
+        self._input = bytearray()
+
+    # --- the two ways --------------------------------------------------------------------------------------
+
+    async def run(self, message: MessageId, after: int, log_id: str) -> ev.TurnEnded:
+        """Until the turn of `message` has ended. Failed, if it never got one."""
+        self._mine = message
+        ended = await self._loop(after, log_id)
+        assert ended is not None
+        return ended
+
+    async def attach(self, after: int, log_id: str) -> None:
+        """Until the person leaves."""
+        await self._loop(after, log_id)
+
+    def show(self, line: EventLine) -> None:
+        """Print an event, and remember what it leaves open."""
+        if self._manner.json:
+            raw_line(line.raw)
+        elif line.event is not None:
+            self._printer.show(self._renderer.step(line.event))
+        if line.event is not None:
+            self._note(line.event)
+
+    def pending(self, event: ev.Event) -> None:
+        """A request from before the cursor that still waits."""
+        self._note(event)
+        if not self._manner.json:
+            self._printer.show(self._renderer.step(event))
+
+    # --- the loop ------------------------------------------------------------------------------------------
+
+    async def _loop(self, after: int, log_id: str) -> ev.TurnEnded | None:
+        tasks = {asyncio.create_task(self._watch(after, log_id)), asyncio.create_task(self._tell_time())}
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGINT, self._sigint, asyncio.current_task())
+        if self._manner.ask or self._manner.chat:
+            loop.add_reader(sys.stdin.fileno(), self._readable)
+        for request in self._asked:
+            self._inbox.put_nowait(TimerFired(request))
+        try:
+            while True:
+                item = await self._inbox.get()
+                if isinstance(item, BaseException):
+                    raise item
+                ended, leave = await self._handle(item)
+                if ended is not None or leave:
+                    return ended
+        except asyncio.CancelledError:
+            if not self._left:
+                raise
+            raise self._leaving() from None
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+            loop.remove_signal_handler(signal.SIGINT)
+            if self._manner.ask or self._manner.chat:
+                loop.remove_reader(sys.stdin.fileno())
+            self._printer.fresh()
+
+    async def _watch(self, after: int, log_id: str) -> None:
+        watch = SessionWatch(self._api.locate, self.session, after, log_id, patience=self._manner.patience)
+        try:
+            async with aclosing(watch.told()) as events:
+                async for told in events:
+                    await self._room.acquire()
+                    self._inbox.put_nowait(told)
+        except Exception as error:
+            self._inbox.put_nowait(error)
+
+    async def _tell_time(self) -> None:
+        """While the agent works and says nothing: that it works, at what, and for how long."""
+        if not self._manner.ask or self._manner.chat:
+            return  # a person types on that line, or nobody looks
+        clock = asyncio.get_running_loop().time
+        for tick in itertools.count():
+            await asyncio.sleep(TICK)
+            if self._turn is not None and self._dialog is None:
+                what = list(self._calls.values())[-1] if self._calls else "working"
+                self._printer.status(f"{SPINNER[tick % len(SPINNER)]} {what} · {clock() - self._since:.0f} s")
+
+    def _readable(self) -> None:
+        data = os.read(sys.stdin.fileno(), 65536)
+        self._input += data
+        if not data:
+            asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
+            self._inbox.put_nowait(LineTyped(None))
+        *lines, rest = self._input.split(b"\n")
+        self._input = bytearray(rest)
+        for line in lines:
+            self._inbox.put_nowait(LineTyped(line.decode("utf-8", "replace")))
+
+    async def _handle(
+        self, item: EventLine | Note | LineTyped | TimerFired | CtrlC
+    ) -> tuple[ev.TurnEnded | None, bool]:
+        """(the end of our turn, whether to leave)."""
+        match item:
+            case EventLine():
+                self._room.release()
+                return await self._line(item), False
+            case Note():
+                self._room.release()
+                await self._noted(item)
+            case TimerFired():
+                await self._due(item.request)
+            case CtrlC():
+                await self._ctrl_c()
+            case LineTyped():
+                return None, await self._typed(item.text)
+        return None, False
+
+    # --- events ----------------------------------------------------------------------------------------------
+
+    async def _line(self, line: EventLine) -> ev.TurnEnded | None:
+        self.show(line)
+        event = line.event
+        match event:
+            case ev.PermissionRequested() | ev.QuestionAsked() | ev.PlanProposed():
+                asyncio.get_running_loop().call_later(GRACE, self._inbox.put_nowait, TimerFired(event.request))
+            case ev.PermissionResolved() | ev.PermissionCancelled():
+                if self._dialog is not None and self._dialog.event.request == event.request:
+                    self._dialog = None
+                    await self._ask_next()
+            case ev.MessageCancelled() if event.message == self._mine:
+                if self._interrupted:
+                    raise Interrupted("The message was taken back before its turn came.")
+                raise CommandFailed("The message was taken back before its turn came.")
+            case ev.TurnEnded() if self._my_turn is not None and event.turn == self._my_turn:
+                return event
+            case _:
+                pass
+        return None
+
+    def _note(self, event: ev.Event) -> None:
+        match event:
+            case ev.TurnStarted():
+                self._turn = event.turn
+                self._interrupted = False
+                self._since = asyncio.get_running_loop().time()
+            case ev.TurnEnded():
+                self._turn = None
+                self._calls.clear()
+            case ev.ToolCalled():
+                self._calls[event.call] = event.name
+            case ev.ToolEnded():
+                self._calls.pop(event.call, None)
+            case ev.UserMessage() if event.message == self._mine:
+                self._my_turn = event.turn or self._turn
+            case ev.PermissionRequested() | ev.QuestionAsked() | ev.PlanProposed():
+                self._asked[event.request] = event
+            case ev.PermissionResolved() | ev.PermissionCancelled():
+                self._asked.pop(event.request, None)
+            case _:
+                pass
+
+    async def _noted(self, note: Note) -> None:
+        self._printer.fresh()
+        hint(f"— {note.text}")
+        if note.kind == "back":
+            await self._api.refresh()
+            for request in self._asked:
+                # An answer may have found nobody to take it.
+                self._inbox.put_nowait(TimerFired(request))
+
+    # --- what a person is asked ------------------------------------------------------------------------------
+
+    async def _due(self, request: str) -> None:
+        event = self._asked.get(request)
+        if event is None:
+            return
+        if isinstance(event, ev.PermissionRequested) and self._manner.accepts(event):
+            await self._answer(request, AnswerPermission(behavior="allow"))
+        elif self._manner.ask:
+            if self._dialog is None:
+                self._begin(event)
+        elif not self._manner.wait:
+            raise CommandFailed(
+                "The agent waits for an answer, and there is no terminal to ask on. It stays open; answer it with:\n"
+                f"  fairlead permit {self.session} --allow     (or --deny, or --answer for a question)\n"
+                f"and follow with: fairlead attach {self.session}\n"
+                "Use --wait to stay until somebody answers."
+            )
+
+    def _begin(self, event: Asked) -> None:
+        self._dialog = Dialog(event, always(event, self._manner.cwd))
+        self._printer.ask(self._dialog.prompt)
+
+    async def _ask_next(self) -> None:
+        for event in self._asked.values():
+            self._begin(event)
+            return
+
+    async def _answer(self, request: str, body: AnswerPermission) -> None:
+        try:
+            await self._api.post(f"/v1/permissions/{segment(request)}", Reply, body)
+        except Unreachable:
+            self._printer.show([row(("— the gateway is away: asked again when it is back", "yellow"))])
+        except CliError as error:
+            # Somebody was first, or the answer is not a good one: the request is asked again while it is open.
+            self._printer.show([row((f"— {error.message}", "yellow"))])
+            if self._manner.ask and request in self._asked and error.code != "stale":
+                self._begin(self._asked[request])
+
+    # --- the person ------------------------------------------------------------------------------------------
+
+    async def _typed(self, text: str | None) -> bool:
+        """Whether to leave."""
+        if self._dialog is None:
+            if not self._manner.chat:
+                return False
+            if text is None:
+                return True
+            if text.strip():
+                await self._send(text)
+            return False
+        if text is None:
+            raise CommandFailed(
+                "The input has ended; the request stays open. Answer it with: fairlead permit " + self.session
+            )
+        dialog = self._dialog
+        answer = dialog.typed(text)
+        if isinstance(answer, Edit):
+            answer = dialog.edited(await self._edit(answer.input))
+        if answer is not None:
+            self._dialog = None
+            await self._answer(dialog.event.request, answer)
+        else:
+            if dialog.problem:
+                self._printer.show([row((dialog.problem, "yellow"))])
+            self._printer.ask(dialog.prompt)
+        return False
+
+    async def _edit(self, given: dict[str, Any]) -> str | None:
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(sys.stdin.fileno())
+        try:
+            text = msgspec.json.format(msgspec.json.encode(given), indent=2).decode()
+            return await asyncio.to_thread(edit, text, ".json")
+        finally:
+            loop.add_reader(sys.stdin.fileno(), self._readable)
+
+    async def _send(self, text: str) -> None:
+        message = MessageId(str(uuid.uuid4()))
+        self._renderer.hidden.add(message)
+        try:
+            await self._api.post(f"/v1/sessions/{self.session}/messages", Reply, PostMessage(text=text, id=message))
+        except CliError as error:
+            self._printer.show([row((f"— not sent: {error.message}", "red"))])
+
+    def _sigint(self, main: "asyncio.Task[Any] | None") -> None:
+        """The second one does not wait for what the first one began."""
+        if self._interrupted and main is not None:
+            self._left = True
+            main.cancel()
+        else:
+            self._inbox.put_nowait(CtrlC())
+
+    def _leaving(self) -> Interrupted:
+        return Interrupted(f"Left; the session goes on. Come back with: fairlead attach {self.session}")
+
+    async def _ctrl_c(self) -> None:
+        """The first interrupts the turn, the second leaves it running."""
+        if self._mine is None and (self._turn is None or not self._manner.chat):
+            raise self._leaving()
+        self._interrupted = True
+        self._printer.fresh()
+        hint("— interrupting; Ctrl-C again leaves it running")
+        try:
+            if self._mine is None or self._my_turn is not None or not await self._withdraw(self._mine):
+                await self._api.post(f"/v1/sessions/{self.session}/interrupt", Reply, {})
+        except CliError as error:
+            hint(f"— {error.message}")
+
+    async def _withdraw(self, message: MessageId) -> bool:
+        """Ours still waits behind somebody's turn: that one is not ours to interrupt. False: it has just begun."""
+        try:
+            await self._api.call("DELETE", f"/v1/sessions/{self.session}/queue/{message}", Reply)
+        except Missing:
+            return False
+        return True

@@ -1,0 +1,165 @@
+"""What `fairlead doctor` looks at. Each check gives findings; none changes anything."""
+
+import os
+import shutil
+import socket
+import sqlite3
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from fairlead import config as settings
+from fairlead.cli.endpoint import EndpointOptions, read_server_file
+from fairlead.cli.errors import CliError
+from fairlead.cli.output import size
+
+if TYPE_CHECKING:
+    from fairlead.system.sandbox import Sandbox
+
+LITTLE_ROOM = 1 << 30
+"""Bytes of free disk below which a warning is due: a busy day of sessions writes some hundred megabytes."""
+
+
+class Finding(msgspec.Struct, frozen=True):
+    level: Literal["ok", "warn", "bad"]
+    what: str
+    found: str
+    todo: str = ""
+
+
+async def examine(wanted: EndpointOptions, file: Path | None, env: Mapping[str, str]) -> list[Finding]:
+    """Every check, in an order that a person would ask."""
+    findings = [*_python()]
+    try:
+        config = settings.load(env, {"data": wanted.data}, file).config
+    except settings.BadSetting as error:
+        return [*findings, Finding("bad", "settings", error.message, "Correct it, then run this again.")]
+    findings.append(Finding("ok", "settings", "readable"))
+    finding, sandbox = _sandbox(config, env, file)
+    findings.append(finding)
+    findings += [finding async for finding in _agents(config, env, sandbox)]
+    findings += [*_sqlite(), *_data(Path(config.data)), *_roots(config.roots)]
+    findings += [finding async for finding in _gateway(wanted, config, env)]
+    return findings
+
+
+def _python() -> Iterator[Finding]:
+    version = ".".join(map(str, sys.version_info[:3]))
+    yield Finding("ok", "python", f"{version} ({sys.executable})")
+
+
+def _sandbox(config: settings.Config, env: Mapping[str, str], file: Path | None) -> "tuple[Finding, Sandbox | None]":
+    from fairlead.model.errors import BadRequest
+    from fairlead.wiring import choose_sandbox
+
+    try:
+        chosen = choose_sandbox(config, env, file)
+    except BadRequest as error:
+        return Finding("bad", "sandbox", "required, and cannot be had", error.message), None
+    if not chosen.exposed:
+        return Finding("ok", "sandbox", "agents, terminals and plugins see nothing of the gateway"), chosen.sandbox
+    todo = "Install bubblewrap and allow user namespaces." if config.sandbox == "auto" else "Set sandbox to auto."
+    return Finding("warn", "sandbox", chosen.exposed, todo), None
+
+
+async def _agents(config: settings.Config, env: Mapping[str, str], sandbox: "Sandbox | None") -> AsyncIterator[Finding]:
+    from fairlead.system.clock import SystemClock
+    from fairlead.wiring import agent_kinds
+
+    # The demo's home is made by looking at it; a doctor leaves nothing behind.
+    with tempfile.TemporaryDirectory(prefix="fairlead-doctor-") as scratch:
+        kinds = agent_kinds(msgspec.structs.replace(config, data=scratch), env, SystemClock(), sandbox=sandbox)
+        claude = await kinds["claude"].info()
+        demo = await kinds["demo"].info()
+    if claude.problem:
+        level: Literal["warn", "bad"] = "bad" if config.agent == "claude" else "warn"
+        yield Finding(level, "claude", "cannot be used", claude.problem)
+    else:
+        yield Finding("ok", "claude", f"{claude.version} at {claude.path}")
+        for way, word in claude.ways.items():
+            yield Finding("ok", f"claude by {way}", word)
+    if demo.problem:
+        yield Finding("bad", "demo agent", "cannot be used", demo.problem)
+    else:
+        yield Finding("ok", "demo agent", "ready; see its scripts with: fairlead doctor --scripts")
+    chosen = config.agent if config.agent != "auto" else "demo" if claude.problem else "claude"
+    yield Finding("ok", "sessions run", chosen)
+
+
+def _sqlite() -> Iterator[Finding]:
+    from fairlead.stores.sqlite.search import has_fts5
+
+    if has_fts5():
+        yield Finding("ok", "sqlite", f"{sqlite3.sqlite_version} with full-text search")
+    else:
+        yield Finding(
+            "warn",
+            "sqlite",
+            f"{sqlite3.sqlite_version} without FTS5: search is slow",
+            "Use a Python whose SQLite has FTS5.",
+        )
+
+
+def _data(folder: Path) -> Iterator[Finding]:
+    place = folder
+    while not place.exists() and place != place.parent:
+        place = place.parent
+    if not place.is_dir():
+        yield Finding("bad", "data folder", f"{place} is not a folder", "Choose another with --data.")
+        return
+    if not os.access(place, os.W_OK | os.X_OK):
+        todo = "Change its owner, or choose another with --data."
+        yield Finding("bad", "data folder", f"{folder} cannot be written", todo)
+        return
+    yield Finding("ok", "data folder", f"{folder}{'' if place == folder else ' (made at the first start)'}")
+    if place == folder and folder.stat().st_mode & 0o077:
+        yield Finding("warn", "data folder", "others may read it", f"Run: chmod 700 {folder}")
+    free = shutil.disk_usage(place).free
+    level: Literal["ok", "warn"] = "ok" if free >= LITTLE_ROOM else "warn"
+    todo = "" if level == "ok" else "Make room; fairlead du and fairlead prune help."
+    yield Finding(level, "disk", f"{size(free)} free", todo)
+
+
+def _roots(roots: tuple[str, ...]) -> Iterator[Finding]:
+    for root in roots:
+        if os.path.isdir(root):
+            yield Finding("ok", "sessions may work in", root)
+        else:
+            yield Finding("bad", "sessions may work in", f"{root} is not a folder", "Correct the setting roots.")
+
+
+async def _gateway(wanted: EndpointOptions, config: settings.Config, env: Mapping[str, str]) -> AsyncIterator[Finding]:
+    from fairlead.cli.client import Api
+
+    known = wanted.url or read_server_file(Path(config.data))
+    if known is None:
+        yield _port(config.host, config.port)
+        yield Finding("ok", "gateway", "none runs on this data folder", "Start it with: fairlead serve")
+        return
+    try:
+        async with Api(lambda: wanted.find(env)) as api:
+            health = await api.get("/health", dict[str, Any])
+            me = await api.get("/v1/me", dict[str, Any])
+    except CliError as error:
+        yield Finding("bad", "gateway", error.message.splitlines()[0], "Start it with: fairlead serve")
+        return
+    where = wanted.url or getattr(known, "url", "")
+    yield Finding("ok", "gateway", f"{where} answers, version {health.get('version', 'unknown')}")
+    yield Finding("ok", "token", f"accepted: {me.get('name', '')} ({', '.join(me.get('scopes', []))})")
+
+
+def _port(host: str, port: int) -> Finding:
+    """Whether the port could be taken now."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((host, port))
+    except OSError as error:
+        todo = "Stop the program that has it, or choose another with --port."
+        return Finding("bad", "port", f"{host}:{port} cannot be used ({error.strerror})", todo)
+    return Finding("ok", "port", f"{host}:{port} is free" if port else "a free one is taken")

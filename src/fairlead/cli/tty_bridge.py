@@ -1,0 +1,189 @@
+"""One's own terminal lent to a program elsewhere: keys go there unread, its bytes come here as they are.
+
+Whatever happens, the terminal is left as it was found: its settings, and every mode that the program has switched on.
+"""
+
+import asyncio
+import codecs
+import os
+import re
+import signal
+import sys
+import termios
+import tty
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import msgspec
+from websockets.asyncio.client import ClientConnection
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
+
+from fairlead.cli.client import open_socket, refused_socket, unreachable
+from fairlead.cli.endpoint import Endpoint
+from fairlead.cli.errors import CliError, CommandFailed, Missing, UsageError
+from fairlead.cli.output import hint
+from fairlead.terminals.screen.modes import CLEAR_HISTORY, UNDO
+
+LEAVE: Final = re.compile(rb"\x1d|\x1b\[93;5(?::1)?u|\x1b\[27;5;93~")
+"""Ctrl-], also as terminals spell it whose program has asked for another spelling of keys."""
+INTERRUPT: Final = re.compile(rb"\x03|\x1b\[99;5(?::1)?u|\x1b\[27;5;99~")
+"""Ctrl-C, which leaves where no keys are sent."""
+
+
+class _ServerFrame(msgspec.Struct):
+    type: str
+    cols: int = 0
+    rows: int = 0
+    code: Any = None
+    signal: int | None = None
+    message: str = ""
+
+
+class TtyBridge:
+    """The terminal of this process. Usage, where there is none."""
+
+    def __init__(self) -> None:
+        if not (sys.stdin.isatty() and sys.stdout.isatty()):
+            raise UsageError(
+                "This needs a terminal. What is on the session's screen is told by: GET /v1/sessions/ID/terminal"
+            )
+        self._in = sys.stdin.fileno()
+        self._out = sys.stdout.fileno()
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Columns and rows."""
+        found = os.get_terminal_size(self._out)
+        return found.columns, found.lines
+
+    @contextmanager
+    def lent(self) -> Iterator[None]:
+        before = termios.tcgetattr(self._in)
+        rows = self.size[1]
+        # What is on the screen now goes where the reader can scroll back to it.
+        self.write(b"\r\n" * rows)
+        try:
+            tty.setraw(self._in)
+            yield
+        finally:
+            self.write(UNDO + f"\x1b[?25h\x1b[{self.size[1]};1H\r\n".encode())
+            termios.tcsetattr(self._in, termios.TCSAFLUSH, before)
+
+    def read(self) -> bytes:
+        return os.read(self._in, 65536)
+
+    def write(self, data: bytes) -> None:
+        while data:
+            data = data[os.write(self._out, data) :]
+
+    def fileno(self) -> int:
+        return self._in
+
+
+async def join(place: Endpoint, session: str, terminal: TtyBridge, *, view: bool) -> None:
+    """Until the person leaves or the program has ended. CliError."""
+    try:
+        async with open_socket(place, f"/v1/sessions/{session}/terminal") as socket:
+            with terminal.lent():
+                told = await _Visit(socket, terminal, view=view).stay()
+    except InvalidStatus as error:
+        raise _without_terminal(refused_socket(error, place.url), session) from error
+    except (OSError, InvalidHandshake, TimeoutError) as error:
+        raise unreachable(place.url, error) from error
+    hint(told)
+
+
+def _without_terminal(error: CliError, session: str) -> CliError:
+    if isinstance(error, Missing):
+        return Missing(f"{error.message} Bring it to one with: fairlead hand-over {session} terminal", error.code)
+    return error
+
+
+class _Visit:
+    """One stay at a terminal."""
+
+    def __init__(self, socket: ClientConnection, terminal: TtyBridge, *, view: bool) -> None:
+        self._socket = socket
+        self._terminal = terminal
+        self._view = view
+        self._leave = INTERRUPT if view else LEAVE
+        self._typed = codecs.getincrementaldecoder("utf-8")("replace")
+        self._say: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self._left: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    async def stay(self) -> str:
+        """What to tell when it is over. Failed, if the gateway goes away."""
+        loop = asyncio.get_running_loop()
+        loop.add_reader(self._terminal.fileno(), self._keys)
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, self._end, "Left.")
+        loop.add_signal_handler(signal.SIGWINCH, self._resized)
+        self._resized()
+        tasks = [asyncio.create_task(self._speak()), asyncio.create_task(self._listen())]
+        try:
+            any_of: set[asyncio.Future[Any]] = {self._left, *tasks}
+            await asyncio.wait(any_of, return_when=asyncio.FIRST_COMPLETED)
+            for task in tasks:
+                if task.done():
+                    task.result()
+            return self._left.result()
+        except ConnectionClosed as error:
+            raise CommandFailed(
+                "The gateway has closed the connection. The program goes on if the gateway does."
+            ) from error
+        finally:
+            loop.remove_reader(self._terminal.fileno())
+            for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGWINCH):
+                loop.remove_signal_handler(number)
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+
+    def _keys(self) -> None:
+        data = self._terminal.read()
+        found = LEAVE.search(data) or self._leave.search(data)
+        mine = data[: found.start()] if found is not None else data
+        if not self._view and (text := self._typed.decode(mine)):
+            self._say.put_nowait({"type": "input", "data": text})
+        if found is not None or not data:
+            self._end("Left; the program goes on.")
+
+    def _resized(self) -> None:
+        if not self._view:
+            columns, rows = self._terminal.size
+            self._say.put_nowait({"type": "resize", "cols": columns, "rows": rows})
+
+    def _end(self, why: str) -> None:
+        if not self._left.done():
+            self._left.set_result(why)
+
+    async def _speak(self) -> None:
+        while True:
+            await self._socket.send(msgspec.json.encode(await self._say.get()).decode())
+
+    async def _listen(self) -> None:
+        async for frame in self._socket:
+            if isinstance(frame, bytes):
+                # What has scrolled away here is the person's own.
+                self._terminal.write(frame.replace(CLEAR_HISTORY, b""))
+                continue
+            told = msgspec.json.decode(frame, type=_ServerFrame)
+            if told.type == "exit":
+                how = f"with {told.code}" if told.signal is None else f"by signal {told.signal}"
+                self._end(f"The program has ended {how}.")
+                return
+            # Keys that came too late for the program: its end is told next.
+            if told.type == "error" and told.code != "agent_gone":
+                raise CommandFailed(told.message)
+            if told.type == "size" and self._view:
+                self._check_room(told)
+        raise CommandFailed("The gateway has closed the connection. The program goes on if the gateway does.")
+
+    def _check_room(self, told: _ServerFrame) -> None:
+        columns, rows = self._terminal.size
+        if told.cols > columns or told.rows > rows:
+            raise UsageError(
+                f"That terminal is {told.cols} x {told.rows}, yours only {columns} x {rows}: make the window larger, "
+                "or join without --view, which makes that one smaller."
+            )

@@ -1,0 +1,1 @@
+"""claudecodeui's chat socket: its messages, frames and history."""

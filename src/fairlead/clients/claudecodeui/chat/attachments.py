@@ -1,0 +1,120 @@
+"""Files that go with a prompt: how a client names them, how an agent is told of them, how a row shows them. Pure.
+
+An agent gets what it can look at as a block of its own, and of every file a line that says what it is called and where
+it is. That list is the message's last text: rows are made from it, and do not show it.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from fairlead.clients.claudecodeui.rest.project_fields import Fields
+from fairlead.model.content import Content, ImageBlock, OtherBlock, TextBlock, plain_text
+from fairlead.model.uploads import StoredUploads, Upload
+
+OPTIONS: Final = ("attachments", "images", "files")
+MOST_TEXT: Final = 1000
+"""Characters of a path or a name that a client sends; ours are shorter."""
+
+_BEGIN: Final = "\n\n<attached-files>\n"
+_END: Final = "\n</attached-files>"
+_PICTURE: Final = re.compile(r"\.(gif|jpe?g|png|svg|webp)$", re.IGNORECASE)
+
+_encoder: Final = msgspec.json.Encoder()
+
+
+def named(options: Mapping[str, Any]) -> tuple[Upload, ...]:
+    """What the client names in either way, each path once; what is malformed is not there."""
+    found: dict[str, Upload] = {}
+    for option in OPTIONS:
+        given = options.get(option)
+        for item in given if isinstance(given, list) else ():
+            upload = _one(item)
+            if upload is not None:
+                found.setdefault(upload.path, upload)
+    return tuple(found.values())
+
+
+def _one(item: Any) -> Upload | None:
+    told = {"path": item} if isinstance(item, str) else item
+    if not isinstance(told, dict) or not _text(told.get("path")).strip():
+        return None
+    size = told.get("size")
+    whole = isinstance(size, int) and not isinstance(size, bool) and 0 <= size < 1 << 53
+    return Upload(told["path"], _text(told.get("name")), _text(told.get("mimeType")), size if whole else None)
+
+
+def _text(given: Any) -> str:
+    return given if isinstance(given, str) and len(given) <= MOST_TEXT else ""
+
+
+def fields(upload: Upload) -> Fields:
+    told = {"path": upload.path, "name": upload.name, "mimeType": upload.mime, "size": upload.size}
+    return {name: value for name, value in told.items() if value not in ("", None)}
+
+
+def content(text: str, taken: tuple[StoredUploads, ...]) -> tuple[Content, ...]:
+    """The message for the agent. A text with nothing in it is left out where there is something else."""
+    if not taken:
+        return (TextBlock(text),)
+    blocks = [each.block for each in taken if each.block is not None]
+    words = [TextBlock(text)] if text.strip() else []
+    lines = "\n".join(_encoder.encode(_line(each)).decode() for each in taken)
+    return (*blocks, *words, TextBlock(f"{_BEGIN}{lines}{_END}"))
+
+
+def _line(taken: StoredUploads) -> Fields:
+    """`shown`: the picture is in the message itself."""
+    return {**fields(taken.upload), **({"shown": True} if isinstance(taken.block, ImageBlock) else {})}
+
+
+def shown(blocks: tuple[Content, ...]) -> tuple[str, list[Fields], list[Fields]]:
+    """A message's text, its pictures and its other files. The app sets what it showed at first aside for a row with as
+    many of both, and it counts by type and name: so are they sorted here."""
+    told = _told(blocks[-1]) if blocks else None
+    words = plain_text(blocks if told is None else blocks[:-1])
+    pictures = [picture for block in blocks if (picture := _picture(block)) is not None]
+    if told is None:
+        return words, pictures, [document for block in blocks if (document := _document(block)) is not None]
+    images: list[Fields] = []
+    files: list[Fields] = []
+    for line in told:
+        inside = line.pop("shown", False) and pictures
+        if inside or _is_picture(line):
+            images.append({**line, **(pictures.pop(0) if inside else {})})
+        else:
+            files.append(line)
+    return words, [*images, *pictures], files
+
+
+def _told(block: Content) -> list[Fields] | None:
+    """The list of files; None, if this is none of ours."""
+    if not isinstance(block, TextBlock) or not block.text.startswith(_BEGIN) or not block.text.endswith(_END):
+        return None
+    try:
+        lines = [msgspec.json.decode(line) for line in block.text[len(_BEGIN) : -len(_END)].split("\n")]
+    except msgspec.DecodeError:
+        return None
+    return lines if all(isinstance(line, dict) and isinstance(line.get("path"), str) for line in lines) else None
+
+
+def _is_picture(line: Fields) -> bool:
+    kind = line.get("mimeType")
+    return (isinstance(kind, str) and kind.startswith("image/")) or bool(_PICTURE.search(line["path"]))
+
+
+def _picture(block: Content) -> Fields | None:
+    if not isinstance(block, ImageBlock) or block.source.get("type") != "base64":
+        return None
+    return {"data": f"data:{block.source.get('media_type')};base64,{block.source.get('data')}"}
+
+
+def _document(block: Content) -> Fields | None:
+    """One that came by another way has no file to fetch, only a name."""
+    if not isinstance(block, OtherBlock) or not isinstance(block.data, dict) or block.data.get("type") != "document":
+        return None
+    source = block.data.get("source")
+    kind = source.get("media_type") if isinstance(source, dict) else None
+    return {"name": str(block.data.get("title") or "document"), **({"mimeType": kind} if kind else {})}

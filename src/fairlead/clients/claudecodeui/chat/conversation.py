@@ -1,0 +1,423 @@
+"""One client on the socket /ws: frames in, things to do out. Never waits.
+
+What is asked of one session is done in the order in which it was asked. A socket is attached to a session by sending to
+it, aborting it or subscribing to it, and stays so: then all that its runs say comes through `chat_frames`, to every
+socket that is attached. Errors go to the client whose frame it was.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, Final, assert_never
+
+import msgspec
+
+from fairlead.clients.claudecodeui.chat import messages as said
+from fairlead.clients.claudecodeui.chat.frames import FRAMES, ChatEncoder, frame, number
+from fairlead.clients.claudecodeui.chat.history import NAME, HistoryMemory, read_memory
+from fairlead.clients.claudecodeui.chat.messages import (
+    AbortRun,
+    ChatError,
+    DecidePermission,
+    Said,
+    SendMessage,
+    SubscribeTo,
+    SubscribeToAll,
+)
+from fairlead.clients.claudecodeui.chat.prompts import decision, prompt, wishes
+from fairlead.clients.claudecodeui.chat.session_list import CODEC
+from fairlead.clients.claudecodeui.rest.project_fields import PROVIDER, Fields
+from fairlead.model import commands as cmd
+from fairlead.model import queries as q
+from fairlead.model.broadcast import JoinChannel
+from fairlead.model.errors import Busy, FairleadError, NotAllowed, NotFound, OutsideRoots, Stale
+from fairlead.model.gateway import Cursor
+from fairlead.model.ids import MessageId, SessionId, is_uuid
+from fairlead.model.policy import BadRule
+from fairlead.model.sockets import Do, EnterChannel, Handshake, Perform, SocketRoute, Subscribe, Write
+from fairlead.model.store import Summary
+from fairlead.model.timestamps import moment
+from fairlead.model.uploads import ClaimUploads, StoredUploads
+
+WAITING: Final = 100
+"""What one socket may have asked of one session and not have got yet; a session's queue holds as many."""
+TRIES: Final = 5
+"""How often an abort may find its message on the way from the queue to the agent."""
+
+Asked = SendMessage | AbortRun | SubscribeTo
+
+
+class SessionQueue:
+    """What was asked of a session, the first of it being done.
+
+    `since`: all that the log has after this place came, or comes, to this socket; None: it is not attached.
+    `whole`: its texts come whole, not in pieces; `stream` is what the client said of that. `last`: the number of the
+    last frame of a run when the client subscribed last. `refused`: the rules that the client was last told of as not
+    taken, and why."""
+
+    __slots__ = ("asked", "last", "refused", "since", "stream", "tries", "whole")
+
+    def __init__(self) -> None:
+        self.asked: deque[Asked] = deque()
+        self.since: int | None = None
+        self.stream: bool | None = None
+        self.whole = False
+        self.tries = 0
+        self.last = 0
+        self.refused: dict[str, str] = {}
+
+
+class ChatConversation:
+    """A step's tag is `(what for, session, ...)`."""
+
+    __slots__ = ("_focus", "_lines", "_notes", "_now")
+
+    def __init__(self, opening: Handshake) -> None:
+        self._now = opening.now
+        self._focus: frozenset[str] = frozenset()
+        self._lines: dict[SessionId, SessionQueue] = {}
+        self._notes = 0
+
+    # --- the conversation's port
+
+    def opened(self) -> Sequence[Do]:
+        return (Perform(("hall",), JoinChannel(CODEC), "hall"),)
+
+    def received(self, data: bytes, text: bool) -> Sequence[Do]:
+        try:
+            asked = said.read(data)
+            return () if asked is None else self._act(asked)
+        except ChatError as error:
+            return (self._told(error),)
+
+    def throttled(self, data: bytes, text: bool, error: FairleadError) -> Sequence[Do]:
+        return (self._told(said.failed(error, None)),)
+
+    def answered(self, tag: Any, answer: Any) -> Sequence[Do]:
+        match tag:
+            case ("hall",):
+                return (EnterChannel(answer),)
+            case ("whole", session):
+                return (Perform(("fold", session), q.ReadProjection(session, NAME), session),)
+            case ("fold", session):
+                return self._placed(session, read_memory(answer))
+            case ("joined", session, HistoryMemory() as memory, place):
+                return self._joined(session, memory, place)
+            case ("kept", session, HistoryMemory() as memory):
+                return self._attached(session, memory)
+            case ("settings", session):
+                return self._configure(session, msgspec.convert(answer.settings, cmd.Settings))
+            case ("set", session, list() as steps):
+                return self._prepared(session, steps)
+            case ("brought", session, list() as steps):
+                refused = (answer.data or {}).get("refused", {})
+                return (*self._left_out(session, refused), *self._prepared(session, steps))
+            case ("taken", session):
+                return self._send(session, answer)
+            case ("sent", session):
+                return self._sent(session)
+            case ("stopped" | "withdrawn", session):
+                return self._done(session)
+            case ("ended", session):
+                return (*self._upserted(answer.summary), *self._done(session))
+            case ("whose", DecidePermission() as given):
+                return (_answer(given, answer),)
+            case _:
+                return ()
+
+    def failed(self, tag: Any, error: FairleadError) -> Sequence[Do]:
+        match tag:
+            case ("hall",):
+                return (self._told(said.failed(error, None)),)
+            case ("whose", DecidePermission() as given):
+                stale = isinstance(error, NotFound)
+                return (self._stale(given, None, error) if stale else self._told(said.failed(error, None)),)
+            case ("decided", session, DecidePermission() as given, pending):
+                return self._undecided(session, given, pending, error)
+            case ("left", _):
+                return ()
+            case (_, session, *_) if not self._lines[session].asked:
+                # What it watched is gone, and its socket goes with it.
+                return ()
+            case ("whole" | "fold" | "joined", session, *_) if isinstance(error, NotFound):
+                return self._unknown(session)
+            case ("sent", session) if isinstance(error, Busy):
+                return (self._told(said.in_progress(session)), *self._done(session))
+            case ("brought", session, list() as steps) if isinstance(error, NotAllowed):
+                # Who may not approve brings no rules along; the prompt is theirs to send all the same.
+                return (*self._left_out(session, self._brought(session, error)), *self._prepared(session, steps))
+            case ("withdrawn", session) if isinstance(error, NotFound):
+                return self._again(session)
+            case ("ended", session):
+                return self._done(session)
+            case (_, session, *_):
+                return (self._told(said.failed(error, session)), *self._done(session))
+            case _:
+                return (self._told(said.failed(error, None)),)
+
+    # --- what a client asks
+
+    def _act(self, asked: Said) -> Sequence[Do]:
+        match asked:
+            case SendMessage(session=session):
+                return (*self._look_at(session), *self._ask(session, asked))
+            case AbortRun(session=session):
+                return self._ask(session, asked)
+            case SubscribeToAll():
+                away = self._look_at(*(join.session for join in asked.sessions))
+                return [*away, *(do for join in asked.sessions for do in self._ask(join.session, join))]
+            case DecidePermission():
+                return (Perform(("whose", asked), q.FindPermission(asked.request), asked.request),)
+            case _:
+                assert_never(asked)
+
+    def _ask(self, session: SessionId, asked: Asked) -> Sequence[Do]:
+        if isinstance(asked, SubscribeTo) and not is_uuid(session):
+            return (Write(self._subscribed(session, HistoryMemory())),)
+        line = self._lines.setdefault(session, SessionQueue())
+        if len(line.asked) >= WAITING:
+            words = f"{WAITING} messages of yours wait already: wait for the agent."
+            return (self._told(ChatError("INTERNAL_ERROR", words, session)),)
+        line.asked.append(asked)
+        return self._begin(session) if len(line.asked) == 1 else ()
+
+    def _begin(self, session: SessionId) -> Sequence[Do]:
+        """The first of what waits: what goes on there now is read for all of them."""
+        self._lines[session].tries = 0
+        return (self._look(session),)
+
+    def _look(self, session: SessionId) -> Perform:
+        # While a long file is read into its log, that would be told as if it happened now.
+        return Perform(("whole", session), q.WaitLoaded(session), session)
+
+    def _done(self, session: SessionId) -> Sequence[Do]:
+        line = self._lines[session]
+        line.asked.popleft()
+        if line.asked:
+            return self._begin(session)
+        if line.since is None:
+            del self._lines[session]
+        return ()
+
+    def _unknown(self, session: SessionId) -> Sequence[Do]:
+        if isinstance(self._lines[session].asked[0], SubscribeTo):
+            return (Write(self._subscribed(session, HistoryMemory())), *self._done(session))
+        return (self._told(said.not_found(session)), *self._done(session))
+
+    # --- what the client looks at
+
+    def _look_at(self, *sessions: SessionId) -> Sequence[Do]:
+        """The app joins the pieces of whatever session they are of: of those that it does not show, it gets none."""
+        if not sessions:
+            return ()
+        self._focus = frozenset(sessions)
+        away = []
+        for name, line in self._lines.items():
+            if line.since is not None and line.stream is None and not line.whole and name not in self._focus:
+                line.whole = True
+                away.append(self._go_on(("left", name), name, line))
+        return away
+
+    def _go_on(self, tag: Any, session: SessionId, line: SessionQueue) -> Subscribe:
+        """Where it is, with pieces or without."""
+        return Subscribe(tag, session, None, ChatEncoder(whole=line.whole), keep=True)
+
+    # --- being attached
+
+    def _placed(self, session: SessionId, memory: HistoryMemory) -> Sequence[Do]:
+        line = self._lines[session]
+        asked = line.asked[0]
+        ours = SessionId(memory.session)
+        if ours != session:
+            # It was called by its agent's own id of it.
+            self._focus |= {ours}
+            return (*self._done(session), *self._ask(ours, msgspec.structs.replace(asked, session=ours)))
+        if line.since is not None and (not isinstance(asked, SubscribeTo) or line.since <= _wanted(asked, memory)):
+            # It has all up to here or on its way: to begin anew would tell some of it twice.
+            if line.whole and line.stream is None and not memory.processing and not isinstance(asked, AbortRun):
+                # Looked at again. In the middle of a run the first half of a text would be missing.
+                line.whole = False
+                return (self._go_on(("kept", session, memory), session, line),)
+            return self._attached(session, memory)
+        return (self._subscribe(session, memory),)
+
+    def _subscribe(self, session: SessionId, memory: HistoryMemory) -> Subscribe:
+        line = self._lines[session]
+        asked = line.asked[0]
+        place, after = memory.seq, 0
+        if isinstance(asked, SubscribeTo):
+            place, after = _wanted(asked, memory), asked.last if _reaches(asked, memory) else 0
+            line.stream = asked.stream
+        else:
+            line.stream = None
+        line.whole = session not in self._focus if line.stream is None else not line.stream
+        # The entry of the last frame that it has is read again: there may be more of it.
+        cursor = Cursor(max(place - 1, 0) if after else place, frame=after, context=memory.known)
+        return Subscribe(("joined", session, memory, place), session, cursor, ChatEncoder(whole=line.whole))
+
+    def _joined(self, session: SessionId, memory: HistoryMemory, place: int) -> Sequence[Do]:
+        line = self._lines[session]
+        line.since, line.last = place, memory.last
+        return self._attached(session, memory)
+
+    def _attached(self, session: SessionId, memory: HistoryMemory) -> Sequence[Do]:
+        asked = self._lines[session].asked[0]
+        match asked:
+            case SubscribeTo():
+                told = self._subscribed(session, memory)
+                if asked.last and not _reaches(asked, memory):
+                    told += self._error(said.replay_gap(session))
+                line = self._lines[session]
+                if memory.processing or line.last == memory.last:
+                    return (Write(told), *self._done(session))
+                # It was there when a run ended. The app drops its own rows of that run when it reads history a second
+                # time; it does so when it hears of a change while nothing runs.
+                line.last = memory.last
+                return (Write(told), Perform(("ended", session), q.GetSession(session), session))
+            case SendMessage():
+                return (Perform(("settings", session), q.GetSession(session), session),)
+            case AbortRun():
+                return self._stop(session, memory)
+            case _:
+                assert_never(asked)
+
+    # --- a prompt
+
+    def _configure(self, session: SessionId, now: cmd.Settings) -> Sequence[Do]:
+        asked = self._lines[session].asked[0]
+        assert isinstance(asked, SendMessage)
+        return self._prepared(session, wishes(asked, now))
+
+    def _prepared(self, session: SessionId, steps: list[cmd.Command]) -> Sequence[Do]:
+        if steps:
+            tag = "brought" if isinstance(steps[0], cmd.SetRules) else "set"
+            return (Perform((tag, session, steps[1:]), steps[0], session),)
+        asked = self._lines[session].asked[0]
+        assert isinstance(asked, SendMessage)
+        if asked.uploads:
+            return (Perform(("taken", session), ClaimUploads(asked.uploads), session),)
+        return self._send(session, ())
+
+    def _brought(self, session: SessionId, error: FairleadError) -> dict[str, str]:
+        """The rules that came with the prompt, none of which is taken."""
+        asked = self._lines[session].asked[0]
+        assert isinstance(asked, SendMessage)
+        return {} if asked.rules is None else dict.fromkeys((*asked.rules.allow, *asked.rules.deny), error.message)
+
+    def _left_out(self, session: SessionId, refused: dict[str, str]) -> Sequence[Do]:
+        """The app sends its rules with every prompt: of the same ones it is told once."""
+        line = self._lines[session]
+        if line.refused == refused:
+            return ()
+        line.refused = refused
+        return (self._noted(session, said.left_out(refused)),) if refused else ()
+
+    def _send(self, session: SessionId, taken: tuple[StoredUploads, ...]) -> Sequence[Do]:
+        asked = self._lines[session].asked[0]
+        assert isinstance(asked, SendMessage)
+        return (Perform(("sent", session), prompt(asked, taken), session),)
+
+    def _sent(self, session: SessionId) -> Sequence[Do]:
+        asked = self._lines[session].asked[0]
+        assert isinstance(asked, SendMessage)
+        if not asked.message:
+            return self._done(session)
+        # The client knows its message by an id, so that it can be told that it was taken.
+        told = {**self._fields(session, HistoryMemory(queued={asked.message: None})), "messageId": asked.message}
+        return (Write(frame(told)), *self._done(session))
+
+    # --- an abort
+
+    def _stop(self, session: SessionId, memory: HistoryMemory) -> Sequence[Do]:
+        if memory.running:
+            return (Perform(("stopped", session), cmd.Interrupt(session=session), session),)
+        if memory.queued:
+            # A message whose agent is being started is taken back; it never reaches the agent.
+            message = MessageId(next(iter(memory.queued)))
+            return (Perform(("withdrawn", session), cmd.CancelMessage(session=session, message=message), session),)
+        return (self._told(said.no_run(session)), *self._done(session))
+
+    def _again(self, session: SessionId) -> Sequence[Do]:
+        """It was on its way to the agent: it is running now."""
+        line = self._lines[session]
+        line.tries += 1
+        if line.tries < TRIES:
+            return (self._look(session),)
+        return (self._told(said.no_run(session)), *self._done(session))
+
+    # --- what it is told beside the log
+
+    def _subscribed(self, session: str, memory: HistoryMemory) -> bytes:
+        return frame(self._fields(session, memory))
+
+    def _fields(self, session: str, memory: HistoryMemory) -> Fields:
+        pending = [
+            {**asked.told, "sessionId": session, "receivedAt": moment(asked.at)} for asked in memory.pending.values()
+        ]
+        return {
+            "kind": "chat_subscribed",
+            "sessionId": session,
+            "isProcessing": memory.processing,
+            "lastSeq": memory.last,
+            "pendingPermissions": pending,
+            "timestamp": moment(self._now()),
+        }
+
+    def _upserted(self, summary: Summary) -> Sequence[Do]:
+        told = CODEC.session(summary, self._now())
+        return (Write(told),) if told else ()
+
+    def _told(self, error: ChatError) -> Write:
+        return Write(self._error(error))
+
+    def _error(self, error: ChatError) -> bytes:
+        told = {"kind": "protocol_error", "code": error.word, "error": error.message, "sessionId": error.session}
+        return frame({**told, "timestamp": moment(self._now())})
+
+    def _noted(self, session: SessionId, words: str) -> Write:
+        """A row for this client alone. A `protocol_error` would end the run in the app's eyes."""
+        self._notes += 1
+        told = {"kind": "error", "id": f"note-{self._now()}-{self._notes}", "sessionId": session, "provider": PROVIDER}
+        return Write(frame({**told, "content": words, "timestamp": moment(self._now())}))
+
+    def _undecided(
+        self, session: SessionId, given: DecidePermission, pending: q.PendingView, error: FairleadError
+    ) -> Sequence[Do]:
+        if isinstance(error, NotFound | Stale):
+            return (self._stale(given, session, error),)
+        if given.remember and isinstance(error, BadRule | OutsideRoots):
+            # What cannot be remembered is no reason to leave the question open.
+            instead = error.data.get("instead", "")
+            again = _answer(msgspec.structs.replace(given, remember=instead), pending)
+            return (again,) if instead else (self._noted(session, said.not_remembered(error)), again)
+        return (self._told(said.failed(error, session)),)
+
+    def _stale(self, given: DecidePermission, session: SessionId | None, error: FairleadError) -> Write:
+        """An answer that decided nothing: the card is to go, and why is said; no run is over for it."""
+        told = {"kind": "permission_cancelled", "requestId": given.request, "sessionId": session}
+        return Write(frame({**told, "reason": "cancelled", "error": error.message, "timestamp": moment(self._now())}))
+
+
+def _reaches(asked: SubscribeTo, memory: HistoryMemory) -> bool:
+    """Whether the client's place is one of this log's."""
+    return 0 < asked.last <= number(memory.seq)
+
+
+def _wanted(asked: SubscribeTo, memory: HistoryMemory) -> int:
+    """The place after which the client is to be told everything."""
+    if _reaches(asked, memory):
+        return asked.last // FRAMES
+    return memory.run if asked.last == 0 and memory.running else memory.seq
+
+
+def _answer(given: DecidePermission, pending: q.PendingView) -> Perform:
+    return Perform(("decided", pending.session, given, pending), decision(given, pending), given.request)
+
+
+SOCKET: Final = SocketRoute(
+    path="/ws",
+    access="view",
+    name="claudecodeui.chat",
+    open=ChatConversation,
+    about="Chat: what runs say as it is said, what a client says to them, and which sessions changed.",
+    token_query="token",
+)

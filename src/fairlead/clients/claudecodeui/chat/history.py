@@ -1,0 +1,218 @@
+"""A session's history: its rows in a table, a call's result on the call, and what goes on in it now.
+
+The rows are those of `rows`, in the log's order. What a subagent said is none of them: its calls hang on the call that
+started it. `HistoryFold` remembers besides what somebody who subscribes must know: whether a run goes on and where it
+began, what waits for a person, and the last number.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from fairlead.clients.claudecodeui.chat import rows
+from fairlead.clients.claudecodeui.chat.frames import AFTER, RenderContext, held, number, request_fields
+from fairlead.clients.claudecodeui.rest.project_fields import Fields
+from fairlead.model import events as ev
+from fairlead.model.ids import SessionId
+from fairlead.model.store import Entry
+from fairlead.model.timestamps import moment
+from fairlead.model.views import Made, NewRow, ReplaceRow
+
+NAME: Final = "claudecodeui.1"
+CALLS: Final = 256
+"""Open calls that are remembered; many times what an agent has at once."""
+TOOLS: Final = 200
+"""Calls of one subagent that its own call shows: the last ones."""
+CUT: Final = 2000
+"""Characters of a result, and bytes of an input, of a subagent's call: it is a glimpse, the rest is in the log."""
+
+_PASSED: Final = frozenset({"record", "text.delta", "thinking.delta", "input.delta", "hook.progress", "tool.progress"})
+"""Kinds that come often and mean nothing here: they are not even decoded."""
+
+_encoder: Final = msgspec.json.Encoder()
+
+
+class HistoryTool(msgspec.Struct):
+    """A subagent's call."""
+
+    toolId: str
+    toolName: str
+    toolInput: Any
+    timestamp: str
+    toolResult: Any = None
+
+
+class HistoryCall(msgspec.Struct):
+    """A call of the main thread, with its row as it is stored. `ended`: it has its result, and its subagent goes on."""
+
+    row: bytes
+    tools: list[HistoryTool] = []
+    ended: bool = False
+
+
+class HistoryRequest(msgspec.Struct):
+    """A request that waits for a person, as `chat_subscribed` tells it."""
+
+    told: Any
+    at: int
+
+
+class HistoryMemory(msgspec.Struct):
+    session: str = ""
+    """Our id of it, by whichever it was asked for."""
+    seq: int = 0
+    """How far the log is folded, and when that was."""
+    at: int = 0
+    run: int = 0
+    """The place before the run that goes on; with none, 0."""
+    running: bool = False
+    queued: dict[str, None] = {}
+    last: int = 0
+    """The number of the last frame of a run, or one between it and the next."""
+    pending: dict[str, HistoryRequest] = {}
+    calls: dict[str, HistoryCall] = {}
+    known: RenderContext = msgspec.field(default_factory=RenderContext)
+    tokens: ev.TokenCount | None = None
+    """What the conversation held when the agent said it last."""
+    commands: tuple[str, ...] = ()
+    """Slash commands that the agent said it has."""
+
+    @property
+    def processing(self) -> bool:
+        return self.running or bool(self.queued)
+
+
+_decoder: Final = msgspec.msgpack.Decoder(HistoryMemory)
+
+
+def read_memory(data: bytes) -> HistoryMemory:
+    return _decoder.decode(data)
+
+
+class HistoryReducer:
+    """Implements `model.views.Fold`."""
+
+    def __init__(self, session: SessionId) -> None:
+        self._session = session
+        self._memory = HistoryMemory(session)
+
+    def snapshot(self) -> bytes:
+        return msgspec.msgpack.encode(self._memory)
+
+    def restore(self, data: bytes) -> None:
+        self._memory = read_memory(data)
+
+    def step(self, entry: Entry) -> Sequence[Made]:
+        memory = self._memory
+        before, memory.seq, memory.at = memory.seq, entry.seq, entry.at
+        if entry.kind in _PASSED:
+            return ()
+        event = ev.decode(entry.event)
+        if event.turn is not None:
+            memory.last = number(entry.seq, AFTER)
+        memory.known = memory.known.after(entry.seq, event)
+        self._note(event, before)
+        if event.subagent is not None:
+            self._glimpse(event)
+            return ()
+        return self._made(event)
+
+    # --- what goes on
+
+    def _note(self, event: ev.Event, before: int) -> None:
+        memory = self._memory
+        match event:
+            case ev.TurnStarted():
+                memory.running, memory.run = True, before
+            case ev.TurnEnded():
+                memory.running, memory.run = False, 0
+            case ev.MessageQueued():
+                memory.queued[event.message] = None
+            case ev.MessageDequeued() | ev.MessageCancelled():
+                memory.queued.pop(event.message, None)
+            case ev.PermissionRequested() | ev.QuestionAsked() | ev.PlanProposed():
+                memory.pending[event.request] = HistoryRequest(request_fields(event), event.at)
+            case ev.PermissionResolved() | ev.PermissionCancelled():
+                memory.pending.pop(event.request, None)
+            case ev.Text() | ev.Thinking() | ev.ToolCalled():
+                memory.tokens = held(event) or memory.tokens
+            case ev.AgentReady():
+                memory.commands = event.commands
+            case ev.SessionForked():
+                # What was under way in the parent is not under way here.
+                memory.running, memory.run = False, 0
+                memory.queued.clear()
+                memory.pending.clear()
+            case _:
+                pass
+
+    # --- rows
+
+    def _made(self, event: ev.Event) -> Sequence[Made]:
+        match event:
+            case ev.ToolEnded():
+                return self._result(event)
+            case ev.SubagentEnded():
+                return self._subagent_ended(event)
+            case _:
+                row = rows.row_of(self._session, event)
+        if row is None:
+            return ()
+        data = rows.encoded(row)
+        if isinstance(event, ev.ToolCalled):
+            self._memory.calls[event.call] = HistoryCall(data)
+            if len(self._memory.calls) > CALLS:
+                del self._memory.calls[next(iter(self._memory.calls))]
+        return (NewRow(data, row["id"]),)
+
+    def _result(self, event: ev.ToolEnded) -> Sequence[Made]:
+        call = self._memory.calls.get(event.call)
+        if call is None:
+            return ()
+        call.ended = True
+        row = self._with(call, {"toolResult": rows.result_fields(event)})
+        if not event.background:
+            del self._memory.calls[event.call]
+        return (row,)
+
+    def _subagent_ended(self, event: ev.SubagentEnded) -> Sequence[Made]:
+        """Of one that worked in the background: its call has had its result long ago."""
+        call = self._memory.calls.get(event.call)
+        if call is None or not call.ended:
+            return ()
+        del self._memory.calls[event.call]
+        return (self._with(call, {}),) if call.tools else ()
+
+    def _with(self, call: HistoryCall, more: Fields) -> ReplaceRow:
+        row: Fields = msgspec.json.decode(call.row)
+        row |= more
+        if call.tools:
+            row["subagentTools"] = msgspec.to_builtins(call.tools)
+        data = rows.encoded(row)
+        call.row = data
+        return ReplaceRow(row["id"], data)
+
+    def _glimpse(self, event: ev.Event) -> None:
+        """A subagent's calls, for the call that started it."""
+        call = self._memory.calls.get(self._memory.known.parents.get(event.subagent or "", ""))
+        if call is None:
+            return
+        if isinstance(event, ev.ToolCalled):
+            given = event.input if len(_encoder.encode(event.input)) <= CUT else {}
+            call.tools.append(HistoryTool(event.call, event.name, given, moment(event.at)))
+            del call.tools[:-TOOLS]
+        elif isinstance(event, ev.ToolEnded):
+            for tool in call.tools:
+                if tool.toolId == event.call:
+                    content = rows.result_text(event.content)[:CUT]
+                    tool.toolResult = {"content": content, "isError": event.is_error}
+
+
+class HistoryProjection:
+    """Implements `model.views.View`."""
+
+    name = NAME
+
+    def fold(self, session: SessionId) -> HistoryReducer:
+        return HistoryReducer(session)

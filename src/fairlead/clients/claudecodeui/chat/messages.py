@@ -1,0 +1,243 @@
+"""What a client of the chat says: its frames as words of ours, or the error that it is answered with. Pure.
+
+As the original takes them: wrong fields count as absent where it does so, and every error is a `protocol_error`.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from fairlead.clients.claudecodeui.chat.attachments import named
+from fairlead.model.errors import BadRequest, FairleadError
+from fairlead.model.ids import SessionId, is_uuid
+from fairlead.model.policy import PermissionMode
+from fairlead.model.uploads import FILES, Upload
+
+INVALID: Final = "Invalid websocket payload"
+MOST_SEQ: Final = 2**53
+"""Beyond it a number of JavaScript is not exact."""
+MOST_SESSIONS: Final = 200
+"""Sessions that one subscribe may name; each is read for it."""
+
+MOST_NAMED: Final = 10
+"""Rules that one note names."""
+
+
+class Rules(msgspec.Struct, frozen=True):
+    """What the client's own settings say of tools."""
+
+    allow: tuple[str, ...]
+    deny: tuple[str, ...]
+
+
+class SendMessage(msgspec.Struct, frozen=True):
+    """A prompt. `mode`, `model`, `effort`: empty where the client leaves them as they are. `message`: the client's own
+    id of it, by which a repeat is known. `uploads`: what the client says goes with it; which of them do is not for it
+    to say."""
+
+    session: SessionId
+    text: str
+    mode: str = ""
+    model: str = ""
+    effort: str = ""
+    queue: bool = False
+    message: str = ""
+    rules: Rules | None = None
+    uploads: tuple[Upload, ...] = ()
+
+
+class AbortRun(msgspec.Struct, frozen=True):
+    session: SessionId
+
+
+class SubscribeTo(msgspec.Struct, frozen=True):
+    """`last`: the number of the last frame that the client has; 0: it has none. `stream`: whether it wants texts in
+    pieces; None: while it looks at this session."""
+
+    session: SessionId
+    last: int = 0
+    stream: bool | None = None
+
+
+class SubscribeToAll(msgspec.Struct, frozen=True):
+    """The sessions of one subscribe, in its order. One whose name is none of ours is answered as unknown."""
+
+    sessions: tuple[SubscribeTo, ...]
+
+
+class DecidePermission(msgspec.Struct, frozen=True):
+    request: str
+    allow: bool
+    message: str = ""
+    input: dict[str, Any] | None = None
+    remember: str = ""
+
+
+Said = SendMessage | AbortRun | SubscribeToAll | DecidePermission
+
+
+class ChatError(BadRequest):
+    """Answered with `protocol_error`: `word` is its code there, `session` the one that it was about, if any."""
+
+    code = "chat_error"
+
+    def __init__(self, word: str, message: str, session: str | None = None) -> None:
+        super().__init__(message, word=word, session=session)
+        self.word = word
+        self.session = session
+
+
+def not_found(session: str) -> ChatError:
+    words = f'Session "{session}" was not found. Create it via POST /api/providers/sessions first.'
+    return ChatError("SESSION_NOT_FOUND", words, session)
+
+
+def in_progress(session: str) -> ChatError:
+    return ChatError("RUN_IN_PROGRESS", f'Session "{session}" already has a run in progress.', session)
+
+
+def no_run(session: str) -> ChatError:
+    return ChatError("NO_ACTIVE_RUN", f'Session "{session}" has no run in progress.', session)
+
+
+def replay_gap(session: str) -> ChatError:
+    words = f'What session "{session}" said since cannot be replayed: read its messages again.'
+    return ChatError("REPLAY_GAP", words, session)
+
+
+def failed(error: FairleadError, session: str | None) -> ChatError:
+    """What the gateway refused, as this protocol says it."""
+    return ChatError("INTERNAL_ERROR", error.message, session)
+
+
+def left_out(refused: Mapping[str, str]) -> str:
+    """Which of the client's own rules for tools do not count, for the person who set them."""
+    named = [f"{rule[:80]}: {why.rstrip('.')[:200]}." for rule, why in refused.items()][:MOST_NAMED]
+    more = [f"And {len(refused) - MOST_NAMED} more."] if len(refused) > MOST_NAMED else []
+    return "\n".join(["These tool permissions of your settings do not count here:", *named, *more])
+
+
+def not_remembered(error: FairleadError) -> str:
+    return f"Your answer counts this once and is not remembered. {error.message}"
+
+
+def read(data: bytes) -> Said | None:
+    """None for what is passed over; ChatError for what is answered."""
+    try:
+        message = msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise ChatError("INTERNAL_ERROR", INVALID) from None
+    if not isinstance(message, dict):
+        raise ChatError("INTERNAL_ERROR", INVALID)
+    kind = message.get("type")
+    match kind:
+        case "chat.send":
+            return _say(message)
+        case "chat.abort":
+            return AbortRun(_session(message, "chat.abort"))
+        case "chat.subscribe":
+            return _join(message)
+        case "chat.permission-response":
+            return _decide(message)
+        case _:
+            word = "undefined" if "type" not in message else kind if isinstance(kind, str) else _json(kind)
+            raise ChatError("UNKNOWN_MESSAGE_TYPE", f'Unknown message type "{word[:80]}".')
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _session(message: Mapping[str, Any], kind: str) -> SessionId:
+    given = message.get("sessionId")
+    name = given.strip() if isinstance(given, str) else ""
+    if not name:
+        raise ChatError("SESSION_ID_REQUIRED", f"{kind} requires a sessionId.")
+    if not is_uuid(name.lower()):
+        raise not_found(name[:120])
+    return SessionId(name.lower())
+
+
+def _say(message: Mapping[str, Any]) -> SendMessage:
+    session, content, given = _session(message, "chat.send"), message.get("content"), message.get("options")
+    options: Mapping[str, Any] = given if isinstance(given, dict) else {}
+    mine = message.get("messageId")
+    if mine is not None and (not isinstance(mine, str) or not is_uuid(mine)):
+        raise ChatError("INTERNAL_ERROR", "messageId must be a UUID in lower case.", session)
+    uploads = named(options)
+    if len(uploads) > FILES:
+        raise ChatError("INTERNAL_ERROR", f"At most {FILES} files go with a message.", session)
+    return SendMessage(
+        session,
+        content if isinstance(content, str) else "",
+        mode=_mode(options),
+        model=_chosen(options.get("model")),
+        effort=_chosen(options.get("effort")),
+        queue=options.get("queue") is True,
+        message=mine or "",
+        rules=_rules(options.get("toolsSettings")),
+        uploads=uploads,
+    )
+
+
+def _rules(given: Any) -> Rules | None:
+    if not isinstance(given, dict):
+        return None
+    return Rules(_texts(given.get("allowedTools")), _texts(given.get("disallowedTools")))
+
+
+def _texts(given: Any) -> tuple[str, ...]:
+    return tuple(item for item in given if isinstance(item, str)) if isinstance(given, list) else ()
+
+
+def _mode(options: Mapping[str, Any]) -> str:
+    """The mode that is asked for; what asks nobody is the gateway's policy to allow."""
+    mode = options.get("permissionMode")
+    tools = options.get("toolsSettings")
+    skip = options.get("skipPermissions") is True or (isinstance(tools, dict) and tools.get("skipPermissions") is True)
+    if skip and mode != PermissionMode.PLAN:
+        return PermissionMode.BYPASS_PERMISSIONS
+    return mode if isinstance(mode, str) and mode.strip() else ""
+
+
+def _chosen(given: Any) -> str:
+    """`default` is what the app sends for what nobody chose."""
+    word = given.strip() if isinstance(given, str) else ""
+    return "" if word == "default" else word
+
+
+def _join(message: Mapping[str, Any]) -> SubscribeToAll | None:
+    given = message.get("sessions")
+    if not isinstance(given, list):
+        return None
+    found = [join for item in given if (join := _one(item)) is not None]
+    if len(found) > MOST_SESSIONS:
+        raise ChatError("INTERNAL_ERROR", f"One chat.subscribe names at most {MOST_SESSIONS} sessions.")
+    return SubscribeToAll(tuple(found))
+
+
+def _one(item: Any) -> SubscribeTo | None:
+    if not isinstance(item, dict):
+        return None
+    name, last = item.get("sessionId"), item.get("lastSeq")
+    if not isinstance(name, str) or not name.strip():
+        return None
+    if not isinstance(last, int | float) or isinstance(last, bool) or not 0 <= last <= MOST_SEQ:
+        last = 0
+    stream = item.get("stream")
+    return SubscribeTo(SessionId(name.strip().lower()), int(last), stream if isinstance(stream, bool) else None)
+
+
+def _decide(message: Mapping[str, Any]) -> DecidePermission | None:
+    request, words, given = message.get("requestId"), message.get("message"), message.get("updatedInput")
+    remember = message.get("rememberEntry")
+    if not isinstance(request, str) or not request:
+        return None
+    return DecidePermission(
+        request,
+        bool(message.get("allow")),
+        words if isinstance(words, str) else "",
+        given if isinstance(given, dict) else None,
+        remember if isinstance(remember, str) else "",
+    )

@@ -1,0 +1,49 @@
+"""Prompts and answers as commands. With a prompt, what the client wants to be otherwise comes first. Pure."""
+
+from msgspec import structs
+
+from fairlead.clients.claudecodeui.chat.attachments import content
+from fairlead.clients.claudecodeui.chat.messages import DecidePermission, SendMessage
+from fairlead.model import commands as cmd
+from fairlead.model import events as ev
+from fairlead.model import queries as q
+from fairlead.model.ids import MessageId, RequestId
+from fairlead.model.uploads import StoredUploads
+
+
+def wishes(asked: SendMessage, now: cmd.Settings) -> list[cmd.Command]:
+    """To be done one after the other; the prompt comes when all is so."""
+    session = asked.session
+    steps: list[cmd.Command] = []
+    if asked.rules is not None:
+        steps.append(cmd.SetRules(session=session, allow=asked.rules.allow, deny=asked.rules.deny))
+    if asked.effort and asked.effort != now.effort:
+        steps.append(cmd.Configure(session=session, settings=structs.replace(now, effort=asked.effort)))
+    if asked.mode and asked.mode != now.mode:
+        steps.append(cmd.SetMode(session=session, mode=asked.mode))
+    if asked.model and asked.model != now.model:
+        steps.append(cmd.SetModel(session=session, model=asked.model))
+    return steps
+
+
+def prompt(asked: SendMessage, taken: tuple[StoredUploads, ...]) -> cmd.Send:
+    return cmd.Send(
+        session=asked.session,
+        content=content(asked.text, taken),
+        message=MessageId(asked.message) if asked.message else None,
+        wait=asked.queue,
+    )
+
+
+def decision(given: DecidePermission, pending: q.PendingView) -> cmd.AnswerPermission:
+    question = isinstance(ev.decode(pending.event), ev.QuestionAsked)
+    answers = (given.input or {}).get("answers") if question else None
+    return cmd.AnswerPermission(
+        session=pending.session,
+        request=RequestId(given.request),
+        behavior="allow" if given.allow else "deny",
+        message=given.message,
+        updated_input=given.input,
+        answers=answers if isinstance(answers, dict) else None,
+        remember=(given.remember,) if given.remember and given.allow else (),
+    )

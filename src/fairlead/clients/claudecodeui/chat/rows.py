@@ -1,0 +1,103 @@
+"""A session's messages: one event, one row, the same live and in history. Pure.
+
+A row's id is its record's uuid and its place in there, so that live rows and those of history are one. Only what a
+person or the agent said is a row: the agent's records beside the conversation are none.
+"""
+
+from typing import Any, Final
+
+import msgspec
+
+from fairlead.clients.claudecodeui.chat.attachments import shown
+from fairlead.clients.claudecodeui.rest.project_fields import PROVIDER, Fields
+from fairlead.model import events as ev
+from fairlead.model.content import ToolResultBlock
+from fairlead.model.ids import SessionId
+from fairlead.model.timestamps import moment
+
+COMPACTED: Final = "This session is being continued from a previous conversation"
+"""How the agent's summary of what it forgot begins."""
+
+_encoder: Final = msgspec.json.Encoder()
+
+
+def enveloped(session: SessionId, event: ev.Event, name: str, fields: Fields) -> Fields:
+    """What every message has, whatever its kind."""
+    head = {"id": name, "sessionId": session, "timestamp": moment(event.at), "provider": PROVIDER}
+    return {**head, **fields}
+
+
+def row_of(session: SessionId, event: ev.Event) -> Fields | None:
+    """None for what is no message, or says nothing."""
+    fields = _fields(event)
+    if fields is None:
+        return None
+    name = _name(event)
+    return enveloped(session, event, f"{name}_tr_{event.call}" if isinstance(event, ev.ToolEnded) else name, fields)
+
+
+def encoded(row: Fields) -> bytes:
+    return _encoder.encode(row)
+
+
+def base_of(event: ev.Event) -> str:
+    """The record that the event was told by."""
+    return event.id.partition("/")[0]
+
+
+def result_text(content: Any) -> str:
+    """A text as it is, all else as JSON."""
+    if content is None:
+        return ""
+    return content if isinstance(content, str) else _encoder.encode(content).decode()
+
+
+def result_fields(event: ev.ToolEnded) -> Fields:
+    """A call's end, as its own row and as history hangs it on the call."""
+    told: Fields = {"content": result_text(event.content), "isError": event.is_error}
+    if event.data is not None:
+        told["toolUseResult"] = event.data
+    return told
+
+
+def _name(event: ev.Event) -> str:
+    base, _, rest = event.id.partition("/")
+    return base if isinstance(event, ev.ToolEnded) else f"{base}_{rest.partition('/')[0]}"
+
+
+def _fields(event: ev.Event) -> Fields | None:
+    match event:
+        case ev.Text() if event.text.strip():
+            return {"kind": "text", "role": "assistant", "content": event.text}
+        case ev.Thinking() if event.text.strip():
+            return {"kind": "thinking", "content": event.text}
+        case ev.ToolCalled():
+            return {"kind": "tool_use", "toolName": event.name, "toolInput": event.input, "toolId": event.call}
+        case ev.ToolEnded():
+            return {"kind": "tool_result", "toolId": event.call, **result_fields(event)}
+        case ev.UserMessage():
+            return _user(event)
+        case ev.Notice(kind="command") if event.text:
+            name, _, arguments = event.text.partition(" ")
+            command = {"commandName": name, "commandArgs": arguments, "isLocalCommand": True}
+            return {"kind": "text", "role": "user", "content": event.text, **command}
+        case ev.Notice(kind="local_command") if event.text.strip():
+            return {"kind": "text", "role": "assistant", "content": event.text, "isLocalCommandStdout": True}
+        case ev.Notice(kind="task_notification"):
+            status = event.data.get("status") or "completed"
+            return {"kind": "task_notification", "summary": event.text, "status": status}
+        case _:
+            return None
+
+
+def _user(event: ev.UserMessage) -> Fields | None:
+    """A person's own words, and the summary after a compaction; what else the agent is told is not shown."""
+    text, images, files = shown(event.content)
+    if text.startswith(COMPACTED):
+        return {"kind": "text", "role": "user", "content": text, "isCompactSummary": True}
+    if event.via == "agent" or event.synthetic or all(isinstance(block, ToolResultBlock) for block in event.content):
+        return None
+    if not text.strip() and not images and not files:
+        return None
+    told: Fields = {"kind": "text", "role": "user", "content": text}
+    return {**told, **({"images": images} if images else {}), **({"files": files} if files else {})}

@@ -1,0 +1,1 @@
+"""claudecodeui's REST routes."""

@@ -1,0 +1,52 @@
+"""Attachments over REST: files in, before the message that they go with, and out again for who sent them. Pure.
+
+Errors are `{error}`, a text: the app shows it as it is.
+"""
+
+from typing import Final
+
+from fairlead.clients.claudecodeui.chat.attachments import fields
+from fairlead.clients.claudecodeui.rest.responses import route
+from fairlead.model.errors import FairleadError
+from fairlead.model.routes import Request, Response, Steps, json_response
+from fairlead.model.uploads import AcceptForm, FileForm, ReadUpload, Upload
+
+FORM: Final = FileForm("files")
+IMAGES: Final = FileForm("images")
+"""As the app before 1.37 sends them."""
+
+
+def upload(request: Request) -> Steps:
+    return (yield from _taken(FORM))
+
+
+def upload_images(request: Request) -> Steps:
+    return (yield from _taken(IMAGES))
+
+
+def _taken(form: FileForm) -> Steps:
+    try:
+        uploads: tuple[Upload, ...] = yield AcceptForm(form)
+    except FairleadError as error:
+        return json_response({"error": error.message}, error.status)
+    return json_response({form.field if form is IMAGES else "attachments": [fields(each) for each in uploads]})
+
+
+def download(request: Request) -> Steps:
+    try:
+        response: Response = yield ReadUpload(request.params["name"])
+    except FairleadError as error:
+        return json_response({"error": error.message}, error.status)
+    return response
+
+
+ROUTES: Final = (
+    route("POST", "/api/assets/files", "chat", "assets.upload", upload, "Files for a message to come.", form=True),
+    route("POST", "/api/assets/images", "chat", "assets.pictures", upload_images, "Pictures, likewise.", form=True),
+    *(
+        route(
+            "GET", f"/api/assets/{kind}/{{name}}", "view", f"assets.{kind}", download, "A file that the user has sent."
+        )
+        for kind in ("files", "images")
+    ),
+)

@@ -1,0 +1,121 @@
+"""GET messages: a page of history, counted from its end. Pure."""
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from fairlead.clients.claudecodeui.chat.frames import budget, held
+from fairlead.clients.claudecodeui.chat.history import NAME, HistoryReducer, read_memory
+from fairlead.clients.claudecodeui.rest.responses import not_found, refused
+from fairlead.model import events as ev
+from fairlead.model import queries as q
+from fairlead.model.errors import NotFound
+from fairlead.model.ids import SessionId, is_uuid
+from fairlead.model.requests import Response
+from fairlead.model.routes import Param, Request, Route, Steps
+from fairlead.model.store import Entry, RowPage
+from fairlead.model.views import NewRow, ReplaceRow
+
+MOST: Final = 32 << 20
+"""Bytes of one answer: whoever asks for all of a long history gets the last of it, and is told that there is more."""
+STRIDE: Final = 500
+GLANCED: Final = 100
+"""Rows of a file that are looked at for a page of it; not every one is a message."""
+NAMES: Final = re.compile(r"[a-zA-Z0-9._-]{1,120}")
+
+
+def messages(request: Request) -> Steps:
+    name = request.params["session"]
+    if NAMES.fullmatch(name) is None:
+        return refused(400, "INVALID_SESSION_ID", "A session's id has 1 to 120 letters, digits and ._-")
+    if not is_uuid(name.lower()):
+        return not_found(name)
+    session = SessionId(name.lower())
+    limit, offset = _whole(request, "limit"), _whole(request, "offset") or 0
+    try:
+        # A long file is still being read when its session is open already, from its beginning.
+        if limit and not offset and not (yield q.WaitLoaded(session, wait=False)):
+            glance: q.TranscriptPreview = yield q.PreviewTranscript(session, max(GLANCED, 4 * limit))
+            rows = last_rows(session, glance)
+            if len(rows) >= limit:
+                tokens = last_held(glance)
+                return _page(rows[-limit:], len(rows) + 1, more=True, offset=0, limit=limit, tokens=tokens)
+        yield q.WaitLoaded(session)
+        head: RowPage = yield q.ReadRows(session, NAME, limit=1)
+        total = head.head
+        end = max(total - offset, 0)
+        wanted = end if limit is None else min(limit, end)
+        found: list[bytes] = []
+        size = 0
+        while wanted and size < MOST:
+            page: RowPage = yield q.ReadRows(session, NAME, before=end + 1, limit=min(wanted, STRIDE))
+            if not page.rows:
+                break
+            found[:0] = [row.data for row in page.rows]
+            size += sum(len(row.data) for row in page.rows)
+            wanted -= len(page.rows)
+            end = page.rows[0].ordinal - 1
+        # Its app takes the newest page's word for what the context holds, and the lack of one for nothing.
+        tokens = None if offset else read_memory((yield q.ReadProjection(session, NAME))).tokens
+    except NotFound:
+        return not_found(name)
+    return _page(found, total, more=end > 0, offset=offset, limit=limit, tokens=tokens)
+
+
+def last_rows(session: SessionId, page: q.TranscriptPreview) -> list[bytes]:
+    """The end of a session's file as rows; a call whose beginning is not there has none."""
+    fold, table = HistoryReducer(session), dict[str, bytes]()
+    for number, line in enumerate(page.events, 1):
+        event = ev.decode(line)
+        for made in fold.step(Entry(number, number - 1, event.at, ev.kind_of(event), bytes(line))):
+            if isinstance(made, NewRow | ReplaceRow):
+                table[made.key] = made.data
+    return list(table.values())
+
+
+def last_held(page: q.TranscriptPreview) -> ev.TokenCount | None:
+    """What the context holds, by the end of a session's file."""
+    for line in reversed(page.events):
+        event = ev.decode(line)
+        if isinstance(event, ev.Text | ev.Thinking | ev.ToolCalled) and (tokens := held(event)):
+            return tokens
+    return None
+
+
+def _page(
+    rows: Sequence[bytes],
+    total: int,
+    *,
+    more: bool,
+    offset: int,
+    limit: int | None,
+    tokens: ev.TokenCount | None = None,
+) -> Response:
+    place = (total, b"true" if more else b"false", offset, b"null" if limit is None else b"%d" % limit)
+    told = b'"total":%d,"hasMore":%s,"offset":%d,"limit":%s' % place
+    usage = b',"tokenUsage":%s' % msgspec.json.encode(budget(tokens)) if tokens else b""
+    return Response(body=b'{"messages":[%s],%s%s}' % (b",".join(rows), told, usage))
+
+
+def _whole(request: Request, name: str) -> int | None:
+    """As the original takes it: what is no whole number is not there."""
+    text = request.query.get(name, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 9 else None
+
+
+ROUTES: Final = (
+    Route(
+        method="GET",
+        path="/api/providers/sessions/{session}/messages",
+        access="view",
+        name="claudecodeui.messages",
+        handle=messages,
+        about="A page of a session's messages, counted from the end.",
+        query=(
+            Param("limit", int, "How many; without it all."),
+            Param("offset", int, "How many of the newest to leave out."),
+        ),
+    ),
+)

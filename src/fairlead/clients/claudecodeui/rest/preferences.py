@@ -1,0 +1,62 @@
+"""What its newer apps would keep on the server: settings of a user, drafts, messages for later. Pure.
+
+Settings are kept here: the app forgets its own copy when the server has none. Of drafts it has a copy of its own, and
+messages for later there are none: the gateway's schedules are agents of their own.
+"""
+
+from typing import Any, Final
+
+from fairlead.clients.claudecodeui.rest.responses import SMALL, ok, refused, route
+from fairlead.model.preferences import ReadPreferences, SavePreferences
+from fairlead.model.routes import Request, Steps, json_response
+
+CLIENT: Final = "claudecodeui"
+NOT_LATER: Final = "Messages cannot be sent later here: send it now."
+
+
+def read(request: Request) -> Steps:
+    kept: dict[str, Any] = yield ReadPreferences(CLIENT)
+    return json_response({"success": True, "preferences": kept})
+
+
+def save(request: Request) -> Steps:
+    yield SavePreferences(CLIENT, request.json(dict[str, Any]))
+    kept: dict[str, Any] = yield ReadPreferences(CLIENT)
+    return json_response({"success": True, "preferences": kept})
+
+
+def drafts(request: Request) -> Steps:
+    """No list, which is not an empty one: the app goes on with its own."""
+    yield from ()
+    return json_response({"success": True, "stored": False})
+
+
+def scheduled(request: Request) -> Steps:
+    yield from ()
+    return ok([])
+
+
+def schedule(request: Request) -> Steps:
+    yield from ()
+    return refused(403, "NOT_HERE", NOT_LATER)
+
+
+def unschedule(request: Request) -> Steps:
+    yield from ()
+    return refused(404, "NOT_FOUND", "There is no such message.")
+
+
+_SETTINGS: Final = "/api/user/preferences"
+_DRAFTS: Final = "/api/user/drafts"
+_LATER: Final = "/api/scheduled-messages"
+
+ROUTES: Final = (
+    route("GET", _SETTINGS, "view", "preferences", read, "The user's settings of the app."),
+    route("PATCH", _SETTINGS, "approve", "preferences.save", save, "Some of them anew.", body_limit=SMALL),
+    route("GET", _DRAFTS, "view", "drafts", drafts, "They stay in the browser."),
+    route("PUT", _DRAFTS, "view", "drafts.save", drafts, "They stay in the browser."),
+    route("DELETE", _DRAFTS, "view", "drafts.delete", drafts, "They stay in the browser.", body_limit=SMALL),
+    route("GET", _LATER, "view", "scheduled", scheduled, "None."),
+    route("POST", _LATER, "view", "scheduled.make", schedule, "No."),
+    route("DELETE", f"{_LATER}/{{message}}", "view", "scheduled.cancel", unschedule, "None."),
+)

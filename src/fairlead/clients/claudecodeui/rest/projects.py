@@ -1,0 +1,177 @@
+"""REST for projects, which are the folders that sessions worked in: from the index of sessions, in one go. Pure."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+from msgspec import structs
+
+from fairlead.clients.claudecodeui.chat.session_list import HALL, loading
+from fairlead.clients.claudecodeui.rest.project_fields import (
+    PROVIDER,
+    Fields,
+    project_fields,
+    project_id,
+    session_fields,
+)
+from fairlead.clients.claudecodeui.rest.responses import SMALL, bounds, ok, refused, route
+from fairlead.model import queries as q
+from fairlead.model.broadcast import Broadcast
+from fairlead.model.errors import NotFound
+from fairlead.model.routes import Param, Request, Steps, json_response
+from fairlead.model.session_choices import (
+    UNMARKED,
+    FolderMarks,
+    ListFolder,
+    MarkFolder,
+    ReadSessionChoices,
+    SessionChoices,
+)
+from fairlead.model.store import Summary
+
+PATH: Final = "/api/projects"
+ONE: Final = f"{PATH}/{{project}}"
+NAME: Final = 100
+"""Characters of a project's name."""
+SESSIONS: Final = 20
+"""Sessions of a project that a list shows, as many as the original's."""
+MOST: Final = 200
+
+
+class ProjectName(msgspec.Struct, frozen=True):
+    displayName: str = ""
+
+
+class NewProject(msgspec.Struct, frozen=True):
+    path: str = ""
+
+
+def _session(summary: Summary) -> Fields:
+    return {**session_fields(summary), "provider": PROVIDER}
+
+
+def _project(path: str, sessions: list[Summary], marks: FolderMarks = UNMARKED) -> Fields:
+    shown = [_session(one) for one in sessions[:SESSIONS]]
+    meta = {"hasMore": len(sessions) > SESSIONS, "total": len(sessions)}
+    return {**project_fields(path, marks), "sessions": shown, "sessionMeta": meta}
+
+
+def _by_folder() -> Any:
+    """Steps: the sessions of each folder, newest first, then the folders that have none yet; and the user's marks."""
+    found: dict[str, list[Summary]] = {}
+    for summary in (yield from q.every_session()):
+        if summary.cwd:
+            found.setdefault(summary.cwd, []).append(summary)
+    around: SessionChoices = yield ReadSessionChoices()
+    for folder in (*around.folders, *around.roots):
+        found.setdefault(folder, [])
+    return found, around.marks
+
+
+def folder_of(project: str) -> Any:
+    """Steps: the folder of a project's id. NotFound"""
+    found: dict[str, list[Summary]]
+    found, _ = yield from _by_folder()
+    for path in found:
+        if project_id(path) == project:
+            return path
+    raise NotFound("project", project)
+
+
+def projects(request: Request) -> Steps:
+    """Told to all chat sockets twice, however many there are: that it begins, and that it is complete."""
+    yield Broadcast(HALL, loading(0, 1))
+    found: dict[str, list[Summary]]
+    found, marks = yield from _by_folder()
+    told = [
+        _project(path, sessions, marks.get(path, UNMARKED))
+        for path, sessions in found.items()
+        if not marks.get(path, UNMARKED).archived
+    ]
+    yield Broadcast(HALL, loading(len(told), len(told)))
+    return json_response(told)
+
+
+def sessions(request: Request) -> Steps:
+    """More of one project's sessions."""
+    limit, offset = bounds(request, SESSIONS, MOST)
+    wanted = request.params["project"]
+    found: dict[str, list[Summary]]
+    found, _ = yield from _by_folder()
+    for path, own in found.items():
+        if project_id(path) == wanted:
+            page = [_session(one) for one in own[offset : offset + limit]]
+            meta = {"hasMore": offset + limit < len(own), "total": len(own)}
+            return json_response({"sessions": page, "sessionMeta": meta})
+    return refused(404, "PROJECT_NOT_FOUND", "There is no such project.")
+
+
+def create(request: Request) -> Steps:
+    """Put a folder on the list that has no session yet."""
+    path = request.json(NewProject).path.strip()
+    if not path:
+        return refused(400, "PROJECT_PATH_REQUIRED", "path is required.")
+    folder: str = yield ListFolder(path)
+    return json_response({"success": True, "project": _project(folder, [])})
+
+
+def archived(request: Request) -> Steps:
+    found: dict[str, list[Summary]]
+    found, marks = yield from _by_folder()
+    told = [
+        {**_project(path, own, marks[path]), "isArchived": True}
+        for path, own in found.items()
+        if path in marks and marks[path].archived
+    ]
+    return ok({"projects": told})
+
+
+def _marked(request: Request, change: Callable[[FolderMarks], FolderMarks]) -> Any:
+    """Steps: the marks of the project that the path names, changed for the asking user."""
+    folder: str = yield from folder_of(request.params["project"])
+    around: SessionChoices = yield ReadSessionChoices()
+    marks = change(around.marks.get(folder, UNMARKED))
+    yield MarkFolder(folder, marks)
+    return marks
+
+
+def star(request: Request) -> Steps:
+    marks: FolderMarks = yield from _marked(request, lambda old: structs.replace(old, starred=not old.starred))
+    return json_response({"success": True, "isStarred": marks.starred})
+
+
+def rename(request: Request) -> Steps:
+    name = " ".join(request.json(ProjectName).displayName.split())[:NAME]
+    yield from _marked(request, lambda old: structs.replace(old, name=name))
+    return json_response({"success": True})
+
+
+def archive(request: Request) -> Steps:
+    """Out of the list of this user. Sessions and files stay, whatever was asked for."""
+    yield from _marked(request, lambda old: structs.replace(old, archived=True))
+    return json_response({"success": True, "action": "archived"})
+
+
+def restore(request: Request) -> Steps:
+    yield from _marked(request, lambda old: structs.replace(old, archived=False))
+    return json_response({"success": True, "isArchived": False})
+
+
+ROUTES: Final = (
+    route("GET", PATH, "view", "projects", projects, f"All projects, each with its newest {SESSIONS} sessions."),
+    route("GET", f"{PATH}/archived", "view", "projects.archived", archived, "Those out of the user's list."),
+    route("POST", f"{ONE}/toggle-star", "chat", "projects.star", star, "Star it, or not.", body_limit=SMALL),
+    route("PUT", f"{ONE}/rename", "chat", "projects.rename", rename, "Another name in the lists.", body_limit=SMALL),
+    route("DELETE", ONE, "chat", "projects.archive", archive, "Out of the user's list."),
+    route("POST", f"{ONE}/restore", "chat", "projects.restore", restore, "Back into it.", body_limit=SMALL),
+    route(
+        "GET",
+        f"{PATH}/{{project}}/sessions",
+        "view",
+        "projects.sessions",
+        sessions,
+        "Sessions of one project.",
+        query=(Param("limit", int, f"At most so many, up to {MOST}."), Param("offset", int, "After so many.")),
+    ),
+    route("POST", f"{PATH}/create-project", "chat", "projects.create", create, "List a folder.", body_limit=SMALL),
+)

@@ -1,0 +1,112 @@
+"""Search over all sessions: titles first, then what was said, by project; a stream of events that is soon over. Pure.
+
+A browser reads such a stream without a way to set a header, so the token may be in the query.
+"""
+
+import re
+from typing import Any, Final
+
+import msgspec
+
+from fairlead.clients.claudecodeui.rest.project_fields import PROVIDER, Fields, project_fields
+from fairlead.clients.claudecodeui.rest.responses import bounds, refused, route
+from fairlead.clients.claudecodeui.rest.sessions import listed
+from fairlead.model import queries as q
+from fairlead.model.errors import NotFound
+from fairlead.model.ids import SessionId
+from fairlead.model.requests import Response
+from fairlead.model.routes import Param, Request, Steps
+from fairlead.model.store import SearchHit, SessionFilter, SessionPage, Summary
+from fairlead.model.timestamps import moment
+
+PATH: Final = "/api/providers/search/sessions"
+LIMIT: Final = 50
+MOST: Final = 100
+_MARK: Final = re.compile("\x02(.*?)\x03", re.DOTALL)
+
+
+def search(request: Request) -> Steps:
+    words = request.query.get("q", "").strip()
+    if not words:
+        return refused(400, "QUERY_REQUIRED", "q must have the words to search for.")
+    limit, _ = bounds(request, LIMIT, MOST)
+    titles: SessionPage = yield q.ListSessions(SessionFilter(words=words, limit=limit))
+    hits: tuple[SearchHit, ...] = yield q.SearchText(words, limit=limit)
+    found: dict[str, dict[SessionId, list[SearchHit]]] = {}
+    summaries: dict[SessionId, Summary] = {}
+    for hit in hits:
+        summary = summaries.get(hit.session) or (yield from _summary(hit.session))
+        if summary is None or not summary.cwd or summary.archived:
+            continue
+        summaries[hit.session] = summary
+        found.setdefault(summary.cwd, {}).setdefault(hit.session, []).append(hit)
+    told = [_event("title-results", {"titleResults": [listed(one) for one in titles.sessions]})]
+    matches = 0
+    for number, (path, sessions) in enumerate(found.items(), 1):
+        matches += sum(map(len, sessions.values()))
+        shown = {**_project(path), "sessions": [_session(summaries[one], own) for one, own in sessions.items()]}
+        progress = {"totalMatches": matches, "scannedProjects": number, "totalProjects": len(found)}
+        told.append(_event("result", {"projectResult": shown, **progress}))
+    told.append(_event("done", {"totalMatches": matches}))
+    return Response(body=b"".join(told), content_type="text/event-stream")
+
+
+def _summary(session: SessionId) -> Any:
+    """None for one that went while we looked."""
+    try:
+        view: q.SessionView = yield q.GetSession(session)
+    except NotFound:
+        return None
+    return view.summary
+
+
+def _project(path: str) -> Fields:
+    own = project_fields(path)
+    return {"projectId": own["projectId"], "projectName": path, "projectDisplayName": own["displayName"]}
+
+
+def _session(summary: Summary, hits: list[SearchHit]) -> Fields:
+    title = listed(summary)["summary"]
+    matches = [_match(hit) for hit in hits]
+    return {"sessionId": summary.session, "provider": PROVIDER, "sessionSummary": title, "matches": matches}
+
+
+def _match(hit: SearchHit) -> Fields:
+    text, highlights = highlighted(hit.snippet)
+    role = "user" if hit.kind == "user.message" else "assistant"
+    told = {"role": role, "snippet": text, "highlights": highlights}
+    return {**told, "timestamp": moment(hit.at), "provider": PROVIDER}
+
+
+def highlighted(snippet: str) -> tuple[str, list[dict[str, int]]]:
+    """The snippet without its marks, and where they were: counted as JavaScript counts, in halves of UTF-16."""
+    text, found = "", []
+    for number, piece in enumerate(_MARK.split(snippet)):
+        start = _length(text)
+        text += piece.replace("\x02", "").replace("\x03", "")
+        if number % 2:
+            found.append({"start": start, "end": _length(text)})
+    return text, found
+
+
+def _length(text: str) -> int:
+    return len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
+def _event(name: str, data: Fields) -> bytes:
+    return b"event: %s\ndata: %s\n\n" % (name.encode(), msgspec.json.encode(data))
+
+
+ROUTES: Final = (
+    route(
+        "GET",
+        PATH,
+        "view",
+        "search",
+        search,
+        "Sessions whose title or words fit, as a stream of events.",
+        query=(Param("q", str, "The words.", required=True), Param("limit", int, f"At most so many, up to {MOST}.")),
+        token_query="token",
+        query_first=True,
+    ),
+)

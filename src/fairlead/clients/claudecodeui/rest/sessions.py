@@ -1,0 +1,201 @@
+"""REST for sessions: made, found by either id, listed, renamed, archived and brought back. Pure.
+
+All of it comes from the index of sessions: no list reads a transcript.
+"""
+
+from typing import Any, Final
+
+import msgspec
+
+from fairlead.clients.claudecodeui.chat.frames import budget
+from fairlead.clients.claudecodeui.chat.history import NAME, read_memory
+from fairlead.clients.claudecodeui.rest.history_pages import GLANCED, last_held
+from fairlead.clients.claudecodeui.rest.project_fields import PROVIDER, UNTITLED, Fields, project_fields, session_fields
+from fairlead.clients.claudecodeui.rest.responses import SMALL, bounds, flag, named_session, ok, refused, route
+from fairlead.model import commands as cmd
+from fairlead.model import events as ev
+from fairlead.model import queries as q
+from fairlead.model.errors import NotFound
+from fairlead.model.ids import SessionId, session_id
+from fairlead.model.routes import Param, Request, Steps, json_response
+from fairlead.model.store import Summary
+from fairlead.model.timestamps import moment
+
+PATH: Final = "/api/providers/sessions"
+ONE: Final = f"{PATH}/{{session}}"
+WORDS: Final = 4
+"""Of the first message, which a new session is called by."""
+TITLE: Final = 200
+"""Characters of a title; the core takes no more."""
+RECENT: Final = 40
+MOST: Final = 200
+
+
+class NewSession(msgspec.Struct, frozen=True):
+    provider: str = ""
+    projectPath: str = ""
+    initialMessage: str = ""
+
+
+class SessionName(msgspec.Struct, frozen=True):
+    summary: str = ""
+
+
+def title_of(message: str) -> str:
+    return " ".join(message.split()[:WORDS])[:TITLE]
+
+
+def create(request: Request) -> Steps:
+    body = request.json(NewSession)
+    if body.provider != PROVIDER:
+        return refused(400, "UNSUPPORTED_PROVIDER", f'Provider "{body.provider[:40]}" is not supported.')
+    if not body.projectPath.strip():
+        return refused(400, "PROJECT_PATH_REQUIRED", "projectPath is required.")
+    title = title_of(body.initialMessage)
+    reply: cmd.Reply = yield cmd.Create(session=session_id(request.fresh), cwd=body.projectPath.strip(), title=title)
+    view: q.SessionView = yield q.GetSession(reply.session)
+    told = {"sessionId": reply.session, "provider": PROVIDER, "projectPath": view.summary.cwd}
+    return ok({**told, "sessionName": title or UNTITLED}, 201)
+
+
+def details(request: Request) -> Steps:
+    view: q.SessionView = yield q.GetSession(named_session(request))
+    summary = view.summary
+    project = {**project_fields(summary.cwd), "isArchived": False} if summary.cwd else None
+    return ok({**listed(summary), "createdAt": moment(summary.created), "project": project})
+
+
+def running(request: Request) -> Steps:
+    found: list[Summary] = []
+    for state in ("working", "waiting"):
+        found += yield from q.every_session(state=state, archived=None)
+    told = []
+    for summary in found:
+        try:
+            if not (yield q.WaitLoaded(summary.session, wait=False)):
+                continue  # its file is being read: what ran there is the past
+            run = yield from _run(summary)
+        except NotFound:
+            continue  # it went while we looked
+        told.append({"sessionId": summary.session, "provider": PROVIDER, **run})
+    return ok({"sessions": told})
+
+
+def _run(summary: Summary) -> Any:
+    """When the run that goes on began, and the number of its last frame."""
+    memory = read_memory((yield q.ReadProjection(summary.session, NAME)))
+    first: q.EventPage = yield q.ReadEvents(summary.session, after=memory.run, limit=1)
+    began = ev.decode(bytes(first.events[0])).at if first.events else summary.updated
+    return {"startedAt": began, "lastSeq": memory.last}
+
+
+def recent(request: Request) -> Steps:
+    limit, offset = bounds(request, RECENT, MOST)
+    found: list[Summary] = yield from q.every_session()
+    page = found[offset : offset + limit]
+    more = offset + limit < len(found)
+    return ok({"conversations": [listed(one) for one in page], "total": len(found), "hasMore": more})
+
+
+def archived(request: Request) -> Steps:
+    found: list[Summary] = yield from q.every_session(archived=True)
+    return ok({"sessions": [listed(one) for one in found]})
+
+
+def listed(summary: Summary) -> Fields:
+    own = session_fields(summary)
+    project = project_fields(summary.cwd) if summary.cwd else {}
+    return {
+        "sessionId": summary.session,
+        "provider": PROVIDER,
+        "summary": own["summary"],
+        "sessionTitle": own["summary"],
+        "lastActivity": own["lastActivity"],
+        "isArchived": summary.archived,
+        "projectId": project.get("projectId"),
+        "projectPath": summary.cwd or None,
+        "projectDisplayName": project.get("displayName", ""),
+        "isProjectArchived": False,
+    }
+
+
+def provider_id(request: Request) -> Steps:
+    """The one call whose purpose is the agent's own id."""
+    view: q.SessionView = yield q.GetSession(named_session(request))
+    native = view.summary.agent_session
+    if not native:
+        return refused(409, "PROVIDER_SESSION_NOT_READY", "The agent has not begun this session yet: send a message.")
+    return ok({"sessionId": native, "provider": PROVIDER})
+
+
+def token_usage(request: Request) -> Steps:
+    return ok((yield from _tokens(request)))
+
+
+def token_usage_1_36(request: Request) -> Steps:
+    return json_response((yield from _tokens(request)))
+
+
+def _tokens(request: Request) -> Any:
+    """Steps: what the last `token_budget` of the chat told."""
+    session = named_session(request)
+    if (yield q.WaitLoaded(session, wait=False)):
+        tokens = read_memory((yield q.ReadProjection(session, NAME))).tokens
+    else:
+        # Its file is long and still being read: the end of it says as much.
+        tokens = last_held((yield q.PreviewTranscript(session, GLANCED)))
+    return budget(tokens or ev.TokenCount())
+
+
+def rename(request: Request) -> Steps:
+    title = request.json(SessionName).summary.strip()
+    if not title or len(title) > TITLE:
+        return refused(400, "INVALID_SUMMARY", f"summary has 1 to {TITLE} characters.")
+    reply: cmd.Reply = yield cmd.Rename(session=named_session(request), title=title)
+    view: q.SessionView = yield q.GetSession(reply.session)
+    return ok({"sessionId": reply.session, "summary": view.summary.title})
+
+
+def delete(request: Request) -> Steps:
+    """Out of the lists; for good only by `force`. The agent's own file stays in either case."""
+    session: SessionId = named_session(request)
+    force = flag(request, "force")
+    reply: cmd.Reply = yield cmd.Delete(session=session) if force else cmd.ArchiveSession(session=session)
+    return ok({"sessionId": reply.session, "action": "deleted" if force else "archived"})
+
+
+def restore(request: Request) -> Steps:
+    reply: cmd.Reply = yield cmd.ArchiveSession(session=named_session(request), archived=False)
+    return ok({"sessionId": reply.session, "isArchived": False})
+
+
+_PAGED: Final = (Param("limit", int, f"At most so many, up to {MOST}."), Param("offset", int, "After so many."))
+
+ROUTES: Final = (
+    route("POST", PATH, "chat", "sessions.create", create, "A session, before its first message."),
+    route("GET", f"{PATH}/running", "view", "sessions.running", running, "Those in which a run goes on."),
+    route("GET", f"{PATH}/recent", "view", "sessions.recent", recent, "The newest, of all projects.", query=_PAGED),
+    route("GET", f"{PATH}/archived", "view", "sessions.archived", archived, "Those out of the lists."),
+    route("GET", ONE, "view", "sessions.get", details, "One session, by our id or its agent's."),
+    route("GET", f"{ONE}/provider-id", "view", "sessions.provider_id", provider_id, "The agent's own id of it."),
+    route("GET", f"{ONE}/token-usage", "view", "sessions.token_usage", token_usage, "What its context holds now."),
+    route(
+        "GET",
+        "/api/projects/{project}/sessions/{session}/token-usage",
+        "view",
+        "sessions.token_usage.1_36",
+        token_usage_1_36,
+        "So asks 1.36.",
+    ),
+    route("PUT", ONE, "chat", "sessions.rename", rename, "Another title.", body_limit=SMALL),
+    route(
+        "DELETE",
+        ONE,
+        "chat",
+        "sessions.delete",
+        delete,
+        "Out of the lists, or for good.",
+        query=(Param("force", bool, "For good."),),
+    ),
+    route("POST", f"{ONE}/restore", "chat", "sessions.restore", restore, "Back into the lists.", body_limit=SMALL),
+)

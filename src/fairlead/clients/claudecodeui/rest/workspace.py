@@ -1,0 +1,192 @@
+"""Files and changes of a project, for its app's panels and its `@` mentions: to be looked at, never changed. Pure."""
+
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from fairlead.clients.claudecodeui.rest.git_text import branches_of, commits_of, status_of
+from fairlead.clients.claudecodeui.rest.project_fields import Fields
+from fairlead.clients.claudecodeui.rest.projects import folder_of
+from fairlead.clients.claudecodeui.rest.responses import SMALL, Handler, refused, route
+from fairlead.model.admin import FolderPage, ListFolders
+from fairlead.model.errors import NotFound
+from fairlead.model.requests import Response
+from fairlead.model.routes import Param, Request, Route, Steps, json_response
+from fairlead.model.workspace import FileEntry, GitText, NotRepository, ReadFile, ReadGit, ReadTree
+
+TREES: Final = (
+    ("/api/file-tree", "/api/file-tree/projects/{project}", ""),
+    ("/api", "/api/projects/{project}", ".1_36"),
+)
+"""Where files are: of folders, of one project, and what is behind the routes' names. The second is where 1.36 asks."""
+GIT: Final = "/api/git"
+NO_REPOSITORY: Final = "This folder is not in a git repository."
+READ_ONLY: Final = "Here files and changes are shown and not changed: ask the agent, or use the shell."
+SAVED: Final = (
+    ("content-disposition", "attachment"),
+    ("x-content-type-options", "nosniff"),
+    ("content-security-policy", "default-src 'none'; sandbox"),
+)
+"""A file of somebody's project is never a page of this origin."""
+PICTURES: Final = {
+    b"\x89PNG\r\n\x1a\n": "image/png",
+    b"\xff\xd8\xff": "image/jpeg",
+    b"GIF8": "image/gif",
+}
+
+
+def _entry(entry: FileEntry) -> Fields:
+    moment = datetime.fromtimestamp(entry.modified / 1000, UTC).isoformat().replace("+00:00", "Z")
+    told = {"name": entry.name, "path": entry.path, "size": entry.size, "modified": moment}
+    if not entry.folder:
+        return {**told, "type": "file"}
+    return {**told, "type": "directory", "children": [_entry(one) for one in entry.children]}
+
+
+def files(request: Request) -> Steps:
+    folder: str = yield from folder_of(request.params["project"])
+    found: tuple[FileEntry, ...] = yield ReadTree(folder)
+    return json_response([_entry(one) for one in found])
+
+
+def text(request: Request) -> Steps:
+    folder: str = yield from folder_of(request.params["project"])
+    path = request.query.get("filePath", "")
+    data: bytes = yield ReadFile(folder, path)
+    return json_response({"content": data.decode(errors="replace"), "path": path})
+
+
+def content(request: Request) -> Steps:
+    folder: str = yield from folder_of(request.params["project"])
+    data: bytes = yield ReadFile(folder, request.query.get("path", ""))
+    kind = next((kind for head, kind in PICTURES.items() if data.startswith(head)), "application/octet-stream")
+    return Response(body=data, content_type=kind, headers=SAVED)
+
+
+def browse(request: Request) -> Steps:
+    """`~` is where one begins: the allowed roots."""
+    path = request.query.get("path", "").strip()
+    page: FolderPage = yield ListFolders("" if path in ("", "~") else path)
+    found = [{"path": folder.path, "name": folder.name, "type": "directory"} for folder in page.folders]
+    return json_response({"path": page.path or "/", "suggestions": found})
+
+
+def _git(request: Request, what: Any, name: str = "", count: int = 0) -> Any:
+    """Steps: what git says; None where there is no repository."""
+    folder: str = yield from folder_of(request.query.get("project", ""))
+    told: GitText | NotRepository = yield ReadGit(folder, what, name, count)
+    return told if isinstance(told, GitText) else None
+
+
+def _no_repository() -> Response:
+    return json_response({"error": NO_REPOSITORY, "details": NO_REPOSITORY, "notGitRepository": True})
+
+
+def status(request: Request) -> Steps:
+    told: GitText | None = yield from _git(request, "status")
+    return _no_repository() if told is None else json_response(status_of(told.data))
+
+
+def diff(request: Request) -> Steps:
+    name = request.query.get("file", "")
+    told: GitText | None = yield from _git(request, "diff", name)
+    if told is None:
+        return _no_repository()
+    if told.data or not name:
+        return json_response({"diff": told.data.decode(errors="replace")})
+    # Not known to git: all of it is new.
+    lines: list[str] = []
+    try:
+        folder: str = yield from folder_of(request.query.get("project", ""))
+        data: bytes = yield ReadFile(folder, name)
+        lines = data.decode(errors="replace").splitlines()
+    except NotFound:
+        pass
+    head = f"--- /dev/null\n+++ b/{name}\n@@ -0,0 +1,{len(lines)} @@\n" if lines else ""
+    return json_response({"diff": head + "\n".join(f"+{line}" for line in lines)})
+
+
+def commits(request: Request) -> Steps:
+    told: GitText | None = yield from _git(request, "log", count=request.whole("limit", 10, 1, 100))
+    return _no_repository() if told is None else json_response({"commits": commits_of(told.data)})
+
+
+def commit(request: Request) -> Steps:
+    told: GitText | None = yield from _git(request, "commit", request.query.get("commit", ""))
+    return _no_repository() if told is None else json_response({"diff": told.data.decode(errors="replace")})
+
+
+def branches(request: Request) -> Steps:
+    told: GitText | None = yield from _git(request, "branches")
+    return _no_repository() if told is None else json_response(branches_of(told.data))
+
+
+def remote(request: Request) -> Steps:
+    """As far as is known here: nothing is fetched."""
+    names: GitText | None = yield from _git(request, "remotes")
+    if names is None:
+        return _no_repository()
+    now: GitText = yield from _git(request, "status")
+    apart: GitText = yield from _git(request, "upstream")
+    known = names.data.decode(errors="replace").split()
+    told: Fields = {"hasRemote": bool(known), "hasUpstream": apart.ok, "branch": status_of(now.data)["branch"]}
+    if apart.ok:
+        ahead, behind = (int(number) for number in apart.data.split())
+        told |= {"ahead": ahead, "behind": behind, "isUpToDate": ahead == behind == 0}
+    return json_response({**told, "remoteName": known[0] if known else ""})
+
+
+def both(request: Request) -> Steps:
+    """A file as it was committed, and as it is."""
+    name = request.query.get("file", "")
+    old: GitText | None = yield from _git(request, "old", name)
+    if old is None:
+        return _no_repository()
+    current, there = b"", True
+    try:
+        folder: str = yield from folder_of(request.query.get("project", ""))
+        current = yield ReadFile(folder, name)
+    except NotFound:
+        there = False
+    before = old.data.decode(errors="replace") if old.ok else ""
+    told = {"currentContent": current.decode(errors="replace"), "oldContent": before}
+    return json_response({**told, "isDeleted": not there, "isUntracked": not old.ok})
+
+
+def read_only(request: Request) -> Steps:
+    yield from ()
+    return refused(403, "READ_ONLY", READ_ONLY)
+
+
+_PROJECT: Final = Param("project", str, "The project's id.", required=True)
+_FILE: Final = Param("file", str, "The file, from the project's folder.")
+
+
+def _files(folders: str, tree: str, mark: str) -> tuple[Route, ...]:
+    def at(method: str, path: str, name: str, handle: Handler, about: str, **more: Any) -> Route:
+        return route(method, path, "view", name + mark, handle, about, **more)
+
+    no = "Nothing is changed."
+    return (
+        at("GET", f"{tree}/files", "files", files, "What is in a project's folder."),
+        at("GET", f"{tree}/file", "files.text", text, "A file, as text.", query=(Param("filePath"),)),
+        at("GET", f"{tree}/files/content", "files.content", content, "A file's bytes.", query=(Param("path"),)),
+        at("GET", f"{folders}/browse-filesystem", "folders", browse, "Folders.", query=(Param("path"),)),
+        at("PUT", f"{tree}/file", "files.save", read_only, no),
+        at("DELETE", f"{tree}/files", "files.delete", read_only, no, body_limit=SMALL),
+        at("POST", f"{tree}/files/{{what}}", "files.make", read_only, no),
+        at("PUT", f"{tree}/files/{{what}}", "files.move", read_only, no, body_limit=SMALL),
+        at("POST", f"{folders}/create-folder", "folders.make", read_only, "No.", body_limit=SMALL),
+    )
+
+
+ROUTES: Final = (
+    *(one for trees in TREES for one in _files(*trees)),
+    route("GET", f"{GIT}/status", "view", "git.status", status, "What is not committed.", query=(_PROJECT,)),
+    route("GET", f"{GIT}/diff", "view", "git.diff", diff, "Of one file.", query=(_PROJECT, _FILE)),
+    route("GET", f"{GIT}/commits", "view", "git.commits", commits, "The last ones.", query=(_PROJECT, Param("limit"))),
+    route("GET", f"{GIT}/commit-diff", "view", "git.commit", commit, "One.", query=(_PROJECT, Param("commit"))),
+    route("GET", f"{GIT}/branches", "view", "git.branches", branches, "All of them.", query=(_PROJECT,)),
+    route("GET", f"{GIT}/remote-status", "view", "git.remote", remote, "Nothing is fetched.", query=(_PROJECT,)),
+    route("GET", f"{GIT}/file-with-diff", "view", "git.both", both, "Before and now.", query=(_PROJECT, _FILE)),
+    route("POST", f"{GIT}/{{what}}", "view", "git.change", read_only, "Nothing is changed.", body_limit=SMALL),
+)

@@ -1,0 +1,114 @@
+"""REST for targets outside: webhooks, ntfy topics and the push services of browsers. Pure."""
+
+from typing import Any, Final
+
+from fairlead.clients.cognova.body_fields import BodyFields, missing_is, route, shown
+from fairlead.clients.cognova.rest import data, worded
+from fairlead.model.errors import BadRequest
+from fairlead.model.notices import (
+    DOINGS,
+    RESOURCES,
+    TOPICS,
+    AddTarget,
+    Destination,
+    GetItem,
+    ListItems,
+    PushKey,
+    RemoveItem,
+    TryTarget,
+)
+from fairlead.model.notices import KINDS as NOTICES
+from fairlead.model.routes import Request, Steps
+
+NO_TARGET: Final = "Target not found"
+KINDS: Final = ("webhook", "ntfy")
+USUAL: Final = ("permission.asked", "turn", "reminder.complete", "agent.complete", "agent.fail", "agent.cancel")
+"""What somebody who is away wants to hear of."""
+KNOWN: Final = frozenset(
+    (*TOPICS, *NOTICES, *RESOURCES, *(f"{resource}.{action}" for resource in RESOURCES for action in DOINGS))
+)
+
+
+def _topics(fields: BodyFields) -> tuple[str, ...]:
+    topics = fields.texts("topics")
+    if topics is None:
+        return USUAL
+    if not topics or not KNOWN.issuperset(topics):
+        raise BadRequest(
+            f"topics must be some of: {', '.join((*TOPICS, *RESOURCES))}, or one of their kinds such as turn.failed"
+            " or agent.complete",
+            field="topics",
+        )
+    return tuple(dict.fromkeys(topics))
+
+
+@worded
+def list_targets(request: Request) -> Steps:
+    return data([shown(target) for target in (yield ListItems(Destination))])
+
+
+@worded
+def add_target(request: Request) -> Steps:
+    fields = BodyFields(request)
+    kind: Any = fields.choice("kind", KINDS)
+    if kind is None:
+        raise BadRequest(f"kind must be one of: {', '.join(KINDS)}", field="kind")
+    url = fields.required("url", "url is required", 2000)
+    secret = fields.text("secret", 500) or ""
+    target, shown_once = yield AddTarget(
+        Destination(id=request.fresh, kind=kind, url=url, topics=_topics(fields), secret=secret)
+    )
+    # A secret that the client chose is not said again.
+    return data(shown(target) | ({} if secret or not shown_once else {"secret": shown_once}))
+
+
+@missing_is(NO_TARGET)
+def remove_target(request: Request) -> Steps:
+    yield RemoveItem(Destination, request.params["id"])
+    return data({"success": True})
+
+
+@missing_is(NO_TARGET)
+def try_target(request: Request) -> Steps:
+    yield TryTarget(request.params["id"])
+    return data({"success": True})
+
+
+@worded
+def push_key(request: Request) -> Steps:
+    return data({"publicKey": (yield PushKey())})
+
+
+@worded
+def subscribe(request: Request) -> Steps:
+    """As the browser's `PushSubscription` is written as JSON."""
+    fields = BodyFields(request)
+    keys = fields.body.get("keys")
+    if not isinstance(keys, dict) or not all(isinstance(keys.get(name), str) for name in ("p256dh", "auth")):
+        raise BadRequest("keys must have p256dh and auth as the browser gave them.", field="keys")
+    url = fields.required("endpoint", "endpoint is required", 2000)
+    topics = _topics(fields)
+    target, _ = yield AddTarget(
+        Destination(id=request.fresh, kind="push", url=url, topics=topics, p256dh=keys["p256dh"], auth=keys["auth"])
+    )
+    return data(shown(target))
+
+
+@missing_is(NO_TARGET)
+def unsubscribe(request: Request) -> Steps:
+    target: Destination = yield GetItem(Destination, request.params["id"])
+    if target.kind != "push":
+        raise BadRequest("This is no subscription of a browser.")
+    yield RemoveItem(Destination, target.id)
+    return data({"success": True})
+
+
+ROUTES: Final = (
+    route("GET", "/api/targets", "admin", list_targets, "Where notices go outside; no secrets."),
+    route("POST", "/api/targets", "admin", add_target, "A webhook or an ntfy topic."),
+    route("DELETE", "/api/targets/{id}", "admin", remove_target, "Send nothing there any more."),
+    route("POST", "/api/targets/{id}/test", "admin", try_target, "Send a test there, now."),
+    route("GET", "/api/push/key", "view", push_key, "The key that a browser needs to subscribe."),
+    route("POST", "/api/push/subscriptions", "chat", subscribe, "A browser's push subscription."),
+    route("DELETE", "/api/push/subscriptions/{id}", "chat", unsubscribe, "Take it back."),
+)

@@ -1,0 +1,104 @@
+"""What a session's events are for the feed. Pure.
+
+No word of what was said or asked goes into a notice, but for the session's title, which may be the first prompt: that
+is for those who see the session, and what is sent outside (`Notice.outside`) goes without.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from fairlead.model import events as ev
+from fairlead.model.ids import SessionId
+from fairlead.model.notices import Change, Color, Doing, FeedNotice, Told, Topic
+from fairlead.model.session_changes import What
+
+_ENDS: Final[dict[str, tuple[str, str, Color]]] = {
+    "completed": ("Turn finished", "is finished", "success"),
+    "failed": ("Turn failed", "has failed", "error"),
+    "cancelled": ("Turn cancelled", "was cancelled", "warning"),
+}
+_CALLED: Final = "\0"
+"""Where a message names the session."""
+
+
+class NoticeBuilder:
+    """Of one session; `name` is its title, empty if it has none; `seen`: the users who see it."""
+
+    def __init__(self, session: SessionId, name: str, seen: tuple[str, ...]) -> None:
+        self._session = session
+        self._name = name
+        self._seen = seen
+
+    def news(self, what: What) -> Sequence[Told]:
+        """Of a session that was made or deleted, which no event in its log can tell."""
+        if what == "created":
+            change = self._change("create", self._name)
+            return change, self._notice("session", "session.created", "Session created", f"New: {_CALLED}")
+        if what == "deleted":
+            change = self._change("delete", "")
+            return change, self._notice("session", "session.deleted", "Session deleted", f"Gone: {_CALLED}")
+        return ()
+
+    def event(self, event: ev.Event) -> Sequence[Told]:
+        match event:
+            case ev.SessionChanged():
+                notice = self._notice("session", "session.changed", "Session updated", f"Changed: {_CALLED}")
+                if event.title is None and event.archived is None:
+                    return (notice,)
+                return self._change("edit", self._name), notice
+            case ev.TurnStarted():
+                return (self._notice("session", "session.working", "Session at work", f"At work: {_CALLED}"),)
+            case ev.TurnEnded():
+                title, verb, color = _ENDS[event.status]
+                meta: dict[str, Any] = {
+                    "status": event.status,
+                    "costUsd": event.cost_usd,
+                    "durationMs": event.duration_ms,
+                }
+                told = f"A turn of {_CALLED} {verb}"
+                return (self._notice("turn", f"turn.{event.status}", title, told, color, **meta),)
+            case ev.PermissionRequested():
+                return (self._waiting(event.tool, event.request, toolName=event.tool),)
+            case ev.QuestionAsked():
+                return (self._waiting("A question", event.request),)
+            case ev.PlanProposed():
+                return (self._waiting("A plan", event.request),)
+            case ev.PermissionResolved(asked=True):
+                verb = "allowed" if event.behavior == "allow" else "denied"
+                told = f"A permission of {_CALLED} was {verb} by {event.by or f'a {event.how}'}"
+                return (self._settled(told, event.request, behavior=event.behavior, by=event.by),)
+            case ev.PermissionCancelled():
+                return (self._settled(f"A permission of {_CALLED} is settled", event.request),)
+            case ev.AgentExited(expected=False):
+                told = f"The agent of {_CALLED} ended unexpectedly"
+                return (self._notice("session", "session.agent_exited", "Agent ended", told, "error"),)
+            case _:
+                return ()
+
+    def _waiting(self, what: str, request: str, **meta: Any) -> FeedNotice:
+        told = f"{what} waits for an answer in {_CALLED}"
+        return self._notice(
+            "permission", "permission.asked", "Permission waiting", told, "warning", requestId=request, **meta
+        )
+
+    def _settled(self, told: str, request: str, **meta: Any) -> FeedNotice:
+        return self._notice("permission", "permission.settled", "Permission settled", told, requestId=request, **meta)
+
+    def _change(self, action: Doing, name: str) -> Change:
+        return Change(resource="conversation", action=action, id=self._session, name=name, seen=self._seen)
+
+    def _notice(
+        self, topic: Topic, kind: str, title: str, message: str, color: Color = "info", **meta: Any
+    ) -> FeedNotice:
+        return FeedNotice(
+            topic=topic,
+            kind=kind,
+            session=self._session,
+            title=title,
+            message=message.replace(_CALLED, f'session "{self._name}"' if self._name else "a session"),
+            color=color,
+            name=self._name,
+            outside=message.replace(_CALLED, "a session"),
+            meta=meta or None,
+            seen=self._seen,
+        )

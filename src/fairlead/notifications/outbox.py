@@ -1,0 +1,251 @@
+"""Targets: each is told what it asked for, in order, from where it was; retried with a growing pause, then left out.
+
+A target's place is stored when it has taken an entry, so that a restart neither forgets nor repeats more than one.
+"""
+
+import asyncio
+import logging
+import os
+import secrets
+from collections.abc import Callable
+from typing import Final
+
+from msgspec import structs
+
+from fairlead.model.auth import Identity
+from fairlead.model.errors import BadRequest, FairleadError, NotFound
+from fairlead.model.ids import SessionId
+from fairlead.model.notices import (
+    Change,
+    Destination,
+    FeedEntry,
+    FeedNotice,
+    Resource,
+    TargetFailed,
+    TargetRefused,
+    Told,
+    is_for,
+)
+from fairlead.model.store import Documents
+from fairlead.notifications import payloads
+from fairlead.notifications.answer_codes import AnswerCodes
+from fairlead.notifications.change_feed import ChangeFeed, finished
+from fairlead.notifications.http_client import HttpClient
+from fairlead.notifications.resources import Resources
+from fairlead.notifications.secret_box import FieldCipher
+from fairlead.system.clock import Clock
+
+log = logging.getLogger("fairlead.notifications")
+
+PAUSES_S: Final = (1.0, 2.0, 5.0, 15.0, 60.0, 300.0)
+"""Between tries; a server that restarts is back within one of them."""
+STALE_MS: Final = 3_600_000
+"""What is older when its turn comes is news to nobody."""
+MOST: Final = 1000
+MOST_EACH: Final = 20
+"""Of one user."""
+_ADMIN: Final = Identity("", "", "", frozenset({"admin"}))
+PAGE: Final = 100
+KEYS: Final = "push"
+"""The document with our own key for push services."""
+
+
+class Outbox:
+    """`link` makes the address that opens a session, empty where we have none that others can reach. `who_is` finds the
+    one that a credential is good for, if it still is."""
+
+    def __init__(
+        self,
+        desk: Resources,
+        feed: ChangeFeed,
+        documents: Documents,
+        seal: FieldCipher,
+        caller: HttpClient,
+        clock: Clock,
+        link: Callable[[SessionId | None], str],
+        who_is: Callable[[str], Identity | None],
+    ) -> None:
+        self._desk = desk
+        self._feed = feed
+        self._documents = documents
+        self._seal = seal
+        self._caller = caller
+        self._clock = clock
+        self._link = link
+        self._who_is = who_is
+        self._couriers: dict[str, asyncio.Task[None]] = {}
+        self._topics: dict[str, tuple[str, ...]] = {}
+        self._news = asyncio.Event()
+        self._key = ""
+        self.codes = AnswerCodes(documents, clock)
+        feed.listeners.append(self._wake)
+
+    async def start(self) -> None:
+        for target in await self._desk.list(Destination):
+            if target.kind == "push" and not (target.device or target.credential):
+                # From before it was kept whose it is: nobody could end it, and what it may be told is not known.
+                log.info("push subscription of nobody removed", extra={"target": target.id})
+                await self._desk.remove(Destination, target.id)
+            else:
+                self._employ(target)
+
+    async def stop(self) -> None:
+        for courier in self._couriers.values():
+            await finished(courier)
+        self._couriers.clear()
+
+    # --- what is asked
+
+    async def add(self, target: Destination) -> tuple[Destination, str]:
+        """The target, and the secret with which a webhook is signed: shown once."""
+        if len(self._couriers) >= MOST:
+            raise BadRequest(f"At most {MOST} targets are kept: delete some first.")
+        if len(await self._desk.list(Destination, lambda kept: kept.user == target.user)) >= MOST_EACH:
+            raise BadRequest(f"At most {MOST_EACH} targets are kept for a user: delete some first.")
+        if target.kind == "push":
+            payloads.check_keys(target.p256dh, target.auth)
+        await self._caller.check(target.url)
+        secret = target.secret or (secrets.token_urlsafe(32) if target.kind == "webhook" else "")
+        kept = structs.replace(target, seq=self._feed.head, secret=self._seal.seal(secret) if secret else "")
+        return await self._desk.add(kept), secret
+
+    async def test(self, id: str) -> None:
+        """TargetRefused, TargetFailed."""
+        target = await self._desk.get(Destination, id)
+        told = FeedNotice(
+            topic="session",
+            kind="test",
+            session=SessionId(""),
+            title="Test of Fairlead",
+            message="Notices reach this target.",
+        )
+        status = await self._post(target, FeedEntry(0, self._clock.now_ms(), told))
+        if not 200 <= status < 300:
+            raise TargetFailed(f"{target.url[:200]} answered {status}.", status=status)
+
+    async def push_key(self) -> str:
+        return payloads.public_key(await self._own_key())
+
+    def changed(self, item: Resource) -> None:
+        if isinstance(item, Destination):
+            if item.deleted_at is not None:
+                courier = self._couriers.pop(item.id, None)
+                self._topics.pop(item.id, None)
+                if courier is not None:
+                    courier.cancel()
+            elif item.id not in self._couriers:
+                self._employ(item)
+            else:
+                self._topics[item.id] = item.topics
+
+    # --- telling
+
+    def _wake(self) -> None:
+        self._news.set()
+        self._news = asyncio.Event()
+
+    def _employ(self, target: Destination) -> None:
+        self._topics[target.id] = target.topics
+        self._couriers[target.id] = asyncio.get_running_loop().create_task(self._serve(target))
+
+    async def _serve(self, target: Destination) -> None:
+        while True:
+            try:
+                while self._feed.head <= target.seq:
+                    await self._news.wait()
+                page = await self._feed.read(target.seq, PAGE)
+                for entry in page.entries:
+                    target = await self._tell(target, entry)
+            except NotFound:
+                return
+            except FairleadError as error:
+                log.warning("targets cannot be read", extra={"target": target.id, "error": error.message})
+                await self._clock.sleep(PAUSES_S[-1])
+
+    async def _tell(self, target: Destination, entry: FeedEntry) -> Destination:
+        failed = target.failed
+        told = (
+            not _names(entry).isdisjoint(self._topics.get(target.id, ())) and entry.at > self._clock.now_ms() - STALE_MS
+        )
+        # As it is now: who it belongs to may see less than when it was made, or be nobody any more.
+        who = self._whose(target) if told else None
+        told = who is not None and is_for(who, entry.told)
+        if told:
+            failed = await self._deliver(target, entry)
+        done = structs.replace(target, seq=entry.seq, failed=failed)
+        if told:
+            # Only then: an entry that is nothing to this target is soon looked at again.
+            await self._desk.amend(Destination, target.id, {"seq": entry.seq, "failed": failed})
+        return done
+
+    def _whose(self, target: Destination) -> Identity | None:
+        credential = target.credential or target.device
+        # Webhooks from before that was kept were made by admins.
+        return self._who_is(credential) if credential else _ADMIN
+
+    async def _deliver(self, target: Destination, entry: FeedEntry) -> str | None:
+        """Why it was given up, or None."""
+        why = ""
+        for pause in (*PAUSES_S, None):
+            try:
+                status = await self._post(target, entry)
+            except TargetRefused as error:
+                why = error.message
+                break
+            except TargetFailed as error:
+                why = error.message
+            else:
+                if 200 <= status < 300:
+                    return None
+                why = f"It answered {status}."
+                if target.kind == "push" and status in (404, 410):
+                    # The browser has taken its subscription back.
+                    await self._desk.remove(Destination, target.id)
+                    raise NotFound("target", target.id)
+                if status not in (408, 425, 429) and status < 500:
+                    break
+            if pause is not None:
+                await self._clock.sleep(pause)
+        log.warning("target not told", extra={"target": target.id, "seq": entry.seq, "reason": why})
+        return why
+
+    async def _post(self, target: Destination, entry: FeedEntry) -> int:
+        now, feed = self._clock.now_ms(), self._feed.id
+        secret = self._seal.open(target.secret) if target.secret else ""
+        link = self._link(entry.told.session if isinstance(entry.told, FeedNotice) and entry.told.session else None)
+        if target.kind == "webhook":
+            letter = payloads.webhook(target.url, secret, entry, feed, now)
+        elif target.kind == "ntfy":
+            letter = payloads.ntfy(target.url, secret, entry, feed, link)
+        else:
+            key = await self._own_key()
+            answers = await self._answers(target, entry.told)
+            letter = payloads.push(
+                target.url, target.p256dh, target.auth, key, entry, feed, link, now, os.urandom(16), answers
+            )
+        return await self._caller.post(letter.url, letter.body, letter.headers)
+
+    async def _answers(self, target: Destination, told: Told) -> dict[str, str]:
+        """Codes for the buttons of a message about a permission; a question and a plan are answered on their card."""
+        meta = told.meta or {}
+        if not target.approves or not isinstance(told, FeedNotice) or told.kind != "permission.asked":
+            return {}
+        if "toolName" not in meta:
+            return {}
+        return await self.codes.make(told.session, meta["requestId"], target.device)
+
+    async def _own_key(self) -> str:
+        if not self._key:
+            made = {"key": self._seal.seal(payloads.new_key())}
+            if not await self._documents.add(KEYS, "key", made):
+                made = await self._documents.get(KEYS, "key") or made
+            self._key = self._seal.open(made["key"])
+        return self._key
+
+
+def _names(entry: FeedEntry) -> frozenset[str]:
+    """What a target may call it."""
+    told = entry.told
+    if isinstance(told, Change):
+        return frozenset((told.resource, f"{told.resource}.{told.action}"))
+    return frozenset((told.topic, told.kind))

@@ -1,0 +1,210 @@
+"""The resources: made, changed, deleted, restored; each change is stored together with the word about it.
+
+What a client may say of them is checked by its protocol; here is what holds whoever asks.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar
+
+import msgspec
+from msgspec import structs
+
+from fairlead.model.errors import NotFound, Stale, TooMany
+from fairlead.model.notices import (
+    PRIVATE,
+    AgentRun,
+    Change,
+    Destination,
+    Document,
+    Doing,
+    HookEvent,
+    MemoryResource,
+    Project,
+    Reminder,
+    Resource,
+    ResourceKind,
+    ResourceStore,
+    ScheduledAgent,
+    Secret,
+    StoredResource,
+    Task,
+)
+from fairlead.notifications.change_feed import ChangeFeed
+from fairlead.notifications.cron import check_schedule
+from fairlead.notifications.secret_box import FieldCipher
+from fairlead.system.clock import Clock
+
+T = TypeVar("T", bound=Resource)
+
+MOST: Final = 10_000
+"""Of each kind. Hook events and runs come by themselves: of those the oldest go."""
+PAGE: Final = 200
+
+
+class ResourceType(msgspec.Struct, frozen=True, kw_only=True):
+    """`soft`: what was deleted is kept and can be restored. `endless`: the oldest go when there are too many."""
+
+    name: str
+    resource: ResourceKind | None
+    label: str
+    soft: bool = False
+    endless: bool = False
+
+
+KINDS: Final[Mapping[type[Resource], ResourceType]] = {
+    Task: ResourceType(name="task", resource="task", label="title", soft=True),
+    Project: ResourceType(name="project", resource="project", label="name", soft=True),
+    Document: ResourceType(name="document", resource="document", label="title", soft=True),
+    MemoryResource: ResourceType(name="memory", resource="memory", label="chunk_type"),
+    Secret: ResourceType(name="secret", resource="secret", label="key"),
+    HookEvent: ResourceType(name="hook", resource="hook", label="event_type", endless=True),
+    Reminder: ResourceType(name="reminder", resource="reminder", label="message"),
+    ScheduledAgent: ResourceType(name="agent", resource="agent", label="name"),
+    AgentRun: ResourceType(name="run", resource=None, label="agent_id", endless=True),
+    Destination: ResourceType(name="target", resource=None, label="url"),
+}
+
+
+class Resources:
+    def __init__(self, shelf: ResourceStore, feed: ChangeFeed, seal: FieldCipher, clock: Clock) -> None:
+        self._shelf = shelf
+        self._feed = feed
+        self._seal = seal
+        self._clock = clock
+        self._changing = asyncio.Lock()
+        self.changed: Callable[[Resource], None] = lambda item: None
+        """Told of every item that was made, changed, deleted or restored."""
+
+    # --- reading
+
+    async def get(self, kind: type[T], id: str, *, deleted: bool = False) -> T:
+        data = await self._shelf.get(KINDS[kind].name, id)
+        item = None if data is None else msgspec.json.decode(data, type=kind)
+        if item is None or (item.deleted_at is not None and not deleted):
+            raise NotFound(KINDS[kind].name, id)
+        return item
+
+    async def list(
+        self,
+        kind: type[T],
+        accept: Callable[[T], bool] = lambda item: True,
+        limit: int = MOST,
+        *,
+        deleted: bool = False,
+    ) -> tuple[T, ...]:
+        """Newest first. In pages, so that a long shelf holds nobody up."""
+        found: list[T] = []
+        before: int | None = None
+        decoder = msgspec.json.Decoder(kind)
+        while True:
+            rows = await self._shelf.scan(KINDS[kind].name, before, PAGE)
+            for place, data in rows:
+                before = place
+                item = decoder.decode(data)
+                if (deleted or item.deleted_at is None) and accept(item):
+                    found.append(item)
+                    if len(found) == limit:
+                        return tuple(found)
+            if len(rows) < PAGE:
+                return tuple(found)
+
+    async def reveal(self, key: str) -> str:
+        return self._seal.open((await self.get(Secret, key)).sealed)
+
+    # --- changing
+
+    async def add(self, item: T, value: str = "") -> T:
+        now = self._clock.now_ms()
+        kind = KINDS[type(item)]
+        made = structs.replace(item, created_at=now, modified_at=now)
+        async with self._changing:
+            if not kind.endless and await self._shelf.count(kind.name) >= MOST:
+                raise TooMany(f"At most {MOST} of this kind are kept: delete some first.", kind=kind.name)
+            if isinstance(made, Secret):
+                if await self._shelf.get(kind.name, made.key) is not None:
+                    raise Stale(f'Secret with key "{made.key}" already exists', key=made.key)
+                made = structs.replace(made, sealed=self._seal.seal(value))
+            made = _checked(made, None, now)
+            await self._write(made, "create")
+        return made
+
+    async def edit(self, kind: type[T], id: str, changes: Mapping[str, Any]) -> T:
+        changes = dict(changes)
+        async with self._changing:
+            before = await self.get(kind, id)
+            if kind is Secret and "value" in changes:
+                changes["sealed"] = self._seal.seal(changes.pop("value"))
+            now = self._clock.now_ms()
+            made = _checked(structs.replace(before, **changes, modified_at=now), before, now)
+            await self._write(made, "edit")
+        return made
+
+    async def remove(self, kind: type[T], id: str) -> T:
+        async with self._changing:
+            before = await self.get(kind, id)
+            gone = structs.replace(before, deleted_at=self._clock.now_ms())
+            await self._write(gone, "delete")
+        return gone
+
+    async def restore(self, kind: type[T], id: str) -> T:
+        async with self._changing:
+            before = await self.get(kind, id, deleted=True)
+            if before.deleted_at is None:
+                raise Stale(f"{KINDS[kind].name.capitalize()} is not deleted", kind=KINDS[kind].name)
+            made = structs.replace(before, deleted_at=None, modified_at=self._clock.now_ms())
+            await self._write(made, "restore")
+        return made
+
+    async def amend(self, kind: type[T], id: str, changes: Mapping[str, Any], *told: Change) -> None:
+        """What happens to it by itself (a reminder fires), told with these words."""
+        async with self._changing:
+            await self.put(structs.replace(await self.get(kind, id), **changes), *told)
+
+    async def put(self, item: Resource, *told: Change) -> None:
+        """As it is: for what only one changes (a run)."""
+        kind = KINDS[type(item)]
+        most = {kind.name: MOST} if kind.endless else None
+        await self._feed.write(*told, puts=[_kept(item)], most=most)
+        self.changed(item)
+
+    async def _write(self, item: Resource, action: Doing) -> None:
+        kind = KINDS[type(item)]
+        told = () if kind.resource is None else (_told(item, kind.resource, action),)
+        if action == "delete" and not kind.soft:
+            await self._feed.write(*told, removes=[(kind.name, _kept(item).id)])
+            self.changed(item)
+        else:
+            await self.put(item, *told)
+
+
+def named(item: Resource) -> str:
+    return str(getattr(item, KINDS[type(item)].label))
+
+
+def _told(item: Resource, resource: ResourceKind, action: Doing) -> Change:
+    id, name = item.id, named(item)
+    if action == "delete" and isinstance(item, Secret):
+        id = ""
+    if action == "delete" and isinstance(item, MemoryResource):
+        name = ""
+    seen = (item.user,) if isinstance(item, PRIVATE) and item.user else None
+    return Change(resource=resource, action=action, id=id, name=name, seen=seen)
+
+
+def _kept(item: Resource) -> StoredResource:
+    # A secret is asked for by its key, which nobody else has.
+    id = item.key if isinstance(item, Secret) else item.id
+    return StoredResource(KINDS[type(item)].name, id, msgspec.json.encode(item))
+
+
+def _checked(item: T, before: T | None, now: int) -> T:
+    """What follows from a change, or BadRequest."""
+    if isinstance(item, Task):
+        was = before.completed_at if isinstance(before, Task) else None
+        return structs.replace(item, completed_at=(was or now) if item.status == "done" else None)
+    if isinstance(item, ScheduledAgent):
+        check_schedule(item.schedule)
+    if isinstance(item, Reminder) and isinstance(before, Reminder) and item.remind_at != before.remind_at:
+        return structs.replace(item, notified=False)
+    return item

@@ -1,0 +1,99 @@
+"""When reminders and scheduled agents are due: one timer for all of them, none where nothing is.
+
+The wall clock may be set while we wait, so that nobody sleeps longer than a minute without looking at it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from fairlead.model.errors import FairleadError
+from fairlead.model.notices import Reminder, Resource, ScheduledAgent
+from fairlead.notifications.change_feed import finished
+from fairlead.notifications.cron import next_due
+from fairlead.notifications.resources import Resources
+from fairlead.system.clock import Clock, Timer
+
+log = logging.getLogger("fairlead.notifications")
+
+LONGEST_S: Final = 60.0
+
+
+class Scheduler:
+    """`ring` is called with what is due: a reminder once, also when its time came while nobody was here; an agent at
+    each of its times, but for those that passed while nobody was here."""
+
+    def __init__(self, desk: Resources, clock: Clock, ring: Callable[[Resource], Awaitable[None]]) -> None:
+        self._desk = desk
+        self._clock = clock
+        self._ring = ring
+        self._due: dict[tuple[type[Resource], str], int] = {}
+        self._timer: Timer | None = None
+        self._ringing: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        for reminder in await self._desk.list(Reminder):
+            self._note(reminder)
+        for agent in await self._desk.list(ScheduledAgent):
+            self._note(agent)
+        self._set()
+
+    async def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        await finished(self._ringing)
+
+    def changed(self, item: Resource) -> None:
+        if isinstance(item, Reminder | ScheduledAgent):
+            self._note(item)
+            self._set()
+
+    async def rung(self) -> None:
+        """What was due has rung."""
+        if self._ringing is not None:
+            await asyncio.wait({self._ringing})
+
+    def _note(self, item: Reminder | ScheduledAgent) -> None:
+        key = type(item), item.id
+        self._due.pop(key, None)
+        if item.deleted_at is not None:
+            return
+        if isinstance(item, Reminder):
+            if not item.notified:
+                self._due[key] = item.remind_at
+        elif item.enabled:
+            self._due[key] = next_due(item.schedule, self._clock.now_ms())
+
+    def _set(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._due:
+            seconds = (min(self._due.values()) - self._clock.now_ms()) / 1000
+            self._timer = self._clock.call_later(min(max(seconds, 0.0), LONGEST_S), self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        if self._ringing is None or self._ringing.done():
+            self._ringing = asyncio.get_running_loop().create_task(self._ring_due())
+
+    async def _ring_due(self) -> None:
+        try:
+            await self._ring_all(self._clock.now_ms())
+        finally:
+            self._set()
+
+    async def _ring_all(self, now: int) -> None:
+        for (kind, id), due in sorted(self._due.items(), key=lambda alarm: alarm[1]):
+            if due > now:
+                break
+            # Off the list before it rings: what goes wrong does not ring for ever.
+            self._due.pop((kind, id), None)
+            try:
+                item: Resource = await self._desk.get(kind, id)
+                if isinstance(item, ScheduledAgent):
+                    self._note(item)
+                await self._ring(item)
+            except FairleadError as error:
+                log.warning("alarm failed", extra={"kind": kind.__name__, "id": id, "error": error.message})

@@ -1,0 +1,85 @@
+"""From the core's commits to the feed: events are noted as they are committed and written behind them, in order."""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+from fairlead.model import events as ev
+from fairlead.model.errors import FairleadError
+from fairlead.model.ids import SessionId
+from fairlead.model.notices import Told
+from fairlead.model.session_changes import What
+from fairlead.notifications.change_feed import ChangeFeed
+from fairlead.notifications.from_events import NoticeBuilder
+
+log = logging.getLogger("fairlead.notifications")
+
+WAITING: Final = 10_000
+"""Notes that may wait while the store is busy; the logs have it all, so that the oldest may go."""
+BATCH: Final = 200
+
+Note = tuple[SessionId, What | ev.Event]
+Describe = Callable[[SessionId], Awaitable[tuple[str, tuple[str, ...]]]]
+
+_TOLD: Final = frozenset(
+    {
+        ev.SessionChanged,
+        ev.TurnStarted,
+        ev.TurnEnded,
+        ev.PermissionRequested,
+        ev.QuestionAsked,
+        ev.PlanProposed,
+        ev.PermissionResolved,
+        ev.PermissionCancelled,
+        ev.AgentExited,
+    }
+)
+"""What `Teller.event` has a word for. A set of types: it is asked for every delta."""
+
+
+class SessionBridge:
+    """`describe` tells what a session is called now, and which users see it."""
+
+    def __init__(self, feed: ChangeFeed, describe: Describe) -> None:
+        self._feed = feed
+        self._describe = describe
+        self._waiting: deque[Note] = deque(maxlen=WAITING)
+        self._writing: asyncio.Task[None] | None = None
+
+    def committed(self, session: SessionId, events: Sequence[ev.Event]) -> None:
+        for event in events:
+            if type(event) in _TOLD:
+                self._note(session, event)
+
+    def news(self, session: SessionId, what: What) -> None:
+        if what in ("created", "deleted"):
+            self._note(session, what)
+
+    async def stop(self) -> None:
+        """What was noted is written."""
+        while self._writing is not None and not self._writing.done():
+            await asyncio.wait({self._writing})
+
+    def _note(self, session: SessionId, what: What | ev.Event) -> None:
+        self._waiting.append((session, what))
+        if self._writing is None or self._writing.done():
+            self._writing = asyncio.get_running_loop().create_task(self._write())
+
+    async def _write(self) -> None:
+        while self._waiting:
+            notes = [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
+            try:
+                tellers = {
+                    session: NoticeBuilder(session, *await self._describe(session))
+                    for session in {note[0] for note in notes}
+                }
+                told: list[Told] = []
+                for session, what in notes:
+                    teller = tellers[session]
+                    told += teller.news(what) if isinstance(what, str) else teller.event(what)
+                if told:
+                    await self._feed.write(*told)
+            except FairleadError as error:
+                log.warning("notices lost", extra={"number": len(notes), "error": error.message})

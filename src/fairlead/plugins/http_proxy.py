@@ -1,0 +1,47 @@
+"""A page's call to its plugin's server: one HTTP request to this machine, without anything of the client's own.
+
+Bounded in time and in bytes; where the server points elsewhere is not followed.
+"""
+
+from typing import Final
+from urllib.parse import quote
+
+import httpx
+
+from fairlead.model.plugins import CallPlugin, PluginFailed
+from fairlead.model.requests import Response
+from fairlead.plugins.ws_proxy import HOST
+from fairlead.system.clock import Clock, within
+
+CALL_SECONDS: Final = 60.0
+_PLAIN: Final = "application/octet-stream"
+
+
+async def call_plugin(wanted: CallPlugin, port: int, clock: Clock, most: int) -> Response:
+    """PluginFailed, if it does not answer, or with more than `most` bytes."""
+    query = f"?{wanted.query}" if wanted.query else ""
+    url = f"http://{HOST}:{port}/{quote(wanted.path)}{query}"
+    try:
+        return await within(clock, CALL_SECONDS, _answer(wanted, url, most))
+    except TimeoutError:
+        raise PluginFailed(wanted.name, f"did not answer within {CALL_SECONDS:g} seconds") from None
+    except httpx.HTTPError as error:
+        raise PluginFailed(wanted.name, f"does not answer on its port {port} ({error})") from error
+
+
+async def _answer(wanted: CallPlugin, url: str, most: int) -> Response:
+    headers = {"accept": "*/*", "accept-encoding": "identity", "user-agent": "fairlead"}
+    if wanted.body:
+        headers["content-type"] = wanted.content_type
+    # Nothing here is encrypted, so there is nothing to verify; and a proxy is for the world outside.
+    async with (
+        httpx.AsyncClient(trust_env=False, verify=False, timeout=None) as http,
+        http.stream(wanted.method, url, content=wanted.body or None, headers=headers) as answer,
+    ):
+        body = bytearray()
+        async for piece in answer.aiter_bytes():
+            body += piece
+            if len(body) > most:
+                raise PluginFailed(wanted.name, f"answers with more than {most} bytes")
+        kind = answer.headers.get("content-type", _PLAIN)
+        return Response(status=answer.status_code, body=bytes(body), content_type=kind)

@@ -1,0 +1,48 @@
+"""The gate at work: the pure decision, the ticket spent, the refusal logged. Called for every request and upgrade."""
+
+import logging
+
+from fairlead.auth.credentials import Credentials
+from fairlead.auth.gate import AccessAllowed, AccessRefused, AccessRequirement, asks_for_basic, decide
+from fairlead.auth.origins import AllowedOrigins
+from fairlead.model.accounts import TooManyAttempts
+from fairlead.model.requests import Head
+
+log = logging.getLogger("fairlead.gate")
+
+
+class AccessControl:
+    def __init__(self, house: AllowedOrigins, credentials: Credentials) -> None:
+        self.house = house
+        self._credentials = credentials
+
+    async def check_basic(self, head: Head, demand: AccessRequirement) -> AccessRefused | None:
+        """Before `admit`: a password is slow to check. Refused is only who guesses too often."""
+        given = asks_for_basic(head, demand, self.house)
+        if given is not None:
+            try:
+                await self._credentials.basic_sign_in.check(*given, head.peer)
+            except TooManyAttempts as error:
+                return self._refused(head, AccessRefused(error.status, error.code, error.message, wait=error.seconds))
+        return None
+
+    def admit(self, head: Head, demand: AccessRequirement) -> AccessAllowed | AccessRefused:
+        verdict = decide(head, demand, self.house, self._credentials)
+        if isinstance(verdict, AccessAllowed):
+            if verdict.ticket:
+                # Nothing was awaited since the decision, so nobody else can have spent it.
+                self._credentials.tickets.spend(verdict.ticket)
+            return verdict
+        return self._refused(head, verdict)
+
+    def _refused(self, head: Head, verdict: AccessRefused) -> AccessRefused:
+        kind = "websocket" if head.socket else head.method
+        fields = {
+            "peer": head.peer,
+            "kind": kind,
+            "path": head.path,
+            "status": verdict.status,
+            "code": verdict.code,
+        }
+        log.info("refused", extra=fields)
+        return verdict

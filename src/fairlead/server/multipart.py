@@ -1,0 +1,176 @@
+"""Forms with files, read as they come: each piece goes on to the store at once, and what is too much ends it.
+
+Rule: nothing of a form is held here but the head of the part at hand. The parser is python-multipart's; which file a
+part is, and how large it may be, is decided here.
+"""
+
+from typing import Final
+
+from python_multipart.exceptions import FormParserError
+from python_multipart.multipart import MultipartParser, parse_options_header
+from starlette.types import Receive
+
+from fairlead.model.auth import Identity
+from fairlead.model.errors import BadRequest, TooLarge
+from fairlead.model.requests import Head
+from fairlead.model.uploads import AcceptForm, FileForm, Intake, OpenIntake, Upload
+from fairlead.server.dispatch import Dispatcher
+from fairlead.system.clock import Clock, within
+
+PART_HEAD: Final = 8 << 10
+"""Bytes of a part's own head; browsers send some hundred, with a long name some more."""
+NO_FORM: Final = "Send the files as a form: multipart/form-data."
+CUT_OFF: Final = "The form is not whole: its end is missing."
+
+
+class FormBody:
+    """The body of one request. `whole`: it was read to its end; else the connection cannot go on."""
+
+    def __init__(self, head: Head, receive: Receive, doer: Dispatcher, clock: Clock, seconds: float) -> None:
+        self._head = head
+        self._receive = receive
+        self._doer = doer
+        self._clock = clock
+        self._seconds = seconds
+        self.whole = False
+
+    async def take(self, who: Identity, action: AcceptForm) -> tuple[Upload, ...]:
+        form = action.form
+        boundary = _boundary(self._head)
+        # As much beside the files as the heads of that many parts, and of one that is no file.
+        most = form.files * (form.file_bytes + PART_HEAD) + PART_HEAD
+        told = self._head.first("content-length")
+        if told.isdigit() and len(told) < 19 and int(told) > most:
+            raise TooLarge("form", int(told), most)
+        intake: Intake = await self._doer.do(who, OpenIntake())
+        try:
+            parts = FileParts(boundary, form, intake)
+            try:
+                await within(self._clock, self._seconds, self._feed(parts, most))
+            except TimeoutError:
+                raise BadRequest("The form did not come in time: send fewer or smaller files.") from None
+            parts.check()
+            return await intake.keep()
+        finally:
+            intake.drop()
+
+    async def _feed(self, parts: "FileParts", most: int) -> None:
+        size = 0
+        while True:
+            message = await self._receive()
+            if message["type"] != "http.request":
+                raise BadRequest("The client left before the form was there.")
+            data: bytes = message.get("body", b"")
+            size += len(data)
+            if size > most:
+                raise TooLarge("form", size, most)
+            if not message.get("more_body"):
+                self.whole = True
+            if data:
+                parts.write(data)
+            if self.whole:
+                return
+
+
+class FileParts:
+    """The parts of a form: those of the field with the files go to the intake, the others nowhere."""
+
+    def __init__(self, boundary: bytes, form: FileForm, intake: Intake) -> None:
+        self._form = form
+        self._intake = intake
+        self._head = 0
+        self._names: list[bytearray] = []
+        self._values: list[bytearray] = []
+        self._in_value = True
+        self._size: int | None = None
+        self._files = 0
+        self._ended = False
+        self._parser = MultipartParser(
+            boundary,
+            {
+                "on_part_begin": self._begun,
+                "on_header_field": self._field,
+                "on_header_value": self._value,
+                "on_headers_finished": self._opened,
+                "on_part_data": self._data,
+                "on_end": self._end,
+            },
+        )
+
+    def write(self, data: bytes) -> None:
+        try:
+            self._parser.write(data)
+        except FormParserError as error:
+            raise BadRequest(f"The form is malformed: {error}.") from None
+
+    def check(self) -> None:
+        """Whether it ended as it should, with something in it."""
+        if not self._ended:
+            raise BadRequest(CUT_OFF)
+        if not self._files:
+            raise BadRequest(f"There is no file in the form: put it into the field {self._form.field}.")
+
+    # --- what the parser calls
+
+    def _begun(self) -> None:
+        self._head = 0
+        self._names, self._values = [], []
+        self._in_value = True
+        self._size = None
+
+    def _field(self, data: bytes, start: int, end: int) -> None:
+        # Its pieces come as the body's do: a name goes on until its value begins.
+        if self._in_value:
+            self._names.append(bytearray())
+            self._values.append(bytearray())
+            self._in_value = False
+        self._names[-1] += self._counted(data, start, end)
+
+    def _value(self, data: bytes, start: int, end: int) -> None:
+        self._in_value = True
+        self._values[-1] += self._counted(data, start, end)
+
+    def _counted(self, data: bytes, start: int, end: int) -> bytes:
+        self._head += end - start
+        if self._head > PART_HEAD:
+            raise TooLarge("head of a part of the form", self._head, PART_HEAD)
+        return data[start:end]
+
+    def _opened(self) -> None:
+        pairs = zip(self._names, self._values, strict=True)
+        head = {bytes(name).lower(): bytes(value) for name, value in pairs}
+        _, options = parse_options_header(head.get(b"content-disposition"))
+        name = options.get(b"filename", b"")
+        if options.get(b"name", b"").decode("utf-8", "replace") != self._form.field or not name:
+            return
+        self._files += 1
+        if self._files > self._form.files:
+            raise BadRequest(f"A form may have at most {self._form.files} files.", limit=self._form.files)
+        kind, _ = parse_options_header(head.get(b"content-type"))
+        self._intake.begin(_unescaped(name), kind.decode("latin-1"))
+        self._size = 0
+
+    def _data(self, data: bytes, start: int, end: int) -> None:
+        if self._size is None:
+            return
+        self._size += end - start
+        if self._size > self._form.file_bytes:
+            raise TooLarge("file", self._size, self._form.file_bytes)
+        self._intake.write(data[start:end])
+
+    def _end(self) -> None:
+        self._ended = True
+
+
+def _boundary(head: Head) -> bytes:
+    kind, options = parse_options_header(head.first("content-type"))
+    boundary = options.get(b"boundary", b"")
+    if kind != b"multipart/form-data" or not 0 < len(boundary) <= 70:
+        raise BadRequest(NO_FORM)
+    return boundary
+
+
+def _unescaped(name: bytes) -> str:
+    """As browsers write it: in UTF-8, with three characters escaped."""
+    text = name.decode("utf-8", "replace")
+    return text.replace("%22", '"').replace("%0D", "\r").replace("%0A", "\n")

@@ -1,0 +1,37 @@
+"""Files of plugins' pages. Only to those who show a credential, and only what a page is made of.
+
+Rule: a page of a plugin has no power of ours. Opened by itself it is in a sandbox with an origin of its own, and may
+load nothing; what a host application makes of the module that it fetched is that application's business.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from fairlead.model.auth import Identity
+from fairlead.model.errors import NotFound
+from fairlead.model.plugins import PluginPages, ReadPluginFile
+from fairlead.model.requests import Response, ServiceCall
+from fairlead.model.routes import FileStream
+from fairlead.server.dispatch import Performer
+from fairlead.server.static import TYPES, ReadStatic, StaticFiles
+
+POLICY: Final = (
+    "sandbox allow-scripts; default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline';"
+    " img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+"""Its own inline scripts alone: they have no origin, no storage of ours, and nobody to talk to."""
+_LIBRARIES: Final = "node_modules"
+
+
+def page_performers(pages: PluginPages) -> Mapping[type[ServiceCall], Performer]:
+    async def read(who: Identity, action: ReadPluginFile) -> Response | FileStream:
+        folder = await pages.page(action.name)
+        path = PurePosixPath(action.path)
+        if path.suffix.lower() not in TYPES or action.path in folder.kept_back or _LIBRARIES in path.parts:
+            raise NotFound("file", f"/{action.path}")
+        files = StaticFiles(Path(folder.path), POLICY)
+        return await asyncio.to_thread(files.read, ReadStatic(action.path, action.known))
+
+    return {ReadPluginFile: read}

@@ -1,0 +1,251 @@
+"""The heart of a session: one lock, one state, one log. Everything that happens to a session goes through `commit`.
+
+Rule: nothing waits for the agent or a client while the lock is held; only the store is awaited under it.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Callable, Container, Coroutine, Iterable, Sequence
+from functools import partial
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+
+from fairlead.model import events as ev
+from fairlead.model.agents import Interpreter, Record
+from fairlead.model.commands import Reply
+from fairlead.model.errors import Unavailable
+from fairlead.model.ids import RequestId, SessionId, event_id
+from fairlead.model.store import Checkpoint, NewEntry, Origin, StoredReply
+from fairlead.sessions.decide import adopts
+from fairlead.sessions.dependencies import CoreDependencies
+from fairlead.sessions.log import PendingEntries, SessionLog
+from fairlead.sessions.state import SessionState, encode_state, evolve
+
+STATE = "state"
+INTERPRETER = "interpreter"
+"""Names of the two checkpoints of a session."""
+
+BYTES_PER_EVENT = 100
+"""Of a checkpoint, at most: less than an event's own row in the log."""
+
+logger = logging.getLogger("fairlead.session")
+
+
+class RequestedMode(NamedTuple):
+    """A mode that the agent was told to go into, and on whose word."""
+
+    mode: str
+    by: str
+    request: str
+
+
+class CommitListener(Protocol):
+    """Told after a commit, outside the lock's work, in order."""
+
+    def committed(self, events: Sequence[ev.Event]) -> None: ...
+
+
+class Commit:
+    """One commit being built: events are staged and folded as they come, so that later ones see the earlier."""
+
+    def __init__(self, core: "SessionCore") -> None:
+        self._core = core
+        self.stage: PendingEntries = core.log.stage()
+        self.state = core.state
+        self.events: list[ev.Event] = []
+        self.replies: list[StoredReply] = []
+        self.places: list[Checkpoint] = []
+        self.turning = False
+        """What led to it is no record: who reads the log again would not come to it. So it is written down."""
+
+    def add(self, event: ev.Event, origin: Origin = "", raw: bytes | None = None, at: int = 0) -> NewEntry:
+        event, entry = self.stage.add(event, origin, raw, at)
+        self.state = evolve(self.state, event, entry.seq, entry.event)
+        self.events.append(event)
+        self._core.interpreter.placed(event, entry.seq)
+        if isinstance(event, ev.ToolEnded):
+            self.cancel([item.request for item in self.state.pending if item.call == event.call], "the tool has ended")
+        elif isinstance(event, ev.TurnEnded):
+            # A background subagent's request outlives the turn that started it.
+            self.cancel([item.request for item in self.state.pending if item.subagent is None], "the turn has ended")
+        return entry
+
+    def record(self, record: Record, by: str = "", known: Container[str] = ()) -> None:
+        """Interpret one record and stage what it means; its bytes go beside the first event.
+
+        `known` are ids of events, and names of records, that are in the log already: a file that is read again tells
+        nothing twice."""
+        if record.name and record.name in known:
+            return
+        outcome = self._core.interpreter.step(record)
+        raw: bytes | None = record.raw
+        for event in outcome.events:
+            if event.id in known:
+                continue
+            if by and isinstance(event, ev.UserMessage):
+                event = msgspec.structs.replace(event, by=by)
+            self.add(self._core.seen(event, self.state), record.origin if raw is not None else "", raw, record.at)
+            raw = None
+        self.stage.drop.update(outcome.drop)
+
+    def keep_place(self, name: str, data: bytes) -> None:
+        """How far a source was read: stored with what was read, so that nothing is read twice or left out."""
+        self.places.append(Checkpoint(name, self.stage.seq, data))
+
+    def keep_reply(self, key: str, reply: Reply) -> None:
+        self.replies.append(StoredReply(key, msgspec.json.encode(reply)))
+
+    def cancel(self, requests: Iterable[RequestId], reason: str) -> None:
+        """Requests that nobody needs to answer any more."""
+        for request in requests:
+            self.add(
+                ev.PermissionCancelled(
+                    id=event_id(request, "permission.cancelled"), turn=self.state.turn, request=request, reason=reason
+                )
+            )
+
+
+async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:
+    """However often somebody wants it to be cancelled."""
+    task = asyncio.ensure_future(work)
+    while not task.done():
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.wait({task})
+    task.result()
+
+
+def _future() -> "asyncio.Future[Unavailable]":
+    return asyncio.get_running_loop().create_future()
+
+
+class SessionCore:
+    """State, interpreter and log of one session."""
+
+    def __init__(
+        self, services: CoreDependencies, log: SessionLog, state: SessionState, interpreter: Interpreter
+    ) -> None:
+        self.services = services
+        self.log = log
+        self.state = state
+        self.interpreter = interpreter
+        self.lock = asyncio.Lock()
+        self._stalled = _future()
+        """Done while a patient commit waits for the store: has the store's error."""
+        self.listener: CommitListener | None = None
+        self.mode_asked: RequestedMode | None = None
+        self.suggest: Callable[[str, dict[str, Any]], tuple[str, ...]] = lambda tool, tool_input: ()
+        self.hurried = False
+        """The gateway ends: nobody waits for a store that takes nothing. The next start finds what is missing."""
+        self.found_at: int | None = None
+        """While it is read from its file for the first time: when that was changed last. Lists show it so, and at rest:
+        what is told now happened then."""
+        self._since_checkpoint = 0
+        self._checkpoint_bytes = 0
+
+    @property
+    def session(self) -> SessionId:
+        return self.state.session
+
+    def begin(self) -> Commit:
+        """Needs the lock."""
+        return Commit(self)
+
+    @contextlib.asynccontextmanager
+    async def for_client(self) -> AsyncIterator[None]:
+        """The lock, for a client's command. Unavailable, if whoever has it waits for a store that takes nothing."""
+        taking = asyncio.ensure_future(self.lock.acquire())
+        either: set[asyncio.Future[Any]] = {taking, self._stalled}
+        try:
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            if not taking.done():
+                error = self._stalled.result()
+                raise Unavailable(error.message, **error.data)
+            yield
+        finally:
+            if not taking.done():
+                taking.cancel()
+                await asyncio.wait({taking})
+            if not taking.cancelled():
+                self.lock.release()
+
+    async def commit(self, transition: Commit, *, patient: bool = False) -> None:
+        """Store what was staged and make it the present. Needs the lock.
+
+        `patient`: the agent has said it, so it cannot be refused; while the store is unavailable the agent waits.
+        Whoever is cancelled in the middle is so afterwards: what the store has got is the present."""
+        state, stage = transition.state, transition.stage
+        summary = state.summary() if state is not self.state else None
+        if summary is not None and self.found_at is not None:
+            summary = msgspec.structs.replace(summary, state="idle", updated=self.found_at)
+        checkpoints = (*self._checkpoints(transition), *transition.places)
+        write = partial(self.log.write, stage, summary=summary, checkpoints=checkpoints, replies=transition.replies)
+        cancelled = False
+        while True:
+            try:
+                try:
+                    await write()
+                except asyncio.CancelledError:
+                    # The store may have got it, or not. Asked again it has it once, and then we know.
+                    cancelled = True
+                    await _to_its_end(write())
+                break
+            except Unavailable as error:
+                if cancelled:
+                    raise asyncio.CancelledError from error
+                if not patient or self.hurried:
+                    raise
+                logger.error("store unavailable", extra={"session": self.session, "error": error.message})
+                await self._wait_out(error)
+        self.state = state
+        if len(checkpoints) > len(transition.places):
+            self._since_checkpoint = 0
+        if self.listener is not None and transition.events:
+            self.listener.committed(transition.events)
+        if cancelled:
+            raise asyncio.CancelledError
+
+    async def _wait_out(self, error: Unavailable) -> None:
+        self._stalled.set_result(error)
+        try:
+            await self.services.clock.sleep(self.services.limits.retry_s)
+        finally:
+            self._stalled = _future()
+
+    def _checkpoints(self, transition: Commit) -> tuple[Checkpoint, ...]:
+        self._since_checkpoint += len(transition.events)
+        # A large memory (a long stream) is written down less often, so that its cost for each event stays the same.
+        enough = max(self.services.limits.checkpoint_every, self._checkpoint_bytes // BYTES_PER_EVENT)
+        due = (
+            transition.turning
+            or self._since_checkpoint >= enough
+            or any(
+                isinstance(event, ev.TurnEnded | ev.AgentExited | ev.SessionOpened | ev.SessionForked)
+                for event in transition.events
+            )
+        )
+        if not due:
+            return ()
+        seq = transition.stage.seq
+        state, memory = encode_state(transition.state), self.interpreter.snapshot()
+        self._checkpoint_bytes = len(state) + len(memory)
+        return Checkpoint(STATE, seq, state), Checkpoint(INTERPRETER, seq, memory)
+
+    def seen(self, event: ev.Event, state: SessionState) -> ev.Event:
+        """What the core knows better than the interpreter: who sent a message, who asked for a mode, whether it is
+        news, whether ours follows it, and which rules of ours would answer a request for good."""
+        if isinstance(event, ev.UserMessage) and not event.by:
+            return msgspec.structs.replace(event, by=state.sender(event.message))
+        if isinstance(event, ev.PermissionRequested):
+            return msgspec.structs.replace(event, suggestions=self.suggest(event.tool, event.input))
+        if not isinstance(event, ev.ModeChanged):
+            return event
+        if event.mode == state.settings.mode:
+            return ev.RecordStored(id=event.id, turn=event.turn, record="system", subtype="status")
+        if self.mode_asked is not None and self.mode_asked.mode == event.mode:
+            return msgspec.structs.replace(event, by=self.mode_asked.by, request=self.mode_asked.request)
+        if adopts(event.mode, allow_bypass=self.services.policy.allow_bypass):
+            return event
+        text = f"The agent went into the mode {event.mode} by itself; the gateway's policy stays as it was."
+        return ev.Notice(id=event.id, turn=event.turn, kind="mode.ignored", text=text)

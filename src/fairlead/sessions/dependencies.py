@@ -1,0 +1,112 @@
+"""What the core is given by the wiring: the store, the clock, the agents, the policy's settings, limits."""
+
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from fairlead.model.agents import AgentKind, ProcessInfo
+from fairlead.model.auth import Identity
+from fairlead.model.errors import NotFound
+from fairlead.model.events import Event
+from fairlead.model.ids import SessionId
+from fairlead.model.policy import Rule
+from fairlead.model.session_changes import What
+from fairlead.model.store import Store
+from fairlead.model.transcripts import Transcripts
+from fairlead.model.views import Projection
+from fairlead.sessions.permissions import disk
+from fairlead.sessions.permissions.policy import Fences
+from fairlead.sessions.permissions.request_index import RequestIndex
+from fairlead.system.clock import Clock
+
+CHILDREN = "children"
+"""The documents that name the agents' processes, so that a restarted gateway finds them again."""
+
+
+class McpServerSettings(Protocol):
+    """An MCP server that lives on our side: JSON-RPC messages in, answers out (None for a notification)."""
+
+    async def handle(self, message: Mapping[str, Any]) -> Mapping[str, Any] | None: ...
+
+
+class SessionLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """Numbers of the design; settings can change them."""
+
+    idle_s: float = 600.0
+    max_agents: int = 8
+    checkpoint_every: int = 500
+    retry_s: float = 1.0
+    watcher_buffer: int = 1 << 20
+    loaded_sessions: int = 200
+
+
+class PolicySettings(msgspec.Struct, frozen=True, kw_only=True):
+    """`resolve` follows symbolic links, `entries` lists a folder; the fences keep tools off the gateway itself."""
+
+    roots: tuple[str, ...]
+    resolve: Callable[[str], str]
+    rules: tuple[Rule, ...] = ()
+    fences: Fences = Fences()
+    home: str | None = None
+    allow_bypass: bool = False
+    entries: Callable[[str], Sequence[str]] = disk.entries
+
+
+class CoreDependencies(msgspec.Struct, frozen=True, kw_only=True):
+    store: Store
+    clock: Clock
+    kinds: Mapping[str, AgentKind]
+    default_agent: str
+    policy: PolicySettings
+    new_uuid: Callable[[], str]
+    trusted: Callable[[str], Awaitable[bool]]
+    make_room: Callable[[str], Awaitable[None]]
+    is_folder: Callable[[str], bool]
+    agent_ended: Callable[[SessionId], None] = lambda session: None
+    """Told when a session's agent has exited and all that it said is in the log."""
+    turn_ended: Callable[[SessionId], None] = lambda session: None
+    """Told when a turn is over and its end is in the log."""
+    news: Callable[[SessionId, What], None] = lambda session, what: None
+    """Told what lists are to show otherwise."""
+    committed: Callable[[SessionId, Sequence[Event]], None] = lambda session, events: None
+    """Told what a session's log has got. It returns at once."""
+    is_user: Callable[[str], bool] = lambda name: True
+    sight_lost: Callable[[Callable[[Identity], bool]], None] = lambda lost: None
+    """Told when some may see less than before: what they have open ends, so that they come again."""
+    requests: RequestIndex = msgspec.field(default_factory=RequestIndex)
+    looked: Callable[[SessionId, Collection[Identity], int], None] = lambda session, who, turns: None
+    """Told who was shown how many turns of a session. It returns at once."""
+    limits: SessionLimits = SessionLimits()
+    transcripts: Transcripts | None = None
+    mcp: Mapping[str, McpServerSettings] = {}
+    mcp_configs: Mapping[str, dict[str, Any]] = {}
+    views: Mapping[str, Projection] = {}
+    """Every protocol's views with a memory, by name."""
+    session_env: frozenset[str] = frozenset()
+    """Environment variables that a client may set for a running agent."""
+    owner: str = ""
+    """The mark of our data folder, which every child gets."""
+
+    def kind(self, name: str) -> AgentKind:
+        try:
+            return self.kinds[name or self.default_agent]
+        except KeyError:
+            raise NotFound("agent", name) from None
+
+    async def remember_child(self, child: ProcessInfo) -> None:
+        owned = msgspec.structs.replace(child, owner=self.owner)
+        await self.store.documents.put(CHILDREN, child.session, msgspec.to_builtins(owned))
+
+    async def forget_child(self, session: str) -> None:
+        await self.store.documents.delete(CHILDREN, session)
+
+    async def children(self) -> list[ProcessInfo]:
+        """Those of ours. A folder that was copied or restored names children of another gateway, which may be running:
+        they are forgotten here."""
+        found = await self.store.documents.list(CHILDREN)
+        children = [msgspec.convert(value, ProcessInfo) for value in found.values()]
+        for child in children:
+            if child.owner != self.owner:
+                await self.forget_child(child.session)
+        return [child for child in children if child.owner == self.owner]

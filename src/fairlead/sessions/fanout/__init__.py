@@ -1,0 +1,1 @@
+"""Sends what happens in sessions to the clients that subscribed: hub, projections, broadcasts."""

@@ -1,0 +1,389 @@
+"""Views with a memory at work: each is folded from its session's log while somebody uses it, and its rows are watched
+through a feed of their own.
+
+Rules
+    A row is in the store before anybody is sent it. One `derive` is in flight; what the log gets meanwhile goes
+    together in the next.
+    While a projector is level with the log it is handed what is appended; when it is not (at its start, or because
+    too much waited), it reads the log, a page at a time. So it never holds up the log, nor much memory.
+    Nobody is needed to write a row down: whoever comes next goes on from what is stored, and makes the same rows.
+"""
+
+import asyncio
+import itertools
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar
+
+from fairlead.model.errors import Conflict, FairleadError, NotFound, Unavailable
+from fairlead.model.ids import SessionId
+from fairlead.model.store import Entry, Page, ProjectionRow, ProjectionWrite, ReducerCheckpoint, RowReplacement, Store
+from fairlead.model.views import ROW, NewRow, Projection, Reducer, ReplaceRow, Resumable, passing_entry, row_entry
+from fairlead.sessions.dependencies import CoreDependencies
+from fairlead.sessions.fanout.hub import Hub
+
+WAITING = 1 << 20
+"""Bytes of entries that may wait to be folded (as much as for a watcher); beyond it they are read from the log."""
+STRIDE = 100
+"""Entries folded before others have their turn on the loop."""
+PAGE_BYTES = 256 << 10
+MEMORY_EVERY = 200
+BYTES_PER_ENTRY = 100
+"""How often a memory is written down: at least so many entries apart, and a large one so much less often that its
+bytes for each entry stay below those of the entry's own row."""
+LET_GO_S = 120.0
+"""Seconds without a watcher or a question after which a projector is let go."""
+MOST_IDLE = 64
+"""Projectors without a watcher that may be kept: a memory may have a megabyte."""
+
+log = logging.getLogger("fairlead.views")
+
+T = TypeVar("T")
+
+
+class ProjectionFailed(FairleadError):
+    """A view's fold has a fault: it raised where it must not. The log has more."""
+
+    code = "view_failed"
+
+    def __init__(self, view: str, session: SessionId) -> None:
+        super().__init__(
+            f"The view {view} cannot read session {session}: the gateway's log says why.", view=view, session=session
+        )
+
+
+class RowSource:
+    """A view's rows as a feed reads a log: `seq` is the ordinal."""
+
+    def __init__(self, store: Store, view: str) -> None:
+        self._store = store
+        self._view = view
+
+    async def read(self, session: SessionId, after: int, limit: int, max_bytes: int = 4 << 20) -> Page:
+        page = await self._store.rows(session, self._view, after, limit, max_bytes)
+        return Page(page.log_id, tuple(row_entry(row) for row in page.rows), page.head)
+
+
+class Projector:
+    """One view of one session, from `start` to `stop`. `source` is the session's own feed; `ended` is called if it
+    fails."""
+
+    def __init__(
+        self, services: CoreDependencies, view: Projection, source: Hub, ended: Callable[["Projector"], None]
+    ) -> None:
+        self.view = view
+        self.session = source.session
+        self.feed = Hub(source.session, RowSource(services.store, view.name), of=source)
+        self._services = services
+        self.touch()
+        self._source = source
+        self._ended = ended
+        self._fold: Reducer = view.fold(source.session)
+        self._seq = 0
+        self._head = 0
+        self._stored = 0
+        """Up to this entry the rows are in the store, whoever made them."""
+        self._stored_head = 0
+        self._since_memory = 0
+        self._memory_bytes = 0
+        self._waiting: list[Entry] = []
+        self._waiting_bytes = 0
+        self._behind = True
+        self._leaving = False
+        self._named = {"session": self.session, "view": view.name}
+        self._wake = asyncio.Event()
+        self._asked: list[tuple[int, Callable[[], Any], asyncio.Future[Any]]] = []
+        self._task: asyncio.Task[None] | None = None
+        self.feed.welcome = self._running
+
+    @property
+    def seq(self) -> int:
+        return self._seq
+
+    @property
+    def head(self) -> int:
+        return self._head
+
+    @property
+    def idle(self) -> bool:
+        return self.feed.empty and not self._asked
+
+    def start(self) -> None:
+        self._leave = self._source.follow(self._heard, self.feed)
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def let_go(self) -> None:
+        """End after what is under way, with the memory written down: whoever comes next begins here."""
+        self._leaving = True
+        self._wake.set()
+        if self._task is not None:
+            await asyncio.wait({self._task})
+
+    async def stop(self) -> None:
+        """End at once: nothing is lost, the next one goes on from what is stored."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})
+
+    async def level(self, seq: int, then: Callable[["Projector"], T]) -> T:
+        """When the log up to `seq` is folded and its rows are stored, and nothing is half done: what `then` says."""
+        self.touch()
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._asked.append((seq, lambda: then(self), future))
+        self._wake.set()
+        return await future
+
+    def touch(self) -> None:
+        self.last_used = self._services.clock.monotonic()
+
+    def memory(self) -> bytes:
+        return self._fold.snapshot()
+
+    # --- the task
+
+    def _heard(self, entries: Sequence[Entry]) -> None:
+        """Called with what was appended, in order."""
+        if self._behind:
+            return
+        self._waiting.extend(entries)
+        self._waiting_bytes += sum(len(entry.event) + len(entry.raw or b"") for entry in entries)
+        if self._waiting_bytes > WAITING:
+            self._read_from_log()
+        self._wake.set()
+
+    def _read_from_log(self) -> None:
+        self._behind = True
+        self._waiting = []
+        self._waiting_bytes = 0
+
+    async def _run(self) -> None:
+        why: FairleadError = NotFound("session", self.session)
+        try:
+            await self._load()
+            while not self._leaving:
+                self._wake.clear()
+                entries = await self._next()
+                for first in range(0, len(entries), STRIDE):
+                    if not await self._advance(entries[first : first + STRIDE]):
+                        break
+                self._answer()
+                if not entries and not self._behind and not self._waiting and not self._leaving:
+                    await self._wake.wait()
+            await self._write_down()
+        except NotFound:
+            log.info("the session of a view is gone", extra=self._named)
+        except Exception:
+            log.exception("a view failed", extra=self._named)
+            why = ProjectionFailed(self.view.name, self.session)
+        finally:
+            self._leave()
+            self._ended(self)
+            for _, _, future in self._asked:
+                if not future.done():
+                    future.set_exception(why)
+            self._asked.clear()
+            self.feed.fail(why)
+
+    async def _load(self) -> None:
+        """Take up what is stored; rows that are made again on the way from the memory to there are only counted."""
+        found = await self._patiently(lambda: self._services.store.folded(self.session, self.view.name))
+        self._fold = self.view.fold(self.session)
+        self._seq = self._head = self._since_memory = 0
+        self._stored, self._stored_head = found.seq, found.head
+        if found.memory is not None:
+            try:
+                self._fold.restore(found.memory.data)
+                self._seq, self._head = found.memory.seq, found.memory.head
+            except Exception:
+                # Written by another version of the view: everything can be made again from the log.
+                log.exception("a view's memory is not understood", extra=self._named)
+                self._fold = self.view.fold(self.session)
+        self._read_from_log()
+
+    async def _next(self) -> Sequence[Entry]:
+        """The entries that follow; none if there are none yet."""
+        if not self._behind:
+            entries = [entry for entry in self._waiting if entry.seq > self._seq]
+            self._waiting = []
+            self._waiting_bytes = 0
+            return entries
+        # From here on what is appended is heard: it is in the page, or it waits and the page was the last.
+        self._behind = False
+        read = self._services.store.read
+        page = await self._patiently(lambda: read(self.session, self._seq, STRIDE, PAGE_BYTES))
+        if page.entries:
+            self._read_from_log()
+        else:
+            # The entry of a head may be gone; it counts as seen.
+            self._seq = max(self._seq, page.head)
+            self._resume_numbers()
+        return page.entries
+
+    async def _advance(self, entries: Sequence[Entry]) -> bool:
+        """False: it stands elsewhere now, and what follows these does not follow."""
+        self.feed.busy = True
+        try:
+            return await self._fold_and_tell(entries)
+        finally:
+            self.feed.settle()
+
+    def _running(self, anew: bool) -> Sequence[Entry]:
+        if not isinstance(self._fold, Resumable):
+            return ()
+        return [passing_entry(self._head, 0, item.data) for item in self._fold.running(anew=anew)]
+
+    async def _fold_and_tell(self, entries: Sequence[Entry]) -> bool:
+        made: list[ProjectionRow | RowReplacement] = []
+        told: list[Entry] = []
+        for entry in entries:
+            new = entry.seq > self._stored
+            if new:
+                self._resume_numbers()
+            for item in self._fold.step(entry):
+                if isinstance(item, NewRow):
+                    self._head += 1
+                if not new:
+                    continue
+                if isinstance(item, NewRow):
+                    row = ProjectionRow(self._head, entry.seq, entry.at, item.data, item.key)
+                    made.append(row)
+                    told.append(row_entry(row))
+                elif isinstance(item, ReplaceRow):
+                    made.append(RowReplacement(item.key, item.data))
+                else:
+                    told.append(passing_entry(self._head, entry.at, item.data))
+            self._seq = entry.seq
+        self._since_memory += len(entries)
+        memory = self._take_memory() if self._memory_is_due() else None
+        if not made and memory is None:
+            # Nothing to wait for; others have their turn all the same.
+            await asyncio.sleep(0)
+        elif not await self._store(made, memory):
+            return False
+        self._tell(told)
+        return True
+
+    def _resume_numbers(self) -> None:
+        """Where the stored rows end, so do those that were made again; a view that counts otherwise has changed."""
+        if self._seq <= self._stored and self._head != self._stored_head:
+            log.error("a view makes other rows than it did: it needs another name", extra=self._named)
+            self._head = self._stored_head
+
+    async def _store(self, made: Sequence[ProjectionRow | RowReplacement], memory: ReducerCheckpoint | None) -> bool:
+        """False: somebody else has stored more; their rows are taken up."""
+        derived = ProjectionWrite(made=tuple(made), seq=self._seq, head=self._head, memory=memory)
+        store, expected = self._services.store, self._stored
+        try:
+            await self._patiently(lambda: store.derive(self.session, self.view.name, derived, expected))
+        except Conflict:
+            log.warning("a view was written by somebody else", extra=self._named)
+            await self._load()
+            self.feed.read_again()
+            return False
+        self._stored, self._stored_head = self._seq, self._head
+        if memory is not None:
+            self._since_memory = 0
+            self._memory_bytes = len(memory.data)
+        return True
+
+    def _tell(self, told: Sequence[Entry]) -> None:
+        for kind, entries in itertools.groupby(told, lambda entry: entry.kind):
+            if kind == ROW:
+                self.feed.publish(tuple(entries))
+            else:
+                for entry in entries:
+                    self.feed.pass_on(entry)
+
+    def _memory_is_due(self) -> bool:
+        enough = max(MEMORY_EVERY, self._memory_bytes // BYTES_PER_ENTRY)
+        return self._since_memory >= enough and self._seq >= self._stored
+
+    def _take_memory(self) -> ReducerCheckpoint:
+        return ReducerCheckpoint(self._seq, self._head, self._fold.snapshot())
+
+    async def _write_down(self) -> None:
+        if self._since_memory and self._seq >= self._stored:
+            await self._store((), self._take_memory())
+
+    def _answer(self) -> None:
+        """Whoever asked for a place that is reached; nothing is half done here."""
+        waiting = []
+        for seq, then, future in self._asked:
+            if future.done():
+                continue
+            if max(seq, self._stored) > self._seq:
+                waiting.append((seq, then, future))
+            else:
+                future.set_result(then())
+        self._asked = waiting
+
+    async def _patiently(self, call: Callable[[], Awaitable[T]]) -> T:
+        while True:
+            try:
+                return await call()
+            except Unavailable as error:
+                if self._leaving:
+                    raise
+                log.error("store unavailable", extra={**self._named, "error": error.message})
+                await self._services.clock.sleep(self._services.limits.retry_s)
+
+
+class Projections:
+    """The projectors at work: begun when somebody asks for a view, let go when nobody has used one for a while."""
+
+    def __init__(
+        self, services: CoreDependencies, feed: Callable[[SessionId], Hub], drop_feed: Callable[[SessionId], None]
+    ) -> None:
+        self._services = services
+        self._feed = feed
+        self._drop_feed = drop_feed
+        self._projectors: dict[tuple[SessionId, str], Projector] = {}
+        self._leaving: set[asyncio.Task[None]] = set()
+
+    def get(self, session: SessionId, name: str) -> Projector:
+        """The session must be known to have a log."""
+        found = self._projectors.get((session, name))
+        if found is None:
+            view = self._services.views.get(name)
+            if view is None:
+                raise NotFound("view", name)
+            self._make_room()
+            found = Projector(self._services, view, self._feed(session), self._ended)
+            self._projectors[session, name] = found
+            found.start()
+        return found
+
+    def _make_room(self) -> None:
+        """Whoever reads a thousand sessions one after the other does not fill the memory with them."""
+        idle = sorted((one for one in self._projectors.values() if one.idle), key=lambda one: one.last_used)
+        for projector in idle[: max(0, len(idle) - MOST_IDLE + 1)]:
+            self._forget(projector)
+            task = asyncio.get_running_loop().create_task(projector.let_go())
+            self._leaving.add(task)
+            task.add_done_callback(self._leaving.discard)
+
+    def _ended(self, projector: Projector) -> None:
+        self._forget(projector)
+        self._drop_feed(projector.session)
+
+    def _forget(self, projector: Projector) -> None:
+        key = (projector.session, projector.view.name)
+        if self._projectors.get(key) is projector:
+            del self._projectors[key]
+
+    async def sweep(self) -> None:
+        now = self._services.clock.monotonic()
+        for projector in tuple(self._projectors.values()):
+            if projector.idle and now - projector.last_used >= LET_GO_S:
+                # Whoever asks from now on gets another one, and never this one's end.
+                self._forget(projector)
+                await projector.let_go()
+
+    async def drop(self, session: SessionId) -> None:
+        """The session goes."""
+        for projector in tuple(self._projectors.values()):
+            if projector.session == session:
+                await projector.stop()
+
+    async def stop(self) -> None:
+        await asyncio.gather(*(projector.stop() for projector in tuple(self._projectors.values())), *self._leaving)

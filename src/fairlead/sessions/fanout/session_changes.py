@@ -1,0 +1,105 @@
+"""News of sessions, told to whoever listens while it happens. Implements `model.news`."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from fairlead.model import events as ev
+from fairlead.model.auth import Identity
+from fairlead.model.errors import NotAllowed
+from fairlead.model.ids import SessionId
+from fairlead.model.requests import ServiceCall
+from fairlead.model.session_changes import ListenToChanges, SessionChangeNotice, What
+from fairlead.system.clock import Clock
+
+_UPDATES = (
+    ev.SessionChanged
+    | ev.AgentReady
+    | ev.UserMessage
+    | ev.TurnStarted
+    | ev.TurnEnded
+    | ev.PermissionRequested
+    | ev.QuestionAsked
+    | ev.PlanProposed
+    | ev.PermissionResolved
+    | ev.PermissionCancelled
+    | ev.ModeChanged
+)
+"""What changes how a session is shown in a list."""
+
+
+class ChangeListener:
+    """`sees`: of which sessions it is told."""
+
+    def __init__(self, desk: "SessionChanges", sees: Callable[[SessionId], Awaitable[bool]] | None = None) -> None:
+        self._desk = desk
+        self._sees = sees
+        self._waiting: dict[tuple[SessionId, What], SessionChangeNotice] = {}
+        self._wake = asyncio.Event()
+        self._closed = False
+
+    def tell(self, news: SessionChangeNotice) -> None:
+        # The last of each kind is enough, and it comes where it happened last.
+        self._waiting.pop((news.session, news.what), None)
+        self._waiting[news.session, news.what] = news
+        self._wake.set()
+
+    async def hear(self) -> Sequence[SessionChangeNotice]:
+        while not self._closed:
+            while not self._waiting and not self._closed:
+                self._wake.clear()
+                await self._wake.wait()
+            heard, self._waiting = tuple(self._waiting.values()), {}
+            if self._sees is not None:
+                heard = tuple([news for news in heard if await self._sees(news.session)])
+            if heard and not self._closed:
+                return heard
+        return ()
+
+    def close(self) -> None:
+        self._closed = True
+        self._wake.set()
+        self._desk.listeners.discard(self)
+
+
+class SessionChanges:
+    """`sees` is `owning.Owning.sees`."""
+
+    def __init__(self, clock: Clock, sees: Callable[[Identity, SessionId], Awaitable[bool]]) -> None:
+        self._clock = clock
+        self._sees = sees
+        self.listeners: set[ChangeListener] = set()
+
+    def listen(self, who: Identity | None = None) -> ChangeListener:
+        """Nobody in particular hears of all sessions."""
+        listener = ChangeListener(self, None if who is None else partial(self._sees, who))
+        self.listeners.add(listener)
+        return listener
+
+    def performers(self) -> Mapping[type[ServiceCall], Callable[[Identity, Any], Awaitable[Any]]]:
+        return {ListenToChanges: self._listen}
+
+    async def _listen(self, who: Identity, action: ListenToChanges) -> ChangeListener:
+        if not who.may("view"):
+            raise NotAllowed("This needs the scope view, which your credential does not have.", scope="view")
+        return self.listen(who)
+
+    def tell(self, session: SessionId, what: What) -> None:
+        if self.listeners:
+            news = SessionChangeNotice(session, what, self._clock.now_ms())
+            for listener in self.listeners:
+                listener.tell(news)
+
+
+def news_of(events: Sequence[ev.Event]) -> list[What]:
+    """What a commit means for lists, each once."""
+    found: dict[What, None] = {}
+    for event in events:
+        if isinstance(event, ev.AgentStarted):
+            found["activated"] = None
+        elif isinstance(event, ev.AgentExited):
+            found["deactivated"] = None
+        elif isinstance(event, _UPDATES):
+            found["updated"] = None
+    return list(found)

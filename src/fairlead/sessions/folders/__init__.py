@@ -1,0 +1,1 @@
+"""Folders that sessions work in: browsed, remembered, trusted."""

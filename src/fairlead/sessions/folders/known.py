@@ -1,0 +1,74 @@
+"""Which folders and modes a client can offer: the settings' own, and folders that somebody has put on the list."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from fairlead.model.auth import Identity
+from fairlead.model.errors import NotAllowed, TooMany
+from fairlead.model.requests import ServiceCall
+from fairlead.model.session_choices import FolderMarks, ListFolder, MarkFolder, ReadSessionChoices, SessionChoices
+from fairlead.model.store import Documents
+from fairlead.sessions.dependencies import PolicySettings
+from fairlead.sessions.permissions.policy import ModePolicy
+
+SPACE: Final = "folders"
+MARKS: Final = "folders.marks"
+"""By user and path, with a NUL between."""
+MOST_MARKS: Final = 1000
+"""Folders that one user may mark."""
+
+
+class KnownFolders:
+    """`resolve` refuses what lies outside the roots."""
+
+    def __init__(self, documents: Documents, policy: PolicySettings, resolve: Callable[[str], str]) -> None:
+        self._documents = documents
+        self._policy = policy
+        self._resolve = resolve
+
+    def performers(self) -> Mapping[type[ServiceCall], Callable[[Identity, Any], Awaitable[Any]]]:
+        return {ReadSessionChoices: self._read, ListFolder: self._list, MarkFolder: self._mark}
+
+    async def _read(self, who: Identity, action: ReadSessionChoices) -> SessionChoices:
+        _check(who)
+        modes = tuple(ModePolicy(allow_bypass=self._policy.allow_bypass).valid)
+        folders = tuple(await self._documents.list(SPACE))
+        return SessionChoices(self._policy.roots, folders, modes, await self._marks(who))
+
+    async def _marks(self, who: Identity) -> dict[str, FolderMarks]:
+        own = f"{who.user}\0"
+        found = await self._documents.list(MARKS)
+        return {
+            key.removeprefix(own): msgspec.convert(value, FolderMarks)
+            for key, value in found.items()
+            if key.startswith(own)
+        }
+
+    async def _mark(self, who: Identity, action: MarkFolder) -> None:
+        _check(who)
+        key = f"{who.user}\0{action.path}"
+        if action.marks == FolderMarks():
+            await self._documents.delete(MARKS, key)
+            return
+        if len(await self._marks(who)) >= MOST_MARKS:
+            raise TooMany(f"One user marks at most {MOST_MARKS} folders.")
+        await self._documents.put(MARKS, key, msgspec.to_builtins(action.marks))
+
+    async def forget(self, user: str) -> None:
+        """The user is no more: the next one of that name marks folders anew."""
+        for key in await self._documents.list(MARKS):
+            if key.startswith(f"{user}\0"):
+                await self._documents.delete(MARKS, key)
+
+    async def _list(self, who: Identity, action: ListFolder) -> str:
+        _check(who)
+        folder = self._resolve(action.path)
+        await self._documents.add(SPACE, folder, {"by": who.name})
+        return folder
+
+
+def _check(who: Identity) -> None:
+    if not who.may("view"):
+        raise NotAllowed("This needs the scope view, which your credential does not have.", scope="view")

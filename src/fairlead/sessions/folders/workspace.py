@@ -1,0 +1,244 @@
+"""Looking into folders that sessions work in: files, and what git says of them. Implements `model.workspace`.
+
+Rule: a path is judged after its links were followed, and the file that was judged is the one that is opened.
+"""
+
+import asyncio
+import os
+import re
+import stat
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final
+
+from fairlead.model.auth import Identity
+from fairlead.model.errors import BadRequest, NotAllowed, NotFound, TooLarge, Unavailable
+from fairlead.model.requests import ServiceCall
+from fairlead.model.workspace import FileEntry, GitText, NotRepository, ReadFile, ReadGit, ReadTree
+from fairlead.sessions.permissions.policy.paths import inside, inside_any
+from fairlead.system import git
+
+ENTRIES: Final = 5000
+"""Files and folders that one tree tells."""
+DEPTH: Final = 12
+FILE: Final = 10 << 20
+COMMITS: Final = 100
+LEFT_OUT: Final = frozenset({".git", "node_modules", "__pycache__", ".venv"})
+"""Folders that nobody wants to see every file of."""
+SECRET: Final = frozenset({".ssh", ".gnupg", ".aws", ".netrc", ".git-credentials"})
+"""Names that hold keys: neither they nor what is in them is shown, wherever they are."""
+_COMMIT: Final = re.compile(r"[0-9a-f]{7,64}")
+_WILD: Final = re.compile(r"[][*?\\]")
+_ESCAPED: Final = r"\\\g<0>"
+_DIFF: Final = ("--no-ext-diff", "--no-textconv", "--ignore-submodules=all", "--no-color")
+_LOG: Final = "--format=%H%x00%an%x00%ae%x00%aI%x00%s%x00"
+
+
+class WorkspaceReader:
+    """`resolve` turns a folder from the wire into one inside the roots, or raises. `closed` are folders of the gateway
+    and of the agents, where conversations would be read around their owners; `beginnings` are such files: the paths
+    that begin with these."""
+
+    def __init__(
+        self,
+        roots: Sequence[str],
+        resolve: Callable[[str], str],
+        closed: Sequence[str],
+        beginnings: Sequence[str] = (),
+    ) -> None:
+        self._roots = tuple(os.path.realpath(root) for root in roots)
+        self._resolve = resolve
+        self._closed = tuple(os.path.realpath(folder) for folder in closed)
+        self._beginnings = tuple(
+            os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path)) for path in beginnings
+        )
+
+    def performers(self) -> Mapping[type[ServiceCall], Callable[[Identity, Any], Awaitable[Any]]]:
+        return {ReadTree: self._read_tree, ReadFile: self._read_file, ReadGit: self._read_git}
+
+    # --- files
+
+    async def _read_tree(self, who: Identity, action: ReadTree) -> tuple[FileEntry, ...]:
+        folder = self._folder(who, action.folder)
+        return await asyncio.to_thread(self._tree, folder)
+
+    async def _read_file(self, who: Identity, action: ReadFile) -> bytes:
+        folder = self._folder(who, action.folder)
+        return await asyncio.to_thread(self._file, os.path.join(folder, action.path), action.path)
+
+    def _folder(self, who: Identity, path: str) -> str:
+        if not who.may("view"):
+            raise NotAllowed("This needs the scope view, which your credential does not have.", scope="view")
+        folder = self._resolve(path)
+        if not self._open(folder):
+            raise NotFound("folder", path)
+        return folder
+
+    def _open(self, real: str) -> bool:
+        return (
+            inside_any(real, self._roots)
+            and not inside_any(real, self._closed)
+            and not real.startswith(self._beginnings)
+            and not SECRET.intersection(real.split("/"))
+            and not inside(real, "/proc")
+        )
+
+    def _tree(self, folder: str) -> tuple[FileEntry, ...]:
+        left = [ENTRIES]
+        return self._below(folder, DEPTH, left)
+
+    def _below(self, folder: str, depth: int, left: list[int]) -> tuple[FileEntry, ...]:
+        found: list[tuple[bool, str, str, os.stat_result]] = []
+        try:
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    if left[0] <= 0:
+                        break
+                    if (real := self._shown(entry)) is not None:
+                        left[0] -= 1
+                        found.append((entry.is_dir(), entry.name, entry.path, os.stat(real)))
+        except OSError:
+            return ()
+        found.sort(key=lambda one: (not one[0], one[1].casefold()))
+        told = []
+        for is_folder, name, path, about in found:
+            deeper = is_folder and depth > 0 and not os.path.islink(path) and name not in LEFT_OUT
+            children = self._below(path, depth - 1, left) if deeper else ()
+            size, modified = (0 if is_folder else about.st_size), int(about.st_mtime * 1000)
+            told.append(FileEntry(_text(name), _text(path), is_folder, size, modified, children))
+        return tuple(told)
+
+    def _shown(self, entry: "os.DirEntry[str]") -> str | None:
+        """Where it leads, if that may be seen: a plain file, or a folder."""
+        try:
+            real = os.path.realpath(entry.path, strict=True)
+            return real if self._open(real) and (entry.is_dir() or entry.is_file()) else None
+        except OSError:
+            return None
+
+    def _file(self, path: str, named: str) -> bytes:
+        if "\0" in path:
+            raise BadRequest("A path has no NUL character.")
+        try:
+            real = os.path.realpath(path, strict=True)
+            # What git keeps is read through git, which leaves out what is closed.
+            if not self._open(real) or ".git" in real.split("/") or not stat.S_ISREG(os.stat(real).st_mode):
+                raise NotFound("file", named)
+            with open(real, "rb", opener=_opened) as opened:
+                about = os.fstat(opened.fileno())
+                # A folder on the way may have become a link since: what was opened must be what was judged.
+                again = os.path.realpath(real, strict=True)
+                if again != real or not os.path.samestat(about, os.stat(again)):
+                    raise NotFound("file", named)
+                if about.st_size > FILE:
+                    raise TooLarge("file", about.st_size, FILE)
+                return opened.read(FILE)
+        except OSError:
+            raise NotFound("file", named) from None
+
+    # --- git
+
+    async def _read_git(self, who: Identity, action: ReadGit) -> GitText | NotRepository:
+        folder = self._folder(who, action.folder)
+        found = await asyncio.to_thread(self._repository, folder)
+        if found is None:
+            return NotRepository()
+        if not await asyncio.to_thread(git.installed):
+            raise Unavailable("There is no git on this machine.")
+        git_dir, top = found
+        output = await git.look(git_dir, top, self._arguments(action, folder, top))
+        return GitText(output.data, output.code == 0, output.cut)
+
+    def _repository(self, folder: str) -> tuple[str, str] | None:
+        """Its folder `.git` and the top of its tree, both inside the roots."""
+        top = folder
+        while self._open(top):
+            marker = os.path.join(top, ".git")
+            if os.path.lexists(marker):
+                real = os.path.realpath(_git_dir(marker))
+                return (real, top) if self._open(real) and os.path.isdir(real) else None
+            top = os.path.dirname(top)
+        return None
+
+    def _arguments(self, action: ReadGit, folder: str, top: str) -> tuple[str, ...]:
+        match action.what:
+            case "status":
+                return (
+                    "status",
+                    "--porcelain=v2",
+                    "--branch",
+                    "-z",
+                    "--ignore-submodules=all",
+                    "--untracked-files=all",
+                    "--",
+                    *self._below_top(top, "."),
+                )
+            case "diff":
+                return ("diff", *_DIFF, "HEAD", "--", *self._below_top(top, self._inside(folder, top, action.name)))
+            case "log":
+                count = max(1, min(action.count, COMMITS))
+                return ("log", f"-{count}", "--no-show-signature", _LOG, "--shortstat", *_DIFF)
+            case "commit":
+                return (
+                    "show",
+                    "--no-show-signature",
+                    *_DIFF,
+                    "--format=",
+                    _commit(action.name),
+                    "--",
+                    *self._below_top(top, "."),
+                )
+            case "old":
+                return ("cat-file", "blob", f"HEAD:{self._inside(folder, top, action.name)}")
+            case "branches":
+                return ("for-each-ref", "--format=%(refname)%00%(HEAD)", "refs/heads", "refs/remotes")
+            case "upstream":
+                return ("rev-list", "--left-right", "--count", "HEAD...@{upstream}", "--")
+            case "remotes":
+                return ("remote",)
+
+    def _inside(self, folder: str, top: str, name: str) -> str:
+        """A file's name as git has it, from the top."""
+        path = os.path.normpath(os.path.join(folder, name))
+        if "\0" in name or not name or not inside(path, top) or not self._open(path):
+            raise NotFound("file", name)
+        return os.path.relpath(path, top)
+
+    def _below_top(self, top: str, name: str) -> tuple[str, ...]:
+        """Pathspecs: what has this name, `.` being everything, without closed files that the repository has in it."""
+        closed = [
+            f":(top,exclude,literal){os.path.relpath(folder, top)}" for folder in self._closed if inside(folder, top)
+        ]
+        begun = [
+            f":(top,exclude,glob){_WILD.sub(_ESCAPED, os.path.relpath(path, top))}*"
+            for path in self._beginnings
+            if inside(path, top)
+        ]
+        secret = [f":(top,exclude,glob)**/{word}{below}" for word in sorted(SECRET) for below in ("", "/**")]
+        return (":(top)" if name == "." else f":(top,literal){name}", *closed, *begun, *secret)
+
+
+def _opened(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
+
+
+def _commit(name: str) -> str:
+    if not _COMMIT.fullmatch(name):
+        raise BadRequest("A commit is named by its hash.")
+    return f"{name}^{{commit}}"
+
+
+def _git_dir(marker: str) -> str:
+    """A worktree's `.git` is a file that names the folder."""
+    if os.path.isdir(marker):
+        return marker
+    try:
+        with open(marker, encoding="utf-8", errors="replace") as opened:
+            words = opened.read(4096)
+    except OSError:
+        return ""
+    named = words.removeprefix("gitdir:").strip()
+    return os.path.join(os.path.dirname(marker), named) if words.startswith("gitdir:") else ""
+
+
+def _text(name: str) -> str:
+    return os.fsencode(name).decode(errors="replace")

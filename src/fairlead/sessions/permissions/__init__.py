@@ -1,0 +1,1 @@
+"""Permission requests of agents: the policy that decides, and the people who are asked."""

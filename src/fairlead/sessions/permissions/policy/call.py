@@ -1,0 +1,175 @@
+"""A tool call, where it is judged, and the facts that every judge needs, worked out once. Pure."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+from fairlead.model.policy import PermissionMode, Rule
+from fairlead.sessions.permissions.policy.paths import (
+    BadPath,
+    Entries,
+    Resolve,
+    in_processes,
+    inside_any,
+    readings,
+    spellings,
+    static_part,
+    tidy,
+)
+from fairlead.sessions.permissions.policy.tools import FETCH_TOOL, PATH_TOOLS, SEARCH_TOOLS, SHELL_TOOL, canonical
+from fairlead.sessions.permissions.shell.line import ShellAnalysis
+from fairlead.sessions.permissions.shell.parser import analyse
+from fairlead.sessions.permissions.shell.resolution import ResolvedLine, follow
+from fairlead.sessions.permissions.shell.rule_matching import path_words
+
+
+class ToolCall(msgspec.Struct, frozen=True):
+    """What an agent wants to do. `input` is as it came: it should be an object, and may be anything."""
+
+    name: str
+    input: Any
+
+
+class Fences(msgspec.Struct, frozen=True):
+    """What no tool may touch: the gateway's own folders and its ports. A fence, not a wall."""
+
+    folders: tuple[str, ...] = ()
+    port: int | None = None
+    hosts: frozenset[str] = frozenset()  # names of the gateway besides those of the loopback
+    doors: tuple[int, ...] = ()  # its further ports
+    attached: str = ""  # in one of the folders: files that people sent to agents, in a folder for each of them
+
+    @property
+    def ports(self) -> tuple[int, ...]:
+        return self.doors if self.port is None else (self.port, *self.doors)
+
+
+def _no_entries(folder: str) -> Sequence[str]:
+    return ()
+
+
+class PolicyContext(msgspec.Struct, frozen=True):
+    """Where a call is judged. `cwd`, `roots` and the fences' folders are absolute; `resolve` follows links, `entries`
+    lists a folder. `moved`: where the agent is now, if not in `cwd`: its relative paths may mean either."""
+
+    cwd: str
+    roots: tuple[str, ...]
+    mode: PermissionMode
+    rules: tuple[Rule, ...]
+    fences: Fences
+    resolve: Resolve
+    home: str | None = None
+    entries: Entries = _no_entries
+    moved: str = ""
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """Where relative paths of the agent may begin."""
+        return (self.cwd, self.moved) if self.moved else (self.cwd,)
+
+    def places(self, path: str) -> tuple[str, ...]:
+        """Every real place that a path of a tool call can mean here, as any CLI reads it. Raises BadPath."""
+        texts = spellings(path)
+        found = (readings(each, folder, self.home, self.resolve) for folder in self.folders for each in texts)
+        return tuple(dict.fromkeys(place for places in found for place in places))
+
+    def exactly(self, path: str) -> tuple[str, ...]:
+        """Where a path leads that is ours or a person's, and means what it says. Raises BadPath."""
+        return readings(path, self.cwd, self.home, self.resolve)
+
+    def inside(self, places: tuple[str, ...]) -> bool:
+        """Whether all of these places lie within the session's folders. What belongs to processes never does."""
+        folders = [place for folder in (*self.roots, self.cwd) for place in self.exactly(folder)]
+        return all(inside_any(place, folders) and not in_processes(place) for place in places)
+
+
+class CallFacts(msgspec.Struct, frozen=True):
+    """What is known about a call. `malformed` says why its input is not what the tool takes.
+
+    `paths` holds, for each path of a file tool, every place that it can mean; `written` the same as it was written.
+    For a shell line, `followed` holds what its words may become, `words` the places of every word that could name a
+    file, `targets` of the files that it writes by redirection.
+    """
+
+    tool: str
+    malformed: str | None = None
+    shell: ShellAnalysis | None = None
+    followed: ResolvedLine | None = None
+    written: tuple[str, ...] = ()
+    paths: tuple[tuple[str, ...], ...] = ()
+    words: tuple[tuple[str, ...], ...] = ()
+    targets: tuple[tuple[str, ...], ...] = ()
+    host: str | None = None
+    port: int | None = None
+
+
+def facts_of(call: ToolCall, context: PolicyContext) -> CallFacts:
+    """Work out the facts. Never raises: what cannot be worked out is `malformed`."""
+    tool = canonical(call.name)
+    if not isinstance(call.input, Mapping):
+        return CallFacts(tool, malformed="its input is not an object")
+    if tool == SHELL_TOOL:
+        command = call.input.get("command")
+        if not isinstance(command, str) or not command.strip():
+            return CallFacts(tool, malformed="it has no command")
+        return _shell_facts(tool, analyse(command), context)
+    if tool == FETCH_TOOL:
+        return _fetch_facts(tool, call.input.get("url"))
+    if tool in PATH_TOOLS:
+        return _path_facts(tool, call.input, context)
+    return CallFacts(tool)
+
+
+def _shell_facts(tool: str, line: ShellAnalysis, context: PolicyContext) -> CallFacts:
+    in_commands = {word for command in line.commands for word in command.words}
+    in_commands.update(redirection.target for redirection in line.redirections)
+    others = [word for word in path_words(line) if word not in in_commands]
+    followed = follow(line, others, context.folders, context.home, context.resolve, context.entries)
+    pairs = zip(line.redirections, followed.targets, strict=True)
+    return CallFacts(
+        tool,
+        shell=line,
+        followed=followed,
+        words=tuple(argument.places for argument in followed.arguments() if argument.places),
+        targets=tuple(argument.places for redirection, argument in pairs if redirection.writes and argument.places),
+    )
+
+
+def _fetch_facts(tool: str, url: Any) -> CallFacts:
+    try:
+        parts = urlsplit(url) if isinstance(url, str) else None
+        host = parts.hostname if parts else None
+        port = parts.port if parts else None
+    except ValueError:
+        host = port = parts = None
+    if parts is None or host is None or parts.scheme not in ("http", "https"):
+        return CallFacts(tool, malformed="it has no web address")
+    return CallFacts(tool, host=host.rstrip("."), port=port or (443 if parts.scheme == "https" else 80))
+
+
+def _path_facts(tool: str, given: Mapping[str, Any], context: PolicyContext) -> CallFacts:
+    paths: list[Any] = [given.get(PATH_TOOLS[tool])]
+    if paths == [None] and tool in SEARCH_TOOLS:
+        paths = ["."]
+    if tool == "Glob":
+        paths.append(given.get("pattern"))
+    if not all(isinstance(path, str) for path in paths):
+        return CallFacts(tool, malformed="it names no path")
+    folders = spellings(paths[0])
+    texts = list(folders)
+    if tool == "Glob":
+        # The pattern itself may climb out of the folder that it starts from.
+        for pattern in spellings(paths[1]):
+            texts += [static_part(pattern)] if pattern[:1] == "/" else [f"{folder}/{pattern}" for folder in folders]
+    try:
+        places = tuple(context.places(text) for text in dict.fromkeys(texts) if text)
+    except BadPath:
+        return CallFacts(tool, malformed="its path cannot be resolved")
+    if not places or not all(paths):
+        return CallFacts(tool, malformed="its path cannot be resolved")
+    written = dict.fromkeys(
+        tidy(f"{folder}/{text}" if text[0] != "/" else text) for folder in context.folders for text in texts if text
+    )
+    return CallFacts(tool, written=tuple(written), paths=places)

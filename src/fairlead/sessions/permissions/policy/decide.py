@@ -1,0 +1,117 @@
+"""The decision about one tool call. Pure, total, and ours: no mode and no rule of the CLI is trusted.
+
+Order: the fence, deny rules, ask rules, questions that only a person answers, the mode, allow rules, what is
+read-only, and else a person. Deny beats ask beats allow. What is not understood asks.
+"""
+
+from fairlead.model.policy import Behavior, PermissionMode, Rule, Verdict, format_rule
+from fairlead.sessions.permissions.policy.call import CallFacts, PolicyContext, ToolCall, facts_of
+from fairlead.sessions.permissions.policy.fence import (
+    ABOVE,
+    PROCESSES,
+    fenced,
+    reads_attached,
+    searches_above,
+    through_processes,
+)
+from fairlead.sessions.permissions.policy.rules import RuleMatch, allowing, edits_plainly, refuses
+from fairlead.sessions.permissions.policy.tools import (
+    COORDINATION_TOOLS,
+    EDIT_TOOLS,
+    FETCH_TOOL,
+    HARMLESS_TOOLS,
+    QUESTION_TOOLS,
+    READ_TOOLS,
+    SHELL_TOOL,
+)
+
+_WEB_TOOLS = frozenset({FETCH_TOOL, "WebSearch"})
+
+
+def decide(call: ToolCall, context: PolicyContext) -> Verdict:
+    """What happens with this call. Never raises, whatever the call's input is."""
+    facts = facts_of(call, context)
+    question = facts.tool in QUESTION_TOOLS
+    refused = None if question else fenced(call, facts, context)
+    if refused is not None:
+        return Verdict(Behavior.DENY, refused, None, "fence")
+    held = _refusing_rule(call, facts, context)
+    if held is not None and held.behavior is Behavior.DENY:
+        return held
+    if question:
+        return Verdict(Behavior.ASK, "only a person can answer this")
+    if held is not None:
+        return _asking(held, context)
+    if facts.malformed is not None:
+        return _asking(Verdict(Behavior.ASK, f"the call is malformed: {facts.malformed}"), context)
+    if searches_above(facts, context):
+        return _asking(Verdict(Behavior.ASK, ABOVE, None, "fence"), context)
+    if through_processes(facts):
+        return _asking(Verdict(Behavior.ASK, PROCESSES, None, "fence"), context)
+    return _by_mode(facts, context) or _by_allowance(call, facts, context)
+
+
+def _asking(verdict: Verdict, context: PolicyContext) -> Verdict:
+    """Asking, except in the mode in which nobody is asked."""
+    if context.mode is PermissionMode.DONT_ASK:
+        return Verdict(Behavior.DENY, f"mode dontAsk: {verdict.reason}", verdict.rule, "mode")
+    return verdict
+
+
+def _refusing_rule(call: ToolCall, facts: CallFacts, context: PolicyContext) -> Verdict | None:
+    """The verdict of the deny and ask rules: a deny that holds, else an ask that does, else one that may."""
+    found: dict[tuple[Behavior, RuleMatch], Rule] = {}
+    for rule in context.rules:
+        if rule.behavior is not Behavior.ALLOW:
+            found.setdefault((rule.behavior, refuses(rule, call, facts, context)), rule)
+    for behavior, word in ((Behavior.DENY, "denies"), (Behavior.ASK, "asks about")):
+        if (behavior, RuleMatch.YES) in found:
+            text = format_rule(found[behavior, RuleMatch.YES])
+            return Verdict(behavior, f"the rule {text} {word} it", text, "rule")
+    for behavior in (Behavior.DENY, Behavior.ASK):
+        if (behavior, RuleMatch.MAYBE) in found:
+            text = format_rule(found[behavior, RuleMatch.MAYBE])
+            return Verdict(Behavior.ASK, f"whether the rule {text} holds cannot be known before it runs", text, "rule")
+    return None
+
+
+def _by_mode(facts: CallFacts, context: PolicyContext) -> Verdict | None:
+    """What the mode alone decides; None leaves it to the allow rules."""
+    tool = facts.tool
+    match context.mode:
+        case PermissionMode.BYPASS_PERMISSIONS:
+            return _mode(Behavior.ALLOW, "mode bypassPermissions allows what no rule refuses")
+        case PermissionMode.PLAN:
+            if tool in EDIT_TOOLS or tool == SHELL_TOOL:
+                return _mode(Behavior.DENY, "mode plan is for reading only: propose the plan first")
+            if tool not in READ_TOOLS and tool not in HARMLESS_TOOLS and tool not in _WEB_TOOLS:
+                return _mode(Behavior.ASK, "mode plan is for reading only, and this may do more")
+        case PermissionMode.DELEGATE:
+            if tool not in COORDINATION_TOOLS:
+                return _mode(Behavior.DENY, "mode delegate leaves only coordination to this agent")
+        case PermissionMode.ACCEPT_EDITS:
+            if tool in EDIT_TOOLS and edits_plainly(facts, context):
+                return _mode(Behavior.ALLOW, "mode acceptEdits allows edits inside the session's folders")
+        case PermissionMode.DEFAULT | PermissionMode.AUTO | PermissionMode.DONT_ASK:
+            # `auto` lets the CLI's own classifier judge; here it gains nothing over `default`.
+            pass
+    return None
+
+
+def _mode(behavior: Behavior, reason: str) -> Verdict:
+    return Verdict(behavior, reason, None, "mode")
+
+
+def _by_allowance(call: ToolCall, facts: CallFacts, context: PolicyContext) -> Verdict:
+    allowed, missing = allowing(call, facts, context)
+    if allowed is not None:
+        return Verdict(Behavior.ALLOW, f"allowed by {allowed}", allowed, "rule")
+    if facts.tool in HARMLESS_TOOLS:
+        return Verdict(Behavior.ALLOW, "by itself it does nothing outside the agent")
+    if facts.tool in READ_TOOLS:
+        if all(context.inside(places) for places in facts.paths):
+            return Verdict(Behavior.ALLOW, "it only reads inside the session's folders")
+        if reads_attached(facts, context):
+            return Verdict(Behavior.ALLOW, "it only reads a file that somebody attached")
+        missing = "it reads outside the session's folders"
+    return _asking(Verdict(Behavior.ASK, missing), context)

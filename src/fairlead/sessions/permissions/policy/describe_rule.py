@@ -1,0 +1,79 @@
+"""What a rule would allow, in words for the person who is about to save it. Pure.
+
+The words follow `rules` and `shell_rules`: what they say here is what is matched there.
+"""
+
+from fairlead.model.policy import Rule
+from fairlead.sessions.permissions.policy.call import PolicyContext
+from fairlead.sessions.permissions.policy.paths import BadPath, absolute, tidy
+from fairlead.sessions.permissions.policy.tools import (
+    EDIT_TOOLS,
+    FETCH_TOOL,
+    NAMED_BY,
+    PATH_TOOLS,
+    READ_TOOLS,
+    SHELL_TOOL,
+    canonical,
+)
+from fairlead.sessions.permissions.shell.rule_matching import ANYTHING, shell_pattern
+
+
+def covers(rule: Rule, context: PolicyContext) -> str:
+    """Which calls an allow rule speaks for."""
+    tool = canonical(rule.tool)
+    if tool == SHELL_TOOL:
+        return _commands(rule.content)
+    if tool in PATH_TOOLS:
+        return f"{_doing(tool)} {_places(rule.content, context)}"
+    if rule.content is None:
+        return _every(tool)
+    if tool == FETCH_TOOL and rule.content.startswith("domain:"):
+        domain = rule.content.removeprefix("domain:")
+        below = domain.startswith("*.")
+        return f"Fetching any page of {'names below ' + domain[2:] if below else domain}"
+    if tool in NAMED_BY:
+        return f"Every call of {tool} that is for {rule.content}"
+    return f"Nothing: what {rule.content} means to {tool} is not known here"
+
+
+def _commands(content: str | None) -> str:
+    if content is None or content == ANYTHING:
+        return "Every shell command, whatever it does"
+    pattern = shell_pattern(content)
+    if pattern.prefix:
+        return f"Every command that begins with the words “{content.removesuffix(':*')}”, whatever follows them"
+    if any(word.open_end for word in pattern.words):
+        return f"Every command of the form “{content}”, where * is the rest of a word"
+    return f"The command “{content}”, exactly as it is"
+
+
+def _doing(tool: str) -> str:
+    if tool == "Edit":
+        return "Changing, by any editing tool,"
+    if tool == "Read":
+        return "Reading, by any reading tool,"
+    if tool in EDIT_TOOLS:
+        return f"Changing by {tool}"
+    return f"Reading by {tool}" if tool in READ_TOOLS else tool
+
+
+def _places(content: str | None, context: PolicyContext) -> str:
+    if content is None:
+        return "every file anywhere"
+    try:
+        path = tidy(absolute(content, context.cwd, context.home))
+    except BadPath:
+        return "nothing: this path leads nowhere"
+    if path.endswith("/**"):
+        return f"everything below {path.removesuffix('/**')}"
+    return f"every file that matches {path}" if "*" in path or "?" in path else path
+
+
+def _every(tool: str) -> str:
+    if tool.startswith("mcp__"):
+        server = tool.removesuffix("__*")
+        name = server.removeprefix("mcp__")
+        if "__" not in name:
+            return f"Every tool of the MCP server {name}"
+        return f"Every call of {name.partition('__')[2]}, a tool of the MCP server {name.partition('__')[0]}"
+    return f"Every call of {tool}, whatever it is given"

@@ -1,0 +1,115 @@
+"""What a call would do, laid out for the person who is asked: its commands, the files it changes, the rules that would
+allow it. Pure: a file's present text is handed in.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from fairlead.model.errors import FairleadError
+from fairlead.model.policy import BadRule, Behavior, Rule, format_rule
+from fairlead.model.queries import CommandPart, FileChange, RuleScope
+from fairlead.sessions.permissions.policy.call import CallFacts, PolicyContext, ToolCall, facts_of
+from fairlead.sessions.permissions.policy.describe_rule import covers
+from fairlead.sessions.permissions.policy.remember import check_rule
+from fairlead.sessions.permissions.policy.rules import allowing
+from fairlead.sessions.permissions.policy.suggest import suggest
+from fairlead.sessions.permissions.policy.tools import EDIT_TOOLS
+
+
+class Layout(msgspec.Struct, frozen=True, kw_only=True):
+    """`edited`: the file that would change, as it is written, and where it really is, if in the session's folders."""
+
+    commands: tuple[CommandPart, ...] = ()
+    writes: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
+    host: str = ""
+    edited: tuple[str, str | None] | None = None
+
+
+def lay_out(call: ToolCall, context: PolicyContext) -> Layout:
+    facts = facts_of(call, context)
+    if facts.malformed is not None:
+        return Layout(doubts=(facts.malformed,))
+    if facts.shell is not None:
+        line = facts.shell
+        return Layout(
+            commands=tuple(CommandPart(text=one.raw, hidden=one.within is not None) for one in line.commands),
+            writes=tuple(one.target.raw for one in line.redirections if one.writes),
+            doubts=tuple(dict.fromkeys(problem.text for problem in line.problems)),
+        )
+    if facts.tool in EDIT_TOOLS:
+        places = facts.paths[0]
+        return Layout(edited=(facts.written[0], places[0] if len(places) == 1 and context.inside(places) else None))
+    return Layout(host=facts.host or "")
+
+
+def change(tool: str, given: Mapping[str, Any], path: str, text: str | None, *, outside: bool) -> FileChange:
+    """`text` is what the file holds now, empty where there is none yet; None: it is not known here."""
+    if tool == "Write":
+        after = _text(given.get("content"))
+        return FileChange(
+            path=path, before=text or "", after=after, whole=text is not None, new=text == "", outside=outside
+        )
+    edits = _edits(tool, given)
+    after_whole = None if text is None else _applied(text, edits)
+    if text is not None and after_whole is not None:
+        return FileChange(path=path, before=text, after=after_whole, whole=True, outside=outside)
+    return FileChange(
+        path=path,
+        before="\n".join(old for old, _, _ in edits),
+        after="\n".join(new for _, new, _ in edits),
+        outside=outside,
+    )
+
+
+def _edits(tool: str, given: Mapping[str, Any]) -> list[tuple[str, str, bool]]:
+    if tool == "NotebookEdit":
+        return [("", _text(given.get("new_source")), False)]
+    several = given.get("edits") if tool == "MultiEdit" else [given]
+    return [
+        (_text(one.get("old_string")), _text(one.get("new_string")), one.get("replace_all") is True)
+        for one in (several if isinstance(several, list) else [])
+        if isinstance(one, Mapping)
+    ]
+
+
+def _applied(text: str, edits: Sequence[tuple[str, str, bool]]) -> str | None:
+    """None where an edit does not fit: the tool would fail, and what it was given is shown instead."""
+    for old, new, everywhere in edits:
+        if not old:
+            if text:
+                return None
+            text = new
+        elif old not in text:
+            return None
+        else:
+            text = text.replace(old, new) if everywhere else text.replace(old, new, 1)
+    return text
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def suggested(call: ToolCall, context: PolicyContext) -> tuple[RuleScope, ...]:
+    """Together they are enough: `suggest` has tried."""
+    rules = suggest(call, context)
+    return tuple(RuleScope(rule=format_rule(rule), covers=covers(rule, context), enough=True) for rule in rules)
+
+
+def considered(text: str, call: ToolCall, context: PolicyContext, *, admin: bool) -> RuleScope:
+    """A rule that a person wrote: what it would cover, whether it may be saved, whether it is enough for this call."""
+    try:
+        rule = check_rule(text, Behavior.ALLOW, context, admin=admin)
+    except FairleadError as error:
+        problem = str(error.data["problem"]) if isinstance(error, BadRule) else error.message
+        return RuleScope(rule=text[:500], covers="", problem=problem)
+    return RuleScope(rule=format_rule(rule), covers=covers(rule, context), enough=_enough(rule, call, context))
+
+
+def _enough(rule: Rule, call: ToolCall, context: PolicyContext) -> bool:
+    facts: CallFacts = facts_of(call, context)
+    trial = msgspec.structs.replace(context, rules=(*context.rules, rule))
+    return facts.malformed is None and allowing(call, facts, trial)[0] is not None

@@ -1,0 +1,242 @@
+"""The built-in fence: tools may not touch the gateway's data folder or talk to its port, whatever rules and modes say.
+
+A fence, not a wall: an agent that may run free commands has its user's powers. It stops what is written plainly.
+"""
+
+import ipaddress
+import posixpath
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping
+from string import ascii_letters, digits
+from typing import Any
+from urllib.parse import unquote
+
+from fairlead.sessions.permissions.policy.call import CallFacts, Fences, PolicyContext, ToolCall
+from fairlead.sessions.permissions.policy.paths import (
+    BadPath,
+    absolute,
+    in_processes,
+    inside,
+    inside_any,
+    pattern_covers,
+    tidy,
+)
+from fairlead.sessions.permissions.policy.tools import FETCH_TOOL, PROSE, READ_TOOL, SEARCH_TOOLS
+from fairlead.sessions.permissions.shell.line import ShellAnalysis, Word
+from fairlead.sessions.permissions.shell.resolution import ResolvedLine
+from fairlead.sessions.permissions.shell.rule_matching import path_words
+
+_MAX_STRINGS = 1000
+_MAX_DEPTH = 8
+_MAX_HOST = 300  # a host name has at most 253 characters
+_HOST_CHARACTERS = ascii_letters + digits + "_.-"
+_COMMON_PORTS = (80, 443)
+
+FOLDER = "the gateway's own folder is closed to tools"
+PORT = "the gateway's own port is closed to tools"
+ABOVE = "the search would go through the gateway's own folder"
+PROCESSES = "what belongs to running processes is not the session's own"
+
+
+def fenced(call: ToolCall, facts: CallFacts, context: PolicyContext) -> str | None:
+    """Why this call is refused by the fence; None when it is not."""
+    fences = context.fences
+    if facts.shell is not None:
+        return None if facts.followed is None else _shell_fenced(facts.shell, facts.followed, context)
+    if facts.tool == FETCH_TOOL and facts.host is not None and facts.port in fences.ports:
+        return PORT if facts.port not in _COMMON_PORTS or is_gateway_host(facts.host, fences) else None
+    if reads_attached(facts, context):
+        return None
+    folders = closed_folders(context)
+    if any(inside_any(place, folders) for places in facts.paths for place in places):
+        return FOLDER
+    if isinstance(call.input, Mapping):
+        for text in _strings(call.input):
+            if _names_folder(text, context, folders):
+                return FOLDER
+            if "://" in text[:_MAX_HOST] and _names_port(text.split(maxsplit=1)[0], fences):
+                return PORT
+    return None
+
+
+def reads_attached(facts: CallFacts, context: PolicyContext) -> bool:
+    """Whether it reads a file that somebody sent along with a message. Their names cannot be guessed, and no tool may
+    list them: who knows one was told it."""
+    folder = context.fences.attached
+    if facts.tool != READ_TOOL or not folder or not facts.paths:
+        return False
+    return all(posixpath.dirname(posixpath.dirname(place)) == folder for places in facts.paths for place in places)
+
+
+def searches_above(facts: CallFacts, context: PolicyContext) -> bool:
+    """Whether a search begins above the closed folder and so would look into it."""
+    if facts.tool not in SEARCH_TOOLS:
+        return False
+    folders = closed_folders(context)
+    return any(inside(folder, place) for folder in folders for places in facts.paths for place in places)
+
+
+def through_processes(facts: CallFacts) -> bool:
+    """Whether a path of a file tool goes through /proc: what it is depends on which process opens it."""
+    return any(in_processes(place) for places in facts.paths for place in places)
+
+
+def is_gateway_host(host: str, fences: Fences) -> bool:
+    """Whether a host name or address, in any spelling, means this machine."""
+    name = host.strip("[]").rstrip(".").lower()
+    if (
+        name in ("", "localhost", "ip6-localhost", "ip6-loopback")
+        or name.endswith(".localhost")
+        or name in fences.hosts
+    ):
+        return True
+    address = _address(name)
+    return address is not None and (address.is_loopback or address.is_unspecified)
+
+
+def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """An address as the C library reads it: 127.1, 0x7f000001 and 2130706433 are all 127.0.0.1."""
+    try:
+        if ":" in name:
+            six = ipaddress.IPv6Address(name.partition("%")[0])
+            return six.ipv4_mapped or six
+        numbers = [
+            int(part, 16 if part.startswith("0x") else 8 if part.startswith("0") else 10) for part in name.split(".")
+        ]
+        if len(numbers) > 4 or any(number > 255 for number in numbers[:-1]):
+            return None
+        value = numbers[-1]
+        for place, number in enumerate(numbers[:-1]):
+            value += number << (24 - 8 * place)
+        return ipaddress.IPv4Address(value)
+    except ValueError:
+        return None
+
+
+def closed_folders(context: PolicyContext) -> tuple[str, ...]:
+    """The closed folders as written and as they really are."""
+    folders: list[str] = []
+    for folder in context.fences.folders:
+        folders.append(tidy(folder))
+        try:
+            folders.extend(context.exactly(folder))
+        except BadPath:
+            continue
+    return tuple(dict.fromkeys(folders))
+
+
+def _names_folder(text: str, context: PolicyContext, folders: tuple[str, ...]) -> bool:
+    """Whether a text of a tool's input is a path into a closed folder, or the address of one."""
+    path = text.strip()
+    if path.lower().startswith("file:"):
+        path = unquote(path[5:]).removeprefix("//localhost").removeprefix("//")
+    if not path or ("/" not in path and not path.startswith("~")) or "\n" in path:
+        return False
+    try:
+        return any(inside_any(place, folders) for each in {text, path} for place in context.places(each))
+    except BadPath:
+        return False
+
+
+def _strings(value: Any, depth: int = 0) -> Iterator[str]:
+    """The strings of an input that are not prose, at most so many and so deep."""
+    stack: list[tuple[Any, int]] = [(value, depth)]
+    count = 0
+    while stack and count < _MAX_STRINGS:
+        item, level = stack.pop()
+        if isinstance(item, str):
+            count += 1
+            yield item
+        elif level < _MAX_DEPTH and isinstance(item, Mapping):
+            stack.extend((each, level + 1) for key, each in item.items() if key not in PROSE)
+        elif level < _MAX_DEPTH and isinstance(item, list | tuple):
+            stack.extend((each, level + 1) for each in item[:_MAX_STRINGS])
+
+
+def _shell_fenced(analysis: ShellAnalysis, followed: ResolvedLine, context: PolicyContext) -> str | None:
+    words = list(dict.fromkeys(path_words(analysis)))
+    values = [value for argument in followed.arguments() for value in argument.values or ()]
+    plain = "\n".join((analysis.raw, *(word.lead for word in words), *values))
+    if _names_port(plain, context.fences) or _dials_port(followed, plain, context.fences):
+        return PORT
+    folders = closed_folders(context)
+    if any(_mentions(plain, spelling) for folder in folders for spelling in _spellings(folder, context.home)):
+        return FOLDER
+    if any(inside_any(place, folders) for argument in followed.arguments() for place in argument.places):
+        return FOLDER
+    if any(inside_any(folder, folders) for folder in followed.folders):
+        return FOLDER
+    return FOLDER if any(_globs_into(word, context, folders) for word in words if word.value is None) else None
+
+
+def _spellings(folder: str, home: str | None) -> list[str]:
+    if home is None or not inside(folder, home) or folder == home:
+        return [folder]
+    rest = folder[len(home.rstrip("/")) :]
+    return [folder, "~" + rest, "$HOME" + rest, "${HOME}" + rest, '"$HOME"' + rest]
+
+
+def _mentions(text: str, folder: str) -> bool:
+    return folder != "/" and re.search(re.escape(folder) + r"(?![\w.-])", text) is not None
+
+
+def _globs_into(word: Word, context: PolicyContext, folders: tuple[str, ...]) -> bool:
+    """Whether a glob matches a closed folder, or something in it."""
+    try:
+        parts = tidy(absolute(word.raw, context.cwd, context.home)).split("/")
+    except BadPath:
+        return False
+    return any(pattern_covers("/".join(parts[: folder.count("/") + 1]), folder, below=False) for folder in folders)
+
+
+def _names_port(text: str, fences: Fences) -> bool:
+    """Whether an address with a port of the gateway stands in a text."""
+    plain = unicodedata.normalize("NFKC", text)
+    return any(_names(plain, port, fences) for port in fences.ports)
+
+
+# A port as programs write it: a number, or numbers, ranges and choices of them (`[7430-7440]`, `{80,443}`).
+_PORT_TEXT = re.compile(r":([\[{(]?\d[\d,.\-\[\]{}]*)")
+_NUMBERS = re.compile(r"(?<![\w.])0*(\d+)(?:(?:-|\.\.|:)0*(\d+))?(?!\w)")
+
+
+def names_number(text: str, ports: Iterable[int]) -> bool:
+    """Whether one of these numbers stands in a text, by itself or within a range."""
+    for found in _NUMBERS.finditer(text):
+        low, high = int(found[1][:9]), int((found[2] or found[1])[:9])
+        if any(low <= port <= high or port in (low, high) for port in ports):
+            return True
+    return False
+
+
+def _names(text: str, port: int, fences: Fences) -> bool:
+    for found in _PORT_TEXT.finditer(text):
+        if not names_number(found[1], (port,)):
+            continue
+        left = text[max(0, found.start() - _MAX_HOST) : found.start()]
+        host = left[left.rfind("[") :] if left.endswith("]") else left[len(left.rstrip(_HOST_CHARACTERS)) :]
+        before = left[: len(left) - len(host)]
+        scheme = before.endswith("://")
+        # Without a host it is an address only at the start of a word: `"port":80` is none.
+        if not host and not scheme and before and not before[-1].isspace():
+            continue
+        if (scheme and port not in _COMMON_PORTS) or is_gateway_host(host, fences):
+            return True
+    return False
+
+
+def _dials_port(followed: ResolvedLine, text: str, fences: Fences) -> bool:
+    """`nc localhost PORT`, `/dev/tcp/localhost/PORT`: host and port as words of their own."""
+    return any(_dials(followed, text, port, fences) for port in fences.ports)
+
+
+def _dials(followed: ResolvedLine, text: str, port: int, fences: Fences) -> bool:
+    if re.search(rf"/dev/(?:tcp|udp)/[^/\s]*/0*{port}(?![0-9])", text):
+        return True
+    for arguments in followed.commands:
+        found = [unicodedata.normalize("NFKC", value) for each in arguments[1:] for value in each.values or () if value]
+        named = [value for value in found if re.fullmatch(r"[\d\-:.,]+", value) and names_number(value, (port,))]
+        if named and any(value not in named and is_gateway_host(value, fences) for value in found):
+            return True
+    return False

@@ -1,0 +1,55 @@
+"""Files by which programs are made to run things later: start-up files, hooks, keys, settings of tools. Tables only.
+
+They are not written without a question, inside the session's folders too, unless a rule names them.
+"""
+
+from fairlead.sessions.permissions.policy.tools import names
+
+# A name anywhere in a path.
+_NAMES = names(
+    ".git .hg .svn .claude .mcp.json .claude.json "
+    ".bashrc .bash_profile .bash_login .bash_logout .bash_aliases .bash_history .profile .zshrc .zshenv "
+    ".zprofile .zlogin "
+    ".zlogout .zsh_plugins .kshrc .cshrc .tcshrc .login .logout .inputrc .oh-my-zsh .antigenrc .xonshrc "
+    ".ssh .gnupg .gitconfig .git-credentials .gitmodules .hgrc .netrc .pgpass .aws .azure .gcloud .kube .docker "
+    ".husky .githooks .envrc .direnvrc .pre-commit-config.yaml lefthook.yml .lefthook.yml .overcommit.yml "
+    ".npmrc .yarnrc .yarnrc.yml .pnpmfile.cjs .pypirc .pip .condarc .gemrc .bundle .sbtopts .mavenrc .bazelrc "
+    ".curlrc "
+    ".wgetrc .vscode .idea .devcontainer .vimrc .gvimrc .vim .nvimrc .exrc .emacs .emacs.d .spacemacs .nanorc "
+    ".tmux.conf "
+    ".screenrc .xinitrc .xprofile .xsession .xsessionrc .xresources .pam_environment .gdbinit .lldbinit "
+    ".irbrc .pryrc .rprofile .pythonrc .pdbrc .psqlrc .sqliterc .mailcap .forward .procmailrc .crontab crontab "
+    "crontabs .asdfrc .tool-versions mise.toml .mise.toml .terraformrc .ackrc .lesskey .less .lessfilter "
+    ".rhosts .shosts "
+    ".k5login .vnc .mozilla .thunderbird"
+)
+# A name behind another one.
+_PAIRS = {
+    ".config": names(
+        "fairlead systemd autostart fish git nvim vim environment.d plasma-workspace gh hub pip npm yarn "
+        "nushell kitty "
+        "alacritty wezterm tmux direnv mise zsh sway i3 hypr powershell containers helm code cursor zed ranger mpv lf"
+    ),
+    ".local": names("bin"),
+    ".local/share": names("applications systemd dbus-1 nautilus kservices5 zsh bash-completion fairlead"),
+    ".cargo": names("config config.toml env bin credentials credentials.toml"),
+    ".gradle": names("init.gradle init.d gradle.properties"),
+    ".m2": names("settings.xml"),
+    ".ipython": names("profile_default"),
+    ".jupyter": names("jupyter_notebook_config.py"),
+    ".github": names("workflows actions"),
+    ".circleci": names("config.yml"),
+}
+
+
+def is_protected(place: str) -> bool:
+    """Whether a place is, or lies in, something that makes programs run things. Letters' case does not matter."""
+    parts = [part for part in place.casefold().split("/") if part]
+    for at, part in enumerate(parts):
+        if part in _NAMES:
+            return True
+        if at and part in _PAIRS.get(parts[at - 1], ()):
+            return True
+        if at > 1 and part in _PAIRS.get(f"{parts[at - 2]}/{parts[at - 1]}", ()):
+            return True
+    return False

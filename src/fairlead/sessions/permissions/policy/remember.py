@@ -1,0 +1,188 @@
+"""What an "always allow" remembers: our own rules, for this session only, never the CLI's settings.
+
+Updates come from the wire (a client's answer, or the CLI's own suggestions handed back by one), so each is checked:
+the destination is always the session, modes obey the mode policy, directories and path rules stay inside the
+roots, and an allow that would open everything needs an admin. What is refused is told, the rest is kept.
+"""
+
+from typing import Any, Literal
+
+import msgspec
+
+from fairlead.model.errors import BadRequest, FairleadError, OutsideRoots
+from fairlead.model.policy import BadRule, Behavior, PermissionMode, Rule, format_rule, parse_rule
+from fairlead.sessions.permissions.policy.call import PolicyContext
+from fairlead.sessions.permissions.policy.modes import ModePolicy
+from fairlead.sessions.permissions.policy.paths import BadPath, absolute, static_part
+from fairlead.sessions.permissions.policy.tools import PATH_TOOLS, SHELL_TOOL, canonical
+from fairlead.sessions.permissions.shell.rule_matching import ANYTHING, problem_with
+
+_MAX_UPDATES = 64  # the CLI suggests one or two; a person adds few
+HERE = "./**"
+"""Everything in the session's folder, but for what a rule must name (protected.py)."""
+
+
+class BadUpdate(BadRequest):
+    """A permission update that is not one."""
+
+    code = "bad_update"
+
+
+class RememberedRules(msgspec.Struct, frozen=True):
+    """What a session remembers: its own rules, the directories added to it, and its mode."""
+
+    rules: tuple[Rule, ...] = ()
+    directories: tuple[str, ...] = ()
+    mode: PermissionMode = PermissionMode.DEFAULT
+
+
+class RememberResult(msgspec.Struct, frozen=True):
+    """The memory after some updates, and an error for each part that was refused."""
+
+    memory: RememberedRules
+    refused: tuple[FairleadError, ...] = ()
+
+
+class _WireRule(msgspec.Struct, frozen=True):
+    """A rule as an update carries it."""
+
+    toolName: str
+    ruleContent: str | None = None
+
+    @property
+    def text(self) -> str:
+        return self.toolName if self.ruleContent is None else f"{self.toolName}({self.ruleContent})"
+
+
+class _Update(msgspec.Struct, frozen=True):
+    """A PermissionUpdate of the wire. Its destination is not even read: it is always the session."""
+
+    type: Literal["addRules", "replaceRules", "removeRules", "setMode", "addDirectories", "removeDirectories"]
+    rules: tuple[_WireRule, ...] = ()
+    behavior: Behavior = Behavior.ALLOW
+    directories: tuple[str, ...] = ()
+    mode: str = ""
+
+
+def remember(
+    updates: Any, memory: RememberedRules, context: PolicyContext, modes: ModePolicy, *, admin: bool = False
+) -> RememberResult:
+    """Apply permission updates from the wire to what the session remembers. Never raises."""
+    if not isinstance(updates, list | tuple) or len(updates) > _MAX_UPDATES:
+        problem = f"Permission updates must be a list of at most {_MAX_UPDATES}."
+        return RememberResult(memory, (BadUpdate(problem),))
+    refused: list[FairleadError] = []
+    for raw in updates:
+        try:
+            update = msgspec.convert(raw, _Update)
+        except msgspec.ValidationError as error:
+            refused.append(BadUpdate(f"This is not a permission update: {error}."))
+            continue
+        memory = _apply(update, memory, context, modes, admin, refused)
+    return RememberResult(memory, tuple(refused))
+
+
+def _apply(
+    update: _Update,
+    memory: RememberedRules,
+    context: PolicyContext,
+    modes: ModePolicy,
+    admin: bool,
+    refused: list[FairleadError],
+) -> RememberedRules:
+    rules = memory.rules
+    match update.type:
+        case "setMode":
+            try:
+                return msgspec.structs.replace(memory, mode=modes.check(update.mode))
+            except FairleadError as error:
+                refused.append(error)
+                return memory
+        case "addDirectories":
+            added = _directories(update.directories, context, refused)
+            return msgspec.structs.replace(memory, directories=tuple(dict.fromkeys((*memory.directories, *added))))
+        case "removeDirectories":
+            gone = {*update.directories, *_directories(update.directories, context, [])}
+            return msgspec.structs.replace(memory, directories=tuple(d for d in memory.directories if d not in gone))
+        case "removeRules":
+            texts = {_rule_text(wire) for wire in update.rules}
+            kept = (r for r in rules if r.behavior is not update.behavior or format_rule(r) not in texts)
+            return msgspec.structs.replace(memory, rules=tuple(kept))
+        case "replaceRules":
+            rules = tuple(rule for rule in rules if rule.behavior is not update.behavior)
+        case "addRules":
+            pass
+    new = _rules(update, context, admin, refused)
+    return msgspec.structs.replace(memory, rules=tuple(dict.fromkeys((*rules, *new))))
+
+
+def _rules(update: _Update, context: PolicyContext, admin: bool, refused: list[FairleadError]) -> list[Rule]:
+    out: list[Rule] = []
+    for wire in update.rules:
+        try:
+            out.append(check_rule(_rule_text(wire), update.behavior, context, admin=admin))
+        except FairleadError as error:
+            refused.append(error)
+    return out
+
+
+def _rule_text(wire: _WireRule) -> str:
+    """Our notation of a rule of the wire: the CLI writes absolute paths with two slashes, we with one."""
+    if canonical(wire.toolName) in PATH_TOOLS and (wire.ruleContent or "").startswith("//"):
+        return f"{wire.toolName}({(wire.ruleContent or '')[1:]})"
+    return wire.text
+
+
+def check_rule(text: str, behavior: Behavior, context: PolicyContext, *, admin: bool = False) -> Rule:
+    """The rule of that text, if a session may remember it. Raises BadRule or OutsideRoots, which say why not."""
+    rule = parse_rule(text, behavior)
+    tool = canonical(rule.tool)
+    if tool == SHELL_TOOL and rule.content is not None:
+        problem = problem_with(rule.content)
+        if problem is not None:
+            raise BadRule(text, problem)
+    if behavior is not Behavior.ALLOW or admin:
+        return rule
+    if tool == SHELL_TOOL and rule.content in (None, ANYTHING):
+        raise BadRule(text, "would allow every command: name one, or let an admin set it")
+    if tool in PATH_TOOLS:
+        _check_path_rule(text, rule, context)
+    return rule
+
+
+def check_or_narrow(text: str, behavior: Behavior, context: PolicyContext, *, admin: bool = False) -> Rule:
+    """As `check_rule`, for clients that know only the names of tools: `Write` means the session's folder."""
+    try:
+        return check_rule(text, behavior, context, admin=admin)
+    except BadRule as error:
+        if "instead" not in error.data:
+            raise
+        return check_rule(error.data["instead"], behavior, context, admin=admin)
+
+
+def _check_path_rule(text: str, rule: Rule, context: PolicyContext) -> None:
+    if rule.content is None:
+        instead = f"{rule.tool}({HERE})"
+        raise BadRule(text, f"would allow paths everywhere: name a folder ({instead}), or let an admin set it", instead)
+    try:
+        start = static_part(absolute(rule.content, context.cwd, context.home))
+        within = context.inside(context.exactly(start))
+    except BadPath:
+        raise BadRule(text, "has a path that cannot be resolved") from None
+    if not within:
+        raise OutsideRoots(start, context.roots)
+
+
+def _directories(given: tuple[str, ...], context: PolicyContext, refused: list[FairleadError]) -> list[str]:
+    """The real places of directories that lie inside the roots."""
+    out: list[str] = []
+    for directory in given:
+        try:
+            places = context.exactly(directory)
+        except BadPath:
+            places = ()
+        if places and context.inside(places):
+            out.extend(places)
+        else:
+            refused.append(OutsideRoots(directory[:200], context.roots))
+    return out

@@ -1,0 +1,68 @@
+"""What an "always allow" button would remember for a call: the narrowest rules that are still of use. Pure.
+
+A suggestion is checked before it is made: the rules together do allow this very call, and a session may have them.
+"""
+
+import msgspec
+
+from fairlead.model.errors import FairleadError
+from fairlead.model.policy import Behavior, Rule, format_rule
+from fairlead.sessions.permissions.policy.call import CallFacts, PolicyContext, ToolCall, facts_of
+from fairlead.sessions.permissions.policy.remember import check_rule
+from fairlead.sessions.permissions.policy.rules import allowing
+from fairlead.sessions.permissions.policy.tools import FETCH_TOOL, NAMED_BY, PATH_TOOLS, QUESTION_TOOLS, SEARCH_TOOLS
+from fairlead.sessions.permissions.shell.line import ShellAnalysis, SimpleCommand
+from fairlead.sessions.permissions.shell.program_options import known
+
+
+def suggest(call: ToolCall, context: PolicyContext) -> list[Rule]:
+    """The rules that "always allow" would add for this call; [] when it should be asked every time."""
+    facts = facts_of(call, context)
+    if facts.malformed is not None or facts.tool in QUESTION_TOOLS:
+        return []
+    choices = _shell_choices(facts.shell) if facts.shell is not None else _other_choices(call, facts)
+    for contents in choices:
+        rules = _usable([Rule(Behavior.ALLOW, call.name, content) for content in contents], call, facts, context)
+        if rules:
+            return rules
+    return []
+
+
+def _usable(rules: list[Rule], call: ToolCall, facts: CallFacts, context: PolicyContext) -> list[Rule]:
+    try:
+        for rule in rules:
+            if check_rule(format_rule(rule), Behavior.ALLOW, context) != rule:
+                return []
+    except FairleadError:
+        return []
+    trial = msgspec.structs.replace(context, rules=tuple(rules))
+    return rules if allowing(call, facts, trial)[0] is not None else []
+
+
+def _shell_choices(analysis: ShellAnalysis) -> list[list[str | None]]:
+    """First one rule for each command of the line, then one for exactly this line."""
+    choices: list[list[str | None]] = []
+    outer = [command for command in analysis.commands if command.within is None]
+    if outer and analysis.knowable:
+        choices.append(list(dict.fromkeys(_command_content(command) for command in outer)))
+    choices.append([analysis.raw.strip()])
+    return choices
+
+
+def _command_content(command: SimpleCommand) -> str:
+    """All calls of a program whose safe options are known, else exactly this one."""
+    listed = known([word.value for word in command.words])
+    return f"{listed}:*" if listed is not None else command.raw
+
+
+def _other_choices(call: ToolCall, facts: CallFacts) -> list[list[str | None]]:
+    if facts.tool in PATH_TOOLS:
+        path = facts.paths[0][0]
+        folder = path if facts.tool in SEARCH_TOOLS else path.rpartition("/")[0]
+        # A wildcard in a real name would make the rule wider than the folder.
+        return [] if "*" in folder or "?" in folder else [[f"{folder}/**"]]
+    if facts.tool == FETCH_TOOL:
+        return [[f"domain:{facts.host}"]]
+    if facts.tool in NAMED_BY and isinstance(call.input.get(NAMED_BY[facts.tool]), str):
+        return [[call.input[NAMED_BY[facts.tool]]]]
+    return [[None]]

@@ -1,0 +1,43 @@
+"""The report on a pending request: what would run, which files would change and how, what a rule would cover."""
+
+import asyncio
+from typing import Final
+
+import msgspec
+
+from fairlead.model import queries as q
+from fairlead.sessions.permissions.policy import ToolCall
+from fairlead.sessions.permissions.policy.explain import change, considered, lay_out, suggested
+from fairlead.sessions.permissions.policy.tools import canonical
+from fairlead.sessions.session import Session
+from fairlead.sessions.state import PendingRequest
+from fairlead.system.text_file import read_text
+
+LARGEST: Final = 256 << 10
+"""Bytes of a file that is shown whole, before and after: a person reads it, on a phone too."""
+
+
+async def explain(session: Session, pending: PendingRequest, query: q.ExplainPermission) -> q.PermissionReport:
+    state, context = session.core.state, session.asking.context()
+    call = ToolCall(pending.tool, pending.input)
+    layout = lay_out(call, context)
+    files: tuple[q.FileChange, ...] = ()
+    if layout.edited is not None:
+        path, place = layout.edited
+        # Only what the session may look at itself is read for whoever watches it.
+        text = None if place is None else await asyncio.to_thread(read_text, place, LARGEST)
+        files = (change(canonical(pending.tool), pending.input, path, text, outside=place is None),)
+    return q.PermissionReport(
+        session=session.core.session,
+        seq=pending.seq,
+        event=msgspec.Raw(pending.event),
+        title=state.summary().title,
+        cwd=state.cwd,
+        commands=layout.commands,
+        writes=layout.writes,
+        doubts=layout.doubts,
+        host=layout.host,
+        files=files,
+        suggested=suggested(call, context),
+        rule=considered(query.rule, call, context, admin=query.admin) if query.rule else None,
+    )

@@ -1,0 +1,211 @@
+"""Permissions as they happen: the policy's word before a tool runs, and the request that is left to a person.
+
+asked -> decided (by whom, how) | cancelled (why) -> delivered. Decided once: under the session's lock, in the log,
+and only then told to the agent.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from fairlead.model import events as ev
+from fairlead.model.agents import Agent, PermissionRequest, ToolCheck
+from fairlead.model.commands import AnswerPermission, Reply
+from fairlead.model.errors import AgentNotRunning, FairleadError
+from fairlead.model.ids import CallId, RequestId, event_id
+from fairlead.model.policy import BadRule, Behavior, Verdict, format_rule, parse_mode, parse_rule
+from fairlead.sessions import decide
+from fairlead.sessions.commit import SessionCore
+from fairlead.sessions.permissions.policy import ModePolicy, PolicyContext, ToolCall
+from fairlead.sessions.permissions.policy import decide as judge
+from fairlead.sessions.permissions.policy.remember import RememberedRules, check_or_narrow, remember
+from fairlead.sessions.permissions.policy.suggest import suggest
+
+MOST_BROUGHT = 100
+"""Rules of one kind that a client may bring along; each is weighed for every call."""
+
+MOST_FOLDERS = 256
+"""Calls at once whose folder is remembered."""
+
+logger = logging.getLogger("fairlead.permission")
+
+
+class RequestedRules(msgspec.Struct, frozen=True):
+    """`kept`: the rules that are the session's now, each once. `narrowed`: which of them stands for a wider one that
+    was asked for. `refused`: the others, and why."""
+
+    kept: tuple[str, ...]
+    narrowed: dict[str, str]
+    refused: dict[str, str]
+
+
+class PermissionRequests:
+    def __init__(self, core: SessionCore) -> None:
+        self.core = core
+        self._folders: dict[CallId, str] = {}  # where the agent was at a call, when not in the session's folder
+
+    def context(self, call: CallId | None = None) -> PolicyContext:
+        """Where a call is judged now: the session's mode and rules, the gateway's settings."""
+        state, policy = self.core.state, self.core.services.policy
+        remembered = [parse_rule(text, Behavior.ALLOW) for text in (*state.rules, *state.allow)]
+        denied = [parse_rule(text, Behavior.DENY) for text in state.deny]
+        return PolicyContext(
+            cwd=state.cwd,
+            moved=self._folders.get(call, "") if call is not None else "",
+            # The gateway's roots say where sessions may be; within one, its own folders are what counts.
+            roots=state.settings.directories,
+            mode=parse_mode(state.settings.mode),
+            rules=(*policy.rules, *remembered, *denied),
+            fences=policy.fences,
+            resolve=policy.resolve,
+            home=policy.home,
+            entries=policy.entries,
+        )
+
+    def judge(self, tool: str, tool_input: Mapping[str, Any], call: CallId | None = None) -> Verdict:
+        return judge(ToolCall(tool, tool_input), self.context(call))
+
+    def _note_folder(self, call: ToolCheck) -> None:
+        """Kept for the questions about this call that may follow."""
+        if call.folder.startswith("/") and call.folder != self.core.state.cwd:
+            self._folders[call.call] = call.folder
+            if len(self._folders) > MOST_FOLDERS:
+                del self._folders[next(iter(self._folders))]
+
+    def suggest(self, tool: str, tool_input: Mapping[str, Any]) -> tuple[str, ...]:
+        """What an "always allow" of this call would remember."""
+        return tuple(format_rule(rule) for rule in suggest(ToolCall(tool, tool_input), self.context()))
+
+    def remembered(self, rules: Sequence[str], *, admin: bool) -> tuple[str, ...]:
+        """The rules that an answer asks to remember, checked; raises what is wrong with the first bad one."""
+        parsed = [parse_rule(text, Behavior.ALLOW) for text in rules]
+        updates = [
+            {"type": "addRules", "behavior": "allow", "rules": [{"toolName": rule.tool, "ruleContent": rule.content}]}
+            for rule in parsed
+        ]
+        outcome = remember(updates, RememberedRules(), self.context(), ModePolicy(), admin=admin)
+        if outcome.refused:
+            raise outcome.refused[0]
+        return tuple(format_rule(rule) for rule in outcome.memory.rules)
+
+    def brought(self, rules: Sequence[str], behavior: Behavior, *, admin: bool) -> RequestedRules:
+        """What becomes of the rules of one kind that a client brings along."""
+        kept: dict[str, None] = {}
+        narrowed: dict[str, str] = {}
+        refused = dict.fromkeys(rules[MOST_BROUGHT:], f"only the first {MOST_BROUGHT} rules of a kind are taken")
+        context = self.context()
+        for text in rules[:MOST_BROUGHT]:
+            try:
+                rule = format_rule(check_or_narrow(text, behavior, context, admin=admin))
+            except FairleadError as error:
+                refused[text] = str(error.data["problem"]) if isinstance(error, BadRule) else error.message
+                continue
+            kept[rule] = None
+            if rule != text.strip():
+                narrowed[text] = rule
+        return RequestedRules(tuple(kept), narrowed, refused)
+
+    async def check(self, call: ToolCheck) -> Verdict:
+        """Before the agent's own rules: what we deny is denied there, whatever a project's settings say."""
+        self._note_folder(call)
+        verdict = self.judge(call.tool, call.input, call.call)
+        if verdict.behavior == Behavior.ASK or (verdict.behavior == Behavior.ALLOW and verdict.by == "default"):
+            return verdict
+        core = self.core
+        async with core.lock:
+            transition = core.begin()
+            transition.add(
+                ev.PermissionResolved(
+                    id=event_id(call.call, "permission.resolved", "hook"),
+                    turn=core.state.turn,
+                    request=RequestId(f"hook:{call.call}"),
+                    call=call.call,
+                    tool=call.tool,
+                    behavior="allow" if verdict.behavior == Behavior.ALLOW else "deny",
+                    how=verdict.by,
+                    rule=verdict.rule or "",
+                    message=verdict.reason,
+                    input=call.input,
+                    asked=False,
+                )
+            )
+            await core.commit(transition, patient=True)
+        return verdict
+
+    async def asked(self, ask: PermissionRequest) -> ev.PermissionResolved | None:
+        """The agent asks; its request is in the log already. Decided here if the policy can."""
+        verdict = self.judge(ask.tool, ask.input, ask.call)
+        core = self.core
+        async with core.lock:
+            pending = core.state.find_pending(ask.request)
+            if pending is None or verdict.behavior == Behavior.ASK:
+                return None
+            resolved = decide.by_policy(core.state, pending, verdict, core.services.new_uuid())
+            transition = core.begin()
+            transition.add(resolved)
+            await core.commit(transition, patient=True)
+        return resolved
+
+    async def answer(self, command: AnswerPermission, by: str, agent: Agent | None, *, admin: bool) -> Reply:
+        """A person's answer: durable, then told to the agent."""
+        core = self.core
+        async with core.for_client():
+            command = msgspec.structs.replace(command, remember=self.remembered(command.remember, admin=admin))
+            resolved, _ = decide.answer(core.state, command, by, core.services.new_uuid(), self.judge)
+            transition = core.begin()
+            entry = transition.add(resolved)
+            reply = Reply(session=core.session, seq=entry.seq)
+            if command.key:
+                transition.keep_reply(f"key:{command.key}", reply)
+            await core.commit(transition)
+        await self._tell(agent, resolved)
+        if resolved.remembered:
+            await self._settle_by_rules(agent)
+        return reply
+
+    async def _settle_by_rules(self, agent: Agent | None) -> None:
+        """What else waits is judged again, each by itself: the rules that were just remembered may allow it."""
+        core = self.core
+        async with core.lock:
+            transition = core.begin()
+            settled: list[ev.PermissionResolved] = []
+            for pending in core.state.pending:
+                verdict = self.judge(pending.tool, pending.input, pending.call)
+                if verdict.behavior is Behavior.ALLOW and verdict.by == "rule":
+                    settled.append(decide.by_policy(core.state, pending, verdict, core.services.new_uuid()))
+            for resolved in settled:
+                transition.add(resolved)
+            if settled:
+                await core.commit(transition, patient=True)
+        for resolved in settled:
+            await self._tell(agent, resolved)
+
+    async def _tell(self, agent: Agent | None, resolved: ev.PermissionResolved) -> None:
+        if agent is None:
+            await self._note_undelivered(resolved)
+        else:
+            await self.deliver(agent, resolved)
+
+    async def deliver(self, agent: Agent, resolved: ev.PermissionResolved) -> None:
+        try:
+            await agent.answer(resolved.request, decide.decision_of(resolved))
+        except AgentNotRunning:
+            await self._note_undelivered(resolved)
+
+    async def cancelled(self, request: RequestId, reason: str) -> None:
+        core = self.core
+        async with core.lock:
+            if core.state.find_pending(request) is None:
+                return
+            transition = core.begin()
+            transition.cancel([request], reason)
+            await core.commit(transition, patient=True)
+
+    async def _note_undelivered(self, resolved: ev.PermissionResolved) -> None:
+        core = self.core
+        async with core.lock:
+            transition = core.begin()
+            transition.cancel([resolved.request], "agent died before it heard")
+            await core.commit(transition, patient=True)

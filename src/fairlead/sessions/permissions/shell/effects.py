@@ -1,0 +1,116 @@
+"""The list of what a line does, while it is read: commands (hidden ones too), redirections, problems. Pure."""
+
+from collections.abc import Callable
+
+from fairlead.sessions.permissions.shell.grammar import MAX_UNWRAP, is_harmless_variable
+from fairlead.sessions.permissions.shell.line import (
+    Assignment,
+    CommandCount,
+    ParseProblem,
+    ProblemKind,
+    Redirection,
+    ShellAnalysis,
+    SimpleCommand,
+    Word,
+)
+from fairlead.sessions.permissions.shell.wrappers import RESERVED, unwrap
+
+
+class LineEffects:
+    """Takes what a reader finds and looks into it; `read` reads shell text that stands inside a word."""
+
+    def __init__(self, read: Callable[[str], ShellAnalysis]) -> None:
+        self._read = read
+        self.commands: list[SimpleCommand] = []
+        self.redirections: list[Redirection] = []
+        self.assignments: list[Assignment] = []
+        self.problems: list[ParseProblem] = []
+        self.counted: list[CommandCount] = []
+
+    def analysis(self, raw: str) -> ShellAnalysis:
+        return ShellAnalysis(
+            raw,
+            tuple(self.commands),
+            tuple(self.redirections),
+            tuple(self.assignments),
+            tuple(self.problems),
+            tuple(self.counted),
+        )
+
+    def problem(self, kind: ProblemKind, text: str, command: int | None = None) -> None:
+        self.problems.append(ParseProblem(kind, text, command))
+
+    def variable(self, name: str, *, exported: bool) -> None:
+        """A variable gets a value; `exported`: a program will see it."""
+        if not is_harmless_variable(name, exported=exported):
+            self.problem(ProblemKind.ASSIGNMENT, f"the variable {name[:80]} can change what programs do")
+
+    def kept_text(self, word: Word) -> None:
+        """A variable gets this text: arithmetic and subscripts run what stands in it when they read it later."""
+        if word.value is not None and ("$" in word.value or "`" in word.value):
+            self.problem(ProblemKind.EXPANSION, f"the text {word.raw[:80]!r} could be run when it is read again")
+
+    def redirection(self, operator: str, target: Word) -> None:
+        if operator == "<<<" or (operator in (">&", "<&") and _is_descriptor(target.value or "")):
+            return
+        self.redirections.append(Redirection(operator, target, writes=operator not in ("<", "<&")))
+
+    def command(
+        self,
+        words: tuple[Word, ...],
+        assignments: tuple[Assignment, ...],
+        raw: str,
+        within: int | None = None,
+        named: int = 0,
+        nested: int = 0,
+    ) -> None:
+        """List a command and whatever it hides."""
+        index = len(self.commands)
+        name = words[0].value
+        if name is None or words[0].tilde or name in RESERVED:
+            self.commands.append(SimpleCommand(words, raw, assignments, within, named))
+            self.problem(ProblemKind.DYNAMIC_COMMAND, f"which command {words[0].raw[:80]!r} is cannot be known", index)
+            return
+        if words[0].raw != name:
+            self.problem(ProblemKind.DISGUISE, f"the command {name[:80]!r} is written as {words[0].raw[:80]!r}", index)
+        hidden = unwrap(words)
+        outer = within
+        if not hidden.transparent:
+            self.commands.append(SimpleCommand(words, raw, assignments, within, named, hidden.least))
+            outer = index
+        if hidden.trouble is not None:
+            self.problem(hidden.trouble[0], hidden.trouble[1], index)
+        for variable in hidden.assignments:
+            self.variable(variable, exported=True)
+        for target in hidden.writes:
+            self.redirection(">", target)
+        for inner in hidden.inner:
+            if inner.code is not None:
+                self._code(inner.code, index, inner.named)
+            elif nested >= MAX_UNWRAP:
+                self.problem(ProblemKind.NESTING, "too many commands are hidden in one another")
+            else:
+                count = named if hidden.transparent else inner.named
+                text = " ".join(word.raw for word in inner.words)
+                self.command(inner.words, (), text, outer, count, nested + 1)
+
+    def _code(self, code: str, within: int, named: int) -> None:
+        """Shell text inside a word: a line of its own, whose commands belong to the one that reads it."""
+        inner = self._read(code)
+        base = len(self.commands)
+        for command in inner.commands:
+            outer, count = (within, named) if command.within is None else (command.within + base, command.named)
+            self.commands.append(
+                SimpleCommand(command.words, command.raw, command.assignments, outer, count, command.least)
+            )
+        self.redirections.extend(inner.redirections)
+        self.assignments.extend(inner.assignments)
+        self.counted.extend(inner.counted)
+        for problem in inner.problems:
+            index = within if problem.command is None else problem.command + base
+            self.problem(problem.kind, problem.text, index)
+
+
+def _is_descriptor(target: str) -> bool:
+    """`2>&1`, `2>&1-`, `2>&-`: no file. Only ASCII digits count to the shell."""
+    return target.isascii() and (target == "-" or target.removesuffix("-").isdecimal())

@@ -1,0 +1,354 @@
+"""What a word of a shell line can become: quotes, `~`, variables, braces and globs, as bash and zsh read them. Pure:
+the names in a folder come from a function that the caller gives.
+
+The answer is every text that the word may stand for, or None when that cannot be known here (it then asks). More than
+the shell would make of it is fine, less is not: where bash and zsh differ, both readings are kept or it is None.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from itertools import pairwise, product
+
+import msgspec
+
+from fairlead.sessions.permissions.policy.paths import Entries
+
+MOST_VALUES = 256
+_MOST_NAMES = 5_000  # names of one word's globs that are looked at
+_MOST_DEPTH = 12  # folders that `**` goes down
+
+_VARIABLE = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)|\$\{([A-Za-z_][A-Za-z0-9_]*)(?:(:?[-+])([\w./:,@+-]*))?\}")
+_PART = re.compile(r"\[|:[A-Za-z#&]")
+_ANSI_C = re.compile(r"\$'((?:\\[\s\S]|[^'\\])*)'")
+_ESCAPE = re.compile(r"\\(?:x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})|([0-7]{1,3})|([\s\S]))")
+_LETTERS = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v", "e": "\x1b", "E": "\x1b"}
+_PATTERN = "*?[^#~"
+_SPECIAL = re.compile(r"[\s*?\[\]]")
+_SEQUENCE = re.compile(r"(-?\d{1,4})\.\.(-?\d{1,4})|([A-Za-z])\.\.([A-Za-z])")
+
+
+class ShellDialect(msgspec.Struct, frozen=True):
+    """What words depend on: the folders that the shell may be in, and every value that a variable may have."""
+
+    folders: tuple[str, ...]
+    home: str | None
+    variables: Mapping[str, tuple[str, ...] | None]
+    entries: Entries
+
+    def value(self, name: str) -> tuple[str, ...] | None:
+        if name == "HOME":
+            return None if self.home is None else (self.home,)
+        if name == "PWD":
+            return self.folders
+        return self.variables.get(name)
+
+
+class _Unknown(Exception):
+    """Only running it would tell."""
+
+
+class WordPart(msgspec.Struct, frozen=True):
+    """A part of a word: one unquoted character that may be a sign (`*`, `{`), or text that is only text."""
+
+    text: str
+    sign: bool = False
+
+
+def expand(raw: str, shell: ShellDialect, *, assigned: bool = False) -> tuple[str, ...] | None:
+    """Every text that this word may become. `assigned`: it is the value of a variable, where `*` and `{` are text."""
+    if raw.startswith(("<(", ">(")):
+        return ()  # the name of a pipe; what is in it is a command of its own
+    try:
+        out: dict[str, None] = {}
+        for pieces in _Reader(raw, shell, assigned).read():
+            for spread in [pieces] if assigned else _braces(pieces):
+                texts = ["".join(piece.text for piece in spread)] if assigned else _globbed(spread, shell)
+                out |= dict.fromkeys(texts)
+                if len(out) > MOST_VALUES:
+                    return None
+    except _Unknown:
+        return None
+    return tuple(out)
+
+
+class _Reader:
+    """Reads a word into pieces; a variable with several values gives several words."""
+
+    def __init__(self, raw: str, shell: ShellDialect, assigned: bool) -> None:
+        self.raw = raw
+        self.shell = shell
+        self.assigned = assigned
+        self.at = 0
+        self.parts: list[list[list[WordPart]]] = []  # for each part the alternatives
+
+    def read(self) -> list[list[WordPart]]:
+        raw = self.raw
+        if raw.startswith("="):
+            raise _Unknown  # zsh: where a command lies
+        if raw.startswith("~"):
+            self.tilde()
+        while self.at < len(raw):
+            char = raw[self.at]
+            if char == "\\":
+                if raw[self.at + 1 : self.at + 2] not in ("", "\n"):
+                    self.add(raw[self.at + 1])
+                self.at += 2
+            elif char == "'":
+                end = raw.find("'", self.at + 1)
+                if end < 0:
+                    raise _Unknown
+                self.add(raw[self.at + 1 : end])
+                self.at = end + 1
+            elif char == '"':
+                self.double_quoted()
+            elif char == "$":
+                self.dollar(quoted=False)
+            elif char in "`()<>":
+                raise _Unknown
+            else:
+                self.at += 1
+                if self.assigned and char == ":" and raw[self.at : self.at + 1] == "~":
+                    self.add(char)
+                    self.tilde()
+                else:
+                    self.parts.append([[WordPart(char, sign=True)]])
+        total = 1
+        for alternatives in self.parts:
+            total *= len(alternatives)
+            if total > MOST_VALUES:
+                raise _Unknown
+        return [[piece for part in choice for piece in part] for choice in product(*self.parts)]
+
+    def add(self, *texts: str) -> None:
+        self.parts.append([[WordPart(text)] for text in texts])
+
+    def tilde(self) -> None:
+        found = re.compile(r"~(\+?)(?=/|$)").match(self.raw, self.at)
+        if found is None or (not found[1] and self.shell.home is None):
+            raise _Unknown
+        self.add(*(self.shell.folders if found[1] else (self.shell.home or "",)))
+        self.at = found.end()
+
+    def double_quoted(self) -> None:
+        raw = self.raw
+        self.at += 1
+        while self.at < len(raw) and raw[self.at] != '"':
+            char = raw[self.at]
+            if char == "`":
+                raise _Unknown
+            if char == "$" and self.at + 1 < len(raw) and raw[self.at + 1] not in ' "/.,:;%+=)':
+                self.dollar(quoted=True)
+                continue
+            if char == "\\" and raw[self.at + 1 : self.at + 2] in ("$", "`", '"', "\\", "\n"):
+                self.at += 1
+                char = raw[self.at].replace("\n", "")
+            self.add(char)
+            self.at += 1
+        if self.at >= len(raw):
+            raise _Unknown
+        self.at += 1
+
+    def dollar(self, *, quoted: bool) -> None:
+        text = None if quoted else _ANSI_C.match(self.raw, self.at)
+        if text is not None:
+            self.add(_ESCAPE.sub(_escaped, text[1]))
+            self.at = text.end()
+            return
+        found = _VARIABLE.match(self.raw, self.at)
+        if found is None or (found[1] and _PART.match(self.raw, found.end())):
+            raise _Unknown  # the latter: zsh takes a part of it
+        self.at = found.end()
+        values = self.shell.value(found[1] or found[2])
+        if values is None:
+            raise _Unknown
+        if found[3]:
+            values = (*values, found[4]) if found[3].endswith("-") else (found[4], "")
+        if not quoted and not self.assigned and any(_SPECIAL.search(value) for value in values):
+            raise _Unknown  # bash makes several words of it, zsh one
+        self.add(*dict.fromkeys(values))
+
+
+def _escaped(found: re.Match[str]) -> str:
+    letter = found[5]
+    if letter is not None:
+        if letter in _LETTERS or letter in "\\'\"?":
+            return _LETTERS.get(letter, letter)
+        raise _Unknown
+    code = int(found[4], 8) if found[4] else int(found[1] or found[2] or found[3], 16)
+    # A NUL ends the text in one shell and not in the other; above 127 an octal or \x is a byte.
+    if not 0 < code < (0x80 if found[1] or found[4] else 0xD800):
+        raise _Unknown
+    return chr(code)
+
+
+def _braces(pieces: list[WordPart]) -> list[list[WordPart]]:
+    """`a{b,c}d` as `abd` and `acd`. Bounded."""
+    out: list[list[WordPart]] = []
+    todo = [pieces]
+    while todo:
+        word = todo.pop()
+        found = _first_brace(word)
+        if found is None:
+            out.append(word)
+        else:
+            start, end, choices = found
+            todo.extend([*word[:start], *choice, *word[end + 1 :]] for choice in choices)
+        if len(out) + len(todo) > MOST_VALUES:
+            raise _Unknown
+    return out
+
+
+def _first_brace(word: Sequence[WordPart]) -> tuple[int, int, list[list[WordPart]]] | None:
+    """The first brace that is one: where it begins and ends, and its choices."""
+    for start, piece in enumerate(word):
+        if not piece.sign or piece.text != "{":
+            continue
+        depth, commas = 0, [start]
+        for end in range(start, len(word)):
+            if not word[end].sign:
+                continue
+            depth += {"{": 1, "}": -1}.get(word[end].text, 0)
+            if depth == 1 and word[end].text == ",":
+                commas.append(end)
+            if depth == 0:
+                if len(commas) > 1:
+                    marks = [*commas, end]
+                    return start, end, [list(word[a + 1 : b]) for a, b in pairwise(marks)]
+                text = "".join(each.text for each in word[start + 1 : end])
+                if ".." in text:
+                    return start, end, [[WordPart(each)] for each in _sequence(text)]
+                break
+    return None
+
+
+def _sequence(text: str) -> list[str]:
+    found = _SEQUENCE.fullmatch(text)
+    if found is None:
+        raise _Unknown
+    if found[3]:
+        low, high = sorted((ord(found[3]), ord(found[4])))
+        return [chr(code) for code in range(low, high + 1)]
+    if found[1].lstrip("-").startswith("0") or found[2].lstrip("-").startswith("0"):
+        raise _Unknown  # padded with zeros, or not
+    low, high = sorted((int(found[1]), int(found[2])))
+    if high - low > MOST_VALUES:
+        raise _Unknown
+    return [str(number) for number in range(low, high + 1)]
+
+
+# Globs
+
+
+def _globbed(pieces: Sequence[WordPart], shell: ShellDialect) -> list[str]:
+    """The paths that a pattern matches on the disk, and the pattern itself (bash keeps one that matches nothing)."""
+    plain = "".join(piece.text for piece in pieces)
+    if not any(piece.sign and piece.text in _PATTERN for piece in pieces):
+        return [plain]
+    parts = _components(pieces)
+    budget = [_MOST_NAMES]
+    found: list[str] = []
+    without = next((at for at, piece in enumerate(pieces) if piece.sign and piece.text == "~"), None)
+    if without is not None:
+        # zsh: what fits the pattern before the sign and not the one behind it, slashes and all.
+        found.extend(_globbed(pieces[:without], shell))
+    for start in ("/",) if plain.startswith("/") else shell.folders:
+        found.extend(_matches(start, "/" if plain.startswith("/") else "", parts, shell.entries, budget))
+    return [plain, *found]
+
+
+def _components(pieces: Sequence[WordPart]) -> list[str | re.Pattern[str] | None]:
+    """The path's names: text, a pattern, or None for `**`."""
+    groups: list[list[WordPart]] = [[]]
+    for piece in pieces:
+        for index, text in enumerate(piece.text.split("/")):
+            if index:
+                groups.append([])
+            if text:
+                groups[-1].append(WordPart(text, piece.sign))
+    out: list[str | re.Pattern[str] | None] = []
+    for group in groups:
+        text = "".join(piece.text for piece in group)
+        if not any(piece.sign and piece.text in _PATTERN for piece in group):
+            if text:
+                out.append(text)
+        elif text == "**":
+            out.append(None)
+        elif "***" in text:
+            raise _Unknown
+        else:
+            out.append(_pattern(group))
+    return out
+
+
+def _pattern(group: Sequence[WordPart]) -> re.Pattern[str]:
+    out: list[str] = []
+    at = 0
+    while at < len(group):
+        piece = group[at]
+        if piece.sign and piece.text == "*":
+            out.append(".*")
+        elif piece.sign and piece.text == "?":
+            out.append(".")
+        elif piece.sign and piece.text in "^#~":
+            # zsh's extended patterns, where somebody has turned them on: whatever begins like this.
+            if piece.text == "#":
+                del out[-1:]
+            return re.compile("".join(out) + ".*", re.DOTALL)
+        elif piece.sign and piece.text == "[":
+            # Any one character: more than the set. It ends at the first `]` that is not its first character.
+            first = at + 2 if at + 1 < len(group) and group[at + 1].text in "!^]" else at + 1
+            end = next((i for i in range(max(first, at + 2), len(group)) if group[i].text == "]"), None)
+            if end is None or "[" in "".join(each.text for each in group[at + 1 : end]):
+                raise _Unknown
+            out.append(".")
+            at = end
+        else:
+            out.append(re.escape(piece.text))
+        at += 1
+    return re.compile("".join(out), re.DOTALL)
+
+
+def _matches(
+    folder: str, said: str, parts: Sequence[str | re.Pattern[str] | None], entries: Entries, budget: list[int]
+) -> list[str]:
+    """The paths below a folder that fit; `said` is how the path is written so far."""
+    out: list[str] = []
+    todo = [(folder, said, 0, 0)]
+    while todo:
+        here, text, index, depth = todo.pop()
+        if index == len(parts):
+            out.append(text)
+            if len(out) > MOST_VALUES:
+                raise _Unknown
+            continue
+        part = parts[index]
+        if isinstance(part, str):
+            todo.append((f"{here}/{part}", _joined(text, part), index + 1, depth))
+            continue
+        if part is None:
+            todo.append((here, text, index + 1, depth))
+            if depth >= _MOST_DEPTH:
+                raise _Unknown
+        try:
+            names = entries(here)
+        except OSError:
+            continue
+        budget[0] -= len(names)
+        if budget[0] < 0:
+            raise _Unknown
+        for name in names:
+            hidden = name.startswith(".")
+            if part is None:
+                # The last `**` matches names too; a name that is no folder has no entries.
+                if not hidden:
+                    last = index + 1 == len(parts)
+                    todo.append((f"{here}/{name}", _joined(text, name), index, depth + 1))
+                    if last:
+                        todo.append((f"{here}/{name}", _joined(text, name), index + 1, depth))
+            elif part.fullmatch(name) and (not hidden or part.pattern.startswith("\\.")):
+                todo.append((f"{here}/{name}", _joined(text, name), index + 1, depth))
+    return out
+
+
+def _joined(text: str, name: str) -> str:
+    return f"{text}{name}" if not text or text.endswith("/") else f"{text}/{name}"

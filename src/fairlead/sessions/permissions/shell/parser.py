@@ -1,0 +1,370 @@
+"""Reading a shell line: the bash grammar gives its structure, our own lexer confirms every word. Nothing runs here.
+
+The rule of this file: what is not understood becomes a Problem, and every byte of the line must be accounted
+for. Only so may an allow rule trust that the commands listed are all the commands there are.
+What it does not promise: to know what a command does with its words, nor aliases that the shell had before.
+"""
+
+import re
+from functools import lru_cache
+from itertools import pairwise
+
+import tree_sitter_bash
+from tree_sitter import Language, Node, Parser
+
+from fairlead.sessions.permissions.shell.effects import LineEffects
+from fairlead.sessions.permissions.shell.grammar import (
+    BODIES,
+    EXPANSIONS,
+    MAX_BYTES,
+    MAX_DEPTH,
+    MAX_SIGNS,
+    MAX_UNWRAP,
+    ONE_LINE,
+    OPERATORS,
+    SIGN,
+    TEST_PARTS,
+    TEST_SIGNS,
+    TEST_WORDS,
+    TOKENS,
+    WITH_WORDS,
+    WORDS,
+)
+from fairlead.sessions.permissions.shell.heredocs import expands, find_end, read_delimiter
+from fairlead.sessions.permissions.shell.lexer import DELIMITERS, forbidden_character, is_safe_expansion, read_word
+from fairlead.sessions.permissions.shell.line import (
+    Assignment,
+    CommandCount,
+    ParseProblem,
+    ProblemKind,
+    ShellAnalysis,
+    Word,
+)
+
+_LANGUAGE = Language(tree_sitter_bash.language())
+
+
+def analyse(command: str) -> ShellAnalysis:
+    """All commands, redirections and problems of a shell line. Never raises, whatever the text."""
+    return _analyse(command, 0)
+
+
+# The same line is judged a few times in a row: by the hook, when it is asked about, for a suggestion.
+@lru_cache(maxsize=32)
+def _analyse(command: str, level: int) -> ShellAnalysis:
+    if len(command) > MAX_BYTES or len(source := command.encode(errors="surrogatepass")) > MAX_BYTES:
+        return _refused(command, ProblemKind.TOO_LONG, f"the line is longer than {MAX_BYTES} bytes")
+    bad = forbidden_character(command)
+    if bad is not None:
+        return _refused(command, ProblemKind.CONTROL, f"the line contains the character U+{ord(bad):04X}")
+    if len(SIGN.findall(command)) > MAX_SIGNS:
+        return _refused(command, ProblemKind.TOO_LONG, f"the line has more than {MAX_SIGNS} quotes and operators")
+    if level > MAX_UNWRAP:
+        return _refused(command, ProblemKind.NESTING, "too many commands are hidden in one another")
+    return _Reader(command, source, level).analysis()
+
+
+def _refused(command: str, kind: ProblemKind, text: str) -> ShellAnalysis:
+    return ShellAnalysis(command, problems=(ParseProblem(kind, text),))
+
+
+class _Reader:
+    """One walk over one tree. `seen` marks the bytes that some word or token has accounted for."""
+
+    def __init__(self, command: str, source: bytes, level: int) -> None:
+        self.command = command
+        self.source = source
+        self.seen = bytearray(len(source))
+        self.out = LineEffects(lambda code: _analyse(code, level + 1))
+
+    def analysis(self) -> ShellAnalysis:
+        root = Parser(_LANGUAGE).parse(self.source).root_node
+        if root.has_error:
+            self.out.problem(ProblemKind.PARSE, "the line is not understood by the shell grammar")
+        self.statement(root, 0)
+        self.check_all_seen()
+        return self.out.analysis(self.command)
+
+    # The text, and which of its bytes are accounted for
+
+    def text(self, start: int, end: int) -> str:
+        return self.source[start:end].decode(errors="replace")
+
+    def mark(self, node: Node) -> None:
+        self.mark_range(node.start_byte, node.end_byte)
+
+    def mark_range(self, start: int, end: int) -> None:
+        self.seen[start:end] = b"\1" * (end - start)
+
+    def check_all_seen(self) -> None:
+        """What is left may only be space, and newlines escaped behind space: elsewhere they would join words."""
+        left = bytes(0 if seen else byte for byte, seen in zip(self.source, self.seen, strict=True))
+        joins = any(self.source[m.start() - 1 : m.start()].strip(b" \t\n") for m in re.finditer(rb"\\\n", left))
+        if joins or left.replace(b"\\\n", b"").translate(None, b"\0 \t\n"):
+            self.out.problem(ProblemKind.LEXING, "the grammar passed over a part of the line")
+
+    # Statements
+
+    def statement(self, node: Node, depth: int) -> None:
+        """Read a statement, or any node that contains statements."""
+        if depth > MAX_DEPTH:
+            self.mark(node)
+            self.out.problem(ProblemKind.NESTING, "the line is nested too deeply")
+            return
+        kind = node.type
+        if kind in ONE_LINE:
+            self.check_one_line(node)
+        if kind == "command":
+            self.simple_command(node, depth)
+        elif kind in ("file_redirect", "herestring_redirect"):
+            self.redirect(node, depth)
+        elif kind == "heredoc_redirect":
+            self.heredoc(node, depth)
+        elif kind == "variable_assignment":
+            self.out.assignments.append(self.assignment(node, depth))
+            self.out.variable(self.out.assignments[-1].name, exported=False)
+        elif kind in ("declaration_command", "unset_command"):
+            self.declaration(node, depth)
+        elif kind == "test_command":
+            self.test(node, depth)
+        elif kind == "comment":
+            self.comment(node)
+        elif kind in BODIES and not _is_arithmetic(node):
+            self.body(node, depth)
+        else:
+            self.not_vouched(node, depth)
+
+    def body(self, node: Node, depth: int) -> None:
+        name, words = "", []
+        for child in node.children:
+            if child.type == "variable_name":
+                # What a for or select counts in.
+                self.mark(child)
+                name = self.text(child.start_byte, child.end_byte)
+                self.out.variable(name, exported=False)
+            elif child.type in WORDS and node.type in WITH_WORDS:
+                words.append(self.word(child.start_byte, child.end_byte, [child], depth))
+                self.out.kept_text(words[-1])
+            elif child.is_named:
+                self.statement(child, depth + 1)
+            elif child.type in TOKENS:
+                self.token(child)
+            else:
+                self.not_vouched(child, depth)
+        if name:
+            self.out.counted.append(CommandCount(name, tuple(words)))
+
+    def token(self, node: Node) -> None:
+        """An operator or a reserved word; the latter is one only where it stands alone."""
+        if node.type not in OPERATORS:
+            self.check_ends(node.start_byte, node.end_byte)
+        self.mark(node)
+
+    def not_vouched(self, node: Node, depth: int) -> None:
+        """A construct that can run or change things in ways no rule sees: looked through for commands only."""
+        named = {
+            "function_definition": (ProblemKind.FUNCTION, "a function gives a new meaning to a name"),
+            "ERROR": (ProblemKind.PARSE, "the line is not understood by the shell grammar"),
+        }
+        kind, text = named.get(node.type, (ProblemKind.EXPANSION, f"what {node.type} does is not known before it runs"))
+        self.out.problem(kind, text)
+        self.look_through(node, depth + 1)
+        self.mark(node)
+
+    def look_through(self, node: Node, depth: int) -> None:
+        """Find the commands inside whatever this is."""
+        if depth > MAX_DEPTH:
+            self.out.problem(ProblemKind.NESTING, "the line is nested too deeply")
+            return
+        for child in node.children:
+            if child.type == "command" or child.type in BODIES:
+                self.statement(child, depth + 1)
+            else:
+                self.look_through(child, depth + 1)
+
+    def check_one_line(self, node: Node) -> None:
+        """A newline ends a command; the grammar reads on over some."""
+        for left, right in pairwise(node.children):
+            if b"\n" in self.source[left.end_byte : right.start_byte].replace(b"\\\n", b""):
+                self.out.problem(ProblemKind.LEXING, "a command goes on after the end of its line")
+
+    def comment(self, node: Node) -> None:
+        if node.start_byte and self.source[node.start_byte - 1] not in DELIMITERS:
+            self.out.problem(ProblemKind.LEXING, "a comment begins inside a word")
+        self.mark(node)
+
+    # Words
+
+    def word(self, start: int, end: int, nodes: list[Node], depth: int) -> Word:
+        """The word between these bytes, whose parts are `nodes`; its expansions are read too."""
+        self.check_ends(start, end)
+        holes: list[Node] = []
+        for node in nodes:
+            self.collect_expansions(node, holes, depth)
+        for hole in holes:
+            self.expansion(hole, depth + 1)
+        places: list[tuple[int, int]] = []
+        at = start
+        for hole in holes:
+            self.mark_range(at, hole.start_byte)
+            places.append((len(self.text(start, hole.start_byte)), len(self.text(start, hole.end_byte))))
+            at = hole.end_byte
+        self.mark_range(at, end)
+        raw = self.text(start, end)
+        word = read_word(raw, places)
+        if word is None:
+            self.out.problem(ProblemKind.LEXING, f"{raw[:80]!r} is not plainly one word")
+            return Word(raw, None, "")
+        return word
+
+    def check_ends(self, start: int, end: int) -> None:
+        """A word ends where the shell would end it, not only where the grammar did."""
+        before = self.source[start - 1] if start else 0x20
+        after = self.source[end] if end < len(self.source) else 0x20
+        if before not in DELIMITERS | {0x60} or after not in DELIMITERS | {0x60}:
+            self.out.problem(ProblemKind.LEXING, f"{self.text(start, end)[:80]!r} runs together with what is beside it")
+
+    def collect_expansions(self, node: Node, holes: list[Node], depth: int) -> None:
+        if node.type in EXPANSIONS:
+            holes.append(node)
+        elif depth > MAX_DEPTH:
+            self.out.problem(ProblemKind.NESTING, "the line is nested too deeply")
+        else:
+            for child in node.children:
+                self.collect_expansions(child, holes, depth + 1)
+
+    def expansion(self, node: Node, depth: int) -> None:
+        raw = self.text(node.start_byte, node.end_byte).lstrip(" \t\n")
+        if node.type in ("command_substitution", "process_substitution"):
+            if not raw.startswith(("$(", "<(", ">(", "`")) or raw.startswith("$((") or "\\`" in raw:
+                self.not_vouched(node, depth)
+            else:
+                self.body(node, depth)
+        elif is_safe_expansion(raw):
+            self.mark(node)
+        else:
+            self.not_vouched(node, depth)
+
+    # Simple commands
+
+    def simple_command(self, node: Node, depth: int) -> None:
+        parts: list[Node] = []
+        assignments: list[Assignment] = []
+        extra: list[Node] = []
+        for child in node.children:
+            if child.type == "variable_assignment":
+                assignments.append(self.assignment(child, depth))
+            elif child.type in ("file_redirect", "herestring_redirect", "heredoc_redirect", "comment"):
+                extra.append(child)
+            else:
+                parts.append(child)
+        words = tuple(self.words(parts, depth))
+        for child in extra:
+            self.statement(child, depth + 1)
+        for assignment in assignments:
+            self.out.variable(assignment.name, exported=True)
+        if words:
+            self.out.command(words, tuple(assignments), self.text(parts[0].start_byte, parts[-1].end_byte))
+
+    def words(self, parts: list[Node], depth: int) -> list[Word]:
+        """The grammar cuts some words in two (`"a"'b'\\c`): parts without a gap are one word."""
+        groups: list[list[Node]] = []
+        for part in parts:
+            if groups and groups[-1][-1].end_byte == part.start_byte:
+                groups[-1].append(part)
+            else:
+                groups.append([part])
+        return [self.word(group[0].start_byte, group[-1].end_byte, group, depth) for group in groups]
+
+    def declaration(self, node: Node, depth: int) -> None:
+        """export, declare, unset ...: as a command like any other, its assignments as words."""
+        words = tuple(self.words(list(node.children), depth))
+        self.out.command(words, (), self.text(node.start_byte, node.end_byte))
+
+    def assignment(self, node: Node, depth: int) -> Assignment:
+        name, _, _ = self.text(node.start_byte, node.end_byte).partition("=")
+        word = self.word(node.start_byte, node.end_byte, [node], depth)
+        self.out.kept_text(word)
+        return Assignment(name, word)
+
+    # Redirections
+
+    def redirect(self, node: Node, depth: int) -> None:
+        operator = ""
+        targets: list[Node] = []
+        for child in node.children:
+            if child.type == "file_descriptor":
+                self.mark(child)
+            elif child.is_named:
+                targets.append(child)
+            else:
+                operator = child.type
+                self.mark(child)
+        if operator.endswith("&-"):
+            return
+        words = self.words(targets, depth)
+        if len(words) != 1:
+            # The grammar gives `> out -n` both words; only the first is the target.
+            self.out.problem(ProblemKind.LEXING, "a redirection has more than one word")
+        for word in words:
+            self.out.redirection(operator, word)
+
+    def heredoc(self, node: Node, depth: int) -> None:
+        parts: dict[str, Node] = {}
+        last = 0
+        for child in node.children:
+            if child.type in ("heredoc_start", "heredoc_body", "heredoc_end"):
+                parts[child.type] = child
+                self.mark(child)
+            elif child.is_named:
+                # What stands behind the here-document's start on its line; a word there belongs to the command.
+                self.statement(child, depth + 1)
+                last = max(last, child.end_byte)
+            elif child.type in ("<<", "<<-") or child.type in OPERATORS:
+                self.mark(child)
+            else:
+                self.not_vouched(child, depth)
+        if not self.heredoc_is_plain(parts, last, tabs=node.children[0].type == "<<-"):
+            self.out.problem(ProblemKind.LEXING, "what belongs to the here-document is not plain")
+            if "heredoc_body" in parts:
+                self.look_through(parts["heredoc_body"], depth)
+
+    def heredoc_is_plain(self, parts: dict[str, Node], last: int, *, tabs: bool) -> bool:
+        """Whether grammar and shell agree about the here-document, and its text runs nothing."""
+        start, end, body = (parts.get(f"heredoc_{name}") for name in ("start", "end", "body"))
+        delimiter = read_delimiter(start.text or b"") if start is not None else None
+        if start is None or end is None or delimiter is None:
+            return False
+        line_end = self.source.find(b"\n", start.end_byte)
+        closing = find_end(self.source, line_end + 1, delimiter, tabs=tabs) if line_end >= last else None
+        if closing is None or closing[0] > end.start_byte or closing[1] != end.end_byte:
+            return False
+        # The grammar leaves parts of an unquoted body unmarked.
+        self.mark_range(line_end, closing[0])
+        return delimiter.quoted or body is None or not expands(self.source[line_end : closing[0]])
+
+    # Tests
+
+    def test(self, node: Node, depth: int, *, double: bool = False) -> None:
+        """`[ ... ]` and `[[ ... ]]` only look, unless an operator evaluates its words as arithmetic."""
+        self.check_one_line(node)
+        for child in node.children:
+            text = self.text(child.start_byte, child.end_byte)
+            double = double or text == "[["
+            if child.type in TEST_PARTS and depth <= MAX_DEPTH:
+                self.test(child, depth + 1, double=double)
+            elif child.type in WORDS:
+                self.word(child.start_byte, child.end_byte, [child], depth)
+            elif text in TEST_WORDS:
+                self.check_ends(child.start_byte, child.end_byte)
+                self.mark(child)
+            elif double and text in TEST_SIGNS:
+                self.mark(child)
+            else:
+                # In `[ ... ]` these signs are the shell's own: a redirection, a list, a subshell.
+                self.not_vouched(child, depth)
+
+
+def _is_arithmetic(node: Node) -> bool:
+    """`((...))`: the grammar calls it a compound statement too."""
+    return node.type == "compound_statement" and bool(node.children) and node.children[0].type == "(("

@@ -1,0 +1,345 @@
+"""Options of programs: which ones only change what is shown, and which ones run programs, write files or follow links.
+
+A rule such as `Bash(git log:*)` was given for what a program usually does. An option that makes more of it is not
+covered unless the rule names it. For programs in `SAFE` every option that is not listed asks; for the others those in
+`RISKY` do, and those in `RISKY_ANYWHERE`. Tables first, then one reader. Pure.
+"""
+
+import re
+from collections.abc import Sequence
+
+import msgspec
+
+from fairlead.sessions.permissions.policy.tools import names
+from fairlead.sessions.permissions.shell.wrappers import base_name
+
+
+class ProgramOptions(msgspec.Struct, frozen=True):
+    """`flags` and `valued` are letters (the latter take the rest of their word), `long` names without dashes."""
+
+    flags: str = ""
+    valued: str = ""
+    long: frozenset[str] = frozenset()
+
+
+def _options(flags: str = "", valued: str = "", long: str = "") -> ProgramOptions:
+    return ProgramOptions(flags, valued, names(long))
+
+
+_DIFF = (
+    "oneline graph decorate all stat shortstat numstat name-only name-status patch no-patch cached staged word-diff "
+    "color no-color pretty format abbrev-commit no-abbrev-commit abbrev author committer grep since until after "
+    "before "
+    "date follow reverse merges no-merges first-parent max-count skip left-right cherry-pick cherry branches "
+    "tags remotes "
+    "summary raw diff-filter find-renames find-copies ignore-all-space ignore-space-change ignore-blank-lines "
+    "ignore-space-at-eol unified no-ext-diff no-textconv no-prefix minimal patience histogram check exit-code quiet "
+    "relative full-index topo-order date-order function-context no-renames compact-summary dirstat all-match "
+    "invert-grep regexp-ignore-case extended-regexp fixed-strings perl-regexp merge-base simplify-by-decoration "
+    "boundary "
+    "parents children source no-notes walk-reflogs clear-decorations decorate-refs pickaxe-regex pickaxe-all binary "
+    "text no-color-moved color-moved color-words word-diff-regex inter-hunk-context no-indent-heuristic stat-width "
+    "ancestry-path not end-of-options"
+)
+_LOG = _options("pusqzwbimcgEFPRa0123456789", "nSGLUMC", _DIFF)
+_GREP = _options(
+    "EFGPivwxcLlqsHhnTZaIUzbory0123456789",
+    "efmABCDd",
+    "extended-regexp fixed-strings basic-regexp perl-regexp regexp ignore-case no-ignore-case invert-match "
+    "word-regexp "
+    "line-regexp count color colour files-without-match files-with-matches max-count only-matching quiet silent "
+    "no-messages byte-offset with-filename no-filename line-number initial-tab null after-context before- "
+    "context context "
+    "text binary-files exclude exclude-dir include recursive null-data line-buffered directories",
+)
+
+# Programs that only look. With two words: a program that is many in one, and what it does.
+SAFE: dict[str, ProgramOptions] = {
+    "ls": _options(
+        "aAbBcCdfFgGhHiklmnNopqQrRsStuUvxXZ1",
+        "ITw",
+        "all almost-all author escape block-size ignore-backups color directory classify file-type format "
+        "full-time group-directories-first no-group human-readable si inode indicator-style ignore hide kibibytes "
+        "numeric-uid-gid literal hide-control-chars show-control-chars quote-name quoting-style reverse "
+        "recursive size "
+        "sort time time-style tabsize width context hyperlink",
+    ),
+    "cat": _options(
+        "AbeEnstTuv", "", "show-all number-nonblank show-ends number squeeze-blank show-tabs show-nonprinting"
+    ),
+    "head": _options("qvz0123456789", "cn", "bytes lines quiet silent verbose zero-terminated"),
+    "tail": _options("qvzfFr0123456789", "cns", "bytes lines quiet silent verbose zero-terminated follow retry pid"),
+    "wc": _options("clmwL", "", "bytes chars lines words max-line-length total"),
+    "grep": _GREP,
+    "egrep": _GREP,
+    "fgrep": _GREP,
+    "which": _options("as", "", "all"),
+    "stat": _options("ftLx", "c", "format printf file-system terse dereference"),
+    "du": _options(
+        "abcDhHklmPsSx0",
+        "dBt",
+        "all apparent-size block-size bytes total max-depth human-readable si summarize separate-dirs one-file- "
+        "system "
+        "exclude threshold null no-dereference",
+    ),
+    "df": _options("ahHiklPT", "Btx", "all block-size human-readable si inodes local portability print-type type"),
+    "uname": _options("asnrvmpio", "", "all kernel-name nodename kernel-release kernel-version machine"),
+    "realpath": _options("ePLmqsz", "", "canonicalize-existing canonicalize-missing logical physical quiet strip zero"),
+    "readlink": _options("femnqsvz", "", "canonicalize canonicalize-existing canonicalize-missing no-newline zero"),
+    "diff": _options(
+        "qsceunyptTlNiEbwBaZd0123456789",
+        "UCWLFI",
+        "brief report-identical-files context unified side-by-side width left-column suppress-common-lines label "
+        "show-c-function expand-tabs new-file ignore-case ignore-tab-expansion ignore-trailing-space "
+        "ignore-space-change ignore-all-space ignore-blank-lines text strip-trailing-cr minimal color normal ed",
+    ),
+    "cmp": _options("bls", "in", "print-bytes verbose quiet silent bytes ignore-initial"),
+    "nl": _options("p", "bdfhilnsvw", "body-numbering number-width number-format number-separator"),
+    "cut": _options("nsz", "bcdf", "bytes characters fields delimiter only-delimited complement output-delimiter"),
+    "tr": _options("cCdst", "", "complement delete squeeze-repeats truncate-set1"),
+    "git status": _options(
+        "sbvuzx",
+        "",
+        "short branch porcelain verbose untracked-files ignored ignore-submodules column no-column ahead-behind "
+        "no-ahead-behind show-stash find-renames no-renames long null",
+    ),
+    "git log": _LOG,
+    "git diff": _LOG,
+    "git show": _LOG,
+    "git shortlog": _options("snec0123456789", "w", _DIFF + " numbered summary email group"),
+    "git branch": _options(
+        "arvlq",
+        "",
+        "list all remotes verbose show-current contains no-contains merged no-merged sort column format "
+        "points-at color no-color abbrev ignore-case",
+    ),
+    "git tag": _options(
+        "lna0123456789", "m", "list sort contains no-contains merged no-merged points-at format column annotate message"
+    ),
+    "git ls-files": _options(
+        "cdmositkuvfz",
+        "",
+        "cached deleted modified others stage ignored exclude-standard directory full-name "
+        "error-unmatch eol unmerged deduplicate no-empty-directory",
+    ),
+    "git rev-parse": _options(
+        "q",
+        "",
+        "show-toplevel abbrev-ref verify short git-dir git-common-dir is-inside-work-tree show-prefix "
+        "symbolic-full-name is-bare-repository all branches tags remotes quiet symbolic show-cdup absolute-git-dir",
+    ),
+    "git blame": _options(
+        "lswfnetbpk0123456789",
+        "LMC",
+        "line-porcelain porcelain show-name show-number show-email root date since "
+        "reverse first-parent abbrev score-debug show-stats color-lines color-by-age",
+    ),
+    "git grep": _options(
+        "niwvEGFPlLcohHpWaIqzr0123456789",
+        "eABCm",
+        "line-number column ignore-case word-regexp invert-match extended-regexp basic-regexp perl-regexp "
+        "fixed-strings "
+        "files-with-matches name-only files-without-match count only-matching heading break show-function "
+        "function-context after-context before-context context cached untracked color no-color and or not all-match "
+        "quiet text max-depth recursive no-recursive full-name null threads max-count",
+    ),
+    "git describe": _options(
+        "", "", "all tags contains abbrev candidates exact-match long match exclude always first-parent dirty broken"
+    ),
+    "git merge-base": _options("a", "", "all is-ancestor octopus independent fork-point"),
+    "git add": _options("Anuv", "", "all no-all update verbose dry-run intent-to-add refresh ignore-errors"),
+    "git commit": _options("aqs", "m", "message all amend no-edit quiet signoff allow-empty"),
+    "git fetch": _options(
+        "pqvtafkPn46",
+        "j",
+        "all prune prune-tags tags no-tags quiet verbose dry-run force depth deepen unshallow progress jobs",
+    ),
+}
+
+# Programs that take no options which matter, and have no files.
+BARE = names("echo pwd true false sleep seq basename dirname whoami id")
+
+READERS = frozenset(SAFE) | BARE
+"""What a prefix rule may be suggested for: whatever their words, they only look (or do what git does with its own)."""
+
+# For every program without a list of safe ones.
+RISKY_ANYWHERE = names(
+    "exec exec-path upload-pack receive-pack open-files-in-pager ext-diff textconv script-shell to-command "
+    "use-compress-program checkpoint-action info-script rsh rsh-command rsync-path pager config config-env "
+    "config-file "
+    "toolexec output output-document output-file post-renderer compress-program pre exec-batch init-command eval "
+    "execute node-options require import loader files-from files0-from dereference-recursive hostname-bin "
+    "unzip-command use-askpass proxy-command log-file"
+)
+RISKY: dict[str, ProgramOptions] = {
+    "git clone": _options("uc"),
+    "git ls-remote": _options("u"),
+    "git fetch-pack": _options("u"),
+    "git rebase": _options("x"),
+    "git difftool": _options("x"),
+    "git": _options(
+        "oO",
+        "",
+        "no-index template contents pathspec-from-file file separate-git-dir git-dir work-tree edit-description "
+        "editor "
+        "exec-path namespace super-prefix extcmd tool smtp-server sendmail-cmd to-cmd cc-cmd",
+    ),
+    "npm": _options("C", "", "prefix userconfig globalconfig shell init-module viewer editor git"),
+    "pnpm": _options("C", "", "dir shell-emulator"),
+    "yarn": _options("", "", "cwd use-yarnrc"),
+    "cargo": _options("CZ", "", "manifest-path target-dir"),
+    "make": _options("fCEI", "", "file makefile directory include-dir"),
+    "sort": _options("oT", "", "temporary-directory"),
+    "tar": _options("IFTPhCU", "", "new-volume-script dereference absolute-names directory"),
+    "rsync": _options("eLkF", "", "copy-links copy-dirlinks copy-unsafe-links password-file"),
+    "scp": _options("oSFJ"),
+    "sftp": _options("oSFJbD"),
+    "curl": _options(
+        "oOKDcwT",
+        "",
+        "remote-name remote-name-all output-dir dump-header cookie-jar trace trace-ascii stderr libcurl etag- "
+        "save hsts "
+        "alt-svc write-out create-dirs netrc-file unix-socket abstract-unix-socket upload-file",
+    ),
+    "wget": _options("OoaPieB", "", "append-output directory-prefix input-file save-cookies base warc-file post-file"),
+    "rg": _options("Lf", "", "follow file ignore-file"),
+    "fd": _options("xXL", "", "follow base-directory"),
+    "ag": _options("f", "", "follow path-to-ignore"),
+    "tree": _options("lo", "", "fromfile"),
+    "zip": _options("rRTb", "", "recurse-paths test-command"),
+    "cp": _options("LH", "", "dereference"),
+    "less": _options("koO", "", "lesskey-file lesskey-src"),
+    "man": _options("PHCM", "", "html preprocessor manpath"),
+    "kubectl": _options("", "", "kubeconfig cache-dir"),
+    "helm": _options("", "", "kubeconfig"),
+    "docker": _options("", "", "host entrypoint volume mount privileged"),
+    "date": _options("fs", "", "file set"),
+    "file": _options("fCm", "", "magic-file compile"),
+    "ssh": _options("oFSE"),
+    "gawk": _options("filEo"),
+    "awk": _options("filEo"),
+    "mawk": _options("fW"),
+    "sed": _options("if", "", "in-place file"),
+}
+# What git does that runs programs or changes its settings: a rule for all of git does not cover it.
+GIT_RUNNERS = names(
+    "config bisect filter-branch submodule difftool mergetool credential daemon send-email instaweb hook maintenance"
+)
+# Options of programs whose options are words behind one dash.
+RISKY_WORDS = {
+    "find": names("-L -follow -files0-from -fprint -fprint0 -fprintf -fls"),
+    "go": names("-exec -toolexec -o -overlay -modfile -vettool -C -ldflags -gcflags -asmflags -pkgdir"),
+}
+
+_ADDRESS = r"(?:(?:\d+|\$|/(?:[^/\\\n]|\\[^\n])*/)(?:,(?:\+?\d+|\$|/(?:[^/\\\n]|\\[^\n])*/))?)?"
+_SED_SCRIPT = re.compile(
+    rf"{_ADDRESS}[pdq=]|{_ADDRESS}s([/|,#])(?:(?!\1)[^\\\n]|\\[^\n])*\1(?:(?!\1)[^\\\n]|\\[^\n])*\1[gpiI\d]*"
+)
+_AWK_ACTS = re.compile(r"system|getline|[|>@]|ARG[VC]|close|ENVIRON|PROCINFO")
+
+
+def known(values: Sequence[str | None]) -> str | None:
+    """The name under which a command's options are listed as safe, if they are: `git log`, `ls`."""
+    if not values or values[0] is None:
+        return None
+    if len(values) > 1 and f"{values[0]} {values[1]}" in SAFE:
+        return f"{values[0]} {values[1]}"
+    return values[0] if values[0] in READERS else None
+
+
+def doubt(words: Sequence[Sequence[str]], named: int) -> str | None:
+    """Why a command does more than a rule that names its first `named` words was given for; None when it does not.
+
+    `words` holds for each word of the command every text that it may be.
+    """
+    if not words or not words[0]:
+        return None
+    program = base_name(words[0][0])
+    second = words[1][0] if len(words) > 1 and words[1] else ""
+    listed = known([program, second])
+    if listed in BARE:
+        return None
+    risky = _Risky(program, second, listed)
+    for at in range(max(named, 1 if listed is None else len(listed.split())), len(words)):
+        for value in words[at]:
+            if risky.word(value, first=at == 1):
+                return f"a rule for {program} does not cover {value[:80]!r} unless it names it"
+    if program == "sed" and named < len(words):
+        return _sed_doubt(words, named)
+    return None
+
+
+class _Risky:
+    """Judges the words of one command."""
+
+    def __init__(self, program: str, second: str, listed: str | None) -> None:
+        self.program = program
+        self.listed = listed
+        self.ahead = second.startswith("-")  # options of the program itself come before what it does
+        own, sub = RISKY.get(program, ProgramOptions()), RISKY.get(f"{program} {second}", ProgramOptions())
+        self.options = (
+            SAFE[listed] if listed is not None else ProgramOptions(own.flags + sub.flags, "", own.long | sub.long)
+        )
+
+    def word(self, value: str, *, first: bool) -> bool:
+        if not value.startswith("-") or value in ("-", "--"):
+            return self.operand(value, first=first)
+        if self.program in RISKY_WORDS:
+            return value.split("=")[0].replace("--", "-") in RISKY_WORDS[self.program]
+        if self.program == "git" and self.ahead and value.startswith(("-c", "-p", "--p")):
+            return True
+        name = value[2:].partition("=")[0]
+        if value.startswith("--"):
+            if self.listed is not None:
+                return name not in self.options.long
+            # Most programs take the beginning of a name for the whole.
+            return any(each.startswith(name) for each in (*RISKY_ANYWHERE, *self.options.long))
+        if self.listed is None:
+            return any(letter in self.options.flags for letter in value[1:]) or name_of(value) in RISKY_ANYWHERE
+        for letter in value[1:]:
+            if letter in self.options.valued:
+                return False
+            if letter not in self.options.flags:
+                return True
+        return False
+
+    def operand(self, value: str, *, first: bool) -> bool:
+        """A word that is no option, and still says what is run or written."""
+        match self.program:
+            case "awk" | "gawk" | "mawk" | "nawk":
+                return _AWK_ACTS.search(value) is not None
+            case "git":
+                return (first or self.ahead) and value in GIT_RUNNERS
+            case "ps":
+                return "e" in value
+            case "make" | "gmake":
+                return "=" in value
+            case "tar":
+                return first and any(letter in RISKY["tar"].flags for letter in value)
+            case "less" | "more" | "vi" | "vim" | "view" | "man":
+                return value.startswith("+")
+            case "curl":
+                return any(sign in value for sign in "[]{}")
+        return False
+
+
+def name_of(value: str) -> str:
+    """The name of an option behind one dash."""
+    return value[1:].partition("=")[0]
+
+
+def _sed_doubt(words: Sequence[Sequence[str]], named: int) -> str | None:
+    """A script of sed may write files and run commands: only the plain ones are vouched for."""
+    scripts: list[tuple[int, str]] = []
+    expected = False
+    for at, values in enumerate(words[1:], 1):
+        for value in values:
+            if expected or (not value.startswith("-") and not scripts):
+                scripts.append((at, value))
+            elif value.startswith("--expression="):
+                scripts.append((at, value.partition("=")[2]))
+            elif value.startswith("-e") and value != "-e":
+                scripts.append((at, value[2:]))
+        expected = any(re.fullmatch(r"-\w*e|--expression", value) for value in values)
+    bad = next((script for at, script in scripts if at >= named and _SED_SCRIPT.fullmatch(script) is None), None)
+    return None if bad is None else f"what sed does with {bad[:80]!r} is not vouched for by a rule"

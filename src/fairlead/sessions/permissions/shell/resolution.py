@@ -1,0 +1,194 @@
+"""What the words of a shell line lead to: variables of the line, folders that it changes to, every path that a word may
+be. Pure; the disk is two functions of the caller.
+
+Nothing is run in order: a variable has every value that the line gives it, and a relative word is looked for in every
+folder that the line may be in. What cannot be worked out is `unknown`, and more than the bounds `lost`.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+
+from fairlead.sessions.permissions.policy.paths import BadPath, Entries, Resolve, absolute, readings, tidy
+from fairlead.sessions.permissions.policy.tools import names
+from fairlead.sessions.permissions.shell.expansion import MOST_VALUES, ShellDialect, expand
+from fairlead.sessions.permissions.shell.line import Redirection, ShellAnalysis, SimpleCommand, Word
+from fairlead.sessions.permissions.shell.wrappers import FOUND_WORD, UNKNOWN_WORD, base_name
+
+_MOST_FOLLOWED = 512  # paths of one line whose links are followed
+_MOST_FOLDERS = 8
+_LOOP = re.compile(r"\b(?:for|while|until|select|repeat|foreach)\b|\(\)")
+_FOLDER_OPTIONS = names("-C -d --directory --chdir --cwd --prefix --cd --root --base --path")
+
+# Their words are never names of files that they open: what such a word becomes shows and changes nothing.
+PLAIN = names(
+    "echo printf true false : sleep seq exit return break continue pwd whoami id test [ basename dirname kill"
+)
+MOVES = names("cd chdir pushd popd")
+
+
+class Argument(msgspec.Struct, frozen=True):
+    """A word of a command: every text that it may become (None: not known), and every place that these may be."""
+
+    word: Word
+    values: tuple[str, ...] | None
+    places: tuple[str, ...] = ()
+
+
+class ResolvedLine(msgspec.Struct, frozen=True):
+    """A line, followed. `commands` and `targets` are in the order of the analysis (targets: of its redirections).
+
+    `lost`: why not all of it was looked at.
+    """
+
+    folders: tuple[str, ...]
+    commands: tuple[tuple[Argument, ...], ...] = ()
+    targets: tuple[Argument, ...] = ()
+    others: tuple[Argument, ...] = ()
+    lost: str | None = None
+
+    def arguments(self) -> Iterator[Argument]:
+        for command in self.commands:
+            yield from command
+        yield from self.targets
+        yield from self.others
+
+
+class _Follower:
+    def __init__(self, folders: tuple[str, ...], home: str | None, resolve: Resolve, entries: Entries) -> None:
+        self.home = home
+        self.resolve = resolve
+        self.entries = entries
+        self.lost: str | None = None
+        self.left = _MOST_FOLLOWED
+        self.shell = ShellDialect(folders, home, {}, entries)
+
+    def argument(self, word: Word, folders: Sequence[str]) -> Argument:
+        if word == FOUND_WORD:
+            return Argument(word, ())
+        values = None if word == UNKNOWN_WORD else expand(word.raw, self.shell)
+        places: dict[str, None] = {}
+        for value in values or ():
+            for path in candidates(value):
+                for folder in folders:
+                    places |= dict.fromkeys(self.places(path, folder))
+        return Argument(word, values, tuple(places))
+
+    def places(self, path: str, folder: str) -> tuple[str, ...]:
+        self.left -= 1
+        try:
+            if self.left < 0:
+                self.lost = "the line has more paths than are looked at"
+                return (tidy(absolute(_literal(path), folder, None)),)
+            return readings(_literal(path), folder, None, self.resolve)
+        except BadPath:
+            return ()
+
+    def variables(self, analysis: ShellAnalysis) -> None:
+        given = [*analysis.assignments, *(each for command in analysis.commands for each in command.assignments)]
+        pairs = [(each.name, each.value.raw.partition("=")[2]) for each in given]
+        if not pairs and not analysis.counted:
+            return
+        found: dict[str, tuple[str, ...] | None] = {}
+        for _ in range(3):  # one may be made of another that comes later in a loop
+            for name, raw in pairs:
+                self._gets(found, name, expand(raw, self.shell, assigned=True) if raw else ("",))
+            for counted in analysis.counted:
+                for word in counted.words:
+                    self._gets(found, counted.name, expand(word.raw, self.shell))
+                if not counted.words:
+                    self._gets(found, counted.name, None)
+            self.shell = msgspec.structs.replace(self.shell, variables=dict(found))
+
+    def _gets(self, found: dict[str, tuple[str, ...] | None], name: str, values: tuple[str, ...] | None) -> None:
+        before = found.get(name, ("",))
+        both = None if values is None or before is None else tuple(dict.fromkeys((*before, *values)))
+        found[name] = None if both is None or len(both) > MOST_VALUES else both
+
+    def moves(self, analysis: ShellAnalysis) -> None:
+        """Every folder that the line may be in."""
+        moving = [command for command in analysis.commands if base_name(command.name or "") in MOVES]
+        if moving and _LOOP.search(analysis.raw):
+            self.lost = "the line changes its folder in a loop"
+        for command in moving:
+            words = [word for word in command.words[1:] if word.raw not in ("-P", "-L", "--", "-e", "-q")]
+            targets = expand(words[0].raw, self.shell) if words else (self.home,)
+            if base_name(command.name or "") == "popd" and not words:
+                continue
+            if len(words) > 1 or targets is None or any(not each or each.startswith("-") for each in targets):
+                self.lost = f"where {command.raw[:80]!r} leads is not known"
+                continue
+            found = dict.fromkeys(self.shell.folders)
+            for target in targets:
+                for folder in self.shell.folders:
+                    found |= dict.fromkeys(self.places(target or "/", folder))
+                    # A shell goes up from where it was told to be, links not followed.
+                    found[tidy(absolute(_literal(target or "/"), folder, None))] = None
+            if len(found) > _MOST_FOLDERS:
+                self.lost = "the line changes its folder too often"
+            self.shell = msgspec.structs.replace(self.shell, folders=tuple(found)[:_MOST_FOLDERS])
+
+    def command(self, command: SimpleCommand) -> tuple[Argument, ...]:
+        folders: dict[str, None] = dict.fromkeys(self.shell.folders)
+        previous = ""
+        for word in command.words[1:]:
+            # Options by which a program looks elsewhere for its other words.
+            if previous in _FOLDER_OPTIONS or word.raw.startswith("-C") or word.lead.split("=")[0] in _FOLDER_OPTIONS:
+                for value in expand(word.raw, self.shell) or ():
+                    for path in candidates(value):
+                        found = (each for folder in self.shell.folders for each in self.places(path, folder))
+                        folders |= dict.fromkeys(found)
+            previous = word.value or ""
+        return tuple(self.argument(word, tuple(folders)[: 2 * _MOST_FOLDERS]) for word in command.words)
+
+
+def follow(
+    analysis: ShellAnalysis,
+    others: Iterable[Word],
+    folders: tuple[str, ...],
+    home: str | None,
+    resolve: Resolve,
+    entries: Entries,
+) -> ResolvedLine:
+    """Follow a line, beginning in one of these folders; `others` are words of no command that may be paths too."""
+    walk = _Follower(folders, home, resolve, entries)
+    walk.variables(analysis)
+    walk.moves(analysis)
+    walk.variables(analysis)  # $PWD
+    reached = walk.shell.folders
+    commands = tuple(walk.command(command) for command in analysis.commands)
+    targets = tuple(walk.argument(redirection.target, reached) for redirection in analysis.redirections)
+    rest = tuple(walk.argument(word, reached) for word in dict.fromkeys(others))
+    return ResolvedLine(reached, commands, targets, rest, walk.lost)
+
+
+def candidates(value: str) -> Iterator[str]:
+    """The texts in a word that a program may take as a path: all of it, an option's value, a list's part, a URL's."""
+    if not value:
+        return
+    yield value
+    found: list[str] = []
+    if value.startswith("-") and not value.startswith("--"):
+        found.append(value[2:])
+    for sign in "=@:,":
+        if sign in value:
+            found.extend(value.split(sign)[:16])
+    if "=" in value:
+        found.append(value.partition("=")[2])
+    if "://" in value:
+        with suppress(ValueError):
+            found.append(unquote(urlsplit(value).path))
+    yield from (each for each in dict.fromkeys(found) if each and each != value)
+
+
+def _literal(path: str) -> str:
+    """A path whose `~` means nothing any more: it was expanded, or was quoted."""
+    return "./" + path if path.startswith("~") else path
+
+
+def written(analysis: ShellAnalysis, followed: ResolvedLine) -> Iterator[tuple[Redirection, Argument]]:
+    """The redirections, each with what it leads to."""
+    yield from zip(analysis.redirections, followed.targets, strict=True)

@@ -1,0 +1,307 @@
+"""Commands that run other commands: what they hide, as far as their words tell. Tables first, then one reader.
+
+A name that is in no table here is an ordinary command: `python -c ...` is just python, and whoever allows
+`python:*` has allowed all of it. An option that a table does not know makes the wrapper opaque: it asks.
+"""
+
+import re
+from collections.abc import Sequence
+
+import msgspec
+
+from fairlead.sessions.permissions.policy.tools import names
+from fairlead.sessions.permissions.shell.line import ProblemKind, Word
+
+
+class Wrapper(msgspec.Struct, frozen=True):
+    """How to find the hidden command behind a wrapper's own words."""
+
+    flags: str = ""  # short options without a value, as letters
+    valued: str = ""  # short options with a value
+    long_flags: frozenset[str] = frozenset()
+    long_valued: frozenset[str] = frozenset()
+    operands: int = 0  # words of its own between the options and the command
+    assignments: bool = False  # takes NAME=value words before the command
+    shell: bool = False  # joins the rest and gives it to a shell
+    feeds: bool = False  # adds words from elsewhere to the command
+
+
+WRAPPERS: dict[str, Wrapper] = {
+    "command": Wrapper(flags="p"),
+    "builtin": Wrapper(),
+    "exec": Wrapper(flags="cl", valued="a"),
+    "nohup": Wrapper(),
+    "-": Wrapper(),  # zsh: with a dash before its name; env: with nothing of the environment
+    "noglob": Wrapper(),
+    "nocorrect": Wrapper(),
+    "busybox": Wrapper(),
+    "time": Wrapper(flags="p"),
+    "nice": Wrapper(flags="0123456789", valued="n", long_valued=names("--adjustment")),
+    "ionice": Wrapper(flags="t", valued="cn", long_valued=names("--class --classdata")),
+    "setsid": Wrapper(flags="cfw", long_flags=names("--ctty --fork --wait")),
+    "stdbuf": Wrapper(valued="ioe", long_valued=names("--input --output --error")),
+    "timeout": Wrapper(
+        flags="v",
+        valued="ks",
+        long_flags=names("--foreground --preserve-status --verbose"),
+        long_valued=names("--kill-after --signal"),
+        operands=1,
+    ),
+    "env": Wrapper(
+        flags="i0",
+        valued="u",
+        long_flags=names("--ignore-environment --null"),
+        long_valued=names("--unset"),
+        assignments=True,
+    ),
+    "sudo": Wrapper(
+        flags="nHkbSA",
+        valued="ugp",
+        long_flags=names("--non-interactive --set-home"),
+        long_valued=names("--user --group"),
+        assignments=True,
+    ),
+    "doas": Wrapper(flags="n", valued="u"),
+    "watch": Wrapper(
+        flags="bcdegptw",
+        valued="n",
+        long_flags=names("--beep --color --errexit --no-title --precise"),
+        long_valued=names("--interval"),
+        shell=True,
+    ),
+    "xargs": Wrapper(
+        flags="0rtpx",
+        valued="nLPIsdEa",
+        long_flags=names("--null --no-run-if-empty --verbose --interactive --exit"),
+        long_valued=names("--max-args --max-lines --max-procs --max-chars --delimiter --arg-file --replace"),
+        feeds=True,
+    ),
+}
+
+SHELLS = names("sh bash zsh dash ksh mksh ash rbash fish csh tcsh")
+
+# They run commands in ways whose words we do not read: somewhere else, later, or as somebody else.
+OPAQUE = names(
+    "parallel ssh script su runuser pkexec run0 chroot unshare nsenter flock strace ltrace systemd-run at batch "
+    "crontab entr expect unbuffer coproc toybox start-stop-daemon chrt taskset numactl setpriv capsh bwrap firejail "
+    "proxychains torsocks faketime catchsegv valgrind gdb rlwrap dbus-run-session xvfb-run screen tmux"
+)
+
+# Builtins that change what later words mean, or evaluate their words once more (subscripts can run commands).
+EVALUATING = names(
+    "alias unalias shopt enable hash bind complete compgen compopt mapfile readarray read let getopts unset "
+    "declare typeset local readonly export fc history setopt unsetopt zmodload autoload functions zstyle emulate "
+    "sched zle vared print repeat always fg bg disown suspend caller"
+)
+
+# Words that only the grammar may use: as a command they mean that grammar and shell do not agree.
+RESERVED = names(
+    "if then elif else fi for while until do done case esac select function in { } ! [[ ]] coproc end foreach"
+)
+
+_MATHS = names("printf test [ wait exit return break continue shift logout kill")
+_SET_WORDS = re.compile(r"-[eux]*o?|pipefail|errexit|nounset|xtrace")
+_FIND_EXECS = names("-exec -execdir -ok -okdir")
+_FIND_WRITES = names("-fprint -fprint0 -fprintf -fls")
+_ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\+?=")
+
+UNKNOWN_WORD = Word("…", None, "")
+"""A word that comes from elsewhere: what xargs reads, what find finds."""
+
+FOUND_WORD = Word("{}", None, "")
+"""What find itself removes: names below where it starts, links not followed."""
+
+
+class Inner(msgspec.Struct, frozen=True):
+    """A hidden command: its words, or shell text still to be read. `named`: the outer words that spell it out."""
+
+    words: tuple[Word, ...] = ()
+    code: str | None = None
+    named: int = 0
+
+
+class Unwrapped(msgspec.Struct, frozen=True):
+    """What one command hides. `trouble` says why that cannot be known."""
+
+    inner: tuple[Inner, ...] = ()
+    assignments: tuple[str, ...] = ()
+    writes: tuple[Word, ...] = ()
+    trouble: tuple[ProblemKind, str] | None = None
+    least: int = 1
+    transparent: bool = False
+
+
+def base_name(name: str) -> str:
+    return name.rpartition("/")[2]
+
+
+def unwrap(words: Sequence[Word]) -> Unwrapped:
+    """What the command of these words hides; its first word must be known."""
+    full = words[0].value or ""
+    name = base_name(full)
+    if name in WRAPPERS:
+        return _unwrap_by_table(name, WRAPPERS[name], words)
+    if name in SHELLS:
+        return _unwrap_shell(name, words)
+    if name == "find":
+        return _unwrap_find(words)
+    if name == "eval":
+        return _code(words[1:], len(words))
+    if name in (".", "source"):
+        return _hides(name) if len(words) < 2 or words[1].value is None else Unwrapped(least=2)
+    if name == "trap":
+        return _unwrap_trap(words)
+    if name in OPAQUE:
+        return _hides(name)
+    if name in EVALUATING or _evaluates(name, words):
+        return Unwrapped(trouble=(ProblemKind.BUILTIN, f"{name} can change what later words mean or evaluate its own"))
+    return Unwrapped()
+
+
+def _hides(name: str) -> Unwrapped:
+    return Unwrapped(trouble=(ProblemKind.WRAPPER, f"what {name} would run cannot be known from its words"))
+
+
+def _evaluates(name: str, words: Sequence[Word]) -> bool:
+    """Builtins that are harmless except with certain options, which must then not be hidden either."""
+    if name == "set":
+        return any(word.value is None or not _SET_WORDS.fullmatch(word.value) for word in words[1:])
+    if name not in _MATHS:
+        return False
+    # zsh reads numbers as arithmetic, and arithmetic runs what stands in a subscript.
+    if any("$" in word.value or "`" in word.value for word in words[1:] if word.value is not None):
+        return True
+    if name == "printf":
+        return len(words) > 1 and (words[1].value is None or words[1].value.startswith("-v"))
+    if name == "wait":
+        return any(word.value is None or word.value.startswith("-") for word in words[1:])
+    return any(word.value in ("-v", "-R") for word in words[1:])
+
+
+def _code(words: Sequence[Word], named: int) -> Unwrapped:
+    """Words that a shell will read once more, joined by spaces."""
+    values = [word.value for word in words]
+    if not values:
+        return Unwrapped()
+    if any(value is None for value in values) or any(word.tilde for word in words):
+        return _hides("a shell that reads its words again")
+    return Unwrapped(inner=(Inner(code=" ".join(value for value in values if value is not None), named=named),))
+
+
+def _unwrap_by_table(name: str, wrapper: Wrapper, words: Sequence[Word]) -> Unwrapped:
+    if name == "command" and len(words) > 1 and words[1].value in ("-v", "-V"):
+        return Unwrapped()
+    at = _skip_options(wrapper, words)
+    if at is None:
+        return _hides(name)
+    placeholder = _placeholder(words[:at]) if name == "xargs" else None
+    names: list[str] = []
+    while wrapper.assignments and at < len(words) and (match := _ASSIGNMENT.match(words[at].lead)):
+        names.append(match[1])
+        at += 1
+    at += wrapper.operands
+    transparent = name == "time" and words[0].raw == "time"
+    if at >= len(words):
+        # Without a command xargs runs echo, and the others print something or do nothing.
+        return Unwrapped(assignments=tuple(names), transparent=transparent)
+    if wrapper.shell:
+        return _code(words[at:], len(words))
+    inner = tuple(words[at:])
+    if placeholder is not None:
+        inner = tuple(UNKNOWN_WORD if placeholder in word.raw else word for word in inner)
+    elif wrapper.feeds:
+        inner = (*inner, UNKNOWN_WORD)
+    return Unwrapped(inner=(Inner(inner, named=at + 1),), assignments=tuple(names), transparent=transparent)
+
+
+def _skip_options(wrapper: Wrapper, words: Sequence[Word]) -> int | None:
+    """The index of the first word after the options; None when one of them is not in the table or not known."""
+    at = 1
+    while at < len(words):
+        value = words[at].value
+        if value is None:
+            return None
+        if value == "--":
+            return at + 1
+        if not value.startswith("-") or value == "-":
+            return at
+        if value.startswith("--"):
+            name, has_value, _ = value.partition("=")
+            if name in wrapper.long_valued:
+                at += 1 if has_value else 2
+            elif value in wrapper.long_flags:
+                at += 1
+            else:
+                return None
+            continue
+        letters = value[1:].lstrip(wrapper.flags)
+        if not letters:
+            at += 1
+        elif letters[0] in wrapper.valued:
+            at += 2 if len(letters) == 1 else 1
+        else:
+            return None
+    return at
+
+
+def _placeholder(options: Sequence[Word]) -> str | None:
+    """The text that xargs replaces in the command's words, if it was told one."""
+    values = [word.value or "" for word in options]
+    for index, value in enumerate(values):
+        if value == "-I":
+            return (values[index + 1 : index + 2] or ["{}"])[0] or "{}"
+        if value.startswith("-I"):
+            return value[2:]
+        if value.startswith("--replace"):
+            return value.partition("=")[2] or "{}"
+    return None
+
+
+def _unwrap_shell(name: str, words: Sequence[Word]) -> Unwrapped:
+    """`bash -c TEXT` is read; `bash FILE` is as plain as the file's name; all else reads its standard input."""
+    at = 1
+    while at < len(words):
+        value = words[at].value
+        if value is None:
+            return _hides(name)
+        if not value.startswith("-"):
+            return Unwrapped(least=at + 1)
+        if re.fullmatch(r"-[lexu]*c", value):
+            code = words[at + 1].value if at + 1 < len(words) else None
+            return _hides(name) if code is None else Unwrapped(inner=(Inner(code=code, named=at + 2),))
+        if not re.fullmatch(r"-[lexun]+", value):
+            return _hides(name) if value not in ("--version", "--help") else Unwrapped()
+        at += 1
+    return _hides(name)
+
+
+def _unwrap_find(words: Sequence[Word]) -> Unwrapped:
+    inner: list[Inner] = []
+    writes: list[Word] = []
+    at = 1
+    while at < len(words):
+        word = words[at]
+        if word.value in _FIND_EXECS:
+            end = next((i for i in range(at + 1, len(words)) if words[i].value in (";", "+")), None)
+            if end is None or end == at + 1:
+                return _hides("find")
+            hidden = tuple(UNKNOWN_WORD if "{}" in each.raw else each for each in words[at + 1 : end])
+            inner.append(Inner(hidden, named=end))
+            at = end
+        elif word.value == "-delete":
+            inner.append(Inner((Word("rm", "rm", "rm"), FOUND_WORD), named=at + 1))
+        elif word.value in _FIND_WRITES:
+            at += 1
+            writes.append(words[at] if at < len(words) else UNKNOWN_WORD)
+        elif word.value is None and (not word.lead or word.lead[0] == "-"):
+            return _hides("find")  # it could become -exec
+        at += 1
+    return Unwrapped(inner=tuple(inner), writes=tuple(writes))
+
+
+def _unwrap_trap(words: Sequence[Word]) -> Unwrapped:
+    if len(words) < 2 or words[1].value in ("-l", "-p", "-"):
+        return Unwrapped()
+    if words[1].value is None or words[1].value.startswith("-"):
+        return _hides("trap")
+    return Unwrapped(inner=(Inner(code=words[1].value, named=2),))

@@ -1,0 +1,250 @@
+"""A session goes on over another link: the old process is ended, the new one resumes its conversation.
+
+Rule: the wish is in the log before anything is done about it, and stays there until it is settled, so that a gateway
+that is restarted in the middle goes on with it. There is one process at a time, and the session always has a link:
+if the new one does not start, the old one goes on.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from fairlead.model import commands as cmd
+from fairlead.model import events as ev
+from fairlead.model.agents import Agent
+from fairlead.model.errors import AgentFailed, Busy, FairleadError, NotFound, Stale, Unavailable
+from fairlead.model.ids import event_id
+from fairlead.sessions import decide
+from fairlead.sessions.commit import SessionCore
+from fairlead.sessions.process.supervisor import AgentSupervisor
+from fairlead.sessions.state import PendingHandover
+from fairlead.system.clock import within
+
+logger = logging.getLogger("fairlead.handover")
+
+CUT_OFF_S = 5.0
+"""How long an interrupted agent may take to end its turn itself; then its process is ended, and the turn with it."""
+
+
+class Handovers:
+    """Of one session. Implements the runner's `Errand`."""
+
+    def __init__(self, core: SessionCore, runner: AgentSupervisor) -> None:
+        self._core = core
+        self._runner = runner
+        self._moving = False
+        self._asked: list[asyncio.Future[cmd.Reply | FairleadError]] = []
+        self._turned = asyncio.Event()
+
+    # --- what clients ask ----------------------------------------------------------------------------------
+
+    async def ask(self, command: cmd.StartHandover, by: str) -> cmd.Reply:
+        """Answered when it is done, or has to wait. An error says why it is where it was."""
+        core = self._core
+        told: asyncio.Future[cmd.Reply | FairleadError] = asyncio.get_running_loop().create_future()
+        async with core.for_client():
+            if self._moving:
+                raise Busy("The session is being handed over: ask again when that is done.")
+            waits_for = self.waits_for(command.when)
+            event = self._decided(command, by, waits_for)
+            if event is None:
+                return self._reply("there", command.link)
+            transition = core.begin()
+            transition.add(event)
+            stays = isinstance(event, ev.HandoverSettled)
+            reply = self._reply("there" if stays else "waiting", command.link, transition.stage.seq, waits_for)
+            if command.key:
+                transition.keep_reply(f"key:{command.key}", reply)
+            await core.commit(transition)
+            if waits_for or stays:
+                return reply
+            self._asked.append(told)
+        self._runner.pump()
+        outcome = await told
+        if isinstance(outcome, FairleadError):
+            raise outcome
+        return outcome
+
+    def _decided(
+        self, command: cmd.StartHandover, by: str, waits_for: tuple[str, ...]
+    ) -> ev.HandoverRequested | ev.HandoverSettled | None:
+        state, runner = self._core.state, self._runner
+        cause = self._core.services.new_uuid()
+        if runner.agent is None or not command.link == state.settings.link == runner.launched.link:
+            return decide.hand_over(state, command, by, cause, waits_for)
+        # It is where it is wanted: a wish to leave is void.
+        return None if state.handover is None else decide.handed_over(state, "withdrawn", by, cause)
+
+    async def withdraw(self, command: cmd.WithdrawHandover, by: str) -> cmd.Reply:
+        core = self._core
+        async with core.for_client():
+            if self._moving:
+                raise Stale("The session is being handed over already: hand it back when that is done.")
+            if core.state.handover is None:
+                raise NotFound("hand-over that waits in session", core.session)
+            transition = core.begin()
+            entry = transition.add(decide.handed_over(core.state, "withdrawn", by, core.services.new_uuid()))
+            reply = self._reply("there", core.state.settings.link, entry.seq)
+            if command.key:
+                transition.keep_reply(f"key:{command.key}", reply)
+            await core.commit(transition)
+        return reply
+
+    async def drop(self, by: str, reason: str) -> None:
+        """The session is to have no process: a wish that waits would start one."""
+        core = self._core
+        async with core.for_client():
+            if core.state.handover is not None and not self._moving:
+                transition = core.begin()
+                transition.add(decide.handed_over(core.state, "withdrawn", by, core.services.new_uuid(), reason))
+                await core.commit(transition)
+
+    def waits_for(self, when: str) -> tuple[str, ...]:
+        """What a hand-over waits for, in words; nothing if it can be done at once."""
+        state, interpreter = self._core.state, self._core.interpreter
+        found: list[str] = []
+        if self._runner.following:
+            found.append("an agent of an earlier gateway, or a file, that is still read")
+        if when == "now":
+            return tuple(found)
+        if interpreter.turn is not None:
+            found.append("a running turn")
+        if state.pending:
+            found.append(f"a request that waits for an answer ({', '.join(item.tool for item in state.pending)})")
+        if interpreter.background:
+            found.append(f"background work ({', '.join(interpreter.background_work)})")
+        return tuple(found)
+
+    def _reply(self, state: str, link: cmd.Link, seq: int = 0, waits_for: tuple[str, ...] = ()) -> cmd.Reply:
+        data: dict[str, Any] = {"state": state, "link": link}
+        if waits_for:
+            data["waits_for"] = list(waits_for)
+        return cmd.Reply(session=self._core.session, seq=seq or self._core.log.head, data=data)
+
+    # --- the runner's errand -------------------------------------------------------------------------------
+
+    @property
+    def due(self) -> bool:
+        wish = self._core.state.handover
+        return wish is not None and not self.waits_for(wish.when)
+
+    def noticed(self) -> None:
+        """Something was logged. Whoever asked is not kept waiting for what waits itself, or is not wanted any more."""
+        self._turned.set()
+        if self._asked and not self._moving and not self.due:
+            self._tell(self._undone())
+
+    async def run(self) -> None:
+        """Whoever asked is told, whatever comes of it."""
+        outcome: cmd.Reply | FairleadError = Unavailable("The gateway is stopped: it hands over when it is back.")
+        try:
+            outcome = await self._move()
+        except FairleadError as error:
+            outcome = error
+            raise
+        finally:
+            self._moving = False
+            self._tell(outcome)
+
+    def _tell(self, outcome: cmd.Reply | FairleadError) -> None:
+        asked, self._asked = self._asked, []
+        for told in asked:
+            if not told.done():
+                told.set_result(outcome)
+
+    def _undone(self) -> cmd.Reply:
+        state = self._core.state
+        if state.handover is None:
+            return self._reply("there", state.settings.link)
+        return self._reply("waiting", state.handover.link, waits_for=self.waits_for(state.handover.when))
+
+    async def _move(self) -> cmd.Reply | FairleadError:
+        core, runner = self._core, self._runner
+        async with runner.starting:
+            async with core.lock:
+                wish = core.state.handover
+                if wish is None or not self.due:
+                    # A turn has begun, or it was withdrawn.
+                    return self._undone()
+                self._moving = True
+            if wish.when == "now" and runner.agent is not None:
+                await self._cut_off(runner.agent, wish.by)
+            before = runner.launched.link if runner.agent is not None else core.state.settings.link
+            ran = runner.agent is not None
+            await runner.call_off()
+            await runner.end_process(f"handed over to {wish.link}", cut_by=wish.by)
+            try:
+                await self._relink(wish)
+                await core.services.make_room(core.session)
+                await runner.start_process()
+            except FairleadError as error:
+                await self._fall_back(wish, before, error)
+                if ran and before != wish.link:
+                    await self._start_again()
+                return error
+            async with core.lock:
+                transition = core.begin()
+                transition.add(decide.handed_over(core.state, "moved", wish.by, core.services.new_uuid()))
+                await core.commit(transition, patient=True)
+            return self._reply("moved", wish.link)
+
+    async def _cut_off(self, agent: Agent, by: str) -> None:
+        """Let the agent end its turn itself, as an interrupt does; not for ever."""
+        core = self._core
+        async with core.lock:
+            if core.interpreter.turn is None and not core.interpreter.background:
+                return
+            transition = core.begin()
+            self._runner.ledger.interrupted(transition, by)
+            await core.commit(transition, patient=True)
+
+        async def interrupted() -> None:
+            await agent.interrupt()
+            await self._until(lambda: core.interpreter.turn is None)
+
+        with contextlib.suppress(TimeoutError, AgentFailed):
+            await within(core.services.clock, CUT_OFF_S, interrupted())
+
+    async def _until(self, true: Callable[[], bool]) -> None:
+        while not true():
+            self._turned.clear()
+            await self._turned.wait()
+
+    async def _relink(self, wish: PendingHandover) -> None:
+        core = self._core
+        async with core.lock:
+            changed = decide.relinked(core.state, wish.link, wish.by, core.services.new_uuid())
+            if changed is not None:
+                transition = core.begin()
+                transition.add(changed)
+                await core.commit(transition, patient=True)
+
+    async def _fall_back(self, wish: PendingHandover, before: cmd.Link, error: FairleadError) -> None:
+        core = self._core
+        logger.warning("hand-over failed", extra={"session": core.session, "link": wish.link, "error": error.message})
+        async with core.lock:
+            cause = core.services.new_uuid()
+            transition = core.begin()
+            transition.add(self._failure(cause, f"It could not be handed over to {wish.link}: {error.message}", error))
+            changed = decide.relinked(core.state, before, wish.by, cause)
+            if changed is not None:
+                transition.add(changed)
+            transition.add(decide.handed_over(transition.state, "failed", wish.by, cause, error.message))
+            await core.commit(transition, patient=True)
+
+    async def _start_again(self) -> None:
+        core = self._core
+        try:
+            await core.services.make_room(core.session)
+            await self._runner.start_process()
+        except FairleadError as error:
+            # The next message tries again.
+            async with core.lock:
+                transition = core.begin()
+                transition.add(self._failure(core.services.new_uuid(), error.message, error))
+                await core.commit(transition, patient=True)
+
+    def _failure(self, cause: str, message: str, error: FairleadError) -> ev.ErrorRaised:
+        return ev.ErrorRaised(id=event_id(cause, "error"), code=error.code, message=message, data=error.data)

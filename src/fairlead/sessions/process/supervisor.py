@@ -1,0 +1,408 @@
+"""The agent of one session: started for the first message, kept over many turns, ended when idle, resumed when needed.
+
+Rule: the runner decides when a process lives; what it says becomes events in `core`. It hands the agent one message
+a turn. Calls to the agent are made without the session's lock: its answers come through that lock.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from fairlead.model import events as ev
+from fairlead.model.agents import (
+    Agent,
+    AgentInvitation,
+    AgentKind,
+    AgentSink,
+    Exit,
+    InvitedAgent,
+    Launch,
+    PermissionRequest,
+    ProcessInfo,
+    Record,
+    ToolCheck,
+)
+from fairlead.model.commands import Settings
+from fairlead.model.content import Content
+from fairlead.model.errors import AgentNotRunning, Busy, FairleadError, NotFound
+from fairlead.model.ids import MessageId, RequestId, event_id
+from fairlead.model.policy import Verdict
+from fairlead.sessions.commit import SessionCore
+from fairlead.sessions.permissions.requests import PermissionRequests
+from fairlead.sessions.process.process_log import ProcessEnd, ProcessLog, child_name
+
+logger = logging.getLogger("fairlead.agent")
+
+NO_HISTORY = "No conversation found"
+"""The agent's own words when it is told to resume what it never wrote down."""
+
+
+class PendingTask(Protocol):
+    """Something that is to be done with the process before the next message is handed over."""
+
+    @property
+    def due(self) -> bool: ...
+    async def run(self) -> None: ...
+
+
+class AgentSupervisor:
+    def __init__(self, core: SessionCore, kind: AgentKind, asking: PermissionRequests) -> None:
+        self.core = core
+        self.kind = kind
+        self.asking = asking
+        self.ledger = ProcessLog(core, kind)
+        self.agent: Agent | None = None
+        self._link: _AgentConnection | None = None
+        self.following = False
+        self.last_used = core.services.clock.monotonic()
+        self.launched = Settings()
+        self.starting = asyncio.Lock()
+        self._dispatching: asyncio.Task[None] | None = None
+        self._stop_reason = ""
+        self._closing = False
+        self._guest: InvitedAgent | None = None
+        self._awaiting: asyncio.Task[None] | None = None
+        self._cut_by: str | None = None
+        self.errand: PendingTask | None = None
+
+    # --- when to run -------------------------------------------------------------------------------
+
+    @property
+    def busy(self) -> bool:
+        """A turn, background work or a waiting person: the process must not be ended for room, or for being idle."""
+        return (
+            self.following
+            or (self.agent is not None and self.agent.attended)
+            or self._guest is not None
+            or self.starting.locked()
+            or self.at_work
+            or bool(self.core.state.queue)
+            or self.core.state.handover is not None
+        )
+
+    @property
+    def at_work(self) -> bool:
+        interpreter = self.core.interpreter
+        return interpreter.turn is not None or interpreter.background > 0 or bool(self.core.state.pending)
+
+    def pump(self) -> None:
+        """Do what comes next: an errand that is due, else the next queued message if the agent is free for it."""
+        if self._closing or not (self._errand_due or self._sendable):
+            return
+        if self._dispatching is None or self._dispatching.done():
+            self._dispatching = asyncio.get_running_loop().create_task(self._next())
+            self._dispatching.add_done_callback(self._dispatched)
+
+    @property
+    def _errand_due(self) -> bool:
+        return self.errand is not None and self.errand.due
+
+    @property
+    def _sendable(self) -> bool:
+        free = not self.following and self._guest is None and not self.core.interpreter.busy
+        return free and bool(self.core.state.queue)
+
+    async def _next(self) -> None:
+        if self.errand is not None and self.errand.due:
+            await self.errand.run()
+        elif self._sendable:
+            await self._dispatch()
+
+    def _dispatched(self, task: asyncio.Task[None]) -> None:
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is not None:
+            logger.error("dispatch failed", exc_info=error, extra={"session": self.core.session})
+            return
+        self.pump()
+
+    async def _dispatch(self) -> None:
+        try:
+            agent = await self.ensure()
+        except FairleadError as error:
+            await self._refuse_first(error)
+            return
+        core = self.core
+        async with core.lock:
+            if core.interpreter.busy or not core.state.queue or self.agent is not agent or self._errand_due:
+                return
+            item = core.state.queue[0]
+            record = self.kind.prompt(item.content, item.message, core.state.agent_session)
+            transition = core.begin()
+            transition.add(ev.MessageDequeued(id=event_id(item.message, "message.dequeued"), message=item.message))
+            transition.record(record, by=item.by)
+            await core.commit(transition, patient=True)
+        await self._write(agent, record)
+
+    async def steer(self, content: Sequence[Content], message: MessageId, by: str) -> int:
+        """Into the running turn; the seq of the message."""
+        agent = self.running()
+        core = self.core
+        async with core.for_client():
+            record = self.kind.prompt(tuple(content), message, core.state.agent_session)
+            transition = core.begin()
+            transition.record(record, by=by)
+            await core.commit(transition, patient=True)
+            seq = core.log.head
+        await self._write(agent, record)
+        return seq
+
+    async def _write(self, agent: Agent, record: Record) -> None:
+        self.last_used = self.core.services.clock.monotonic()
+        try:
+            await agent.write(record)
+        except AgentNotRunning:
+            logger.info("agent gone before it got a message", extra={"session": self.core.session})
+
+    async def _refuse_first(self, error: FairleadError) -> None:
+        """The agent cannot be started: the first message fails with the reason, the others are tried again."""
+        core = self.core
+        async with core.lock:
+            if not core.state.queue or core.interpreter.busy:
+                return
+            item = core.state.queue[0]
+            cause = core.services.new_uuid()
+            transition = core.begin()
+            transition.add(ev.MessageDequeued(id=event_id(item.message, "message.dequeued"), message=item.message))
+            transition.record(self.kind.prompt(item.content, item.message, core.state.agent_session), by=item.by)
+            transition.add(
+                ev.ErrorRaised(
+                    id=event_id(cause, "error"),
+                    turn=core.interpreter.turn,
+                    code=error.code,
+                    message=error.message,
+                    data=error.data,
+                )
+            )
+            self.ledger.close_turn(transition, error.message, cause)
+            await core.commit(transition, patient=True)
+
+    # --- start and stop --------------------------------------------------------------------------------
+
+    def takes(self, **change: Any) -> Agent | None:
+        """The running agent, if it can be told of this change of settings; else its next process is started with it."""
+        if self.agent is None:
+            return None
+        changed = msgspec.structs.replace(self.launched, **change)
+        return None if self.agent.needs_restart(self.launched, changed) else self.agent
+
+    def running(self) -> Agent:
+        if self.agent is None:
+            raise AgentNotRunning("The agent is not running: send a message to start it.")
+        return self.agent
+
+    async def ensure(self) -> Agent:
+        """A running agent with the settings of now; started or restarted where it must be."""
+        async with self.starting:
+            if self._guest is not None:
+                raise Busy("The session waits for an agent that is to dial in: start it, or close the session.")
+            settings = self.core.state.settings
+            if self.agent is not None:
+                if not self.agent.needs_restart(self.launched, settings):
+                    return self.agent
+                await self.end_process("restarted for new settings")
+            await self.core.services.make_room(self.core.session)
+            return await self.start_process()
+
+    async def start_process(self) -> Agent:
+        try:
+            return await self._launch(resume=True)
+        except AgentNotRunning as error:
+            if NO_HISTORY not in error.message:
+                raise
+            logger.warning("nothing to resume: starting anew", extra={"session": self.core.session})
+            return await self._launch(resume=False)
+
+    async def _plan(self, *, resume: bool) -> Launch:
+        core, state = self.core, self.core.state
+        services = core.services
+        source = (state.fork_from or (state.agent_session if state.resumable else "")) if resume else ""
+        return Launch(
+            session=state.session,
+            cwd=state.cwd,
+            settings=state.settings,
+            resume=source,
+            fork=bool(resume and state.fork_from),
+            resume_at=state.fork_at if resume else "",
+            trusted=await services.trusted(state.cwd),
+            mcp=tuple(name for name in state.settings.mcp_servers if name in services.mcp),
+        )
+
+    async def _launch(self, *, resume: bool) -> Agent:
+        launch = await self._plan(resume=resume)
+        self._stop_reason, self._cut_by = "", None
+        link = self._link = _AgentConnection(self, self.core.services.new_uuid(), launch)
+        return await self._live(link, launch, await self.kind.launch(launch, link, link))
+
+    async def _live(self, link: "_AgentConnection", launch: Launch, agent: Agent) -> Agent:
+        """It takes prompts."""
+        services, asked = self.core.services, launch.settings.mcp_servers
+        self.launched = launch.settings
+        self.agent = None if link.gone else agent
+        self.last_used = services.clock.monotonic()
+        if link.gone:
+            raise AgentNotRunning(link.last_words or "The agent exited at once.")
+        configured = {name: services.mcp_configs[name] for name in asked if name in services.mcp_configs}
+        if configured:
+            await agent.control("mcp_set_servers", {"servers": configured})
+        return agent
+
+    async def invite(self) -> AgentInvitation:
+        """Expect an agent that a person starts; a process of ours that is idle makes way for it."""
+        async with self.starting:
+            if self.following or self.at_work:
+                raise Busy("The agent is at work: wait for its turn's end, or interrupt it.")
+            await self.end_process("an agent is to dial in")
+            await self.call_off()
+            launch = await self._plan(resume=True)
+            self._stop_reason, self._cut_by = "", None
+            link = self._link = _AgentConnection(self, self.core.services.new_uuid(), launch)
+            self._guest = await self.kind.invite(launch, link, link)
+            self._awaiting = asyncio.create_task(self._await(self._guest, link, launch))
+            return self._guest.invitation
+
+    async def _await(self, guest: InvitedAgent, link: "_AgentConnection", launch: Launch) -> None:
+        try:
+            await self._live(link, launch, await guest.arrival())
+        except FairleadError as error:
+            logger.warning("no agent dialed in", extra={"session": self.core.session, "error": error.message})
+        finally:
+            if self._guest is guest:
+                self._guest = None
+        self.pump()
+
+    async def call_off(self) -> None:
+        guest, self._guest = self._guest, None
+        if guest is not None and self._awaiting is not None:
+            await guest.call_off()
+            await asyncio.wait({self._awaiting})
+
+    async def stop(self, reason: str) -> None:
+        """End the process, whatever it does; the session stays and can be resumed."""
+        async with self.starting:
+            await self.call_off()
+            await self.end_process(reason)
+
+    async def end_process(self, reason: str, cut_by: str | None = None) -> None:
+        """Returns when the exit is in the log: a new process must not be taken for the old one's end.
+
+        `cut_by`: who wants it so; a turn that is open then was cancelled by them, it has not failed."""
+        if self.agent is not None and self._link is not None:
+            self._stop_reason, self._cut_by = reason, cut_by
+            await self.agent.stop(reason)
+            await self._link.ended.wait()
+
+    async def shutdown(self) -> None:
+        """The gateway ends: nothing new is handed over, the process is ended."""
+        self._closing = True
+        self.core.hurried = True
+        if self._dispatching is not None:
+            self._dispatching.cancel()
+            await asyncio.wait({self._dispatching})
+        await self.stop("gateway stopped")
+
+    # --- a child of an earlier gateway ---------------------------------------------------------------------
+
+    async def follow(self, child: ProcessInfo, *, end: bool) -> None:
+        """It outlived its gateway: its transcript is followed to its exit, and only then is the session free again."""
+        self.following = True
+        link = _AgentConnection(self, child_name(child), None, child.agent_session)
+        link.child = child_name(child)
+        try:
+            if await self.ledger.knows_exit(link.child):
+                await self.core.services.forget_child(self.core.session)
+                return
+            await self.ledger.cancel_pending("agent lost its gateway")
+            if end:
+                await self.kind.end(child)
+            await self.kind.follow(child, link, self.core.state.last_prompt)
+        finally:
+            self.following = False
+            if not link.gone:
+                await self.ledger.close_lost()
+            self.pump()
+
+    # --- what the process tells --------------------------------------------------------------------------
+
+    async def records(self, batch: Sequence[Record]) -> None:
+        self.last_used = self.core.services.clock.monotonic()
+        for event in await self.ledger.records(batch):
+            if isinstance(event, ev.ModeChanged):
+                # It runs in this mode: it need not be started again for it.
+                self.launched = msgspec.structs.replace(self.launched, mode=event.mode)
+
+    async def exited(self, link: "_AgentConnection", exit: Exit) -> None:
+        ending = ProcessEnd(
+            exit=exit,
+            child=link.child,
+            stopped=self._stop_reason,
+            cut_by=self._cut_by,
+            followed=link.follows,
+            conversation=link.conversation,
+        )
+        await self.ledger.exited(ending, link.cause)
+        self.agent = None
+        await self.core.services.forget_child(self.core.session)
+
+
+class _AgentConnection(AgentSink):
+    """One process's way back to us: what an earlier one still says can never be taken for the present one's."""
+
+    def __init__(self, runner: AgentSupervisor, cause: str, launch: Launch | None, followed: str = "") -> None:
+        self._runner = runner
+        self.cause = cause
+        self._launch = launch
+        self._followed = followed
+        self._heard = False
+        self.child = ""
+        self.gone = False
+        self.ended = asyncio.Event()
+        self.last_words = ""
+
+    @property
+    def follows(self) -> bool:
+        """Of a process that outlived its gateway."""
+        return self._launch is None
+
+    @property
+    def conversation(self) -> str:
+        return self._followed if self._heard else ""
+
+    async def started(self, child: ProcessInfo) -> None:
+        assert self._launch is not None
+        self.child = child_name(child) if child.pid else ""
+        await self._runner.ledger.started(child, self._launch)
+
+    async def records(self, batch: Sequence[Record]) -> None:
+        self._heard = True
+        await self._runner.records(batch)
+
+    async def check(self, call: ToolCheck) -> Verdict:
+        return await self._runner.asking.check(call)
+
+    async def asked(self, ask: PermissionRequest) -> None:
+        resolved = await self._runner.asking.asked(ask)
+        if resolved is not None and self._runner.agent is not None:
+            await self._runner.asking.deliver(self._runner.agent, resolved)
+
+    async def ask_cancelled(self, request: RequestId) -> None:
+        await self._runner.asking.cancelled(request, "the agent withdrew it")
+
+    async def mcp(self, server: str, message: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        servers = self._runner.core.services.mcp
+        if server not in servers:
+            raise NotFound("MCP server", server)
+        return await servers[server].handle(message)
+
+    async def exited(self, exit: Exit) -> None:
+        self.gone = True
+        self.last_words = exit.stderr.strip()
+        try:
+            await self._runner.exited(self, exit)
+        finally:
+            self.ended.set()
+        self._runner.pump()

@@ -1,0 +1,243 @@
+"""Queries answered: from the session in memory where it is loaded, else from the store."""
+
+from collections.abc import AsyncIterator, Callable
+from typing import Any, TypeVar, assert_never
+
+import msgspec
+
+from fairlead.model import events as ev
+from fairlead.model import queries as q
+from fairlead.model.auth import Identity
+from fairlead.model.errors import NotFound
+from fairlead.model.ids import MessageId, SessionId
+from fairlead.model.store import TRANSCRIPT, Page, SessionFilter, Summary, event_line
+from fairlead.sessions.dependencies import CoreDependencies
+from fairlead.sessions.fanout.projections import Projector
+from fairlead.sessions.permissions.report import explain
+from fairlead.sessions.registry import Registry
+from fairlead.sessions.session import Session
+from fairlead.sessions.state import PendingRequest, SessionState
+
+T = TypeVar("T")
+
+# What history shows: everything that says something by itself. Deltas, bare records and progress do not.
+TELLING = (
+    "session.opened",
+    "session.resumed",
+    "session.forked",
+    "session.changed",
+    "session.closed",
+    "agent.exited",
+    "handover.asked",
+    "handover.settled",
+    "turn.started",
+    "turn.ended",
+    "user.message",
+    "text",
+    "thinking",
+    "tool.called",
+    "tool.ended",
+    "subagent.started",
+    "subagent.ended",
+    "permission.asked",
+    "question.asked",
+    "plan.proposed",
+    "permission.resolved",
+    "permission.cancelled",
+    "mode.changed",
+    "model.changed",
+    "thinking.changed",
+    "compaction",
+    "rate.limit",
+    "notice",
+    "interrupt.asked",
+    "rewound",
+    "error",
+)
+
+
+class QueryHandler:
+    def __init__(self, services: CoreDependencies, registry: Registry) -> None:
+        self.services = services
+        self.registry = registry
+
+    async def ask(self, who: Identity, query: q.Query) -> Any:
+        """Whether `who` sees the session that a query names is decided before; here it is about all the others."""
+        store = self.services.store
+        match query:
+            case q.ListSessions():
+                return await store.sessions(query.filter, who.seen_by)
+            case q.GetSession():
+                return await self._session(query.session)
+            case q.ReadMessages():
+                await self.existing(query.session)
+                page = await store.tail(query.session, query.before, query.limit, TELLING)
+                more = len(page.entries) == query.limit
+                return self._page(query.session, page, page.entries[0].seq if more else None)
+            case q.ReadEvents():
+                await self.existing(query.session)
+                page = await store.read(query.session, query.after, query.limit)
+                last = page.entries[-1].seq if page.entries else query.after
+                return self._page(query.session, page, last if last < page.head else None)
+            case q.ListPermissions():
+                return await self._permissions(who, query.session)
+            case q.ReadQueue():
+                return _queue(await self._state(query.session))
+            case q.ReadUsage():
+                return await self._usage(who, query.session)
+            case q.SearchText():
+                return tuple(await store.search(query.words, query.limit, query.session, who.seen_by))
+            case q.PreviewTranscript():
+                return await self._glance(query)
+            case q.WaitLoaded():
+                await self.existing(query.session)
+                opener = self.registry.opener
+                if opener is not None and query.wait:
+                    await opener.whole(query.session)
+                return opener is None or not opener.is_filling(query.session)
+            case q.WaitDelivered():
+                return await (await self.registry.get(query.session)).deliveries.wait(MessageId(query.message))
+            case q.ReadRows():
+                return await self._rows(query)
+            case q.FindRow():
+                await self._level(query, lambda projector: None)
+                return await store.row_of(query.session, query.view, query.key)
+            case q.ReadProjection():
+                return await self._level(query, lambda projector: projector.memory())
+            case q.FindPermission():
+                found, pending = await self._asked(who, query.request)
+                return _pending(found.core.session, pending)
+            case q.ExplainPermission():
+                return await explain(*await self._asked(who, query.request), query)
+            case q.ReadUsageStats():
+                return await store.insight(query.since, query.until, query.offset, who.seen_by)
+            case _:
+                assert_never(query)
+
+    async def _rows(self, query: q.ReadRows) -> q.RowPage:
+        seq = await self._level(query, lambda projector: projector.seq)
+        store = self.services.store
+        if query.after is not None:
+            page = await store.rows(query.session, query.view, query.after, query.limit)
+        else:
+            page = await store.rows_tail(query.session, query.view, query.before, query.limit)
+        # What made no row is not written down.
+        return msgspec.structs.replace(page, seq=max(seq, page.seq))
+
+    async def _level(self, query: q.ReadRows | q.FindRow | q.ReadProjection, then: Callable[[Projector], T]) -> T:
+        """The view when it has caught up with the log as it is now."""
+        await self.existing(query.session)
+        _, head = await self.registry.place(query.session)
+        return await self.registry.views.get(query.session, query.view).level(head, then)
+
+    async def existing(self, session: SessionId) -> Summary:
+        summary = await self.services.store.summary(session)
+        if summary is None or summary.deleted:
+            raise NotFound("session", session)
+        if summary.state == TRANSCRIPT:
+            return (await self.registry.get(session)).core.state.summary()
+        return summary
+
+    async def _glance(self, query: q.PreviewTranscript) -> q.TranscriptPreview:
+        """Read from the file and interpreted on their own: no seq, since nothing of it is in a log."""
+        source = self.services.transcripts
+        if source is None:
+            raise NotFound("transcript of session", query.session)
+        interpreter = self.services.kind(source.agent).interpreter(query.session)
+        told: list[ev.Event] = []
+        for record in await source.glance(query.session, query.limit):
+            events = interpreter.step(record).events
+            told.extend(msgspec.structs.replace(event, at=record.at) for event in events)
+        lines = [msgspec.Raw(ev.encode(event)) for event in told if ev.kind_of(event) in TELLING]
+        return q.TranscriptPreview(session=query.session, events=tuple(lines))
+
+    async def _state(self, session: SessionId) -> SessionState:
+        return (await self.registry.get(session)).core.state
+
+    async def _session(self, session: SessionId) -> q.SessionView:
+        found = await self.registry.get(session)
+        state, log = found.core.state, found.core.log
+        return q.SessionView(
+            summary=state.summary(),
+            log_id=log.log_id,
+            head=log.head,
+            turn=found.core.interpreter.turn,
+            settings=msgspec.to_builtins(state.settings),
+            pending=tuple(_pending(session, item) for item in state.pending),
+            queue=_queue(state),
+            rules=state.rules,
+            watchers=log.feed.names,
+            handover=_handover(found),
+        )
+
+    def _page(self, session: SessionId, page: Page, following: int | None) -> q.EventPage:
+        lines = tuple(msgspec.Raw(event_line(session, entry)) for entry in page.entries)
+        return q.EventPage(session=session, log_id=page.log_id, head=page.head, events=lines, next=following)
+
+    async def _permissions(self, who: Identity, session: SessionId | None) -> tuple[q.PendingView, ...]:
+        if session is not None:
+            return tuple(_pending(session, item) for item in (await self._state(session)).pending)
+        return tuple(
+            [
+                _pending(found.core.session, item)
+                async for found in self._waiting(who)
+                for item in found.core.state.pending
+            ]
+        )
+
+    async def _waiting(self, who: Identity) -> AsyncIterator[Session]:
+        """All sessions that ask a person something, the newest first."""
+        wanted = SessionFilter(state="waiting", archived=None, limit=200)
+        waiting = await self.services.store.sessions(wanted, who.seen_by)
+        for summary in waiting.sessions:
+            yield await self.registry.get(summary.session)
+
+    async def _asked(self, who: Identity, request: str) -> tuple[Session, PendingRequest]:
+        session = self.services.requests.find(request)
+        found = None if session is None else await self.registry.get(session)
+        pending = None if found is None else found.core.state.find_pending(request)
+        if found is None or pending is None or not who.sees(found.core.state.owner, found.core.state.shared):
+            raise NotFound("pending request", request)
+        return found, pending
+
+    async def _usage(self, who: Identity, session: SessionId | None) -> q.UsageView:
+        if session is not None:
+            summary = await self.existing(session)
+            return _usage((summary,))
+        summaries: list[Summary] = []
+        before = ""
+        while True:
+            wanted = SessionFilter(archived=None, before=before, limit=500)
+            page = await self.services.store.sessions(wanted, who.seen_by)
+            summaries.extend(page.sessions)
+            if not page.next:
+                return _usage(tuple(summaries))
+            before = page.next
+
+
+def _usage(summaries: tuple[Summary, ...]) -> q.UsageView:
+    return q.UsageView(
+        turns=sum(s.turns for s in summaries),
+        cost_usd=sum(s.cost_usd for s in summaries),
+        input_tokens=sum(s.input_tokens for s in summaries),
+        output_tokens=sum(s.output_tokens for s in summaries),
+        sessions=len(summaries),
+    )
+
+
+def _handover(session: Session) -> q.HandoverView | None:
+    wish = session.core.state.handover
+    if wish is None:
+        return None
+    return q.HandoverView(link=wish.link, when=wish.when, by=wish.by, waits_for=session.handovers.waits_for(wish.when))
+
+
+def _pending(session: SessionId, item: PendingRequest) -> q.PendingView:
+    return q.PendingView(session=session, seq=item.seq, event=msgspec.Raw(item.event))
+
+
+def _queue(state: SessionState) -> tuple[q.QueuedView, ...]:
+    return tuple(
+        q.QueuedView(message=item.message, by=item.by, content=msgspec.to_builtins(item.content))
+        for item in state.queue
+    )

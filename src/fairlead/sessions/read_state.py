@@ -1,0 +1,95 @@
+"""What each user was shown of which session: a number of turns that only grows. The log does not depend on it.
+
+A turn is shown to those whose socket is level with the session when it ends, or when they leave. A client may also say
+so (`MarkShown`).
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import Any
+
+from fairlead.model.auth import Identity
+from fairlead.model.errors import FairleadError
+from fairlead.model.ids import SessionId
+from fairlead.model.read_state import SPACE, GetReadState, MarkRead, TurnsRead
+from fairlead.model.requests import ServiceCall
+from fairlead.model.session_changes import What
+from fairlead.model.store import Documents
+
+log = logging.getLogger("fairlead.shown")
+
+
+class ReadState:
+    """One document a session, turns by user: it goes with the session."""
+
+    def __init__(
+        self,
+        documents: Documents,
+        news: Callable[[SessionId, What], None],
+        watching: Callable[[SessionId], Collection[Identity]],
+    ) -> None:
+        """`watching`: whose sockets are open on a session now."""
+        self._documents = documents
+        self._news = news
+        self._watching = watching
+        self._lock = asyncio.Lock()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def performers(self) -> Mapping[type[ServiceCall], Callable[[Identity, Any], Awaitable[Any]]]:
+        return {MarkRead: self._mark, GetReadState: self._read}
+
+    def looked(self, session: SessionId, who: Collection[Identity], turns: int) -> None:
+        """These were shown so many turns of the session. Returns at once."""
+        readers = {reader_of(one) for one in who}
+        if readers:
+            task = asyncio.get_running_loop().create_task(self._looked(session, readers, turns))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def close(self) -> None:
+        await asyncio.gather(*self._tasks)
+
+    async def _looked(self, session: SessionId, readers: Collection[str], turns: int) -> None:
+        try:
+            await self._note(session, readers, turns)
+        except FairleadError as error:
+            # It stays unread: nothing depends on it.
+            log.warning("what was shown is not kept", extra={"session": session, "error": error.message})
+
+    async def _mark(self, who: Identity, action: MarkRead) -> None:
+        await self._note(action.session, (reader_of(who),), action.turns)
+
+    async def _note(self, session: SessionId, readers: Collection[str], turns: int) -> None:
+        async with self._lock:
+            kept = await self._documents.get(SPACE, session) or {}
+            new = {reader: turns for reader in readers if kept.get(reader, -1) < turns}
+            if not new:
+                return
+            await self._documents.put(SPACE, session, {**kept, **new})
+        self._news(session, "read")
+
+    async def forget(self, reader: str) -> None:
+        """A user was removed, or a credential that belongs to no user was revoked."""
+        async with self._lock:
+            for session, turns in (await self._documents.list(SPACE)).items():
+                if reader in turns:
+                    left = {other: number for other, number in turns.items() if other != reader}
+                    await self._documents.put(SPACE, session, left)
+
+    async def _read(self, who: Identity, action: GetReadState) -> TurnsRead:
+        reader = reader_of(who)
+        found: dict[str, int] = {}
+        watched: set[str] = set()
+        for session in action.sessions:
+            turns = await self._documents.get(SPACE, session) or {}
+            if reader in turns:
+                found[session] = turns[reader]
+            if any(reader_of(one) == reader for one in self._watching(session)):
+                watched.add(session)
+        return TurnsRead(found, frozenset(watched))
+
+
+def reader_of(who: Identity) -> str:
+    """Whose reading it is: the user's, whatever device they read on."""
+    return who.user or who.credential

@@ -1,0 +1,1 @@
+"""Sessions that exist as transcripts: listed, imported, mirrored, forked."""

@@ -1,0 +1,141 @@
+"""Files that begin as another session does: their logs refer to the other's beginning instead of copying it.
+
+Whichever is opened first holds what they share, be it the parent or the fork: files come in any order. Who was forked
+from whom is told beside that, by what the file says itself, or by which of them went on.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Final
+
+import msgspec
+
+from fairlead.model import events as ev
+from fairlead.model.agents import Record
+from fairlead.model.errors import NotFound
+from fairlead.model.ids import SessionId, is_uuid
+from fairlead.model.store import TRANSCRIPT, Store, Summary
+from fairlead.model.transcripts import FoundTranscript, Shared, Transcripts
+from fairlead.sessions.dependencies import CoreDependencies
+from fairlead.sessions.loading import is_copy
+
+ROOTS: Final = "transcript-roots"
+"""The document that names each session's first row; kept for those whose file is gone as long as they have a log."""
+MOST_COMPARED: Final = 8
+"""Of a family of forks, so many are compared, those used last: the last fork shares most with the next."""
+PAGE: Final = 1000
+
+_OWN: Final = ("session.", "agent.", "message.", "handover.", "permission.", "mode.", "model.", "interrupt.", "rewound")
+"""Kinds of events that are one session's own, and no part of what a fork repeats."""
+
+
+class ForkBranch(msgspec.Struct, frozen=True):
+    """`holder` has the beginning in its log; `parent` is whom the session was forked from, if anybody."""
+
+    holder: SessionId
+    shared: Shared
+    parent: SessionId | None
+
+
+class ForkDetector:
+    def __init__(self, services: CoreDependencies, source: Transcripts) -> None:
+        self._services = services
+        self._source = source
+        self._roots: dict[str, str] = {}
+        self._families: dict[str, set[SessionId]] = {}
+
+    # --- whose file begins like whose
+
+    async def load(self) -> bool:
+        """False: nothing was kept yet, so that every file must be looked at."""
+        kept = await self._services.store.documents.get(ROOTS, ROOTS)
+        for session, root in msgspec.convert(kept or {}, dict[str, str]).items():
+            self._put(SessionId(session), root)
+        return kept is not None
+
+    async def keep(self) -> None:
+        await self._services.store.documents.put(ROOTS, ROOTS, self._roots)
+
+    def note(self, found: Sequence[FoundTranscript]) -> None:
+        for item in found:
+            if item.root:
+                self._put(item.session, item.root)
+
+    async def gone(self, session: SessionId) -> None:
+        """Its file is. With a log it can still be somebody's beginning."""
+        if await self._services.store.session_of(session) is None:
+            root = self._roots.pop(session, "")
+            self._families.get(root, set()).discard(session)
+
+    def _put(self, session: SessionId, root: str) -> None:
+        self._families.get(self._roots.get(session, ""), set()).discard(session)
+        self._roots[session] = root
+        self._families.setdefault(root, set()).add(session)
+
+    def family(self, found: FoundTranscript) -> set[SessionId]:
+        """The other sessions whose file begins like this one."""
+        return self._families.get(found.root, set()) - {found.session}
+
+    # --- what is shared
+
+    async def find(self, found: FoundTranscript, path: str = "") -> ForkBranch | None:
+        """The log that has most of the beginning of a file; None: it is all its own."""
+        best: tuple[Summary, Shared] | None = None
+        for holder in await self._holders(found):
+            shared = await self._source.shared(found.session, told(self._services.store, holder.session), path)
+            if shared is not None and (best is None or shared.seq > best[1].seq):
+                best = (holder, shared)
+        if best is None:
+            return None
+        holder, shared = best
+        return ForkBranch(holder.session, shared, await self._parent(found, holder, shared))
+
+    async def _holders(self, found: FoundTranscript) -> list[Summary]:
+        store, holders = self._services.store, []
+        for name in self.family(found):
+            session = await store.session_of(name)
+            summary = None if session is None else await store.summary(session)
+            if summary is not None and not summary.deleted and summary.state != TRANSCRIPT:
+                holders.append(summary)
+        latest = sorted(holders, key=lambda summary: summary.updated, reverse=True)
+        return [summary for summary in latest if summary.agent == self._source.agent][:MOST_COMPARED]
+
+    async def _parent(self, found: FoundTranscript, holder: Summary, shared: Shared) -> SessionId | None:
+        said = await self.parent_of(found)
+        if said is not None:
+            return said
+        if holder.parent == found.session or (shared.they_go_on and not shared.goes_on):
+            return None
+        return holder.session
+
+    async def parent_of(self, found: FoundTranscript) -> SessionId | None:
+        """Whom the file says it was forked from."""
+        if not is_uuid(found.parent) or found.parent == found.session:
+            return None
+        return await self._services.store.session_of(found.parent) or SessionId(found.parent)
+
+
+async def told(store: Store, session: SessionId) -> AsyncIterator[tuple[int, Record]]:
+    """The records of a log, each with the last seq that it came to: what is the session's own is left out."""
+    after = end = 0
+    open_ = False
+    record: Record | None = None
+    while True:
+        try:
+            page = await store.read(session, after, PAGE)
+        except NotFound:
+            return
+        for entry in page.entries:
+            copy = entry.kind == "record" and is_copy(ev.decode(entry.event))
+            if entry.raw is not None and entry.origin and not copy and entry.kind != "interrupt.asked":
+                if record is not None:
+                    yield end, record
+                record, end, open_ = Record(entry.raw, entry.origin), entry.seq, True
+            elif open_ and not entry.kind.startswith(_OWN):
+                end = entry.seq
+            else:
+                open_ = False
+        if not page.entries:
+            break
+        after = page.entries[-1].seq
+    if record is not None:
+        yield end, record

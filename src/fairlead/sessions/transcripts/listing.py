@@ -1,0 +1,143 @@
+"""The list of sessions that only their agent's own files know: brought level with the files, without copying them."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+import msgspec
+
+from fairlead.model.auth import OWNER
+from fairlead.model.ids import SessionId
+from fairlead.model.store import TRANSCRIPT, Summary
+from fairlead.model.transcripts import FileMark, FoundTranscript, TranscriptGone, TranscriptProblem, Transcripts
+from fairlead.sessions.dependencies import CoreDependencies
+from fairlead.sessions.transcripts.forks import ForkDetector
+
+logger = logging.getLogger("fairlead.transcripts")
+
+MARKS = "transcripts"
+"""The document by which files that were looked at before are known to be the same still: written at a gateway's start
+and end, so that it costs nothing between; what it misses is looked at once more."""
+LISTED_AGAIN_S = 2.0
+"""A session that nobody has opened is looked at again at most so often, however quickly its file grows."""
+
+
+class TranscriptIndex:
+    """`forget` is told of sessions whose file is gone."""
+
+    def __init__(
+        self,
+        services: CoreDependencies,
+        source: Transcripts,
+        forks: ForkDetector,
+        spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
+        forget: Callable[[SessionId], None],
+    ) -> None:
+        self._services = services
+        self._source = source
+        self._forks = forks
+        self._spawn = spawn
+        self._forget = forget
+        self._waiting: set[SessionId] = set()
+        self._listing = False
+        self._marks: dict[str, FileMark] = {}
+
+    async def scan(self) -> frozenset[SessionId]:
+        """Bring the lists up to date with the files. Those that have not changed are not opened.
+
+        The sessions that have a log already, and whose file has grown since the last look."""
+        kept = await self._services.store.documents.get(MARKS, MARKS)
+        self._marks = msgspec.convert(kept or {}, dict[str, FileMark])
+        known = dict(self._marks) if await self._forks.load() else {}
+        grown: set[SessionId] = set()
+        async for portion in self._source.scan(known):
+            for item in portion:
+                if isinstance(item, TranscriptProblem):
+                    logger.warning("transcript", extra={"path": item.path, "problem": item.kind, "detail": item.detail})
+            found = [item for item in portion if isinstance(item, FoundTranscript)]
+            grown.update(item.session for item in found if item.session in self._marks)
+            await self.add(found)
+            for item in portion:
+                if isinstance(item, TranscriptGone):
+                    await self.remove(item.session)
+        await self.keep_marks()
+        return frozenset([session for session in grown if await self._has_log(session)])
+
+    async def _has_log(self, session: SessionId) -> bool:
+        known = await self._services.store.session_of(session)
+        summary = None if known is None else await self._services.store.summary(known)
+        return summary is not None and summary.state != TRANSCRIPT
+
+    def size_of(self, session: SessionId) -> int:
+        """Of its file, when that was looked at last."""
+        mark = self._marks.get(session)
+        return 0 if mark is None else mark.size
+
+    async def keep_marks(self) -> None:
+        await self._services.store.documents.put(MARKS, MARKS, msgspec.to_builtins(self._marks))
+        await self._forks.keep()
+
+    async def add(self, found: Sequence[FoundTranscript]) -> None:
+        useful = [_summary(item, self._source.agent) for item in found if is_listed(item)]
+        hidden = [item.session for item in found if not is_listed(item)]
+        await self._services.store.list_found(useful, hidden)
+        self._marks.update((item.session, item.mark) for item in found)
+        self._forks.note(found)
+
+    async def remove(self, session: SessionId) -> None:
+        """Its file is gone: what was not opened is gone with it, what has a log stays."""
+        await self._services.store.list_found((), (session,))
+        self._marks.pop(session, None)
+        await self._forks.gone(session)
+        self._forget(session)
+
+    def soon(self, session: SessionId) -> None:
+        self._waiting.add(session)
+        if not self._listing:
+            self._listing = True
+            self._spawn(self._later())
+
+    async def now(self, session: SessionId) -> None:
+        found = await self._source.look(session)
+        if found is None:
+            await self.remove(session)
+        else:
+            await self.add([found])
+            if is_listed(found):
+                self._services.news(session, "updated")
+
+    async def _later(self) -> None:
+        """The first change is shown at once; those that follow closely are shown together."""
+        try:
+            while self._waiting:
+                sessions, self._waiting = self._waiting, set()
+                for session in sessions:
+                    await self.now(session)
+                await self._services.clock.sleep(LISTED_AGAIN_S)
+        finally:
+            self._listing = False
+
+
+def is_listed(found: FoundTranscript) -> bool:
+    """Something was said in it, and it is no subagent's part of another session."""
+    return found.useful and not found.sidechain
+
+
+def _summary(found: FoundTranscript, agent: str) -> Summary:
+    return Summary(
+        session=found.session,
+        title=found.title,
+        cwd=found.cwd,
+        agent=agent,
+        agent_session=found.session,
+        state=TRANSCRIPT,
+        model=found.model,
+        created=found.created,
+        updated=found.updated,
+        turns=found.prompts,
+        cost_usd=found.cost_usd,
+        first_prompt=found.first_prompt,
+        branch=found.branch,
+        owner=OWNER,
+    )

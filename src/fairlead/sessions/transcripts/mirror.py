@@ -1,0 +1,187 @@
+"""The transcript of a session whose agent runs here: its rows go into the log beside what the wire brought.
+
+Rule: they are kept for their bytes and mean nothing. History serves a record as its transcript has it; what happened
+is told by the wire alone. Read when a turn is over, and when the file changes after it: never while the agent works.
+"""
+
+import logging
+
+import msgspec
+
+from fairlead.model import events as ev
+from fairlead.model.agents import Record
+from fairlead.model.ids import SessionId, event_id, is_uuid
+from fairlead.model.store import Checkpoint, Entry
+from fairlead.model.transcripts import (
+    FOREIGN,
+    MirroredRow,
+    MirrorMatcher,
+    TranscriptPage,
+    TranscriptReader,
+    Transcripts,
+)
+from fairlead.sessions.commit import Commit, SessionCore
+from fairlead.sessions.dependencies import CoreDependencies
+
+logger = logging.getLogger("fairlead.transcripts")
+
+PLACE = "transcript"
+"""Name of the checkpoint that says how far a session's files were read."""
+DIFFERS = "transcript.differs"
+"""Kind of the notice about a copy that is not as the wire had it, and name of the checkpoint that says it was told."""
+PAGE = 500
+_BEGINNINGS = ("session.forked", "session.resumed", "user.message")
+
+
+class _MirrorState(msgspec.Struct):
+    """What is known of a session while its agent runs. `seq`: up to here the log was read. `held`: rows that were read
+    when a turn had begun, whose own may be in the file before they came over the wire."""
+
+    conversation: SessionId
+    reader: TranscriptReader
+    copies: MirrorMatcher
+    seq: int
+    reported: bool
+    held: TranscriptPage | None = None
+
+
+class TranscriptMirror:
+    def __init__(self, services: CoreDependencies, source: Transcripts) -> None:
+        self._services = services
+        self._source = source
+        self._books: dict[SessionId, _MirrorState] = {}
+
+    async def bring_level(self, core: SessionCore, *, ended: bool = False) -> None:
+        """All that is in the files now, into the log; if a turn runs, when it is over. `ended`: the agent's process is.
+
+        One caller at a time for each session. NotFound, OSError."""
+        book = self._books.get(core.session)
+        if book is not None and book.conversation != _conversation(core):
+            # The agent has gone on under another id: in another file.
+            self.forget(core.session)
+            book = None
+        if book is None:
+            book = self._books[core.session] = await self._open(core)
+        while (rows := book.held or await book.reader.read()) is not None:
+            await self._listen(core, book)
+            if core.interpreter.turn is not None and not ended:
+                book.held = rows
+                return
+            book.held = None
+            await self._log(core, book, rows)
+
+    async def finish(self, core: SessionCore) -> None:
+        """The agent has ended: all of it is its own; whatever comes later, is not."""
+        await self.bring_level(core, ended=True)
+        async with core.lock:
+            transition = core.begin()
+            transition.keep_place(PLACE, self._books[core.session].reader.place())
+            await core.commit(transition, patient=True)
+
+    def forget(self, session: SessionId) -> None:
+        book = self._books.pop(session, None)
+        if book is not None:
+            book.reader.close()
+
+    def close(self) -> None:
+        for session in list(self._books):
+            self.forget(session)
+
+    async def _open(self, core: SessionCore) -> _MirrorState:
+        """From where the files were read last. A conversation that began elsewhere, from our first prompt on."""
+        state, store = core.state, self._services.store
+        kept = await store.checkpoint(state.session, PLACE)
+        since = "" if kept is not None else await self._first_prompt(core)
+        place, seq = (b"", 0) if kept is None else (kept.data, kept.seq)
+        reader = await self._source.reader(_conversation(core), place, since=since)
+        reported = await store.checkpoint(state.session, DIFFERS) is not None
+        return _MirrorState(_conversation(core), reader, self._source.copies(state.session), seq, reported)
+
+    async def _first_prompt(self, core: SessionCore) -> str:
+        """Ours, of a session that goes on with another conversation; empty for one that is new."""
+        first, resumed, before = "", False, None
+        while True:
+            page = await self._services.store.tail(core.session, before, PAGE, _BEGINNINGS)
+            for entry in reversed(page.entries):
+                event = ev.decode(entry.event)
+                if isinstance(event, ev.SessionForked):
+                    return first
+                if isinstance(event, ev.SessionResumed):
+                    resumed = True
+                elif isinstance(event, ev.UserMessage) and event.via == "prompt" and event.subagent is None:
+                    first, resumed = event.message, False
+            if not page.entries:
+                return first if resumed else ""
+            before = page.entries[0].seq
+
+    async def _listen(self, core: SessionCore, book: _MirrorState) -> None:
+        """What the log has got since the last look."""
+        while book.seq < core.log.head:
+            page = await self._services.store.read(core.session, book.seq, PAGE)
+            if not page.entries:
+                return
+            for entry in page.entries:
+                if entry.raw is not None and entry.origin:
+                    book.copies.told(Record(entry.raw, entry.origin))
+            book.seq = page.entries[-1].seq
+
+    async def _log(self, core: SessionCore, book: _MirrorState, rows: TranscriptPage) -> None:
+        # Others are marks of ours that link subagents: the wire has told that.
+        written = [record for record in rows.records if record.origin == "transcript"]
+        copies = [copy for record in written if (copy := book.copies.row(record)) is not None]
+        known = await self._names(core.session) if rows.again else frozenset()
+        async with core.lock:
+            transition = core.begin()
+            for copy in copies:
+                if copy.name not in known:
+                    self._add(transition, copy)
+                    self._report(transition, book, copy)
+            transition.keep_place(PLACE, rows.place)
+            await core.commit(transition, patient=True)
+
+    def _add(self, transition: Commit, copy: MirroredRow) -> None:
+        # A row without a name of its own is named by what it says: each process of a session may write it again.
+        part = "copy" if is_uuid(copy.name) else f"copy-{transition.stage.seq}"
+        event = ev.RecordStored(
+            id=event_id(copy.name, "record", part), record=copy.kind, subtype=copy.subtype, of=copy.of
+        )
+        transition.add(event, copy.record.origin, copy.record.raw, copy.record.at)
+
+    def _report(self, transition: Commit, book: _MirrorState, copy: MirroredRow) -> None:
+        if not copy.differs or book.reported:
+            return
+        book.reported = True
+        session = transition.state.session
+        logger.warning("a transcript differs", extra={"session": session, "record": copy.of, "in": copy.differs})
+        if copy.differs == FOREIGN:
+            text = f"Another program writes to this session's file: {copy.of} was not said here. End one of the two."
+        else:
+            text = f"The agent wrote {copy.of} down otherwise than it said it: {copy.differs}. Its own copy is shown."
+        data = {"record": copy.of, "row": copy.name, "differs": copy.differs}
+        transition.add(ev.Notice(id=event_id(session, "notice", DIFFERS), kind=DIFFERS, text=text, data=data))
+        transition.places.append(Checkpoint(DIFFERS, transition.stage.seq, b"1"))
+
+    async def _names(self, session: SessionId) -> frozenset[str]:
+        """Rows that the log has: needed only where a file was replaced, or its session goes on in another."""
+        found: set[str] = set()
+        after, ours = 0, False
+        while True:
+            page = await self._services.store.read(session, after, PAGE)
+            if not page.entries:
+                return frozenset(found)
+            for entry in page.entries:
+                # A row's bytes are beside the first of its events, which may be named after another (a turn's end).
+                ours = entry.origin == "transcript" if entry.raw is not None else ours
+                if ours:
+                    found.add(_source(entry))
+            after = page.entries[-1].seq
+
+
+def _conversation(core: SessionCore) -> SessionId:
+    """The id under which the agent writes the session down."""
+    return SessionId(core.state.agent_session or core.session)
+
+
+def _source(entry: Entry) -> str:
+    """The record that an event came of: what its id begins with."""
+    return ev.decode(entry.event).id.split("/", 1)[0]

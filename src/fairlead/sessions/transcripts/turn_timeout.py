@@ -1,0 +1,104 @@
+"""When turns of a transcript are over: it does not say so itself. A final answer after which nothing follows ends its
+turn; without one it is given up after a while, and so is the search for whose an orphan is. One timer a session that
+was written to lately, nothing for the others."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from fairlead.model.agents import Interpretation
+from fairlead.model.ids import SessionId
+from fairlead.sessions.commit import SessionCore
+from fairlead.sessions.dependencies import CoreDependencies
+from fairlead.sessions.session import Session
+from fairlead.system.clock import Timer
+
+SETTLE_S = 3.0
+"""A final answer after which so long nothing was written ends its turn: rows of one answer come within a second."""
+LOST_MS = 600_000
+"""A turn without a final answer is given up after so long (design: an orphan waits 10 minutes)."""
+
+
+class TurnTimeouts:
+    def __init__(
+        self,
+        services: CoreDependencies,
+        loaded: Callable[[SessionId], Session | None],
+        spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
+    ) -> None:
+        self._services = services
+        self._loaded = loaded
+        self._spawn = spawn
+        self._due: dict[SessionId, Timer] = {}
+
+    def soon(self, session: SessionId) -> None:
+        self._after(session, SETTLE_S)
+
+    async def read(self, session: Session) -> None:
+        """All of its file was read: what had been over when that was written to last, is over now."""
+        silent = self._silence(session.core)
+        if silent < SETTLE_S * 1000:
+            self._after(session.core.session, SETTLE_S - silent / 1000)
+        elif not await self._settle(session.core):
+            self._after(session.core.session, max(SETTLE_S, (LOST_MS - silent) / 1000 + 1))
+
+    def _after(self, session: SessionId, seconds: float) -> None:
+        self.forget(session)
+        self._due[session] = self._services.clock.call_later(seconds, lambda: self._spawn(self._check(session)))
+
+    async def _check(self, session: SessionId) -> None:
+        self._due.pop(session, None)
+        if not await self.settle(session) and session not in self._due:
+            # Not before it can be given up: should it be written to, it is looked at sooner.
+            self._after(session, max(SETTLE_S, (LOST_MS - self._silent(session)) / 1000 + 1))
+
+    def _silent(self, session_id: SessionId) -> int:
+        session = self._loaded(session_id)
+        return 0 if session is None else self._silence(session.core)
+
+    def _silence(self, core: SessionCore) -> int:
+        """Milliseconds since the last row was written, by its own time."""
+        return self._services.clock.now_ms() - core.log.last_at
+
+    async def settle(self, session_id: SessionId) -> bool:
+        """End a turn that is over, and give up what is lost; true if there is nothing left to wait for."""
+        session = self._loaded(session_id)
+        if session is None or session.runner.agent is not None or session.runner.following:
+            return True
+        rests = await self._settle(session.core)
+        session.runner.pump()
+        return rests
+
+    async def _settle(self, core: SessionCore) -> bool:
+        async with core.lock:
+            outcomes = self._over(core)
+            if any(outcome.events for outcome in outcomes):
+                transition = core.begin()
+                transition.turning = True
+                for outcome in outcomes:
+                    for event in outcome.events:
+                        transition.add(event, at=core.log.last_at + 1)
+                    transition.stage.drop.update(outcome.drop)
+                await core.commit(transition, patient=True)
+            return core.interpreter.turn is None and not core.interpreter.waiting
+
+    def _over(self, core: SessionCore) -> list[Interpretation]:
+        interpreter, outcomes = core.interpreter, []
+        lost = self._silence(core) > LOST_MS
+        turn = interpreter.turn
+        if turn is not None:
+            outcomes.append(interpreter.settle())
+            if not outcomes[0].events and lost:
+                outcomes.append(interpreter.exited("nothing more was written", turn))
+        if interpreter.waiting and lost:
+            outcomes.append(interpreter.give_up(f"{core.session}@{core.log.head}"))
+        return outcomes
+
+    def forget(self, session: SessionId) -> None:
+        timer = self._due.pop(session, None)
+        if timer is not None:
+            timer.cancel()
+
+    def stop(self) -> None:
+        for session in list(self._due):
+            self.forget(session)

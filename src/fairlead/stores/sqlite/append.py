@@ -1,0 +1,204 @@
+"""Appending: the checks of one batch, and the rows of all batches of a commit gathered into few statements.
+
+Rule: a batch is checked wholly before any of its rows is gathered, so a refused one leaves no trace in the transaction
+that it shares with others. Work per batch depends on the batch, never on the log's length: what must be known of a log
+(who owns it, its head) is remembered here, and looked up in the table only once.
+"""
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from fairlead.model.errors import Conflict, Fenced
+from fairlead.model.ids import SessionId
+from fairlead.model.store import Batch, Lease, NewEntry
+from fairlead.stores.sqlite.read import HEAD, NO_END, last_entry
+from fairlead.stores.sqlite.sessions import PUT_SUMMARY, summary_row
+
+# Rows per statement. Each statement gives the interpreter lock away and must win it back, which takes 5 ms when the
+# event loop is busy; 64 rows of 12 values stay below the 999 that every build of SQLite takes.
+CHUNKS = (64, 16, 4, 1)
+_COLUMNS = ("log", "seq", "prev", "epoch", "at", "kind", "event", "origin", "raw", "event_file", "raw_file")
+_ROW = f"(?, {', '.join('?' * len(_COLUMNS))})"
+_INSERTS = {n: f"insert into entries (id, {', '.join(_COLUMNS)}) values {', '.join([_ROW] * n)}" for n in CHUNKS}
+_DELETES = {n: f"delete from entries where log = ? and seq in ({', '.join('?' * n)})" for n in CHUNKS}
+OWNER = "select id, node, epoch, base, forked_at from logs where session = ?"
+# More logs than one gateway runs at once; beyond it everything is looked up again, which is slower and just as right.
+_REMEMBERED = 10_000
+
+
+class Spilled(msgspec.Struct, frozen=True):
+    """The files that hold an entry's parts, where they are too large for a row."""
+
+    event: str | None = None
+    raw: str | None = None
+
+
+class Append(msgspec.Struct, frozen=True):
+    """One call of the port's `append`."""
+
+    lease: Lease
+    batch: Batch
+    expected_head: int
+    spilled: dict[int, Spilled] = {}
+
+    @property
+    def size(self) -> int:
+        return sum(len(entry.event) + len(entry.raw or b"") for entry in self.batch.entries)
+
+
+class _Log(msgspec.Struct):
+    log: int
+    node: str
+    epoch: int
+    head: int
+    forked_at: int
+    """The highest seq that a fork of this log shows: up to there nothing is dropped, its readers have nothing else."""
+
+
+class Appender:
+    """Belongs to the writer thread. Between `begin` and `flush` nothing else may touch entries on this connection."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+        self._logs: dict[SessionId, _Log] = {}
+        self._rows: list[tuple[Any, ...]] = []
+        self._version = 0
+        # The number of the newest entry. Counted here and not by SQLite, which would give the number of a dropped
+        # entry again (the index has passed it) or, told not to, write one page more with every commit.
+        self._last = 0
+        self._last_is_known = False
+
+    def begin(self) -> None:
+        """At the start of every transaction: forget what another connection may have changed."""
+        version = int(self._db.execute("pragma data_version").fetchone()[0])
+        if version != self._version or len(self._logs) > _REMEMBERED:
+            self._version = version
+            self._logs.clear()
+            self._last_is_known = False
+
+    def look_again(self) -> None:
+        """A log changed hands, was forked or went."""
+        self._logs.clear()
+
+    def roll_back(self) -> None:
+        self._rows.clear()
+        self._logs.clear()
+
+    def append(self, call: Append) -> int:
+        lease, batch = call.lease, call.batch
+        log = self._log(lease.session)
+        if log is None or (log.node, log.epoch) != (lease.node, lease.epoch):
+            raise Fenced(lease.session)
+        if call.expected_head != log.head:
+            if self._landed(log, call):
+                return log.head
+            raise Conflict(log.head)
+        if not _ascending(log.head, batch.entries):
+            raise Conflict(log.head)
+        prev = log.head
+        for entry in batch.entries:
+            self._rows.append(_row(log, entry, prev, call.spilled.get(entry.seq)))
+            prev = entry.seq
+        log.head = prev
+        if batch.drop:
+            self._drop(log, batch.drop)
+        if batch.summary is not None:
+            self._db.execute(PUT_SUMMARY, summary_row(batch.summary))
+        for checkpoint in batch.checkpoints:
+            self._db.execute(
+                "insert or replace into checkpoints values (?, ?, ?, ?)",
+                (log.log, checkpoint.name, checkpoint.seq, checkpoint.data),
+            )
+        for kept in batch.replies:
+            self._db.execute("insert or replace into replies values (?, ?, ?)", (log.log, kept.key, text(kept.reply)))
+        return log.head
+
+    def flush(self) -> None:
+        """Write the gathered rows."""
+        if self._rows and not self._last_is_known:
+            self._last = max(self._last, last_entry(self._db))
+            self._last_is_known = True
+        for part in chunked(self._rows):
+            numbered = enumerate(part, self._last + 1)
+            self._db.execute(_INSERTS[len(part)], [value for number, row in numbered for value in (number, *row)])
+            self._last += len(part)
+        self._rows.clear()
+
+    def _log(self, session: SessionId) -> _Log | None:
+        if (known := self._logs.get(session)) is not None:
+            return known
+        row = self._db.execute(OWNER, (session,)).fetchone()
+        if row is None:
+            return None
+        log, node, epoch, base, forked_at = row
+        head = self._db.execute(HEAD, (log,)).fetchone()[0]
+        found = _Log(log, node, epoch, base if head is None else head, forked_at)
+        self._logs[session] = found
+        return found
+
+    def _landed(self, log: _Log, call: Append) -> bool:
+        """Whether this very call was stored before: its caller could not know and asks again.
+
+        Each row names the seq before it, so that equal rows up to the head leave no room for others between them."""
+        entries, dropped = call.batch.entries, set(call.batch.drop)
+        if not entries or entries[-1].seq != log.head or not _ascending(call.expected_head, entries):
+            return False
+        self.flush()
+        stored = {
+            row[1]: row
+            for row in self._db.execute(
+                f"select {', '.join(_COLUMNS)} from entries where log = ? and seq > ?", (log.log, call.expected_head)
+            )
+        }
+        prev = call.expected_head
+        for entry in entries:
+            row = stored.get(entry.seq)
+            was_dropped = row is None and entry.seq in dropped and entry.seq != log.head
+            if not was_dropped and row != _row(log, entry, prev, call.spilled.get(entry.seq)):
+                return False
+            prev = entry.seq
+        return True
+
+    def _drop(self, log: _Log, seqs: Sequence[int]) -> None:
+        self.flush()
+        gone = [seq for seq in seqs if log.forked_at < seq != log.head]
+        for part in chunked(gone):
+            self._db.execute(_DELETES[len(part)], (log.log, *part))
+
+
+def text(data: bytes) -> str | bytes:
+    """As text where it is text, so that any SQLite tool shows it; reading gives the same bytes either way."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return data
+
+
+def _row(log: _Log, entry: NewEntry, prev: int, spilled: Spilled | None) -> tuple[Any, ...]:
+    files = spilled or Spilled()
+    event = None if files.event else text(entry.event)
+    raw = None if files.raw or entry.raw is None else text(entry.raw)
+    return (
+        *(log.log, entry.seq, prev, log.epoch, entry.at, entry.kind),
+        *(event, entry.origin, raw, files.event, files.raw),
+    )
+
+
+def _ascending(head: int, entries: Sequence[NewEntry]) -> bool:
+    for entry in entries:
+        if not head < entry.seq <= NO_END:
+            return False
+        head = entry.seq
+    return True
+
+
+def chunked(items: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    """Parts whose lengths are in `CHUNKS`, so that a handful of prepared statements serves every count."""
+    start = 0
+    for size in CHUNKS:
+        while len(items) - start >= size:
+            yield items[start : start + size]
+            start += size

@@ -1,0 +1,72 @@
+"""Opening a data folder: the lock and every connection, all of them or none."""
+
+import logging
+import sqlite3
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from fairlead.stores.sqlite.connections import DATABASE, SEARCH, Durability, attach, connect, open_writer
+from fairlead.stores.sqlite.crash_detection import begin_running
+from fairlead.stores.sqlite.errors import translated
+from fairlead.stores.sqlite.lock import FolderLock
+from fairlead.stores.sqlite.read import last_entry
+from fairlead.stores.sqlite.search import Index, has_fts5
+from fairlead.stores.sqlite.sessions import add_functions
+
+# Reader threads: one may be deep in a search while the others serve pages.
+_READERS = 3
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Opened:
+    lock: FolderLock | None
+    writer: sqlite3.Connection
+    maintenance: sqlite3.Connection
+    index: Index
+    readers: tuple[sqlite3.Connection, ...]
+    fts: bool
+
+
+def open_folder(folder: Path, durability: Durability, now_ms: int, *, alone: bool) -> Opened:
+    """Slow when an old file must be brought up to date: not for the event loop."""
+    fts = has_fts5()
+    file, search = folder / DATABASE, folder / SEARCH
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with ExitStack() as undo:
+        lock = None
+        if alone:
+            lock = FolderLock(folder, now_ms)
+            undo.callback(lock.release)
+        writer = open_writer(file, durability)
+        undo.callback(writer.close)
+        if alone:
+            _take_over(writer, file, durability)
+        maintenance = connect(file)
+        undo.callback(maintenance.close)
+        with translated(file):
+            # A first look at the largest table: better refused now than at the first message.
+            last_entry(maintenance)
+        with translated(search):
+            index = Index(search, maintenance, fts=fts)
+        undo.callback(index.close)
+        readers = []
+        for _ in range(_READERS):
+            db = connect(file, read_only=True)
+            undo.callback(db.close)
+            with translated(search):
+                attach(db, search, "search")
+            add_functions(db)
+            readers.append(db)
+        undo.pop_all()
+        return Opened(lock, writer, maintenance, index, tuple(readers), fts)
+
+
+def _take_over(writer: sqlite3.Connection, file: Path, durability: Durability) -> None:
+    """Whoever has the lock is alone: the nodes that the file knows of are gone, however they went."""
+    with translated(file):
+        if begin_running(writer, durability):
+            _log.warning("%s was open when the power went: its logs begin anew for every client", file)
+        writer.execute("delete from nodes")

@@ -1,0 +1,216 @@
+"""What insight shows, counted from the log as the search index is made: behind it, once for each entry, by quarters of
+an hour, so that a day of any time zone is a sum of them, and by session, so that each user is shown their own.
+
+The tables are in `search.db` beside the words, and are advanced in the same transaction as its cursor. Made anew (the
+file was lost, or is of an older version) they lack what was erased meanwhile.
+"""
+
+import sqlite3
+from collections import defaultdict
+from collections.abc import Iterable
+from datetime import date, timedelta
+from typing import Any, Final
+
+import msgspec
+
+from fairlead.model.events import ModelUsage
+from fairlead.model.usage_stats import CostRow, LimitWindow, ToolUsage, TurnRow, UsageStats
+from fairlead.stores.sqlite.sessions import SEEN
+
+KINDS: Final = ("turn.ended", "tool.called", "tool.ended", "permission.resolved", "rate.limit")
+SLOT_MS: Final = 15 * 60 * 1000
+"""No time zone differs from UTC by less than a quarter of an hour."""
+
+TABLES: Final = """
+create table spent (slot integer not null, session text not null, project text not null, model text not null,
+    input integer not null, output integer not null, cache_read integer not null, cache_write integer not null,
+    cost_usd real not null, primary key (slot, session, project, model)) without rowid;
+create table turned (slot integer not null, session text not null, project text not null, turns integer not null,
+    failed integer not null, cancelled integer not null, duration_ms integer not null,
+    primary key (slot, session, project)) without rowid;
+create table used (slot integer not null, session text not null, tool text not null, calls integer not null,
+    failed integer not null, interrupted integer not null, denied integer not null, total_ms integer not null,
+    primary key (slot, session, tool)) without rowid;
+create table calls (log integer not null, call text not null, tool text not null, at integer not null,
+    primary key (log, call)) without rowid;
+create table limits (kind text primary key, at integer not null, info text not null) without rowid;
+"""
+
+_PLACE = """
+select sessions.session, sessions.cwd from logs
+join sessions on sessions.session = coalesce(logs.session, logs.erased) where logs.id = ?
+"""
+_ADD_SPENT = """
+insert into spent values (?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict do update set input = input + excluded.input,
+    output = output + excluded.output, cache_read = cache_read + excluded.cache_read,
+    cache_write = cache_write + excluded.cache_write, cost_usd = cost_usd + excluded.cost_usd
+"""
+_ADD_TURNED = """
+insert into turned values (?, ?, ?, ?, ?, ?, ?) on conflict do update set turns = turns + excluded.turns,
+    failed = failed + excluded.failed, cancelled = cancelled + excluded.cancelled,
+    duration_ms = duration_ms + excluded.duration_ms
+"""
+_ADD_USED = """
+insert into used values (?, ?, ?, ?, ?, ?, ?, ?) on conflict do update set calls = calls + excluded.calls,
+    failed = failed + excluded.failed, interrupted = interrupted + excluded.interrupted,
+    denied = denied + excluded.denied, total_ms = total_ms + excluded.total_ms
+"""
+_SET_LIMIT = """
+insert into limits values (?, ?, ?) on conflict do update set at = excluded.at, info = excluded.info
+    where excluded.at >= at
+"""
+
+# (slot * 15 + offset) / 1440 is the day, in minutes since 1970 where the asker is.
+_SPENT = """
+select (slot * 15 + ?) / 1440 as day, project, model, sum(input), sum(output), sum(cache_read), sum(cache_write),
+    sum(cost_usd)
+from search.spent where slot >= ? and slot < ? {seen} group by day, project, model order by day, project, model
+"""
+_TURNED = """
+select (slot * 15 + ?) / 1440 as day, project, sum(turns), sum(failed), sum(cancelled), sum(duration_ms)
+from search.turned where slot >= ? and slot < ? {seen} group by day, project order by day, project
+"""
+_USED = """
+select tool, sum(calls) as often, sum(failed), sum(interrupted), sum(denied), sum(total_ms)
+from search.used where slot >= ? and slot < ? {seen} group by tool order by often desc, tool
+"""
+_SEEN = f"and session in (select session from sessions where {SEEN})"
+
+
+class _Event(msgspec.Struct):
+    """What is counted, of all kinds; the rest (a tool's long answer) is passed over."""
+
+    call: str = ""
+    name: str = ""
+    tool: str = ""
+    status: str = ""
+    behavior: str = ""
+    info: dict[str, Any] = {}
+    usage: dict[str, ModelUsage] = {}
+    cost_usd: float = 0.0
+    duration_ms: int = 0
+    closed: tuple[str, ...] = ()
+
+
+_decoder = msgspec.json.Decoder(_Event)
+
+
+class UsageCounter:
+    """One slice of the log, counted; `db` is in the transaction of the index, `log` reads the log itself."""
+
+    def __init__(self, db: sqlite3.Connection, log: sqlite3.Connection) -> None:
+        self._db = db
+        self._log = log
+        self._places: dict[int, tuple[str, str]] = {}
+        self._spent: defaultdict[tuple[int, str, str, str], list[float]] = defaultdict(lambda: [0, 0, 0, 0, 0.0])
+        self._turned: defaultdict[tuple[int, str, str], list[int]] = defaultdict(lambda: [0, 0, 0, 0])
+        self._used: defaultdict[tuple[int, str, str], list[int]] = defaultdict(lambda: [0, 0, 0, 0, 0])
+
+    def take(self, log: int, at: int, kind: str, event: bytes) -> None:
+        try:
+            said = _decoder.decode(event)
+        except msgspec.MsgspecError:
+            return
+        match kind:
+            case "turn.ended":
+                self._turn(log, at, said)
+            case "tool.called":
+                self._db.execute("insert or ignore into calls values (?, ?, ?, ?)", (log, said.call, said.name, at))
+            case "tool.ended":
+                self._end(log, said.call, said.status or "done", at)
+            case "permission.resolved":
+                if said.behavior == "deny":
+                    self._used[at // SLOT_MS, self._place(log)[0], said.tool][3] += 1
+            case _:
+                window = said.info.get("rateLimitType")
+                row = (window if isinstance(window, str) else "", at, msgspec.json.encode(said.info).decode())
+                self._db.execute(_SET_LIMIT, row)
+
+    def write(self) -> None:
+        self._db.executemany(_ADD_SPENT, _rows(self._spent.items()))
+        self._db.executemany(_ADD_TURNED, _rows(self._turned.items()))
+        self._db.executemany(_ADD_USED, _rows(self._used.items()))
+
+    def _turn(self, log: int, at: int, ended: _Event) -> None:
+        where = (at // SLOT_MS, *self._place(log))
+        turned = self._turned[where]
+        turned[0] += 1
+        turned[1] += ended.status == "failed"
+        turned[2] += ended.status == "cancelled"
+        turned[3] += ended.duration_ms
+        for model, usage in ended.usage.items():
+            spent = self._spent[*where, model]
+            for place, number in enumerate((usage.input, usage.output, usage.cache_read, usage.cache_write)):
+                spent[place] += number
+            spent[4] += usage.cost_usd
+        if ended.cost_usd and not any(usage.cost_usd for usage in ended.usage.values()):
+            # An agent that names no model, or models without a price, still costs what it costs.
+            self._spent[*where, ""][4] += ended.cost_usd
+        for call in ended.closed:
+            self._end(log, call, "interrupted", at)
+
+    def _end(self, log: int, call: str, status: str, at: int) -> None:
+        found = self._db.execute(
+            "delete from calls where log = ? and call = ? returning tool, at", (log, call)
+        ).fetchone()
+        if found is None:
+            # Its end was told before (a turn's end closes what is open), or it was never made.
+            return
+        used = self._used[at // SLOT_MS, self._place(log)[0], found[0]]
+        used[0] += 1
+        used[1] += status == "failed"
+        used[2] += status == "interrupted"
+        used[4] += max(at - found[1], 0)
+
+    def _place(self, log: int) -> tuple[str, str]:
+        """The session and its folder."""
+        known = self._places.get(log)
+        if known is None:
+            known = self._places[log] = self._log.execute(_PLACE, (log,)).fetchone() or ("", "")
+        return known
+
+
+def _rows(counted: Iterable[tuple[tuple[Any, ...], list[Any]]]) -> list[tuple[Any, ...]]:
+    return [(*key, *sums) for key, sums in counted]
+
+
+def read(db: sqlite3.Connection, since: int, until: int, offset: int, seen_by: str | None = None) -> UsageStats:
+    """Between two moments; days are those of a place `offset` minutes east of Greenwich. The limits are those of the
+    account, whoever ran into them."""
+    span: tuple[Any, ...] = (since // SLOT_MS, -(-until // SLOT_MS))
+    seen = ""
+    if seen_by is not None:
+        seen, span = _SEEN, (*span, seen_by, seen_by)
+    return UsageStats(
+        since=since,
+        until=until,
+        spent=tuple(
+            CostRow(
+                day=_day(row[0]),
+                project=row[1],
+                model=row[2],
+                input=row[3],
+                output=row[4],
+                cache_read=row[5],
+                cache_write=row[6],
+                cost_usd=row[7],
+            )
+            for row in db.execute(_SPENT.format(seen=seen), (offset, *span))
+        ),
+        turns=tuple(
+            TurnRow(day=_day(row[0]), project=row[1], turns=row[2], failed=row[3], cancelled=row[4], duration_ms=row[5])
+            for row in db.execute(_TURNED.format(seen=seen), (offset, *span))
+        ),
+        tools=tuple(
+            ToolUsage(tool=row[0], calls=row[1], failed=row[2], interrupted=row[3], denied=row[4], total_ms=row[5])
+            for row in db.execute(_USED.format(seen=seen), span)
+        ),
+        limits=tuple(
+            LimitWindow(kind=row[0], at=row[1], info=msgspec.json.decode(row[2]))
+            for row in db.execute("select kind, at, info from search.limits order by kind")
+        ),
+    )
+
+
+def _day(number: int) -> str:
+    return (date(1970, 1, 1) + timedelta(days=number)).isoformat()

@@ -1,0 +1,1 @@
+"""Sockets whose client chooses the program to attach to."""

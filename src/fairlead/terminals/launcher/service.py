@@ -1,0 +1,302 @@
+"""Gives people the programs that they want to sit before: shells, configured programs, and sessions of ours.
+
+A program belongs to a user and is found again by its key. The agent of a session is never started beside the session:
+it is handed over to a terminal, so that its conversation has one writer, and back when it has ended there.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import uuid
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from itertools import count
+from typing import Any, Final
+from weakref import WeakValueDictionary
+
+import msgspec
+
+from fairlead.model import commands as cmd
+from fairlead.model import queries as q
+from fairlead.model.agents import Exit
+from fairlead.model.auth import Identity
+from fairlead.model.errors import AgentFailed, BadId, FairleadError, NotFound, RequestRejected, StoreError
+from fairlead.model.gateway import Gateway
+from fairlead.model.ids import SessionId
+from fairlead.model.requests import ServiceCall
+from fairlead.model.store import Documents
+from fairlead.model.terminals import OpenLauncher, Program, ProgramAttached, ProgramRequest, session_terminal
+from fairlead.system.clock import Clock, within
+from fairlead.terminals.launcher.attachment_switch import AttachTarget, ProgramSwitch
+from fairlead.terminals.launcher.programs import Provider, key, resumes, typed, words
+from fairlead.terminals.pty_session import PtySession
+from fairlead.terminals.registry import TerminalRegistry
+from fairlead.terminals.shells import UserShells, desk_of
+
+log = logging.getLogger("fairlead.terminals")
+
+AGENT: Final = "claude"
+"""The provider that is a session of ours."""
+LINKS: Final = "desk-links"
+"""Documents: the link that a session goes back to from the terminal."""
+ITSELF: Final = Identity("", "", "fairlead", frozenset({"admin"}))
+PROMPT_SECONDS: Final = 2.0
+"""A shell that has printed no prompt by then gets its command all the same."""
+RESUME_SECONDS: Final = 10.0
+"""A program that fails so soon after it was to go on with a conversation could not: it is started anew."""
+
+
+async def _no_wish(exit: Exit) -> None:
+    return None
+
+
+class ProgramLauncher:
+    """What sockets ask. `folder` finds a folder inside the roots, or raises."""
+
+    def __init__(
+        self,
+        terminals: TerminalRegistry,
+        shells: UserShells,
+        providers: Mapping[str, Provider],
+        gateway: Gateway,
+        documents: Documents,
+        clock: Clock,
+        folder: Callable[[str], str],
+    ) -> None:
+        self._terminals = terminals
+        self._shells = shells
+        self._settings = shells.settings
+        self._providers = providers
+        self._gateway = gateway
+        self._documents = documents
+        self._clock = clock
+        self._folder = folder
+        self._numbers = count(1)
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._sessions: dict[str, tuple[SessionId, PtySession]] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def performers(self) -> Mapping[type[ServiceCall], Callable[[Identity, Any], Awaitable[Any]]]:
+        return {OpenLauncher: self.take}
+
+    async def take(self, who: Identity, action: OpenLauncher) -> ProgramSwitch:
+        def enter(wanted: ProgramRequest, lost: str) -> Awaitable[AttachTarget]:
+            return self._enter(who, wanted, lost)
+
+        return ProgramSwitch(action.codec, f"{who.credential}/desk{next(self._numbers)}", enter)
+
+    async def start(self) -> None:
+        """Sessions whose terminal ended with an earlier gateway go back too."""
+        for session, link in (await self._documents.list(LINKS)).items():
+            self._spawn(self._put_back(SessionId(session), link))
+
+    async def close(self) -> None:
+        """Nothing is minded any more; the programs are the registry's to end."""
+        tasks = set(self._tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    # --- inside
+
+    async def _enter(self, who: Identity, wanted: ProgramRequest, lost: str) -> AttachTarget:
+        folder = _real(wanted.folder) if wanted.folder else self._folder("")
+        name = key(who.user, folder, wanted)
+        async with self._lock(name):
+            if wanted.provider == AGENT:
+                place = await self._session(who, name, folder, wanted, lost)
+            else:
+                place = await self._program(who, name, folder, wanted, lost)
+        extra = {"terminal": place.terminal.name, "who": who.name, "credential": who.credential}
+        log.info("shell joined", extra=extra)
+        return place
+
+    def _lock(self, name: str) -> asyncio.Lock:
+        """One at a time for a key, or for a session's terminal."""
+        lock = self._locks.get(name)
+        if lock is None:
+            lock = self._locks[name] = asyncio.Lock()
+        return lock
+
+    # --- a shell, or a configured program
+
+    async def _program(self, who: Identity, name: str, folder: str, wanted: ProgramRequest, lost: str) -> AttachTarget:
+        name = desk_of(who.user) + name
+        terminal = self._shells.find(name)
+        if terminal is not None and wanted.restart:
+            await terminal.stop()
+            terminal = None
+        if terminal is not None:
+            return AttachTarget(terminal, _seated(folder, wanted, again=True), False, _no_wish)
+        program = self._described(who.user, name, folder, wanted)
+        begun: PtySession = await asyncio.shield(self._spawn(self._started(name, program, wanted)))
+        resumed = wanted.session if resumes(self._providers, wanted) else ""
+        at = self._clock.monotonic()
+
+        async def again(exit: Exit) -> tuple[ProgramRequest, str] | None:
+            if not resumed or not exit.code or self._clock.monotonic() - at > RESUME_SECONDS:
+                return None
+            return msgspec.structs.replace(wanted, resume=False), f"it ended at once with code {exit.code}"
+
+        return AttachTarget(begun, _seated(folder, wanted, resumed=resumed, lost=lost), True, again)
+
+    def _described(self, user: str, name: str, folder: str, wanted: ProgramRequest) -> Program:
+        argv = words(self._providers, wanted) if wanted.provider else (self._settings.program,)
+        return Program(
+            argv=argv,
+            env=self._settings.env,
+            cwd=self._folder(folder),
+            size=wanted.size,
+            shell=True,
+            recording=self._shells.recording(user, name.rpartition("/")[2][:16]),
+        )
+
+    async def _started(self, name: str, program: Program, wanted: ProgramRequest) -> PtySession:
+        """Its command is typed behind its prompt, so that it is shown once. Whoever leaves meanwhile stops neither."""
+        terminal = await self._shells.start(name, lambda: program, by_use=False)
+        if wanted.command:
+            with contextlib.suppress(TimeoutError):
+                await within(self._clock, PROMPT_SECONDS, terminal.changed(1))
+            with contextlib.suppress(AgentFailed):
+                await terminal.write(typed(self._settings.program, wanted.command))
+        return terminal
+
+    # --- a session of ours
+
+    async def _session(self, who: Identity, name: str, folder: str, wanted: ProgramRequest, lost: str) -> AttachTarget:
+        known = self._sessions.get(name)
+        if known is not None and known[1].running:
+            # It may have been shared with them then, and be no more.
+            await self._gateway.ask(who, q.GetSession(session=known[0]))
+            if not wanted.restart:
+                return AttachTarget(known[1], _seated(folder, wanted, again=True), False, _no_wish)
+            await self._gateway.command(who, cmd.Close(session=known[0]))
+        real = self._folder(folder)
+        if wanted.resume and wanted.session:
+            try:
+                return await self._resumed(who, name, wanted)
+            except (AgentFailed, NotFound, BadId) as error:
+                lost = error.message
+                extra = {"session": wanted.session, "error": lost}
+                log.info("a session could not be resumed in a terminal", extra=extra)
+        session = SessionId(str(uuid.uuid4()))
+        await self._gateway.command(who, cmd.Create(session=session, cwd=real, agent=AGENT))
+        try:
+            terminal, _ = await self._moved(who, name, session, "stdio")
+        except FairleadError:
+            with contextlib.suppress(FairleadError):
+                await self._gateway.command(who, cmd.Delete(session=session))
+            raise
+        return AttachTarget(terminal, _seated(real, wanted, lost=lost), False, _no_wish)
+
+    async def _resumed(self, who: Identity, name: str, wanted: ProgramRequest) -> AttachTarget:
+        view: q.SessionView = await self._gateway.ask(who, q.GetSession(session=SessionId(wanted.session)))
+        session = view.summary.session
+        there = self._shells.find(session_terminal(session))
+        if there is not None and wanted.restart:
+            await self._gateway.command(who, cmd.Close(session=session))
+            there = None
+        async with self._lock(session_terminal(session)):
+            # Not while it is being put back.
+            view = await self._gateway.ask(who, q.GetSession(session=session))
+            back = await self._documents.get(LINKS, session) or msgspec.convert(view.settings, cmd.Settings).link
+        terminal, moving = await self._moved(who, name, session, back)
+
+        async def anew(exit: Exit) -> tuple[ProgramRequest, str] | None:
+            """It has ended before it was ready: then the hand-over has failed."""
+            try:
+                with contextlib.suppress(RequestRejected, StoreError):
+                    await asyncio.shield(moving)
+            except AgentFailed as error:
+                return msgspec.structs.replace(wanted, resume=False), error.message
+            return None
+
+        cwd, conversation = view.summary.cwd, view.summary.agent_session or session
+        seated = _seated(cwd, wanted, again=there is terminal, resumed=conversation)
+        return AttachTarget(terminal, seated, False, anew)
+
+    async def _moved(
+        self, who: Identity, name: str, session: SessionId, back: cmd.Link
+    ) -> tuple[PtySession, "asyncio.Task[cmd.Reply]"]:
+        """The session's terminal, as soon as there is one: what the agent asks at its start is answered there. Busy
+        while a turn runs. Whoever leaves meanwhile does not stop it. `back`: the link that it goes back to."""
+        found: tuple[PtySession, asyncio.Task[cmd.Reply]] = await asyncio.shield(
+            self._spawn(self._found(who, name, session, back))
+        )
+        return found
+
+    async def _found(
+        self, who: Identity, name: str, session: SessionId, back: cmd.Link
+    ) -> tuple[PtySession, "asyncio.Task[cmd.Reply]"]:
+        place = session_terminal(session)
+        async with self._lock(place):
+            terminal = self._shells.find(place)
+            opened = self._spawn(self._terminals.opened(place))
+            moving = self._spawn(
+                self._gateway.command(who, cmd.StartHandover(session=session, link="terminal", wait=False))
+            )
+            if terminal is None:
+                await asyncio.wait({moving, opened}, return_when=asyncio.FIRST_COMPLETED)
+                terminal = opened.result() if opened.done() else None
+            opened.cancel()
+            if terminal is None:
+                await moving
+                terminal = self._shells.find(place)
+            if terminal is None:
+                raise NotFound("terminal", place)
+            if back != "terminal":
+                await self._documents.put(LINKS, session, back)
+            if self._sessions.get(name) != (session, terminal):
+                self._sessions[name] = (session, terminal)
+                self._spawn(self._after(name, session, back, terminal))
+        return terminal, moving
+
+    async def _after(self, name: str, session: SessionId, back: cmd.Link, terminal: PtySession) -> None:
+        """What is sent to the session after its program has ended there does not start it there again, whoever sees it
+        by then."""
+        await terminal.wait()
+        if self._sessions.get(name) == (session, terminal):
+            del self._sessions[name]
+        if back != "terminal":
+            await self._put_back(session, back)
+
+    async def _put_back(self, session: SessionId, link: cmd.Link) -> None:
+        place = session_terminal(session)
+        async with self._lock(place):
+            if self._shells.find(place) is not None:
+                return  # it is there again, and goes back from there
+            try:
+                view: q.SessionView = await self._gateway.ask(ITSELF, q.GetSession(session=session))
+                settings = msgspec.convert(view.settings, cmd.Settings)
+                if settings.link == "terminal":
+                    changed = msgspec.structs.replace(settings, link=link)
+                    await self._gateway.command(ITSELF, cmd.Configure(session=session, settings=changed))
+            except NotFound:
+                pass  # it was deleted
+            except FairleadError as error:
+                log.warning("a session stays with the terminal", extra={"session": session, "error": error.message})
+                return
+            await self._documents.delete(LINKS, session)
+
+    def _spawn(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def _done(self, task: "asyncio.Task[Any]") -> None:
+        """Whoever asked may be gone: then nobody else asks how it ended."""
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()
+
+
+def _real(folder: str) -> str:
+    return os.path.realpath(folder)
+
+
+def _seated(
+    folder: str, wanted: ProgramRequest, *, again: bool = False, resumed: str = "", lost: str = ""
+) -> ProgramAttached:
+    return ProgramAttached(folder=folder, provider=wanted.provider, again=again, resumed=resumed, lost=lost)

@@ -1,0 +1,327 @@
+"""One program on its PTY: read, shown, fanned out. An agent never waits for a watcher, nor for the screen's reader; a
+shell waits a while when all who watch it lag.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncGenerator
+from typing import Final
+
+import msgspec
+
+from fairlead.model.agents import Exit
+from fairlead.model.errors import AgentNotRunning
+from fairlead.model.terminals import FoundUrl, Program, Screen, Size, TerminalOutput
+from fairlead.system.clock import Clock, Timer, within
+from fairlead.system.pipes import PipeClosed
+from fairlead.system.process import StopTimeouts
+from fairlead.system.pty import PtyChild
+from fairlead.terminals.recording import Recording, begin_recording
+from fairlead.terminals.screen.emulator import Emulator
+from fairlead.terminals.screen.redraw import redraw
+from fairlead.terminals.screen.scrollback import Scrollback
+from fairlead.terminals.screen.urls import UrlFinder
+from fairlead.terminals.subscriber import MOST_URLS, TerminalSubscriber
+
+log = logging.getLogger("fairlead.terminals")
+
+GATHER_SECONDS: Final = 0.004
+"""What is printed so soon after an output goes together in the next: a quarter of a screen's frame, unseen by a person
+who types, and a flood becomes few messages."""
+LAG_SECONDS: Final = 5.0
+"""How long a shell waits for watchers that all lag: a slow line, not a sleeping computer."""
+QUIET_SECONDS: Final = 0.5
+"""After so long without output a URL is taken to be whole: a program writes a line at once."""
+TAIL_BYTES: Final = 256 * 1024
+REDRAW_HISTORY: Final = 128 * 1024
+"""Bytes of scrollback in a redraw: some two thousand lines of a busy program."""
+PIECE: Final = 4096
+LEAST_PIECE: Final = 128
+USUAL_CELLS: Final = 120 * 40
+"""Bytes that are shown at once on a screen of so many cells: some 0.1 ms of text, a few at worst."""
+LEAST: Final = Size(2, 1)
+MOST: Final = Size(500, 200)
+"""Beyond most screens. What the cells and a redraw of them may cost is bounded with it."""
+
+
+def fit(size: Size) -> Size:
+    """The nearest size that a terminal may have."""
+    return Size(
+        max(LEAST.columns, min(size.columns, MOST.columns)),
+        max(LEAST.rows, min(size.rows, MOST.rows)),
+    )
+
+
+class PtySession:
+    """Implements `model.terminals.Terminal`. `turn` is shared by all terminals: each holds the loop for one piece of
+    output at a time, and whatever else is ready comes in between."""
+
+    def __init__(
+        self, name: str, child: PtyChild, program: Program, clock: Clock, patience: StopTimeouts, turn: asyncio.Lock
+    ) -> None:
+        self._name = name
+        self._child = child
+        self._own_size = self._size = size = fit(program.size)
+        self._resized = False
+        self._shell = program.shell
+        self._clock = clock
+        self._patience = patience
+        self._turn = turn
+        self._emulator = Emulator(size.columns, size.rows)
+        self._sizes: dict[str, Size] = {}
+        self._watchers: set[TerminalSubscriber] = set()
+        self._tail = Scrollback(TAIL_BYTES) if program.shell else None
+        self._recording: Recording | None = None
+        if program.recording:
+            self._recording = begin_recording(program, size, clock)
+        self._touched = clock.monotonic()
+        self._left: float | None = self._touched
+        self._finder = UrlFinder(size.columns)
+        self._urls: dict[str, bool] = {}
+        self._quiet: Timer | None = None
+        self._eased = asyncio.Event()
+        self._stopping = False
+        self._version = 1
+        self._screen: Screen | None = None
+        self._redraw: tuple[int, bytes] = (0, b"")
+        self._changed = asyncio.Event()
+        self._exit: Exit | None = None
+        self._running = asyncio.create_task(self._run())
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def pid(self) -> int:
+        return self._child.pid
+
+    @property
+    def started(self) -> str:
+        return self._child.started
+
+    @property
+    def group(self) -> int:
+        return self._child.group
+
+    @property
+    def running(self) -> bool:
+        return self._exit is None
+
+    @property
+    def watched(self) -> bool:
+        return bool(self._watchers)
+
+    @property
+    def touched(self) -> float:
+        return self._touched
+
+    @property
+    def intact(self) -> bool:
+        """All that it has ever printed is there as it was, for the size that it has."""
+        return self._tail is not None and self._tail.whole and not self._resized
+
+    @property
+    def left(self) -> float | None:
+        """Since when nobody watches it, on the clock's `monotonic`; None while somebody does."""
+        return self._left
+
+    @property
+    def screen(self) -> Screen:
+        if self._screen is None or self._screen.version != self._version:
+            emulator = self._emulator
+            self._screen = Screen(
+                lines=emulator.lines(),
+                row=emulator.y,
+                column=min(emulator.x, emulator.columns - 1),
+                size=self._size,
+                version=self._version,
+                pasting=emulator.pasting,
+            )
+        return self._screen
+
+    async def changed(self, version: int) -> Screen:
+        while self._version <= version and self.running:
+            await self._changed.wait()
+        return self.screen
+
+    async def write(self, data: bytes) -> None:
+        self._touch()
+        try:
+            await self._child.write(data)
+        except PipeClosed:
+            raise AgentNotRunning("The program of this terminal has ended.") from None
+
+    def resize(self, size: Size, who: str = "") -> None:
+        self._touch()
+        self._sizes[who] = fit(size)
+        self._fit()
+
+    def say(self, text: str) -> None:
+        self._show(text.encode())
+        self._wake()
+
+    async def watch(self, who: str = "", raw: bool = False) -> AsyncGenerator[TerminalOutput, None]:
+        watcher = TerminalSubscriber()
+        watcher.told([FoundUrl(url, open) for url, open in self._urls.items()])
+        self._urls = dict.fromkeys(self._urls, False)
+        self._watchers.add(watcher)
+        self._left = None
+        self._touch()
+        try:
+            while True:
+                watcher.wake.clear()
+                if watcher.behind:
+                    output = self._first(raw)
+                    raw = False
+                elif watcher.pieces or watcher.urls:
+                    output = TerminalOutput(watcher.take())
+                elif not self.running:
+                    return
+                else:
+                    await watcher.wake.wait()
+                    continue
+                watcher.came()
+                self._eased.set()
+                if watcher.urls:
+                    output = msgspec.structs.replace(output, urls=watcher.take_urls())
+                yield output
+                await asyncio.sleep(GATHER_SECONDS)
+        finally:
+            self._watchers.discard(watcher)
+            if not self._watchers:
+                self._left = self._clock.monotonic()
+            self._eased.set()
+            if self._sizes.pop(who, None) is not None:
+                self._fit()
+
+    async def wait(self) -> Exit:
+        await asyncio.shield(self._running)
+        return self._exit or Exit()
+
+    @property
+    def exit(self) -> Exit | None:
+        return self._exit
+
+    async def stop(self) -> Exit:
+        self._stopping = True
+        self._eased.set()
+        await self._child.end(self._patience)
+        # One that hangs in the kernel outlives even a kill: nobody waits for it.
+        return Exit() if self._child.running else await self.wait()
+
+    # --- inside
+
+    async def _run(self) -> None:
+        try:
+            await self._child.read(self._take)
+        except Exception:
+            log.exception("a terminal could not be read on", extra={"terminal": self._name, "pid": self.pid})
+            await self._child.end(self._patience)
+        status = await self._child.wait()
+        if self._recording is not None:
+            await self._recording.close()
+        self._found(self._finder.flush())
+        self._exit = Exit(code=status.code, signal=status.signal)
+        log.info("terminal ended", extra={"terminal": self._name, "pid": self.pid, "code": status.code})
+        self._wake()
+
+    def _touch(self) -> None:
+        self._touched = self._clock.monotonic()
+
+    async def _take(self, data: bytes) -> None:
+        self._touch()
+        # As much less at once as the screen is larger than a usual one: clearing it takes as much longer.
+        piece = max(LEAST_PIECE, PIECE * USUAL_CELLS // (self._size.columns * self._size.rows))
+        for start in range(0, len(data), piece):
+            if self._shell:
+                await self._wait_for_watchers()
+            async with self._turn:
+                self._show(data[start : start + piece])
+                await asyncio.sleep(0)
+        self._wake()
+
+    async def _wait_for_watchers(self) -> None:
+        """While all of them lag nothing more is read, and the program waits in its own `write`: nothing is lost to a
+        watcher that is only slow. One that takes nothing at all is waited for once."""
+        while self._watchers and not self._stopping and all(watcher.lags for watcher in self._watchers):
+            self._wake()
+            self._eased.clear()
+            try:
+                await within(self._clock, LAG_SECONDS, self._eased.wait())
+            except TimeoutError:
+                for watcher in self._watchers:
+                    watcher.given_up = True
+
+    def _show(self, data: bytes) -> None:
+        fed = self._emulator.feed(data)
+        if fed.answers:
+            self._child.offer(fed.answers)
+        if fed.output:
+            self._version += 1
+            if self._tail is not None:
+                self._tail.add(fed.output)
+            if self._recording is not None:
+                self._recording.output(fed.output)
+            for watcher in self._watchers:
+                watcher.give(fed.output)
+            self._found(self._finder.feed(fed.output))
+
+    def _found(self, urls: list[FoundUrl]) -> None:
+        for one in urls:
+            self._urls.pop(one.url, None)
+            self._urls[one.url] = one.open and not self._watchers
+            if len(self._urls) > MOST_URLS:
+                del self._urls[next(iter(self._urls))]
+        for watcher in self._watchers if urls else ():
+            watcher.told(urls)
+
+    def _is_quiet(self) -> None:
+        self._found(self._finder.flush())
+        self._wake()
+
+    def _wake(self) -> None:
+        """Something is there for those that wait."""
+        if self._quiet is not None:
+            self._quiet.cancel()
+            self._quiet = None
+        if self._finder.waiting and self.running:
+            self._quiet = self._clock.call_later(QUIET_SECONDS, self._is_quiet)
+        self._changed.set()
+        self._changed = asyncio.Event()
+        for watcher in self._watchers:
+            watcher.wake.set()
+
+    def _first(self, raw: bool) -> TerminalOutput:
+        """What a watcher begins with, or begins anew with."""
+        if self._tail is not None and (raw or self._tail.empty):
+            return TerminalOutput(self._tail.data(), size=self._size)
+        return TerminalOutput(self._drawn(), redraw=True, size=self._size)
+
+    def _drawn(self) -> bytes:
+        version, drawn = self._redraw
+        if version != self._version:
+            drawn = redraw(self._emulator, REDRAW_HISTORY)
+            self._redraw = (self._version, drawn)
+        return drawn
+
+    def _fit(self) -> None:
+        """As large as the smallest of those that write; a program that leaves room unused is better than one that is
+        drawn over the edge."""
+        sizes = self._sizes.values() or (self._size if self._shell else self._own_size,)
+        size = Size(min(s.columns for s in sizes), min(s.rows for s in sizes))
+        if size == self._size or not self.running:
+            return
+        self._size = size
+        self._resized = True
+        with contextlib.suppress(OSError):
+            self._child.resize(size.columns, size.rows)
+        self._emulator.resize(size.columns, size.rows)
+        self._finder.width = size.columns
+        if self._recording is not None:
+            self._recording.resized(size)
+        self._version += 1
+        for watcher in self._watchers:
+            watcher.void()
+        self._wake()

@@ -1,0 +1,1 @@
+"""What a terminal shows, computed from the bytes that its program writes. Pure."""

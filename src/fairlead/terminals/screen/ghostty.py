@@ -1,0 +1,333 @@
+"""The terminal emulator itself: libghostty-vt, as the package pyghostty brings it. Nothing else here calls C.
+
+The package's own binding reads all of its declarations when it is imported, for most of a second. These are the few
+that we call, with the values of that one release (`tests/terminals/test_terminal_ghostty.py` compares them).
+"""
+
+import re
+import weakref
+from ctypes import (
+    CDLL,
+    CFUNCTYPE,
+    POINTER,
+    Structure,
+    byref,
+    c_bool,
+    c_char_p,
+    c_int,
+    c_size_t,
+    c_uint8,
+    c_uint16,
+    c_uint32,
+    c_uint64,
+    c_void_p,
+    cast,
+    py_object,
+    sizeof,
+    string_at,
+)
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final
+
+from fairlead.model.errors import FairleadError
+from fairlead.terminals.screen.modes import DEFAULTS
+
+PLAIN: Final = 0
+VT: Final = 1
+SCREEN: Final = 0
+"""Points count from its top."""
+
+OPTIONS: Final = {
+    "USERDATA": 0,
+    "WRITE_PTY": 1,
+    "KITTY_IMAGE_STORAGE_LIMIT": 15,
+    "APC_MAX_BYTES": 19,
+    "DEFAULT_CURSOR_STYLE": 22,
+    "SCROLLBACK_MAX_BYTES": 27,
+    "MODE_DEFAULT": 33,
+    "MODE": 34,
+}
+DATA: Final = {
+    "COLS": 1,
+    "ROWS": 2,
+    "CURSOR_X": 3,
+    "CURSOR_Y": 4,
+    "CURSOR_PENDING_WRAP": 5,
+    "ACTIVE_SCREEN": 6,
+    "KITTY_KEYBOARD_FLAGS": 8,
+    "TITLE": 12,
+    "SCROLLBACK_ROWS": 15,
+    "MODE": 37,
+}
+BAR: Final = 0
+_SHAPE: Final = b"\x1bP$q q\x1b\\"
+ROW_ITERATOR: Final = 4
+ROW_CELLS: Final = 5
+CELL_BYTES: Final = 8
+CELL_CONTENT: Final = 2
+CELL_WIDE: Final = 3
+CELL_PALETTE: Final = 10
+CELL_RGB: Final = 11
+PALETTE: Final = 2
+RGB: Final = 3
+WIDE: Final = 1
+_ANSI: Final = 1 << 15
+
+
+class Point(Structure):
+    _fields_ = (("tag", c_int), ("_gap", c_uint32), ("x", c_uint16), ("y", c_uint32), ("_rest", c_uint64))
+
+
+class GridRef(Structure):
+    _fields_ = (("size", c_size_t), ("node", c_void_p), ("x", c_uint16), ("y", c_uint16))
+
+
+class Selection(Structure):
+    _fields_ = (("size", c_size_t), ("start", GridRef), ("end", GridRef), ("rectangle", c_bool))
+
+
+class ScreenExtra(Structure):
+    _fields_ = (
+        ("size", c_size_t),
+        *((name, c_bool) for name in ("cursor", "style", "hyperlink", "protection", "kitty_keyboard", "charsets")),
+    )
+
+
+class TerminalExtra(Structure):
+    _fields_ = (
+        ("size", c_size_t),
+        *((name, c_bool) for name in ("palette", "modes", "scrolling_region", "tabstops", "pwd", "keyboard")),
+        ("screen", ScreenExtra),
+    )
+
+
+class FormatOptions(Structure):
+    _fields_ = (
+        ("size", c_size_t),
+        ("emit", c_int),
+        ("unwrap", c_bool),
+        ("trim", c_bool),
+        ("extra", TerminalExtra),
+        ("selection", POINTER(Selection)),
+    )
+
+
+class ModeConfig(Structure):
+    _fields_ = (("mode", c_uint16), ("value", c_bool))
+
+
+class String(Structure):
+    _fields_ = (("ptr", c_void_p), ("len", c_size_t))
+
+
+_WritePty = CFUNCTYPE(None, c_void_p, py_object, c_void_p, c_size_t)
+
+
+class EmulatorFault(FairleadError):
+    """The library could not do what it was asked: there is no memory, or its release is another one."""
+
+    def __init__(self, what: str, code: int) -> None:
+        super().__init__(
+            f"The terminal emulator failed ({what}: {code}). If it goes on, install the pinned dependencies."
+        )
+
+
+@cache
+def library() -> CDLL:
+    found = find_spec("pyghostty")
+    places = [*Path(found.origin).parent.glob("_lib/libghostty-vt.*")] if found and found.origin else []
+    if not places:
+        raise EmulatorFault("pyghostty is not installed", 0)
+    lib = CDLL(str(places[0]))
+    for name in ("free", "vt_write"):
+        getattr(lib, f"ghostty_terminal_{name}").restype = None
+    lib.ghostty_terminal_free.argtypes = (c_void_p,)
+    lib.ghostty_terminal_vt_write.argtypes = (c_void_p, c_char_p, c_size_t)
+    lib.ghostty_terminal_new.argtypes = (c_void_p, POINTER(c_void_p), c_uint16, c_uint16)
+    lib.ghostty_terminal_resize.argtypes = (c_void_p, c_uint16, c_uint16, c_uint32, c_uint32)
+    lib.ghostty_terminal_set.argtypes = (c_void_p, c_int, c_void_p)
+    lib.ghostty_terminal_get.argtypes = (c_void_p, c_int, c_void_p)
+    lib.ghostty_terminal_grid_ref.argtypes = (c_void_p, Point, POINTER(GridRef))
+    lib.ghostty_grid_ref_cell.argtypes = (POINTER(GridRef), POINTER(c_uint64))
+    lib.ghostty_cell_get.argtypes = (c_uint64, c_int, c_void_p)
+    for name in ("render_state", "render_state_row_iterator"):
+        getattr(lib, f"ghostty_{name}_new").argtypes = (c_void_p, POINTER(c_void_p))
+        getattr(lib, f"ghostty_{name}_free").argtypes = (c_void_p,)
+        getattr(lib, f"ghostty_{name}_free").restype = None
+    lib.ghostty_render_state_update.argtypes = (c_void_p, c_void_p)
+    lib.ghostty_render_state_get.argtypes = (c_void_p, c_int, c_void_p)
+    lib.ghostty_render_state_row_iterator_next.argtypes = (c_void_p,)
+    lib.ghostty_render_state_row_iterator_next.restype = c_bool
+    lib.ghostty_render_state_row_get.argtypes = (c_void_p, c_int, c_void_p)
+    lib.ghostty_formatter_terminal_new.argtypes = (c_void_p, POINTER(c_void_p), c_void_p, FormatOptions)
+    lib.ghostty_formatter_format_alloc.argtypes = (c_void_p, c_void_p, POINTER(c_void_p), POINTER(c_size_t))
+    lib.ghostty_formatter_free.argtypes = (c_void_p,)
+    lib.ghostty_formatter_free.restype = None
+    lib.ghostty_free.argtypes = (c_void_p, c_void_p, c_size_t)
+    lib.ghostty_free.restype = None
+    lib.ghostty_snapshot_encode_alloc.argtypes = (c_void_p, c_void_p, POINTER(c_void_p), POINTER(c_size_t))
+    lib.ghostty_snapshot_decoder_new_buf.argtypes = (c_void_p, POINTER(c_void_p), c_char_p, c_size_t)
+    lib.ghostty_snapshot_decoder_decode.argtypes = (c_void_p, POINTER(c_void_p))
+    lib.ghostty_snapshot_decoder_free.argtypes = (c_void_p,)
+    lib.ghostty_snapshot_decoder_free.restype = None
+    return lib
+
+
+def _add(_terminal: int | None, answers: bytearray, data: int, length: int) -> None:
+    answers += string_at(data, length)
+
+
+_ANSWERED: Final = _WritePty(_add)
+"""Held here for as long as C may call it."""
+
+
+class Vt:
+    """One terminal of the library; it is freed when nobody holds it any more."""
+
+    def __init__(self, handle: c_void_p) -> None:
+        self._lib = library()
+        self._handle = handle
+        weakref.finalize(self, self._lib.ghostty_terminal_free, handle)
+
+    @classmethod
+    def new(cls, columns: int, rows: int, history_bytes: int) -> "Vt":
+        handle = c_void_p()
+        _check("new", library().ghostty_terminal_new(None, byref(handle), columns, rows))
+        terminal = cls(handle)
+        terminal._set("SCROLLBACK_MAX_BYTES", byref(c_size_t(history_bytes)))
+        terminal._set("KITTY_IMAGE_STORAGE_LIMIT", byref(c_uint64(0)))
+        terminal._set("APC_MAX_BYTES", byref(c_size_t(0)))
+        for mode, on in DEFAULTS.items():
+            if terminal.mode(mode) != on:
+                terminal._set("MODE_DEFAULT", byref(ModeConfig(mode, on)))
+                terminal._set("MODE", byref(ModeConfig(mode, on)))
+        return terminal
+
+    def copy(self) -> "Vt":
+        """Another terminal in the same state, to be asked and changed. Only between two sequences."""
+        data, length = c_void_p(), c_size_t()
+        _check("copy", self._lib.ghostty_snapshot_encode_alloc(self._handle, None, byref(data), byref(length)))
+        decoder, handle = c_void_p(), c_void_p()
+        try:
+            encoded = cast(data, c_char_p)
+            _check("copy", self._lib.ghostty_snapshot_decoder_new_buf(None, byref(decoder), encoded, length))
+            _check("copy", self._lib.ghostty_snapshot_decoder_decode(decoder, byref(handle)))
+        finally:
+            self._lib.ghostty_snapshot_decoder_free(decoder)
+            self._lib.ghostty_free(None, data, length)
+        return Vt(handle)
+
+    def write(self, data: bytes) -> None:
+        self._lib.ghostty_terminal_vt_write(self._handle, data, len(data))
+
+    def ask(self, question: bytes) -> bytes:
+        """What it answers."""
+        answers = bytearray()
+        self._set("USERDATA", cast(id(answers), c_void_p))
+        self._set("WRITE_PTY", cast(_ANSWERED, c_void_p))
+        self.write(question)
+        self._set("WRITE_PTY", None)
+        return bytes(answers)
+
+    def resize(self, columns: int, rows: int) -> None:
+        _check("resize", self._lib.ghostty_terminal_resize(self._handle, columns, rows, 0, 0))
+
+    def number(self, name: str) -> int:
+        value = c_uint64()
+        self._get(name, value)
+        return value.value
+
+    def mode(self, mode: int, *, ansi: bool = False) -> bool:
+        config = ModeConfig(mode | _ANSI if ansi else mode, False)
+        self._get("MODE", config)
+        return bool(config.value)
+
+    def title(self) -> str:
+        found = String()
+        self._get("TITLE", found)
+        return string_at(found.ptr, found.len).decode("utf-8", "replace") if found.len else ""
+
+    def format(self, emit: int, first: int, last: int, *extras: str) -> bytes:
+        """Rows of the screen from the first to the last, and what `extras` name before or after them."""
+        right = self.number("COLS") - 1
+        selection = Selection(sizeof(Selection), self._ref(0, first), self._ref(right, last), False)
+        screen = ScreenExtra(sizeof(ScreenExtra))
+        extra = TerminalExtra(sizeof(TerminalExtra), screen=screen)
+        for name in extras:
+            setattr(extra if hasattr(extra, name) else extra.screen, name, True)
+        options = FormatOptions(sizeof(FormatOptions), emit, False, False, extra)
+        options.selection.contents = selection
+        formatter, data, length = c_void_p(), c_void_p(), c_size_t()
+        _check("format", self._lib.ghostty_formatter_terminal_new(None, byref(formatter), self._handle, options))
+        try:
+            _check("format", self._lib.ghostty_formatter_format_alloc(formatter, None, byref(data), byref(length)))
+            return string_at(data, length.value) if length.value else b""
+        finally:
+            self._lib.ghostty_free(None, data, length)
+            self._lib.ghostty_formatter_free(formatter)
+
+    def shape(self) -> int:
+        """The cursor's, as a program asks for it (CSI q); 0 if none has. The default is another one afterwards."""
+        before = self.ask(_SHAPE)
+        self._set("DEFAULT_CURSOR_STYLE", byref(c_int(BAR)))
+        found = re.search(rb"(\d+) q", before)
+        return int(found[1]) if found is not None and self.ask(_SHAPE) == before else 0
+
+    def cells(self) -> list[bytes]:
+        """Each row of the screen, as its cells lie in memory: `CELL_BYTES` for each, zeros where there is nothing."""
+        state, rows, view = c_void_p(), c_void_p(), String()
+        found = []
+        try:
+            _check("cells", self._lib.ghostty_render_state_new(None, byref(state)))
+            _check("cells", self._lib.ghostty_render_state_update(state, self._handle))
+            _check("cells", self._lib.ghostty_render_state_row_iterator_new(None, byref(rows)))
+            _check("cells", self._lib.ghostty_render_state_get(state, ROW_ITERATOR, byref(rows)))
+            while self._lib.ghostty_render_state_row_iterator_next(rows):
+                _check("cells", self._lib.ghostty_render_state_row_get(rows, ROW_CELLS, byref(view)))
+                found.append(string_at(view.ptr, view.len * CELL_BYTES))
+        finally:
+            self._lib.ghostty_render_state_row_iterator_free(rows)
+            self._lib.ghostty_render_state_free(state)
+        return found
+
+    def background(self, x: int, y: int) -> str:
+        """The colour of a cell without a letter, as SGR parameters; empty where it has none."""
+        content, colour = c_int(), (c_uint8 * 3)()
+        self._cell(x, y, CELL_CONTENT, content)
+        if content.value == PALETTE:
+            self._cell(x, y, CELL_PALETTE, colour)
+            return f"48;5;{colour[0]}"
+        if content.value == RGB:
+            self._cell(x, y, CELL_RGB, colour)
+            return f"48;2;{colour[0]};{colour[1]};{colour[2]}"
+        return ""
+
+    def wide(self, x: int, y: int) -> bool:
+        """The first half of a wide letter is there."""
+        wide = c_int()
+        self._cell(x, y, CELL_WIDE, wide)
+        return wide.value == WIDE
+
+    def _cell(self, x: int, y: int, what: int, out: Any) -> None:
+        cell = c_uint64()
+        _check("cell", self._lib.ghostty_grid_ref_cell(byref(self._ref(x, y)), byref(cell)))
+        _check("cell", self._lib.ghostty_cell_get(cell, what, byref(out)))
+
+    def _ref(self, x: int, y: int) -> GridRef:
+        ref = GridRef(sizeof(GridRef))
+        point = Point(SCREEN, 0, x, y, 0)
+        _check("point", self._lib.ghostty_terminal_grid_ref(self._handle, point, byref(ref)))
+        return ref
+
+    def _get(self, name: str, out: Any) -> None:
+        _check(name, self._lib.ghostty_terminal_get(self._handle, DATA[name], byref(out)))
+
+    def _set(self, name: str, value: Any) -> None:
+        _check(name, self._lib.ghostty_terminal_set(self._handle, OPTIONS[name], value))
+
+
+def _check(what: str, code: int) -> None:
+    if code != 0:
+        raise EmulatorFault(what, code)

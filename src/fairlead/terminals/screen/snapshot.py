@@ -1,0 +1,187 @@
+"""All that a terminal shows and is set to, read from the emulator, each part as the bytes that bring it about.
+
+The emulator tells of the screen that is in use. What lies below it, and what was put aside (a saved cursor, earlier
+key flags), is found by acting on a copy as the program could.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from fairlead.terminals.screen.ghostty import CELL_BYTES, VT, Vt
+from fairlead.terminals.screen.modes import DEFAULTS, INSERT, KEYPAD, NEWLINE, ORIGIN
+
+_RESET: Final = b"\x1b[0m"
+_STYLES: Final = re.compile(rb"(?:\x1b\[[0-9;:]*m)+")
+_TO_MAIN: Final = b"\x1b[?47l"
+_RESTORE: Final = b"\x1b8"
+_POP_KEYS: Final = b"\x1b[<1u"
+_NEUTRAL: Final = b'\x1b[?6l\x1b[?69l\x1b[r\x1b[4l\x1b[0"q\x1b(B\x1b)B\x0f\x1b[0m'
+PLAIN_STYLE: Final = b"\x1b(B\x1b)B\x1b*B\x1b+B\x0f\x1b[0m"
+_PLACE: Final = re.compile(rb"\x1b\[(\d+);(\d+)H")
+_CORNER: Final = re.compile(rb"(?:\x1b\[(\d+);\d+r)?(?:\x1b\[(\d+);\d+s)?")
+_NOTHING: Final = bytes(CELL_BYTES)
+_GAP: Final = re.compile(rb"\x00+")
+_MOST_HISTORY: Final = 2000
+"""Lines of it in a picture: the emulator keeps more of them where they are short."""
+_MOST_KEYS: Final = 8
+"""How many key flags the emulator keeps for each screen."""
+_NO_SETS: Final = re.compile(rb"\x1b[()*+]B")
+
+
+class ScreenCursor(NamedTuple):
+    """`place` counts from the corner of the screen; behind a full line it writes that line's last letter again."""
+
+    place: bytes
+    style: bytes
+    sets: bytes
+    origin: bool
+
+
+class ScreenBuffer(NamedTuple):
+    """One of the two screens: its lines, what ESC 7 has kept of it, its key flags (the last are in use)."""
+
+    lines: tuple[bytes, ...]
+    saved: ScreenCursor
+    keys: tuple[int, ...]
+
+
+class ScreenSnapshot(NamedTuple):
+    history: tuple[bytes, ...]
+    main: ScreenBuffer
+    alternate: ScreenBuffer | None
+    cursor: ScreenCursor
+    region: bytes
+    tabs: bytes
+    modes: dict[int, bool]
+    insert: bool
+    newline: bool
+    keypad: bool
+    shape: int
+    keyboard: bytes
+    title: str
+
+
+def picture(terminal: Vt) -> ScreenSnapshot:
+    alternate = terminal.number("ACTIVE_SCREEN") == 1
+    copy = terminal.copy()
+    shape = copy.shape()
+    upper = None
+    if alternate:
+        saved, keys = _put_aside(copy)
+        upper = ScreenBuffer(_lines(copy), saved, keys)
+        copy.write(_TO_MAIN)
+    saved, keys = _put_aside(copy)
+    history, lines = _with_history(copy)
+    return ScreenSnapshot(
+        history=history,
+        main=ScreenBuffer(lines, saved, keys),
+        alternate=upper,
+        cursor=cursor(terminal),
+        region=region(terminal),
+        tabs=_before(terminal, "tabstops"),
+        modes={mode: terminal.mode(mode) for mode in DEFAULTS},
+        insert=terminal.mode(INSERT, ansi=True),
+        newline=terminal.mode(NEWLINE, ansi=True),
+        keypad=terminal.mode(KEYPAD),
+        shape=shape,
+        keyboard=_after(terminal, "keyboard"),
+        title=terminal.title(),
+    )
+
+
+def _put_aside(copy: Vt) -> tuple[ScreenCursor, tuple[int, ...]]:
+    """The saved cursor and the key flags of the screen in use. The copy has none afterwards, and no modes."""
+    keys = []
+    for _ in range(_MOST_KEYS):
+        keys.append(copy.number("KITTY_KEYBOARD_FLAGS"))
+        copy.write(_POP_KEYS)
+    while keys and keys[-1] == 0:
+        keys.pop()
+    copy.write(_RESTORE)
+    saved = cursor(copy)
+    copy.write(_NEUTRAL)
+    return saved, tuple(reversed(keys))
+
+
+def region(terminal: Vt) -> bytes:
+    return _after(terminal, "scrolling_region")
+
+
+def cursor(terminal: Vt) -> ScreenCursor:
+    sets = _NO_SETS.sub(b"", _after(terminal, "charsets"))
+    place = _after(terminal, "cursor")
+    if terminal.number("CURSOR_PENDING_WRAP") and place.endswith(b"H"):
+        # The letter that it stood behind is gone since: a blank takes it there.
+        colour = terminal.background(terminal.number("CURSOR_X"), terminal.number("CURSOR_Y"))
+        place += f"\x1b[0m\x1b[{colour}m \x1b[0m".encode() if colour else b" "
+    return ScreenCursor(place, _after(terminal, "style"), sets, terminal.mode(ORIGIN))
+
+
+def _lines(copy: Vt) -> tuple[bytes, ...]:
+    """What draws each line of the screen. The emulator would draw cells that nothing was ever put into in the style of
+    the last letter before them, and leave out a line that has colours only; so these get blanks of their own first.
+    """
+    rows = copy.number("ROWS")
+    drawn = copy.format(VT, 0, rows - 1).split(b"\r\n")
+    for y, cells in enumerate(copy.cells()):
+        used = -(-len(cells.rstrip(b"\x00")) // CELL_BYTES)
+        for start, end in _gaps(cells[: used * CELL_BYTES]):
+            copy.write(b"\x1b[%d;%dH\x1b[0m%*b" % (y + 1, start + 1, end - start, b""))
+        if used and not (y < len(drawn) and drawn[y]):
+            copy.write(f"\x1b[{y + 1};{used}H\x1b[{copy.background(used - 1, y)}m ".encode())
+    lines = tuple(_whole(copy.format(VT, 0, rows - 1)))
+    return lines + (b"",) * (rows - len(lines))
+
+
+def _gaps(cells: bytes) -> Iterator[tuple[int, int]]:
+    """Where there is nothing, from and to."""
+    if _NOTHING in cells:
+        mask = bytes(map(bool, memoryview(cells).cast("Q")))
+        yield from (gap.span() for gap in _GAP.finditer(mask))
+
+
+def _with_history(copy: Vt) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
+    """What has scrolled away, and the lines of the screen; the copy is made so large that all of it is the screen."""
+    rows, gone = copy.number("ROWS"), min(copy.number("SCROLLBACK_ROWS"), _MOST_HISTORY)
+    copy.write(b"\x1b[%dH" % rows)
+    copy.resize(copy.number("COLS"), rows + gone)
+    lines = _lines(copy)
+    return lines[:gone], lines[gone:]
+
+
+def _whole(drawn: bytes) -> Iterator[bytes]:
+    """Its lines, each from a plain style to a plain style."""
+    style = b""
+    for line in drawn.split(b"\r\n"):
+        before = style
+        for found in _STYLES.finditer(line):
+            style = found.group()
+        if style == _RESET:
+            style = b""
+        yield before + line + (_RESET if style else b"")
+
+
+def _after(terminal: Vt, extra: str) -> bytes:
+    return terminal.format(VT, 0, 0, extra).removeprefix(terminal.format(VT, 0, 0))
+
+
+def _before(terminal: Vt, extra: str) -> bytes:
+    return terminal.format(VT, 0, 0, extra).removesuffix(terminal.format(VT, 0, 0))
+
+
+def place(of: ScreenCursor, within: bytes) -> list[bytes]:
+    """What puts a cursor where it was, in any region; before it no place counts from a margin."""
+    at = of.place
+    parts = [PLAIN_STYLE]
+    if of.origin:
+        # Then places count from the corner of the region.
+        parts.append(switch(ORIGIN, True))
+        corner = _CORNER.match(within)
+        top, left = (int(number or 1) - 1 for number in corner.groups()) if corner is not None else (0, 0)
+        at = _PLACE.sub(lambda found: b"\x1b[%d;%dH" % (int(found[1]) - top, int(found[2]) - left), at, count=1)
+    return [*parts, at, of.sets, of.style]
+
+
+def switch(mode: int, on: bool) -> bytes:
+    return b"\x1b[?%d%c" % (mode, b"h" if on else b"l")
